@@ -1,0 +1,45 @@
+# Every target sets up what it needs by itself, in .venv, with pinned versions.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PROTOS := $(shell find proto -name '*.proto')
+
+.PHONY: setup lint test demo minicluster bench descriptors clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml setup.py constraints.txt $(PROTOS)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; call make PYTHON=...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' --config-settings editable_mode=compat
+	@touch $@
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+test: $(READY)
+	$(BIN)/python -m pytest $(ARGS)
+
+demo: $(READY)
+	@$(BIN)/python -m peloton.minicluster.demo
+
+minicluster: $(READY)
+	@$(BIN)/peloton minicluster up $(ARGS)
+
+bench: $(READY)
+	@$(BIN)/python benchmarks/throughput.py $(or $(ARGS),--tasks 10000 --hosts 1000)
+
+descriptors: $(READY)
+	@mkdir -p build
+	@$(BIN)/python -m grpc_tools.protoc -Iproto \
+	  -I$$($(BIN)/python -c 'import grpc_tools, pathlib; print(pathlib.Path(grpc_tools.__file__).parent / "_proto")') \
+	  --include_imports --descriptor_set_out=build/descriptors.fds $(patsubst proto/%,%,$(PROTOS))
+	@echo build/descriptors.fds
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info peloton/api peloton/private mesos .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,38 @@
+"""Generates the protobuf and gRPC stubs at install: nothing generated is committed.
+
+A regular install writes them into the package that is built; an editable one beside the sources.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).parent.resolve()
+PROTO = ROOT / "proto"
+
+
+def generate(target: Path) -> None:
+    """Write `*_pb2.py`, `*_pb2.pyi` and `*_pb2_grpc.py` of every file in proto/ under `target`."""
+    import grpc_tools
+    from grpc_tools import protoc
+
+    well_known = Path(grpc_tools.__file__).parent / "_proto"
+    sources = sorted(str(path.relative_to(PROTO)) for path in PROTO.rglob("*.proto"))
+    arguments = [f"-I{PROTO}", f"-I{well_known}"]
+    arguments += [f"--{kind}_out={target}" for kind in ("python", "pyi", "grpc_python")]
+    if protoc.main(["protoc", *arguments, *sources]) != 0:
+        raise SystemExit("protoc failed: see its message above")
+
+
+class BuildWithStubs(build_py):
+    def run(self) -> None:
+        super().run()
+        target = ROOT if self.editable_mode else Path(self.build_lib)
+        target.mkdir(parents=True, exist_ok=True)
+        generate(target)
+
+
+setup(cmdclass={"build_py": BuildWithStubs})
