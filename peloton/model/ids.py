@@ -1,0 +1,60 @@
+"""Ids of jobs, tasks and runs.
+
+A job id is a UUID as text. A task id is `<job id>-<instance>`; one run of that task, which is what
+Mesos sees, is `<job id>-<instance>-<run>`, the run counted from 1 and growing with every launch.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from peloton.errors import InvalidArgument
+
+JobId = str
+PoolId = str
+TaskId = str
+MesosTaskId = str
+
+ROOT_POOL: PoolId = "root"
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
+_UUID_LENGTH = 36
+
+
+class Run(NamedTuple):
+    """One run of one instance of a job."""
+
+    job_id: JobId
+    instance: int
+    run: int
+
+
+def is_uuid(text: str) -> bool:
+    """Whether `text` is a UUID in its canonical form of 36 characters."""
+    return _UUID.match(text) is not None
+
+
+def task_id(job_id: JobId, instance: int) -> TaskId:
+    return f"{job_id}-{instance}"
+
+
+def mesos_task_id(job_id: JobId, instance: int, run: int) -> MesosTaskId:
+    return f"{job_id}-{instance}-{run}"
+
+
+def parse_task_id(text: TaskId) -> tuple[JobId, int]:
+    """Split a task id. Raises InvalidArgument unless it is `<UUID>-<instance>`."""
+    job_id, rest = text[:_UUID_LENGTH], text[_UUID_LENGTH:]
+    if rest[:1] == "-" and rest[1:].isascii() and rest[1:].isdigit() and is_uuid(job_id):
+        return job_id, int(rest[1:])
+    raise InvalidArgument("task id", text, "<job UUID>-<instance>")
+
+
+def parse_mesos_task_id(text: MesosTaskId) -> Run:
+    """Split the id of a run. Raises InvalidArgument unless it is `<UUID>-<instance>-<run>`."""
+    head, dash, run = text.rpartition("-")
+    if dash and len(head) > _UUID_LENGTH and run.isascii() and run.isdigit():
+        job_id, instance = parse_task_id(head)
+        return Run(job_id, instance, int(run))
+    raise InvalidArgument("Mesos task id", text, "<job UUID>-<instance>-<run>")

@@ -1,0 +1,135 @@
+"""What is known of a job: its config, its runtime, and the row that queries read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from peloton.model.constraint import Label
+from peloton.model.ids import JobId, PoolId
+from peloton.model.states import JobState, JobType, PlacementStrategy, TaskState, TaskType
+from peloton.model.task import TaskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Sla:
+    priority: int = 0
+    preemptible: bool = False
+    revocable: bool = False
+    maximum_running_instances: int = 0
+    """0: all instances."""
+    minimum_running_instances: int = 0
+    """Above 1: instances 0 … n-1 form one gang."""
+    max_running_time: int = 0
+    """Seconds since RUNNING; 0: no limit."""
+    maximum_unavailable_instances: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One version of a job's config. Held once per version; instances share it."""
+
+    version: int
+    name: str
+    type: JobType
+    pool_id: PoolId
+    instance_count: int
+    sla: Sla
+    default: TaskSpec
+    overrides: Mapping[int, TaskSpec]
+    """Specs of the instances that differ from the default, already merged with it."""
+    owning_team: str = ""
+    owner: str = ""
+    labels: tuple[Label, ...] = ()
+    placement_strategy: PlacementStrategy = PlacementStrategy.INVALID
+    payload: bytes = b""
+    """The config as it was given: a serialised peloton.api.v0.job.JobConfig."""
+
+    def task(self, instance: int) -> TaskSpec:
+        return self.overrides.get(instance, self.default)
+
+    def preemptible(self, instance: int) -> bool:
+        own = self.task(instance).preemptible
+        return self.sla.preemptible if own is None else own
+
+    def task_type(self, instance: int) -> TaskType:
+        if self.type is JobType.DAEMON:
+            return TaskType.DAEMON
+        if self.task(instance).stateful:
+            return TaskType.STATEFUL
+        return TaskType.BATCH if self.type is JobType.BATCH else TaskType.STATELESS
+
+    @property
+    def controlled(self) -> bool:
+        """Whether instance 0 is a controller, whose end is the job's end."""
+        return self.task(0).controller
+
+
+@dataclass(frozen=True, slots=True)
+class JobRuntime:
+    """Where a job stands. Times are nanoseconds since 1970 in UTC, 0 where not yet known."""
+
+    state: JobState
+    goal: JobState
+    config_version: int
+    creation_time: int
+    start_time: int = 0
+    completion_time: int = 0
+    task_counts: Mapping[TaskState, int] = field(default_factory=dict)
+    config_counts: Mapping[int, int] = field(default_factory=dict)
+    """Instances by config version."""
+    workflow_version: int = 0
+    state_version: int = 1
+    desired_state_version: int = 1
+    update_id: str = ""
+    resource_usage: Mapping[str, float] = field(default_factory=dict)
+    revision: int = 1
+    updated_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """A job without its instances' configs."""
+
+    job_id: JobId
+    spec: JobSpec
+    runtime: JobRuntime
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """Closed range of nanoseconds since 1970; None is open."""
+
+    start: int | None = None
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobQuery:
+    """Which jobs to find. Empty fields do not filter; what is given must all hold."""
+
+    labels: tuple[Label, ...] = ()
+    keywords: tuple[str, ...] = ()
+    """Each found somewhere in the config, without regard to case."""
+    states: frozenset[JobState] = frozenset()
+    pool_id: PoolId = ""
+    owner: str = ""
+    name: str = ""
+    """`*` stands for any text and `?` for any character; else a part of the name is enough."""
+    created: TimeRange = TimeRange()
+    completed: TimeRange | None = None
+    """Where given, jobs that have not ended are left out."""
+    order: tuple[tuple[str, bool], ...] = (("creation_time", True),)
+    """Property and whether descending: creation_time, completion_time, name, owner, state."""
+    max_limit: int = 0
+    """Cuts the result first; 0: no cut."""
+    offset: int = 0
+    limit: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class JobPage:
+    """What a query found: the page asked for, and how many there are in all (after max_limit)."""
+
+    jobs: tuple[JobSummary, ...]
+    total: int

@@ -1,0 +1,50 @@
+"""Resource pools as they are configured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from peloton.model.ids import PoolId
+
+
+class ReservationType(IntEnum):
+    ELASTIC = 1
+    STATIC = 2
+
+
+@dataclass(frozen=True, slots=True)
+class KindConfig:
+    """What a pool has of one kind, in thousandths (see `peloton.model.resources`)."""
+
+    reservation: int = 0
+    limit: int = 0
+    share: float = 1.0
+    type: ReservationType = ReservationType.ELASTIC
+
+
+@dataclass(frozen=True, slots=True)
+class PoolConfig:
+    id: PoolId
+    name: str
+    parent: PoolId
+    kinds: Mapping[str, KindConfig] = field(default_factory=dict)
+    """By kind (cpu, memory, disk, gpu); one left out is reservation 0, limit 0, share 1."""
+    owning_team: str = ""
+    ldap_groups: tuple[str, ...] = ()
+    description: str = ""
+    controller_limit_percent: float | None = None
+    """Of the reservation; None: no limit."""
+    slack_limit_percent: float | None = None
+    """Of the reservation of memory, disk and gpu; None: 20."""
+    version: int = 1
+    created_at: int = 0
+    updated_at: int = 0
+    updated_by: str = ""
+
+    def kind(self, name: str) -> KindConfig:
+        return self.kinds.get(name, _ABSENT)
+
+
+_ABSENT = KindConfig()

@@ -1,0 +1,88 @@
+"""Amounts of cpu, memory, disk and gpu.
+
+Amounts are integers in thousandths (milli-cores, thousandths of a MB, …). Mesos keeps its scalars to
+three decimals too, and whole numbers make sums exact: what was allocated and freed again is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+MILLI = 1000
+KINDS = ("cpu", "memory", "disk", "gpu")
+"""Names of the kinds as resource pools and operators know them, in the order of `Resources`."""
+
+
+def milli(amount: float) -> int:
+    """Thousandths of an amount given in units, to the nearest one."""
+    return round(amount * MILLI)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Thousandths of cpu cores, MB of memory, MB of disk, and GPUs. Differences may be negative."""
+
+    cpu: int = 0
+    memory: int = 0
+    disk: int = 0
+    gpu: int = 0
+
+    @classmethod
+    def of(cls, cpu: float = 0, memory: float = 0, disk: float = 0, gpu: float = 0) -> Resources:
+        """From cores, MB, MB and GPUs."""
+        return cls(milli(cpu), milli(memory), milli(disk), milli(gpu))
+
+    def __add__(self, other: Resources) -> Resources:
+        return Resources(
+            self.cpu + other.cpu, self.memory + other.memory, self.disk + other.disk, self.gpu + other.gpu
+        )
+
+    def __sub__(self, other: Resources) -> Resources:
+        return Resources(
+            self.cpu - other.cpu, self.memory - other.memory, self.disk - other.disk, self.gpu - other.gpu
+        )
+
+    def times(self, factor: int) -> Resources:
+        return Resources(self.cpu * factor, self.memory * factor, self.disk * factor, self.gpu * factor)
+
+    def fits(self, room: Resources) -> bool:
+        """Whether no kind exceeds the same kind of `room`."""
+        return (
+            self.cpu <= room.cpu
+            and self.memory <= room.memory
+            and self.disk <= room.disk
+            and self.gpu <= room.gpu
+        )
+
+    def at_most(self, cap: Resources) -> Resources:
+        return Resources(
+            min(self.cpu, cap.cpu),
+            min(self.memory, cap.memory),
+            min(self.disk, cap.disk),
+            min(self.gpu, cap.gpu),
+        )
+
+    def values(self) -> tuple[int, int, int, int]:
+        """Thousandths in the order of KINDS."""
+        return self.cpu, self.memory, self.disk, self.gpu
+
+    def units(self) -> dict[str, float]:
+        """Amounts in units (cores, MB, MB, GPUs) by kind."""
+        return {kind: value / MILLI for kind, value in zip(KINDS, self.values(), strict=True)}
+
+    def __str__(self) -> str:
+        return " ".join(f"{kind}:{value:g}" for kind, value in self.units().items())
+
+
+ZERO = Resources()
+
+
+def total(amounts: Iterable[Resources]) -> Resources:
+    cpu = memory = disk = gpu = 0
+    for amount in amounts:
+        cpu += amount.cpu
+        memory += amount.memory
+        disk += amount.disk
+        gpu += amount.gpu
+    return Resources(cpu, memory, disk, gpu)

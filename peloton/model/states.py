@@ -1,0 +1,117 @@
+"""States and kinds of jobs, tasks and hosts, with the numbers that the v0 wire interface gives them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class TaskState(IntEnum):
+    UNKNOWN = 0
+    INITIALIZED = 1
+    PENDING = 2
+    READY = 3
+    PLACING = 4
+    PLACED = 5
+    LAUNCHING = 6
+    STARTING = 7
+    RUNNING = 8
+    SUCCEEDED = 9
+    FAILED = 10
+    LOST = 11
+    PREEMPTING = 12
+    KILLING = 13
+    KILLED = 14
+    LAUNCHED = 15
+    DELETED = 16
+    RESERVED = 17
+
+    @property
+    def terminal(self) -> bool:
+        """Whether a run in this state is over; a run's terminal state is final."""
+        return self in TERMINAL_TASK_STATES
+
+
+TERMINAL_TASK_STATES = frozenset(
+    {TaskState.SUCCEEDED, TaskState.FAILED, TaskState.LOST, TaskState.KILLED, TaskState.DELETED}
+)
+ON_HOST_TASK_STATES = frozenset(
+    {
+        TaskState.LAUNCHED,
+        TaskState.STARTING,
+        TaskState.RUNNING,
+        TaskState.KILLING,
+        TaskState.PREEMPTING,
+    }
+)
+"""States in which Mesos has, or may have, the run."""
+
+
+class JobState(IntEnum):
+    UNKNOWN = 0
+    INITIALIZED = 1
+    PENDING = 2
+    RUNNING = 3
+    SUCCEEDED = 4
+    FAILED = 5
+    KILLED = 6
+    KILLING = 7
+    UNINITIALIZED = 8
+    DELETED = 9
+
+    @property
+    def terminal(self) -> bool:
+        return self in TERMINAL_JOB_STATES
+
+
+TERMINAL_JOB_STATES = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.KILLED, JobState.DELETED})
+
+
+class JobType(IntEnum):
+    BATCH = 0
+    SERVICE = 1
+    DAEMON = 2
+
+
+class TaskType(IntEnum):
+    """Which placement engine takes a task."""
+
+    UNKNOWN = 0
+    BATCH = 1
+    STATELESS = 2
+    STATEFUL = 3
+    DAEMON = 4
+
+
+class HealthState(IntEnum):
+    INVALID = 0
+    DISABLED = 1
+    UNKNOWN = 2
+    HEALTHY = 3
+    UNHEALTHY = 4
+
+
+class TerminationReason(IntEnum):
+    INVALID = 0
+    KILLED_ON_REQUEST = 1
+    FAILED = 2
+    KILLED_HOST_MAINTENANCE = 3
+    PREEMPTED_RESOURCES = 4
+    DEADLINE_TIMEOUT_EXCEEDED = 5
+    KILLED_FOR_UPDATE = 6
+    KILLED_FOR_RESTART = 7
+    KILLED_FOR_SLA_AWARE_RESTART = 8
+
+
+class PlacementStrategy(IntEnum):
+    INVALID = 0
+    PACK_HOST = 1
+    SPREAD_JOB = 2
+
+
+class HostState(IntEnum):
+    INVALID = 0
+    UNKNOWN = 1
+    UP = 2
+    DRAINING = 3
+    DRAINED = 4
+    DOWN = 5

@@ -1,0 +1,124 @@
+"""What is known of a task: the part of its config that decisions need, its runtime, its events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from peloton.model.constraint import Constraint, Label
+from peloton.model.ids import JobId, MesosTaskId
+from peloton.model.resources import ZERO, Resources
+from peloton.model.states import HealthState, TaskState, TerminationReason
+
+
+@dataclass(frozen=True, slots=True)
+class PortSpec:
+    """A named port. `value` 0 asks for a dynamic one, told to the task in the variable `env_name`."""
+
+    name: str
+    value: int = 0
+    env_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """What scheduling and the goal state need of a task's config, overrides already merged in."""
+
+    resources: Resources = ZERO
+    ports: tuple[PortSpec, ...] = ()
+    constraint: Constraint | None = None
+    labels: tuple[Label, ...] = ()
+    max_failures: int = 0
+    preemptible: bool | None = None
+    """None: as the job's SLA says."""
+    kill_on_preempt: bool = False
+    controller: bool = False
+    revocable: bool = False
+    stateful: bool = False
+    health_checked: bool = False
+    kill_grace_seconds: int = 0
+    """0: the default of 30 s."""
+
+    @property
+    def dynamic_ports(self) -> int:
+        return sum(1 for port in self.ports if port.value == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Termination:
+    """How a run ended."""
+
+    reason: TerminationReason
+    exit_code: int = 0
+    signal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRuntime:
+    """Where an instance stands. Times are nanoseconds since 1970 in UTC, 0 where not yet known."""
+
+    state: TaskState
+    goal: TaskState
+    run: int
+    """Number of the current run; 0 before the first one was named."""
+    config_version: int
+    desired_config_version: int
+    desired_run: int
+    """Differs from `run` where a restart was asked for."""
+    previous_run: int = 0
+    host: str = ""
+    agent_id: str = ""
+    ports: Mapping[str, int] = field(default_factory=dict)
+    start_time: int = 0
+    completion_time: int = 0
+    message: str = ""
+    reason: str = ""
+    failure_count: int = 0
+    health: HealthState = HealthState.DISABLED
+    termination: Termination | None = None
+    desired_host: str = ""
+    volume_id: str = ""
+    resource_usage: Mapping[str, float] = field(default_factory=dict)
+    """Limit × seconds by kind (cpu, gpu, memory), over all runs."""
+    revision: int = 1
+    created_at: int = 0
+    updated_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PodEvent:
+    """One step of one run, as kept for 90 days."""
+
+    job_id: JobId
+    instance: int
+    run: int
+    state: TaskState
+    goal: TaskState
+    timestamp: int
+    """Nanoseconds since 1970."""
+    config_version: int
+    desired_config_version: int
+    previous_run: int = 0
+    desired_run: int = 0
+    agent_id: str = ""
+    hostname: str = ""
+    message: str = ""
+    reason: str = ""
+    health: HealthState = HealthState.DISABLED
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatus:
+    """A status that hostmgr passes on from Mesos, in Peloton's terms."""
+
+    mesos_task_id: MesosTaskId
+    state: TaskState
+    timestamp: int
+    """Nanoseconds since 1970."""
+    agent_id: str = ""
+    message: str = ""
+    reason: str = ""
+    """Mesos' reason without the prefix REASON_, or empty."""
+    healthy: bool | None = None
+    uuid: bytes = b""
+    """Empty where Mesos wants no acknowledgement."""

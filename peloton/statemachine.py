@@ -1,0 +1,38 @@
+"""State machines as one literal table each; what the table does not hold raises."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from peloton.errors import IllegalTransition
+
+S = TypeVar("S", bound=Hashable)
+E = TypeVar("E", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class StateMachine(Generic[S, E]):
+    """A table (state, event) → next state, under a name that errors and diagrams carry."""
+
+    name: str
+    table: Mapping[tuple[S, E], S]
+
+    def next(self, state: S, event: E, subject: str = "") -> S:
+        """The state after `event`. Raises IllegalTransition, telling what would have been known."""
+        try:
+            return self.table[state, event]
+        except KeyError:
+            known = sorted(str(e) for s, e in self.table if s == state)
+            raise IllegalTransition(
+                f"{self.name} {subject}: no {event} in {state}; it knows {', '.join(known) or 'none'}"
+            ) from None
+
+    def allows(self, state: S, event: E) -> bool:
+        return (state, event) in self.table
+
+    def diagram(self) -> str:
+        """The table as a Mermaid state diagram."""
+        lines = [f"    {s} --> {t}: {e}" for (s, e), t in self.table.items()]
+        return "\n".join(["stateDiagram-v2", *lines])

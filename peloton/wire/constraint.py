@@ -1,0 +1,90 @@
+"""Constraints and labels between the v0 wire and the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.errors import InvalidArgument
+from peloton.model.constraint import (
+    AndConstraint,
+    Condition,
+    Constraint,
+    Kind,
+    Label,
+    LabelConstraint,
+    OrConstraint,
+)
+
+MAX_DEPTH = 32
+_KINDS = frozenset(map(int, Kind))
+_CONDITIONS = frozenset(map(int, Condition))
+
+
+def labels_from(wire: Iterable[peloton_pb2.Label]) -> tuple[Label, ...]:
+    return tuple((label.key, label.value) for label in wire)
+
+
+def labels_to(labels: Iterable[Label]) -> list[peloton_pb2.Label]:
+    return [peloton_pb2.Label(key=key, value=value) for key, value in labels]
+
+
+def constraint_from(wire: task_pb2.Constraint, path: str = "constraint", depth: int = 0) -> Constraint:
+    """Raises InvalidArgument with the field's path where the tree is not whole or deeper than MAX_DEPTH."""
+    if depth > MAX_DEPTH:
+        raise InvalidArgument(path, depth, f"a constraint nested at most {MAX_DEPTH} deep")
+    if wire.type == task_pb2.Constraint.LABEL_CONSTRAINT:
+        return _leaf(wire.labelConstraint, f"{path}.labelConstraint")
+    if wire.type == task_pb2.Constraint.AND_CONSTRAINT:
+        return AndConstraint(
+            tuple(
+                constraint_from(part, f"{path}.andConstraint.constraints[{i}]", depth + 1)
+                for i, part in enumerate(wire.andConstraint.constraints)
+            )
+        )
+    if wire.type == task_pb2.Constraint.OR_CONSTRAINT:
+        return OrConstraint(
+            tuple(
+                constraint_from(part, f"{path}.orConstraint.constraints[{i}]", depth + 1)
+                for i, part in enumerate(wire.orConstraint.constraints)
+            )
+        )
+    raise InvalidArgument(
+        f"{path}.type", wire.type, "LABEL_CONSTRAINT (1), AND_CONSTRAINT (2) or OR_CONSTRAINT (3)"
+    )
+
+
+def constraint_to(constraint: Constraint) -> task_pb2.Constraint:
+    if isinstance(constraint, LabelConstraint):
+        return task_pb2.Constraint(
+            type=task_pb2.Constraint.LABEL_CONSTRAINT,
+            labelConstraint=task_pb2.LabelConstraint(
+                kind=task_pb2.LabelConstraint.Kind.ValueType(constraint.kind),
+                condition=task_pb2.LabelConstraint.Condition.ValueType(constraint.condition),
+                label=peloton_pb2.Label(key=constraint.label[0], value=constraint.label[1]),
+                requirement=constraint.requirement,
+            ),
+        )
+    parts = [constraint_to(part) for part in constraint.parts]
+    if isinstance(constraint, AndConstraint):
+        return task_pb2.Constraint(
+            type=task_pb2.Constraint.AND_CONSTRAINT, andConstraint=task_pb2.AndConstraint(constraints=parts)
+        )
+    return task_pb2.Constraint(
+        type=task_pb2.Constraint.OR_CONSTRAINT, orConstraint=task_pb2.OrConstraint(constraints=parts)
+    )
+
+
+def _leaf(wire: task_pb2.LabelConstraint, path: str) -> LabelConstraint:
+    if int(wire.kind) not in _KINDS:
+        raise InvalidArgument(f"{path}.kind", wire.kind, "TASK (1) or HOST (2)")
+    if int(wire.condition) not in _CONDITIONS:
+        raise InvalidArgument(
+            f"{path}.condition",
+            wire.condition,
+            "CONDITION_LESS_THAN (1), CONDITION_EQUAL (2) or CONDITION_GREATER_THAN (3)",
+        )
+    return LabelConstraint(
+        Kind(wire.kind), Condition(wire.condition), (wire.label.key, wire.label.value), wire.requirement
+    )

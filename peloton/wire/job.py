@@ -1,0 +1,130 @@
+"""Job configs and runtimes between the v0 wire and the model."""
+
+from __future__ import annotations
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.clock import parse_rfc3339, rfc3339
+from peloton.model.ids import JobId
+from peloton.model.job import JobRuntime, JobSpec, JobSummary, Sla
+from peloton.model.states import JobState, JobType, PlacementStrategy, TaskState
+from peloton.wire.constraint import labels_from, labels_to
+from peloton.wire.overrides import merged
+from peloton.wire.task import task_spec
+
+
+def job_spec(config: job_pb2.JobConfig, version: int) -> JobSpec:
+    """The model of a config. Raises InvalidArgument for a constraint that is not whole."""
+    sla = config.sla
+    return JobSpec(
+        version=version,
+        name=config.name,
+        type=JobType(config.type),
+        pool_id=config.respoolID.value,
+        instance_count=config.instanceCount,
+        sla=Sla(
+            priority=sla.priority,
+            preemptible=sla.preemptible,
+            revocable=sla.revocable,
+            maximum_running_instances=sla.maximumRunningInstances,
+            minimum_running_instances=sla.minimumRunningInstances,
+            max_running_time=sla.maxRunningTime,
+            maximum_unavailable_instances=sla.maximumUnavailableInstances,
+        ),
+        default=task_spec(config.defaultConfig, "defaultConfig"),
+        overrides={
+            instance: task_spec(merged(config.defaultConfig, override), f"instanceConfig[{instance}]")
+            for instance, override in config.instanceConfig.items()
+        },
+        owning_team=config.owningTeam,
+        owner=config.owner,
+        labels=labels_from(config.labels),
+        placement_strategy=PlacementStrategy(config.placementStrategy),
+        payload=config.SerializeToString(deterministic=True),
+    )
+
+
+def job_config(spec: JobSpec) -> job_pb2.JobConfig:
+    """The config as it was given."""
+    return job_pb2.JobConfig.FromString(spec.payload)
+
+
+def job_spec_from_payload(payload: bytes, version: int) -> JobSpec:
+    """The model of a stored config."""
+    return job_spec(job_pb2.JobConfig.FromString(payload), version)
+
+
+def sla_to(sla: Sla) -> job_pb2.SlaConfig:
+    return job_pb2.SlaConfig(
+        priority=sla.priority,
+        preemptible=sla.preemptible,
+        revocable=sla.revocable,
+        maximumRunningInstances=sla.maximum_running_instances,
+        minimumRunningInstances=sla.minimum_running_instances,
+        maxRunningTime=sla.max_running_time,
+        maximumUnavailableInstances=sla.maximum_unavailable_instances,
+    )
+
+
+def job_runtime_to(runtime: JobRuntime) -> job_pb2.RuntimeInfo:
+    wire = job_pb2.RuntimeInfo(
+        state=job_pb2.JobState.ValueType(runtime.state),
+        goalState=job_pb2.JobState.ValueType(runtime.goal),
+        creationTime=rfc3339(runtime.creation_time),
+        startTime=rfc3339(runtime.start_time),
+        completionTime=rfc3339(runtime.completion_time),
+        taskStats={state.name: count for state, count in runtime.task_counts.items()},
+        configurationVersion=runtime.config_version,
+        configVersion=runtime.config_version,
+        resourceUsage=runtime.resource_usage,
+        workflowVersion=runtime.workflow_version,
+        stateVersion=runtime.state_version,
+        desiredStateVersion=runtime.desired_state_version,
+        taskConfigVersionStats=runtime.config_counts,
+        revision=peloton_pb2.ChangeLog(
+            version=runtime.revision, createdAt=runtime.creation_time, updatedAt=runtime.updated_at
+        ),
+    )
+    if runtime.update_id:
+        wire.updateID.value = runtime.update_id
+    return wire
+
+
+def job_runtime_from(wire: job_pb2.RuntimeInfo) -> JobRuntime:
+    return JobRuntime(
+        state=JobState(wire.state),
+        goal=JobState(wire.goalState),
+        config_version=wire.configurationVersion,
+        creation_time=parse_rfc3339(wire.creationTime),
+        start_time=parse_rfc3339(wire.startTime),
+        completion_time=parse_rfc3339(wire.completionTime),
+        task_counts={TaskState[name]: count for name, count in wire.taskStats.items()},
+        config_counts=dict(wire.taskConfigVersionStats),
+        workflow_version=wire.workflowVersion,
+        state_version=wire.stateVersion,
+        desired_state_version=wire.desiredStateVersion,
+        update_id=wire.updateID.value,
+        resource_usage=dict(wire.resourceUsage),
+        revision=wire.revision.version,
+        updated_at=wire.revision.updatedAt,
+    )
+
+
+def job_summary_to(job: JobSummary) -> job_pb2.JobSummary:
+    spec = job.spec
+    return job_pb2.JobSummary(
+        id=peloton_pb2.JobID(value=job.job_id),
+        name=spec.name,
+        type=job_pb2.JobType.ValueType(spec.type),
+        owner=spec.owner,
+        owningTeam=spec.owning_team,
+        labels=labels_to(spec.labels),
+        instanceCount=spec.instance_count,
+        respoolID=peloton_pb2.ResourcePoolID(value=spec.pool_id),
+        runtime=job_runtime_to(job.runtime),
+        sla=sla_to(spec.sla),
+    )
+
+
+def job_info_to(job_id: JobId, config: job_pb2.JobConfig, runtime: JobRuntime) -> job_pb2.JobInfo:
+    return job_pb2.JobInfo(id=peloton_pb2.JobID(value=job_id), config=config, runtime=job_runtime_to(runtime))

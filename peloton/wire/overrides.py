@@ -1,0 +1,61 @@
+"""How an instance's config is merged over the job's default (behaviour 2.2).
+
+By top-level field: a message or list that is set, a number or string that is not zero, replaces the
+default's whole field; a bool always comes from the override, also when false; the default's secrets
+(volumes that carry a secret) stay.
+"""
+
+from __future__ import annotations
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from mesos.v1 import mesos_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+
+_FIELDS = tuple(task_pb2.TaskConfig.DESCRIPTOR.fields)
+
+
+def merged(default: task_pb2.TaskConfig, override: task_pb2.TaskConfig) -> task_pb2.TaskConfig:
+    """A new config: `override` laid over `default`."""
+    result = task_pb2.TaskConfig()
+    result.CopyFrom(default)
+    _lay_over(result, override)
+    _keep_secrets(default, result)
+    return result
+
+
+def _lay_over(result: Message, override: Message) -> None:
+    for field in _FIELDS:
+        name = field.name
+        if field.type == FieldDescriptor.TYPE_BOOL:
+            setattr(result, name, getattr(override, name))
+        elif field.label == FieldDescriptor.LABEL_REPEATED:
+            if getattr(override, name):
+                result.ClearField(name)
+                getattr(result, name).MergeFrom(getattr(override, name))
+        elif field.message_type is not None:
+            if override.HasField(name):
+                getattr(result, name).CopyFrom(getattr(override, name))
+        elif getattr(override, name):
+            setattr(result, name, getattr(override, name))
+
+
+def task_config(config: job_pb2.JobConfig, instance: int) -> task_pb2.TaskConfig:
+    """The whole config of one instance. Not to be changed: without an override it is the job's default."""
+    if instance in config.instanceConfig:
+        return merged(config.defaultConfig, config.instanceConfig[instance])
+    return config.defaultConfig
+
+
+def _keep_secrets(default: task_pb2.TaskConfig, result: task_pb2.TaskConfig) -> None:
+    kept = [volume for volume in default.container.volumes if _is_secret(volume)]
+    if not kept or not result.HasField("container"):
+        return
+    held = {volume.container_path for volume in result.container.volumes if _is_secret(volume)}
+    result.container.volumes.extend(volume for volume in kept if volume.container_path not in held)
+
+
+def _is_secret(volume: mesos_pb2.Volume) -> bool:
+    return volume.source.type == mesos_pb2.Volume.Source.SECRET

@@ -1,0 +1,147 @@
+"""Task configs, runtimes and events between the v0 wire and the model."""
+
+from __future__ import annotations
+
+from mesos.v1 import mesos_pb2
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.clock import parse_rfc3339, rfc3339
+from peloton.model.ids import JobId, mesos_task_id, parse_mesos_task_id
+from peloton.model.resources import Resources
+from peloton.model.states import HealthState, TaskState, TerminationReason
+from peloton.model.task import PodEvent, PortSpec, TaskRuntime, TaskSpec, Termination
+from peloton.wire.constraint import constraint_from, labels_from
+
+_PREEMPTIBLE = {
+    task_pb2.PreemptionPolicy.TYPE_PREEMPTIBLE: True,
+    task_pb2.PreemptionPolicy.TYPE_NON_PREEMPTIBLE: False,
+}
+
+
+def resources_from(wire: task_pb2.ResourceConfig) -> Resources:
+    return Resources.of(wire.cpuLimit, wire.memLimitMb, wire.diskLimitMb, wire.gpuLimit)
+
+
+def resources_to(amount: Resources) -> task_pb2.ResourceConfig:
+    cpu, memory, disk, gpu = (value / 1000 for value in amount.values())
+    return task_pb2.ResourceConfig(cpuLimit=cpu, memLimitMb=memory, diskLimitMb=disk, gpuLimit=gpu)
+
+
+def task_spec(config: task_pb2.TaskConfig, path: str = "config") -> TaskSpec:
+    """What decisions need of a merged config. Raises InvalidArgument with the field's path for a
+    constraint that is not whole; other checks are the job's (jobmgr)."""
+    return TaskSpec(
+        resources=resources_from(config.resource),
+        ports=tuple(PortSpec(port.name, port.value, port.envName) for port in config.ports),
+        constraint=(
+            constraint_from(config.constraint, f"{path}.constraint")
+            if config.HasField("constraint")
+            else None
+        ),
+        labels=labels_from(config.labels),
+        max_failures=config.restartPolicy.maxFailures,
+        preemptible=_PREEMPTIBLE.get(config.preemptionPolicy.type),
+        kill_on_preempt=config.preemptionPolicy.killOnPreempt,
+        controller=config.controller,
+        revocable=config.revocable,
+        stateful=config.HasField("volume"),
+        health_checked=config.HasField("healthCheck") and config.healthCheck.enabled,
+        kill_grace_seconds=config.killGracePeriodSeconds,
+    )
+
+
+def runtime_to(job_id: JobId, instance: int, runtime: TaskRuntime) -> task_pb2.RuntimeInfo:
+    wire = task_pb2.RuntimeInfo(
+        state=task_pb2.TaskState.ValueType(runtime.state),
+        goalState=task_pb2.TaskState.ValueType(runtime.goal),
+        startTime=rfc3339(runtime.start_time),
+        completionTime=rfc3339(runtime.completion_time),
+        host=runtime.host,
+        ports=runtime.ports,
+        message=runtime.message,
+        reason=runtime.reason,
+        failureCount=runtime.failure_count,
+        configVersion=runtime.config_version,
+        desiredConfigVersion=runtime.desired_config_version,
+        resourceUsage=runtime.resource_usage,
+        healthy=task_pb2.HealthState.ValueType(runtime.health),
+        desiredHost=runtime.desired_host,
+        revision=peloton_pb2.ChangeLog(
+            version=runtime.revision, createdAt=runtime.created_at, updatedAt=runtime.updated_at
+        ),
+    )
+    if runtime.run:
+        wire.mesosTaskId.value = mesos_task_id(job_id, instance, runtime.run)
+    if runtime.desired_run:
+        wire.desiredMesosTaskId.value = mesos_task_id(job_id, instance, runtime.desired_run)
+    if runtime.previous_run:
+        wire.prevMesosTaskId.value = mesos_task_id(job_id, instance, runtime.previous_run)
+    if runtime.agent_id:
+        wire.agentID.value = runtime.agent_id
+    if runtime.volume_id:
+        wire.volumeID.value = runtime.volume_id
+    if runtime.termination is not None:
+        end = runtime.termination
+        wire.terminationStatus.reason = task_pb2.TerminationStatus.Reason.ValueType(end.reason)
+        wire.terminationStatus.exit_code = end.exit_code
+        wire.terminationStatus.signal = end.signal
+    return wire
+
+
+def runtime_from(wire: task_pb2.RuntimeInfo) -> TaskRuntime:
+    termination = None
+    if wire.HasField("terminationStatus"):
+        end = wire.terminationStatus
+        termination = Termination(TerminationReason(end.reason), end.exit_code, end.signal)
+    return TaskRuntime(
+        state=TaskState(wire.state),
+        goal=TaskState(wire.goalState),
+        run=_run(wire.mesosTaskId),
+        config_version=wire.configVersion,
+        desired_config_version=wire.desiredConfigVersion,
+        desired_run=_run(wire.desiredMesosTaskId),
+        previous_run=_run(wire.prevMesosTaskId),
+        host=wire.host,
+        agent_id=wire.agentID.value,
+        ports=dict(wire.ports),
+        start_time=parse_rfc3339(wire.startTime),
+        completion_time=parse_rfc3339(wire.completionTime),
+        message=wire.message,
+        reason=wire.reason,
+        failure_count=wire.failureCount,
+        health=HealthState(wire.healthy),
+        termination=termination,
+        desired_host=wire.desiredHost,
+        volume_id=wire.volumeID.value,
+        resource_usage=dict(wire.resourceUsage),
+        revision=wire.revision.version,
+        created_at=wire.revision.createdAt,
+        updated_at=wire.revision.updatedAt,
+    )
+
+
+def pod_event_to(event: PodEvent) -> task_pb2.PodEvent:
+    def run_id(run: int) -> mesos_pb2.TaskID | None:
+        if not run:
+            return None
+        return mesos_pb2.TaskID(value=mesos_task_id(event.job_id, event.instance, run))
+
+    return task_pb2.PodEvent(
+        taskId=run_id(event.run),
+        actualState=event.state.name,
+        goalState=event.goal.name,
+        timestamp=rfc3339(event.timestamp),
+        configVersion=event.config_version,
+        desiredConfigVersion=event.desired_config_version,
+        agentID=event.agent_id,
+        hostname=event.hostname,
+        message=event.message,
+        reason=event.reason,
+        prevTaskId=run_id(event.previous_run),
+        healthy=task_pb2.HealthState.Name(task_pb2.HealthState.ValueType(event.health)),
+        desriedTaskId=run_id(event.desired_run),
+    )
+
+
+def _run(wire: mesos_pb2.TaskID) -> int:
+    return parse_mesos_task_id(wire.value).run if wire.value else 0

@@ -1,0 +1,168 @@
+"""The storage port: repositories as Protocols, with what each promises.
+
+Every write is durable when its call returns. A call that cannot tell raises `Unavailable`; absence is
+`NotFound` or an empty result, never a guess. Within one write all rows go in or none.
+
+Writes of a leader carry its term: `Store.begin_term` makes every later write of that role through
+any other handle with a lower term raise `Fenced`, checked in the write's own transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
+
+from peloton.model.host import HostInfo
+from peloton.model.ids import JobId, PoolId
+from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
+from peloton.model.pool import PoolConfig
+from peloton.model.task import PodEvent, TaskRuntime
+
+
+class Jobs(Protocol):
+    """Configs by version, runtimes, the set of active jobs and the index that queries read."""
+
+    async def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
+        """Config, runtime, index row and membership in the active set, all or none.
+
+        Raises AlreadyExists, also where the same job is created twice at once.
+        """
+        ...
+
+    async def add_config(self, job_id: JobId, spec: JobSpec) -> None:
+        """A further version. Raises AlreadyExists for a version that is there."""
+        ...
+
+    async def config(self, job_id: JobId, version: int) -> JobSpec:
+        """Raises NotFound."""
+        ...
+
+    async def runtime(self, job_id: JobId) -> JobRuntime:
+        """Raises NotFound."""
+        ...
+
+    async def write_runtime(
+        self, job_id: JobId, runtime: JobRuntime, expected_revision: int | None = None
+    ) -> None:
+        """Replace the runtime; the index follows (with the config of `runtime.config_version`).
+
+        Raises NotFound, and Conflict where the stored revision is not the expected one.
+        """
+        ...
+
+    async def delete(self, job_id: JobId) -> None:
+        """All of the job: configs, runtime, tasks, events, index. Deleting what is not there is no error."""
+        ...
+
+    async def query(self, query: JobQuery) -> JobPage: ...
+
+    async def active(self) -> Sequence[JobId]:
+        """Jobs that need work: all that were created and not yet retired."""
+        ...
+
+    async def retire(self, job_id: JobId) -> None:
+        """Take a finished job out of the active set."""
+        ...
+
+    async def revive(self, job_id: JobId) -> None:
+        """Put a job back into the active set. Raises NotFound."""
+        ...
+
+
+class Tasks(Protocol):
+    """Runtimes, one row per instance. Configs are never stored per instance."""
+
+    async def write(self, job_id: JobId, runtimes: Mapping[int, TaskRuntime]) -> None:
+        """Insert or replace."""
+        ...
+
+    async def get(self, job_id: JobId, instance: int) -> TaskRuntime:
+        """Raises NotFound."""
+        ...
+
+    def list(
+        self, job_id: JobId, first: int = 0, end: int | None = None
+    ) -> AsyncIterator[Mapping[int, TaskRuntime]]:
+        """Instances first … end-1 in order, in pages of at most 10,000."""
+        ...
+
+    async def delete(self, job_id: JobId, instances: Sequence[int]) -> None: ...
+
+
+class PodEvents(Protocol):
+    """The history of each instance's runs, kept for 90 days."""
+
+    async def append(self, events: Sequence[PodEvent]) -> None:
+        """Writing the same event twice leaves one."""
+        ...
+
+    async def list(
+        self, job_id: JobId, instance: int, run: int | None = None, runs: int = 10
+    ) -> Sequence[PodEvent]:
+        """Of one run, or of the last `runs` runs: newest run first, within a run newest event first."""
+        ...
+
+    async def delete(self, job_id: JobId, instance: int, up_to_run: int) -> None:
+        """Events of runs 1 … up_to_run."""
+        ...
+
+    async def expire(self, before: int) -> int:
+        """Drop events older than `before` (nanoseconds since 1970); how many went."""
+        ...
+
+
+class Pools(Protocol):
+    async def write(self, pool: PoolConfig) -> None:
+        """Insert or replace."""
+        ...
+
+    async def delete(self, pool_id: PoolId) -> None: ...
+
+    async def all(self) -> Sequence[PoolConfig]: ...
+
+
+class Hosts(Protocol):
+    """What hostmgr keeps of hosts and of itself as a framework."""
+
+    async def framework_id(self, name: str) -> str | None: ...
+
+    async def write_framework_id(self, name: str, framework_id: str) -> None: ...
+
+    async def write(self, host: HostInfo) -> None: ...
+
+    async def delete(self, hostname: str) -> None: ...
+
+    async def all(self) -> Sequence[HostInfo]: ...
+
+
+class Store(Protocol):
+    """All repositories of one database."""
+
+    jobs: Jobs
+    tasks: Tasks
+    pod_events: PodEvents
+    pools: Pools
+    hosts: Hosts
+
+    async def begin_term(self, role: str, term: int) -> None:
+        """From now on this handle writes as `role` in `term`. Raises Fenced where a newer term has begun."""
+        ...
+
+    async def write_all(
+        self,
+        job_id: JobId,
+        tasks: Mapping[int, TaskRuntime],
+        events: Sequence[PodEvent] = (),
+        runtime: JobRuntime | None = None,
+    ) -> None:
+        """One job's task runtimes, their events and the job's own runtime in one write: the way that status
+        batches and launches take."""
+        ...
+
+    async def ping(self) -> None:
+        """Raises Unavailable while the database cannot answer."""
+        ...
+
+    async def close(self) -> None:
+        """Finish the writes that were accepted, then let go of the database."""
+        ...
