@@ -1,0 +1,47 @@
+"""Basic auth of a client: the user whose name and password travel as call metadata (behaviour 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from peloton.errors import InvalidArgument
+
+_MOST_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BasicAuth:
+    """A user of the daemons' BASIC auth. The password stays out of `repr`."""
+
+    username: str
+    password: str = field(repr=False)
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        return (("username", self.username), ("password", self.password))
+
+
+def read_basic_auth(path: str | Path) -> BasicAuth:
+    """Read `username` and `password` from a YAML file. Raises InvalidArgument; never shows the password."""
+    import yaml
+
+    try:
+        text = Path(path).read_bytes()
+        content = yaml.safe_load(text) if len(text) <= _MOST_BYTES else None
+    except OSError as error:
+        raise InvalidArgument("basicAuthConfig", str(path), f"a readable file: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise InvalidArgument("basicAuthConfig", str(path), "YAML") from error
+    return _auth(content, str(path))
+
+
+def _auth(content: Any, path: str) -> BasicAuth:
+    if not isinstance(content, Mapping):
+        raise InvalidArgument("basicAuthConfig", path, "a YAML mapping with username and password")
+    for key in ("username", "password"):
+        if not isinstance(content.get(key), str) or not content[key].isascii():
+            raise InvalidArgument(f"basicAuthConfig.{key}", path, "a file that gives it as ASCII text")
+    return BasicAuth(content["username"], content["password"])

@@ -1,0 +1,68 @@
+"""Blocking gRPC channels with Peloton's metadata, message size and time-out on every call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import grpc
+
+MAX_MESSAGE_BYTES = 256 * 1024 * 1024
+"""Largest message either way (behaviour 1.1)."""
+
+Metadata = Sequence[tuple[str, str]]
+
+_OPTIONS = (
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    # A daemon that was restarted is found again within a second or two, not after gRPC's two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+    # The daemons are inside the house: a web proxy of the environment is not for them.
+    ("grpc.enable_http_proxy", 0),
+)
+
+
+class CallDetails(NamedTuple):
+    """What gRPC asks of an interceptor's call details."""
+
+    method: str
+    timeout: float | None
+    metadata: Metadata | None
+    credentials: Any
+    wait_for_ready: bool | None
+    compression: Any
+
+
+class _Defaults(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]
+    """Adds to each call the metadata it lacks and, to those with one answer, a time-out where none is given."""
+
+    def __init__(self, metadata: Metadata, timeout: float | None) -> None:
+        self._metadata = tuple(metadata)
+        self._timeout = timeout
+
+    def intercept_unary_unary(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
+        return continuation(self._filled(details, self._timeout), request)
+
+    def intercept_unary_stream(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
+        return continuation(self._filled(details, None), request)
+
+    def _filled(self, details: Any, timeout: float | None) -> CallDetails:
+        given = tuple(details.metadata or ())
+        keys = {key for key, _ in given}
+        metadata = given + tuple(pair for pair in self._metadata if pair[0] not in keys)
+        return CallDetails(
+            details.method,
+            timeout if details.timeout is None else details.timeout,
+            metadata,
+            details.credentials,
+            details.wait_for_ready,
+            details.compression,
+        )
+
+
+def open_channel(address: str, metadata: Metadata, timeout: float | None) -> grpc.Channel:
+    """A channel to `host:port`. `timeout` is in seconds; None waits for ever."""
+    channel = grpc.insecure_channel(address, options=_OPTIONS)
+    return grpc.intercept_channel(channel, _Defaults(metadata, timeout))

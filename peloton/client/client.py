@@ -1,0 +1,113 @@
+"""The client object: one attribute per service, channels opened when they are first used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from peloton.client.auth import BasicAuth
+from peloton.client.discovery import Discovery, UrlDiscovery, ZooKeeperDiscovery
+from peloton.client.services import SERVICES
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import grpc
+
+ROLES = ("jobmgr", "resmgr", "hostmgr")
+DEFAULT_TIMEOUT = 20.0
+"""Seconds that a call may take unless it says otherwise."""
+
+
+class PelotonClient:
+    """Stubs of a cluster's services: `job_svc`, `task_svc`, `respool_svc`, `host_svc` and the others of
+    `peloton.client.services.SERVICES`.
+
+    Calls block and carry `rpc-caller` (the client's name), `rpc-service`, `rpc-encoding` and, where given, the
+    user's name and password; `jobmgr_metadata`, `resmgr_metadata` and `hostmgr_metadata` hold the same for callers
+    that pass metadata themselves. `timeout`, in seconds, is for calls without one of their own; streams have none.
+    An address is looked for when a service is first used: DiscoveryError comes from there.
+    Not to be shared between processes; threads may share it.
+    """
+
+    job_svc: Any
+    task_svc: Any
+    update_svc: Any
+    volume_svc: Any
+    stateless_svc: Any
+    pod_svc: Any
+    watch_svc: Any
+    admin_svc: Any
+    respool_svc: Any
+    host_svc: Any
+    jobmgr_private_svc: Any
+    resmgr_svc: Any
+    hostmgr_svc: Any
+
+    def __init__(
+        self,
+        name: str,
+        zk_servers: str | None = None,
+        jm_url: str | None = None,
+        rm_url: str | None = None,
+        hm_url: str | None = None,
+        *,
+        zk_root: str = "/peloton",
+        timeout: float | None = DEFAULT_TIMEOUT,
+        auth: BasicAuth | None = None,
+        discovery: Discovery | None = None,
+    ) -> None:
+        self.name = name
+        self.timeout = timeout
+        self._auth = auth
+        self._discovery = discovery or _discovery(zk_servers, zk_root, jm_url, rm_url, hm_url)
+        self._channels: dict[str, grpc.Channel] = {}
+        self.jobmgr_metadata = self._metadata("jobmgr")
+        self.resmgr_metadata = self._metadata("resmgr")
+        self.hostmgr_metadata = self._metadata("hostmgr")
+
+    def __getattr__(self, name: str) -> Any:
+        service = SERVICES.get(name)
+        if service is None:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        stub = service.load()(self._channel(service.role))
+        setattr(self, name, stub)
+        return stub
+
+    def __enter__(self) -> PelotonClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def address(self, role: str) -> str:
+        """`host:port` at which `jobmgr`, `resmgr` or `hostmgr` is called."""
+        return self._discovery.address(role)
+
+    def close(self) -> None:
+        """Close every connection; a service that is used afterwards opens a new one."""
+        for name in SERVICES:
+            self.__dict__.pop(name, None)
+        while self._channels:
+            self._channels.popitem()[1].close()
+
+    def _channel(self, role: str) -> grpc.Channel:
+        from peloton.client.channel import open_channel
+
+        if role not in self._channels:
+            self._channels[role] = open_channel(self.address(role), self._metadata(role), self.timeout)
+        return self._channels[role]
+
+    def _metadata(self, role: str) -> list[tuple[str, str]]:
+        own = [("rpc-caller", self.name), ("rpc-service", f"peloton-{role}"), ("rpc-encoding", "proto")]
+        return own + list(self._auth.metadata if self._auth else ())
+
+
+def _discovery(
+    zk_servers: str | None, zk_root: str, jm_url: str | None, rm_url: str | None, hm_url: str | None
+) -> Discovery:
+    urls = {role: url for role, url in zip(ROLES, (jm_url, rm_url, hm_url), strict=True) if url}
+    if zk_servers and not urls:
+        return ZooKeeperDiscovery(zk_servers, zk_root)
+    return UrlDiscovery(urls)

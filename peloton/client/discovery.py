@@ -1,0 +1,68 @@
+"""Where the daemons of a cluster are: the seam by which a client finds each role's leader."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from peloton.errors import PelotonError
+
+DEFAULT_ADDRESSES: Mapping[str, str] = {
+    "jobmgr": "localhost:5392",
+    "resmgr": "localhost:5394",
+    "hostmgr": "localhost:5391",
+}
+"""gRPC addresses by role where nothing else is said (behaviour 1.1)."""
+
+_SCHEME = re.compile(r"^(grpc|http|https|dns)://+", re.IGNORECASE)
+
+
+class DiscoveryError(PelotonError):
+    """The address of a daemon cannot be found out; the message says what to give instead."""
+
+
+class Discovery(Protocol):
+    """Finds the gRPC address of a role's leader."""
+
+    def address(self, role: str) -> str:
+        """`host:port` of the leader of `jobmgr`, `resmgr` or `hostmgr`. Raises DiscoveryError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class UrlDiscovery:
+    """Addresses that the caller gave; a role without one is where behaviour 1.1 puts it."""
+
+    urls: Mapping[str, str]
+
+    def address(self, role: str) -> str:
+        return address_of(self.urls.get(role) or DEFAULT_ADDRESSES[role], role)
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperDiscovery:
+    """Leaders as their election announces them in ZooKeeper (behaviour 1.2)."""
+
+    servers: str
+    root: str = "/peloton"
+
+    def address(self, role: str) -> str:
+        raise DiscoveryError(
+            f"finding the leader of {role} through ZooKeeper ({self.servers}) is not available in this version: "
+            "give its address as host:port instead"
+        )
+
+
+def address_of(url: str, role: str) -> str:
+    """`host:port` of a URL or address such as `http://localhost:5392/`, `[::1]:5392` or `myhost:5392`.
+
+    Raises DiscoveryError when there is no port in it.
+    """
+    text = _SCHEME.sub("", url.strip()).rstrip("/")
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+        example = DEFAULT_ADDRESSES.get(role, "localhost:5392")
+        raise DiscoveryError(f"address of {role}: {url!r} is not host:port, such as {example}")
+    return text

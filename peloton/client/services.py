@@ -1,0 +1,38 @@
+"""Which service stands behind which attribute of the client, and who serves it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A generated stub (`stub` in `<module>_pb2_grpc`) and the role that serves it."""
+
+    role: str
+    module: str
+    stub: str
+
+    def load(self) -> Any:
+        """The stub's class. Imported when it is first used: the stubs of all services take long to load."""
+        return getattr(import_module(f"peloton.{self.module}_pb2_grpc"), self.stub)
+
+
+SERVICES: Mapping[str, Service] = {
+    "job_svc": Service("jobmgr", "api.v0.job.job", "JobManagerStub"),
+    "task_svc": Service("jobmgr", "api.v0.task.task", "TaskManagerStub"),
+    "update_svc": Service("jobmgr", "api.v0.update.svc.update_svc", "UpdateServiceStub"),
+    "volume_svc": Service("jobmgr", "api.v0.volume.svc.volume_svc", "VolumeServiceStub"),
+    "stateless_svc": Service("jobmgr", "api.v1alpha.job.stateless.svc.stateless_svc", "JobServiceStub"),
+    "pod_svc": Service("jobmgr", "api.v1alpha.pod.svc.pod_svc", "PodServiceStub"),
+    "watch_svc": Service("jobmgr", "api.v1alpha.watch.svc.watch_svc", "WatchServiceStub"),
+    "admin_svc": Service("jobmgr", "api.v1alpha.admin.svc.admin_svc", "AdminServiceStub"),
+    "respool_svc": Service("resmgr", "api.v0.respool.respool", "ResourceManagerStub"),
+    "host_svc": Service("hostmgr", "api.v0.host.svc.host_svc", "HostServiceStub"),
+    "jobmgr_private_svc": Service("jobmgr", "private.jobmgrsvc.jobmgrsvc", "JobManagerServiceStub"),
+    "resmgr_svc": Service("resmgr", "private.resmgrsvc.resmgrsvc", "ResourceManagerServiceStub"),
+    "hostmgr_svc": Service("hostmgr", "private.hostmgr.hostsvc.hostsvc", "InternalHostServiceStub"),
+}
