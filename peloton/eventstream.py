@@ -1,0 +1,167 @@
+"""The pull buffer of hostmgr's event stream: a ring of numbered events that clients read and purge (behaviour 6).
+
+Offsets count from 0 and never repeat within one stream. A client names two offsets with each read: `begin`,
+the first event it wants, and `purge`, below which it is done with everything. One client is the holder:
+what it has not passed is never dropped, and when nothing but that is left in a full ring, further events are
+refused. The others never hold anything up: one that falls off the ring is told so and starts over.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+from typing import Generic, TypeVar
+
+from peloton.errors import PelotonError
+
+E = TypeVar("E")
+
+
+class Added(Enum):
+    """What became of an event that was offered to the ring."""
+
+    APPENDED = "appended"
+    DUPLICATE = "duplicate"
+    """Its key is in the ring, and the holder has not passed it yet."""
+    PASSED = "passed"
+    """Its key was passed by the holder before: nothing more has to be done than to acknowledge it again."""
+    FULL = "full"
+    """Refused: the ring holds only what the holder has not passed."""
+
+
+class UnknownClient(PelotonError):
+    pass
+
+
+class StreamChanged(PelotonError):
+    """The stream id is not the current one: the client starts over."""
+
+    def __init__(self, current: str) -> None:
+        self.current = current
+        super().__init__(f"the stream is {current} now")
+
+
+class OutOfRange(PelotonError):
+    """The event that was asked for is no longer, or not yet, in the ring."""
+
+    def __init__(self, requested: int, first: int, end: int) -> None:
+        self.requested, self.first, self.end = requested, first, end
+        super().__init__(f"offset {requested} is not within {first} … {end}")
+
+
+class InvalidPurge(PelotonError):
+    """A client would purge what it has yet to read."""
+
+    def __init__(self, purge: int, begin: int) -> None:
+        self.purge, self.begin = purge, begin
+        super().__init__(f"purge offset {purge} is beyond begin offset {begin}")
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered(Generic[E]):
+    offset: int
+    key: bytes
+    """What duplicates are known by (Mesos' status uuid); empty: never a duplicate."""
+    event: E
+
+
+class EventRing(Generic[E]):
+    """See the module. `capacity` bounds the events, and so the keys that are remembered after they left."""
+
+    def __init__(self, stream_id: str, clients: Sequence[str], holder: str, capacity: int = 100_000) -> None:
+        if holder not in clients:
+            raise ValueError(f"holder {holder} is not one of {clients}")
+        self.stream_id = stream_id
+        self.capacity = capacity
+        self._holder = holder
+        self._purged = dict.fromkeys(clients, 0)
+        self._events: deque[Numbered[E]] = deque()
+        self._first = 0
+        self._pending: set[bytes] = set()
+        self._passed: OrderedDict[bytes, None] = OrderedDict()
+
+    @property
+    def first(self) -> int:
+        """Offset of the oldest event that is held."""
+        return self._first
+
+    @property
+    def end(self) -> int:
+        """Offset that the next event will get."""
+        return self._first + len(self._events)
+
+    @property
+    def pending(self) -> int:
+        """Number of events that the holder has not passed."""
+        return self.end - self._purged[self._holder]
+
+    def append(self, event: E, key: bytes = b"") -> Added:
+        if key and key in self._pending:
+            return Added.DUPLICATE
+        if key and key in self._passed:
+            return Added.PASSED
+        if self.pending >= self.capacity:
+            return Added.FULL
+        if len(self._events) >= self.capacity:
+            self._drop(self._first + 1)
+        self._events.append(Numbered(self.end, key, event))
+        if key:
+            self._pending.add(key)
+        return Added.APPENDED
+
+    def start(self, client: str) -> tuple[int, int]:
+        """Offset of the oldest event held, and the client's last purge offset. Raises UnknownClient."""
+        self._known(client)
+        return self._first, self._purged[client]
+
+    def purge(self, client: str, stream_id: str, begin: int, purge: int) -> list[Numbered[E]]:
+        """Note that `client` is done with all below `purge`; the events that the holder passed by that.
+
+        Raises UnknownClient, StreamChanged, OutOfRange, InvalidPurge, having changed nothing.
+        """
+        self._known(client)
+        if stream_id != self.stream_id:
+            raise StreamChanged(self.stream_id)
+        if not self._first <= begin <= self.end:
+            raise OutOfRange(begin, self._first, self.end)
+        if purge > begin:
+            raise InvalidPurge(purge, begin)
+        before = self._purged[client]
+        if purge <= before:
+            return []
+        passed = self._slice(before, purge) if client == self._holder else []
+        self._purged[client] = purge
+        for numbered in passed:
+            self._remember(numbered.key)
+        self._drop(min(self._purged.values()))
+        return passed
+
+    def read(self, begin: int, limit: int) -> list[Numbered[E]]:
+        """Up to `limit` events from `begin` on, which must not be below `first`."""
+        return self._slice(begin, min(self.end, begin + limit))
+
+    def _known(self, client: str) -> None:
+        if client not in self._purged:
+            raise UnknownClient(f"{client!r} is not one of {', '.join(self._purged)}")
+
+    def _slice(self, begin: int, end: int) -> list[Numbered[E]]:
+        begin = max(begin, self._first)
+        if end <= begin:
+            return []
+        return list(islice(self._events, begin - self._first, end - self._first))
+
+    def _remember(self, key: bytes) -> None:
+        if not key:
+            return
+        self._pending.discard(key)
+        self._passed[key] = None
+        if len(self._passed) > self.capacity:
+            self._passed.popitem(last=False)
+
+    def _drop(self, up_to: int) -> None:
+        while self._first < up_to and self._events:
+            self._events.popleft()
+            self._first += 1
