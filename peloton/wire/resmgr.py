@@ -1,0 +1,77 @@
+"""Tasks as the resource manager takes them: what jobmgr enqueues and what resmgr reads back at recovery."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mesos.v1 import mesos_pb2
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.model.ids import JobId, mesos_task_id, task_id
+from peloton.model.job import JobSpec
+from peloton.model.task import TaskRuntime
+from peloton.private.resmgr import resmgr_pb2
+from peloton.private.resmgrsvc import resmgrsvc_pb2
+from peloton.wire.constraint import constraint_to
+from peloton.wire.task import resources_to
+
+
+def resmgr_task(job_id: JobId, spec: JobSpec, instance: int, runtime: TaskRuntime) -> resmgr_pb2.Task:
+    """The needs of one run: `runtime.run` of `instance`, by the config `spec`.
+
+    `minInstances` is the size of the gang that the instance belongs to, 1 for one on its own.
+    `hostname` is where the run is, empty before launch.
+    """
+    task = spec.task(instance)
+    run = mesos_task_id(job_id, instance, runtime.run)
+    wire = resmgr_pb2.Task(
+        name=spec.name,
+        id=peloton_pb2.TaskID(value=task_id(job_id, instance)),
+        jobId=peloton_pb2.JobID(value=job_id),
+        taskId=mesos_pb2.TaskID(value=run),
+        resource=resources_to(task.resources),
+        priority=spec.sla.priority,
+        preemptible=spec.preemptible(instance),
+        type=resmgr_pb2.TaskType.ValueType(spec.task_type(instance)),
+        numPorts=task.dynamic_ports,
+        minInstances=gang_size(spec) if in_gang(spec, instance) else 1,
+        hostname=runtime.host,
+        controller=task.controller,
+        revocable=task.revocable or spec.sla.revocable,
+        desiredHost=runtime.desired_host,
+        placementStrategy=job_pb2.PlacementStrategy.ValueType(spec.placement_strategy),
+    )
+    if task.labels:
+        wire.labels.labels.extend(mesos_pb2.Label(key=key, value=value) for key, value in task.labels)
+    if task.constraint is not None:
+        wire.constraint.CopyFrom(constraint_to(task.constraint))
+    return wire
+
+
+def gang_size(spec: JobSpec) -> int:
+    """How many instances, from 0 on, form one gang (behaviour 2.3); 1: each stands alone."""
+    return max(spec.sla.minimum_running_instances, 1)
+
+
+def in_gang(spec: JobSpec, instance: int) -> bool:
+    """Whether the instance is one of a gang of several."""
+    return instance < spec.sla.minimum_running_instances > 1
+
+
+def resmgr_gangs(
+    job_id: JobId, spec: JobSpec, runtimes: Mapping[int, TaskRuntime]
+) -> list[resmgrsvc_pb2.Gang]:
+    """The given instances as gangs for EnqueueGangs, in order of instances.
+
+    Those below minimumRunningInstances (when that is above 1) are one gang, every other one is a gang
+    of its own. Instances of a gang that already run are simply not given.
+    """
+    together: list[resmgr_pb2.Task] = []
+    gangs: list[resmgrsvc_pb2.Gang] = []
+    for instance in sorted(runtimes):
+        task = resmgr_task(job_id, spec, instance, runtimes[instance])
+        if in_gang(spec, instance):
+            together.append(task)
+        else:
+            gangs.append(resmgrsvc_pb2.Gang(tasks=[task]))
+    return [resmgrsvc_pb2.Gang(tasks=together), *gangs] if together else gangs
