@@ -1,0 +1,1 @@
+"""What decides about jobs and tasks: pure, events in and instructions out."""

@@ -1,0 +1,92 @@
+"""What jobmgr holds of its jobs in memory: one spec a job, one shared or own runtime a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from peloton.model.ids import JobId
+from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.states import TaskState
+from peloton.model.task import TaskRuntime
+
+UNBORN = TaskRuntime(
+    state=TaskState.UNKNOWN,
+    goal=TaskState.UNKNOWN,
+    run=0,
+    config_version=0,
+    desired_config_version=0,
+    desired_run=0,
+)
+"""Stands for an instance whose row is not stored yet."""
+
+
+class Waiting(NamedTuple):
+    """Where a run that was enqueued stands in resmgr, and what holds it up."""
+
+    run: int
+    state: TaskState
+    """PENDING, READY, PLACING, PLACED, RESERVED or PREEMPTING."""
+    reason: str
+
+
+class CachedJob:
+    """One job as it is stored. Readers never change it."""
+
+    __slots__ = ("job_id", "spec", "runtime", "tasks", "counts", "waiting")
+
+    def __init__(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
+        self.job_id = job_id
+        self.spec = spec
+        """The newest version. It holds for every instance: an update of a batch job only adds instances."""
+        self.runtime = runtime
+        self.tasks: list[TaskRuntime] = [UNBORN] * spec.instance_count
+        """By instance. Tasks in the same state may share one runtime; UNBORN where no row is stored yet."""
+        self.counts: dict[TaskState, int] = {}
+        """Tasks by state, kept as they change; states without tasks are left out."""
+        self.waiting: dict[int, Waiting] = {}
+        """Instances that wait in resmgr and of which it has told something."""
+
+    def task(self, instance: int) -> TaskRuntime | None:
+        """None where there is no such instance, or its row is not stored yet."""
+        if not 0 <= instance < len(self.tasks):
+            return None
+        task = self.tasks[instance]
+        return None if task is UNBORN else task
+
+    def born(self, first: int = 0, end: int | None = None) -> Iterator[tuple[int, TaskRuntime]]:
+        """Instances first … end-1 that have a row, with their runtimes, in order."""
+        last = len(self.tasks) if end is None else min(end, len(self.tasks))
+        for instance in range(first, last):
+            task = self.tasks[instance]
+            if task is not UNBORN:
+                yield instance, task
+
+    def reason(self, instance: int) -> str:
+        """Why the instance is where it is: what resmgr says of a waiting one, else the runtime's reason."""
+        task = self.task(instance)
+        if task is None:
+            return ""
+        waiting = self.waiting.get(instance)
+        return waiting.reason if waiting is not None and waiting.run == task.run else task.reason
+
+    def put(self, instance: int, task: TaskRuntime) -> None:
+        """Replace a task's runtime; the counts follow."""
+        counts = self.counts
+        old = self.tasks[instance]
+        self.tasks[instance] = task
+        before, after = old.state, task.state
+        if before is after:
+            return
+        if old is not UNBORN:
+            left = counts[before] - 1
+            if left:
+                counts[before] = left
+            else:
+                del counts[before]
+        counts[after] = counts.get(after, 0) + 1
+
+    def grow(self, spec: JobSpec) -> None:
+        """Take a spec with more instances."""
+        self.spec = spec
+        self.tasks.extend([UNBORN] * (spec.instance_count - len(self.tasks)))
