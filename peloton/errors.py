@@ -48,6 +48,10 @@ class ResourceExhausted(PelotonError):
     """A bound is reached: the caller must slow down."""
 
 
+class RemoteFailure(PelotonError):
+    """The other daemon failed at it in a way that has no name here; whether it took effect is unknown."""
+
+
 class IllegalTransition(PelotonError):
     """A state machine was given an event that its table does not know in that state."""
 

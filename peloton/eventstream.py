@@ -1,18 +1,18 @@
-"""The pull buffer of hostmgr's event stream: a ring of numbered events that clients read and purge (behaviour 6).
+"""The pull buffer of hostmgr's event stream: a ring of numbered events that clients read and purge.
 
 Offsets count from 0 and never repeat within one stream. A client names two offsets with each read: `begin`,
 the first event it wants, and `purge`, below which it is done with everything. One client is the holder:
 what it has not passed is never dropped, and when nothing but that is left in a full ring, further events are
 refused. The others never hold anything up: one that falls off the ring is told so and starts over.
+Source: behaviour 6.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import islice
 from typing import Generic, TypeVar
 
 from peloton.errors import PelotonError
@@ -78,8 +78,9 @@ class EventRing(Generic[E]):
         self.capacity = capacity
         self._holder = holder
         self._purged = dict.fromkeys(clients, 0)
-        self._events: deque[Numbered[E]] = deque()
+        self._slots: list[Numbered[E] | None] = [None] * capacity
         self._first = 0
+        self._end = 0
         self._pending: set[bytes] = set()
         self._passed: OrderedDict[bytes, None] = OrderedDict()
 
@@ -91,12 +92,12 @@ class EventRing(Generic[E]):
     @property
     def end(self) -> int:
         """Offset that the next event will get."""
-        return self._first + len(self._events)
+        return self._end
 
     @property
     def pending(self) -> int:
         """Number of events that the holder has not passed."""
-        return self.end - self._purged[self._holder]
+        return self._end - self._purged[self._holder]
 
     def append(self, event: E, key: bytes = b"") -> Added:
         if key and key in self._pending:
@@ -105,9 +106,10 @@ class EventRing(Generic[E]):
             return Added.PASSED
         if self.pending >= self.capacity:
             return Added.FULL
-        if len(self._events) >= self.capacity:
+        if self._end - self._first >= self.capacity:
             self._drop(self._first + 1)
-        self._events.append(Numbered(self.end, key, event))
+        self._slots[self._end % self.capacity] = Numbered(self._end, key, event)
+        self._end += 1
         if key:
             self._pending.add(key)
         return Added.APPENDED
@@ -125,8 +127,8 @@ class EventRing(Generic[E]):
         self._known(client)
         if stream_id != self.stream_id:
             raise StreamChanged(self.stream_id)
-        if not self._first <= begin <= self.end:
-            raise OutOfRange(begin, self._first, self.end)
+        if not self._first <= begin <= self._end:
+            raise OutOfRange(begin, self._first, self._end)
         if purge > begin:
             raise InvalidPurge(purge, begin)
         before = self._purged[client]
@@ -141,17 +143,15 @@ class EventRing(Generic[E]):
 
     def read(self, begin: int, limit: int) -> list[Numbered[E]]:
         """Up to `limit` events from `begin` on, which must not be below `first`."""
-        return self._slice(begin, min(self.end, begin + limit))
+        return self._slice(begin, min(self._end, begin + limit))
 
     def _known(self, client: str) -> None:
         if client not in self._purged:
             raise UnknownClient(f"{client!r} is not one of {', '.join(self._purged)}")
 
     def _slice(self, begin: int, end: int) -> list[Numbered[E]]:
-        begin = max(begin, self._first)
-        if end <= begin:
-            return []
-        return list(islice(self._events, begin - self._first, end - self._first))
+        held = (self._slots[offset % self.capacity] for offset in range(max(begin, self._first), end))
+        return [numbered for numbered in held if numbered is not None]
 
     def _remember(self, key: bytes) -> None:
         if not key:
@@ -162,6 +162,6 @@ class EventRing(Generic[E]):
             self._passed.popitem(last=False)
 
     def _drop(self, up_to: int) -> None:
-        while self._first < up_to and self._events:
-            self._events.popleft()
-            self._first += 1
+        for offset in range(self._first, up_to):
+            self._slots[offset % self.capacity] = None
+        self._first = max(self._first, up_to)

@@ -1,0 +1,92 @@
+"""HTTP on every daemon: /health, /metrics, /version, /logging-level."""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from peloton import __version__
+from peloton.errors import Unavailable
+from peloton.log import LEVELS, LevelSwitch
+
+_DURATION = re.compile(r"(\d{1,6})(s|m|h)\Z")
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+
+class HttpServer:
+    def __init__(self, health: Callable[[], str]) -> None:
+        """`health` tells what is wrong, empty where all is well."""
+        self._health = health
+        self._levels = LevelSwitch()
+        self._server: _Server | None = None
+        self._socket: socket.socket | None = None
+
+    def bind(self, host: str, port: int) -> int:
+        """Take the port (0: any). Raises Unavailable where it is taken."""
+        self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((host, port))
+        except OSError as error:
+            raise Unavailable(f"HTTP port {host}:{port}: {error.strerror}") from None
+        return int(self._socket.getsockname()[1])
+
+    async def serve(self) -> None:
+        """Answer until stopped."""
+        assert self._socket is not None, "bind first"
+        routes = [
+            Route("/health", self._answer_health),
+            Route("/metrics", _metrics),
+            Route("/version", _version),
+            Route("/logging-level", self._answer_level, methods=["GET", "POST"]),
+        ]
+        config = uvicorn.Config(
+            Starlette(routes=routes), log_config=None, access_log=False, lifespan="off", ws="none"
+        )
+        self._server = _Server(config)
+        await self._server.serve(sockets=[self._socket])
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.should_exit = True
+
+    async def _answer_health(self, request: Request) -> Response:
+        wrong = self._health()
+        return PlainTextResponse(wrong or "OK", 503 if wrong else 200)
+
+    async def _answer_level(self, request: Request) -> Response:
+        level = request.query_params.get("level", "")
+        duration = _DURATION.match(request.query_params.get("duration", "5m"))
+        if level not in LEVELS or duration is None:
+            return PlainTextResponse(
+                f"level={level!r}: give level={'|'.join(LEVELS)} and duration=<number>s|m|h\n", 400
+            )
+        seconds = int(duration[1]) * _SECONDS[duration[2]]
+        self._levels.set(level, seconds)
+        logging.getLogger(__name__).warning("log level %s for %s s", level, seconds)
+        return PlainTextResponse(f"{level} for {seconds} s\n")
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the daemon's own business."""
+        yield
+
+
+async def _metrics(request: Request) -> Response:
+    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+
+async def _version(request: Request) -> Response:
+    return PlainTextResponse(__version__)

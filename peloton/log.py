@@ -1,0 +1,48 @@
+"""Logs: one line per record on stderr, `time level logger message`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+
+from peloton.clock import rfc3339
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+class _Lines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        when = rfc3339(int(record.created * 1e9))[:23] + "Z"
+        line = f"{when} {record.levelname[0]} {record.name} {record.getMessage()}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def set_up(debug: bool = False) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Lines())
+    logging.basicConfig(handlers=[handler], level=logging.DEBUG if debug else logging.INFO, force=True)
+    for noisy in ("asyncio", "uvicorn", "urllib3", "grpc"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+class LevelSwitch:
+    """Changes the level for a while and puts back what was there before the first change."""
+
+    def __init__(self) -> None:
+        self._usual: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, level: str, seconds: float) -> None:
+        root = logging.getLogger()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._usual is None:
+            self._usual = root.level
+        root.setLevel(level.upper())
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._restore)
+
+    def _restore(self) -> None:
+        if self._usual is not None:
+            logging.getLogger().setLevel(self._usual)
+        self._usual = self._timer = None

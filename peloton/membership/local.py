@@ -1,0 +1,174 @@
+"""Membership for the daemons of one machine: a folder of files, with file locks for what is alive.
+
+    <root>/<election name>/leader      locked by the leader while it leads; holds its address
+    <root>/<election name>/term        number of the last term
+    <root>/<election name>/members/ID  locked by the process; holds its address
+
+The kernel drops a lock when its process ends, however that happens: a killed leader's place is free at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from peloton.errors import Unavailable
+from peloton.membership.interface import Address, Leadership, Member, Role
+
+POLL_SECONDS = 0.1
+log = logging.getLogger(__name__)
+
+
+class LocalMembership:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._leaders: dict[Role, Address] = {}
+        self._members: dict[Role, dict[str, Member]] = {role: {} for role in Role}
+        self._change = asyncio.Event()
+        self._own: list[int] = []
+        self._watch: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        try:
+            for role in Role:
+                (self._root / role.election / "members").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unavailable(f"membership folder {self._root}: {error.strerror}") from None
+        self._look()
+        self._watch = asyncio.create_task(self._poll(), name="membership")
+
+    async def join(self, member: Member) -> None:
+        folder = self._root / member.role.election / "members"
+        draft = folder / f".{member.id}"
+        handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        _fill(handle, member.address.to_json())
+        draft.rename(folder / member.id)
+        self._own.append(handle)
+
+    async def campaign(self, member: Member) -> Leadership:
+        folder = self._root / member.role.election
+        handle = os.open(folder / "leader", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            while not _try_lock(handle, fcntl.LOCK_EX):  # noqa: ASYNC110 - a file lock tells nobody
+                await asyncio.sleep(POLL_SECONDS)
+            _fill(handle, "")
+            term = _next_term(folder / "term")
+            _fill(handle, member.address.to_json())
+        except BaseException:
+            os.close(handle)
+            raise
+        return _LocalLeadership(handle, term)
+
+    def leader(self, role: Role) -> Address | None:
+        return self._leaders.get(role)
+
+    def members(self, role: Role) -> Mapping[str, Member]:
+        return self._members[role]
+
+    async def changed(self) -> None:
+        await self._change.wait()
+
+    async def close(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        for handle in self._own:
+            os.close(handle)
+        self._own.clear()
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            self._look()
+
+    def _look(self) -> None:
+        leaders = {role: found for role in Role if (found := _leader(self._root / role.election / "leader"))}
+        members = {role: _members(role, self._root / role.election / "members") for role in Role}
+        if leaders != self._leaders or members != self._members:
+            self._leaders, self._members = leaders, members
+            self._change.set()
+            self._change = asyncio.Event()
+
+
+class _LocalLeadership:
+    def __init__(self, handle: int, term: int) -> None:
+        self._handle = handle
+        self._term = term
+
+    @property
+    def term(self) -> int:
+        return self._term
+
+    async def lost(self) -> None:
+        """Never by itself: the lock lasts as long as the process."""
+        await asyncio.Event().wait()
+
+    async def resign(self) -> None:
+        if self._handle >= 0:
+            _fill(self._handle, "")
+            os.close(self._handle)
+            self._handle = -1
+
+
+def _try_lock(handle: int, kind: int) -> bool:
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _fill(handle: int, text: str) -> None:
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, text.encode(), 0)
+
+
+def _next_term(file: Path) -> int:
+    term = int(file.read_text()) + 1 if file.exists() else 1
+    draft = file.with_name(".term")
+    with draft.open("w") as out:
+        out.write(str(term))
+        out.flush()
+        os.fsync(out.fileno())
+    draft.rename(file)
+    return term
+
+
+def _held(file: Path) -> str | None:
+    """Content of a file that a living process holds locked, else None."""
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        if _try_lock(handle, fcntl.LOCK_SH):
+            return None
+        return os.pread(handle, 65536, 0).decode()
+    finally:
+        os.close(handle)
+
+
+def _leader(file: Path) -> Address | None:
+    with suppress(ValueError):  # empty or half written: not yet leader
+        if text := _held(file):
+            return Address.from_json(text)
+    return None
+
+
+def _members(role: Role, folder: Path) -> dict[str, Member]:
+    found: dict[str, Member] = {}
+    for file in folder.iterdir():
+        if file.name.startswith("."):
+            continue
+        text = _held(file)
+        if text is None:
+            file.unlink(missing_ok=True)
+            continue
+        with suppress(ValueError):
+            found[file.name] = Member(role, file.name, Address.from_json(text))
+    return found

@@ -1,0 +1,58 @@
+"""Peloton's errors as gRPC statuses, and back."""
+
+from __future__ import annotations
+
+import grpc
+
+from peloton.errors import (
+    AlreadyExists,
+    Conflict,
+    Fenced,
+    InvalidArgument,
+    NotFound,
+    PelotonError,
+    Refused,
+    RemoteFailure,
+    ResourceExhausted,
+    Unavailable,
+)
+
+_CODES: dict[type[PelotonError], grpc.StatusCode] = {
+    InvalidArgument: grpc.StatusCode.INVALID_ARGUMENT,
+    Refused: grpc.StatusCode.FAILED_PRECONDITION,
+    NotFound: grpc.StatusCode.NOT_FOUND,
+    AlreadyExists: grpc.StatusCode.ALREADY_EXISTS,
+    Conflict: grpc.StatusCode.ABORTED,
+    Fenced: grpc.StatusCode.ABORTED,
+    Unavailable: grpc.StatusCode.UNAVAILABLE,
+    ResourceExhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+_ERRORS: dict[grpc.StatusCode, type[PelotonError]] = {
+    grpc.StatusCode.FAILED_PRECONDITION: Refused,
+    grpc.StatusCode.NOT_FOUND: NotFound,
+    grpc.StatusCode.ALREADY_EXISTS: AlreadyExists,
+    grpc.StatusCode.ABORTED: Conflict,
+    grpc.StatusCode.UNAVAILABLE: Unavailable,
+    grpc.StatusCode.DEADLINE_EXCEEDED: Unavailable,
+    grpc.StatusCode.CANCELLED: Unavailable,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: ResourceExhausted,
+}
+
+
+class InvalidRequest(PelotonError):
+    """The other side found our request wrong: a defect of ours, or input that it alone can check."""
+
+
+def status_of(error: PelotonError) -> grpc.StatusCode:
+    for cls in type(error).__mro__:
+        if cls in _CODES:
+            return _CODES[cls]
+    return grpc.StatusCode.INTERNAL
+
+
+def error_of(error: grpc.RpcError, called: str) -> PelotonError:
+    """What a failed call means here. `called` names the method and the address for the message."""
+    code, details = error.code(), error.details() or ""
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
+        return InvalidRequest(f"{called}: {details}")
+    return _ERRORS.get(code, RemoteFailure)(f"{called}: {code.name}: {details}")

@@ -1,0 +1,207 @@
+"""The gRPC server of a daemon.
+
+Services come and go with leadership: while none is active, a call to one of the names that this
+daemon is known to serve is answered UNAVAILABLE, with the leader's address in the text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from peloton.errors import PelotonError, Unavailable
+from peloton.metrics import CALL_SECONDS, CALLS
+from peloton.rpc.caller import Caller, Terms, caller_of
+from peloton.rpc.errors import status_of
+
+MAX_MESSAGE = 256 * 1024 * 1024
+OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_send_message_length", MAX_MESSAGE),
+    ("grpc.so_reuseport", 0),
+)
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A servicer's methods under the names that they are served by."""
+
+    names: tuple[str, ...]
+    methods: Mapping[str, Any]
+
+
+class _Recorder:
+    """Stands in for a server, to learn from generated code what it would have registered."""
+
+    name = ""
+    handlers: Mapping[str, Any]
+
+    def add_generic_rpc_handlers(self, handlers: object) -> None:
+        """The same handlers again, in an older form: not needed."""
+
+    def add_registered_method_handlers(self, name: str, handlers: Mapping[str, Any]) -> None:
+        self.name, self.handlers = name, handlers
+
+
+def service(
+    add_to_server: Callable[[Any, Any], None], servicer: object, aliases: Iterable[str] = ()
+) -> Service:
+    """From the generated `add_XServicer_to_server`. `aliases` are further full names for the same service."""
+    recorder = _Recorder()
+    add_to_server(servicer, recorder)
+    return Service((recorder.name, *aliases), recorder.handlers)
+
+
+def caller(context: Any) -> Caller:
+    """Who makes the call that this context belongs to."""
+    return caller_of(context.invocation_metadata() or ())
+
+
+class RpcServer:
+    def __init__(self, leader: Callable[[], str]) -> None:
+        """`leader` tells, for a human, who answers in this instance's place."""
+        self._leader = leader
+        self._terms = Terms()
+        self._handlers: dict[str, Any] = {}
+        self._known: set[str] = set()
+        self._server: Any = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port, also where it was given as 0. Raises Unavailable where it is taken."""
+        server = grpc.aio.server(options=OPTIONS)
+        server.add_generic_rpc_handlers((_Router(self),))
+        try:
+            bound = server.add_insecure_port(f"{host}:{port}")
+        except RuntimeError:
+            bound = 0
+        if not bound:
+            raise Unavailable(f"gRPC port {host}:{port} is in use or not ours to take")
+        await server.start()
+        self._server = server
+        return int(bound)
+
+    async def stop(self, grace: float = 0.5) -> None:
+        if self._server is not None:
+            await self._server.stop(grace)
+
+    def announce(self, names: Iterable[str]) -> None:
+        """Names of services that this daemon serves when it leads."""
+        self._known.update(names)
+
+    def activate(self, services: Sequence[Service]) -> None:
+        for each in services:
+            self._known.update(each.names)
+            for name in each.names:
+                for method, handler in each.methods.items():
+                    path = f"/{name}/{method}"
+                    self._handlers[path] = _wrapped(path, handler, self._terms)
+
+    def deactivate(self, services: Sequence[Service]) -> None:
+        for each in services:
+            for name in each.names:
+                for method in each.methods:
+                    self._handlers.pop(f"/{name}/{method}", None)
+
+    def find(self, path: str) -> Any:
+        """The handler, one that answers UNAVAILABLE, or None for a method that nobody serves."""
+        handler = self._handlers.get(path)
+        if handler is None and path.split("/")[1] in self._known and not self._serves(path):
+            return grpc.unary_unary_rpc_method_handler(self._refuse)
+        return handler
+
+    def _serves(self, path: str) -> bool:
+        prefix = path.rpartition("/")[0] + "/"
+        return any(held.startswith(prefix) for held in self._handlers)
+
+    async def _refuse(self, request: bytes, context: Any) -> bytes:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, self._leader())
+        return b""
+
+
+class _Router(grpc.GenericRpcHandler):  # type: ignore[misc]
+    def __init__(self, server: RpcServer) -> None:
+        self._server = server
+
+    def service(self, details: Any) -> Any:
+        return self._server.find(details.method)
+
+
+def _wrapped(path: str, handler: Any, terms: Terms) -> Any:
+    """The handler with what every call gets: parsing, check of terms, errors as statuses, metrics."""
+    if handler.request_streaming:
+        raise NotImplementedError(f"{path}: no service of ours takes a stream")
+    parse, seconds = handler.request_deserializer, CALL_SECONDS.labels(path)
+    if handler.response_streaming:
+        return grpc.unary_stream_rpc_method_handler(
+            _stream(path, handler.unary_stream, parse, terms),
+            response_serializer=handler.response_serializer,
+        )
+    return grpc.unary_unary_rpc_method_handler(
+        _unary(path, handler.unary_unary, parse, terms, seconds.observe),
+        response_serializer=handler.response_serializer,
+    )
+
+
+def _unary(
+    path: str,
+    method: Callable[[Any, Any], Awaitable[Any]],
+    parse: Callable[[bytes], Any],
+    terms: Terms,
+    observe: Callable[[float], None],
+) -> Callable[[bytes, Any], Awaitable[Any]]:
+    succeeded = CALLS.labels(path, "OK")
+
+    async def call(raw: bytes, context: Any) -> Any:
+        begun = time.perf_counter()
+        try:
+            terms.check(caller_of(context.invocation_metadata() or ()))
+            answer = await method(parse(raw), context)
+            succeeded.inc()
+            return answer
+        except (asyncio.CancelledError, grpc.aio.BaseError):
+            raise
+        except Exception as error:  # noqa: BLE001 - the boundary: told to the caller, and logged
+            await _fail(path, error, context)
+        finally:
+            observe(time.perf_counter() - begun)
+
+    return call
+
+
+def _stream(path: str, method: Callable[[Any, Any], Any], parse: Callable[[bytes], Any], terms: Terms) -> Any:
+    async def call(raw: bytes, context: Any) -> Any:
+        try:
+            terms.check(caller_of(context.invocation_metadata() or ()))
+            async for answer in method(parse(raw), context):
+                yield answer
+        except (asyncio.CancelledError, grpc.aio.BaseError):
+            raise
+        except Exception as error:  # noqa: BLE001 - the boundary: told to the caller, and logged
+            await _fail(path, error, context)
+
+    return call
+
+
+async def _fail(path: str, error: Exception, context: Any) -> None:
+    if isinstance(error, DecodeError):
+        code, text = grpc.StatusCode.INVALID_ARGUMENT, f"{path}: the request's bytes are no such message"
+    elif isinstance(error, PelotonError):
+        code, text = status_of(error), str(error)
+    elif isinstance(error, NotImplementedError):
+        code, text = grpc.StatusCode.UNIMPLEMENTED, str(error) or f"{path} is not built yet"
+    else:
+        log.error("%s failed", path, exc_info=error)
+        code, text = (
+            grpc.StatusCode.INTERNAL,
+            f"{path}: {type(error).__name__}; the daemon's log has the story",
+        )
+    CALLS.labels(path, code.name).inc()
+    await context.abort(code, text)
