@@ -31,7 +31,7 @@ def _lay_over(result: Message, override: Message) -> None:
         name = field.name
         if field.type == FieldDescriptor.TYPE_BOOL:
             setattr(result, name, getattr(override, name))
-        elif field.label == FieldDescriptor.LABEL_REPEATED:
+        elif field.is_repeated:
             if getattr(override, name):
                 result.ClearField(name)
                 getattr(result, name).MergeFrom(getattr(override, name))

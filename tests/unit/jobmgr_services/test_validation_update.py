@@ -1,0 +1,88 @@
+"""An update of a batch job may add instances and change nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobmgr.validation import validated, validated_update
+from peloton.api.v0.job import job_pb2
+from peloton.errors import InvalidArgument
+from tests.unit.jobmgr_services.configs import PARENT, job
+
+OLD = 'labels { key: "a" value: "b" } instanceConfig { key: 0 value { controller: true } }'
+
+
+def old() -> job_pb2.JobConfig:
+    config = validated(job(OLD))
+    config.changeLog.version = 4
+    return config
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "",
+        "instanceCount: 5",
+        'instanceCount: 5 instanceConfig { key: 4 value { name: "new" } }',
+        "instanceConfig { key: 1 value { } }",
+        "instanceCount: 5 sla { maximumRunningInstances: 5 }",
+        "changeLog { version: 1 }",
+        "defaultConfig { restartPolicy { } }",
+    ],
+)
+def test_accepts(more: str) -> None:
+    before = old()
+    if "restartPolicy" in more:
+        before.defaultConfig.restartPolicy.SetInParent()
+    after = validated_update(before, job(OLD + more))
+    assert after.changeLog.version == 4
+    assert after.instanceCount == (5 if "instanceCount" in more else 3)
+
+
+def test_pool_may_be_left_out() -> None:
+    new = job(OLD + "instanceCount: 4")
+    new.ClearField("respoolID")
+    assert validated_update(old(), new).respoolID.value == old().respoolID.value
+
+
+def test_what_create_clipped_is_clipped_again() -> None:
+    text = "defaultConfig { restartPolicy { maxFailures: 500 } } instanceCount: 4"
+    assert validated_update(validated(job(text)), job(text)).instanceCount == 4
+
+
+@pytest.mark.parametrize(
+    ("more", "path"),
+    [
+        ('name: "other"', "name"),
+        ('owningTeam: "other"', "owningTeam"),
+        ('ldapGroups: "g"', "ldapGroups"),
+        ('labels { key: "c" }', "labels"),
+        ('description: "d"', "description"),
+        ('owner: "o"', "owner"),
+        ("type: SERVICE", "type"),
+        ("placementStrategy: PLACEMENT_STRATEGY_PACK_HOST", "placementStrategy"),
+        (f'respoolID {{ value: "{PARENT}" }}', "respoolID"),
+        ('defaultConfig { command { value: "b" } }', "defaultConfig"),
+        ("instanceCount: 2", "instanceCount"),
+        ('instanceConfig { key: 0 value { name: "x" } }', "instanceConfig[0]"),
+        ('instanceConfig { key: 2 value { name: "x" } }', "instanceConfig[2]"),
+        ("sla { priority: 1 }", "sla.priority"),
+        (
+            "instanceCount: 5 instanceConfig { key: 4 value { controller: true } }",
+            "instanceConfig[4].controller",
+        ),
+    ],
+)
+def test_refuses(more: str, path: str) -> None:
+    with pytest.raises(InvalidArgument) as refusal:
+        validated_update(old(), job(OLD + more))
+    assert refusal.value.field == path
+    assert "\n" not in str(refusal.value)
+
+
+def test_an_existing_override_may_not_be_left_out() -> None:
+    new = job(OLD + "instanceCount: 5")
+    del new.instanceConfig[0]
+    with pytest.raises(InvalidArgument) as refusal:
+        validated_update(old(), new)
+    assert refusal.value.field == "instanceConfig[0]"
