@@ -1,0 +1,357 @@
+"""A small HTTP/1.1 server for the master and the agents, made for many small pipelined calls.
+
+Handlers are plain functions: a request in, a response out, answered in order. All replies to what one read
+brought are written at once. A handler may instead take the connection over, for a chunked stream
+(``start_stream``) or for a protocol of its own (``upgrade``). What Mesos does is kept (recording
+``06-http-details``): a stream is chunked even for HTTP/1.0, calls on a stream's own connection are answered in
+the middle of it, half-closing ends the connection, what is not HTTP closes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import socket
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import httptools
+
+MAX_BODY = 64 * 1024 * 1024
+"""Longest request body, in bytes, also after decompression; longer ones close the connection."""
+MAX_UNREAD = 128 * 1024 * 1024
+"""A stream whose reader has left more than this unread is cut off."""
+_GZIP_FROM = 1024
+_PIECE = 256 * 1024
+
+TEXT = "text/plain; charset=utf-8"
+JSON = "application/json"
+PROTOBUF = "application/x-protobuf"
+
+
+@dataclass(slots=True)
+class Request:
+    """One request. Header names are in lower case; ``path`` is without the query."""
+
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(slots=True)
+class Response:
+    """One reply. ``file`` with ``(path, bytes)`` sends that file instead of ``body``."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    file: tuple[Path, int] | None = None
+
+
+def refuse(status: int, sentence: str, *headers: tuple[str, str]) -> Response:
+    """Return an error reply with a sentence as its body."""
+    return Response(status, sentence.encode(), TEXT, headers)
+
+
+ACCEPTED = Response(202)
+NOT_FOUND = refuse(404, "404 Not Found.")
+
+Handler = Callable[[Request, "Connection"], Response | None]
+
+
+class Upgraded(Protocol):
+    """What takes a connection over after ``Connection.upgrade``."""
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes as they come."""
+
+    def connection_lost(self) -> None:
+        """Learn that the connection is gone."""
+
+
+@dataclass(slots=True)
+class _Clock:
+    """The Date header, made once a second."""
+
+    second: int = -1
+    line: bytes = b""
+    accepted: bytes = b""
+
+    def refresh(self) -> None:
+        now = int(time.time())
+        if now != self.second:
+            self.second = now
+            self.line = f"Date: {formatdate(now, usegmt=True)}\r\n".encode()
+            self.accepted = b"HTTP/1.1 202 Accepted\r\n" + self.line + b"Content-Length: 0\r\n\r\n"
+
+
+_clock = _Clock()
+
+
+def _head(status: int, headers: list[tuple[str, str]]) -> bytes:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
+    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode() + _clock.line + lines.encode() + b"\r\n"
+
+
+def render(response: Response, request: Request) -> bytes:
+    """Serialise a reply, its body gzipped where the client takes that and it pays."""
+    _clock.refresh()
+    if response is ACCEPTED:
+        return _clock.accepted
+    body = response.body
+    headers = list(response.headers)
+    if len(body) > _GZIP_FROM and "gzip" in request.headers.get("accept-encoding", ""):
+        body = gzip.compress(body, 1)
+        headers.insert(0, ("Content-Encoding", "gzip"))
+    if response.content_type:
+        headers.append(("Content-Type", response.content_type))
+    headers.append(("Content-Length", str(response.file[1] if response.file else len(body))))
+    return _head(response.status, headers) + (b"" if request.method == "HEAD" else body)
+
+
+@dataclass(slots=True)
+class _Incoming:
+    """A request while it is being parsed."""
+
+    url: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    body: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+
+class Connection(asyncio.Protocol):
+    """One client's connection; also the callbacks object of the parser."""
+
+    def __init__(self, handler: Handler, after: Callable[[], None], open_connections: set[Connection]) -> None:
+        self._handler = handler
+        self._after = after
+        self._open = open_connections
+        self._transport: asyncio.Transport | None = None
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._incoming = _Incoming()
+        self._out: list[bytes] = []
+        self._reading = False
+        self._ended = False
+        self._file: Any = None
+        self._upgraded: Upgraded | None = None
+        self._writable = asyncio.Event()
+        self.streaming = False
+        self.closes_after_stream = False
+        self.on_lost: Callable[[], None] | None = None
+
+    # --- asyncio.Protocol ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._open.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._open.discard(self)
+        self._transport = None
+        self._writable.set()
+        if self._upgraded is not None:
+            self._upgraded.connection_lost()
+        if self.on_lost is not None:
+            self.on_lost()
+        self._after()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        if self._upgraded is not None:
+            self._upgraded.data_received(data)
+            self._after()
+            return
+        self._reading = True
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # the handler decided: upgraded, or answered like any other request
+        except httptools.HttpParserError:
+            self._ended = True
+        self._reading = False
+        self._flush()
+        self._after()
+
+    # --- parser callbacks ---
+
+    def on_message_begin(self) -> None:
+        self._incoming = _Incoming()
+
+    def on_url(self, url: bytes) -> None:
+        self._incoming.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._incoming.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_body(self, body: bytes) -> None:
+        incoming = self._incoming
+        incoming.size += len(body)
+        if incoming.size > MAX_BODY:
+            self._ended = True
+        else:
+            incoming.body.append(body)
+
+    def on_message_complete(self) -> None:
+        if self._ended or self._upgraded is not None:
+            return
+        request = self._request()
+        if request is None:
+            self._ended = True
+            return
+        response = self._handler(request, self)
+        if response is not None:
+            self._reply(response, request)
+
+    def _request(self) -> Request | None:
+        incoming = self._incoming
+        raw_path, _, query = incoming.url.decode("latin-1").partition("?")
+        body = b"".join(incoming.body)
+        if incoming.headers.get("content-encoding") == "gzip":
+            unpacked = _gunzip(body)
+            if unpacked is None:
+                return None
+            body = unpacked
+        return Request(self._parser.get_method().decode("latin-1"), raw_path, query, incoming.headers, body)
+
+    # --- replies ---
+
+    def keeps_alive(self) -> bool:
+        """Whether the client wants the connection kept after this reply."""
+        return bool(self._parser.should_keep_alive())
+
+    def _reply(self, response: Response, request: Request) -> None:
+        self.write(render(response, request))
+        closing = not self.keeps_alive()
+        if response.file is not None and request.method != "HEAD":
+            self._file = asyncio.ensure_future(self._send_file(*response.file, closing))
+        elif closing:
+            self._ended = True
+
+    async def _send_file(self, path: Path, size: int, closing: bool) -> None:
+        with path.open("rb") as file:
+            while size > 0 and self._transport is not None:
+                piece = file.read(min(_PIECE, size))
+                piece += b"\0" * (min(_PIECE, size) - len(piece) if not piece else 0)
+                size -= len(piece)
+                self._transport.write(piece)
+                if self._transport.get_write_buffer_size() > _PIECE:
+                    self._writable.clear()
+                    await asyncio.wait_for(self._writable.wait(), 60)
+        if closing:
+            self.close()
+
+    def write(self, data: bytes) -> None:
+        """Write bytes, together with others while a read is being worked off."""
+        if self._reading:
+            self._out.append(data)
+        elif self._transport is not None:
+            self._transport.write(data)
+
+    def _flush(self) -> None:
+        if self._transport is None:
+            return
+        if self._out:
+            self._transport.write(b"".join(self._out))
+            self._out.clear()
+        if self._ended:
+            self._transport.close()
+
+    def close(self) -> None:
+        """Close the connection after what was written."""
+        self._ended = True
+        if not self._reading and self._transport is not None:
+            self._transport.close()
+
+    # --- streams ---
+
+    def start_stream(self, content_type: str, headers: tuple[tuple[str, str], ...] = ()) -> None:
+        """Begin a chunked reply that goes on until ``end_stream``."""
+        _clock.refresh()
+        self.streaming = True
+        self.closes_after_stream = not self.keeps_alive()
+        self.write(_head(200, [("Transfer-Encoding", "chunked"), *headers, ("Content-Type", content_type)]))
+
+    def send_records(self, records: list[bytes]) -> None:
+        """Send RecordIO records, one HTTP chunk each."""
+        transport = self._transport
+        if transport is None or not self.streaming:
+            return
+        if transport.get_write_buffer_size() > MAX_UNREAD:
+            transport.abort()
+            return
+        self.write(b"".join(map(chunk, records)))
+
+    def end_stream(self) -> None:
+        """Send the terminating chunk; TCP stays open unless the client asked otherwise."""
+        if self.streaming and self._transport is not None:
+            self.streaming = False
+            self.write(b"0\r\n\r\n")
+            if self.closes_after_stream:
+                self.close()
+
+    def upgrade(self, successor: Upgraded, reply: bytes) -> None:
+        """Hand the connection over to another protocol, after writing ``reply``."""
+        self._upgraded = successor
+        self.write(reply)
+
+    @property
+    def peer(self) -> str:
+        """The client's IP address, empty when it is gone."""
+        name = self._transport.get_extra_info("peername") if self._transport is not None else None
+        return str(name[0]) if name else ""
+
+
+def chunk(record: bytes) -> bytes:
+    """Frame one RecordIO record as one HTTP chunk."""
+    length = b"%d\n" % len(record)
+    return b"%x\r\n%b%b\r\n" % (len(length) + len(record), length, record)
+
+
+def _gunzip(body: bytes) -> bytes | None:
+    engine = zlib.decompressobj(wbits=31)
+    try:
+        out = engine.decompress(body, MAX_BODY)
+    except zlib.error:
+        return None
+    return out if engine.eof else None
+
+
+class Server:
+    """A listening socket with its connections."""
+
+    def __init__(self, handler: Handler, after: Callable[[], None]) -> None:
+        """``after`` is called when a batch of input, or a lost connection, has been worked off."""
+        self._handler = handler
+        self._after = after
+        self._open: set[Connection] = set()
+        self._server: asyncio.Server | None = None
+
+    async def serve(self, sock: socket.socket) -> None:
+        """Accept connections on a socket that is bound and listens."""
+        loop = asyncio.get_running_loop()
+        make = lambda: Connection(self._handler, self._after, self._open)  # noqa: E731
+        self._server = await loop.create_server(make, sock=sock)
+
+    async def stop(self) -> None:
+        """Stop listening and drop all connections."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._open):
+            connection.close()

@@ -1,0 +1,117 @@
+"""``python -m peloton.minicluster.mesos.master``: reads flags, builds a master, runs it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+import uuid
+from pathlib import Path
+
+from peloton.minicluster.mesos import notation
+from peloton.minicluster.mesos.master.calls import Credentials
+from peloton.minicluster.mesos.master.core.simulation import SimulationConfig
+from peloton.minicluster.mesos.master.core.state import MasterConfig
+from peloton.minicluster.mesos.master.registry import Registry, RegistryError
+from peloton.minicluster.mesos.master.service import MasterService
+from peloton.minicluster.mesos.process import Refusal, listen, prepare_directory, run, write_ready_file
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="mesos-master", description=__doc__)
+    add = parser.add_argument
+    add("--ip", default="127.0.0.1", help="address to listen on")
+    add("--port", type=int, default=5050, help="port to listen on, 0 for any")
+    add("--hostname", default="localhost", help="name under which frameworks are sent here")
+    add("--work-dir", type=Path, required=True, help="where the registry is kept")
+    add("--ready-file", type=Path, help="written once the master listens: JSON with pid, host and port")
+    add("--registry", choices=("replicated_log", "in_memory"), default="replicated_log")
+    add("--credentials", type=Path, help='JSON {"credentials": [{"principal": …, "secret": …}]}: Basic auth')
+    add("--offer-timeout", type=float, help="seconds after which an unused offer is rescinded")
+    add("--allocation-interval", type=float, default=1.0, help="seconds between allocations")
+    add("--heartbeat-interval", type=float, default=15.0, help="seconds between heartbeats")
+    add("--agent-ping-timeout", type=float, default=15.0, help="seconds between pings of an agent")
+    add("--max-agent-ping-timeouts", type=int, default=5, help="unanswered pings until it is unreachable")
+    add("--agent-reregister-timeout", type=float, default=600.0, help="seconds recovered agents have")
+    add("--simulated-agents", type=int, default=0, help="how many agents to simulate")
+    add("--simulated-resources", default="cpus:8;mem:16384;disk:65536;ports:[31000-32000]")
+    add("--simulated-attributes", default="")
+    add("--simulated-task-seconds", type=float, default=1.0, help="how long their tasks run")
+    add("--simulated-seed", type=int, default=0, help="seed of the ids that they make")
+    return parser
+
+
+def _credentials(path: Path | None) -> Credentials | None:
+    if path is None:
+        return None
+    try:
+        entries = json.loads(path.read_text())["credentials"]
+        return {str(item["principal"]): str(item["secret"]) for item in entries}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        right = '{"credentials": [{"principal": "p", "secret": "s"}]}'
+        raise Refusal(f"--credentials {path}: {error!r}; right is {right}") from error
+
+
+def _simulation(options: argparse.Namespace) -> SimulationConfig | None:
+    if not options.simulated_agents:
+        return None
+    try:
+        return SimulationConfig(
+            agents=options.simulated_agents,
+            resources=notation.parse_resources(options.simulated_resources),
+            attributes=tuple(notation.parse_attributes(options.simulated_attributes)),
+            task_seconds=options.simulated_task_seconds,
+            seed=options.simulated_seed,
+        )
+    except notation.NotationError as error:
+        raise Refusal(f"--simulated-resources or --simulated-attributes: {error}") from error
+
+
+def _config(options: argparse.Namespace, port: int) -> MasterConfig:
+    return MasterConfig(
+        master_id=str(uuid.uuid4()),
+        ip=options.ip,
+        port=port,
+        hostname=options.hostname,
+        allocation_interval=options.allocation_interval,
+        offer_timeout=options.offer_timeout,
+        heartbeat_interval=options.heartbeat_interval,
+        agent_ping_timeout=options.agent_ping_timeout,
+        max_agent_ping_timeouts=options.max_agent_ping_timeouts,
+        agent_reregister_timeout=options.agent_reregister_timeout,
+    )
+
+
+async def _serve(options: argparse.Namespace) -> None:
+    prepare_directory(options.work_dir, "--work-dir")
+    registry_path = options.work_dir / "registry.json" if options.registry == "replicated_log" else None
+    flags = {name: str(value) for name, value in vars(options).items() if value is not None}
+    credentials, simulation = _credentials(options.credentials), _simulation(options)
+    socket = listen(options.ip, options.port)
+    port = socket.getsockname()[1]
+    registry = Registry(registry_path)
+    service = MasterService(_config(options, port), registry, flags, credentials, simulation)
+    try:
+        service.start()
+    except RegistryError as error:
+        raise Refusal(str(error)) from error
+    await service.server.serve(socket)
+    print(f"master: listening on {options.ip}:{port}", flush=True)
+    write_ready_file(options.ready_file, {"pid": os.getpid(), "host": options.ip, "port": port})
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await stop.wait()
+    await service.server.stop()
+
+
+def main() -> int:
+    """Run a master until SIGTERM or SIGINT; return the exit code."""
+    return run("master", _serve(_parser().parse_args()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

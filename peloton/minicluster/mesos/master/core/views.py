@@ -1,0 +1,300 @@
+"""What the operator API and ``/state`` tell of the cluster.
+
+Source: recording ``12-operator``. Resources are in the new form; those of agents say ``role`` as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from mesos.v1 import mesos_pb2 as mesos
+from mesos.v1.master import master_pb2 as master
+
+from peloton.minicluster.mesos import resources as res
+from peloton.minicluster.mesos.jsoncodec import to_dict
+from peloton.minicluster.mesos.master.core.allocator import inverse_offer_message, offer_message
+from peloton.minicluster.mesos.master.core.events import master_info
+from peloton.minicluster.mesos.master.core.state import Agent, Cluster, Framework, Task, is_terminal
+
+Response = master.Response
+_CAPABILITY = mesos.AgentInfo.Capability
+_AGENT_CAPABILITIES = (
+    _CAPABILITY.MULTI_ROLE,
+    _CAPABILITY.HIERARCHICAL_ROLE,
+    _CAPABILITY.RESERVATION_REFINEMENT,
+    _CAPABILITY.AGENT_DRAINING,
+)
+
+
+def nanoseconds(when: float) -> mesos.TimeInfo:
+    """Return a TimeInfo of seconds since the epoch."""
+    return mesos.TimeInfo(nanoseconds=int(when * 1e9))
+
+
+def _both_forms(bundle: res.Bundle, role: str = "") -> list[mesos.Resource]:
+    messages = res.to_messages(bundle, role=role)
+    for message, kind in zip(messages, bundle, strict=True):
+        message.role = kind.role
+    return messages
+
+
+def _by_role(entries: Iterable[tuple[str, res.Bundle]]) -> list[mesos.Resource]:
+    sums: dict[str, res.Bundle] = {}
+    for role, bundle in entries:
+        res.add(sums.setdefault(role, {}), bundle)
+    return [message for role, bundle in sums.items() for message in _both_forms(bundle, role)]
+
+
+def agent(item: Agent) -> Response.GetAgents.Agent:
+    """Return an agent as GET_AGENTS shows it."""
+    out = Response.GetAgents.Agent(
+        agent_info=item.info,
+        active=item.offerable,
+        deactivated=item.deactivated,
+        version=item.version,
+        pid=f"slave(1)@{item.ip}:{item.info.port}",
+        registered_time=nanoseconds(item.registered),
+    )
+    if item.reregistered is not None:
+        out.reregistered_time.CopyFrom(nanoseconds(item.reregistered))
+    out.total_resources.extend(_both_forms(item.total))
+    live = [task for task in item.tasks.values() if not task.released]
+    out.allocated_resources.extend(_by_role((task.role, task.resources) for task in live))
+    out.offered_resources.extend(_by_role((offer.role, offer.resources) for offer in item.offers.values()))
+    for capability in _AGENT_CAPABILITIES:
+        out.capabilities.add(type=capability)
+    drain = _drain_info(item)
+    if drain is not None:
+        out.drain_info.CopyFrom(drain)
+    return out
+
+
+def _drain_info(item: Agent) -> mesos.DrainInfo | None:
+    if item.drain is None:
+        return None
+    info = mesos.DrainInfo()
+    info.CopyFrom(item.drain)
+    info.state = mesos.DRAINING if item.tasks else mesos.DRAINED
+    return info
+
+
+def get_agents(cluster: Cluster) -> Response.GetAgents:
+    """Answer GET_AGENTS."""
+    out = Response.GetAgents()
+    out.agents.extend(agent(item) for item in cluster.agents.values())
+    out.recovered_agents.extend(cluster.recovered.values())
+    return out
+
+
+def framework(cluster: Cluster, item: Framework) -> Response.GetFrameworks.Framework:
+    """Return a framework as GET_FRAMEWORKS shows it."""
+    out = Response.GetFrameworks.Framework(
+        framework_info=item.info,
+        active=item.active,
+        connected=item.stream is not None,
+        recovered=item.recovered,
+    )
+    if not item.recovered:
+        out.registered_time.CopyFrom(nanoseconds(item.registered))
+        out.reregistered_time.CopyFrom(nanoseconds(item.reregistered or item.registered))
+    if item.unregistered is not None:
+        out.unregistered_time.CopyFrom(nanoseconds(item.unregistered))
+    for offer in item.offers.values():
+        message = offer_message(cluster.agents[offer.agent_id], item, offer)
+        del message.resources[:]
+        message.resources.extend(res.to_messages(offer.resources, role=offer.role))
+        out.offers.append(message)
+    for inverse in item.inverse_offers.values():
+        out.inverse_offers.append(inverse_offer_message(cluster.agents[inverse.agent_id], inverse))
+    live = [task for task in item.tasks.values() if not task.released]
+    out.allocated_resources.extend(_by_role((task.role, task.resources) for task in live))
+    out.offered_resources.extend(_by_role((offer.role, offer.resources) for offer in item.offers.values()))
+    return out
+
+
+def get_frameworks(cluster: Cluster) -> Response.GetFrameworks:
+    """Answer GET_FRAMEWORKS."""
+    out = Response.GetFrameworks()
+    out.frameworks.extend(framework(cluster, item) for item in cluster.frameworks.values())
+    removed = cluster.removed_frameworks.values()
+    out.completed_frameworks.extend(framework(cluster, item) for item in removed)
+    return out
+
+
+def task(item: Task) -> mesos.Task:
+    """Return a task as GET_TASKS shows it."""
+    info = item.info
+    out = mesos.Task(name=info.name, task_id=info.task_id, agent_id=info.agent_id)
+    out.framework_id.value = item.framework_id
+    out.state = item.state  # type: ignore[assignment]
+    out.resources.extend(res.to_messages(item.resources, role=item.role))
+    out.statuses.extend(item.statuses)
+    if item.told is not None:
+        out.status_update_state = item.told  # type: ignore[assignment]
+        out.status_update_uuid = item.told_uuid
+    if info.HasField("executor"):
+        out.executor_id.value = item.executor_id
+    for name in ("labels", "discovery", "container", "health_check", "kill_policy"):
+        if info.HasField(name):
+            getattr(out, name).CopyFrom(getattr(info, name))
+    if info.command.HasField("user"):
+        out.user = info.command.user
+    return out
+
+
+def get_tasks(cluster: Cluster) -> Response.GetTasks:
+    """Answer GET_TASKS."""
+    out = Response.GetTasks()
+    for item in (*cluster.frameworks.values(), *cluster.removed_frameworks.values()):
+        out.tasks.extend(map(task, item.tasks.values()))
+        out.unreachable_tasks.extend(map(task, item.unreachable.values()))
+        out.completed_tasks.extend(map(task, item.completed))
+    return out
+
+
+def get_state(cluster: Cluster) -> Response.GetState:
+    """Answer GET_STATE."""
+    return Response.GetState(
+        get_tasks=get_tasks(cluster),
+        get_executors=Response.GetExecutors(),
+        get_frameworks=get_frameworks(cluster),
+        get_agents=get_agents(cluster),
+    )
+
+
+def get_roles(cluster: Cluster) -> Response.GetRoles:
+    """Answer GET_ROLES: every role that a framework has, with what it holds and is offered."""
+    holdings: dict[str, res.Bundle] = {}
+    owners: dict[str, list[str]] = {}
+    for item in cluster.frameworks.values():
+        for role in item.roles:
+            owners.setdefault(role, []).append(item.id)
+        for offer in item.offers.values():
+            res.add(holdings.setdefault(offer.role, {}), offer.resources)
+        for held in item.tasks.values():
+            if not held.released:
+                res.add(holdings.setdefault(held.role, {}), held.resources)
+    out = Response.GetRoles()
+    for role in sorted({*owners, *holdings}):
+        message = out.roles.add(name=role, weight=1.0)
+        for framework_id in owners.get(role, ()):
+            message.frameworks.add(value=framework_id)
+        sums = sorted(res.scalars(holdings.get(role, {})).items())
+        message.resources.extend(res.to_messages({res.plain(name): amount for name, amount in sums}))
+    return out
+
+
+def get_master(cluster: Cluster, started: float) -> Response.GetMaster:
+    """Answer GET_MASTER."""
+    info = master_info(cluster.config)
+    return Response.GetMaster(master_info=info, start_time=started, elected_time=started)
+
+
+# --- /state, the old JSON of agents and frameworks ---------------------------------------------------
+
+
+def flat(bundle: res.Bundle) -> dict[str, Any]:
+    """Sum a bundle by name, the way the old endpoints show resources."""
+    out: dict[str, Any] = {"disk": 0.0, "mem": 0.0, "gpus": 0.0, "cpus": 0.0}
+    for kind, quantity in bundle.items():
+        if isinstance(quantity, int):
+            out[kind.name] = out.get(kind.name, 0.0) + quantity / 1000
+        else:
+            out[kind.name] = res.quantity_text(quantity)
+    return out
+
+
+def attributes(items: Iterable[mesos.Attribute]) -> dict[str, Any]:
+    """Return attributes by name, ranges as text."""
+    out: dict[str, Any] = {}
+    for item in items:
+        if item.type == mesos.Value.SCALAR:
+            out[item.name] = item.scalar.value
+        elif item.type == mesos.Value.RANGES:
+            ranges = tuple((each.begin, each.end) for each in item.ranges.range)
+            out[item.name] = res.quantity_text(ranges)
+        else:
+            out[item.name] = item.text.value
+    return out
+
+
+def _state_task(item: Task) -> dict[str, Any]:
+    return {
+        "id": item.id,
+        "name": item.info.name,
+        "framework_id": item.framework_id,
+        "executor_id": "",
+        "slave_id": item.agent_id,
+        "state": mesos.TaskState.Name(item.state),  # type: ignore[arg-type]
+        "resources": flat(item.resources),
+        "role": item.role,
+        "statuses": [
+            {"state": mesos.TaskState.Name(status.state), "timestamp": status.timestamp}
+            for status in item.statuses
+        ],
+    }
+
+
+def _state_framework(item: Framework) -> dict[str, Any]:
+    live = [each for each in item.tasks.values() if not is_terminal(each.state)]
+    return {
+        "id": item.id,
+        "name": item.info.name,
+        "user": item.info.user,
+        "principal": item.info.principal,
+        "roles": list(item.roles),
+        "active": item.active,
+        "connected": item.stream is not None,
+        "recovered": item.recovered,
+        "checkpoint": item.info.checkpoint,
+        "failover_timeout": item.info.failover_timeout,
+        "used_resources": flat(item.allocated),
+        "tasks": [_state_task(each) for each in live],
+        "completed_tasks": [_state_task(each) for each in item.completed],
+        "unreachable_tasks": [_state_task(each) for each in item.unreachable.values()],
+    }
+
+
+def state(cluster: Cluster, started: float) -> dict[str, Any]:
+    """Answer ``/state``, of its many fields those that say something here."""
+    config = cluster.config
+    return {
+        "version": config.version,
+        "start_time": started,
+        "elected_time": started,
+        "id": config.master_id,
+        "pid": f"master@{config.ip}:{config.port}",
+        "hostname": config.hostname,
+        "leader": f"master@{config.ip}:{config.port}",
+        "leader_info": to_dict(master_info(config)),
+        "activated_slaves": sum(item.offerable for item in cluster.agents.values()),
+        "deactivated_slaves": sum(not item.offerable for item in cluster.agents.values()),
+        "unreachable_slaves": len(cluster.unreachable),
+        "slaves": [_state_agent(item) for item in cluster.agents.values()],
+        "recovered_slaves": [{"id": item} for item in cluster.recovered],
+        "frameworks": [_state_framework(item) for item in cluster.frameworks.values()],
+        "completed_frameworks": [_state_framework(item) for item in cluster.removed_frameworks.values()],
+        "orphan_tasks": [],
+        "unregistered_frameworks": [],
+    }
+
+
+def _state_agent(item: Agent) -> dict[str, Any]:
+    used: res.Bundle = {}
+    for held in item.tasks.values():
+        if not held.released:
+            res.add(used, held.resources)
+    return {
+        "id": item.id,
+        "hostname": item.hostname,
+        "port": item.info.port,
+        "pid": f"slave(1)@{item.ip}:{item.info.port}",
+        "attributes": attributes(item.info.attributes),
+        "registered_time": item.registered,
+        "resources": flat(item.total),
+        "used_resources": flat(used),
+        "active": item.offerable,
+        "deactivated": item.deactivated,
+        "version": item.version,
+    }

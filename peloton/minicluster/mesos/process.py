@@ -1,0 +1,75 @@
+"""What the master's and the agent's process have in common: refusals in one line, sockets, ready files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+
+class Refusal(Exception):
+    """The process cannot run as it was asked to; its text is one line with the value and what would be right."""
+
+
+def prepare_directory(path: Path, flag: str) -> None:
+    """Make a directory and see that it can be written to.
+
+    Raises Refusal.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / f".probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise Refusal(f"{flag} {path} cannot be written to: {error.strerror}; name a writable directory") from error
+
+
+def listen(ip: str, port: int) -> socket.socket:
+    """Bind a listening socket.
+
+    Raises Refusal when the address cannot be had.
+    """
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((ip, port))
+        sock.listen(1024)
+    except (OSError, OverflowError) as error:
+        sock.close()
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise Refusal(f"cannot listen on {ip}:{port}: {reason}; use a free port, or 0 for any") from error
+    sock.setblocking(False)
+    return sock
+
+
+def write_ready_file(path: Path | None, content: dict[str, Any]) -> None:
+    """Write what others wait for, as a whole."""
+    if path is None:
+        return
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_text(json.dumps(content))
+    os.replace(temporary, path)
+
+
+def run(name: str, main: Coroutine[Any, Any, None]) -> int:
+    """Run a process' coroutine, on uvloop where there is one; return the exit code."""
+    try:
+        _runner()(main)
+    except Refusal as refusal:
+        print(f"{name}: {refusal}", file=sys.stderr, flush=True)
+        return 1
+    return 0
+
+
+def _runner() -> Callable[[Coroutine[Any, Any, None]], None]:
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return asyncio.run
+    return uvloop.run
