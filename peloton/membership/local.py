@@ -87,12 +87,17 @@ class LocalMembership:
             self._look()
 
     def _look(self) -> None:
-        leaders = {role: found for role in Role if (found := _leader(self._root / role.election / "leader"))}
-        members = {role: _members(role, self._root / role.election / "members") for role in Role}
+        leaders, members = registered(self._root)
         if leaders != self._leaders or members != self._members:
             self._leaders, self._members = leaders, members
             self._change.set()
             self._change = asyncio.Event()
+
+
+def registered(root: Path) -> tuple[dict[Role, Address], dict[Role, dict[str, Member]]]:
+    """Leaders and living members by role, as the folder shows them now."""
+    leaders = {role: found for role in Role if (found := _leader(root / role.election / "leader"))}
+    return leaders, {role: _members(role, root / role.election / "members") for role in Role}
 
 
 class _LocalLeadership:
@@ -162,7 +167,7 @@ def _leader(file: Path) -> Address | None:
 
 def _members(role: Role, folder: Path) -> dict[str, Member]:
     found: dict[str, Member] = {}
-    for file in folder.iterdir():
+    for file in folder.iterdir() if folder.is_dir() else ():
         if file.name.startswith("."):
             continue
         text = _held(file)

@@ -1,0 +1,135 @@
+"""`peloton minicluster …`: a whole cluster on one machine."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+import click
+
+from peloton.config import Tree
+from peloton.minicluster.cluster import Cluster, as_json
+from peloton.minicluster.settings import read_cluster
+
+DIRECTORY = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="PELOTON_MINICLUSTER_DIR",
+    default=Path.home() / ".peloton" / "minicluster",
+    show_default="~/.peloton/minicluster",
+    help="Folder of the cluster's state.",
+)
+NAMES = click.argument("names", nargs=-1, metavar="[NAME]...")
+
+
+@click.group()
+def minicluster() -> None:
+    """A whole cluster on this machine, each component a process of its own."""
+
+
+@minicluster.command()
+@DIRECTORY
+@click.option("--config", type=click.Path(path_type=Path, dir_okay=False), help="What to run, as YAML.")
+@click.option("--mesos", metavar="HOST:PORT", help="Use a Mesos master that already runs.")
+@click.option("--free-ports", is_flag=True, help="Take any free ports, as `ports: free` does.")
+def up(directory: Path, config: Path | None, mesos: str | None, free_ports: bool) -> None:
+    """Start everything and wait until it answers."""
+    overrides: Tree = {}
+    if mesos is not None:
+        overrides["mesos"] = mesos
+    if free_ports:
+        overrides["ports"] = "free"
+    cluster = Cluster(directory)
+    cluster.up(read_cluster(config, overrides), lambda line: click.echo(line, err=True))
+    show(cluster, False)
+    click.echo()
+    for name, value in cluster.urls().items():
+        click.echo(f"export {name}={value}")
+
+
+@minicluster.command()
+@DIRECTORY
+@click.option("--keep", is_flag=True, help="Leave data and logs in the folder.")
+def down(directory: Path, keep: bool) -> None:
+    """End every process, tasks included, and remove the folder."""
+    Cluster(directory).down(keep, lambda line: click.echo(line, err=True))
+
+
+@minicluster.command()
+@DIRECTORY
+@click.option("-j", "--json", "json_", is_flag=True, help="JSON.")
+@click.pass_context
+def status(context: click.Context, directory: Path, json_: bool) -> None:
+    """Each component's name, state, pid and addresses."""
+    show(Cluster(directory), json_ or bool(context.find_root().params.get("json")))
+
+
+@minicluster.command()
+@DIRECTORY
+@click.argument("name")
+@click.option("-F", "--follow", is_flag=True, help="Go on as the log grows.")
+def logs(directory: Path, name: str, follow: bool) -> None:
+    """Print a component's log."""
+    with Cluster(directory).log_file(name).open(errors="replace") as log:
+        _pour(log)
+        while follow:
+            time.sleep(0.2)
+            _pour(log)
+
+
+@minicluster.command()
+@DIRECTORY
+@NAMES
+@click.option("--hostname", help="Of one agent: come back under this name.")
+@click.option("--resources", help="Of one agent: in Mesos' notation.")
+@click.option("--attributes", help="Of one agent: in Mesos' notation.")
+def start(directory: Path, names: tuple[str, ...], **changes: str | None) -> None:
+    """Start the components named, or all that do not run."""
+    given: Tree = {name: value for name, value in changes.items() if value is not None}
+    Cluster(directory).start(names, given, lambda line: click.echo(line, err=True))
+
+
+@minicluster.command()
+@DIRECTORY
+@NAMES
+def stop(directory: Path, names: tuple[str, ...]) -> None:
+    """End the components named, or all, in an orderly way; an agent's tasks are lost with it."""
+    Cluster(directory).stop(names)
+
+
+@minicluster.command()
+@DIRECTORY
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+def kill(directory: Path, names: tuple[str, ...]) -> None:
+    """Kill the components named with SIGKILL; an agent's tasks run on."""
+    Cluster(directory).kill(names)
+
+
+@minicluster.command()
+@DIRECTORY
+@NAMES
+def restart(directory: Path, names: tuple[str, ...]) -> None:
+    """Stop, then start."""
+    cluster = Cluster(directory)
+    cluster.stop(names)
+    cluster.start(names)
+
+
+def show(cluster: Cluster, as_json_: bool) -> None:
+    statuses = cluster.status()
+    if as_json_:
+        click.echo(as_json(statuses))
+        return
+    width = max(len(each.name) for each in statuses)
+    for each in statuses:
+        where = "  ".join(f"{kind} {address}" for kind, address in each.addresses.items())
+        click.echo(f"{each.name:<{width}}  {each.state:<7}  {each.pid or '-':<7}  {where}")
+
+
+def _pour(log: IO[str]) -> None:
+    while text := log.read(65536):
+        sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,0 +1,323 @@
+"""A cluster on this machine: bring it up, look at it, hurt it, take it down."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+import signal
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from peloton.config import Tree, validated
+from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
+from peloton.membership.interface import Role
+from peloton.membership.local import registered
+from peloton.minicluster.components import LOOPBACK, Component, Layout, command, components
+from peloton.minicluster.mesos.cleanup import kill_tasks
+from peloton.minicluster.ports import FreePorts, default_ports, is_free
+from peloton.minicluster.processes import Process, launch, load, save, wait_until
+from peloton.minicluster.settings import ClusterSettings
+
+UP_SECONDS = 90.0
+STOP_SECONDS = 20.0
+MARK = "cluster.yaml"
+Progress = Callable[[str], None]
+LEADERS = (Role.JOBMGR, Role.RESMGR, Role.HOSTMGR)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One component now. `state` is running, stopped (asked for) or dead (ended by itself or killed)."""
+
+    name: str
+    state: str
+    pid: int | None
+    addresses: dict[str, str]
+
+
+class Cluster:
+    """All state is in the folder; two commands at once take turns."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.resolve()
+        self.layout = Layout(self.directory)
+
+    # Whole cluster.
+
+    def up(self, settings: ClusterSettings, tell: Progress = lambda line: None) -> None:
+        """Start everything and wait until it answers. A cluster that already runs is left as it is."""
+        self._make_folders()
+        with self._turn():
+            if self._exists() and any(each.state == "running" for each in self.status()):
+                self._require_whole()
+                tell("already up")
+                return
+            self._clean_tasks()
+            self._write_settings(settings)
+            parts = self.components()
+            self._require_ports(parts)
+            try:
+                for part in parts:
+                    self._launch(part)
+                self._await(parts, tell)
+            except BaseException:
+                self._halt(parts)
+                raise
+
+    def down(self, keep: bool = False, tell: Progress = lambda line: None) -> None:
+        """End every process, tasks included, and remove the folder (`keep`: leave data and logs)."""
+        if not self._exists():
+            if self.directory.is_dir() and not any(self.directory.iterdir()):
+                self.directory.rmdir()
+            return
+        with self._turn():
+            self._halt(self.components(), tell)
+            if not keep:
+                shutil.rmtree(self.directory)
+
+    def status(self) -> list[Status]:
+        """Raises NotFound where no cluster was ever brought up here."""
+        return [self._status(part) for part in self.components()]
+
+    def components(self) -> tuple[Component, ...]:
+        settings = self._settings()
+        held = self._ports()
+        return components(settings, self.layout, lambda name, kind, index: held[name])
+
+    def urls(self) -> dict[str, str]:
+        """Environment variables with which the CLI finds this cluster."""
+        found = {"PELOTON_MINICLUSTER_DIR": str(self.directory)}
+        for variable, kind in (
+            ("JOBMGR_URL", "jobmgr"),
+            ("RESMGR_URL", "resmgr"),
+            ("HOSTMGR_URL", "hostmgr"),
+        ):
+            first = next(part for part in self.components() if part.kind == kind)
+            found[variable] = first.addresses["grpc"]
+        return found
+
+    # Single components.
+
+    def start(
+        self, names: Sequence[str], changes: Tree | None = None, tell: Progress = lambda line: None
+    ) -> None:
+        """Start what does not run. `changes` (hostname, resources, attributes) are for one agent and stay."""
+        with self._turn():
+            if changes:
+                self._change_agent(names, changes)
+            parts = [part for part in self._named(names) if self._status(part).state != "running"]
+            for part in parts:
+                self._launch(part)
+            self._await(parts, tell)
+
+    def stop(self, names: Sequence[str]) -> None:
+        """An orderly end."""
+        with self._turn():
+            self._halt(self._named(names))
+
+    def kill(self, names: Sequence[str]) -> None:
+        """SIGKILL: no chance to say goodbye."""
+        with self._turn():
+            for part in self._named(names):
+                process = self._process(part)
+                if process is not None:
+                    process.signal(signal.SIGKILL)
+                    process.wait(STOP_SECONDS)
+
+    def log_file(self, name: str) -> Path:
+        self._named([name])
+        return self.layout.log_of(name)
+
+    # How.
+
+    def _exists(self) -> bool:
+        return (self.directory / MARK).exists()
+
+    def _make_folders(self) -> None:
+        strangers = self.directory.is_dir() and any(self.directory.iterdir()) and not self._exists()
+        if strangers and not (self.directory / ".lock").exists():
+            raise Refused(f"{self.directory} is not empty and no minicluster's: give another --dir")
+        try:
+            for folder in (self.layout.log, self.layout.run, self.layout.conf, self.layout.mesos):
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unavailable(f"{error.filename}: {error.strerror}") from None
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if not self.directory.is_dir():
+            raise NotFound(f"no minicluster in {self.directory}: `peloton minicluster up` makes one")
+        with (self.directory / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Unavailable(
+                    f"another minicluster command works in {self.directory}: try again when it is done"
+                ) from None
+            yield
+
+    def _settings(self) -> ClusterSettings:
+        if not self._exists():
+            raise NotFound(f"no minicluster in {self.directory}: `peloton minicluster up` makes one")
+        held = yaml.safe_load((self.directory / MARK).read_text())
+        return validated(ClusterSettings, held["cluster"], str(self.directory / MARK))
+
+    def _ports(self) -> dict[str, tuple[int, int]]:
+        held = yaml.safe_load((self.directory / MARK).read_text())
+        return {name: (http, grpc) for name, (http, grpc) in held["ports"].items()}
+
+    def _write_settings(
+        self, settings: ClusterSettings, ports: dict[str, tuple[int, int]] | None = None
+    ) -> None:
+        taken: dict[str, tuple[int, int]] = dict(ports or {})
+        free = FreePorts()
+
+        def choose(name: str, kind: str, index: int) -> tuple[int, int]:
+            if name not in taken:
+                default = default_ports(kind, index)
+                taken[name] = (
+                    default
+                    if settings.ports == "default"
+                    else (free.take(), free.take() if default[1] else 0)
+                )
+            return taken[name]
+
+        components(settings, self.layout, choose)
+        tree = {
+            "cluster": settings.model_dump(mode="json"),
+            "ports": {name: list(pair) for name, pair in taken.items()},
+        }
+        draft = self.directory / f".{MARK}"
+        draft.write_text(yaml.safe_dump(tree))
+        draft.rename(self.directory / MARK)
+
+    def _change_agent(self, names: Sequence[str], changes: Tree) -> None:
+        agents = {
+            part.name: i for i, part in enumerate(p for p in self.components() if p.kind == "mesos-agent")
+        }
+        if len(names) != 1 or names[0] not in agents:
+            raise InvalidArgument("NAME", " ".join(names), f"one of {', '.join(agents)} when it is to change")
+        if self._status(self._named(names)[0]).state == "running":
+            raise Refused(f"{names[0]} runs: stop it before it comes back changed")
+        settings = self._settings()
+        own = list(settings.agents)
+        own[agents[names[0]]] = own[agents[names[0]]].model_copy(update=changes)
+        self._write_settings(settings.model_copy(update={"agents": tuple(own)}), self._ports())
+
+    def _named(self, names: Sequence[str]) -> list[Component]:
+        parts = {part.name: part for part in self.components()}
+        if not names:
+            return list(parts.values())
+        for name in names:
+            if name not in parts:
+                raise InvalidArgument("NAME", name, f"one of {', '.join(parts)}")
+        return [parts[name] for name in names]
+
+    def _process(self, part: Component) -> Process | None:
+        return load(self.layout.run_of(part.name))
+
+    def _status(self, part: Component) -> Status:
+        process = self._process(part)
+        if process is None:
+            return Status(part.name, "stopped", None, part.addresses)
+        alive = process.alive()
+        return Status(
+            part.name, "running" if alive else "dead", process.pid if alive else None, part.addresses
+        )
+
+    def _require_whole(self) -> None:
+        lacking = [each.name for each in self.status() if each.state != "running"]
+        if lacking:
+            raise Refused(
+                f"the minicluster in {self.directory} is half up, {', '.join(lacking)} not running: "
+                f"`peloton minicluster start {' '.join(lacking)}`, or `down` first"
+            )
+
+    def _require_ports(self, parts: Sequence[Component]) -> None:
+        for part in parts:
+            for port in (part.http, part.grpc):
+                if port and not is_free(port):
+                    raise Unavailable(
+                        f"{part.name}: port {LOOPBACK}:{port} is in use; `ports: free` in a --config FILE, "
+                        "or --free-ports, takes others"
+                    )
+
+    def _launch(self, part: Component) -> None:
+        layout = self.layout
+        layout.ready_of(part.name).unlink(missing_ok=True)
+        if part.grpc:
+            layout.conf_of(part.name).write_text(yaml.safe_dump(part.settings))
+        save(launch(command(part, layout), layout.log_of(part.name), {}), layout.run_of(part.name))
+
+    def _await(self, parts: Sequence[Component], tell: Progress) -> None:
+        """Wait until each answers, and the leaders are known. Raises Unavailable with the log's last line."""
+        waiting = list(parts)
+
+        def all_ready() -> bool:
+            for part in list(waiting):
+                if self._ready(part):
+                    waiting.remove(part)
+                    tell(f"{part.name} answers")
+                elif self._status(part).state != "running":
+                    raise Unavailable(f"{part.name} ended: {self._last_line(part.name)}")
+            return not waiting and self._led(parts)
+
+        if not wait_until(all_ready, UP_SECONDS):
+            slow = waiting[0].name if waiting else "an election"
+            raise Unavailable(f"{slow} did not answer in {UP_SECONDS:.0f} s: {self._last_line(slow)}")
+
+    def _ready(self, part: Component) -> bool:
+        if not part.grpc:
+            return self.layout.ready_of(part.name).exists()
+        try:
+            with urllib.request.urlopen(f"http://{part.addresses['http']}/health", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def _led(self, parts: Sequence[Component]) -> bool:
+        leaders, _ = registered(self.layout.membership)
+        kinds = {part.kind for part in parts}
+        return all(role in leaders for role in LEADERS if role.value in kinds)
+
+    def _last_line(self, name: str) -> str:
+        file = self.layout.log_of(name)
+        lines = file.read_text(errors="replace").splitlines() if file.exists() else []
+        return f"{lines[-1] if lines else 'it said nothing'} (log: {file})"
+
+    def _halt(self, parts: Sequence[Component], tell: Progress = lambda line: None) -> None:
+        """Ends the components in the reverse order of starting, daemons at once, then what tasks are left."""
+        for kinds in (("placement", "jobmgr", "resmgr", "hostmgr"), ("mesos-agent",), ("mesos-master",)):
+            group = [
+                (part, process) for part in parts if part.kind in kinds and (process := self._process(part))
+            ]
+            for _, process in group:
+                process.signal(signal.SIGTERM)
+            for part, process in group:
+                if not process.wait(STOP_SECONDS):
+                    process.signal(signal.SIGKILL)
+                    process.wait(STOP_SECONDS)
+                self.layout.run_of(part.name).unlink(missing_ok=True)
+                tell(f"{part.name} ended")
+        for part in parts:
+            if part.kind == "mesos-agent":
+                kill_tasks(self.layout.work_of(part.name))
+
+    def _clean_tasks(self) -> None:
+        """Tasks that an earlier cluster in this folder left when it was killed."""
+        for work in self.layout.mesos.glob("mesos-agent*"):
+            kill_tasks(work)
+
+
+def as_json(statuses: Sequence[Status]) -> str:
+    return json.dumps(
+        [{"name": s.name, "pid": s.pid, "state": s.state, "addresses": s.addresses} for s in statuses],
+        indent=2,
+    )

@@ -1,0 +1,179 @@
+"""Which processes a cluster's settings come to: names, ports, command lines, configuration files."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from peloton.config import Tree, merged
+from peloton.minicluster.settings import Agent, ClusterSettings
+
+LOOPBACK = "127.0.0.1"
+DAEMONS = ("hostmgr", "resmgr", "jobmgr", "placement")
+"""In the order of starting; they wait for each other, so it is a courtesy only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    name: str
+    kind: str
+    """mesos-master, mesos-agent, or the name of a daemon."""
+    http: int
+    grpc: int
+    """0 for Mesos' parts."""
+    settings: Tree
+    """Of a daemon: the content of its configuration file."""
+    flags: tuple[str, ...] = ()
+    """Of Mesos' parts: the command line's."""
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        found = {"http": f"{LOOPBACK}:{self.http}"}
+        if self.grpc:
+            found["grpc"] = f"{LOOPBACK}:{self.grpc}"
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where a cluster keeps what."""
+
+    root: Path
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log"
+
+    @property
+    def run(self) -> Path:
+        return self.root / "run"
+
+    @property
+    def conf(self) -> Path:
+        return self.root / "conf"
+
+    @property
+    def membership(self) -> Path:
+        return self.root / "membership"
+
+    @property
+    def database(self) -> Path:
+        return self.root / "peloton.db"
+
+    @property
+    def mesos(self) -> Path:
+        return self.root / "mesos"
+
+    def log_of(self, name: str) -> Path:
+        return self.log / f"{name}.log"
+
+    def run_of(self, name: str) -> Path:
+        return self.run / f"{name}.json"
+
+    def ready_of(self, name: str) -> Path:
+        return self.run / f"{name}.ready"
+
+    def conf_of(self, name: str) -> Path:
+        return self.conf / f"{name}.yaml"
+
+    def work_of(self, name: str) -> Path:
+        return self.mesos / name
+
+
+Ports = Callable[[str, str, int], tuple[int, int]]
+"""HTTP and gRPC port of a component: name, kind (for placement the task type), index among its kind."""
+
+
+def components(cluster: ClusterSettings, layout: Layout, ports: Ports) -> tuple[Component, ...]:
+    """All of a cluster's components, in the order of starting."""
+    found: list[Component] = []
+    master = cluster.mesos
+    if not master:
+        found.append(_master(cluster, layout, ports))
+        master = found[0].addresses["http"]
+        if cluster.simulated is None:
+            found += (
+                agent_component(i, agent, master, layout, ports) for i, agent in enumerate(cluster.agents)
+            )
+    found += _daemons(cluster, layout, ports, master)
+    return tuple(found)
+
+
+def command(component: Component, layout: Layout) -> list[str]:
+    """What to execute."""
+    if component.kind in DAEMONS:
+        return [sys.executable, "-m", component.kind, "-c", str(layout.conf_of(component.name))]
+    part = component.kind.removeprefix("mesos-")
+    return [sys.executable, "-m", f"peloton.minicluster.mesos.{part}", *component.flags]
+
+
+def agent_component(index: int, agent: Agent, master: str, layout: Layout, ports: Ports) -> Component:
+    name = f"mesos-agent{index}"
+    http, _ = ports(name, "mesos-agent", index)
+    flags = [
+        *_common(name, layout, http),
+        f"--master={master}",
+        f"--hostname={agent.hostname}",
+        f"--resources={agent.resources}",
+    ]
+    flags += [f"--attributes={agent.attributes}"] if agent.attributes else []
+    flags += [f"--revocable={agent.revocable}"] if agent.revocable else []
+    return Component(name, "mesos-agent", http, 0, {}, tuple(flags))
+
+
+def _master(cluster: ClusterSettings, layout: Layout, ports: Ports) -> Component:
+    name = "mesos-master"
+    http, _ = ports(name, name, 0)
+    flags = [*_common(name, layout, http), *cluster.master_flags]
+    if cluster.simulated is not None:
+        simulated = cluster.simulated
+        flags += [
+            f"--simulated-agents={simulated.agents}",
+            f"--simulated-resources={simulated.resources}",
+            f"--simulated-task-seconds={simulated.task_seconds}",
+        ]
+        flags += [f"--simulated-attributes={simulated.attributes}"] if simulated.attributes else []
+    return Component(name, name, http, 0, {}, tuple(flags))
+
+
+def _common(name: str, layout: Layout, port: int) -> list[str]:
+    return [
+        f"--ip={LOOPBACK}",
+        f"--port={port}",
+        f"--work-dir={layout.work_of(name)}",
+        f"--ready-file={layout.ready_of(name)}",
+    ]
+
+
+def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str) -> Iterator[Component]:
+    store: Tree = {"storage": {"kind": "sqlite", "path": str(layout.database)}}
+    own: dict[str, Tree] = {
+        "hostmgr": {**store, "mesos": {"master": master}},
+        "resmgr": store,
+        "jobmgr": store,
+    }
+    for kind in ("hostmgr", "resmgr", "jobmgr"):
+        for i in range(getattr(cluster.instances, kind)):
+            yield _daemon(f"{kind}{i}", kind, ports(f"{kind}{i}", kind, i), own[kind], cluster, layout)
+    seen: Counter[str] = Counter()
+    for i, task_type in enumerate(cluster.instances.placement):
+        found = ports(f"placement{i}", task_type, seen[task_type])
+        seen[task_type] += 1
+        yield _daemon(f"placement{i}", "placement", found, {"task_type": task_type}, cluster, layout)
+
+
+def _daemon(
+    name: str, kind: str, ports: tuple[int, int], own: Tree, cluster: ClusterSettings, layout: Layout
+) -> Component:
+    settings = {
+        "host": LOOPBACK,
+        "http_port": ports[0],
+        "grpc_port": ports[1],
+        "instance": name,
+        "membership": {"kind": "local", "directory": str(layout.membership)},
+        **own,
+    }
+    return Component(name, kind, *ports, merged(settings, getattr(cluster.settings, kind)))

@@ -1,0 +1,98 @@
+"""Processes that outlive the command which starts them, known again by pid and start time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from peloton.errors import Unavailable
+
+POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process of ours. `started` tells it from a later one with the same pid."""
+
+    pid: int
+    started: str
+
+    def alive(self) -> bool:
+        return _started(self.pid) == self.started
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.alive():
+            os.kill(self.pid, number)
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it ended in that time."""
+        return wait_until(lambda: not self.alive(), seconds)
+
+
+def launch(argv: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:
+    """Start in a session of its own, output appended to `log`."""
+    with log.open("ab") as out:
+        child = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            env={**_inherited(), **environment},
+            start_new_session=True,
+        )
+    return Process(child.pid, _started(child.pid) or "")
+
+
+def _inherited() -> dict[str, str]:
+    """Our environment without what would give all daemons the same ports."""
+    return {name: value for name, value in os.environ.items() if name not in ("HTTP_PORT", "GRPC_PORT")}
+
+
+def save(process: Process, file: Path) -> None:
+    draft = file.with_name(f".{file.name}")
+    draft.write_text(json.dumps(asdict(process)))
+    draft.rename(file)
+
+
+def load(file: Path) -> Process | None:
+    """None where there is no such file."""
+    try:
+        held = json.loads(file.read_text())
+        return Process(int(held["pid"]), str(held["started"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        raise Unavailable(f"{file}: not a process record; remove it by hand") from None
+
+
+def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
+    """Whether it came to hold in that time."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
+
+
+def _started(pid: int) -> str | None:
+    """Start time, clock ticks since boot (field 22 of /proc/PID/stat); None for what is gone or a zombie."""
+    _reap(pid)
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def _reap(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return  # not a child of this process: somebody else reaps it

@@ -1,0 +1,105 @@
+"""What a minicluster consists of: the YAML of `peloton minicluster up --config FILE`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from peloton.config import Settings, Tree, read_yaml, validated
+
+BASE_PORTS = {
+    "mesos-master": (5050, 0),
+    "jobmgr": (5292, 5392),
+    "resmgr": (5290, 5394),
+    "hostmgr": (5291, 5391),
+    "batch": (5293, 5393),
+    "stateless": (5294, 5399),
+    "stateful": (5296, 5398),
+    "daemon": (5298, 5390),
+}
+"""HTTP and gRPC port of the first instance; each further one on the machine takes 10 more."""
+
+AGENT_PORT = 5051
+TaskTypeName = Literal["batch", "stateless", "stateful", "daemon"]
+
+
+class Agent(Settings):
+    """One agent; resources and attributes in Mesos' own notation."""
+
+    hostname: str
+    resources: str = "cpus:4;mem:2048;disk:20000;ports:[31000-31999]"
+    attributes: str = ""
+    revocable: str = ""
+
+
+class Simulated(Settings):
+    """Agents inside the master's process whose tasks only last: for benchmarks."""
+
+    agents: int = Field(ge=1, le=50_000)
+    resources: str = "cpus:8;mem:16384;disk:100000;ports:[31000-31999]"
+    attributes: str = ""
+    task_seconds: float = Field(1.0, ge=0)
+
+
+class Instances(Settings):
+    jobmgr: int = Field(1, ge=1, le=9)
+    resmgr: int = Field(1, ge=1, le=9)
+    hostmgr: int = Field(1, ge=1, le=9)
+    placement: tuple[TaskTypeName, ...] = ("batch",)
+
+    @field_validator("placement")
+    @classmethod
+    def _some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise ValueError("at least one task type is needed: batch, stateless, stateful or daemon")
+        return value
+
+
+class DaemonSettings(Settings):
+    """Merged over each daemon's own configuration."""
+
+    jobmgr: dict[str, Any] = Field(default_factory=dict)
+    resmgr: dict[str, Any] = Field(default_factory=dict)
+    hostmgr: dict[str, Any] = Field(default_factory=dict)
+    placement: dict[str, Any] = Field(default_factory=dict)
+
+
+def _three_agents() -> tuple[Agent, ...]:
+    """They share 127.0.0.1, so they differ in ports."""
+    return tuple(
+        Agent(
+            hostname=f"peloton-mesos-agent{i}",
+            resources=f"cpus:4;mem:2048;disk:20000;ports:[{31000 + 1000 * i}-{31999 + 1000 * i}]",
+        )
+        for i in range(3)
+    )
+
+
+class ClusterSettings(Settings):
+    """A whole cluster on one machine."""
+
+    agents: tuple[Agent, ...] = Field(default_factory=_three_agents)
+    instances: Instances = Instances()
+    ports: Literal["default", "free"] = "default"
+    settings: DaemonSettings = DaemonSettings()
+    mesos: str = Field("", pattern=r"^([^:/\s]+:\d{1,5})?$")
+    """HOST:PORT of a Mesos master that already runs, in place of an own one; the agents are then not ours."""
+    master_flags: tuple[str, ...] = ()
+    """Further flags for the own master, as `python -m peloton.minicluster.mesos.master --help` lists them."""
+    simulated: Simulated | None = None
+
+    @field_validator("agents")
+    @classmethod
+    def _distinct(cls, value: tuple[Agent, ...]) -> tuple[Agent, ...]:
+        names = [agent.hostname for agent in value]
+        if len(set(names)) < len(names):
+            raise ValueError(f"hostnames must differ: {', '.join(names)}")
+        return value
+
+
+def read_cluster(file: Path | None, overrides: Tree | None = None) -> ClusterSettings:
+    """Settings from a file (or the defaults) with `overrides` on top. Raises ConfigError."""
+    tree = read_yaml(file) if file is not None else {}
+    return validated(ClusterSettings, {**tree, **(overrides or {})}, str(file or "minicluster"))
