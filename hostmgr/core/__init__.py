@@ -1,0 +1,1 @@
+"""What hostmgr decides about hosts, offers, claims and reconciliation. Pure."""

@@ -1,0 +1,49 @@
+"""Which hosts will do for a filter, and why the others will not, over all hosts at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from peloton.model.constraint import Constraint
+from peloton.model.resources import ZERO, Resources
+
+
+class Result(Enum):
+    """Why a host was taken or left; the values are the keys of the answer's counts (behaviour 5.2)."""
+
+    MATCH = "match"
+    NO_OFFER = "no_offer"
+    INSUFFICIENT_OFFER_RESOURCES = "insufficient_offer_resources"
+    INSUFFICIENT_RESOURCES = "insufficient_resources"
+    MISMATCH_CONSTRAINTS = "mismatch_constraints"
+    MISMATCH_GPU = "mismatch_gpu"
+    MISMATCH_STATUS = "mismatch_status"
+    MISMATCH_MAX_HOST_LIMIT = "mismatch_max_host_limit"
+    SCARCE_RESOURCES = "scarce_resources"
+
+
+class Ranking(Enum):
+    FIRST_FIT = "FIRST_FIT"
+    """Any order: here from a cursor on that moves with every call, so that engines do not meet."""
+    DEFRAG = "DEFRAG"
+    """Least free GPU, then CPU, memory, disk first."""
+    LOAD_AWARE = "LOAD_AWARE"
+    """Least loaded first; a host of unknown load counts 100."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostFilter:
+    """What a host must have, and how many are wanted."""
+
+    minimum: Resources = ZERO
+    ports: int = 0
+    revocable: bool = False
+    """The CPU comes from revocable resources."""
+    constraint: Constraint | None = None
+    max_hosts: int = 0
+    """0: all that match."""
+    preferred: tuple[str, ...] = ()
+    """Hostnames to take first where they match."""
+    ranking: Ranking | None = None
+    """None: as configured."""

@@ -1,0 +1,261 @@
+"""Hosts, their offers and who has claimed them: what AcquireHostOffers, LaunchTasks and the rest decide.
+
+A claim takes a whole host under an id of its own until it is released, used by a launch, or over its time.
+Offers that come meanwhile join it; one that is rescinded leaves it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hostmgr.core.filter import HostFilter, Ranking, Result
+from hostmgr.core.offers import InsufficientOffers, Need, Offer, Taken, free, take
+from hostmgr.core.table import Agent, HostTable, Status
+from peloton.errors import Refused
+from peloton.model.constraint import Label
+from peloton.model.resources import Resources, total
+from peloton.statemachine import StateMachine
+
+PLACING_SECONDS = 300.0
+OFFER_SECONDS = 10 * 86400.0
+MOST_REMEMBERED = 50_000
+"""Launches that a repetition is recognised of."""
+
+MACHINE: StateMachine[Status, str] = StateMachine(
+    "host",
+    {
+        (Status.READY, "claim"): Status.PLACING,
+        (Status.PLACING, "release"): Status.READY,
+        (Status.PLACING, "launch"): Status.READY,
+        (Status.PLACING, "expire"): Status.READY,
+    },
+)
+
+
+class InvalidOffers(Refused):
+    """The host-offer id is not one of ours, no longer holds, or was used for other tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    id: str
+    agent_id: str
+    hostname: str
+    until: float
+    """Monotonic seconds at which it ends by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acquired:
+    claims: tuple[Claim, ...]
+    counts: Mapping[Result, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """One ACCEPT: all offers of the host, and what each task takes out of them, in the tasks' order."""
+
+    claim: Claim
+    offers: tuple[Offer, ...]
+    taken: tuple[tuple[Taken, ...], ...]
+    task_ids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Sums over all agents."""
+
+    total: Resources
+    slack_cpu: int
+    allocated: Resources
+    allocated_slack_cpu: int
+
+
+class Hosts:
+    def __init__(
+        self, table: HostTable, ranking: Ranking = Ranking.FIRST_FIT, placing_seconds: float = PLACING_SECONDS
+    ) -> None:
+        self.table = table
+        self._ranking = ranking
+        self._placing_seconds = placing_seconds
+        self._offers: dict[str, tuple[Offer, float]] = {}
+        """By offer id, with the time when each came."""
+        self._of_agent: dict[str, dict[str, Offer]] = {}
+        self._claims: dict[str, Claim] = {}
+        self._claim_of: dict[str, str] = {}
+        """Agent → claim."""
+        self._launched: OrderedDict[str, frozenset[str]] = OrderedDict()
+        self._agents: dict[str, Agent] = {}
+        self._capacity = _sum(())
+        self._cursor = 0
+
+    # What Mesos tells.
+
+    def add_offer(self, offer: Offer, labels: tuple[Label, ...], now: float) -> None:
+        """`labels` of the agent's attributes count until the map of agents knows it."""
+        if offer.agent_id not in self._agents and self.table.row(offer.agent_id) is None:
+            self.table.put(Agent(offer.agent_id, offer.hostname, labels))
+        self._offers[offer.id] = (offer, now)
+        self._of_agent.setdefault(offer.agent_id, {})[offer.id] = offer
+        self._recount(offer.agent_id)
+
+    def remove_offer(self, offer_id: str) -> bool:
+        """Rescinded or given back; whether it was there."""
+        held = self._offers.pop(offer_id, None)
+        if held is None:
+            return False
+        agent_id = held[0].agent_id
+        del self._of_agent[agent_id][offer_id]
+        self._recount(agent_id)
+        return True
+
+    def drop_offers(self) -> None:
+        """The connection is gone, and all offers with it. Claims stay: their hosts will be offered again."""
+        self._offers.clear()
+        agents, self._of_agent = list(self._of_agent), {}
+        for agent_id in agents:
+            self._recount(agent_id)
+
+    def old_offers(self, now: float) -> list[str]:
+        """Offers of unclaimed hosts that were kept for too long: to be declined."""
+        return [
+            offer.id
+            for offer, since in self._offers.values()
+            if now - since >= OFFER_SECONDS and offer.agent_id not in self._claim_of
+        ]
+
+    def set_agents(self, agents: Iterable[Agent], complete: bool = True) -> None:
+        """The master's map of agents. Agents that it has no more go, unless they have offers; while the map
+        is not `complete`, because agents are still coming back to a new master, they stay as they were."""
+        listed = {agent.id: agent for agent in agents}
+        for agent in listed.values():
+            self.table.put(agent)
+        missing = [id for id in self.table.agent_ids if id and id not in listed]
+        for agent_id in missing if complete else ():
+            if not self._of_agent.get(agent_id):
+                self.remove_agent(agent_id)
+        self._agents = listed if complete else {**self._agents, **listed}
+        self._capacity = _sum(self._agents.values())
+
+    def remove_agent(self, agent_id: str) -> None:
+        """The agent is lost: its offers and its claim go."""
+        for offer_id in self._of_agent.pop(agent_id, {}):
+            self._offers.pop(offer_id, None)
+        claim_id = self._claim_of.pop(agent_id, None)
+        if claim_id is not None:
+            del self._claims[claim_id]
+        if self._agents.pop(agent_id, None) is not None:
+            self._capacity = _sum(self._agents.values())
+        if self.table.row(agent_id) is not None:
+            self.table.remove(agent_id)
+
+    # What the placement engines and jobmgr ask.
+
+    def acquire(self, want: HostFilter, ids: Iterator[str], now: float) -> Acquired:
+        """Claim up to `max_hosts` matching hosts, each under the next of `ids`."""
+        mask, counts = self.table.match(want)
+        rows = self.table.ranked(mask, want, want.ranking or self._ranking, self._cursor)
+        chosen = rows[: want.max_hosts] if want.max_hosts else rows
+        claims = tuple(self._claim(int(row), next(ids), now) for row in chosen)
+        if len(chosen):
+            self._cursor = int(chosen[-1]) + 1
+            counts[Result.MATCH] = len(chosen)
+        if len(rows) > len(chosen):
+            counts[Result.MISMATCH_MAX_HOST_LIMIT] = len(rows) - len(chosen)
+        return Acquired(claims, counts)
+
+    def release(self, claim_id: str) -> bool:
+        """End a claim; whether there was one."""
+        return self._end(claim_id, "release") is not None
+
+    def expire(self, now: float) -> list[Claim]:
+        """End the claims whose time is over."""
+        over = [claim for claim in self._claims.values() if claim.until <= now]
+        for claim in over:
+            self._end(claim.id, "expire")
+        return over
+
+    def plan_launch(
+        self, claim_id: str, hostname: str, agent_id: str, needs: Sequence[Need]
+    ) -> LaunchPlan | None:
+        """What to accept; None where just this launch has happened already. Changes nothing.
+
+        Raises InvalidOffers. An empty agent id is not compared.
+        """
+        task_ids = frozenset(need.task_id for need in needs)
+        if claim_id in self._launched:
+            if self._launched[claim_id] == task_ids:
+                return None
+            raise InvalidOffers(f"invalid offers: host offer {claim_id} was used for other tasks")
+        claim = self._claims.get(claim_id)
+        if claim is None:
+            raise InvalidOffers(f"invalid offers: no claim {claim_id or '(empty)'} on {hostname}")
+        if claim.hostname != hostname or agent_id not in ("", claim.agent_id):
+            raise InvalidOffers(
+                f"invalid offers: host offer {claim_id} is of {claim.hostname} (agent {claim.agent_id}), "
+                f"not of {hostname} (agent {agent_id})"
+            )
+        offers = self.offers_of(claim.agent_id)
+        try:
+            taken = tuple(take(offers, needs))
+        except InsufficientOffers as error:
+            raise InvalidOffers(f"invalid offers: {error}") from None
+        return LaunchPlan(claim, offers, taken, task_ids)
+
+    def commit_launch(self, plan: LaunchPlan) -> None:
+        """The ACCEPT of the plan is on its way: its offers are used up, the host is Ready again."""
+        self._end(plan.claim.id, "launch")
+        for offer in plan.offers:
+            self.remove_offer(offer.id)
+        self._launched[plan.claim.id] = plan.task_ids
+        while len(self._launched) > MOST_REMEMBERED:
+            self._launched.popitem(last=False)
+
+    # What there is.
+
+    def claim(self, claim_id: str) -> Claim | None:
+        return self._claims.get(claim_id)
+
+    def offers_of(self, agent_id: str) -> tuple[Offer, ...]:
+        return tuple(self._of_agent.get(agent_id, {}).values())
+
+    def offers(self) -> list[Offer]:
+        return [offer for offer, _ in self._offers.values()]
+
+    def capacity(self) -> Capacity:
+        return self._capacity
+
+    def _claim(self, row: int, claim_id: str, now: float) -> Claim:
+        table = self.table
+        table.set_status(row, MACHINE.next(table.status(row), "claim", table.hostnames[row]))
+        claim = Claim(claim_id, table.agent_ids[row], table.hostnames[row], now + self._placing_seconds)
+        self._claims[claim_id] = claim
+        self._claim_of[claim.agent_id] = claim_id
+        return claim
+
+    def _end(self, claim_id: str, event: str) -> Claim | None:
+        claim = self._claims.pop(claim_id, None)
+        if claim is None:
+            return None
+        del self._claim_of[claim.agent_id]
+        row = self.table.row(claim.agent_id)
+        if row is not None:
+            self.table.set_status(row, MACHINE.next(self.table.status(row), event, claim.hostname))
+        return claim
+
+    def _recount(self, agent_id: str) -> None:
+        offers = self._of_agent.get(agent_id, {})
+        row = self.table.row(agent_id)
+        if row is not None:
+            self.table.set_free(row, free(offers.values()), len(offers))
+
+
+def _sum(agents: Collection[Agent]) -> Capacity:
+    return Capacity(
+        total(agent.total for agent in agents),
+        sum(agent.slack_cpu for agent in agents),
+        total(agent.allocated for agent in agents),
+        sum(agent.allocated_slack_cpu for agent in agents),
+    )

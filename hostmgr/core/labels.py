@@ -1,0 +1,94 @@
+"""Labels of many hosts, interned: hosts with equal attributes share one class; the hostname stands beside.
+
+Constraints of kind TASK cannot be judged here, where nobody knows the tasks' labels: their leaves count as
+met, and since a tree has no negation a host that is refused so could not have been taken anyhow.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peloton.model.constraint import (
+    AndConstraint,
+    Condition,
+    Constraint,
+    Kind,
+    Label,
+    LabelConstraint,
+    OrConstraint,
+    mentions,
+)
+
+HOSTNAME = "hostname"
+EXCLUSIVE = "peloton/exclusive"
+"""A host with an attribute of this name takes only tasks that have a host constraint on that key."""
+
+Mask = NDArray[np.bool_]
+
+
+class LabelClasses:
+    """Sets of labels by number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[Label, ...], int] = {}
+        self._counts: list[Mapping[Label, int]] = []
+        self._exclusive: list[bool] = []
+
+    def number(self, labels: Iterable[Label]) -> int:
+        """The class of a host with these attributes, new where there was none."""
+        key = tuple(sorted(labels))
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._counts)
+            self._counts.append(Counter(key))
+            self._exclusive.append(any(name == EXCLUSIVE for name, _ in key))
+        return number
+
+    def labels(self, number: int) -> tuple[Label, ...]:
+        return tuple(Counter(self._counts[number]).elements())
+
+    def eligible(
+        self, constraint: Constraint | None, classes: NDArray[np.int32], rows_of: Mapping[str, list[int]]
+    ) -> Mask:
+        """Which rows a constraint allows, exclusive hosts left out unless it names their key.
+
+        `classes` holds each row's class, `rows_of` the rows by hostname.
+        """
+        mask = self._tree(constraint, classes, rows_of)
+        if not mentions(constraint, Kind.HOST, EXCLUSIVE):
+            mask &= ~np.array(self._exclusive, dtype=bool)[classes]
+        return mask
+
+    def _tree(
+        self, constraint: Constraint | None, classes: NDArray[np.int32], rows_of: Mapping[str, list[int]]
+    ) -> Mask:
+        if isinstance(constraint, LabelConstraint):
+            return self._leaf(constraint, classes, rows_of)
+        if isinstance(constraint, OrConstraint):
+            mask = np.zeros(len(classes), dtype=bool)
+            for part in constraint.parts:
+                mask |= self._tree(part, classes, rows_of)
+            return mask
+        mask = np.ones(len(classes), dtype=bool)
+        for part in constraint.parts if isinstance(constraint, AndConstraint) else ():
+            mask &= self._tree(part, classes, rows_of)
+        return mask
+
+    def _leaf(
+        self, leaf: LabelConstraint, classes: NDArray[np.int32], rows_of: Mapping[str, list[int]]
+    ) -> Mask:
+        if leaf.kind is Kind.TASK:
+            return np.ones(len(classes), dtype=bool)
+        of_class = np.array([counts.get(leaf.label, 0) for counts in self._counts], dtype=np.int64)
+        held: NDArray[np.int64] = of_class[classes]
+        if leaf.label[0] == HOSTNAME:
+            held[rows_of.get(leaf.label[1], [])] += 1
+        if leaf.condition is Condition.LESS_THAN:
+            return np.less(held, leaf.requirement)
+        if leaf.condition is Condition.EQUAL:
+            return np.equal(held, leaf.requirement)
+        return np.greater(held, leaf.requirement)

@@ -1,0 +1,147 @@
+"""Offers, and how tasks take their resources out of them.
+
+A resource of Mesos comes as several entries of one name: reserved for our role or not, revocable or not,
+spread over several offers of one agent. A task takes from reserved entries first, then from unreserved
+ones, and may use both (behaviour 3.3); a revocable task takes its CPU from revocable entries alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from peloton.errors import Refused
+from peloton.model.resources import Resources
+
+CPU, MEMORY, DISK, GPU, PORTS = "cpus", "mem", "disk", "gpus", "ports"
+"""Mesos' names of what Peloton counts; entries of other names stay out."""
+SCALARS = (CPU, MEMORY, DISK, GPU)
+
+Range = tuple[int, int]
+"""First and last, both inside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One resource entry of an offer: thousandths of a scalar, or ranges of ports."""
+
+    name: str
+    form: int
+    """Number that stands for the entry's shape on the wire but for its amount. Amounts of one form add up."""
+    reserved: bool = False
+    revocable: bool = False
+    amount: int = 0
+    ranges: tuple[Range, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    id: str
+    agent_id: str
+    hostname: str
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """What a host's offers hold together: normal resources, revocable CPU, number of ports."""
+
+    normal: Resources
+    slack_cpu: int
+    ports: int
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What one task takes: `ports` are the dynamic ones, by number."""
+
+    task_id: str
+    resources: Resources
+    revocable: bool = False
+    ports: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A part of an entry that a task uses: an amount, or ports."""
+
+    form: int
+    amount: int = 0
+    ranges: tuple[Range, ...] = ()
+
+
+class InsufficientOffers(Refused):
+    """The offers do not hold what the tasks need."""
+
+
+def free(offers: Iterable[Offer]) -> Free:
+    sums = dict.fromkeys(SCALARS, 0)
+    slack_cpu = ports = 0
+    for offer in offers:
+        for entry in offer.entries:
+            if entry.name == PORTS:
+                ports += sum(last - first + 1 for first, last in entry.ranges)
+            elif not entry.revocable:
+                sums[entry.name] += entry.amount
+            elif entry.name == CPU:
+                slack_cpu += entry.amount
+    return Free(Resources(*(sums[name] for name in SCALARS)), slack_cpu, ports)
+
+
+def take(offers: Sequence[Offer], needs: Iterable[Need]) -> list[tuple[Taken, ...]]:
+    """What each task takes, in order. Raises InsufficientOffers, naming the task and the amounts."""
+    purse = _Purse(offers)
+    return [purse.take(need) for need in needs]
+
+
+class _Purse:
+    def __init__(self, offers: Sequence[Offer]) -> None:
+        self._amounts: dict[tuple[str, bool], dict[int, int]] = {}
+        self._ports: list[tuple[int, int, int]] = []
+        """First, last, form."""
+        self._used: set[int] = set()
+        entries = [entry for offer in offers for entry in offer.entries]
+        for entry in sorted(entries, key=lambda entry: not entry.reserved):
+            if entry.name == PORTS:
+                self._ports += [(first, last, entry.form) for first, last in entry.ranges]
+            else:
+                pile = self._amounts.setdefault((entry.name, entry.revocable), {})
+                pile[entry.form] = pile.get(entry.form, 0) + entry.amount
+
+    def take(self, need: Need) -> tuple[Taken, ...]:
+        taken: list[Taken] = []
+        for name, amount in zip(SCALARS, need.resources.values(), strict=True):
+            taken += self._scalar(need, name, amount)
+        by_form: dict[int, list[Range]] = {}
+        for port in need.ports:
+            by_form.setdefault(self._port(need, port), []).append((port, port))
+        taken += [Taken(form, ranges=tuple(ranges)) for form, ranges in by_form.items()]
+        return tuple(taken)
+
+    def _port(self, need: Need, port: int) -> int:
+        """The form of the entry that holds the port."""
+        if port not in self._used:
+            for first, last, form in self._ports:
+                if first <= port <= last:
+                    self._used.add(port)
+                    return form
+        raise InsufficientOffers(f"{need.task_id}: port {port} is not free in the host's offers")
+
+    def _scalar(self, need: Need, name: str, amount: int) -> list[Taken]:
+        if amount <= 0:
+            return []
+        pile = self._amounts.get((name, need.revocable and name == CPU), {})
+        if (held := sum(pile.values())) < amount:
+            kind = "revocable " if need.revocable and name == CPU else ""
+            raise InsufficientOffers(
+                f"{need.task_id}: {kind}{name} {amount / 1000:g} is more than the {held / 1000:g} left "
+                "in the host's offers"
+            )
+        taken = []
+        for form in pile:
+            part = min(amount, pile[form])
+            if part > 0:
+                taken.append(Taken(form, amount=part))
+                pile[form] -= part
+                amount -= part
+        return taken

@@ -1,0 +1,235 @@
+"""All hosts as columns: what each has, what is free on it, its labels and status.
+
+A row is an agent (two agents on one hostname are two hosts). Amounts are thousandths, in the order of
+`peloton.model.resources.KINDS`. Rows of agents that are gone are used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hostmgr.core.filter import HostFilter, Ranking, Result
+from hostmgr.core.labels import LabelClasses
+from hostmgr.core.offers import Free
+from peloton.model.constraint import Label
+from peloton.model.resources import ZERO, Resources
+
+_GPU = 3
+_DEFRAG_KEYS = (2, 1, 0, 3)
+"""Columns for numpy.lexsort, whose last key counts most: GPU, CPU, memory, disk."""
+UNKNOWN_LOAD = 100
+
+Rows = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+
+class Status(IntEnum):
+    """What a host's offers are kept for (behaviour 5.2)."""
+
+    READY = 0
+    PLACING = 1
+    RESERVED = 2
+    HELD = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent as the master's map has it."""
+
+    id: str
+    hostname: str
+    labels: tuple[Label, ...] = ()
+    total: Resources = ZERO
+    slack_cpu: int = 0
+    allocated: Resources = ZERO
+    allocated_slack_cpu: int = 0
+
+
+class HostTable:
+    def __init__(self, scarce_gpu: bool = True, room: int = 64) -> None:
+        """`scarce_gpu`: hosts with GPUs take only tasks that ask for some."""
+        self._scarce_gpu = scarce_gpu
+        self._labels = LabelClasses()
+        self._row: dict[str, int] = {}
+        self._rows_of: dict[str, list[int]] = {}
+        self._spare: list[int] = []
+        self._used = 0
+        self.agent_ids: list[str] = []
+        self.hostnames: list[str] = []
+        self._free = np.zeros((room, 4), dtype=np.int64)
+        self._slack = np.zeros(room, dtype=np.int64)
+        self._ports = np.zeros(room, dtype=np.int64)
+        self._total = np.zeros((room, 4), dtype=np.int64)
+        self._total_slack = np.zeros(room, dtype=np.int64)
+        self._offers = np.zeros(room, dtype=np.int32)
+        self._status = np.zeros(room, dtype=np.int8)
+        self._class = np.zeros(room, dtype=np.int32)
+        self._load = np.full(room, UNKNOWN_LOAD, dtype=np.int32)
+        self._alive = np.zeros(room, dtype=bool)
+
+    # Rows.
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def row(self, agent_id: str) -> int | None:
+        return self._row.get(agent_id)
+
+    def rows_named(self, hostname: str) -> list[int]:
+        return list(self._rows_of.get(hostname, ()))
+
+    def rows(self) -> Iterable[int]:
+        return self._row.values()
+
+    def put(self, agent: Agent) -> int:
+        """Add the agent, or update what is known of it; its row."""
+        row = self._row.get(agent.id)
+        if row is None:
+            row = self._new_row(agent.id, agent.hostname)
+        self._class[row] = self._labels.number(agent.labels)
+        self._total[row] = agent.total.values()
+        self._total_slack[row] = agent.slack_cpu
+        return row
+
+    def remove(self, agent_id: str) -> None:
+        row = self._row.pop(agent_id)
+        same_name = self._rows_of[self.hostnames[row]]
+        same_name.remove(row)
+        if not same_name:
+            del self._rows_of[self.hostnames[row]]
+        self.agent_ids[row] = self.hostnames[row] = ""
+        for column in self._columns():
+            column[row] = 0
+        self._load[row] = UNKNOWN_LOAD
+        self._spare.append(row)
+
+    def _new_row(self, agent_id: str, hostname: str) -> int:
+        if self._spare:
+            row = self._spare.pop()
+            self.agent_ids[row], self.hostnames[row] = agent_id, hostname
+        else:
+            row = self._used
+            self._used += 1
+            self.agent_ids.append(agent_id)
+            self.hostnames.append(hostname)
+            if row >= len(self._alive):
+                self._grow()
+        self._row[agent_id] = row
+        self._rows_of.setdefault(hostname, []).append(row)
+        self._alive[row] = True
+        return row
+
+    def _columns(self) -> tuple[NDArray[np.generic], ...]:
+        return (
+            self._free, self._slack, self._ports, self._total, self._total_slack, self._offers, self._status,
+            self._class, self._alive,
+        )  # fmt: skip
+
+    def _grow(self) -> None:
+        size = 2 * len(self._alive)
+        for name in (
+            "_free", "_slack", "_ports", "_total", "_total_slack", "_offers", "_status", "_class", "_alive",
+        ):  # fmt: skip
+            old = getattr(self, name)
+            new = np.zeros((size, *old.shape[1:]), dtype=old.dtype)
+            new[: len(old)] = old
+            setattr(self, name, new)
+        load = np.full(size, UNKNOWN_LOAD, dtype=np.int32)
+        load[: len(self._load)] = self._load
+        self._load = load
+
+    # Cells.
+
+    def status(self, row: int) -> Status:
+        return Status(int(self._status[row]))
+
+    def set_status(self, row: int, status: Status) -> None:
+        self._status[row] = status
+
+    def set_free(self, row: int, free: Free, offers: int) -> None:
+        """What the row's offers hold, and how many they are."""
+        self._free[row] = free.normal.values()
+        self._slack[row] = free.slack_cpu
+        self._ports[row] = free.ports
+        self._offers[row] = offers
+
+    def set_load(self, row: int, score: int) -> None:
+        """0 (idle) to 100."""
+        self._load[row] = score
+
+    def free(self, row: int) -> Free:
+        return Free(Resources(*map(int, self._free[row])), int(self._slack[row]), int(self._ports[row]))
+
+    def total(self, row: int) -> tuple[Resources, int]:
+        """All resources of the agent, and its revocable CPU."""
+        return Resources(*map(int, self._total[row])), int(self._total_slack[row])
+
+    def labels(self, row: int) -> tuple[Label, ...]:
+        return self._labels.labels(int(self._class[row]))
+
+    # Decisions.
+
+    def match(self, want: HostFilter, offers_needed: bool = True) -> tuple[Mask, dict[Result, int]]:
+        """Which rows will do, and how many rows fell to which reason.
+
+        The reasons that only another job or another cluster would end come first, then those that pass.
+        Without `offers_needed` a host counts whose whole resources would do, whatever is free of them.
+        """
+        n = self._used
+        open_rows = self._alive[:n].copy()
+        counts: dict[Result, int] = {}
+
+        def sieve(reason: Result, good: Mask) -> None:
+            nonlocal open_rows
+            fallen = int(np.count_nonzero(open_rows & ~good))
+            if fallen:
+                counts[reason] = fallen
+            open_rows = open_rows & good
+
+        need = np.array(want.minimum.values(), dtype=np.int64)
+        sieve_gpu = self._total[:n, _GPU]
+        if self._scarce_gpu and not want.minimum.gpu:
+            sieve(Result.SCARCE_RESOURCES, np.maximum(sieve_gpu, self._free[:n, _GPU]) == 0)
+        sieve(Result.MISMATCH_GPU, np.maximum(sieve_gpu, self._free[:n, _GPU]) >= need[_GPU])
+        sieve(
+            Result.MISMATCH_CONSTRAINTS,
+            self._labels.eligible(want.constraint, self._class[:n], self._rows_of),
+        )
+        sieve(Result.INSUFFICIENT_RESOURCES, self._holds(need, want.revocable, whole=True))
+        if offers_needed:
+            sieve(Result.MISMATCH_STATUS, self._status[:n] == Status.READY)
+            sieve(Result.NO_OFFER, self._offers[:n] > 0)
+            enough = self._holds(need, want.revocable, whole=False) & (self._ports[:n] >= want.ports)
+            sieve(Result.INSUFFICIENT_OFFER_RESOURCES, enough)
+        return open_rows, counts
+
+    def _holds(self, need: NDArray[np.int64], revocable: bool, whole: bool) -> Mask:
+        """Which rows have `need`: of their whole resources (at least what their offers show), or free."""
+        n = self._used
+        amounts, slack = self._free[:n], self._slack[:n]
+        if whole:
+            amounts = np.maximum(amounts, self._total[:n])
+            slack = np.maximum(slack, self._total_slack[:n])
+        if not revocable:
+            return np.asarray((amounts >= need).all(axis=1), dtype=bool)
+        return np.asarray((amounts[:, 1:] >= need[1:]).all(axis=1) & (slack >= need[0]), dtype=bool)
+
+    def ranked(self, mask: Mask, want: HostFilter, ranking: Ranking, cursor: int = 0) -> Rows:
+        """The rows of the mask in the order in which to take them; `cursor` is where FIRST_FIT begins."""
+        rows: Rows = np.flatnonzero(mask)
+        if ranking is Ranking.DEFRAG:
+            rows = rows[np.lexsort(tuple(self._free[rows, kind] for kind in _DEFRAG_KEYS))]
+        elif ranking is Ranking.LOAD_AWARE:
+            rows = rows[np.argsort(self._load[rows], kind="stable")]
+        elif len(rows):
+            rows = np.roll(rows, -int(np.searchsorted(rows, cursor % (int(rows[-1]) + 1))))
+        wanted = {row for name in want.preferred for row in self._rows_of.get(name, ())}
+        if wanted:
+            first = np.isin(rows, list(wanted))
+            rows = np.concatenate((rows[first], rows[~first]))
+        return rows

@@ -1,0 +1,60 @@
+"""RecordIO, the framing of Mesos' event stream: `<decimal length>\\n<record>`, again and again.
+
+Neither HTTP chunks nor reads say anything about where a record ends.
+"""
+
+from __future__ import annotations
+
+_MAX_DIGITS = 10
+
+
+class MalformedStream(ValueError):
+    """The bytes are no RecordIO: nothing after them can be trusted, the connection has to go."""
+
+
+class RecordParser:
+    """Cuts a byte stream into records. `max_record` bounds a record's size in bytes."""
+
+    def __init__(self, max_record: int = 64 * 1024 * 1024) -> None:
+        self._max_record = max_record
+        self._buffer = bytearray()
+        self._wanted: int | None = None
+
+    @property
+    def between_records(self) -> bool:
+        """Whether the stream may end here without having been cut."""
+        return self._wanted is None and not self._buffer
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The records that `data` completes. Raises MalformedStream."""
+        buffer = self._buffer
+        buffer += data
+        records: list[bytes] = []
+        start = 0
+        while True:
+            if self._wanted is None:
+                head = buffer.find(b"\n", start, start + _MAX_DIGITS + 1)
+                if head < 0:
+                    self._check_head(bytes(buffer[start : start + _MAX_DIGITS + 1]))
+                    break
+                self._wanted = self._length(bytes(buffer[start:head]))
+                start = head + 1
+            if len(buffer) - start < self._wanted:
+                break
+            records.append(bytes(buffer[start : start + self._wanted]))
+            start += self._wanted
+            self._wanted = None
+        del buffer[:start]
+        return records
+
+    def _check_head(self, head: bytes) -> None:
+        if head and (len(head) > _MAX_DIGITS or not head.isdigit()):
+            raise MalformedStream(f"record length {head[:_MAX_DIGITS]!r}… is no decimal number and newline")
+
+    def _length(self, head: bytes) -> int:
+        if not head.isdigit():
+            raise MalformedStream(f"record length {head!r} is no decimal number")
+        length = int(head)
+        if length > self._max_record:
+            raise MalformedStream(f"record of {length} bytes is over the limit of {self._max_record}")
+        return length

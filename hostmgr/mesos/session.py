@@ -1,0 +1,135 @@
+"""The framework's subscription as a state machine without I/O.
+
+The shell tells it what happened (`now` in seconds on the monotonic clock) and gets back what it should do.
+Source of the rules: the recordings' README, above all that SUBSCRIBED comes first, that heartbeats follow a
+fixed schedule, that a refused framework is told by one ERROR event in a stream of status 200, and that no
+updates come after a new subscription, so that reconciliation has to ask.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from peloton.statemachine import StateMachine
+
+
+class State(Enum):
+    DISCONNECTED = "disconnected"
+    SUBSCRIBING = "subscribing"
+    SUBSCRIBED = "subscribed"
+
+
+class Trigger(Enum):
+    CONNECT = "connect"
+    SUBSCRIBED = "subscribed"
+    DISCONNECT = "disconnect"
+
+
+MACHINE: StateMachine[State, Trigger] = StateMachine(
+    "mesos session",
+    {
+        (State.DISCONNECTED, Trigger.CONNECT): State.SUBSCRIBING,
+        (State.SUBSCRIBING, Trigger.SUBSCRIBED): State.SUBSCRIBED,
+        (State.SUBSCRIBING, Trigger.DISCONNECT): State.DISCONNECTED,
+        (State.SUBSCRIBED, Trigger.DISCONNECT): State.DISCONNECTED,
+        (State.DISCONNECTED, Trigger.DISCONNECT): State.DISCONNECTED,
+    },
+)
+
+FRAMEWORK_REMOVED = "Framework has been removed"
+"""Beginning of the ERROR that says that the master gave this framework id up for good."""
+MISSED_HEARTBEATS = 3
+DEFAULT_HEARTBEAT = 15.0
+
+
+class SessionBroken(Exception):
+    """The subscription cannot go on; the message says why. The shell disconnects and tries again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait before the n-th try in a row, in seconds: first·2^n up to `longest`, jittered."""
+
+    first: float = 0.1
+    longest: float = 15.0
+
+    def delay(self, failures: int, jitter: float) -> float:
+        """`jitter` is a number from 0 to 1 that the caller draws; the delay is 50-100 % of the full one."""
+        return min(self.longest, self.first * 2.0 ** min(failures, 30)) * (0.5 + jitter / 2)
+
+
+class Session:
+    """One framework's way through subscriptions; lives as long as the driver."""
+
+    def __init__(self, framework_id: str | None, connect_timeout: float = 10.0) -> None:
+        self.framework_id = framework_id
+        """None until Mesos gave one; sent with every further subscription."""
+        self.stream_id = ""
+        self.master_id = ""
+        self.state = State.DISCONNECTED
+        self.deadline = 0.0
+        """When the connection counts as dead unless something comes."""
+        self.failures = 0
+        """Tries in a row that ended without SUBSCRIBED."""
+        self._connect_timeout = connect_timeout
+        self._interval = DEFAULT_HEARTBEAT
+
+    @property
+    def subscribed(self) -> bool:
+        return self.state is State.SUBSCRIBED
+
+    def connect(self, now: float) -> None:
+        """A connection is being opened to send SUBSCRIBE."""
+        self.state = MACHINE.next(self.state, Trigger.CONNECT)
+        self.stream_id = ""
+        self.deadline = now + self._connect_timeout
+
+    def response(self, status: int, stream_id: str, now: float) -> None:
+        """The head of the answer to SUBSCRIBE. Raises SessionBroken unless it opens a stream of events."""
+        if status != 200:
+            raise SessionBroken(f"SUBSCRIBE was answered with status {status}")
+        if not stream_id:
+            raise SessionBroken("the answer to SUBSCRIBE has no Mesos-Stream-Id")
+        self.stream_id = stream_id
+        self.deadline = now + self._connect_timeout
+
+    def heard(self, now: float) -> None:
+        """An event came, whichever."""
+        if self.subscribed:
+            self.deadline = now + self._interval * MISSED_HEARTBEATS
+
+    def on_subscribed(self, framework_id: str, interval: float, master_id: str, now: float) -> None:
+        """SUBSCRIBED came. Raises SessionBroken where it comes twice in one stream."""
+        if self.subscribed:
+            raise SessionBroken("SUBSCRIBED came twice in one stream")
+        self.state = MACHINE.next(self.state, Trigger.SUBSCRIBED)
+        self.framework_id = framework_id
+        self.master_id = master_id
+        self._interval = interval if interval > 0 else DEFAULT_HEARTBEAT
+        self.failures = 0
+        self.heard(now)
+
+    def on_event_before_subscribed(self, name: str) -> None:
+        """Raises SessionBroken where anything but SUBSCRIBED or ERROR opens the stream."""
+        if not self.subscribed:
+            raise SessionBroken(f"{name} came before SUBSCRIBED")
+
+    def on_error(self, message: str) -> bool:
+        """An ERROR event came, after which the master ends the stream. Whether the framework id is void:
+        then it is forgotten here, and the next subscription gets a new one."""
+        if message.startswith(FRAMEWORK_REMOVED):
+            self.framework_id = None
+            return True
+        return False
+
+    def disconnect(self) -> None:
+        """The connection is gone, whoever ended it."""
+        if not self.subscribed:
+            self.failures += 1
+        self.state = MACHINE.next(self.state, Trigger.DISCONNECT)
+        self.stream_id = ""
+
+    def expired(self, now: float) -> bool:
+        """Whether nothing came for so long that the connection counts as dead."""
+        return self.state is not State.DISCONNECTED and now >= self.deadline

@@ -1,0 +1,1 @@
+"""gRPC handlers: translate, call, translate back."""
