@@ -1,0 +1,1 @@
+"""Whole-program benchmarks. Each prints one figure per line."""

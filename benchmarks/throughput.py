@@ -1,0 +1,189 @@
+"""Tasks per second through real daemon processes on simulated agents: from CreateJob to all SUCCEEDED.
+
+    python benchmarks/throughput.py --tasks 10000 --hosts 1000
+
+Prints one figure per line: tasks per second, p50 and p99 of create-to-running per task, and CPU seconds
+and peak memory of each process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mesos.v1 import mesos_pb2
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.client import PelotonClient
+from peloton.clock import NANOSECONDS, parse_rfc3339
+from peloton.errors import PelotonError
+from peloton.minicluster.cluster import Cluster
+from peloton.minicluster.processes import load
+from peloton.minicluster.settings import ClusterSettings, Simulated
+
+POLL_SECONDS = 0.25
+TASK = task_pb2.ResourceConfig(cpuLimit=1, memLimitMb=64, diskLimitMb=16)
+AMPLE = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Of one process: CPU seconds since it started, and the peak of its resident memory in MB."""
+
+    cpu: float
+    memory: float
+
+
+def main() -> int:
+    options = arguments()
+    with (
+        tempfile.TemporaryDirectory(prefix="peloton-bench-") as folder,
+        running(Path(folder), options) as cluster,
+    ):
+        urls = cluster.urls()
+        with PelotonClient(
+            "benchmark", jm_url=urls["JOBMGR_URL"], rm_url=urls["RESMGR_URL"], hm_url=urls["HOSTMGR_URL"]
+        ) as client:
+            pool = make_pool(client)
+            before = usage(cluster)
+            begun = time.time_ns()
+            job_id = create(client, pool, options)
+            state = follow(client, job_id, options.timeout)
+            ended = time.time_ns()
+            report(client, job_id, options.tasks, begun, ended)
+        report_usage(before, usage(cluster), options.tasks)
+    print(f"job state: {job_pb2.JobState.Name(state)}")
+    return 0 if state == job_pb2.SUCCEEDED else 1
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tasks", type=int, default=10_000)
+    parser.add_argument("--hosts", type=int, default=1_000)
+    parser.add_argument("--task-seconds", type=float, default=1.0, help="how long a simulated task lasts")
+    parser.add_argument("--timeout", type=float, default=600.0, help="seconds until the run is given up")
+    parser.add_argument("--keep-logs", type=Path, help="copy the daemons' logs to this folder")
+    return parser.parse_args()
+
+
+@contextmanager
+def running(folder: Path, options: argparse.Namespace) -> Iterator[Cluster]:
+    cluster = Cluster(folder / "cluster")
+    simulated = Simulated(agents=options.hosts, task_seconds=options.task_seconds)
+    cluster.up(ClusterSettings(ports="free", simulated=simulated))
+    try:
+        yield cluster
+    finally:
+        if options.keep_logs:
+            options.keep_logs.mkdir(parents=True, exist_ok=True)
+            for file in cluster.layout.log.iterdir():
+                (options.keep_logs / file.name).write_bytes(file.read_bytes())
+        cluster.down()
+
+
+def make_pool(client: PelotonClient) -> str:
+    config = respool_pb2.ResourcePoolConfig(
+        name="bench",
+        parent=peloton_pb2.ResourcePoolID(value="root"),
+        policy=respool_pb2.PriorityFIFO,
+        resources=[
+            respool_pb2.ResourceConfig(kind=kind, limit=AMPLE, share=1)
+            for kind in ("cpu", "memory", "disk", "gpu")
+        ],
+    )
+    answer = client.respool_svc.CreateResourcePool(
+        respool_pb2.CreateRequest(config=config), metadata=client.resmgr_metadata, timeout=30
+    )
+    if answer.HasField("error"):
+        raise PelotonError(f"cannot create the pool: {answer.error}")
+    return str(answer.result.value)
+
+
+def create(client: PelotonClient, pool: str, options: argparse.Namespace) -> str:
+    config = job_pb2.JobConfig(
+        name="bench",
+        type=job_pb2.BATCH,
+        owningTeam="bench",
+        instanceCount=options.tasks,
+        respoolID=peloton_pb2.ResourcePoolID(value=pool),
+        sla=job_pb2.SlaConfig(preemptible=True),
+        defaultConfig=task_pb2.TaskConfig(
+            resource=TASK, command=mesos_pb2.CommandInfo(shell=True, value="true")
+        ),
+    )
+    answer = client.job_svc.Create(
+        job_pb2.CreateRequest(config=config), metadata=client.jobmgr_metadata, timeout=60
+    )
+    if answer.HasField("error"):
+        raise PelotonError(f"cannot create the job: {answer.error}")
+    return str(answer.jobId.value)
+
+
+def follow(client: PelotonClient, job_id: str, seconds: float) -> int:
+    deadline = time.monotonic() + seconds
+    request = job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id))
+    while True:
+        runtime = client.job_svc.Get(request, metadata=client.jobmgr_metadata, timeout=30).jobInfo.runtime
+        if sys.stderr.isatty():
+            counts = " ".join(
+                f"{state} {count}" for state, count in sorted(runtime.taskStats.items()) if count
+            )
+            print(f"\r\033[K{counts}", end="", file=sys.stderr)
+        if runtime.state in (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED):
+            return int(runtime.state)
+        if time.monotonic() > deadline:
+            raise PelotonError(f"not done after {seconds:.0f} s: {dict(runtime.taskStats)}")
+        time.sleep(POLL_SECONDS)
+
+
+def report(client: PelotonClient, job_id: str, tasks: int, begun: int, ended: int) -> None:
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id))
+    listed = client.task_svc.List(request, metadata=client.jobmgr_metadata, timeout=120).result.value
+    runtimes = [listed[i].runtime for i in range(tasks)]
+    last = max(parse_rfc3339(runtime.completionTime) for runtime in runtimes)
+    waits = sorted((parse_rfc3339(runtime.startTime) - begun) / NANOSECONDS for runtime in runtimes)
+    print(f"tasks per second: {tasks / ((min(last, ended) - begun) / NANOSECONDS):.0f}")
+    print(f"tasks per second until seen to have ended: {tasks / ((ended - begun) / NANOSECONDS):.0f}")
+    print(f"create to running p50 s: {waits[len(waits) // 2]:.2f}")
+    print(f"create to running p99 s: {waits[min(len(waits) - 1, len(waits) * 99 // 100)]:.2f}")
+
+
+def usage(cluster: Cluster) -> dict[str, Usage]:
+    """By component."""
+    found = {}
+    for part in cluster.components():
+        process = load(cluster.layout.run_of(part.name))
+        assert process is not None, f"{part.name} is not there"
+        folder = Path(f"/proc/{process.pid}")
+        fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        ticks = int(fields[11]) + int(fields[12])
+        peak = next(line for line in (folder / "status").read_text().splitlines() if line.startswith("VmHWM"))
+        found[part.name] = Usage(ticks / os.sysconf("SC_CLK_TCK"), int(peak.split()[1]) / 1024)
+    return found
+
+
+def report_usage(before: Mapping[str, Usage], after: Mapping[str, Usage], tasks: int) -> None:
+    whole = 0.0
+    for name, now in after.items():
+        spent = now.cpu - before[name].cpu
+        whole += spent
+        print(f"{name} CPU seconds: {spent:.2f}")
+        print(f"{name} peak memory MB: {now.memory:.0f}")
+    print(f"CPU microseconds per task, all processes: {whole / tasks * 1e6:.0f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
