@@ -1,0 +1,45 @@
+"""Processes that outlive their starter, and are never mistaken for others."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from peloton.errors import Unavailable
+from peloton.minicluster.processes import Process, launch, load, save
+
+SLEEPER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]
+
+
+def test_launch_find_again_and_end(tmp_path: Path) -> None:
+    process = launch(SLEEPER, tmp_path / "log", {})
+    try:
+        save(process, tmp_path / "run.json")
+        assert load(tmp_path / "run.json") == process
+        assert process.alive()
+    finally:
+        process.signal(signal.SIGKILL)
+    assert process.wait(10)
+    assert not process.alive()
+
+
+def test_another_process_with_the_same_pid_is_not_ours(tmp_path: Path) -> None:
+    process = launch(SLEEPER, tmp_path / "log", {})
+    try:
+        recycled = Process(process.pid, "1")
+        assert not recycled.alive()
+        recycled.signal(signal.SIGKILL)
+        assert process.alive()
+    finally:
+        process.signal(signal.SIGKILL)
+        assert process.wait(10)
+
+
+def test_a_record_that_is_none(tmp_path: Path) -> None:
+    assert load(tmp_path / "nothing.json") is None
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(Unavailable, match=r"bad\.json"):
+        load(tmp_path / "bad.json")

@@ -1,0 +1,102 @@
+"""What a minicluster's YAML may say, and the processes that it comes to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from peloton.config import ConfigError
+from peloton.minicluster.components import Layout, command, components
+from peloton.minicluster.ports import FreePorts, default_ports, is_free
+from peloton.minicluster.settings import ClusterSettings, read_cluster
+
+ISSUE = """
+agents:
+  - hostname: peloton-mesos-agent0
+    resources: "cpus:4;mem:2048;disk:20000;ports:[31000-32000]"
+    attributes: "rack:r1;zone:z1"
+    revocable: "cpus:4"
+instances: {jobmgr: 1, resmgr: 2, hostmgr: 1, placement: [batch, batch, stateless]}
+ports: default
+settings: {resmgr: {debug: true}, hostmgr: {mesos: {encoding: json}}, jobmgr: {}, placement: {}}
+"""
+
+
+def parts(settings: ClusterSettings, folder: Path) -> dict[str, tuple[int, int]]:
+    layout = Layout(folder)
+    found = components(settings, layout, lambda name, kind, index: default_ports(kind, index))
+    return {part.name: (part.http, part.grpc) for part in found}
+
+
+def test_the_default_is_three_agents_and_one_of_each(tmp_path: Path) -> None:
+    assert parts(ClusterSettings(), tmp_path) == {
+        "mesos-master": (5050, 0),
+        "mesos-agent0": (5051, 0),
+        "mesos-agent1": (5052, 0),
+        "mesos-agent2": (5053, 0),
+        "hostmgr0": (5291, 5391),
+        "resmgr0": (5290, 5394),
+        "jobmgr0": (5292, 5392),
+        "placement0": (5293, 5393),
+    }
+    resources = [agent.resources for agent in ClusterSettings().agents]
+    assert resources[1] == "cpus:4;mem:2048;disk:20000;ports:[32000-32999]"
+
+
+def test_the_whole_notation(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(ISSUE)
+    settings = read_cluster(file)
+    found = parts(settings, tmp_path)
+    assert found["resmgr1"] == (5300, 5404)
+    assert (found["placement0"], found["placement1"], found["placement2"]) == (
+        (5293, 5393),
+        (5303, 5403),
+        (5294, 5399),
+    )
+    layout = Layout(tmp_path)
+    by_name = {c.name: c for c in components(settings, layout, lambda n, k, i: default_ports(k, i))}
+    agent = command(by_name["mesos-agent0"], layout)
+    assert "--attributes=rack:r1;zone:z1" in agent
+    assert "--revocable=cpus:4" in agent
+    assert by_name["resmgr1"].settings["debug"] is True
+    assert by_name["hostmgr0"].settings["mesos"] == {"master": "127.0.0.1:5050", "encoding": "json"}
+
+
+def test_another_mesos_replaces_master_and_agents(tmp_path: Path) -> None:
+    settings = read_cluster(None, {"mesos": "10.0.0.1:5050"})
+    found = components(settings, Layout(tmp_path), lambda n, k, i: default_ports(k, i))
+    assert not [part for part in found if part.kind.startswith("mesos")]
+    assert found[0].settings["mesos"]["master"] == "10.0.0.1:5050"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("agent: []", "agent: unknown setting"),
+        ("ports: some", "ports: 'some'"),
+        ("instances: {jobmgr: 0}", "instances.jobmgr: 0"),
+        ("instances: {placement: []}", "at least one task type"),
+        ("instances: {placement: [btch]}", "instances.placement.0: 'btch'"),
+        ("agents: [{hostname: a}, {hostname: a}]", "hostnames must differ: a, a"),
+        ("agents: [{resources: x}]", "agents.0.hostname"),
+        ("mesos: nonsense", "mesos: 'nonsense'"),
+        ("- 1", "not a mapping"),
+        ("a: [", "not YAML"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_cluster(file)
+    assert told in str(caught.value)
+    assert str(file) in str(caught.value)
+
+
+def test_free_ports_differ_and_are_free() -> None:
+    free = FreePorts()
+    taken = [free.take() for _ in range(50)]
+    assert len(set(taken)) == 50
+    assert all(is_free(port) for port in taken)
