@@ -108,6 +108,4 @@ def _discovery(
     zk_servers: str | None, zk_root: str, jm_url: str | None, rm_url: str | None, hm_url: str | None
 ) -> Discovery:
     urls = {role: url for role, url in zip(ROLES, (jm_url, rm_url, hm_url), strict=True) if url}
-    if zk_servers and not urls:
-        return ZooKeeperDiscovery(zk_servers, zk_root)
-    return UrlDiscovery(urls)
+    return UrlDiscovery(urls, ZooKeeperDiscovery(zk_servers, zk_root) if zk_servers else None)

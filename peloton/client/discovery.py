@@ -33,11 +33,14 @@ class Discovery(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UrlDiscovery:
-    """Addresses that the caller gave; a role without one is where behaviour 1.1 puts it."""
+    """Addresses that the caller gave; for a role without one `other` is asked, or else behaviour 1.1's default."""
 
     urls: Mapping[str, str]
+    other: Discovery | None = None
 
     def address(self, role: str) -> str:
+        if role not in self.urls and self.other is not None:
+            return self.other.address(role)
         return address_of(self.urls.get(role) or DEFAULT_ADDRESSES[role], role)
 
 

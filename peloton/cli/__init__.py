@@ -1,0 +1,1 @@
+"""Command line of Peloton. Daemons never import it."""

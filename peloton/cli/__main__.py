@@ -1,0 +1,71 @@
+"""Entry point of `peloton`: turns every failure into one line and an exit code.
+
+0 done, 1 failed, 2 called wrongly, 130 interrupted, 141 the reader of the output went away.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+FAILED, INTERRUPTED, NO_READER = 1, 130, 141
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    # gRPC's C core writes its own lines about failed connections; ours say what to do.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except OSError as error:
+        if error.errno != errno.EPIPE:
+            raise
+        # What is left in the buffer has no reader either: the interpreter's last flush must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NO_READER
+
+
+def _run(arguments: list[str]) -> int:
+    import click
+
+    from peloton.cli.app import cli
+    from peloton.errors import PelotonError
+
+    try:
+        result = cli.main(args=arguments, prog_name="peloton", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.Abort as stop:
+        if isinstance(stop.__cause__, KeyboardInterrupt):
+            return INTERRUPTED
+        click.echo("Aborted.", err=True)
+        return FAILED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except PelotonError as error:
+        return _failed(error, arguments)
+    except Exception as error:  # noqa: BLE001 - the last boundary: a person reads a line, not a traceback
+        if isinstance(error, OSError) and error.errno == errno.EPIPE:
+            raise
+        return _failed(error, arguments, f"{type(error).__name__}: ")
+
+
+def _failed(error: Exception, arguments: list[str], kind: str = "") -> int:
+    import click
+
+    if "--debug" in arguments:
+        raise error
+    click.echo(f"peloton: {kind}{' '.join(str(error).split())}", err=True)
+    if kind:
+        click.echo("peloton: this is a defect of the command line: --debug shows where", err=True)
+    return FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,308 @@
+"""`peloton job`: v0 jobs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peloton.cli.groups import Group
+from peloton.cli.params import Labels
+from peloton.cli.queries import JobQuery, job_query_options
+from peloton.cli.session import Session, passing, pool_id
+from peloton.errors import InvalidArgument, PelotonError
+
+if TYPE_CHECKING:
+    from peloton.api.v0.job.job_pb2 import JobConfig, JobInfo
+    from peloton.api.v0.peloton_pb2 import JobID, Secret
+
+
+@click.group(cls=Group)
+def job() -> None:
+    """Create, watch, change and stop jobs."""
+
+
+def secret_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The two flags that give a job a secret file."""
+    command = click.option("--secret-data", help="What the file holds; @FILE reads it from a file.")(command)
+    return click.option("--secret-path", help="Path of a secret file in the job's containers.")(command)
+
+
+@job.command()
+@click.argument("respool")
+@click.argument("config")
+@click.option("-i", "--jobID", "job_id", default="", help="UUID of the new job.  [default: the server makes one]")
+@secret_options
+@click.option("--follow", is_flag=True, help="Show the progress until the job has ended.")
+@passing
+def create(
+    session: Session,
+    respool: str,
+    config: str,
+    job_id: str,
+    secret_path: str | None,
+    secret_data: str | None,
+    follow: bool,
+) -> int:
+    """Create a job from the spec CONFIG (YAML, `-` for standard input) in the pool at path RESPOOL.
+
+    With --follow the exit code is 0 only if the job SUCCEEDED.
+    """
+    from peloton.api.v0.job import job_pb2
+
+    spec = _read(config)
+    secrets = _secrets(secret_path, secret_data)
+    _put_into(spec, session, respool)
+    request = job_pb2.CreateRequest(id=_id(job_id), config=spec, secrets=secrets)
+    response = session.call("job_svc", "Create", request)
+    if not follow:
+        session.show(response, lambda: f"Job {response.jobId.value} created")
+        return 0
+    if not session.json:
+        click.echo(f"Job {response.jobId.value} created")
+    info = _follow(session, response.jobId.value)
+    session.show(info, lambda: "")
+    return _ended(session, info)
+
+
+@job.command()
+@click.argument("job_id", metavar="JOB")
+@click.argument("config")
+@secret_options
+@passing
+def update(
+    session: Session, job_id: str, config: str, secret_path: str | None, secret_data: str | None
+) -> None:
+    """Add instances to a batch job: CONFIG is its whole spec, with a larger instanceCount."""
+    from peloton.api.v0.job import job_pb2
+
+    secrets = _secrets(secret_path, secret_data)
+    request = job_pb2.UpdateRequest(id=_id(job_id), config=_read(config), secrets=secrets)
+    response = session.call("job_svc", "Update", request)
+    session.show(response, lambda: f"Job {job_id} updated" + (f": {response.message}" if response.message else ""))
+
+
+@job.command()
+@click.argument("job_id", metavar="JOB")
+@passing
+def delete(session: Session, job_id: str) -> None:
+    """Remove a job that has ended, with its tasks."""
+    from peloton.api.v0.job import job_pb2
+
+    response = session.call("job_svc", "Delete", job_pb2.DeleteRequest(id=_id(job_id)))
+    session.show(response, lambda: f"Job {job_id} deleted")
+
+
+@job.command()
+@click.argument("job_id", metavar="[JOB]", required=False)
+@click.option("--progress", is_flag=True, help="Show the progress until the jobs have ended.")
+@click.option("--owner", help="Stop the active jobs of this owner.")
+@click.option("-l", "--labels", type=Labels(), help="Stop the active jobs that have these labels.")
+@click.option("-f", "--force", is_flag=True, help="Do not ask before jobs found by owner or labels are stopped.")
+@click.option("-n", "--limit", type=click.IntRange(1), default=100, show_default=True, help="Stop at most so many.")
+@click.option("-q", "--total", type=click.IntRange(1), default=100, show_default=True, help="Look at so many.")
+@passing
+def stop(
+    session: Session,
+    job_id: str | None,
+    progress: bool,
+    owner: str | None,
+    labels: list[tuple[str, str]] | None,
+    force: bool,
+    limit: int,
+    total: int,
+) -> None:
+    """Stop a job, or the active jobs of an owner or with labels."""
+    if bool(job_id) == bool(owner or labels):
+        raise click.UsageError("give either a job's id, or --owner or --labels")
+    ids = [job_id] if job_id else _active(session, owner, labels, limit, total)
+    if not job_id and ids and not force:
+        click.echo("\n".join(ids), err=True)
+        click.confirm(f"Stop these {len(ids)} jobs?", abort=True, err=True)
+    stopped = [_stop(session, one) for one in ids]
+    infos = [_follow(session, one) for one in ids] if progress else []
+    if session.json:
+        from peloton.cli.plain import as_json
+
+        session.show([as_json(one) for one in infos] if progress else stopped, lambda: "")
+    elif not ids:
+        click.echo("No active job found")
+
+
+def _stop(session: Session, job_id: str) -> dict[str, Any]:
+    from peloton.api.v0.task import task_pb2
+
+    response = session.call("task_svc", "Stop", task_pb2.StopRequest(jobId=_id(job_id)))
+    count = len(response.stoppedInstanceIds)
+    if not session.json:
+        click.echo(f"Job {job_id} is being stopped" + (f": {count} instances" if count else ""))
+    return {"jobId": job_id, "stoppedInstanceIds": list(response.stoppedInstanceIds)}
+
+
+def _active(
+    session: Session, owner: str | None, labels: list[tuple[str, str]] | None, limit: int, total: int
+) -> list[str]:
+    query = JobQuery(
+        owner=owner or "", labels=labels or [], states=_unended(), limit=min(limit, 100), total=total
+    )
+    response = session.call("job_svc", "Query", query.request())
+    return [one.id.value for one in response.results][:limit]
+
+
+def _unended() -> list[int]:
+    from peloton.api.v0.job import job_pb2
+
+    return [job_pb2.UNINITIALIZED, job_pb2.INITIALIZED, job_pb2.PENDING, job_pb2.RUNNING]
+
+
+@job.command()
+@click.argument("job_id", metavar="JOB")
+@passing
+def get(session: Session, job_id: str) -> None:
+    """Show a job's config and runtime."""
+    from peloton.api.v0.job import job_pb2
+    from peloton.cli.output import yaml_text
+
+    response = session.call("job_svc", "Get", job_pb2.GetRequest(id=_id(job_id)))
+    response.ClearField("error")
+    session.show(response, lambda: yaml_text(response))
+
+
+@job.command()
+@click.argument("job_id", metavar="JOB")
+@passing
+def status(session: Session, job_id: str) -> None:
+    """Show a job's runtime: state, times, instances by state."""
+    from peloton.cli.output import yaml_text
+
+    runtime = _get(session, job_id).runtime
+    session.show(runtime, lambda: yaml_text(runtime))
+
+
+@job.command()
+@click.argument("job_id", metavar="JOB")
+@passing
+def refresh(session: Session, job_id: str) -> None:
+    """Have the job manager read the job from the store again."""
+    from peloton.api.v0.job import job_pb2
+
+    response = session.call("job_svc", "Refresh", job_pb2.RefreshRequest(id=_id(job_id)))
+    session.show(response, lambda: f"Job {job_id} refreshed")
+
+
+@job.command()
+@click.argument("job_id", metavar="JOB")
+@passing
+def cache(session: Session, job_id: str) -> None:
+    """Show what the job manager holds of a job in memory."""
+    from peloton.api.v0.job import job_pb2
+    from peloton.cli.output import yaml_text
+
+    response = session.call("job_svc", "GetCache", job_pb2.GetCacheRequest(id=_id(job_id)))
+    session.show(response, lambda: yaml_text(response))
+
+
+@job.command("active-list")
+@passing
+def active_list(session: Session) -> None:
+    """List the ids of all active jobs."""
+    from peloton.api.v0.job import job_pb2
+
+    response = session.call("job_svc", "GetActiveJobs", job_pb2.GetActiveJobsRequest())
+    ids = sorted(one.value for one in response.ids)
+    session.show(response, lambda: "\n".join(ids))
+
+
+@job.command()
+@job_query_options
+@passing
+def query(session: Session, **given: Any) -> None:
+    """Find jobs, newest first."""
+    from peloton.cli.rows import job_table
+
+    response = session.call("job_svc", "Query", JobQuery(**given).request())
+    session.show(response, lambda: job_table(response.results))
+
+
+def _get(session: Session, job_id: str) -> JobInfo:
+    from peloton.api.v0.job import job_pb2
+
+    info: JobInfo = session.call("job_svc", "Get", job_pb2.GetRequest(id=_id(job_id))).jobInfo
+    return info
+
+
+def _follow(session: Session, job_id: str) -> JobInfo:
+    from peloton.cli.progress import follow_job, progress_line
+
+    stream = sys.stderr if session.json else sys.stdout
+    return follow_job(lambda: _get(session, job_id), progress_line(stream))
+
+
+def _ended(session: Session, info: JobInfo) -> int:
+    from peloton.api.v0.job import job_pb2
+    from peloton.cli.output import say
+
+    if info.runtime.state == job_pb2.SUCCEEDED:
+        return 0
+    say(f"Job {info.id.value} ended {job_pb2.JobState.Name(info.runtime.state)}")
+    for line in _why(session, info.id.value):
+        say(line)
+    return 1
+
+
+def _why(session: Session, job_id: str) -> list[str]:
+    """A line on each of the first three instances that did not succeed."""
+    from peloton.api.v0.query import query_pb2
+    from peloton.api.v0.task import task_pb2
+    from peloton.cli.output import clean
+
+    states = [task_pb2.FAILED, task_pb2.LOST, task_pb2.KILLED]
+    spec = task_pb2.QuerySpec(taskStates=states, pagination=query_pb2.PaginationSpec(limit=3))
+    try:
+        found = session.call("task_svc", "Query", task_pb2.QueryRequest(jobId=_id(job_id), spec=spec)).records
+    except PelotonError as error:
+        return [f"why cannot be told: {error}"]
+    names = task_pb2.TaskState.Name
+    return [
+        f"  instance {one.instanceId} {names(one.runtime.state)}: "
+        f"{clean(one.runtime.message or one.runtime.reason or 'no message')}"
+        for one in found
+    ]
+
+
+def _id(value: str) -> JobID:
+    from peloton.api.v0 import peloton_pb2
+
+    return peloton_pb2.JobID(value=value)
+
+
+def _read(config: str) -> JobConfig:
+    from peloton.api.v0.job import job_pb2
+    from peloton.cli.spec import read_spec
+
+    return read_spec(job_pb2.JobConfig, config)
+
+
+def _put_into(spec: JobConfig, session: Session, path: str) -> None:
+    found = pool_id(session, path)
+    if spec.respoolID.value not in ("", found):
+        raise InvalidArgument("respoolID", spec.respoolID.value, f"the pool {path}: leave it out of the spec")
+    spec.respoolID.value = found
+
+
+def _secrets(path: str | None, data: str | None) -> list[Secret]:
+    from pathlib import Path
+
+    from peloton.api.v0 import peloton_pb2
+
+    if path is None and data is None:
+        return []
+    if not path or data is None:
+        raise click.UsageError("--secret-path and --secret-data belong together")
+    try:
+        content = Path(data[1:]).read_bytes() if data.startswith("@") else data.encode()
+    except OSError as error:
+        raise PelotonError(f"--secret-data: {data[1:]} cannot be read: {error.strerror}") from error
+    return [peloton_pb2.Secret(path=path, value=peloton_pb2.Secret.Value(data=content))]

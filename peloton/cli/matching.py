@@ -1,0 +1,38 @@
+"""Matches names as people write them to those of the wire interface."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from functools import cache
+
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+
+
+def normalized(name: str) -> str:
+    """`instance_count`, `instanceCount` and `InstanceCount` are the same name (behaviour 11)."""
+    return name.replace("_", "").lower()
+
+
+@cache
+def field_names(message: Descriptor) -> Mapping[str, FieldDescriptor]:
+    """Fields of a message by normalized name."""
+    return {normalized(field.name): field for field in message.fields}
+
+
+@cache
+def enum_numbers(enum: EnumDescriptor) -> Mapping[str, int]:
+    """Numbers of an enum by normalized name, with and without the prefix that all its names share."""
+    names = {value.name: value.number for value in enum.values}
+    prefix = os.path.commonprefix(list(names)).rpartition("_")
+    cut = len(prefix[0] + prefix[1])
+    short = {normalized(name[cut:]): number for name, number in names.items()}
+    return short | {normalized(name): number for name, number in names.items()}
+
+
+def suggestion(given: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` for the closest known name, or nothing where none is close."""
+    by_name = {normalized(name): name for name in known}
+    close = get_close_matches(normalized(given[:100]), by_name, n=1, cutoff=0.6)
+    return f"; did you mean {by_name[close[0]]}?" if close else ""

@@ -1,0 +1,51 @@
+"""What the commands print: aligned tables, YAML for one object, JSON on request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+from google.protobuf.message import Message
+
+from peloton.cli.plain import as_json, plain
+
+GAP = "  "
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Rows under their heads, columns aligned, one line a row: what would break a line or a terminal is taken out."""
+    lines = [list(heads)] + [[clean(cell) for cell in row] for row in rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+    return "\n".join(
+        GAP.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def clean(cell: object) -> str:
+    """A cell's text on one line and without control characters; numbers without a useless `.0`."""
+    if isinstance(cell, float):
+        return f"{cell:.6f}".rstrip("0").rstrip(".") or "0"
+    return "".join(letter if letter.isprintable() else " " for letter in str(cell)).strip()
+
+
+def yaml_text(value: Any) -> str:
+    """A message, or plain lists and mappings, as YAML that the specs' reader takes back."""
+    import yaml
+
+    content = plain(value) if isinstance(value, Message) else value
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text = yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True, default_flow_style=False)
+    return str(text).rstrip("\n")
+
+
+def json_text(value: Any) -> str:
+    """A message, or plain lists and mappings, as JSON."""
+    content = as_json(value) if isinstance(value, Message) else value
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def say(text: str) -> None:
+    """Print a line for people on standard error, where it never mixes with what a program reads."""
+    click.echo(text, err=True)

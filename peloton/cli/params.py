@@ -1,0 +1,108 @@
+"""Types of arguments and flags: durations, ranges, labels, states."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+\Z")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_RANGE = re.compile(r"(\d*):(\d*)\Z")
+LAST_INSTANCE = 2**31 - 1
+
+
+class Duration(click.ParamType[float]):
+    """Seconds from `20s`, `5m`, `1m30s`, `500ms` or a plain number."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, int | float):
+            return float(value)
+        text = str(value).strip()
+        if text.replace(".", "", 1).isdecimal() and text.isascii():
+            seconds = float(text)
+        elif _DURATION.match(text):
+            seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+        else:
+            self.fail(f"{value!r} is not a duration, such as 20s or 5m", param, ctx)
+        if not 0 < seconds <= 10**7:
+            self.fail(f"{value!r} is not longer than nothing and shorter than 115 days", param, ctx)
+        return seconds
+
+
+class InstanceRange(click.ParamType[tuple[int, int]]):
+    """`from:to`, `to` being the first one left out; `3` is `3:4`, `:5` begins at 0, `5:` goes to the end."""
+
+    name = "from:to"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        text = f"{value}:{int(value) + 1}" if str(value).isdecimal() and str(value).isascii() else str(value)
+        found = _RANGE.match(text)
+        if found is None or not text.isascii():
+            self.fail(f"{value!r} is not a range of instances, such as 0:10", param, ctx)
+        low, high = int(found[1] or 0), int(found[2] or LAST_INSTANCE)
+        if not low < high <= LAST_INSTANCE:
+            self.fail(f"{value!r} is empty: `to` is the first instance left out and at most {LAST_INSTANCE}", param, ctx)
+        return low, high
+
+
+class EnumName(click.ParamType[list[int]]):
+    """A comma-separated list of an enum's names, without case and prefix; the enum is loaded when it is needed."""
+
+    name = "states"
+
+    def __init__(self, enum: Callable[[], Any]) -> None:
+        self._enum = enum
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+        if isinstance(value, list):
+            return value
+        from peloton.cli.matching import enum_numbers, normalized, suggestion
+
+        descriptor = self._enum()
+        numbers, names = enum_numbers(descriptor), [entry.name for entry in descriptor.values]
+        found: list[int] = []
+        for part in split(value):
+            number = numbers.get(normalized(part))
+            if number is None:
+                hint = suggestion(part, names)
+                self.fail(f"{part!r} is not one of {', '.join(names)}{hint}", param, ctx)
+            found.append(number)
+        return found
+
+
+class Labels(click.ParamType[list[tuple[str, str]]]):
+    """`key=value,key=value`."""
+
+    name = "key=value,…"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[tuple[str, str]]:
+        if isinstance(value, list):
+            return value
+        pairs = [part.partition("=") for part in split(value)]
+        if any(not key or not equals for key, equals, _ in pairs):
+            self.fail(f"{value!r} is not labels, such as team=data,tier=1", param, ctx)
+        return [(key, text) for key, _, text in pairs]
+
+
+class Words(click.ParamType[list[str]]):
+    """A comma-separated list."""
+
+    name = "a,b,…"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        return value if isinstance(value, list) else split(value)
+
+
+def split(value: str) -> list[str]:
+    """Parts of a comma-separated list, without blanks and empty ones."""
+    return [part.strip() for part in value.split(",") if part.strip()]

@@ -1,0 +1,50 @@
+"""Turns protobuf messages into what YAML and JSON can say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+_TEXT_MESSAGES = ("google.protobuf.Timestamp", "google.protobuf.Duration")
+
+
+def plain(message: Message) -> Any:
+    """The set fields by the names of the .proto files, in their order: enums by name, bytes as bytes.
+
+    As YAML it is what `peloton.cli.spec` reads back to the same message.
+    """
+    if message.DESCRIPTOR.full_name in _TEXT_MESSAGES:
+        return message.ToJsonString()  # type: ignore[attr-defined]
+    return {field.name: _field(field, value) for field, value in message.ListFields()}
+
+
+def as_json(message: Message) -> dict[str, Any]:
+    """The message in protobuf's own JSON mapping, by the names of the .proto files.
+
+    Fields of zero are in it, so that a reader finds every key; 64-bit numbers are text, as that mapping has it.
+    """
+    from google.protobuf import json_format
+
+    return json_format.MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+
+
+def _field(field: FieldDescriptor, value: Any) -> Any:
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        one = _converter(field.message_type.fields_by_name["value"])
+        return {key: one(value[key]) for key in sorted(value)}
+    one = _converter(field)
+    return [one(item) for item in value] if field.label == FieldDescriptor.LABEL_REPEATED else one(value)
+
+
+def _converter(field: FieldDescriptor) -> Callable[[Any], Any]:
+    if field.message_type is not None:
+        return plain
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number
+        return lambda number: known[number].name if number in known else number
+    return lambda value: value

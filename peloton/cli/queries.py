@@ -1,0 +1,112 @@
+"""Flags of the queries for jobs, and the request that they make."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peloton.cli.params import EnumName, Labels, Words
+
+if TYPE_CHECKING:
+    from peloton.api.v0.job.job_pb2 import QueryRequest
+    from peloton.api.v0.query.query_pb2 import PaginationSpec
+
+PAGE = 100
+"""Largest page that the server gives (behaviour 2.5)."""
+
+
+def _job_states() -> Any:
+    from peloton.api.v0.job import job_pb2
+
+    return job_pb2.JobState.DESCRIPTOR
+
+
+@dataclass(frozen=True, slots=True)
+class JobQuery:
+    """What the flags Q of behaviour 11 ask for. `timerange` is in days before now."""
+
+    labels: list[tuple[str, str]] = field(default_factory=list)
+    respool: str = ""
+    keywords: list[str] = field(default_factory=list)
+    states: list[int] = field(default_factory=list)
+    owner: str = ""
+    name: str = ""
+    timerange: int = 0
+    limit: int = PAGE
+    total: int = 100
+    offset: int = 0
+    sort: list[str] = field(default_factory=lambda: ["creation_time"])
+    sortorder: str = "DESC"
+
+    def request(self, now: float | None = None) -> QueryRequest:
+        """The request for JobManager.Query; `now` is in seconds since 1970."""
+        from peloton.api.v0 import peloton_pb2
+        from peloton.api.v0.job import job_pb2
+        from peloton.api.v0.respool import respool_pb2
+
+        spec = job_pb2.QuerySpec(
+            pagination=pagination(self.limit, self.offset, self.sort, self.sortorder, self.total),
+            labels=[peloton_pb2.Label(key=key, value=value) for key, value in self.labels],
+            keywords=self.keywords,
+            jobStates=[job_pb2.JobState.ValueType(state) for state in self.states],
+            owner=self.owner,
+            name=self.name,
+        )
+        if self.respool:
+            spec.respool.CopyFrom(respool_pb2.ResourcePoolPath(value=self.respool))
+        if self.timerange:
+            end = time.time() if now is None else now
+            spec.creationTimeRange.min.FromSeconds(int(end) - self.timerange * 86400)
+            spec.creationTimeRange.max.FromSeconds(int(end) + 1)
+        return job_pb2.QueryRequest(spec=spec, summaryOnly=True)
+
+
+def pagination(limit: int, offset: int, sort: list[str], order: str, total: int = 0) -> PaginationSpec:
+    """A page of v0 queries; each sort key takes the one direction."""
+    from peloton.api.v0.query import query_pb2
+
+    direction = query_pb2.OrderBy.ASC if order == "ASC" else query_pb2.OrderBy.DESC
+    by = [query_pb2.OrderBy(order=direction, property=query_pb2.PropertyPath(value=key)) for key in sort]
+    return query_pb2.PaginationSpec(offset=offset, limit=limit, orderBy=by, maxLimit=total)
+
+
+def job_query_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The flags Q of behaviour 11."""
+    for option in reversed(
+        (
+            click.option("-l", "--labels", type=Labels(), default="", help="Jobs that have all of these labels."),
+            click.option("-r", "--respool", default="", help="Jobs of the pool at this path."),
+            click.option("-k", "--keywords", type=Words(), default="", help="Words that the config holds."),
+            click.option("-s", "--states", type=EnumName(_job_states), default="", help="Jobs in one of these."),
+            click.option("--owner", default="", help="Jobs of this owner."),
+            click.option("--name", default="", help="Jobs whose name matches; * stands for any text."),
+            click.option("-d", "--timerange", type=click.IntRange(0, 36500), default=0, help="Last so many days."),
+            *page_options("creation_time", "DESC"),
+            click.option("-q", "--total", type=click.IntRange(1), default=100, show_default=True, help="Look at so many."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def page_options(sort: str, order: str) -> list[Callable[..., Any]]:
+    """Flags for the page and its order."""
+    return [
+        click.option(
+            "-n", "--limit", type=click.IntRange(1, PAGE), default=PAGE, show_default=True, help="Show so many."
+        ),
+        click.option("-o", "--offset", type=click.IntRange(0), default=0, help="Leave out the first so many."),
+        click.option("-p", "--sort", type=Words(), default=sort, show_default=True, help="Sort by these."),
+        click.option(
+            "-a",
+            "--sortorder",
+            type=click.Choice(["ASC", "DESC"], case_sensitive=False),
+            default=order,
+            show_default=True,
+            help="Smallest or largest first.",
+        ),
+    ]

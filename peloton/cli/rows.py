@@ -1,0 +1,103 @@
+"""Tables that several commands print."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from peloton.cli.output import table
+from peloton.cli.times import run_time, short_time
+
+if TYPE_CHECKING:
+    from mesos.v1 import mesos_pb2
+    from peloton.api.v0.job.job_pb2 import JobSummary
+    from peloton.api.v0.task.task_pb2 import PodEvent, TaskInfo
+
+TASK_HEADS = ("Instance", "Name", "State", "Healthy", "Start Time", "Run Time", "Host", "Message", "Reason")
+EVENT_HEADS = ("Run", "Time", "State", "Goal State", "Healthy", "Config", "Host", "Message", "Reason")
+JOB_HEADS = ("ID", "Name", "Type", "Owner", "State", "Created", "Completed", "Instances", "Running", "Succeeded")
+JOB_HEADS += ("Failed", "Killed")
+
+
+def task_table(tasks: Iterable[TaskInfo], now: float | None = None) -> str:
+    """Tasks by the heads of behaviour 11; `now` is in seconds since 1970."""
+    at = time.time() if now is None else now
+    return table(TASK_HEADS, [_task_row(task, at) for task in tasks])
+
+
+def _task_row(task: TaskInfo, now: float) -> tuple[object, ...]:
+    from peloton.api.v0.task import task_pb2
+
+    runtime = task.runtime
+    healthy = task_pb2.HealthState.Name(runtime.healthy) if runtime.healthy else ""
+    return (
+        task.instanceId,
+        task.config.name,
+        task_pb2.TaskState.Name(runtime.state),
+        healthy,
+        short_time(runtime.startTime),
+        run_time(runtime.startTime, runtime.completionTime, now),
+        runtime.host,
+        runtime.message,
+        runtime.reason,
+    )
+
+
+def event_table(events: Iterable[PodEvent]) -> str:
+    """The history of an instance, in the order given."""
+    rows = [
+        (
+            event.taskId.value.rpartition("-")[2],
+            short_time(event.timestamp),
+            event.actualState,
+            event.goalState,
+            event.healthy,
+            event.configVersion,
+            event.hostname,
+            event.message,
+            event.reason,
+        )
+        for event in events
+    ]
+    return table(EVENT_HEADS, rows)
+
+
+def job_table(jobs: Iterable[JobSummary]) -> str:
+    """Jobs as a query found them."""
+    from peloton.api.v0.job import job_pb2
+
+    rows = []
+    for job in jobs:
+        runtime, counts = job.runtime, job.runtime.taskStats
+        rows.append(
+            (
+                job.id.value,
+                job.name,
+                job_pb2.JobType.Name(job.type),
+                job.owner or job.owningTeam,
+                job_pb2.JobState.Name(runtime.state),
+                short_time(runtime.creationTime),
+                short_time(runtime.completionTime),
+                job.instanceCount,
+                *(counts.get(name, 0) for name in ("RUNNING", "SUCCEEDED", "FAILED", "KILLED")),
+            )
+        )
+    return table(JOB_HEADS, rows)
+
+
+def resources_text(resources: Iterable[mesos_pb2.Resource]) -> str:
+    """Mesos resources in Mesos' own notation, `cpus:4;mem:2048`, with `{REV}` behind what is revocable."""
+    return ";".join(_resource_text(resource) for resource in resources)
+
+
+def _resource_text(resource: mesos_pb2.Resource) -> str:
+    revocable = "{REV}" if resource.HasField("revocable") else ""
+    if resource.HasField("ranges"):
+        spans = ",".join(f"{span.begin}-{span.end}" for span in resource.ranges.range)
+        value = f"[{spans}]"
+    elif resource.HasField("set"):
+        value = "{" + ",".join(resource.set.item) + "}"
+    else:
+        value = f"{resource.scalar.value:g}"
+    return f"{resource.name}{revocable}:{value}"

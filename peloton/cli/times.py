@@ -1,0 +1,33 @@
+"""Times of the wire interface (RFC 3339 with nanoseconds) as people read them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)\Z")
+
+
+def parse_time(text: str) -> float | None:
+    """Seconds since 1970, or None for an empty or foreign text."""
+    found = _TIME.match(text)
+    if found is None:
+        return None
+    whole = datetime.fromisoformat(found[1] + ("+00:00" if found[3] == "Z" else found[3]))
+    return whole.timestamp() + float(found[2] or 0)
+
+
+def short_time(text: str) -> str:
+    """The time to the second in UTC; what is no time is shown as it is."""
+    seconds = parse_time(text)
+    return text if seconds is None else datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def run_time(start: str, end: str, now: float) -> str:
+    """`HH:MM:SS` from start to end, or to `now` (seconds since 1970) where there is no end yet."""
+    began = parse_time(start)
+    if began is None:
+        return ""
+    ended = parse_time(end)
+    seconds = max(0, int((now if ended is None else ended) - began))
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
