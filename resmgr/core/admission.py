@@ -1,0 +1,124 @@
+"""Admission: which gangs of a pool may have resources now, and why the others may not (behaviour 7.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from peloton.model.resources import KINDS, MILLI
+from resmgr.core.pools import Pool
+from resmgr.core.queues import GangQueue
+from resmgr.core.tasks import Gang, Vector
+
+
+class Check(Enum):
+    """Which rule refused: the two amounts that it names."""
+
+    ENTITLEMENT = ("allocation", "entitlement")
+    SLACK_ENTITLEMENT = ("slack allocation", "slack entitlement")
+    CONTROLLER = ("controller allocation", "controller limit")
+    RESERVATION = ("non-preemptible allocation", "reservation")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Amounts in thousandths."""
+
+    check: Check
+    kind: str
+    allocation: int
+    gang: int
+    bound: int
+    path: str
+
+    def __str__(self) -> str:
+        held, bound = self.check.value
+        return (
+            f"{self.kind}: {held} {self.allocation / MILLI:g} + gang {self.gang / MILLI:g}"
+            f" > {bound} {self.bound / MILLI:g} in {self.path}"
+        )
+
+
+def refusal(gang: Gang, preemption: bool) -> Refusal | None:
+    """The first check that the gang does not pass, None if it may be admitted.
+
+    `preemption`: whether the cluster preempts, which is what makes non-preemptible tasks keep to the
+    reservation.
+    """
+    charge, leaf = gang.charge, gang.pool
+    for pool in leaf.lineage:
+        if charge.firm is not None or charge.slack is not None:
+            asked = charge.firm if charge.slack is None else _with_slack(charge.firm, charge.slack)
+            if asked is not None and (
+                found := _over(Check.ENTITLEMENT, pool.used, asked, pool.entitlement, pool)
+            ):
+                return found
+        if charge.slack is not None and (
+            found := _over(Check.SLACK_ENTITLEMENT, pool.slack, charge.slack, pool.slack_entitlement, pool)
+        ):
+            return found
+    if charge.controller is not None and leaf.controller_limit is not None:
+        found = _over(Check.CONTROLLER, leaf.controller, charge.controller, leaf.controller_limit, leaf)
+        if found:
+            return found
+    if preemption and charge.non_preemptible is not None:
+        return _over(Check.RESERVATION, leaf.non_preemptible, charge.non_preemptible, leaf.reservation, leaf)
+    return None
+
+
+def turn(pool: Pool, preemption: bool) -> Iterator[tuple[Gang, Refusal | None]]:
+    """One turn through the pool's queues: each gang that may be admitted, in order, and each head that not.
+
+    The caller takes an admitted gang out of its queue and charges the pool before it asks for the next
+    one; it may stop at any time. A refused head of `pending` that has a queue of its own has been moved there; any
+    other refused head ends its queue's turn.
+    """
+    for queue in pool.queues:
+        while (gang := queue.head()) is not None:
+            refused = refusal(gang, preemption)
+            yield gang, refused
+            if refused is not None and not _step_aside(gang, queue, refused):
+                break
+
+
+def _step_aside(gang: Gang, queue: GangQueue, refused: Refusal) -> bool:
+    """Whether the refused head left `queue`, so that it no longer blocks what is behind it."""
+    non_preemptible, controller, revocable, pending = gang.pool.queues
+    to = None
+    if queue is pending:
+        if refused.check is Check.CONTROLLER:
+            to = controller
+        elif not gang.preemptible:
+            to = non_preemptible
+        elif gang.controller:
+            to = controller
+        elif gang.revocable:
+            to = revocable
+    elif queue is non_preemptible and refused.check is Check.CONTROLLER:
+        to = controller
+    if to is None:
+        return False
+    queue.remove(gang)
+    to.add(gang)
+    return True
+
+
+def _over(check: Check, held: list[int], asked: Vector, bound: Vector, pool: Pool) -> Refusal | None:
+    if (
+        held[0] + asked[0] <= bound[0]
+        and held[1] + asked[1] <= bound[1]
+        and held[2] + asked[2] <= bound[2]
+        and held[3] + asked[3] <= bound[3]
+    ):
+        return None
+    for i, kind in enumerate(KINDS):
+        if asked[i] and held[i] + asked[i] > bound[i]:
+            return Refusal(check, kind, held[i], asked[i], bound[i], pool.path)
+    return None
+
+
+def _with_slack(firm: Vector | None, slack: Vector) -> Vector:
+    """What a gang with revocable tasks takes of the entitlement: not its slack cpu."""
+    cpu, memory, disk, gpu = firm or (0, 0, 0, 0)
+    return cpu, memory + slack[1], disk + slack[2], gpu + slack[3]
