@@ -1,0 +1,62 @@
+"""Resource pools, and what hostmgr keeps: small tables that are read whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from peloton.model.host import HostInfo
+from peloton.model.ids import PoolId
+from peloton.model.pool import PoolConfig
+from storage.codec import HOST, POOL
+from storage.sqlite.reader import Readers
+from storage.sqlite.writer import Writer
+
+REPLACE_POOL = "INSERT OR REPLACE INTO pools (pool_id, config) VALUES (?, ?)"
+DELETE_POOL = "DELETE FROM pools WHERE pool_id = ?"
+SELECT_POOLS = "SELECT config FROM pools ORDER BY pool_id"
+SELECT_FRAMEWORK_ID = "SELECT framework_id FROM framework_ids WHERE name = ?"
+REPLACE_FRAMEWORK_ID = "INSERT OR REPLACE INTO framework_ids (name, framework_id) VALUES (?, ?)"
+REPLACE_HOST = "INSERT OR REPLACE INTO hosts (hostname, info) VALUES (?, ?)"
+DELETE_HOST = "DELETE FROM hosts WHERE hostname = ?"
+SELECT_HOSTS = "SELECT info FROM hosts ORDER BY hostname"
+
+
+class _Table:
+    def __init__(self, writer: Writer, readers: Readers) -> None:
+        self._writer = writer
+        self._readers = readers
+
+    async def _run(self, statement: str, *values: object) -> None:
+        await self._writer.submit(lambda db: db.execute(statement, values).rowcount)
+
+    async def _rows(self, statement: str, *values: object) -> Sequence[tuple[str, ...]]:
+        return await self._readers.run(lambda db: db.execute(statement, values).fetchall())
+
+
+class SqlitePools(_Table):
+    async def write(self, pool: PoolConfig) -> None:
+        await self._run(REPLACE_POOL, pool.id, POOL.encode(pool))
+
+    async def delete(self, pool_id: PoolId) -> None:
+        await self._run(DELETE_POOL, pool_id)
+
+    async def all(self) -> Sequence[PoolConfig]:
+        return tuple(POOL.decode(config) for (config,) in await self._rows(SELECT_POOLS))
+
+
+class SqliteHosts(_Table):
+    async def framework_id(self, name: str) -> str | None:
+        rows = await self._rows(SELECT_FRAMEWORK_ID, name)
+        return rows[0][0] if rows else None
+
+    async def write_framework_id(self, name: str, framework_id: str) -> None:
+        await self._run(REPLACE_FRAMEWORK_ID, name, framework_id)
+
+    async def write(self, host: HostInfo) -> None:
+        await self._run(REPLACE_HOST, host.hostname, HOST.encode(host))
+
+    async def delete(self, hostname: str) -> None:
+        await self._run(DELETE_HOST, hostname)
+
+    async def all(self) -> Sequence[HostInfo]:
+        return tuple(HOST.decode(info) for (info,) in await self._rows(SELECT_HOSTS))

@@ -1,0 +1,53 @@
+"""Connections to the database file."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from peloton.errors import Refused, Unavailable
+from storage.sqlite.errors import translation
+
+_PAGES_BETWEEN_CHECKPOINTS = 4000
+_LARGEST_LOG = 64 * 1024 * 1024
+
+
+def prepare_directory(path: Path) -> None:
+    """Make the file's directory. Raises Unavailable where it cannot be made or written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(f"database directory {path.parent}: {error.strerror}") from error
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise Unavailable(f"database directory {path.parent} is not writable")
+    if path.is_dir():
+        raise Refused(f"database {path} is a directory, not a file")
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        raise Unavailable(f"database {path} is not writable")
+
+
+def writer_connection(path: Path, busy_timeout: float) -> sqlite3.Connection:
+    """Each commit is on disk when it returns (WAL, synchronous=FULL). Transactions are explicit."""
+    db = _connect(path, busy_timeout)
+    with translation():
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_BETWEEN_CHECKPOINTS}")
+        db.execute(f"PRAGMA journal_size_limit = {_LARGEST_LOG}")
+        db.execute("PRAGMA cache_size = -65536")
+    return db
+
+
+def reader_connection(path: Path, busy_timeout: float) -> sqlite3.Connection:
+    db = _connect(path, busy_timeout)
+    with translation():
+        db.execute("PRAGMA query_only = ON")
+        db.execute("PRAGMA cache_size = -32768")
+    return db
+
+
+def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
+    with translation():
+        return sqlite3.connect(
+            path, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=512
+        )

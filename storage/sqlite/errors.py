@@ -1,0 +1,41 @@
+"""What sqlite3 raises, in Peloton's terms."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from peloton.errors import PelotonError, Refused, Unavailable
+
+_BUSY = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})
+_UNREADABLE = frozenset({"SQLITE_NOTADB", "SQLITE_CORRUPT"})
+
+
+def busy(error: sqlite3.Error) -> bool:
+    """Whether another process holds the lock."""
+    return _code(error) in _BUSY
+
+
+def translated(error: sqlite3.Error) -> PelotonError:
+    """A file that is no sound database is Refused; what may pass is Unavailable."""
+    if _code(error) in _UNREADABLE:
+        return Refused(f"not a sound database: {error}")
+    if busy(error):
+        return Unavailable("database is locked by another process's write")
+    return Unavailable(f"database: {error}")
+
+
+@contextmanager
+def translation() -> Iterator[None]:
+    """Raises PelotonError for the sqlite3 errors of its body."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translated(error) from error
+
+
+def _code(error: sqlite3.Error) -> str:
+    """The primary result code's name: SQLITE_IOERR for SQLITE_IOERR_WRITE."""
+    name: str = getattr(error, "sqlite_errorname", None) or ""
+    return "_".join(name.split("_")[:2])

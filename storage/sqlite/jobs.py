@@ -1,0 +1,180 @@
+"""Jobs: configs by version, runtimes, the active set."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+from functools import partial
+
+from peloton.errors import AlreadyExists, Conflict, NotFound
+from peloton.model.ids import JobId
+from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
+from peloton.wire.job import job_spec_from_payload
+from storage.codec import JOB_RUNTIME
+from storage.index import IndexedTexts, indexed_texts, label_lines
+from storage.sqlite.query import find
+from storage.sqlite.reader import Readers
+from storage.sqlite.writer import Write, Writer
+
+INSERT_JOB = "INSERT OR IGNORE INTO jobs (job_id, revision, active, runtime) VALUES (?, ?, 1, ?)"
+INSERT_CONFIG = (
+    "INSERT OR IGNORE INTO job_configs (job_id, version, words, summary, payload) VALUES (?, ?, ?, ?, ?)"
+)
+SELECT_CONFIG = "SELECT payload FROM job_configs WHERE job_id = ? AND version = ?"
+SELECT_SUMMARY = "SELECT summary FROM job_configs WHERE job_id = ? AND version = ?"
+SELECT_RUNTIME = "SELECT runtime FROM jobs WHERE job_id = ?"
+SELECT_REVISION = "SELECT revision FROM jobs WHERE job_id = ?"
+UPDATE_RUNTIME = "UPDATE jobs SET revision = ?, runtime = ? WHERE job_id = ?"
+SELECT_ACTIVE = "SELECT job_id FROM jobs WHERE active = 1 ORDER BY job_id"
+SET_ACTIVE = "UPDATE jobs SET active = ? WHERE job_id = ?"
+SELECT_INDEXED_VERSION = "SELECT config_version FROM job_index WHERE job_id = ?"
+REPLACE_INDEX = """
+INSERT OR REPLACE INTO job_index (
+    job_id, config_version, state, creation_time, completion_time, name, owner, pool_id, labels
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+# Most runtimes differ in their counts only: then no page of the index is touched.
+UPDATE_INDEX = """
+UPDATE job_index SET state = :state, creation_time = :created, completion_time = :completed
+WHERE job_id = :job_id
+  AND (state, creation_time, completion_time) IS NOT (:state, :created, :completed)
+"""
+DELETE_JOB = tuple(
+    f"DELETE FROM {table} WHERE job_id = ?"
+    for table in ("jobs", "job_configs", "job_index", "tasks", "pod_events")
+)
+
+
+_LARGEST_ON_LOOP = 32 * 1024
+"""Bytes of a config."""
+
+
+def writing_runtime(job_id: JobId, runtime: JobRuntime, expected_revision: int | None = None) -> Write[None]:
+    """The write of a runtime that is there already, and of its index row; encoded here and now."""
+    text = JOB_RUNTIME.encode(runtime)
+
+    def write(db: sqlite3.Connection) -> None:
+        stored = db.execute(SELECT_REVISION, (job_id,)).fetchone()
+        if stored is None:
+            raise _unknown(job_id)
+        if expected_revision is not None and stored[0] != expected_revision:
+            raise Conflict(f"job {job_id} is at revision {stored[0]}, not {expected_revision}")
+        db.execute(UPDATE_RUNTIME, (runtime.revision, text, job_id))
+        _follow(db, job_id, runtime)
+
+    return write
+
+
+class SqliteJobs:
+    def __init__(self, writer: Writer, readers: Readers) -> None:
+        self._writer = writer
+        self._readers = readers
+
+    async def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
+        texts = await _texts(spec)
+        runtime_text = JOB_RUNTIME.encode(runtime)
+
+        def write(db: sqlite3.Connection) -> None:
+            if not db.execute(INSERT_JOB, (job_id, runtime.revision, runtime_text)).rowcount:
+                raise AlreadyExists(f"job {job_id} exists already")
+            _insert_config(db, job_id, spec, texts)
+            _index(db, job_id, spec, runtime)
+
+        await self._writer.submit(write)
+
+    async def add_config(self, job_id: JobId, spec: JobSpec) -> None:
+        texts = await _texts(spec)
+        await self._writer.submit(lambda db: _insert_config(db, job_id, spec, texts))
+
+    async def config(self, job_id: JobId, version: int) -> JobSpec:
+        return await self._readers.run(partial(_config, job_id, version))
+
+    async def runtime(self, job_id: JobId) -> JobRuntime:
+        return await self._readers.run(partial(_runtime, job_id))
+
+    async def write_runtime(
+        self, job_id: JobId, runtime: JobRuntime, expected_revision: int | None = None
+    ) -> None:
+        await self._writer.submit(writing_runtime(job_id, runtime, expected_revision))
+
+    async def delete(self, job_id: JobId) -> None:
+        def write(db: sqlite3.Connection) -> None:
+            for statement in DELETE_JOB:
+                db.execute(statement, (job_id,))
+
+        await self._writer.submit(write)
+
+    async def query(self, query: JobQuery) -> JobPage:
+        return await self._readers.run(partial(find, query))
+
+    async def active(self) -> Sequence[JobId]:
+        rows = await self._readers.run(lambda db: db.execute(SELECT_ACTIVE).fetchall())
+        return tuple(job_id for (job_id,) in rows)
+
+    async def retire(self, job_id: JobId) -> None:
+        await self._writer.submit(lambda db: db.execute(SET_ACTIVE, (0, job_id)).rowcount)
+
+    async def revive(self, job_id: JobId) -> None:
+        def write(db: sqlite3.Connection) -> None:
+            if not db.execute(SET_ACTIVE, (1, job_id)).rowcount:
+                raise _unknown(job_id)
+
+        await self._writer.submit(write)
+
+
+async def _texts(spec: JobSpec) -> IndexedTexts:
+    """Of a large config not on the event loop: 100,000 overrides take seconds."""
+    if len(spec.payload) <= _LARGEST_ON_LOOP:
+        return indexed_texts(spec)
+    return await asyncio.to_thread(indexed_texts, spec)
+
+
+def _insert_config(db: sqlite3.Connection, job_id: JobId, spec: JobSpec, texts: IndexedTexts) -> None:
+    row = (job_id, spec.version, texts.words, texts.summary, spec.payload)
+    if not db.execute(INSERT_CONFIG, row).rowcount:
+        raise AlreadyExists(f"job {job_id} has a config version {spec.version} already")
+
+
+def _index(db: sqlite3.Connection, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
+    times = (runtime.creation_time, runtime.completion_time)
+    words = (spec.name, spec.owner, spec.pool_id, label_lines(spec.labels))
+    db.execute(REPLACE_INDEX, (job_id, runtime.config_version, int(runtime.state), *times, *words))
+
+
+def _follow(db: sqlite3.Connection, job_id: JobId, runtime: JobRuntime) -> None:
+    (indexed,) = db.execute(SELECT_INDEXED_VERSION, (job_id,)).fetchone()
+    if indexed == runtime.config_version:
+        row = {
+            "job_id": job_id,
+            "state": int(runtime.state),
+            "created": runtime.creation_time,
+            "completed": runtime.completion_time,
+        }
+        db.execute(UPDATE_INDEX, row)
+    else:
+        summary = _payload(db, SELECT_SUMMARY, job_id, runtime.config_version)
+        _index(db, job_id, job_spec_from_payload(summary, runtime.config_version), runtime)
+
+
+def _config(job_id: JobId, version: int, db: sqlite3.Connection) -> JobSpec:
+    return job_spec_from_payload(_payload(db, SELECT_CONFIG, job_id, version), version)
+
+
+def _payload(db: sqlite3.Connection, statement: str, job_id: JobId, version: int) -> bytes:
+    row = db.execute(statement, (job_id, version)).fetchone()
+    if row is None:
+        raise NotFound(f"job {job_id} has no config version {version}")
+    payload: bytes = row[0]
+    return payload
+
+
+def _runtime(job_id: JobId, db: sqlite3.Connection) -> JobRuntime:
+    row = db.execute(SELECT_RUNTIME, (job_id,)).fetchone()
+    if row is None:
+        raise _unknown(job_id)
+    return JOB_RUNTIME.decode(row[0])
+
+
+def _unknown(job_id: JobId) -> NotFound:
+    return NotFound(f"job {job_id} is not stored")

@@ -1,0 +1,76 @@
+"""Bringing the schema up to date: files `migrations/NNNN_name.sql`, each applied once, in order.
+
+Several processes may do so at once: each looks and applies within one write transaction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+
+from peloton.errors import Refused
+from storage.sqlite.errors import busy, translation
+
+_PAUSE = 0.02
+
+
+def migrations() -> Mapping[int, str]:
+    """The scripts by version, ascending."""
+    found = {
+        int(file.name.partition("_")[0]): file.read_text(encoding="utf-8")
+        for file in (files(__package__) / "migrations").iterdir()
+        if file.name.endswith(".sql")
+    }
+    return dict(sorted(found.items()))
+
+
+def migrate(db: sqlite3.Connection, scripts: Mapping[int, str], busy_timeout: float) -> None:
+    """Raises Refused where the schema is newer than `scripts`, Unavailable where another process holds
+    the database for longer than `busy_timeout` seconds."""
+    with translation():
+        _use_wal(db, busy_timeout)
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            _apply_missing(db, scripts)
+        except BaseException:
+            db.execute("ROLLBACK")
+            raise
+        db.execute("COMMIT")
+
+
+def _apply_missing(db: sqlite3.Connection, scripts: Mapping[int, str]) -> None:
+    db.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY)")
+    (current,) = db.execute("SELECT coalesce(max(version), 0) FROM schema_version").fetchone()
+    newest = max(scripts, default=0)
+    if current > newest:
+        raise Refused(f"database has schema version {current}; this program knows versions up to {newest}")
+    for version, script in scripts.items():
+        if version > current:
+            for statement in _statements(script):
+                db.execute(statement)
+            db.execute("INSERT INTO schema_version VALUES (?)", (version,))
+
+
+def _statements(script: str) -> Iterator[str]:
+    """One by one, for `executescript` would commit first."""
+    pending = ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            yield pending
+            pending = ""
+
+
+def _use_wal(db: sqlite3.Connection, busy_timeout: float) -> None:
+    """The change of mode does not wait for other processes by itself."""
+    deadline = time.monotonic() + busy_timeout
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if not busy(error) or time.monotonic() >= deadline:
+                raise
+        time.sleep(_PAUSE)

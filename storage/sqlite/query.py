@@ -1,0 +1,91 @@
+"""Job queries over the index."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+
+from peloton.errors import InvalidArgument
+from peloton.model.job import JobPage, JobQuery, JobSummary, TimeRange
+from peloton.wire.job import job_spec_from_payload
+from storage.codec import JOB_RUNTIME
+from storage.index import label_lines
+
+COUNT = "SELECT count(*) FROM job_index AS i WHERE {where}"
+PAGE = "SELECT job_id FROM job_index AS i WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?"
+SUMMARY = """
+SELECT c.version, c.summary, j.runtime
+FROM job_index AS i
+JOIN jobs AS j USING (job_id)
+JOIN job_configs AS c ON c.job_id = i.job_id AND c.version = i.config_version
+WHERE i.job_id = ?
+"""
+HAS_KEYWORD = (
+    "EXISTS (SELECT 1 FROM job_configs AS c WHERE c.job_id = i.job_id AND c.version = i.config_version "
+    "AND instr(c.words, ?) > 0)"
+)
+SORTED_BY = ("creation_time", "completion_time", "name", "owner", "state")
+
+Term = tuple[str, Sequence[object]]
+"""A condition and the values of its places."""
+
+
+def find(query: JobQuery, db: sqlite3.Connection) -> JobPage:
+    """Raises InvalidArgument for an order by what is no property. Jobs that are equal in all that is
+    sorted by come in the order of their ids."""
+    terms = list(_terms(query))
+    where = " AND ".join(condition for condition, _ in terms) or "1"
+    values = [value for _, some in terms for value in some]
+    (total,) = db.execute(COUNT.format(where=where), values).fetchone()
+    if query.max_limit:
+        total = min(total, query.max_limit)
+    size = max(0, min(query.limit, total - query.offset))
+    page = PAGE.format(where=where, order=_order(query))
+    found = db.execute(page, (*values, size, query.offset)).fetchall()
+    return JobPage(tuple(_summary(db, job_id) for (job_id,) in found), total)
+
+
+def _terms(query: JobQuery) -> Iterator[Term]:
+    if query.states:
+        yield f"state IN ({','.join('?' * len(query.states))})", sorted(map(int, query.states))
+    if query.pool_id:
+        yield "pool_id = ?", (query.pool_id,)
+    if query.owner:
+        yield "owner = ?", (query.owner,)
+    if query.name:
+        yield "name GLOB ?", (_glob(query.name),)
+    yield from _within("creation_time", query.created)
+    if query.completed is not None:
+        yield "completion_time > 0", ()
+        yield from _within("completion_time", query.completed)
+    for label in query.labels:
+        yield "instr(labels, ?) > 0", (label_lines([label]),)
+    for keyword in query.keywords:
+        yield HAS_KEYWORD, (keyword.casefold(),)
+
+
+def _within(column: str, bounds: TimeRange) -> Iterator[Term]:
+    if bounds.start is not None:
+        yield f"{column} >= ?", (bounds.start,)
+    if bounds.end is not None:
+        yield f"{column} <= ?", (bounds.end,)
+
+
+def _glob(name: str) -> str:
+    """`[` stands for itself; without `*` and `?`, a part is enough."""
+    pattern = name.replace("[", "[[]")
+    return pattern if "*" in name or "?" in name else f"*{pattern}*"
+
+
+def _order(query: JobQuery) -> str:
+    columns = []
+    for column, descending in query.order:
+        if column not in SORTED_BY:
+            raise InvalidArgument("order", column, f"one of {', '.join(SORTED_BY)}")
+        columns.append(f"{column} {'DESC' if descending else 'ASC'}")
+    return ", ".join([*columns, "job_id"])
+
+
+def _summary(db: sqlite3.Connection, job_id: str) -> JobSummary:
+    version, summary, runtime = db.execute(SUMMARY, (job_id,)).fetchone()
+    return JobSummary(job_id, job_spec_from_payload(summary, version), JOB_RUNTIME.decode(runtime))

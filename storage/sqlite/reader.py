@@ -1,0 +1,55 @@
+"""Reads, each in one snapshot, on connections and threads apart from the writer's."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import TypeVar
+
+from peloton.errors import Unavailable
+from storage.sqlite.errors import translation
+
+T = TypeVar("T")
+Read = Callable[[sqlite3.Connection], T]
+
+
+class Readers:
+    """One thread for each connection; further reads wait for a free one."""
+
+    def __init__(self, connections: Sequence[sqlite3.Connection]) -> None:
+        self._connections = tuple(connections)
+        self._free: SimpleQueue[sqlite3.Connection] = SimpleQueue()
+        for db in connections:
+            self._free.put(db)
+        self._threads = ThreadPoolExecutor(len(connections), "storage-reader")
+        self._closed = False
+
+    async def run(self, read: Read[T]) -> T:
+        """Raises what `read` raises, and Unavailable where the database cannot answer."""
+        if self._closed:
+            raise Unavailable("the store is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._in_snapshot, read)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        await asyncio.to_thread(self._threads.shutdown)
+        for db in self._connections:
+            db.close()
+
+    def _in_snapshot(self, read: Read[T]) -> T:
+        db = self._free.get()
+        try:
+            with translation():
+                db.execute("BEGIN")
+                try:
+                    return read(db)
+                finally:
+                    if db.in_transaction:
+                        db.execute("ROLLBACK")
+        finally:
+            self._free.put(db)

@@ -1,0 +1,83 @@
+"""The store over one SQLite file."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Mapping, Sequence
+
+from peloton.errors import PelotonError
+from peloton.model.ids import JobId
+from peloton.model.job import JobRuntime
+from peloton.model.task import PodEvent, TaskRuntime
+from storage.config import StorageSettings
+from storage.interface import Hosts, Jobs, PodEvents, Pools, Tasks
+from storage.sqlite import tasks as task_rows
+from storage.sqlite.cluster import SqliteHosts, SqlitePools
+from storage.sqlite.connection import prepare_directory, reader_connection, writer_connection
+from storage.sqlite.events import SqlitePodEvents, appending
+from storage.sqlite.jobs import SqliteJobs, writing_runtime
+from storage.sqlite.migrate import migrate, migrations
+from storage.sqlite.reader import Readers
+from storage.sqlite.tasks import SqliteTasks
+from storage.sqlite.writer import Write, Writer
+
+
+class SqliteStore:
+    """The port `storage.interface.Store`. Belongs to the event loop that opened it."""
+
+    def __init__(self, writer: Writer, readers: Readers) -> None:
+        self._writer = writer
+        self._readers = readers
+        self.jobs: Jobs = SqliteJobs(writer, readers)
+        self.tasks: Tasks = SqliteTasks(writer, readers)
+        self.pod_events: PodEvents = SqlitePodEvents(writer, readers)
+        self.pools: Pools = SqlitePools(writer, readers)
+        self.hosts: Hosts = SqliteHosts(writer, readers)
+
+    async def begin_term(self, role: str, term: int) -> None:
+        await self._writer.begin_term(role, term)
+
+    async def write_all(
+        self,
+        job_id: JobId,
+        tasks: Mapping[int, TaskRuntime],
+        events: Sequence[PodEvent] = (),
+        runtime: JobRuntime | None = None,
+    ) -> None:
+        parts: list[Write[None]] = []
+        if runtime is not None:
+            parts.append(writing_runtime(job_id, runtime))
+        parts += task_rows.writing(job_id, tasks), appending(events)
+
+        def write(db: sqlite3.Connection) -> None:
+            for part in parts:
+                part(db)
+
+        await self._writer.submit(write, len(tasks) + len(events) + 1)
+
+    async def ping(self) -> None:
+        await self._readers.run(lambda db: db.execute("SELECT max(version) FROM schema_version").fetchone())
+
+    async def close(self) -> None:
+        await self._writer.close()
+        await self._readers.close()
+
+
+async def open_sqlite(settings: StorageSettings) -> SqliteStore:
+    """Raises as `storage.factory.open_store` does."""
+    writing, reading = await asyncio.to_thread(_connections, settings)
+    return SqliteStore(Writer(writing, settings.max_queued_writes), Readers(reading))
+
+
+def _connections(settings: StorageSettings) -> tuple[sqlite3.Connection, list[sqlite3.Connection]]:
+    """The writer's and the readers', to a database whose schema is up to date."""
+    prepare_directory(settings.path)
+    db = writer_connection(settings.path, settings.busy_timeout)
+    try:
+        migrate(db, migrations(), settings.busy_timeout)
+        readers = [reader_connection(settings.path, settings.busy_timeout) for _ in range(settings.readers)]
+    except PelotonError as error:
+        db.close()
+        raise type(error)(f"{settings.path}: {error}") from error
+    return db, readers

@@ -1,0 +1,84 @@
+"""Task runtimes: one row per instance."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
+
+from peloton.errors import NotFound
+from peloton.model.ids import JobId, task_id
+from peloton.model.task import TaskRuntime
+from storage.codec import TASK_RUNTIME
+from storage.sqlite.reader import Readers
+from storage.sqlite.rows import insert
+from storage.sqlite.writer import Write, Writer
+
+PAGE = 10_000
+
+REPLACE = "INSERT OR REPLACE INTO tasks (job_id, instance, state, runtime)"
+SELECT_ONE = "SELECT runtime FROM tasks WHERE job_id = ? AND instance = ?"
+SELECT_PAGE = """
+SELECT '[' || coalesce(group_concat('[' || instance || ',' || runtime || ']'), '') || ']'
+FROM (
+    SELECT instance, runtime FROM tasks
+    WHERE job_id = :job_id AND instance >= :first AND instance < :end
+    ORDER BY instance LIMIT :page
+)
+"""
+DELETE = "DELETE FROM tasks WHERE job_id = ? AND instance IN (SELECT value FROM json_each(?))"
+_UNBOUNDED = 2**63 - 1
+
+
+def writing(job_id: JobId, runtimes: Mapping[int, TaskRuntime]) -> Write[None]:
+    """The write of these rows; encoded here and now."""
+    values: list[object] = []
+    for instance, runtime in runtimes.items():
+        values += (job_id, instance, int(runtime.state), TASK_RUNTIME.encode(runtime))
+    return lambda db: insert(db, REPLACE, 4, values)
+
+
+class SqliteTasks:
+    def __init__(self, writer: Writer, readers: Readers) -> None:
+        self._writer = writer
+        self._readers = readers
+
+    async def write(self, job_id: JobId, runtimes: Mapping[int, TaskRuntime]) -> None:
+        await self._writer.submit(writing(job_id, runtimes), len(runtimes))
+
+    async def get(self, job_id: JobId, instance: int) -> TaskRuntime:
+        return await self._readers.run(partial(_get, job_id, instance))
+
+    async def list(
+        self, job_id: JobId, first: int = 0, end: int | None = None
+    ) -> AsyncIterator[Mapping[int, TaskRuntime]]:
+        end = _UNBOUNDED if end is None else end
+        while first < end:
+            page = await self._readers.run(partial(_page, job_id, first, end))
+            if page:
+                yield page
+            if len(page) < PAGE:
+                return
+            first = max(page) + 1
+
+    async def delete(self, job_id: JobId, instances: Sequence[int]) -> None:
+        gone = (job_id, json.dumps(list(instances)))
+        await self._writer.submit(lambda db: _run(db, DELETE, gone), len(instances))
+
+
+def _run(db: sqlite3.Connection, statement: str, values: Sequence[object]) -> None:
+    db.execute(statement, values)
+
+
+def _get(job_id: JobId, instance: int, db: sqlite3.Connection) -> TaskRuntime:
+    row = db.execute(SELECT_ONE, (job_id, instance)).fetchone()
+    if row is None:
+        raise NotFound(f"task {task_id(job_id, instance)} is not stored")
+    return TASK_RUNTIME.decode(row[0])
+
+
+def _page(job_id: JobId, first: int, end: int, db: sqlite3.Connection) -> dict[int, TaskRuntime]:
+    bounds = {"job_id": job_id, "first": first, "end": end, "page": PAGE}
+    (text,) = db.execute(SELECT_PAGE, bounds).fetchone()
+    return {instance: TASK_RUNTIME.from_values(values) for instance, values in json.loads(text)}

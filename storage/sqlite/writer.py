@@ -1,0 +1,217 @@
+"""Group commit: the writes that wait while one transaction is written go into the next one together.
+
+One thread of its own writes. A write that fails leaves nothing behind and fails alone: the
+transaction runs without savepoints, and where a write in it raises, it is rolled back and all are
+run again, each in its savepoint.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from peloton.errors import Fenced, PelotonError, Unavailable
+from storage.sqlite.errors import translated
+
+T = TypeVar("T")
+Write = Callable[[sqlite3.Connection], T]
+"""Runs within a transaction; what it raises undoes what it did, and goes to its caller."""
+
+_ROWS_PER_TRANSACTION = 20_000
+_OWN_FAULTS = (PelotonError, sqlite3.Error, ValueError, TypeError, ArithmeticError)
+"""What one write may raise without harm to the others."""
+
+SELECT_TERM = "SELECT term FROM terms WHERE role = ?"
+RAISE_TERM = (
+    "INSERT INTO terms (role, term) VALUES (?, ?) "
+    "ON CONFLICT (role) DO UPDATE SET term = excluded.term WHERE excluded.term > term"
+)
+
+Term = tuple[str, int]
+"""Role and term."""
+
+
+@dataclass(slots=True)
+class _Queued:
+    write: Write[Any]
+    rows: int
+    term: Term | None
+    future: asyncio.Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    error: BaseException
+
+
+class _Spoilt(Exception):
+    """A write of the transaction raised: run them one by one."""
+
+
+class Writer:
+    """Takes writes on the event loop that made it."""
+
+    def __init__(self, db: sqlite3.Connection, max_queued: int) -> None:
+        self._db = db
+        self._room = asyncio.Semaphore(max_queued)
+        self._thread = ThreadPoolExecutor(1, "storage-writer")
+        self._queue: deque[_Queued] = deque()
+        self._writing = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._closed = False
+        self._term: Term | None = None
+
+    async def submit(self, write: Write[T], rows: int = 1) -> T:
+        """The write's result, once it is on disk. `rows` is its size, roughly.
+
+        Waits while too many writes are queued. Raises what the write raised, Fenced where the term
+        is over, Unavailable where nothing can be written.
+        """
+        return await self._enqueue(write, rows, self._term)
+
+    async def begin_term(self, role: str, term: int) -> None:
+        await self._enqueue(partial(_begin_term, role, term), 1, None)
+        self._term = (role, term)
+
+    async def close(self) -> None:
+        """Commit what was accepted; then refuse."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._idle.wait()
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._db.close)
+        self._thread.shutdown()
+
+    async def _enqueue(self, write: Write[T], rows: int, term: Term | None) -> T:
+        async with self._room:
+            if self._closed:
+                raise Unavailable("the store is closed")
+            future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+            self._queue.append(_Queued(write, rows, term, future))
+            self._start()
+            return await future
+
+    def _start(self) -> None:
+        if not self._writing and self._queue:
+            self._writing = True
+            self._idle.clear()
+            # From the next turn of the loop on, so that what this turn submits goes along.
+            asyncio.get_running_loop().call_soon(self._next_transaction)
+
+    def _next_transaction(self) -> None:
+        batch = self._take()
+        running = asyncio.get_running_loop().run_in_executor(self._thread, commit, self._db, batch)
+        running.add_done_callback(partial(self._settle, batch))
+
+    def _take(self) -> list[_Queued]:
+        batch = [self._queue.popleft()]
+        rows = batch[0].rows
+        while self._queue and rows + self._queue[0].rows <= _ROWS_PER_TRANSACTION:
+            batch.append(self._queue.popleft())
+            rows += batch[-1].rows
+        return batch
+
+    def _settle(self, batch: Sequence[_Queued], running: asyncio.Future[list[Any]]) -> None:
+        if self._queue:
+            self._next_transaction()
+        else:
+            self._writing = False
+            self._idle.set()
+        error = running.exception()
+        outcomes = [_Failed(error)] * len(batch) if error else running.result()
+        for queued, outcome in zip(batch, outcomes, strict=True):
+            if queued.future.done():
+                continue
+            if isinstance(outcome, _Failed):
+                queued.future.set_exception(_reported(outcome.error))
+            else:
+                queued.future.set_result(outcome)
+
+
+def commit(db: sqlite3.Connection, batch: Sequence[_Queued]) -> list[Any]:
+    """Outcomes in the batch's order, a `_Failed` for each write that raised. Raises where the transaction
+    itself fails: then none of them was written."""
+    try:
+        return _transaction(db, batch, _run_together)
+    except _Spoilt:
+        return _transaction(db, batch, _run_apart)
+
+
+def _transaction(
+    db: sqlite3.Connection,
+    batch: Sequence[_Queued],
+    run: Callable[[sqlite3.Connection, Sequence[_Queued]], list[Any]],
+) -> list[Any]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        outcomes = run(db, batch)
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    return outcomes
+
+
+def _run_together(db: sqlite3.Connection, batch: Sequence[_Queued]) -> list[Any]:
+    newest = _newest_terms(db, batch)
+    try:
+        return [_run(db, queued, newest) for queued in batch]
+    except _OWN_FAULTS as error:
+        raise _Spoilt from error
+
+
+def _run_apart(db: sqlite3.Connection, batch: Sequence[_Queued]) -> list[Any]:
+    newest = _newest_terms(db, batch)
+    outcomes: list[Any] = []
+    for queued in batch:
+        db.execute("SAVEPOINT one")
+        try:
+            outcomes.append(_run(db, queued, newest))
+        except _OWN_FAULTS as error:
+            if not db.in_transaction:  # a full disk or the like has undone everything
+                raise
+            db.execute("ROLLBACK TO one")
+            outcomes.append(_Failed(error))
+        db.execute("RELEASE one")
+    return outcomes
+
+
+def _run(db: sqlite3.Connection, queued: _Queued, newest: dict[str, int]) -> Any:
+    if queued.term is not None:
+        role, term = queued.term
+        if newest[role] > term:
+            raise _fenced(role, term, newest[role])
+    return queued.write(db)
+
+
+def _newest_terms(db: sqlite3.Connection, batch: Sequence[_Queued]) -> dict[str, int]:
+    roles = {queued.term[0] for queued in batch if queued.term is not None}
+    return {role: _newest_term(db, role) for role in roles}
+
+
+def _newest_term(db: sqlite3.Connection, role: str) -> int:
+    row = db.execute(SELECT_TERM, (role,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _begin_term(role: str, term: int, db: sqlite3.Connection) -> None:
+    newest = _newest_term(db, role)
+    if newest > term:
+        raise _fenced(role, term, newest)
+    db.execute(RAISE_TERM, (role, term))
+
+
+def _fenced(role: str, term: int, newest: int) -> Fenced:
+    return Fenced(f"{role}: term {term} is over, term {newest} has begun")
+
+
+def _reported(error: BaseException) -> BaseException:
+    return translated(error) if isinstance(error, sqlite3.Error) else error

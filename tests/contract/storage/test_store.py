@@ -1,0 +1,103 @@
+"""Terms, writes side by side, handles side by side, closing."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from peloton.errors import AlreadyExists, Fenced, NotFound, Unavailable
+from storage.interface import Store
+from tests.contract.storage.conftest import Opener
+from tests.contract.storage.samples import job_id, job_runtime, pool, spec, task_runtime
+
+JOB = job_id(1)
+
+
+async def test_writes_of_an_older_term_lose(open_handle: Opener) -> None:
+    old, new = await open_handle(), await open_handle()
+    await old.begin_term("jobmanager", 3)
+    await old.tasks.write(JOB, {0: task_runtime(1)})
+    await new.begin_term("jobmanager", 4)
+    with pytest.raises(Fenced, match="jobmanager"):
+        await old.tasks.write(JOB, {0: task_runtime(2)})
+    with pytest.raises(Fenced):
+        await old.write_all(JOB, {0: task_runtime(2)})
+    with pytest.raises(Fenced):
+        await old.jobs.create(JOB, spec(), job_runtime())
+    with pytest.raises(Fenced):
+        await old.begin_term("jobmanager", 3)
+    assert await new.tasks.get(JOB, 0) == task_runtime(1)
+    await new.tasks.write(JOB, {0: task_runtime(5)})
+    assert await old.tasks.get(JOB, 0) == task_runtime(5), "reading is not fenced"
+
+
+async def test_terms_are_each_roles_own_and_may_begin_again(open_handle: Opener) -> None:
+    jobs, pools = await open_handle(), await open_handle()
+    await jobs.begin_term("jobmanager", 9)
+    await pools.begin_term("resourcemanager", 1)
+    await pools.begin_term("resourcemanager", 1)
+    await pools.pools.write(pool())
+    await jobs.begin_term("jobmanager", 10)
+    await jobs.tasks.write(JOB, {0: task_runtime()})
+
+
+async def test_a_failing_write_fails_alone(store: Store) -> None:
+    await store.jobs.create(JOB, spec(), job_runtime())
+    results = await asyncio.gather(
+        store.tasks.write(JOB, {0: task_runtime(1)}),
+        store.jobs.create(JOB, spec(), job_runtime()),
+        store.tasks.write(JOB, {1: task_runtime(2)}),
+        store.write_all(job_id(2), {0: task_runtime()}, (), job_runtime()),
+        store.tasks.write(JOB, {2: replace(task_runtime(3), ports={"http": object()})}),  # type: ignore[dict-item]
+        store.tasks.write(JOB, {3: task_runtime(4)}),
+        return_exceptions=True,
+    )
+    kinds = [type(result) for result in results]
+    assert kinds == [type(None), AlreadyExists, type(None), NotFound, TypeError, type(None)]
+    assert {i: r.run async for page in store.tasks.list(JOB) for i, r in page.items()} == {0: 1, 1: 2, 3: 4}
+
+
+async def test_what_one_handle_wrote_the_others_read(open_handle: Opener) -> None:
+    one, other = await open_handle(), await open_handle()
+    for run in range(1, 6):
+        await one.tasks.write(JOB, {0: task_runtime(run)})
+        assert (await other.tasks.get(JOB, 0)).run == run
+
+
+async def test_handles_write_at_once(open_handle: Opener) -> None:
+    handles = [await open_handle() for _ in range(3)]
+    await asyncio.gather(
+        *(
+            handle.tasks.write(job_id(number), {instance: task_runtime()})
+            for number, handle in enumerate(handles)
+            for instance in range(50)
+        )
+    )
+    for number in range(3):
+        pages = [page async for page in handles[0].tasks.list(job_id(number))]
+        assert [len(page) for page in pages] == [50]
+
+
+async def test_later_writes_win(store: Store) -> None:
+    await asyncio.gather(*(store.tasks.write(JOB, {0: task_runtime(run)}) for run in range(1, 200)))
+    assert (await store.tasks.get(JOB, 0)).run == 199
+
+
+async def test_closing_finishes_what_was_accepted(open_handle: Opener) -> None:
+    closing, other = await open_handle(), await open_handle()
+    writes = [asyncio.ensure_future(closing.tasks.write(JOB, {i: task_runtime()})) for i in range(20)]
+    await asyncio.sleep(0)
+    await closing.close()
+    assert await asyncio.gather(*writes) == [None] * 20
+    assert [len(page) async for page in other.tasks.list(JOB)] == [20]
+    with pytest.raises(Unavailable):
+        await closing.ping()
+    with pytest.raises(Unavailable):
+        await closing.tasks.write(JOB, {0: task_runtime()})
+    await closing.close()
+
+
+async def test_ping(store: Store) -> None:
+    await store.ping()
