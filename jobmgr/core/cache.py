@@ -21,6 +21,9 @@ UNBORN = TaskRuntime(
 """Stands for an instance whose row is not stored yet."""
 
 
+_IN_RESMGR = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
+
+
 class Waiting(NamedTuple):
     """Where a run that was enqueued stands in resmgr, and what holds it up."""
 
@@ -33,7 +36,7 @@ class Waiting(NamedTuple):
 class CachedJob:
     """One job as it is stored. Readers never change it."""
 
-    __slots__ = ("job_id", "spec", "runtime", "tasks", "counts", "waiting")
+    __slots__ = ("counts", "job_id", "runtime", "spec", "tasks", "waiting")
 
     def __init__(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
         self.job_id = job_id
@@ -69,6 +72,16 @@ class CachedJob:
             return ""
         waiting = self.waiting.get(instance)
         return waiting.reason if waiting is not None and waiting.run == task.run else task.reason
+
+    def told(self, instance: int, run: int, state: TaskState, reason: str) -> None:
+        """Take what resmgr says of a run that waits; an empty reason: nothing holds it up."""
+        task = self.task(instance)
+        if task is None or task.run != run or task.state not in _IN_RESMGR:
+            return
+        if reason:
+            self.waiting[instance] = Waiting(run, state, reason)
+        else:
+            self.waiting.pop(instance, None)
 
     def put(self, instance: int, task: TaskRuntime) -> None:
         """Replace a task's runtime; the counts follow."""

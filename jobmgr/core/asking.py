@@ -1,0 +1,103 @@
+"""What clients ask of jobs and tasks: goals change here, and the rules bring them about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from jobmgr.core.cache import UNBORN
+from jobmgr.core.change import Change
+from jobmgr.core.events import JobUpdated, RestartAsked, StartAsked, StopAsked
+from jobmgr.core.goalstate import Aim, aim_of
+from peloton.errors import Conflict, NotFound, PelotonError, Refused
+from peloton.model.ids import JobId
+from peloton.model.states import JobState, TaskState
+from peloton.model.task import TaskRuntime
+
+if TYPE_CHECKING:
+    from jobmgr.core.machine import Core, Turn
+
+Answer = list[int] | PelotonError
+
+
+def updated(core: Core, turn: Turn, event: JobUpdated) -> PelotonError | None:
+    change = core.change(turn, event.job_id)
+    if change is None:
+        return NotFound(f"no active job {event.job_id}")
+    if change.spec.version != event.base:
+        return Conflict(f"the config is at version {change.spec.version}, not {event.base}")
+    if change.goal in (JobState.KILLED, JobState.DELETED):
+        return Refused(f"job {event.job_id} is being stopped")
+    change.work.unborn = min(change.work.unborn, change.spec.instance_count)
+    change.grow(event.spec)
+    core.create_rows(event.job_id)
+    return None
+
+
+def stop(core: Core, turn: Turn, event: StopAsked) -> Answer:
+    change = core.change(turn, event.job_id)
+    if change is None:
+        return NotFound(f"no active job {event.job_id}")
+    if event.instances is None:
+        return _stop_job(core, change)
+    stopped = []
+    for instance in _known(change, event.instances):
+        task = change.task(instance)
+        if task.state.terminal:
+            continue
+        stopped.append(instance)
+        if task.goal is not TaskState.KILLED:
+            change.move(instance, goal=TaskState.KILLED, desired_run=task.run)
+            core.steering.evaluate(change, instance)
+    return stopped
+
+
+def start(core: Core, turn: Turn, event: StartAsked) -> Answer:
+    return _renew(
+        core, turn, event.job_id, event.instances, "start", lambda task: task.goal is TaskState.KILLED
+    )
+
+
+def restart(core: Core, turn: Turn, event: RestartAsked) -> Answer:
+    return _renew(
+        core, turn, event.job_id, event.instances, "restart", lambda task: task.goal is not TaskState.KILLED
+    )
+
+
+def _stop_job(core: Core, change: Change) -> list[int]:
+    change.goal = JobState.KILLED
+    core.sweep(change.job_id)
+    instances = range(change.spec.instance_count)
+    return [i for i in instances if not change.task(i).state.terminal]
+
+
+def _renew(
+    core: Core,
+    turn: Turn,
+    job_id: JobId,
+    instances: Sequence[int] | None,
+    what: str,
+    wanted: Callable[[TaskRuntime], bool],
+) -> Answer:
+    """Want the next run of those instances that `wanted` picks."""
+    change = core.change(turn, job_id)
+    if change is None or change.job.runtime.state.terminal:
+        return Refused(f"cannot {what} tasks in a terminated job")
+    if change.goal in (JobState.KILLED, JobState.DELETED):
+        return Refused(f"cannot {what} tasks in a job that is being stopped")
+    renewed = []
+    for instance in _known(change, instances):
+        task = change.task(instance)
+        if not wanted(task):
+            continue
+        renewed.append(instance)
+        if aim_of(change.goal, task) is not Aim.RENEW:
+            change.move(instance, goal=TaskState.SUCCEEDED, desired_run=task.run + 1)
+            core.steering.evaluate(change, instance)
+    return renewed
+
+
+def _known(change: Change, instances: Sequence[int] | None) -> list[int]:
+    """Those that have a row, in order."""
+    asked = range(change.spec.instance_count) if instances is None else sorted(set(instances))
+    return [i for i in asked if change.task(i) is not UNBORN]

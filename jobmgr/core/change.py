@@ -1,0 +1,213 @@
+"""What one turn changes about one job: laid over the cache until it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from jobmgr.core.cache import UNBORN
+from jobmgr.core.events import RunOf
+from jobmgr.core.jobstate import batch_state
+from jobmgr.core.work import Work
+from peloton.model.ids import JobId
+from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.states import JobState, TaskState
+from peloton.model.task import PodEvent, TaskRuntime
+
+
+class Stamps:
+    """Wall times that never repeat: an instance's history is kept by time."""
+
+    __slots__ = ("last",)
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    def next(self, wall: int) -> int:
+        self.last = wall if wall > self.last else self.last + 1
+        return self.last
+
+
+class Change:
+    """Reading gives what will be; writing stays here until `commit`."""
+
+    __slots__ = (
+        "_births",
+        "_now",
+        "_stamps",
+        "_usage",
+        "counts",
+        "events",
+        "gangs",
+        "goal",
+        "job",
+        "kills",
+        "runtime",
+        "spec",
+        "tasks",
+        "withdrawals",
+        "work",
+    )
+
+    def __init__(self, work: Work, stamps: Stamps, wall: int) -> None:
+        job = work.job
+        self.job = job
+        self.work = work
+        self.spec: JobSpec = job.spec
+        self.goal: JobState = job.runtime.goal
+        self.tasks: dict[int, TaskRuntime] = {}
+        self.counts: dict[TaskState, int] = dict(job.counts)
+        self.events: list[PodEvent] = []
+        self.runtime: JobRuntime | None = None
+        self.gangs: list[tuple[RunOf, ...]] = []
+        self.withdrawals: list[RunOf] = []
+        self.kills: list[RunOf] = []
+        self._usage: dict[str, float] = {}
+        self._births = 0
+        self._stamps = stamps
+        self._now = wall
+
+    @property
+    def job_id(self) -> JobId:
+        return self.job.job_id
+
+    def task(self, instance: int) -> TaskRuntime:
+        """UNBORN where there is no such instance, or no row yet."""
+        held = self.tasks.get(instance)
+        if held is not None:
+            return held
+        tasks = self.job.tasks
+        return tasks[instance] if 0 <= instance < len(tasks) else UNBORN
+
+    def stamp(self) -> int:
+        """A wall time for what is made now."""
+        return self._stamps.next(self._now)
+
+    def bear(self, instances: Iterable[int], task: TaskRuntime) -> None:
+        """Give these instances their first row, which they share."""
+        for instance in instances:
+            self.tasks[instance] = task
+            self._births += 1
+            self.events.append(self._event(instance, task))
+            self._count(task.state, 1)
+
+    def move(self, instance: int, **changes: Any) -> TaskRuntime:
+        """Replace fields of a task's runtime; a step of its run becomes an event of its history."""
+        old = self.task(instance)
+        new = replace(old, revision=old.revision + 1, updated_at=self.stamp(), **changes)
+        self._put(instance, old, new)
+        return new
+
+    def move_all(self, instances: Iterable[int], **changes: Any) -> None:
+        """As `move`; those that share a runtime go on sharing one."""
+        stamp = self.stamp()
+        made: dict[int, TaskRuntime] = {}
+        for instance in instances:
+            old = self.task(instance)
+            new = made.get(id(old))
+            if new is None:
+                new = made[id(old)] = replace(old, revision=old.revision + 1, updated_at=stamp, **changes)
+            self._put(instance, old, new)
+
+    def use(self, amounts: dict[str, float]) -> None:
+        """Add to what the job has used, limit × seconds by kind."""
+        for kind, amount in amounts.items():
+            self._usage[kind] = self._usage.get(kind, 0.0) + amount
+
+    def grow(self, spec: JobSpec) -> None:
+        self.spec = spec
+
+    @property
+    def unborn(self) -> bool:
+        """Whether there are instances without a row."""
+        return sum(self.counts.values()) < self.spec.instance_count
+
+    def close(self) -> None:
+        """Work out the job's own runtime, where it changes."""
+        old = self.job.runtime
+        spec = self.spec
+        controller = self.task(0).state if spec.controlled else None
+        state = batch_state(self.counts, spec.instance_count, self.goal, controller)
+        if not self.tasks and state is old.state and self.goal is old.goal and spec is self.job.spec:
+            return
+        now = self.stamp()
+        running = self.counts.get(TaskState.RUNNING, 0) > 0
+        self.runtime = replace(
+            old,
+            state=state,
+            goal=self.goal,
+            config_version=spec.version,
+            start_time=old.start_time or (now if running else 0),
+            completion_time=(old.completion_time or now) if state.terminal else 0,
+            task_counts=self.counts,
+            config_counts=self._config_counts(old),
+            resource_usage=self._used(old),
+            revision=old.revision + 1,
+            updated_at=now,
+        )
+
+    def commit(self) -> None:
+        """It is stored: the cache follows."""
+        job = self.job
+        if self.spec is not job.spec:
+            job.grow(self.spec)
+        tasks, waiting = job.tasks, job.waiting
+        for instance, task in self.tasks.items():
+            tasks[instance] = task
+            if waiting and task.state is not TaskState.PENDING:
+                waiting.pop(instance, None)
+        job.counts = self.counts
+        if self.runtime is not None:
+            job.runtime = self.runtime
+
+    @property
+    def empty(self) -> bool:
+        return not self.tasks and self.runtime is None
+
+    def _put(self, instance: int, old: TaskRuntime, new: TaskRuntime) -> None:
+        self.tasks[instance] = new
+        if new.state is not old.state or new.run != old.run or new.health is not old.health:
+            self.events.append(self._event(instance, new))
+        if new.state is not old.state:
+            self._count(old.state, -1)
+            self._count(new.state, 1)
+
+    def _count(self, state: TaskState, step: int) -> None:
+        count = self.counts.get(state, 0) + step
+        if count:
+            self.counts[state] = count
+        else:
+            del self.counts[state]
+
+    def _event(self, instance: int, task: TaskRuntime) -> PodEvent:
+        return PodEvent(
+            self.job.job_id,
+            instance,
+            task.run,
+            task.state,
+            task.goal,
+            task.updated_at,
+            task.config_version,
+            task.desired_config_version,
+            task.previous_run,
+            task.desired_run,
+            task.agent_id,
+            task.host,
+            task.message,
+            task.reason,
+            task.health,
+        )
+
+    def _config_counts(self, old: JobRuntime) -> dict[int, int]:
+        counts = dict(old.config_counts)
+        if self._births:
+            version = self.spec.version
+            counts[version] = counts.get(version, 0) + self._births
+        return counts
+
+    def _used(self, old: JobRuntime) -> dict[str, float]:
+        used = dict(old.resource_usage)
+        for kind, amount in self._usage.items():
+            used[kind] = used.get(kind, 0.0) + amount
+        return used
