@@ -50,7 +50,7 @@ def _run(arguments: list[str]) -> int:
         return error.exit_code
     except PelotonError as error:
         return _failed(error, arguments)
-    except Exception as error:  # noqa: BLE001 - the last boundary: a person reads a line, not a traceback
+    except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.EPIPE:
             raise
         return _failed(error, arguments, f"{type(error).__name__}: ")

@@ -13,7 +13,9 @@ from peloton.cli.session import Session
 
 GROUPS = {
     "job": Lazy("peloton.cli.commands.job:job", "Create, watch, change and stop jobs."),
-    "task": Lazy("peloton.cli.commands.task:task", "Look at and steer the instances of a job; read their output."),
+    "task": Lazy(
+        "peloton.cli.commands.task:task", "Look at and steer the instances of a job; read their output."
+    ),
     "pod": Lazy("peloton.cli.commands.pod:pod", "The history of an instance, run by run."),
     "respool": Lazy("peloton.cli.commands.respool:respool", "Resource pools: how teams share the cluster."),
     "host": Lazy("peloton.cli.commands.host:host", "Hosts of the cluster."),
@@ -30,14 +32,26 @@ GROUPS = {
     "-m", "--jobmgr", envvar="JOBMGR_URL", metavar="HOST:PORT", help="Job manager.  [default: localhost:5392]"
 )
 @click.option(
-    "-v", "--resmgr", envvar="RESMGR_URL", metavar="HOST:PORT", help="Resource manager.  [default: localhost:5394]"
+    "-v",
+    "--resmgr",
+    envvar="RESMGR_URL",
+    metavar="HOST:PORT",
+    help="Resource manager.  [default: localhost:5394]",
 )
 @click.option(
-    "-u", "--hostmgr", envvar="HOSTMGR_URL", metavar="HOST:PORT", help="Host manager.  [default: localhost:5391]"
+    "-u",
+    "--hostmgr",
+    envvar="HOSTMGR_URL",
+    metavar="HOST:PORT",
+    help="Host manager.  [default: localhost:5391]",
 )
 @click.option("-e", "--clusterName", "cluster", envvar="CLUSTER_NAME", help="A cluster of clusters.json.")
-@click.option("-z", "--zkservers", "zk_servers", envvar="ZK_SERVERS", help="ZooKeeper servers to find leaders by.")
-@click.option("--zkroot", "zk_root", envvar="ZK_ROOT", default="/peloton", show_default=True, help="Their root node.")
+@click.option(
+    "-z", "--zkservers", "zk_servers", envvar="ZK_SERVERS", help="ZooKeeper servers to find leaders by."
+)
+@click.option(
+    "--zkroot", "zk_root", envvar="ZK_ROOT", default="/peloton", show_default=True, help="Their root node."
+)
 @click.option(
     "--basicAuthConfig", "basic_auth", metavar="FILE", help="YAML with username and password for every call."
 )
@@ -52,7 +66,7 @@ GROUPS = {
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of a failure.")
 @click.pass_context
-def cli(ctx: click.Context, **flags: Any) -> None:
+def cli(ctx: click.Context, /, **flags: Any) -> None:
     """Peloton: run jobs on a cluster that many teams share."""
     session = Session(**flags)
     ctx.obj = session

@@ -38,7 +38,7 @@ def call_failed(error: grpc.RpcError, method: str, role: str, address: str, time
             f"`peloton minicluster up`, or give its address with {FLAGS[role]}"
         )
     elif code == "DEADLINE_EXCEEDED":
-        text = f"{role} at {address} did not answer {method} within {timeout:g} s: try again with a longer --timeout"
+        text = f"{role} at {address} did not answer {method} within {timeout:g} s (--timeout)"
     elif code == "UNIMPLEMENTED":
         text = f"{role} at {address} does not serve {method}"
     elif code == "UNAVAILABLE":

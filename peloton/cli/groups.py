@@ -1,4 +1,4 @@
-"""Command groups: loaded when they are called, with suggestions for typing errors, and `-j` on every command."""
+"""Command groups: loaded when called, with suggestions for typing errors, and `-j` on every command."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -25,10 +24,16 @@ def field_names(message: Descriptor) -> Mapping[str, FieldDescriptor]:
 def enum_numbers(enum: EnumDescriptor) -> Mapping[str, int]:
     """Numbers of an enum by normalized name, with and without the prefix that all its names share."""
     names = {value.name: value.number for value in enum.values}
-    prefix = os.path.commonprefix(list(names)).rpartition("_")
-    cut = len(prefix[0] + prefix[1])
+    cut = _shared_prefix(list(names))
     short = {normalized(name[cut:]): number for name, number in names.items()}
     return short | {normalized(name): number for name, number in names.items()}
+
+
+def _shared_prefix(names: list[str]) -> int:
+    """Length of the words (`STATE_` in `STATE_UP`, `STATE_DOWN`) that all names begin with."""
+    first, last = min(names), max(names)
+    shared = next((at for at, letter in enumerate(first) if last[at : at + 1] != letter), len(first))
+    return first.rfind("_", 0, shared) + 1 if len(names) > 1 else 0
 
 
 def suggestion(given: str, known: Iterable[str]) -> str:

@@ -15,11 +15,12 @@ GAP = "  "
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Rows under their heads, columns aligned, one line a row: what would break a line or a terminal is taken out."""
+    """Rows under their heads, columns aligned, one line a row, without what would break a line."""
     lines = [list(heads)] + [[clean(cell) for cell in row] for row in rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     return "\n".join(
-        GAP.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        GAP.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
     )
 
 

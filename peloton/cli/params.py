@@ -40,7 +40,9 @@ class InstanceRange(click.ParamType[tuple[int, int]]):
 
     name = "from:to"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
         if isinstance(value, tuple):
             return value
         text = f"{value}:{int(value) + 1}" if str(value).isdecimal() and str(value).isascii() else str(value)
@@ -49,12 +51,16 @@ class InstanceRange(click.ParamType[tuple[int, int]]):
             self.fail(f"{value!r} is not a range of instances, such as 0:10", param, ctx)
         low, high = int(found[1] or 0), int(found[2] or LAST_INSTANCE)
         if not low < high <= LAST_INSTANCE:
-            self.fail(f"{value!r} is empty: `to` is the first instance left out and at most {LAST_INSTANCE}", param, ctx)
+            self.fail(
+                f"{value!r} is empty: `to` is the first instance left out and at most {LAST_INSTANCE}",
+                param,
+                ctx,
+            )
         return low, high
 
 
 class EnumName(click.ParamType[list[int]]):
-    """A comma-separated list of an enum's names, without case and prefix; the enum is loaded when it is needed."""
+    """A comma-separated list of an enum's names, without case and prefix; the enum is loaded when needed."""
 
     name = "states"
 

@@ -24,7 +24,7 @@ def plain(message: Message) -> Any:
 def as_json(message: Message) -> dict[str, Any]:
     """The message in protobuf's own JSON mapping, by the names of the .proto files.
 
-    Fields of zero are in it, so that a reader finds every key; 64-bit numbers are text, as that mapping has it.
+    Fields of zero are in it, so that a reader finds every key; 64-bit numbers are text, as in that mapping.
     """
     from google.protobuf import json_format
 

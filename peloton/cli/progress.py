@@ -17,9 +17,9 @@ PATIENCE = 120.0
 """Seconds for which an unreachable job manager is waited for."""
 _PLAIN_INTERVAL = 2.0
 _ORDER = (
-    "SUCCEEDED FAILED LOST KILLED KILLING PREEMPTING RUNNING STARTING LAUNCHED LAUNCHING PLACED RESERVED PLACING "
-    "READY PENDING INITIALIZED"
-).split()
+    *("SUCCEEDED", "FAILED", "LOST", "KILLED", "KILLING", "PREEMPTING", "RUNNING", "STARTING", "LAUNCHED"),
+    *("LAUNCHING", "PLACED", "RESERVED", "PLACING", "READY", "PENDING", "INITIALIZED"),
+)
 _ENDED = ("SUCCEEDED", "FAILED", "LOST", "KILLED")
 
 
@@ -32,7 +32,7 @@ class Line(Protocol):
 
 
 class PlainLine:
-    """Prints a line when something changed, and not more often than every two seconds unless it is important."""
+    """Prints a line when something changed, at most one in two seconds unless it is important."""
 
     def __init__(self, stream: IO[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
@@ -76,7 +76,9 @@ def progress_line(stream: IO[str]) -> Line:
 
 def describe(state: str, counts: Mapping[str, int], instances: int) -> str:
     """`RUNNING  6/10 ended: SUCCEEDED 6, RUNNING 3, PENDING 1`."""
-    known = sorted(counts.items(), key=lambda item: _ORDER.index(item[0]) if item[0] in _ORDER else len(_ORDER))
+    known = sorted(
+        counts.items(), key=lambda item: _ORDER.index(item[0]) if item[0] in _ORDER else len(_ORDER)
+    )
     parts = ", ".join(f"{name} {count}" for name, count in known if count)
     ended = sum(counts.get(name, 0) for name in _ENDED)
     return f"{state}  {ended}/{instances} ended" + (f": {parts}" if parts else "")

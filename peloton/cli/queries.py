@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -76,37 +76,55 @@ def pagination(limit: int, offset: int, sort: list[str], order: str, total: int 
 
 def job_query_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The flags Q of behaviour 11."""
-    for option in reversed(
-        (
-            click.option("-l", "--labels", type=Labels(), default="", help="Jobs that have all of these labels."),
-            click.option("-r", "--respool", default="", help="Jobs of the pool at this path."),
-            click.option("-k", "--keywords", type=Words(), default="", help="Words that the config holds."),
-            click.option("-s", "--states", type=EnumName(_job_states), default="", help="Jobs in one of these."),
-            click.option("--owner", default="", help="Jobs of this owner."),
-            click.option("--name", default="", help="Jobs whose name matches; * stands for any text."),
-            click.option("-d", "--timerange", type=click.IntRange(0, 36500), default=0, help="Last so many days."),
-            *page_options("creation_time", "DESC"),
-            click.option("-q", "--total", type=click.IntRange(1), default=100, show_default=True, help="Look at so many."),
-        )
-    ):
-        command = option(command)
-    return command
-
-
-def page_options(sort: str, order: str) -> list[Callable[..., Any]]:
-    """Flags for the page and its order."""
-    return [
+    decorated = _all(
+        click.option("-l", "--labels", type=Labels(), default="", help="Jobs that have all of these labels."),
+        click.option("-r", "--respool", default="", help="Jobs of the pool at this path."),
+        click.option("-k", "--keywords", type=Words(), default="", help="Words that the config holds."),
+        click.option("-s", "--states", type=EnumName(_job_states), default="", help="Jobs in one of these."),
+        click.option("--owner", default="", help="Jobs of this owner."),
+        click.option("--name", default="", help="Jobs whose name matches; * stands for any text."),
         click.option(
-            "-n", "--limit", type=click.IntRange(1, PAGE), default=PAGE, show_default=True, help="Show so many."
+            "-d", "--timerange", type=click.IntRange(0, 36500), default=0, help="Last so many days."
         ),
-        click.option("-o", "--offset", type=click.IntRange(0), default=0, help="Leave out the first so many."),
+        page_options("creation_time", "DESC"),
+        click.option(
+            "-q", "--total", type=click.IntRange(1), default=100, show_default=True, help="Look at so many."
+        ),
+    )(command)
+    return cast("Callable[..., Any]", decorated)
+
+
+def page_options(sort: str, order: str) -> Callable[..., Any]:
+    """Flags for the page and its order."""
+    orders = click.Choice(["ASC", "DESC"], case_sensitive=False)
+    return _all(
+        click.option(
+            "-n",
+            "--limit",
+            type=click.IntRange(1, PAGE),
+            default=PAGE,
+            show_default=True,
+            help="Show so many.",
+        ),
+        click.option(
+            "-o", "--offset", type=click.IntRange(0), default=0, help="Leave out the first so many."
+        ),
         click.option("-p", "--sort", type=Words(), default=sort, show_default=True, help="Sort by these."),
         click.option(
             "-a",
             "--sortorder",
-            type=click.Choice(["ASC", "DESC"], case_sensitive=False),
+            type=orders,
             default=order,
             show_default=True,
             help="Smallest or largest first.",
         ),
-    ]
+    )
+
+
+def _all(*options: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 TASK_HEADS = ("Instance", "Name", "State", "Healthy", "Start Time", "Run Time", "Host", "Message", "Reason")
 EVENT_HEADS = ("Run", "Time", "State", "Goal State", "Healthy", "Config", "Host", "Message", "Reason")
-JOB_HEADS = ("ID", "Name", "Type", "Owner", "State", "Created", "Completed", "Instances", "Running", "Succeeded")
-JOB_HEADS += ("Failed", "Killed")
+JOB_HEADS = (
+    *("ID", "Name", "Type", "Owner", "State", "Created", "Completed", "Instances"),
+    *("Running", "Succeeded", "Failed", "Killed"),
+)
 
 
 def task_table(tasks: Iterable[TaskInfo], now: float | None = None) -> str:

@@ -65,7 +65,7 @@ class Session:
             raise call_failed(error, method, role, self.client.address(role), seconds) from error
 
     def show(self, value: Any, human: Callable[[], str]) -> None:
-        """Print `value`, a message or plain data, as JSON where that was asked for; else what `human` makes of it."""
+        """Print `value`, a message or plain data, as JSON where asked for; else what `human` makes of it."""
         from peloton.cli.output import json_text
 
         text = json_text(value) if self.json else human()

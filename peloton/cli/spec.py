@@ -1,7 +1,7 @@
 """Turns a YAML spec into a protobuf message, whatever its type.
 
-Keys are matched without case and underscores. Every refusal names file, line and the field's path as it is written
-there, the value, and what would be right.
+Keys are matched without case and underscores. Every refusal names file, line and the field's path as it is
+written there, the value, and what would be right.
 
 | field | YAML |
 |---|---|
@@ -10,7 +10,8 @@ there, the value, and what would be right.
 | bool | `true` or `false` |
 | enum | its name, without case and underscores, with or without the prefix its values share; or its number |
 | bytes | `!!binary` for base64; else the UTF-8 bytes of the text |
-| message, map | mapping; `google.protobuf.Timestamp` and `Duration` are text (`2026-01-31T12:00:00Z`, `3.5s`) |
+| message, map | mapping |
+| Timestamp, Duration | text: `2026-01-31T12:00:00Z`, `3.5s` |
 | repeated | sequence |
 
 A null leaves its field out.
@@ -59,7 +60,8 @@ def parse_spec(message_type: type[M], text: str, source: str = "<text>", *, nega
     message = message_type()
     reader = _Reader(source, negative)
     reader.fill(message, compose(text, source), "")
-    for path in message.FindInitializationErrors():
+    missing: list[str] = message.FindInitializationErrors()  # type: ignore[attr-defined]
+    for path in missing:
         raise SpecError("is missing", source=source, path=path)
     return message
 
@@ -181,7 +183,7 @@ class _Reader:
         numbers = enum_numbers(field.enum_type)
         if isinstance(node, ScalarNode):
             number = numbers.get(normalized(node.value), _number(node))
-            if number in field.enum_type.values_by_number:
+            if number is not None and number in field.enum_type.values_by_number:
                 return int(number)
         names = [value.name for value in field.enum_type.values]
         hint = suggestion(str(node.value), names) if isinstance(node, ScalarNode) else ""
@@ -223,7 +225,10 @@ class _Reader:
         self._left -= 1
         bound = f"more than {MOST_NODES} values" if self._left < 0 else ""
         if path.count(".") + path.count("[") > DEEPEST:
-            bound, path = f"nested deeper than {DEEPEST} levels: does an alias hold itself?", path.split(".")[0]
+            bound, path = (
+                f"nested deeper than {DEEPEST} levels: does an alias hold itself?",
+                path.split(".")[0],
+            )
         if bound:
             raise SpecError(bound, source=self._source, line=line_of(node), path=path)
 

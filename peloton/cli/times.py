@@ -20,7 +20,9 @@ def parse_time(text: str) -> float | None:
 def short_time(text: str) -> str:
     """The time to the second in UTC; what is no time is shown as it is."""
     seconds = parse_time(text)
-    return text if seconds is None else datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return (
+        text if seconds is None else datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    )
 
 
 def run_time(start: str, end: str, now: float) -> str:

@@ -45,7 +45,9 @@ def read_text(file: str) -> str:
     except OSError as error:
         raise SpecError(f"cannot be read: {error.strerror}", source=file) from error
     if len(content) > MOST_BYTES:
-        raise SpecError(f"larger than {MOST_BYTES // 1024 // 1024} MiB, the most a spec may have", source=file)
+        raise SpecError(
+            f"larger than {MOST_BYTES // 1024 // 1024} MiB, the most a spec may have", source=file
+        )
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -75,8 +77,7 @@ def _check_depth(text: str, source: str) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > DEEPEST:
-                line = event.start_mark.line + 1
-                raise SpecError(f"nested deeper than {DEEPEST} levels", source=source, line=line)
+                raise SpecError(f"nested deeper than {DEEPEST} levels", source=source)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 

@@ -36,7 +36,7 @@ class CallDetails(NamedTuple):
 
 
 class _Defaults(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]
-    """Adds to each call the metadata it lacks and, to those with one answer, a time-out where none is given."""
+    """Adds to each call the metadata it lacks, and to those with one answer a time-out."""
 
     def __init__(self, metadata: Metadata, timeout: float | None) -> None:
         self._metadata = tuple(metadata)

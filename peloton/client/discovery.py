@@ -33,7 +33,7 @@ class Discovery(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UrlDiscovery:
-    """Addresses that the caller gave; for a role without one `other` is asked, or else behaviour 1.1's default."""
+    """Addresses that the caller gave; a role without one is asked of `other`, or is at its default."""
 
     urls: Mapping[str, str]
     other: Discovery | None = None
@@ -53,8 +53,8 @@ class ZooKeeperDiscovery:
 
     def address(self, role: str) -> str:
         raise DiscoveryError(
-            f"finding the leader of {role} through ZooKeeper ({self.servers}) is not available in this version: "
-            "give its address as host:port instead"
+            f"{role} cannot be found through ZooKeeper ({self.servers}): that is not built yet, "
+            "give the address as host:port instead"
         )
 
 

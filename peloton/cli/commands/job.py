@@ -33,7 +33,9 @@ def secret_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @job.command()
 @click.argument("respool")
 @click.argument("config")
-@click.option("-i", "--jobID", "job_id", default="", help="UUID of the new job.  [default: the server makes one]")
+@click.option(
+    "-i", "--jobID", "job_id", default="", help="UUID of the new job.  [default: the server makes one]"
+)
 @secret_options
 @click.option("--follow", is_flag=True, help="Show the progress until the job has ended.")
 @passing
@@ -81,7 +83,9 @@ def update(
     secrets = _secrets(secret_path, secret_data)
     request = job_pb2.UpdateRequest(id=_id(job_id), config=_read(config), secrets=secrets)
     response = session.call("job_svc", "Update", request)
-    session.show(response, lambda: f"Job {job_id} updated" + (f": {response.message}" if response.message else ""))
+    session.show(
+        response, lambda: f"Job {job_id} updated" + (f": {response.message}" if response.message else "")
+    )
 
 
 @job.command()
@@ -100,9 +104,15 @@ def delete(session: Session, job_id: str) -> None:
 @click.option("--progress", is_flag=True, help="Show the progress until the jobs have ended.")
 @click.option("--owner", help="Stop the active jobs of this owner.")
 @click.option("-l", "--labels", type=Labels(), help="Stop the active jobs that have these labels.")
-@click.option("-f", "--force", is_flag=True, help="Do not ask before jobs found by owner or labels are stopped.")
-@click.option("-n", "--limit", type=click.IntRange(1), default=100, show_default=True, help="Stop at most so many.")
-@click.option("-q", "--total", type=click.IntRange(1), default=100, show_default=True, help="Look at so many.")
+@click.option(
+    "-f", "--force", is_flag=True, help="Do not ask before jobs found by owner or labels are stopped."
+)
+@click.option(
+    "-n", "--limit", type=click.IntRange(1), default=100, show_default=True, help="Stop at most so many."
+)
+@click.option(
+    "-q", "--total", type=click.IntRange(1), default=100, show_default=True, help="Look at so many."
+)
 @passing
 def stop(
     session: Session,
@@ -218,7 +228,7 @@ def active_list(session: Session) -> None:
 @job.command()
 @job_query_options
 @passing
-def query(session: Session, **given: Any) -> None:
+def query(session: Session, /, **given: Any) -> None:
     """Find jobs, newest first."""
     from peloton.cli.rows import job_table
 

@@ -1,0 +1,27 @@
+"""`peloton pod`: the history of an instance."""
+
+from __future__ import annotations
+
+import click
+
+from peloton.cli.commands.task import INSTANCE, JOB, show_events
+from peloton.cli.groups import Group
+from peloton.cli.session import Session, passing
+
+
+@click.group(cls=Group)
+def pod() -> None:
+    """The history of an instance, run by run."""
+
+
+@pod.command()
+@JOB
+@INSTANCE
+@click.option("-r", "--run", default="", help="Only this run: its number or Mesos task id.")
+@click.option(
+    "-l", "--limit", type=click.IntRange(0), default=0, help="The last so many runs.  [default: 10]"
+)
+@passing
+def events(session: Session, job_id: str, instance: int, run: str, limit: int) -> None:
+    """Show the events of an instance's runs."""
+    show_events(session, job_id, instance, run, limit)

@@ -1,0 +1,84 @@
+"""`peloton resmgr`: what the resource manager holds."""
+
+from __future__ import annotations
+
+import click
+
+from peloton.cli.groups import Group
+from peloton.cli.params import Words
+from peloton.cli.session import Session, passing, pool_id
+
+
+@click.group(cls=Group)
+def resmgr() -> None:
+    """Look into the resource manager."""
+
+
+@resmgr.group()
+def tasks() -> None:
+    """Tasks that it schedules."""
+
+
+@tasks.command()
+@click.option("--job", default="", help="Tasks of this job.")
+@click.option("--respool", default="", help="Tasks of this pool, by id or path.")
+@click.option("--states", type=Words(), default="", help="Tasks in one of these states.")
+@passing
+def active(session: Session, job: str, respool: str, states: list[str]) -> None:
+    """Tasks by state, with the reason of those that wait."""
+    from peloton.cli.output import table
+    from peloton.private.resmgrsvc import resmgrsvc_pb2
+
+    request = resmgrsvc_pb2.GetActiveTasksRequest(
+        jobID=job, respoolID=_pool(session, respool), states=[state.upper() for state in states]
+    )
+    response = session.call("resmgr_svc", "GetActiveTasks", request)
+    rows = [
+        (entry.taskID, entry.taskState or state, entry.hostname, entry.lastUpdateTime, entry.reason)
+        for state, entries in sorted(response.tasksByState.items())
+        for entry in entries.taskEntry
+    ]
+    heads = ("Task ID", "State", "Host", "Last Update", "Reason")
+    session.show(response, lambda: table(heads, rows))
+
+
+@tasks.command()
+@click.argument("respool", metavar="RESPOOL")
+@click.option(
+    "--limit", type=click.IntRange(1), default=100, show_default=True, help="So many gangs of each queue."
+)
+@passing
+def pending(session: Session, respool: str, limit: int) -> None:
+    """Gangs that wait for admission in the pool RESPOOL (its id or path), queue by queue in their order."""
+    from peloton.api.v0 import peloton_pb2
+    from peloton.cli.output import table
+    from peloton.private.resmgrsvc import resmgrsvc_pb2
+
+    pool = peloton_pb2.ResourcePoolID(value=_pool(session, respool))
+    request = resmgrsvc_pb2.GetPendingTasksRequest(respoolID=pool, limit=limit)
+    response = session.call("resmgr_svc", "GetPendingTasks", request)
+    rows = [
+        (queue, position, task_id)
+        for queue, gangs in sorted(response.pendingGangsByQueue.items())
+        for position, gang in enumerate(gangs.pendingGangs, 1)
+        for task_id in gang.taskIDs
+    ]
+    session.show(response, lambda: table(("Queue", "Gang", "Task ID"), rows))
+
+
+@tasks.command()
+@click.option("--respool", default="", help="Tasks of this pool, by id or path.")
+@passing
+def orphan(session: Session, respool: str) -> None:
+    """Runs that were replaced and have not ended yet."""
+    from peloton.cli.output import table
+    from peloton.private.resmgrsvc import resmgrsvc_pb2
+
+    request = resmgrsvc_pb2.GetOrphanTasksRequest(respoolID=_pool(session, respool))
+    response = session.call("resmgr_svc", "GetOrphanTasks", request)
+    rows = [(task.taskId.value, task.name, task.hostname) for task in response.orphanTasks]
+    session.show(response, lambda: table(("Mesos Task ID", "Name", "Host"), rows))
+
+
+def _pool(session: Session, pool: str) -> str:
+    return pool_id(session, pool) if pool.startswith("/") else pool

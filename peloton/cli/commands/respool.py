@@ -1,0 +1,106 @@
+"""`peloton respool`: the tree of resource pools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peloton.cli.groups import Group
+from peloton.cli.session import Session, passing, pool_id
+from peloton.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
+
+
+@click.group(cls=Group)
+def respool() -> None:
+    """Resource pools: how teams share the cluster."""
+
+
+PATH = click.argument("path")
+CONFIG = click.argument("config")
+
+
+@respool.command()
+@PATH
+@CONFIG
+@click.option(
+    "-f", "--force", is_flag=True, help="Taken for the sake of old scripts: a new pool is always checked."
+)
+@passing
+def create(session: Session, path: str, config: str, force: bool) -> None:
+    """Create the pool PATH, such as /a/b, from the spec CONFIG (YAML, `-` for standard input)."""
+    from peloton.api.v0.respool import respool_pb2
+
+    spec = _read(session, path, config)
+    response = session.call("respool_svc", "CreateResourcePool", respool_pb2.CreateRequest(config=spec))
+    session.show(response, lambda: f"Resource pool {path} created: {response.result.value}")
+
+
+@respool.command()
+@PATH
+@CONFIG
+@click.option("-f", "--force", is_flag=True, help="Skip the checks against parent, siblings and children.")
+@passing
+def update(session: Session, path: str, config: str, force: bool) -> None:
+    """Replace the config of the pool PATH by the spec CONFIG."""
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.respool import respool_pb2
+
+    spec = _read(session, path, config)
+    pool = peloton_pb2.ResourcePoolID(value=pool_id(session, path))
+    request = respool_pb2.UpdateRequest(id=pool, config=spec, Force=force)
+    response = session.call("respool_svc", "UpdateResourcePool", request)
+    session.show(response, lambda: f"Resource pool {path} updated")
+
+
+@respool.command()
+@click.option("--format", "form", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+@passing
+def dump(session: Session, form: str) -> None:
+    """Show all pools, parents before their children, with config and usage."""
+    from peloton.api.v0.respool import respool_pb2
+    from peloton.cli.output import yaml_text
+    from peloton.cli.plain import as_json, plain
+
+    session.json = session.json or form == "json"
+    response = session.call("respool_svc", "Query", respool_pb2.QueryRequest())
+    pools: list[Any] = sorted(response.resourcePools, key=lambda pool: pool.path.value)
+    content = [as_json(pool) if session.json else plain(pool) for pool in pools]
+    session.show(content, lambda: yaml_text(content))
+
+
+@respool.command()
+@PATH
+@passing
+def delete(session: Session, path: str) -> None:
+    """Delete the pool PATH: a leaf without allocation and demand."""
+    from peloton.api.v0.respool import respool_pb2
+
+    request = respool_pb2.DeleteRequest(path=respool_pb2.ResourcePoolPath(value=path))
+    response = session.call("respool_svc", "DeleteResourcePool", request)
+    session.show(response, lambda: f"Resource pool {path} deleted")
+
+
+def _read(session: Session, path: str, config: str) -> ResourcePoolConfig:
+    """The spec, with name and parent from the path, which must not say otherwise."""
+    from peloton.api.v0.respool import respool_pb2
+    from peloton.cli.spec import read_spec
+
+    above, _, name = path.rstrip("/").rpartition("/")
+    if not path.startswith("/") or not name:
+        raise InvalidArgument("path", path, "the path of a pool below the root, such as /a/b")
+    spec = read_spec(respool_pb2.ResourcePoolConfig, config)
+    if spec.name not in ("", name):
+        raise InvalidArgument(
+            "name", spec.name, f"the last part of the path, {name!r}: leave it out of the spec"
+        )
+    parent = pool_id(session, above or "/")
+    if spec.parent.value not in ("", parent):
+        raise InvalidArgument(
+            "parent", spec.parent.value, f"the pool {above or '/'}: leave it out of the spec"
+        )
+    spec.name, spec.parent.value = name, parent
+    return spec

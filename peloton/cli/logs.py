@@ -1,0 +1,124 @@
+"""`peloton task logs`: finds a run's sandbox by BrowseSandbox and writes one of its files out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from peloton.cli.failures import CallFailed, check
+from peloton.cli.sandbox import SandboxFile, path_of
+from peloton.cli.session import Session
+from peloton.errors import NotFound, Refused, Unavailable
+
+if TYPE_CHECKING:
+    from peloton.api.v0.task.task_pb2 import RuntimeInfo
+
+INTERVAL = 0.5
+"""Seconds between two looks at a file that is followed."""
+PATIENCE = 120.0
+"""Seconds for which a daemon or an agent that does not answer is waited for."""
+
+
+@dataclass(slots=True)
+class Logs:
+    """One file of one run of an instance; `run` is a Mesos task id or empty for the current run."""
+
+    session: Session
+    job_id: str
+    instance: int
+    run: str
+    filename: str
+    write: Callable[[bytes], object]
+    note: Callable[[str], object]
+    sleep: Callable[[float], object] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+    def copy(self) -> None:
+        """Write the file as it is now. Raises Refused without a sandbox, NotFound without the file."""
+        for piece in self._file(wait=False).download():
+            self.write(piece)
+
+    def follow(self) -> None:
+        """Write the file as it grows, until its run has ended; waits for a run that has not begun."""
+        file = self._file(wait=True)
+        offset = 0
+        while True:
+            # Asked before the read: what is written until the end of a run is there when its end is known.
+            ended = self._patiently(self._ended)
+            while piece := self._patiently(lambda: file.read(offset)):  # noqa: B023 - called at once
+                self.write(piece)
+                offset += len(piece)
+            if ended:
+                return
+            self.sleep(INTERVAL)
+
+    def _file(self, *, wait: bool) -> SandboxFile:
+        noted = ""
+        while True:
+            sandbox, ended = self._sandbox(), wait and self._patiently(self._ended)
+            if isinstance(sandbox, SandboxFile):
+                return sandbox
+            if not wait or ended:
+                raise sandbox
+            reason = self._waiting_for() or str(sandbox)
+            if reason != noted:
+                self.note(f"waiting: {reason}")
+                noted = reason
+            self.sleep(INTERVAL)
+
+    def _sandbox(self) -> SandboxFile | Refused | NotFound:
+        """The file, or the reason why there is none (yet)."""
+        from peloton.api.v0 import peloton_pb2
+        from peloton.api.v0.task import task_pb2
+
+        request = task_pb2.BrowseSandboxRequest(
+            jobId=peloton_pb2.JobID(value=self.job_id), instanceId=self.instance, taskId=self.run
+        )
+        response = self._patiently(lambda: self.session.ask("task_svc", "BrowseSandbox", request))
+        if response.error.HasField("notRunning") or response.error.HasField("failure"):
+            refusal = response.error.notRunning.message or response.error.failure.message
+            return Refused(refusal or f"instance {self.instance} has no sandbox: it was not launched")
+        check(response)
+        path = path_of(list(response.paths), self.filename)
+        if path is None:
+            names = ", ".join(sorted(one.rpartition("/")[2] for one in response.paths)) or "none"
+            return NotFound(f"no file {self.filename!r} in the sandbox; files there: {names}")
+        return SandboxFile(response.hostname, int(response.port or 5051), path, self.session.timeout)
+
+    def _ended(self) -> bool:
+        """Whether the run is over: in a terminal state, or no longer the current one."""
+        from peloton.api.v0.task import task_pb2
+
+        runtime = self._runtime()
+        current = runtime.mesosTaskId.value
+        if not self.run:
+            self.run = current
+        over = (task_pb2.SUCCEEDED, task_pb2.FAILED, task_pb2.LOST, task_pb2.KILLED, task_pb2.DELETED)
+        return bool(current and self.run and current != self.run) or runtime.state in over
+
+    def _waiting_for(self) -> str:
+        from peloton.api.v0.task import task_pb2
+
+        runtime = self._patiently(self._runtime)
+        return f"{task_pb2.TaskState.Name(runtime.state)} {runtime.reason or runtime.message}".strip()
+
+    def _runtime(self) -> RuntimeInfo:
+        from peloton.api.v0 import peloton_pb2
+        from peloton.api.v0.task import task_pb2
+
+        request = task_pb2.GetRequest(jobId=peloton_pb2.JobID(value=self.job_id), instanceId=self.instance)
+        runtime: RuntimeInfo = self.session.call("task_svc", "Get", request).result.runtime
+        return runtime
+
+    def _patiently(self, ask: Callable[[], Any]) -> Any:
+        """What `ask` gives, waiting for whoever does not answer for a while (it may be starting again)."""
+        until = self.clock() + PATIENCE
+        while True:
+            try:
+                return ask()
+            except (CallFailed, Unavailable) as failure:
+                if (isinstance(failure, CallFailed) and not failure.passing) or self.clock() > until:
+                    raise
+            self.sleep(INTERVAL)
