@@ -9,6 +9,6 @@ with PelotonClient("my-team", jm_url="localhost:5392") as client:
 from __future__ import annotations
 
 from peloton.client.client import PelotonClient
-from peloton.client.discovery import Discovery, DiscoveryError
+from peloton.client.discovery import Discovery, DiscoveryError, LocalDiscovery
 
-__all__ = ["Discovery", "DiscoveryError", "PelotonClient"]
+__all__ = ["Discovery", "DiscoveryError", "LocalDiscovery", "PelotonClient"]

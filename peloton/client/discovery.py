@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from peloton.errors import PelotonError
@@ -42,6 +43,23 @@ class UrlDiscovery:
         if role not in self.urls and self.other is not None:
             return self.other.address(role)
         return address_of(self.urls.get(role) or DEFAULT_ADDRESSES[role], role)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDiscovery:
+    """Leaders as the registry folder of a one-machine cluster shows them (`peloton.membership.local`)."""
+
+    directory: Path
+
+    def address(self, role: str) -> str:
+        from peloton.membership.interface import Role
+        from peloton.membership.local import registered
+
+        leaders, _ = registered(self.directory)
+        leader = leaders.get(Role(role))
+        if leader is None:
+            raise DiscoveryError(f"{self.directory} shows no leader of {role}: is the cluster up?")
+        return leader.target
 
 
 @dataclass(frozen=True, slots=True)
