@@ -1,0 +1,36 @@
+"""The job manager's gRPC services: translate, ask the engine or the store, translate back."""
+
+from __future__ import annotations
+
+from jobmgr.engine import Engine
+from jobmgr.services.jobs import JobManager
+from jobmgr.services.private import JobManagerService
+from jobmgr.services.sandbox import Calls, Sandboxes
+from jobmgr.services.tasks import TaskManager
+from peloton.api.v0.job.job_pb2_grpc import add_JobManagerServicer_to_server
+from peloton.api.v0.task.task_pb2_grpc import add_TaskManagerServicer_to_server
+from peloton.clock import Clock
+from peloton.private.jobmgrsvc.jobmgrsvc_pb2_grpc import add_JobManagerServiceServicer_to_server
+from peloton.rpc.server import Service, service
+
+OLDER_JOB_MANAGER = "peloton.api.job.JobManager"
+OLDER_TASK_MANAGER = "peloton.api.task.TaskManager"
+"""Names by which the published clients call (behaviour 1.1)."""
+NAMES = (
+    "peloton.api.v0.job.JobManager",
+    OLDER_JOB_MANAGER,
+    "peloton.api.v0.task.TaskManager",
+    OLDER_TASK_MANAGER,
+    "peloton.private.jobmgr.JobManagerService",
+)
+
+
+def services(engine: Engine, clock: Clock, hostmgr: Calls) -> tuple[Service, ...]:
+    """All that the leader serves. `hostmgr` calls hostmgr's InternalHostService."""
+    jobs = JobManager(engine, clock)
+    tasks = TaskManager(engine, Sandboxes(hostmgr))
+    return (
+        service(add_JobManagerServicer_to_server, jobs, [OLDER_JOB_MANAGER]),
+        service(add_TaskManagerServicer_to_server, tasks, [OLDER_TASK_MANAGER]),
+        service(add_JobManagerServiceServicer_to_server, JobManagerService(engine)),
+    )

@@ -1,0 +1,49 @@
+"""Instance ranges of requests: half-open, `to` is the first id left out (behaviour 2.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from peloton.api.v0.task import task_pb2
+from peloton.errors import InvalidArgument
+
+OPEN_END = 2**31 - 1
+"""From here on `to` means "to the last": what command lines send for a range like `5:`."""
+
+
+class OutOfRange(InvalidArgument):
+    """A range names instances that the job does not have."""
+
+    def __init__(self, wire: task_pb2.InstanceRange, count: int) -> None:
+        self.count = count
+        super().__init__(
+            "range", f"{_begin(wire)}:{wire.to}", f"within the job's instances, 0 to {count - 1}"
+        )
+
+
+def chosen(ranges: Iterable[task_pb2.InstanceRange], count: int) -> list[int] | None:
+    """The instances of a job of `count` that the ranges name, in order; None for all of them: no range, or
+    ranges that together are the full one. Raises OutOfRange."""
+    named: set[int] = set()
+    some = False
+    for each in ranges:
+        some = True
+        first, end = bounds(each, count, strict=True)
+        named.update(range(first, end))
+    if not some or len(named) == count:
+        return None
+    return sorted(named)
+
+
+def bounds(wire: task_pb2.InstanceRange, count: int, strict: bool = False) -> tuple[int, int]:
+    """First instance and the end, clipped to the job. Raises OutOfRange where it begins behind the last one,
+    or where it is `strict` and ends behind it."""
+    first = _begin(wire)
+    if first >= count or (strict and count < wire.to < OPEN_END):
+        raise OutOfRange(wire, count)
+    return first, max(first, min(wire.to, count))
+
+
+def _begin(wire: task_pb2.InstanceRange) -> int:
+    """`from`, which is a word of Python's own."""
+    return int(getattr(wire, "from"))

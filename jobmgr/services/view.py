@@ -1,0 +1,99 @@
+"""One job as a call sees it: from memory while it is active, from the store when it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from jobmgr.core.cache import CachedJob
+from jobmgr.engine import Engine
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.errors import NotFound, PelotonError
+from peloton.model.ids import JobId, is_uuid
+from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.task import TaskRuntime
+from peloton.wire.overrides import task_config
+from peloton.wire.task import runtime_to
+from storage.interface import Store
+
+JOB_NOT_FOUND = "job not found"
+BREATH = 1000
+"""So many tasks are handled before other work of the event loop gets its turn."""
+
+
+class Precluded(PelotonError):
+    """A known failure that the wire answers as INTERNAL, with its text alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    job_id: JobId
+    spec: JobSpec
+    runtime: JobRuntime
+    store: Store
+    cached: CachedJob | None
+    """None for a job that has ended."""
+
+    @property
+    def config(self) -> job_pb2.JobConfig:
+        """As it was given. Shared between calls: not to be changed."""
+        return parsed(self.spec.payload)
+
+    async def task(self, instance: int) -> TaskRuntime | None:
+        """None where its row is not stored yet."""
+        if self.cached is not None:
+            task = self.cached.task(instance)
+            return None if task is None else replace(task, reason=self.cached.reason(instance))
+        try:
+            return await self.store.tasks.get(self.job_id, instance)
+        except NotFound:
+            return None
+
+    async def tasks(self, first: int = 0, end: int | None = None) -> AsyncIterator[tuple[int, TaskRuntime]]:
+        """Instances first … end-1 that have a row, in order, with the reason why they wait."""
+        async for instance, task in self._rows(first, end):
+            if instance % BREATH == 0:
+                await asyncio.sleep(0)
+            yield instance, task
+
+    async def _rows(self, first: int, end: int | None) -> AsyncIterator[tuple[int, TaskRuntime]]:
+        if self.cached is None:
+            async for page in self.store.tasks.list(self.job_id, first, end):
+                for row in page.items():
+                    yield row
+            return
+        for instance, task in self.cached.born(first, end):
+            reason = self.cached.reason(instance)
+            yield instance, task if reason == task.reason else replace(task, reason=reason)
+
+    def info(self, instance: int, runtime: TaskRuntime | None) -> task_pb2.TaskInfo:
+        """A task with its merged config."""
+        info = task_pb2.TaskInfo(
+            instanceId=instance,
+            jobId=peloton_pb2.JobID(value=self.job_id),
+            config=task_config(self.config, instance),
+        )
+        if runtime is not None:
+            info.runtime.CopyFrom(runtime_to(self.job_id, instance, runtime))
+        return info
+
+
+async def view(engine: Engine, job_id: JobId) -> JobView:
+    """Raises NotFound, also for what is no job id at all."""
+    if not is_uuid(job_id):
+        raise NotFound(JOB_NOT_FOUND)
+    cached = engine.job(job_id)
+    if cached is not None:
+        return JobView(job_id, cached.spec, cached.runtime, engine.store, cached)
+    summary = await engine.summary(job_id)
+    return JobView(job_id, summary.spec, summary.runtime, engine.store, None)
+
+
+@lru_cache(maxsize=32)
+def parsed(payload: bytes) -> job_pb2.JobConfig:
+    """A stored config. Shared between calls: not to be changed."""
+    return job_pb2.JobConfig.FromString(payload)
