@@ -20,10 +20,11 @@ JOIN jobs AS j USING (job_id)
 JOIN job_configs AS c ON c.job_id = i.job_id AND c.version = i.config_version
 WHERE i.job_id = ?
 """
-HAS_KEYWORD = (
+HAS_KEYWORDS = (
     "EXISTS (SELECT 1 FROM job_configs AS c WHERE c.job_id = i.job_id AND c.version = i.config_version "
-    "AND instr(c.words, ?) > 0)"
+    "AND {each})"
 )
+HAS_KEYWORD = "instr(c.words, ?) > 0"
 SORTED_BY = ("creation_time", "completion_time", "name", "owner", "state")
 
 Term = tuple[str, Sequence[object]]
@@ -60,8 +61,9 @@ def _terms(query: JobQuery) -> Iterator[Term]:
         yield from _within("completion_time", query.completed)
     for label in query.labels:
         yield "instr(labels, ?) > 0", (label_lines([label]),)
-    for keyword in query.keywords:
-        yield HAS_KEYWORD, (keyword.casefold(),)
+    if query.keywords:
+        each = " AND ".join([HAS_KEYWORD] * len(query.keywords))
+        yield HAS_KEYWORDS.format(each=each), [keyword.casefold() for keyword in query.keywords]
 
 
 def _within(column: str, bounds: TimeRange) -> Iterator[Term]:

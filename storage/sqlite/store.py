@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 
 from peloton.errors import PelotonError
 from peloton.model.ids import JobId
@@ -73,11 +74,13 @@ async def open_sqlite(settings: StorageSettings) -> SqliteStore:
 def _connections(settings: StorageSettings) -> tuple[sqlite3.Connection, list[sqlite3.Connection]]:
     """The writer's and the readers', to a database whose schema is up to date."""
     prepare_directory(settings.path)
-    db = writer_connection(settings.path, settings.busy_timeout)
-    try:
-        migrate(db, migrations(), settings.busy_timeout)
-        readers = [reader_connection(settings.path, settings.busy_timeout) for _ in range(settings.readers)]
-    except PelotonError as error:
-        db.close()
-        raise type(error)(f"{settings.path}: {error}") from error
+    path, timeout = settings.path, settings.busy_timeout
+    with ExitStack() as opened:
+        try:
+            db = opened.enter_context(closing(writer_connection(path, timeout)))
+            migrate(db, migrations(), timeout)
+            readers = [reader_connection(path, timeout) for _ in range(settings.readers)]
+        except PelotonError as error:
+            raise type(error)(f"{path}: {error}") from error
+        opened.pop_all()
     return db, readers

@@ -1,0 +1,227 @@
+"""What is SQLite's own: migrations, several processes, failures of the file, durability."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from peloton.errors import Refused, Unavailable
+from peloton.model.host import HostInfo
+from peloton.model.job import JobRuntime
+from peloton.model.pool import PoolConfig
+from peloton.model.states import TaskState
+from peloton.model.task import PodEvent, TaskRuntime
+from storage import codec
+from storage.config import StorageSettings
+from storage.factory import open_store
+from storage.sqlite.connection import writer_connection
+from storage.sqlite.events import _LIFE
+from storage.sqlite.migrate import migrate, migrations
+from storage.sqlite.writer import Writer
+from tests.contract.storage.samples import job_id, job_runtime, pool, spec, task_runtime
+
+JOB = job_id(1)
+
+
+def settings(path: Path, busy_timeout: float = 5.0) -> StorageSettings:
+    return StorageSettings(path=path, busy_timeout=busy_timeout)
+
+
+async def test_a_schema_newer_than_the_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "peloton.db"
+    await (await open_store(settings(path))).close()
+    newest = max(migrations())
+    with sqlite3.connect(path) as db:
+        db.execute("INSERT INTO schema_version VALUES (?)", (newest + 1,))
+    expected = f"{path}: database has schema version {newest + 1}; this program knows versions up to {newest}"
+    with pytest.raises(Refused) as refused:
+        await open_store(settings(path))
+    assert str(refused.value) == expected
+
+
+@pytest.mark.parametrize("place", ["file/peloton.db", "file", "directory"])
+async def test_a_place_that_cannot_hold_a_database(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("This is a text, and longer than the header of a database would be. " * 20)
+    (tmp_path / "directory").mkdir()
+    with pytest.raises((Refused, Unavailable), match=str(tmp_path / place.partition("/")[0])):
+        await open_store(settings(tmp_path / place))
+
+
+async def test_the_directory_is_made(tmp_path: Path) -> None:
+    store = await open_store(settings(tmp_path / "a" / "b" / "peloton.db"))
+    await store.ping()
+    await store.close()
+
+
+def test_processes_migrate_at_once(tmp_path: Path) -> None:
+    scripts = {1: "CREATE TABLE a (x);\n", 2: "-- two;\nCREATE TABLE b (x);\nCREATE TABLE c (x);\n"}
+
+    def one(_: int) -> None:
+        db = writer_connection(tmp_path / "peloton.db", 10)
+        migrate(db, scripts, 10)
+        db.close()
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(one, range(8)))
+    with sqlite3.connect(tmp_path / "peloton.db") as db:
+        assert db.execute("SELECT version FROM schema_version").fetchall() == [(1,), (2,)]
+
+
+def test_a_migration_that_fails_leaves_the_schema_as_it_was(tmp_path: Path) -> None:
+    db = writer_connection(tmp_path / "peloton.db", 1)
+    migrate(db, {1: "CREATE TABLE a (x);\n"}, 1)
+    with pytest.raises(Unavailable, match="already exists"):
+        migrate(db, {2: "CREATE TABLE b (x);\nCREATE TABLE a (x);\n"}, 1)
+    assert db.execute("SELECT max(version) FROM schema_version").fetchone() == (1,)
+    assert db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'b'").fetchone() == (0,)
+    db.close()
+
+
+async def test_a_write_while_another_process_holds_the_lock_is_unavailable(tmp_path: Path) -> None:
+    path = tmp_path / "peloton.db"
+    store = await open_store(settings(path, busy_timeout=0.05))
+    with sqlite3.connect(path, isolation_level=None) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        results = await asyncio.gather(
+            store.pools.write(pool()), store.tasks.write(JOB, {0: task_runtime()}), return_exceptions=True
+        )
+        assert [type(result) for result in results] == [Unavailable, Unavailable]
+        assert list(await store.pools.all()) == [], "reads go on"
+        holder.execute("ROLLBACK")
+    await store.pools.write(pool())
+    assert list(await store.pools.all()) == [pool()]
+    await store.close()
+
+
+async def test_a_write_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
+    """The fault comes from the driver, after the write's first statement went through."""
+    db = writer_connection(tmp_path / "peloton.db", 1)
+    db.execute("CREATE TABLE t (x INTEGER)")
+    writer = Writer(db, max_queued=10)
+
+    def write(*values: object) -> object:
+        return writer.submit(
+            lambda db: [db.execute("INSERT INTO t VALUES (?)", (v,)).rowcount for v in values]
+        )
+
+    results = await asyncio.gather(write(1), write(2, 2**70), write(3), return_exceptions=True)  # type: ignore[call-overload]
+    assert [type(result) for result in results] == [list, OverflowError, list]
+    rows = await writer.submit(lambda db: db.execute("SELECT x FROM t ORDER BY x").fetchall())
+    assert rows == [(1,), (3,)]
+    await writer.close()
+
+
+async def test_writes_that_wait_share_a_transaction_and_callers_wait_for_room(tmp_path: Path) -> None:
+    db = writer_connection(tmp_path / "peloton.db", 1)
+    db.execute("CREATE TABLE t (x INTEGER)")
+    begun: list[str] = []
+    db.set_trace_callback(
+        lambda statement: begun.append(statement) if statement.startswith("BEGIN") else None
+    )
+    writer = Writer(db, max_queued=10)
+    await asyncio.gather(
+        *(
+            writer.submit(lambda db, i=i: db.execute("INSERT INTO t VALUES (?)", (i,)).rowcount)
+            for i in range(40)
+        )  # type: ignore[misc]
+    )
+    assert len(begun) == 4
+    await writer.close()
+
+
+async def test_a_caller_that_gives_up_does_not_harm_the_others(tmp_path: Path) -> None:
+    store = await open_store(settings(tmp_path / "peloton.db"))
+    given_up = asyncio.ensure_future(store.tasks.write(JOB, {0: task_runtime()}))
+    kept = asyncio.ensure_future(store.tasks.write(JOB, {1: task_runtime()}))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    await kept
+    assert await store.tasks.get(JOB, 1) == task_runtime()
+    await store.close()
+
+
+async def test_most_runtimes_leave_the_index_alone(tmp_path: Path) -> None:
+    store = await open_store(settings(tmp_path / "peloton.db"))
+    await store.jobs.create(JOB, spec(), job_runtime())
+    with sqlite3.connect(tmp_path / "peloton.db") as db:
+        db.execute("CREATE TRIGGER t BEFORE UPDATE ON job_index BEGIN SELECT RAISE(ABORT, 'touched'); END")
+    await store.jobs.write_runtime(JOB, replace(job_runtime(), task_counts={TaskState.LOST: 3}))
+    await store.close()
+
+
+CHILD = """
+import asyncio, itertools, sys
+from pathlib import Path
+from storage.config import StorageSettings
+from storage.factory import open_store
+from tests.contract.storage.samples import job_id, task_runtime
+
+async def main():
+    store = await open_store(StorageSettings(path=Path(sys.argv[1])))
+    async def client(number):
+        for run in itertools.count(1):
+            await store.tasks.write(job_id(1), {number: task_runtime(run), number + 100: task_runtime(run)})
+            print(number, run, flush=True)
+    await asyncio.gather(*map(client, range(8)))
+
+asyncio.run(main())
+"""
+
+
+def acknowledged_before_kill_9(path: Path) -> dict[int, int]:
+    """The last run that each of the child's clients was told to be stored."""
+    acknowledged: dict[int, int] = {}
+    command = [sys.executable, "-c", CHILD, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, bufsize=1) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            if line.endswith("\n"):
+                number, run = line.split()
+                acknowledged[int(number)] = int(run)
+            if len(acknowledged) == 8 and min(acknowledged.values()) >= 20:
+                child.kill()
+    assert child.returncode == -9, "the child ended by itself"
+    return acknowledged
+
+
+async def test_what_was_acknowledged_outlives_kill_9(tmp_path: Path) -> None:
+    path = tmp_path / "peloton.db"
+    acknowledged = await asyncio.to_thread(acknowledged_before_kill_9, path)
+
+    store = await open_store(settings(path))
+    for number, run in acknowledged.items():
+        assert (await store.tasks.get(JOB, number)).run >= run
+        assert await store.tasks.get(JOB, number) == await store.tasks.get(JOB, number + 100)
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "known"),
+    [
+        (TaskRuntime, codec.TASK_RUNTIME._names, set()),
+        (JobRuntime, codec.JOB_RUNTIME._names, set()),
+        (PodEvent, codec.POD_EVENT._names, {"job_id", "instance", "run", "timestamp"}),
+        (PoolConfig, codec.POOL._names, set()),
+        (HostInfo, codec.HOST._names, set()),
+    ],
+)
+def test_every_field_is_stored(kind: type, names: tuple[str, ...], known: set[str]) -> None:
+    assert set(names) | known == {field.name for field in fields(kind)}
+
+
+def test_what_an_older_program_wrote_gets_the_defaults() -> None:
+    assert codec.TASK_RUNTIME.decode("[1,9,0,1,1,0]") == TaskRuntime(
+        TaskState.INITIALIZED, TaskState.SUCCEEDED, 0, 1, 1, 0
+    )
+
+
+def test_each_state_has_a_place_in_a_runs_life() -> None:
+    assert set(_LIFE) == set(TaskState)
+    assert len(_LIFE) == len(TaskState)
