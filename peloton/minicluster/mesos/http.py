@@ -3,8 +3,8 @@
 Handlers are plain functions: a request in, a response out, answered in order. All replies to what one read
 brought are written at once. A handler may instead take the connection over, for a chunked stream
 (``start_stream``) or for a protocol of its own (``upgrade``). What Mesos does is kept (recording
-``06-http-details``): a stream is chunked even for HTTP/1.0, calls on a stream's own connection are answered in
-the middle of it, half-closing ends the connection, what is not HTTP closes it.
+``06-http-details``): a stream is chunked even for HTTP/1.0, calls on a stream's own connection are answered
+in the middle of it, half-closing ends the connection, what is not HTTP closes it.
 """
 
 from __future__ import annotations
@@ -99,7 +99,9 @@ _clock = _Clock()
 
 def _head(status: int, headers: list[tuple[str, str]]) -> bytes:
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
-    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode() + _clock.line + lines.encode() + b"\r\n"
+    return (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode() + _clock.line + lines.encode() + b"\r\n"
+    )
 
 
 def render(response: Response, request: Request) -> bytes:
@@ -131,7 +133,9 @@ class _Incoming:
 class Connection(asyncio.Protocol):
     """One client's connection; also the callbacks object of the parser."""
 
-    def __init__(self, handler: Handler, after: Callable[[], None], open_connections: set[Connection]) -> None:
+    def __init__(
+        self, handler: Handler, after: Callable[[], None], open_connections: set[Connection]
+    ) -> None:
         self._handler = handler
         self._after = after
         self._open = open_connections

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from google.protobuf.message import Message
+
 from mesos.v1 import mesos_pb2 as mesos
 
 MAX_FRAME = 64 * 1024 * 1024
@@ -116,7 +117,7 @@ MasterMessage = (
 
 @dataclass(frozen=True, slots=True)
 class AgentTask:
-    """A task as the agent knows it. ``status`` is the newest, ``unacknowledged`` the oldest pending update."""
+    """A task as the agent knows it. ``unacknowledged``: its oldest pending update."""
 
     framework_id: str
     task: mesos.TaskInfo

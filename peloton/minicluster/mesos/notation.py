@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 
 from mesos.v1 import mesos_pb2 as mesos
-
 from peloton.minicluster.mesos import resources as res
 
 _NAME = re.compile(r"^(?P<name>[^\s():;{}\[\]]+)(?:\((?P<role>[^()]*)\))?(?P<rev>\{REV\})?$")
@@ -29,7 +28,9 @@ def _ranges(value: str, whole: str) -> res.Ranges:
     for part in value[1:-1].split(","):
         match = re.fullmatch(r"\s*(\d+)\s*-\s*(\d+)\s*", part)
         if match is None or int(match[1]) > int(match[2]):
-            raise NotationError(f"'{whole}': '{part.strip()}' is no range; right is begin-end with begin <= end")
+            raise NotationError(
+                f"'{whole}': '{part.strip()}' is no range; right is begin-end with begin <= end"
+            )
         pairs.append((int(match[1]), int(match[2])))
     return res.merge(pairs)
 

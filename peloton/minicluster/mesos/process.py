@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Refusal(Exception):
-    """The process cannot run as it was asked to; its text is one line with the value and what would be right."""
+    """The process cannot run as asked; its text is one line: the value, and what would be right."""
 
 
 def prepare_directory(path: Path, flag: str) -> None:
@@ -27,7 +27,9 @@ def prepare_directory(path: Path, flag: str) -> None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise Refusal(f"{flag} {path} cannot be written to: {error.strerror}; name a writable directory") from error
+        raise Refusal(
+            f"{flag} {path} cannot be written to: {error.strerror}; name a writable directory"
+        ) from error
 
 
 def listen(ip: str, port: int) -> socket.socket:
@@ -54,7 +56,7 @@ def write_ready_file(path: Path | None, content: dict[str, Any]) -> None:
         return
     temporary = path.with_name(path.name + ".new")
     temporary.write_text(json.dumps(content))
-    os.replace(temporary, path)
+    temporary.replace(path)
 
 
 def run(name: str, main: Coroutine[Any, Any, None]) -> int:

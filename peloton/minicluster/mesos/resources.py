@@ -330,4 +330,6 @@ def kind_text(kind: Kind, role: str = "") -> str:
 
 def text(bundle: Bundle, role: str = "") -> str:
     """Print a bundle the way Mesos does in its messages."""
-    return "; ".join(f"{kind_text(kind, role)}:{quantity_text(quantity)}" for kind, quantity in bundle.items())
+    return "; ".join(
+        f"{kind_text(kind, role)}:{quantity_text(quantity)}" for kind, quantity in bundle.items()
+    )

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
-from mesos.v1.scheduler import scheduler_pb2 as scheduler
 
+from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from peloton.minicluster.mesos import jsoncodec
 from peloton.minicluster.mesos.http import ACCEPTED, JSON, PROTOBUF, Request, Response, refuse
 from peloton.minicluster.mesos.master.core import accept, frameworks, tasks
@@ -69,7 +69,7 @@ def method_error(request: Request, allowed: str = "POST") -> Response | None:
 
 
 def accepted_type(request: Request) -> str | None:
-    """Return the media type of the answer: JSON unless exactly protobuf is asked for; None if neither will do."""
+    """Return the answer's media type: JSON unless just protobuf is asked for; None if neither will do."""
     accept_header = request.headers.get("accept")
     if accept_header is None:
         return JSON
@@ -131,9 +131,7 @@ def _validate_subscribe(call: scheduler.Call, principal: str | None) -> Response
 
 
 def _other_principal(principal: str, owner: str) -> str:
-    return (
-        f"Authenticated principal '{principal}' does not match principal '{owner}' set in `FrameworkInfo`"
-    )
+    return f"Authenticated principal '{principal}' does not match principal '{owner}' set in `FrameworkInfo`"
 
 
 def _belongs(request: Request, framework: Framework | None, principal: str | None) -> Response | None:

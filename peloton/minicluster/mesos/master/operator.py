@@ -1,4 +1,4 @@
-"""The operator API ``/api/v1`` (queries here, maintenance and quota in their own modules) and its old relatives.
+"""The operator API ``/api/v1`` and the older endpoints beside it.
 
 Source: recordings ``11-maintenance``, ``12-operator*``.
 """
@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from mesos.v1.master import master_pb2 as master
-
 from peloton.minicluster.mesos import jsoncodec
 from peloton.minicluster.mesos.http import JSON, Request, Response, refuse
 from peloton.minicluster.mesos.master.calls import NOT_ACCEPTABLE, accepted_type, method_error, parse
@@ -133,7 +132,9 @@ class OperatorApi:
             agents.reactivate(agent)
         else:
             grace = call.drain_agent.max_grace_period
-            limit = grace.seconds + grace.nanos / 1e9 if call.drain_agent.HasField("max_grace_period") else -1.0
+            limit = (
+                grace.seconds + grace.nanos / 1e9 if call.drain_agent.HasField("max_grace_period") else -1.0
+            )
             agents.drain(self._cluster, agent, limit)
         return OK
 
@@ -178,7 +179,7 @@ def _with_empty_lists(value: dict[str, Any]) -> dict[str, Any]:
     for name, lists in _ALWAYS_LISTED.items():
         inner = value.get(name)
         if inner is not None:
-            value[name] = {**dict.fromkeys(lists, []), **inner}
+            value[name] = {**{each: [] for each in lists}, **inner}
     if "get_state" in value:
         _with_empty_lists(value["get_state"])
     return value
@@ -193,5 +194,3 @@ def _render(out: master.Response, content_type: str) -> Response:
 def flag_seconds(value: float) -> str:
     """Print a time as Mesos prints flags."""
     return f"{value:g}secs"
-
-

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
-from mesos.v1 import mesos_pb2 as mesos
 
+from mesos.v1 import mesos_pb2 as mesos
 from peloton.minicluster.mesos.master.core.agents import expect_recovered
 from peloton.minicluster.mesos.master.core.state import Cluster
 
@@ -59,4 +58,4 @@ class Registry:
         }
         temporary = self._path.with_suffix(".new")
         temporary.write_text(json.dumps(content))
-        os.replace(temporary, self._path)
+        temporary.replace(self._path)

@@ -12,7 +12,6 @@ import uuid
 from dataclasses import dataclass
 
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-
 from peloton.minicluster.mesos import jsoncodec, link
 from peloton.minicluster.mesos.http import (
     JSON,
@@ -23,7 +22,13 @@ from peloton.minicluster.mesos.http import (
     Server,
     refuse,
 )
-from peloton.minicluster.mesos.master.calls import Credentials, Subscription, handle, principal_of, unauthorized
+from peloton.minicluster.mesos.master.calls import (
+    Credentials,
+    Subscription,
+    handle,
+    principal_of,
+    unauthorized,
+)
 from peloton.minicluster.mesos.master.core import agents, allocator, frameworks, tasks
 from peloton.minicluster.mesos.master.core.simulation import Simulation, SimulationConfig, registrations
 from peloton.minicluster.mesos.master.core.state import Agent, Cluster, MasterConfig
@@ -190,8 +195,7 @@ class MasterService:
         if request.headers.get("upgrade") != link.UPGRADE_NAME:
             return NOT_FOUND
         reply = (
-            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
-            f"Upgrade: {link.UPGRADE_NAME}\r\n\r\n"
+            f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {link.UPGRADE_NAME}\r\n\r\n"
         )
         connection.upgrade(AgentLink(self, connection, connection.peer), reply.encode())
         return None

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-
 from peloton.minicluster.mesos import resources as res
 from peloton.minicluster.mesos.link import Launch
 from peloton.minicluster.mesos.master.core import events, validate
@@ -30,8 +29,8 @@ def decline(cluster: Cluster, framework: Framework, call: scheduler.Call.Decline
 def accept(cluster: Cluster, framework: Framework, call: scheduler.Call.Accept, now: float) -> None:
     """Launch tasks on offers; what is left of them is free again, and filtered.
 
-    LAUNCH is carried out; the tasks of a LAUNCH_GROUP get TASK_ERROR; operations of any other type, or without
-    a type, are dropped in silence, as Mesos drops those it does not know.
+    LAUNCH is carried out; the tasks of a LAUNCH_GROUP get TASK_ERROR; operations of any other type, or
+    without a type, are dropped in silence, as Mesos drops those it does not know.
     """
     offer_ids = [item.value for item in call.offer_ids]
     if not offer_ids and not call.operations:

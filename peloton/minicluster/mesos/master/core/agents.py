@@ -6,7 +6,6 @@ Source: recordings ``09-master-failover-single``, ``10-agent-*``.
 from __future__ import annotations
 
 from mesos.v1 import mesos_pb2 as mesos
-
 from peloton.minicluster.mesos import resources as res
 from peloton.minicluster.mesos.link import AgentTask, Kill, Ping, Refused, Register, Registered, ResendUpdates
 from peloton.minicluster.mesos.master.core import events

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-
 from peloton.minicluster.mesos import resources as res
 from peloton.minicluster.mesos.master.core.state import (
     CAPABILITY,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-
 from peloton.minicluster.mesos.master.core.state import Framework, MasterConfig, Task
 
 Event = scheduler.Event

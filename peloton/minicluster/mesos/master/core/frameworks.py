@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-
 from peloton.minicluster.mesos.link import ResendUpdates, ShutdownFramework
 from peloton.minicluster.mesos.master.core import events
 from peloton.minicluster.mesos.master.core.allocator import allocate

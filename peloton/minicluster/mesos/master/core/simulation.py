@@ -13,7 +13,6 @@ import uuid
 from dataclasses import dataclass
 
 from mesos.v1 import mesos_pb2 as mesos
-
 from peloton.minicluster.mesos import resources as res
 from peloton.minicluster.mesos.link import (
     Acknowledge,
@@ -106,7 +105,7 @@ class Simulation:
         """End the tasks whose time is over, and resend what was not acknowledged in time."""
         out: list[Answer] = []
         while self._ends and self._ends[0][0] <= now:
-            when, key = heapq.heappop(self._ends)
+            _, key = heapq.heappop(self._ends)
             run = self._runs.get(key)
             if run is not None and not run.ended:
                 self._end(key, run, *_outcome(run.exit_code), now, out)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-
 from peloton.minicluster.mesos import resources as res
 from peloton.minicluster.mesos.link import MasterMessage
 from peloton.minicluster.mesos.updates import TERMINAL

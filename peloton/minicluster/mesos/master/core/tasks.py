@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-
 from peloton.minicluster.mesos.link import Acknowledge, Kill, ShutdownExecutor, Update
 from peloton.minicluster.mesos.master.core import events
 from peloton.minicluster.mesos.master.core.state import Agent, Cluster, Framework, Task, is_terminal
@@ -107,7 +106,7 @@ def reconcile_one(
     agent_id: str | None,
     now: float,
 ) -> None:
-    """Answer for one task; there is no answer while its agent may still come back after a change of masters."""
+    """Answer for one task, but not while its agent may still come back after a change of masters."""
     task = framework.tasks.get(task_id)
     if task is not None:
         _tell_known(cluster, framework, task, now)

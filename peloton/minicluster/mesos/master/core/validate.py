@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 
 from mesos.v1 import mesos_pb2 as mesos
-
 from peloton.minicluster.mesos import resources as res
 from peloton.minicluster.mesos.master.core.state import Cluster, Framework, Offer
 

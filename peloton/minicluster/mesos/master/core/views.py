@@ -10,7 +10,6 @@ from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.master import master_pb2 as master
-
 from peloton.minicluster.mesos import resources as res
 from peloton.minicluster.mesos.jsoncodec import to_dict
 from peloton.minicluster.mesos.master.core.allocator import inverse_offer_message, offer_message

@@ -1,0 +1,115 @@
+"""``python -m peloton.minicluster.mesos.agent``: reads flags, builds an agent, runs it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from peloton.minicluster.mesos import notation
+from peloton.minicluster.mesos import resources as res
+from peloton.minicluster.mesos.agent.launcher import Launcher, docker_answers
+from peloton.minicluster.mesos.agent.layout import Layout
+from peloton.minicluster.mesos.agent.limits import detect
+from peloton.minicluster.mesos.agent.service import AgentConfig, AgentService
+from peloton.minicluster.mesos.process import Refusal, listen, prepare_directory, run, write_ready_file
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="mesos-agent", description=__doc__)
+    add = parser.add_argument
+    add("--master", required=True, help="the master's HOST:PORT")
+    add("--ip", default="127.0.0.1", help="address to listen on")
+    add("--port", type=int, default=5051, help="port to listen on, 0 for any")
+    add("--hostname", default="localhost", help="name under which it is offered")
+    add("--resources", default="cpus:4;mem:2048;disk:20000;ports:[31000-32000]")
+    add("--revocable", default="", help="resources offered as revocable, over and above --resources")
+    add("--attributes", default="", help="text, scalars and ranges")
+    add("--work-dir", type=Path, required=True, help="where sandboxes and checkpoints are kept")
+    add("--ready-file", type=Path, help="written once it is registered: JSON with pid, host, port, agent_id")
+    add("--launcher", choices=("auto", "posix"), default="auto", help="posix: make no cgroups")
+    return parser
+
+
+def _master(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise Refusal(f"--master '{text}' is no address; right is HOST:PORT, for example 127.0.0.1:5050")
+    return host, int(port)
+
+
+def _resources(options: argparse.Namespace) -> res.Bundle:
+    try:
+        bundle = notation.parse_resources(options.resources)
+        res.add(bundle, notation.parse_resources(options.revocable, revocable=True))
+    except notation.NotationError as error:
+        raise Refusal(f"--resources or --revocable: {error}") from error
+    return bundle
+
+
+def _config(options: argparse.Namespace, port: int) -> AgentConfig:
+    try:
+        attributes = tuple(notation.parse_attributes(options.attributes))
+    except notation.NotationError as error:
+        raise Refusal(f"--attributes: {error}") from error
+    return AgentConfig(
+        master=_master(options.master),
+        ip=options.ip,
+        port=port,
+        hostname=options.hostname,
+        resources=_resources(options),
+        attributes=attributes,
+    )
+
+
+async def _serve(options: argparse.Namespace) -> None:
+    prepare_directory(options.work_dir, "--work-dir")
+    layout = Layout(options.work_dir.absolute())
+    layout.make()
+    socket = listen(options.ip, options.port)
+    port = socket.getsockname()[1]
+    config = _config(options, port)
+    limits = detect(options.launcher == "auto")
+    service = AgentService(config, layout, Launcher(layout, limits, await docker_answers()))
+    service.recover()
+    await service.server.serve(socket)
+    await _until_stopped(service, options, port)
+    await service.server.stop()
+    limits.close()
+
+
+async def _until_stopped(service: AgentService, options: argparse.Namespace, port: int) -> None:
+    told = False
+
+    def registered(agent_id: str) -> None:
+        nonlocal told
+        if not told:
+            told = True
+            print(f"agent: listening on {options.ip}:{port}, registered as {agent_id}", flush=True)
+            ready = {"pid": os.getpid(), "host": options.ip, "port": port, "agent_id": agent_id}
+            write_ready_file(options.ready_file, ready)
+
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    connected = asyncio.create_task(service.stay_connected(registered))
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait({connected, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    if stopped.done():
+        await service.leave(connected)
+        return
+    stopped.cancel()
+    print(f"agent: ended by the master: {connected.result()}", file=sys.stderr, flush=True)
+    await service.forget()
+
+
+def main() -> int:
+    """Run an agent until SIGTERM or SIGINT, or until the master ends it; return the exit code."""
+    return run("agent", _serve(_parser().parse_args()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

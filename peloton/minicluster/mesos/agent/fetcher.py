@@ -1,0 +1,59 @@
+"""Bringing a task's URIs into its sandbox: files of this machine only."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import zipfile
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from mesos.v1 import mesos_pb2 as mesos
+
+_TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+
+
+class FetchError(Exception):
+    """A URI cannot be fetched; the text says which and why."""
+
+
+def _source(uri: str) -> Path:
+    parsed = urlparse(uri)
+    if parsed.scheme in ("", "file") and parsed.netloc in ("", "localhost"):
+        path = Path(unquote(parsed.path) if parsed.scheme else uri)
+        if path.is_absolute():
+            return path
+    raise FetchError(f"'{uri}' cannot be fetched: only file:// URIs and absolute paths are supported")
+
+
+def _extract(archive: Path, sandbox: Path) -> bool:
+    name = archive.name.lower()
+    if name.endswith(_TARS):
+        with tarfile.open(archive) as tar:
+            tar.extractall(sandbox, filter="data")
+        return True
+    if name.endswith((".zip", ".jar")) and zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as bundle:
+            bundle.extractall(sandbox)
+        return True
+    return False
+
+
+def fetch(uri: mesos.CommandInfo.URI, sandbox: Path) -> None:
+    """Copy one URI into a sandbox and extract it where asked to.
+
+    Raises FetchError.
+    """
+    source = _source(uri.value)
+    target = (sandbox / (uri.output_file or source.name)).resolve()
+    if not target.is_relative_to(sandbox.resolve()):
+        raise FetchError(f"output_file '{uri.output_file}' is outside of the sandbox")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+        if uri.executable:
+            target.chmod(0o755)
+        elif uri.extract:
+            _extract(target, sandbox)
+    except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
+        raise FetchError(f"'{uri.value}' cannot be fetched: {error}") from error
