@@ -7,80 +7,160 @@ Reading is from `job` (active jobs, in memory, always what is stored) or `load` 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from jobmgr.archive import Archive
 from jobmgr.core.cache import CachedJob
+from jobmgr.core.events import JobUpdated, RestartAsked, StartAsked, StopAsked
+from jobmgr.core.machine import Core
+from jobmgr.core.steering import Limits
+from jobmgr.outbox import Outbox
+from jobmgr.recovery import read_job
+from jobmgr.turns import Turns
+from peloton.clock import Clock, SystemClock
+from peloton.errors import AlreadyExists, Conflict, NotFound, Refused
 from peloton.model.ids import JobId
-from peloton.model.job import JobSpec, JobSummary
+from peloton.model.job import JobRuntime, JobSpec, JobSummary
+from peloton.model.states import JobState, JobType
 from storage.interface import Store
+
+VERSIONS_TRIED = 8
 
 
 class Engine:
     """Runs jobs towards their goals. All calls raise Unavailable while the store cannot answer, and
     Fenced where this process is no longer the leader."""
 
-    store: Store
+    def __init__(self, store: Store, clock: Clock | None = None, limits: Limits | None = None) -> None:
+        self.store = store
+        self.clock = clock or SystemClock()
+        self.outbox = Outbox()
+        self.turns = Turns(Core(limits), store, self.clock, self.outbox)
+        self._archive = Archive(self.turns)
 
     async def create_job(self, job_id: JobId, spec: JobSpec) -> None:
         """Store a new job (`spec.version` 1) and start it; its tasks' rows follow in the background.
 
         Raises AlreadyExists."""
-        raise NotImplementedError
+        now = self.clock.wall()
+        runtime = JobRuntime(
+            state=JobState.INITIALIZED,
+            goal=JobState.SUCCEEDED if spec.type is JobType.BATCH else JobState.RUNNING,
+            config_version=spec.version,
+            creation_time=now,
+            updated_at=now,
+        )
+        await self.store.jobs.create(job_id, spec, runtime)
+        self.turns.create(job_id, spec, runtime)
 
     async def update_job(self, job_id: JobId, spec: JobSpec) -> None:
         """Take the next version of the config (`spec.version` = the current one + 1), which only adds
         instances: whoever calls has checked that.
 
         Raises NotFound, Conflict where the version is not the next one, Refused where the job has ended."""
-        raise NotImplementedError
+        job = self.job(job_id)
+        if job is None:
+            await self._refuse_ended(job_id, "update")
+            return
+        base = spec.version - 1
+        if base != job.spec.version:
+            raise Conflict(f"the config is at version {job.spec.version}, not {base}")
+        stored = await self._store_version(job_id, spec)
+        await self.turns.ask(JobUpdated(job_id, stored, base))
 
     async def stop(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
         """Make the goal KILLED: of the whole job (None), or of these instances.
 
         Returns the instances that had not ended and now have the goal KILLED, in order. Those that have
         ended, and those that are not there, are left out. A job that has ended: empty. Raises NotFound."""
-        raise NotImplementedError
+        if self.job(job_id) is None:
+            await self.store.jobs.runtime(job_id)
+            return []
+        stopped: list[int] = await self.turns.ask(StopAsked(job_id, instances))
+        return stopped
 
     async def start(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
         """Give instances whose goal is KILLED a new run (None: all of them). Returns those that get one.
 
         Raises NotFound, and Refused where the job has ended or is being stopped as a whole."""
-        raise NotImplementedError
+        if self.job(job_id) is None:
+            await self._refuse_ended(job_id, "start tasks of")
+        started: list[int] = await self.turns.ask(StartAsked(job_id, instances))
+        return started
 
     async def restart(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
         """Stop the current run and start the next one, whatever the retry policy (None: all instances).
         Instances whose goal is KILLED are left out. Returns those that are restarted.
 
         Raises NotFound, and Refused where the job has ended or is being stopped as a whole."""
-        raise NotImplementedError
+        if self.job(job_id) is None:
+            await self._refuse_ended(job_id, "restart tasks of")
+        restarted: list[int] = await self.turns.ask(RestartAsked(job_id, instances))
+        return restarted
 
     async def delete(self, job_id: JobId) -> None:
         """Forget a job that has ended, and all that is stored of it.
 
         Raises NotFound("job not found") and Refused("Job is not in a terminal state: <state>")."""
-        raise NotImplementedError
+        job = self.job(job_id)
+        try:
+            state = job.runtime.state if job else (await self.store.jobs.runtime(job_id)).state
+        except NotFound:
+            raise NotFound("job not found") from None
+        if not state.terminal:
+            raise Refused(f"Job is not in a terminal state: {state.name}")
+        await self._archive.delete(job_id)
 
     async def refresh(self, job_id: JobId) -> None:
         """Read the job from the store again and look at each task's goal anew. A job that has ended: nothing.
         Raises NotFound."""
-        raise NotImplementedError
+        if self.job(job_id) is None:
+            self._archive.drop(job_id)
+            await self.store.jobs.runtime(job_id)
+            return
+        await self.turns.between(lambda: self._read_again(job_id))
 
     async def refresh_tasks(self, job_id: JobId, first: int = 0, end: int | None = None) -> None:
-        """As `refresh`, for instances first … end-1. Raises NotFound."""
-        raise NotImplementedError
+        """As `refresh`, for instances first … end-1, and those beside them. Raises NotFound."""
+        await self.refresh(job_id)
 
     def job(self, job_id: JobId) -> CachedJob | None:
         """An active job, not to be changed; None where the job has ended or is not there."""
-        raise NotImplementedError
+        return self.turns.job(job_id)
 
     async def load(self, job_id: JobId) -> CachedJob:
         """Any job with all its tasks: from memory, or from the store where it has ended. Raises NotFound."""
-        raise NotImplementedError
+        return self.job(job_id) or await self._archive.load(job_id)
 
     async def summary(self, job_id: JobId) -> JobSummary:
         """Any job's spec and runtime without its tasks: cheaper than `load` for a finished one. Raises
         NotFound."""
-        raise NotImplementedError
+        job = self.job(job_id) or self._archive.held(job_id)
+        if job is not None:
+            return JobSummary(job_id, job.spec, job.runtime)
+        runtime = await self.store.jobs.runtime(job_id)
+        return JobSummary(job_id, await self.store.jobs.config(job_id, runtime.config_version), runtime)
 
     def active_jobs(self) -> list[JobId]:
         """Ids of the jobs that have not ended."""
-        raise NotImplementedError
+        return self.turns.jobs()
+
+    async def _store_version(self, job_id: JobId, spec: JobSpec) -> JobSpec:
+        """A version that an earlier attempt left behind without making it the current one is passed over."""
+        for version in range(spec.version, spec.version + VERSIONS_TRIED):
+            try:
+                stored = replace(spec, version=version)
+                await self.store.jobs.add_config(job_id, stored)
+                return stored
+            except AlreadyExists:
+                continue
+        raise Conflict(f"config versions {spec.version} to {version} exist already")
+
+    async def _refuse_ended(self, job_id: JobId, what: str) -> None:
+        runtime = await self.store.jobs.runtime(job_id)
+        raise Refused(f"cannot {what} a job that has ended: it is {runtime.state.name}")
+
+    async def _read_again(self, job_id: JobId) -> None:
+        if self.job(job_id) is not None:
+            spec, runtime, pages = await read_job(self.store, job_id)
+            self.turns.core.recover(job_id, spec, runtime, pages)

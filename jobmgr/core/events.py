@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from peloton.model.ids import JobId, Run
-from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.job import JobSpec
 from peloton.model.states import TaskState
 from peloton.model.task import TaskStatus
 
@@ -35,15 +35,6 @@ class Placement:
 
 
 # What clients ask.
-
-
-@dataclass(frozen=True, slots=True)
-class JobCreated:
-    """Its config and runtime are stored."""
-
-    job_id: JobId
-    spec: JobSpec
-    runtime: JobRuntime
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +140,7 @@ class LaunchUncertain:
 
 
 Event = (
-    JobCreated
-    | JobUpdated
+    JobUpdated
     | StopAsked
     | StartAsked
     | RestartAsked

@@ -18,7 +18,6 @@ from jobmgr.core.events import (
     Enqueued,
     EnqueueRefused,
     Event,
-    JobCreated,
     JobUpdated,
     Launched,
     LaunchRefused,
@@ -36,7 +35,6 @@ from jobmgr.core.events import (
 from jobmgr.core.instructions import Enqueue, Instruction, Kill, Reconcile, Retire, Withdraw
 from jobmgr.core.steering import NO_PORTS, Limits, Steering
 from jobmgr.core.work import Busy, Work
-from peloton.errors import PelotonError
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, TaskState, TerminationReason
@@ -72,7 +70,6 @@ class Core:
         self._busy_jobs: dict[JobId, None] = {}
         """Jobs with rows to be created or tasks to be looked at, oldest first."""
         self._handlers: Mapping[type, Callable[[Turn, Any], Any]] = {
-            JobCreated: self._created,
             JobUpdated: lambda turn, event: asking.updated(self, turn, event),
             StopAsked: lambda turn, event: asking.stop(self, turn, event),
             StartAsked: lambda turn, event: asking.start(self, turn, event),
@@ -118,6 +115,11 @@ class Core:
             return self.steering.now.monotonic
         return self.steering.deadlines.next()
 
+    def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
+        """Take a job that was just stored; its tasks follow in the turns to come."""
+        self.jobs[job_id] = Work(CachedJob(job_id, spec, runtime))
+        self.create_rows(job_id)
+
     def recover(
         self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, rows: Iterable[Mapping[int, TaskRuntime]]
     ) -> None:
@@ -161,12 +163,6 @@ class Core:
         self._busy_jobs[job_id] = None
 
     # Events.
-
-    def _created(self, turn: Turn, event: JobCreated) -> PelotonError | None:
-        if event.job_id not in self.jobs:
-            self.jobs[event.job_id] = Work(CachedJob(event.job_id, event.spec, event.runtime))
-            self.create_rows(event.job_id)
-        return None
 
     def _waiting(self, turn: Turn, event: WaitingTold) -> None:
         for run, state, reason in event.deltas:

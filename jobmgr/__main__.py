@@ -1,0 +1,56 @@
+"""The job manager: `python -m jobmgr -c FILE`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from jobmgr.config import JobmgrSettings
+from jobmgr.drivers import spawn_drivers
+from jobmgr.engine import Engine
+from jobmgr.recovery import recover
+from jobmgr.services import NAMES, services
+from peloton.daemon import Daemon, run
+from peloton.membership.interface import Role
+from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
+from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
+from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import ReconcileServiceStub
+from peloton.private.resmgr.waiting.waiting_pb2_grpc import WaitingServiceStub
+from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import ResourceManagerServiceStub
+from storage.factory import open_store
+
+
+def build(daemon: Daemon[JobmgrSettings]) -> None:
+    settings = daemon.settings
+
+    @asynccontextmanager
+    async def leading(term: int) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            store = await open_store(settings.storage)
+            stack.push_async_callback(store.close)
+            await store.begin_term(Role.JOBMGR.value, term)
+            engine = Engine(store, daemon.clock, settings.goal_state.limits())
+            await recover(store, engine.turns)
+            hostmgr = daemon.client(Role.HOSTMGR, InternalHostServiceStub)
+            spawn_drivers(
+                daemon.spawn,
+                engine,
+                resmgr=daemon.client(Role.RESMGR, ResourceManagerServiceStub),
+                waiting=daemon.client(Role.RESMGR, WaitingServiceStub),
+                hostmgr=hostmgr,
+                events=daemon.client(Role.HOSTMGR, EventStreamServiceStub),
+                reconciler=daemon.client(Role.HOSTMGR, ReconcileServiceStub),
+            )
+            await stack.enter_async_context(daemon.serving(*services(engine, daemon.clock, hostmgr)))
+            yield
+
+    daemon.lead(leading, NAMES)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run(JobmgrSettings, Role.JOBMGR, build, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""Calls to the other daemons, as the drivers make them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from peloton.errors import Conflict, PelotonError, ResourceExhausted, Unavailable
+
+CALL_SECONDS = 10.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+PASSING = (Unavailable, ResourceExhausted, Conflict)
+"""Failures that say nothing about the request: it is sent again."""
+log = logging.getLogger(__name__)
+
+
+class Caller(Protocol):
+    """A client of another daemon's leader (`peloton.rpc.client.LeaderClient`)."""
+
+    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any: ...
+
+
+class Pause:
+    """Growing pauses between tries."""
+
+    def __init__(self, first: float = FIRST_PAUSE, longest: float = LONGEST_PAUSE) -> None:
+        self._first = self._next = first
+        self._longest = longest
+
+    def reset(self) -> None:
+        self._next = self._first
+
+    async def wait(self) -> None:
+        await asyncio.sleep(self._next)
+        self._next = min(self._next * 2, self._longest)
+
+
+async def until_answered(client: Caller, method: str, request: Any) -> Any:
+    """The answer, however long it takes. Raises what is not a passing failure. The request must be safe to
+    repeat."""
+    pause = Pause()
+    while True:
+        try:
+            return await client.call(method, request, timeout=CALL_SECONDS)
+        except PASSING as error:
+            log.warning("%s: %s", method, error)
+        await pause.wait()
+
+
+async def for_ever(name: str, step: Callable[[], Awaitable[None]]) -> None:
+    """Repeat a step; where it fails in Peloton's terms, say so and go on after a pause."""
+    pause = Pause()
+    while True:
+        try:
+            await step()
+            pause.reset()
+        except PelotonError as error:
+            log.warning("%s: %s", name, error)
+            await pause.wait()

@@ -1,0 +1,31 @@
+"""Settings of jobmgr."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from jobmgr.core.steering import Limits
+from peloton.config import DaemonSettings, Settings
+from storage.config import StorageSettings
+
+
+class GoalStateSettings(Settings):
+    """Seconds, unless said otherwise; see `jobmgr.core.steering.Limits`."""
+
+    stuck_after: float = Field(180 * 60.0, gt=0)
+    """A task LAUNCHED or STARTING for longer starts over; the executor of one KILLING for longer is shut
+    down."""
+    news_after: float = Field(300.0, gt=0)
+    confirm_after: float = Field(60.0, gt=0)
+    kill_again_after: float = Field(10.0, gt=0)
+    kill_again_most: float = Field(600.0, gt=0)
+    refusals_at_once: int = Field(3, ge=0)
+    rows_per_turn: int = Field(4000, ge=1, le=50_000)
+
+    def limits(self) -> Limits:
+        return Limits(**self.model_dump())
+
+
+class JobmgrSettings(DaemonSettings):
+    storage: StorageSettings
+    goal_state: GoalStateSettings = GoalStateSettings()

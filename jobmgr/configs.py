@@ -1,0 +1,33 @@
+"""The whole configs of tasks, as a launch carries them: parsed once per version of a job."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from jobmgr.core.cache import CachedJob
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.model.ids import JobId
+from peloton.wire.job import job_config
+from peloton.wire.overrides import task_config
+
+MOST_JOBS = 1000
+
+
+class Configs:
+    """Keeps the jobs that were launched last."""
+
+    def __init__(self) -> None:
+        self._parsed: OrderedDict[tuple[JobId, int], job_pb2.JobConfig] = OrderedDict()
+
+    def task(self, job: CachedJob, instance: int) -> task_pb2.TaskConfig:
+        """Merged with the instance's override. Not to be changed."""
+        key = (job.job_id, job.spec.version)
+        config = self._parsed.get(key)
+        if config is None:
+            config = self._parsed[key] = job_config(job.spec)
+            if len(self._parsed) > MOST_JOBS:
+                self._parsed.popitem(last=False)
+        else:
+            self._parsed.move_to_end(key)
+        return task_config(config, instance)

@@ -1,0 +1,68 @@
+"""All that works in the background while a job manager leads, by name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from jobmgr.calls import Caller, Pause
+from jobmgr.engine import Engine
+from jobmgr.enqueuer import Enqueuer
+from jobmgr.intake import Intake
+from jobmgr.killer import Killer
+from jobmgr.launcher import Launcher, Placements, Settler
+from jobmgr.outbox import Queue
+from jobmgr.waiting import WaitingReasons
+from peloton.errors import Unavailable
+from peloton.model.ids import JobId
+from storage.interface import Store
+
+Spawn = Callable[[str, Coroutine[Any, Any, Any]], None]
+RETIREMENTS_AT_ONCE = 100
+
+
+def spawn_drivers(
+    spawn: Spawn,
+    engine: Engine,
+    resmgr: Caller,
+    waiting: Caller,
+    hostmgr: Caller,
+    events: Caller,
+    reconciler: Caller,
+) -> None:
+    """Start the turns and all that feeds them and carries out what they say."""
+    turns, outbox = engine.turns, engine.outbox
+    enqueuer = Enqueuer(resmgr, turns.job, turns.post)
+    launcher = Launcher(hostmgr, turns.job, turns.post)
+    killer = Killer(hostmgr, reconciler)
+    spawn("turns", turns.run())
+    spawn("enqueue", enqueuer.enqueue(outbox.enqueue))
+    spawn("withdraw", enqueuer.withdraw(outbox.withdraw))
+    spawn("placements", Placements(resmgr, turns).run())
+    spawn("launch", launcher.run(outbox.launch))
+    spawn("release", launcher.release(outbox.release))
+    spawn("settle", Settler(resmgr).run(outbox.settle))
+    spawn("kill", killer.kill(outbox.kill))
+    spawn("shut down", killer.shut_down(outbox.shut_down))
+    spawn("reconcile", killer.reconcile(outbox.reconcile))
+    spawn("event stream", Intake(events, turns).run())
+    spawn("waiting reasons", WaitingReasons(waiting, turns).run())
+    spawn("retire", retire(engine.store, outbox.retire))
+
+
+async def retire(store: Store, queue: Queue[JobId]) -> None:
+    """Take finished jobs out of the active set; run for ever."""
+    while True:
+        jobs = dict.fromkeys(await queue.take(RETIREMENTS_AT_ONCE))
+        await asyncio.gather(*(_retire(store, job_id) for job_id in jobs))
+
+
+async def _retire(store: Store, job_id: JobId) -> None:
+    pause = Pause()
+    while True:
+        try:
+            await store.jobs.retire(job_id)
+            return
+        except Unavailable:
+            await pause.wait()

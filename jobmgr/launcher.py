@@ -1,0 +1,191 @@
+"""Takes placements from the resource manager and launches them, a call for each host."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from jobmgr.calls import CALL_SECONDS, Caller, Pause, for_ever, until_answered
+from jobmgr.configs import Configs
+from jobmgr.core.cache import CachedJob
+from jobmgr.core.events import Event, Launched, LaunchRefused, LaunchUncertain, Placed, Placement
+from jobmgr.core.instructions import Launch, Release
+from jobmgr.outbox import Queue
+from jobmgr.turns import Turns
+from mesos.v1 import mesos_pb2
+from peloton.api.v0 import peloton_pb2
+from peloton.errors import InvalidArgument, PelotonError, Refused
+from peloton.model.ids import JobId, Run, mesos_task_id, parse_mesos_task_id, task_id
+from peloton.model.states import TaskState
+from peloton.model.task import TaskRuntime
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.private.resmgr import resmgr_pb2
+from peloton.private.resmgrsvc import resmgrsvc_pb2
+from peloton.rpc.errors import InvalidRequest
+
+PLACEMENTS_PER_CALL = 1000
+POLL_SECONDS = 10.0
+LAUNCHES_AT_ONCE = 16
+GIVE_UP_SECONDS = 300.0
+"""A claim does not live longer: after that nobody launches it any more."""
+RELEASES_PER_CALL = 500
+log = logging.getLogger(__name__)
+
+
+class Placements:
+    """Pulls placements; the core decides which of their runs still wait."""
+
+    def __init__(self, resmgr: Caller, turns: Turns) -> None:
+        self._resmgr = resmgr
+        self._turns = turns
+
+    async def run(self) -> None:
+        await for_ever("placements", self._step)
+
+    async def _step(self) -> None:
+        request = resmgrsvc_pb2.GetPlacementsRequest(
+            limit=PLACEMENTS_PER_CALL, timeout=int(POLL_SECONDS * 1000)
+        )
+        answer = await self._resmgr.call("GetPlacements", request, timeout=POLL_SECONDS + CALL_SECONDS)
+        if answer.HasField("error"):
+            raise Refused(f"GetPlacements: {answer.error.failure.message}")
+        if answer.placements:
+            await self._turns.ask(Placed([_placement(wire) for wire in answer.placements]))
+
+
+class Launcher:
+    """Some workers share one queue of launches."""
+
+    def __init__(
+        self, hostmgr: Caller, jobs: Callable[[JobId], CachedJob | None], post: Callable[[Event], None]
+    ) -> None:
+        self._hostmgr = hostmgr
+        self._jobs = jobs
+        self._post = post
+        self._configs = Configs()
+
+    async def run(self, queue: Queue[Launch]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(LAUNCHES_AT_ONCE):
+                group.create_task(self._work(queue))
+
+    async def release(self, queue: Queue[Release]) -> None:
+        """Give claims back; run for ever. One that cannot be given back ends by itself."""
+        while True:
+            offers = [
+                hostsvc_pb2.HostOffer(
+                    hostname=item.hostname,
+                    agentId=mesos_pb2.AgentID(value=item.agent_id),
+                    id=peloton_pb2.HostOfferID(value=item.offer_id),
+                )
+                for item in await queue.take(RELEASES_PER_CALL)
+            ]
+            request = hostsvc_pb2.ReleaseHostOffersRequest(hostOffers=offers)
+            try:
+                await self._hostmgr.call("ReleaseHostOffers", request)
+            except PelotonError as error:
+                log.warning("claims not released: %s", error)
+
+    async def _work(self, queue: Queue[Launch]) -> None:
+        while True:
+            for launch in await queue.take(1):
+                self._post(await self._launch(launch))
+
+    async def _launch(self, launch: Launch) -> Event:
+        """Repeated until somebody knows, or nobody can know any more."""
+        request = self._request(launch)
+        if not request.tasks:
+            return Launched(launch.runs)
+        loop, pause = asyncio.get_running_loop(), Pause()
+        deadline = loop.time() + GIVE_UP_SECONDS
+        uncertain = False
+        while loop.time() < deadline:
+            try:
+                answer = await self._hostmgr.call("LaunchTasks", request, timeout=CALL_SECONDS, retry=False)
+                return _outcome(launch, answer, uncertain)
+            except Refused as error:
+                return _refused(launch, str(error), uncertain)
+            except (InvalidRequest, InvalidArgument) as error:
+                return LaunchRefused(launch.runs, str(error), faulty=True)
+            except PelotonError as error:
+                uncertain = True
+                log.warning("launch on %s: %s", launch.hostname, error)
+            await pause.wait()
+        return LaunchUncertain(launch.runs)
+
+    def _request(self, launch: Launch) -> hostsvc_pb2.LaunchTasksRequest:
+        request = hostsvc_pb2.LaunchTasksRequest(
+            hostname=launch.hostname,
+            agentId=mesos_pb2.AgentID(value=launch.agent_id),
+            id=peloton_pb2.HostOfferID(value=launch.offer_id),
+        )
+        for run in launch.runs:
+            job = self._jobs(run.job_id)
+            task = job.task(run.instance) if job is not None else None
+            if job is not None and task is not None and task.run == run.run:
+                self._add(request, job, run, task)
+        return request
+
+    def _add(
+        self, request: hostsvc_pb2.LaunchTasksRequest, job: CachedJob, run: Run, task: TaskRuntime
+    ) -> None:
+        launchable = request.tasks.add()
+        launchable.taskId.value = mesos_task_id(*run)
+        launchable.id.value = task_id(run.job_id, run.instance)
+        launchable.config.CopyFrom(self._configs.task(job, run.instance))
+        for port in job.spec.task(run.instance).ports:
+            if port.value == 0:
+                launchable.ports[port.name] = task.ports[port.name]
+
+
+class Settler:
+    """Tells resmgr what became of the runs that it handed over."""
+
+    def __init__(self, resmgr: Caller) -> None:
+        self._resmgr = resmgr
+
+    async def run(self, queue: Queue[tuple[Run, TaskState]]) -> None:
+        while True:
+            request = resmgrsvc_pb2.UpdateTasksStateRequest()
+            for run, state in await queue.take(5000):
+                entry = request.taskStates.add()
+                entry.task.value = task_id(run.job_id, run.instance)
+                entry.mesosTaskId.value = mesos_task_id(*run)
+                entry.state = state  # type: ignore[assignment]
+            try:
+                await until_answered(self._resmgr, "UpdateTasksState", request)
+            except PelotonError as error:
+                log.error("resmgr was not told of %d runs: %s", len(request.taskStates), error)
+
+
+def _placement(wire: resmgr_pb2.Placement) -> Placement:
+    return Placement(
+        wire.hostname,
+        wire.agentId.value,
+        wire.hostOfferID.value,
+        tuple(wire.ports),
+        tuple(parse_mesos_task_id(task.mesosTaskID.value) for task in wire.taskIDs),
+    )
+
+
+def _outcome(launch: Launch, answer: hostsvc_pb2.LaunchTasksResponse, uncertain: bool) -> Event:
+    error = answer.error
+    if error.HasField("invalidOffers"):
+        return _refused(launch, error.invalidOffers.message, uncertain)
+    if error.HasField("launchFailure"):
+        return LaunchUncertain(launch.runs)
+    if error.HasField("invalidArgument"):
+        return _invalid(launch, error.invalidArgument)
+    return Launched(launch.runs)
+
+
+def _refused(launch: Launch, message: str, uncertain: bool) -> Event:
+    """An earlier try may have got through to a hostmgr that is no more."""
+    if uncertain:
+        return LaunchUncertain(launch.runs)
+    return LaunchRefused(launch.runs, message, faulty=False)
+
+
+def _invalid(launch: Launch, error: hostsvc_pb2.InvalidArgument) -> Event:
+    return LaunchRefused(launch.runs, error.message, faulty=True)

@@ -1,0 +1,79 @@
+"""Where the core's instructions wait for the drivers that carry them out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+from jobmgr.core.instructions import (
+    Enqueue,
+    Instruction,
+    Kill,
+    Launch,
+    Reconcile,
+    Release,
+    Retire,
+    Settle,
+    ShutDown,
+    Withdraw,
+)
+from peloton.model.ids import JobId, Run
+from peloton.model.states import TaskState
+
+T = TypeVar("T")
+
+
+class Queue(Generic[T]):
+    """Drained in batches. It never holds more than what the active tasks give cause for."""
+
+    def __init__(self) -> None:
+        self._items: deque[T] = deque()
+        self._some = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(self, items: Iterable[T]) -> None:
+        self._items.extend(items)
+        if self._items:
+            self._some.set()
+
+    async def take(self, limit: int) -> list[T]:
+        """Waits for something; at most `limit` of it, in order."""
+        while not self._items:
+            self._some.clear()
+            await self._some.wait()
+        items = self._items
+        return [items.popleft() for _ in range(min(limit, len(items)))]
+
+
+class Outbox:
+    """One queue per kind of work."""
+
+    def __init__(self) -> None:
+        self.enqueue: Queue[Enqueue] = Queue()
+        self.withdraw: Queue[Withdraw] = Queue()
+        self.launch: Queue[Launch] = Queue()
+        self.release: Queue[Release] = Queue()
+        self.kill: Queue[Run] = Queue()
+        self.shut_down: Queue[tuple[Run, str]] = Queue()
+        self.settle: Queue[tuple[Run, TaskState]] = Queue()
+        self.reconcile: Queue[tuple[Run, str]] = Queue()
+        self.retire: Queue[JobId] = Queue()
+        self._routes: Mapping[type, Callable[[Any], None]] = {
+            Enqueue: lambda it: self.enqueue.put([it]),
+            Withdraw: lambda it: self.withdraw.put([it]),
+            Launch: lambda it: self.launch.put([it]),
+            Release: lambda it: self.release.put([it]),
+            Kill: lambda it: self.kill.put(it.runs),
+            ShutDown: lambda it: self.shut_down.put(it.runs),
+            Settle: lambda it: self.settle.put(it.runs),
+            Reconcile: lambda it: self.reconcile.put(it.runs),
+            Retire: lambda it: self.retire.put([it.job_id]),
+        }
+
+    def send(self, instructions: Iterable[Instruction]) -> None:
+        for instruction in instructions:
+            self._routes[type(instruction)](instruction)

@@ -1,0 +1,178 @@
+"""The loop around the core: gather what has happened, decide, store, then act.
+
+While one turn is being stored the next one's events gather, so that the batches grow with the load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from jobmgr.core.cache import CachedJob
+from jobmgr.core.change import Change
+from jobmgr.core.events import Event, Now, Placed, Statuses
+from jobmgr.core.machine import Core, Turn
+from jobmgr.outbox import Outbox
+from peloton.clock import Clock
+from peloton.errors import PelotonError, Unavailable
+from peloton.model.ids import JobId
+from peloton.model.job import JobRuntime, JobSpec
+from storage.interface import Store
+
+EVENTS_PER_TURN = 2000
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+log = logging.getLogger(__name__)
+
+Answer = asyncio.Future[Any]
+
+
+class Turns:
+    """Owns the core. `run` must be running for `ask` and `between` to be answered."""
+
+    def __init__(self, core: Core, store: Store, clock: Clock, outbox: Outbox) -> None:
+        self.core = core
+        self.store = store
+        self.on_end: Callable[[CachedJob], None] = lambda job: None
+        """Called with each job that has ended and is let go of."""
+        self._clock = clock
+        self._outbox = outbox
+        self._inbox: deque[tuple[Event, Answer | None]] = deque()
+        self._between: deque[tuple[Callable[[], Awaitable[None]], Answer]] = deque()
+        self._wake = asyncio.Event()
+        self._batch: list[tuple[Event, Answer | None]] = []
+        self._over = ""
+
+    def job(self, job_id: JobId) -> CachedJob | None:
+        work = self.core.jobs.get(job_id)
+        return None if work is None else work.job
+
+    def jobs(self) -> list[JobId]:
+        return list(self.core.jobs)
+
+    def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
+        """Take a job that is stored."""
+        self.core.create(job_id, spec, runtime)
+        self._wake.set()
+
+    def post(self, event: Event) -> None:
+        """Tell the core of something; nobody waits for what comes of it."""
+        self._inbox.append((event, None))
+        self._wake.set()
+
+    async def ask(self, event: Event) -> Any:
+        """Tell the core of something; returns, once it is stored, what the core answers, or raises it."""
+        self._check()
+        answer: Answer = asyncio.get_running_loop().create_future()
+        self._inbox.append((event, answer))
+        self._wake.set()
+        return await answer
+
+    async def between(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something while nothing is being stored."""
+        self._check()
+        answer: Answer = asyncio.get_running_loop().create_future()
+        self._between.append((work, answer))
+        self._wake.set()
+        await answer
+
+    async def run(self) -> None:
+        """Turn for ever. Raises where the store refuses a write for good (Fenced, for one)."""
+        try:
+            while True:
+                await self._something()
+                while self._between:
+                    await self._do(*self._between.popleft())
+                await self._turn()
+        finally:
+            self._end()
+
+    async def _turn(self) -> None:
+        self._batch = batch = self._gather()
+        now = Now(self._clock.wall(), self._clock.monotonic())
+        turn = self.core.turn([event for event, _ in batch], now)
+        await self._store(turn)
+        for job in self.core.commit(turn):
+            self.on_end(job)
+        self._outbox.send(turn.instructions)
+        for (_, answer), reply in zip(batch, turn.replies, strict=True):
+            _tell(answer, reply)
+        if turn.more:
+            self._wake.set()
+
+    def _gather(self) -> list[tuple[Event, Answer | None]]:
+        batch, size = [], 0
+        while self._inbox and size < EVENTS_PER_TURN:
+            item = self._inbox.popleft()
+            batch.append(item)
+            size += _weight(item[0])
+        if self._inbox:
+            self._wake.set()
+        return batch
+
+    async def _store(self, turn: Turn) -> None:
+        writes = [self._write(change) for change in turn.changes.values() if not change.empty]
+        if len(writes) == 1:
+            await writes[0]
+        elif writes:
+            await asyncio.gather(*writes)
+
+    async def _write(self, change: Change) -> None:
+        """Until it is stored: everything else waits for that."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self.store.write_all(change.job_id, change.tasks, change.events, change.runtime)
+                return
+            except Unavailable as error:
+                log.warning("cannot store job %s, will try again: %s", change.job_id, error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _something(self) -> None:
+        """Wait for an event, or for what falls due."""
+        if not self._wake.is_set():
+            due = self.core.idle_until()
+            try:
+                timeout = None if due is None else max(due - self._clock.monotonic(), 0.0)
+                await asyncio.wait_for(self._wake.wait(), timeout)
+            except TimeoutError:
+                return
+        self._wake.clear()
+
+    async def _do(self, work: Callable[[], Awaitable[None]], answer: Answer) -> None:
+        try:
+            await work()
+            _tell(answer, None)
+        except PelotonError as error:
+            _tell(answer, error)
+
+    def _check(self) -> None:
+        if self._over:
+            raise Unavailable(self._over)
+
+    def _end(self) -> None:
+        self._over = "this job manager no longer leads"
+        waiting = [answer for _, answer in (*self._batch, *self._inbox)]
+        waiting += [answer for _, answer in self._between]
+        for answer in waiting:
+            _tell(answer, Unavailable(self._over))
+
+
+def _weight(event: Event) -> int:
+    if isinstance(event, Statuses):
+        return len(event.statuses)
+    if isinstance(event, Placed):
+        return sum(len(placement.runs) for placement in event.placements)
+    return 1
+
+
+def _tell(answer: Answer | None, reply: Any) -> None:
+    if answer is None or answer.done():
+        return
+    if isinstance(reply, PelotonError):
+        answer.set_exception(reply)
+    else:
+        answer.set_result(reply)
