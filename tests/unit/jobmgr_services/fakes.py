@@ -1,0 +1,139 @@
+"""An engine that only keeps books, over a real store; a hostmgr that answers from a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from jobmgr.core.cache import CachedJob
+from jobmgr.engine import Engine
+from peloton.errors import Conflict, NotFound, Refused
+from peloton.model.ids import JobId
+from peloton.model.job import JobRuntime, JobSpec, JobSummary
+from peloton.model.states import JobState, TaskState
+from peloton.model.task import TaskRuntime
+from storage.interface import Store
+
+NOW = 1_700_000_000 * 10**9
+
+
+def runtime(**changes: Any) -> JobRuntime:
+    fresh = JobRuntime(
+        state=JobState.PENDING, goal=JobState.SUCCEEDED, config_version=1, creation_time=NOW, updated_at=NOW
+    )
+    return replace(fresh, **changes)
+
+
+def task(**changes: Any) -> TaskRuntime:
+    fresh = TaskRuntime(
+        state=TaskState.PENDING,
+        goal=TaskState.SUCCEEDED,
+        run=1,
+        config_version=1,
+        desired_config_version=1,
+        desired_run=1,
+        created_at=NOW,
+    )
+    return replace(fresh, **changes)
+
+
+class FakeEngine(Engine):
+    """Jobs are active until `end`. What was asked for is in `asked`."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.held: dict[JobId, CachedJob] = {}
+        self.asked: list[tuple[object, ...]] = []
+        self.racing = 0
+        """So many updates meet one of somebody else's."""
+
+    async def create_job(self, job_id: JobId, spec: JobSpec) -> None:
+        fresh = runtime(state=JobState.PENDING)
+        await self.store.jobs.create(job_id, spec, fresh)
+        self.held[job_id] = CachedJob(job_id, spec, fresh)
+
+    async def update_job(self, job_id: JobId, spec: JobSpec) -> None:
+        self.asked.append(("update", spec.version))
+        cached = self.held[job_id]
+        if self.racing:
+            self.racing -= 1
+            cached.spec = replace(cached.spec, version=spec.version)
+        if spec.version != cached.spec.version + 1:
+            raise Conflict("somebody was faster")
+        await self.store.jobs.add_config(job_id, spec)
+        cached.grow(spec)
+        cached.runtime = replace(cached.runtime, config_version=spec.version)
+
+    async def put(self, job_id: JobId, tasks: dict[int, TaskRuntime]) -> None:
+        await self.store.tasks.write(job_id, tasks)
+        for instance, each in tasks.items():
+            self.held[job_id].put(instance, each)
+
+    async def end(self, job_id: JobId, **changes: Any) -> None:
+        last = replace(self.held.pop(job_id).runtime, **changes)
+        await self.store.jobs.write_runtime(job_id, last)
+        await self.store.jobs.retire(job_id)
+
+    async def stop(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
+        return await self._act("stop", job_id, instances)
+
+    async def start(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
+        if job_id in self.held and self.held[job_id].runtime.goal is JobState.KILLED:
+            raise Refused("the job is being stopped")
+        return await self._act("start", job_id, instances)
+
+    async def restart(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
+        return await self._act("restart", job_id, instances)
+
+    async def _act(self, what: str, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
+        """Instance 0 never can."""
+        self.asked.append((what, instances))
+        count = (await self.summary(job_id)).spec.instance_count
+        return [i for i in (range(count) if instances is None else instances) if i]
+
+    async def delete(self, job_id: JobId) -> None:
+        if job_id in self.held:
+            raise Refused(f"Job is not in a terminal state: {self.held[job_id].runtime.state.name}")
+        await self._known(job_id)
+        await self.store.jobs.delete(job_id)
+
+    async def refresh(self, job_id: JobId) -> None:
+        await self._known(job_id)
+        self.asked.append(("refresh",))
+
+    async def refresh_tasks(self, job_id: JobId, first: int = 0, end: int | None = None) -> None:
+        await self._known(job_id)
+        self.asked.append(("refresh", first, end))
+
+    def job(self, job_id: JobId) -> CachedJob | None:
+        return self.held.get(job_id)
+
+    async def summary(self, job_id: JobId) -> JobSummary:
+        cached = self.held.get(job_id)
+        if cached is not None:
+            return JobSummary(job_id, cached.spec, cached.runtime)
+        last = await self._known(job_id)
+        return JobSummary(job_id, await self.store.jobs.config(job_id, last.config_version), last)
+
+    def active_jobs(self) -> list[JobId]:
+        return list(self.held)
+
+    async def _known(self, job_id: JobId) -> JobRuntime:
+        try:
+            return await self.store.jobs.runtime(job_id)
+        except NotFound:
+            raise NotFound("job not found") from None
+
+
+class FakeHostmgr:
+    """Answers by method; an exception is raised."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {}
+
+    async def call(self, method: str, request: Any, timeout: float = 10.0) -> Any:
+        answer = self.answers[method]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
