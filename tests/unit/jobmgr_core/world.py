@@ -1,0 +1,218 @@
+"""A small cluster in place of resmgr, hostmgr and Mesos, answering the calls that the drivers make."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from jobmgr.drivers import spawn_drivers
+from jobmgr.engine import Engine
+from mesos.v1 import mesos_pb2
+from peloton.errors import PelotonError
+from peloton.private.eventstream import eventstream_pb2
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.private.hostmgr.reconcile import reconcile_pb2
+from peloton.private.resmgr.waiting import waiting_pb2
+from peloton.private.resmgrsvc import resmgrsvc_pb2
+
+ENDS = mesos_pb2.TASK_FINISHED
+Behaviour = Callable[[str], "list[tuple[int, str]]"]
+"""By run: the states, with messages, that it goes through by itself."""
+
+
+def runs_well(run: str) -> list[tuple[int, str]]:
+    states = (mesos_pb2.TASK_STARTING, mesos_pb2.TASK_RUNNING, mesos_pb2.TASK_FINISHED)
+    return [(state, "") for state in states]
+
+
+def runs_on(run: str) -> list[tuple[int, str]]:
+    return [(mesos_pb2.TASK_STARTING, ""), (mesos_pb2.TASK_RUNNING, "")]
+
+
+class World:
+    """Each method of a service is a method here. `failures` holds what the next calls of a method raise."""
+
+    def __init__(self, behaviour: Behaviour = runs_well) -> None:
+        self.behaviour = behaviour
+        self.hold = False
+        """While set, nothing is placed."""
+        self.calls: list[tuple[str, Any]] = []
+        self.failures: dict[str, deque[PelotonError]] = {}
+        self.queued: dict[str, Any] = {}
+        """resmgr's tasks that wait, by task id."""
+        self.alive: dict[str, str] = {}
+        """Runs in Mesos with their host."""
+        self.launched: list[str] = []
+        self.twice: list[str] = []
+        """Runs that were launched while another run of the instance lived."""
+        self.released: list[str] = []
+        self.stream = "stream-1"
+        self.events: list[Any] = []
+        self.purged = 0
+        self.resmgr_stream = "resmgr-1"
+        self.deltas: list[waiting_pb2.TaskDelta] = []
+        self.refuse: Callable[[Any], str] = lambda task: ""
+        self._offers = 0
+
+    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
+        self.calls.append((method, request))
+        failures = self.failures.get(method)
+        if failures:
+            raise failures.popleft()
+        await asyncio.sleep(0)
+        return await getattr(self, method)(request)
+
+    # resmgr
+
+    async def EnqueueGangs(self, request: Any) -> Any:
+        answer = resmgrsvc_pb2.EnqueueGangsResponse()
+        for gang in request.gangs:
+            for task in gang.tasks:
+                if text := self.refuse(task):
+                    answer.error.failure.failed.add(task=task, message=text)
+                else:
+                    self.queued[task.id.value] = task
+        return answer
+
+    async def KillTasks(self, request: Any) -> Any:
+        if isinstance(request, hostsvc_pb2.KillTasksRequest):
+            return self._kill(request)
+        for task in request.tasks:
+            self.queued.pop(task.value, None)
+        return resmgrsvc_pb2.KillTasksResponse()
+
+    async def GetPlacements(self, request: Any) -> Any:
+        await _holds(lambda: bool(self.queued) and not self.hold)
+        answer = resmgrsvc_pb2.GetPlacementsResponse()
+        for at, task in enumerate(self.queued.values()):
+            if at % 4 == 0:
+                self._offers += 1
+                placement = answer.placements.add(hostname=f"host-{self._offers % 7}")
+                placement.agentId.value = f"agent-{self._offers % 7}"
+                placement.hostOfferID.value = f"offer-{self._offers}"
+            placement.taskIDs.add(pelotonTaskID=task.id, mesosTaskID=task.taskId)
+            placement.ports.extend(range(31000, 31000 + task.numPorts))
+        self.queued.clear()
+        return answer
+
+    async def UpdateTasksState(self, request: Any) -> Any:
+        return resmgrsvc_pb2.UpdateTasksStateResponse()
+
+    async def WaitForDeltas(self, request: Any) -> Any:
+        await _holds(lambda: request.stream_id != self.resmgr_stream or bool(self.deltas))
+        deltas, self.deltas = self.deltas, []
+        return waiting_pb2.WaitForDeltasResponse(stream_id=self.resmgr_stream, last=1, deltas=deltas)
+
+    # hostmgr
+
+    async def LaunchTasks(self, request: Any) -> Any:
+        for task in request.tasks:
+            run = task.taskId.value
+            instance = run.rpartition("-")[0]
+            if any(other.rpartition("-")[0] == instance for other in self.alive):
+                self.twice.append(run)
+            self.launched.append(run)
+            self.alive[run] = request.hostname
+            for state, message in self.behaviour(run):
+                self.status(run, state, message)
+        return hostsvc_pb2.LaunchTasksResponse()
+
+    async def ReleaseHostOffers(self, request: Any) -> Any:
+        self.released += [offer.id.value for offer in request.hostOffers]
+        return hostsvc_pb2.ReleaseHostOffersResponse()
+
+    async def ReconcileTasks(self, request: Any) -> Any:
+        for run in request.runs:
+            known = run.mesos_task_id in self.alive
+            self.status(run.mesos_task_id, mesos_pb2.TASK_RUNNING if known else mesos_pb2.TASK_GONE, "")
+        return reconcile_pb2.ReconcileTasksResponse()
+
+    async def ShutdownExecutors(self, request: Any) -> Any:
+        return hostsvc_pb2.ShutdownExecutorsResponse()
+
+    async def InitStream(self, request: Any) -> Any:
+        return eventstream_pb2.InitStreamResponse(streamID=self.stream, previousPurgeOffset=self.purged)
+
+    async def WaitForEvents(self, request: Any) -> Any:
+        answer = eventstream_pb2.WaitForEventsResponse()
+        while request.streamID == self.stream and len(self.events) <= request.beginOffset:
+            self.purged = max(self.purged, request.purgeOffset)
+            await asyncio.sleep(0.002)
+        if request.streamID != self.stream:
+            answer.error.invalidStreamID.currentStreamID = self.stream
+            return answer
+        self.purged = max(self.purged, request.purgeOffset)
+        answer.events.extend(self.events[request.beginOffset :][: request.limit])
+        return answer
+
+    def status(self, run: str, state: int, message: str = "", reason: int | None = None) -> None:
+        """Mesos says so."""
+        status = mesos_pb2.TaskStatus(state=state, message=message, timestamp=1_700_000_000.0)  # type: ignore[arg-type]
+        status.task_id.value = run
+        if reason is not None:
+            status.reason = reason  # type: ignore[assignment]
+        if state not in (mesos_pb2.TASK_STARTING, mesos_pb2.TASK_RUNNING, mesos_pb2.TASK_STAGING):
+            self.alive.pop(run, None)
+        self.events.append(
+            eventstream_pb2.Event(
+                offset=len(self.events),
+                type=eventstream_pb2.Event.MESOS_TASK_STATUS,
+                mesosTaskStatus=status,
+            )
+        )
+
+    def called(self, method: str) -> list[Any]:
+        return [request for name, request in self.calls if name == method]
+
+    def _kill(self, request: Any) -> Any:
+        for task in request.taskIds:
+            if task.value in self.alive:
+                self.status(task.value, mesos_pb2.TASK_KILLED, "Command terminated with signal Terminated")
+            else:
+                self.status(task.value, mesos_pb2.TASK_UNKNOWN, "")
+        return hostsvc_pb2.KillTasksResponse()
+
+
+class Running:
+    """An engine with its drivers, over a world."""
+
+    def __init__(self, engine: Engine, world: World) -> None:
+        self.engine = engine
+        self.world = world
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    async def __aenter__(self) -> Running:
+        world = self.world
+        spawn_drivers(
+            lambda name, work: self.tasks.append(asyncio.create_task(work, name=name)),
+            self.engine,
+            resmgr=world,
+            waiting=world,
+            hostmgr=world,
+            events=world,
+            reconciler=world,
+        )
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        failed = [task for task in self.tasks if task.done()]
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        for task in failed:
+            task.result()
+
+
+async def _holds(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - a world polls, for it changes in many places
+        await asyncio.sleep(0.002)
+
+
+async def until(condition: Callable[[], object], what: str, seconds: float = 10.0) -> None:
+    """Wait until the condition holds; fails with `what` after so long."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, f"still not: {what}"
+        await asyncio.sleep(0.002)
