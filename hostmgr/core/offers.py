@@ -8,7 +8,7 @@ ones, and may use both (behaviour 3.3); a revocable task takes its CPU from revo
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from peloton.errors import Refused
 from peloton.model.resources import Resources
@@ -40,6 +40,8 @@ class Offer:
     agent_id: str
     hostname: str
     entries: tuple[Entry, ...]
+    wire: object = field(default=None, compare=False, repr=False)
+    """The offer as it came, for whoever has to show or return it; nothing is decided by it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,182 @@
+"""hostmgr: `python -m hostmgr -c FILE…`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import NoReturn
+
+from hostmgr.cluster import Cluster
+from hostmgr.config import HostmgrSettings, MesosSettings, ReconcileSettings
+from hostmgr.core.hosts import Hosts
+from hostmgr.core.reconcile import Policy, Reconciler
+from hostmgr.core.runs import Runs
+from hostmgr.core.table import HostTable
+from hostmgr.manager import HostManager
+from hostmgr.mesos.calls import Framework
+from hostmgr.mesos.codec import codec
+from hostmgr.mesos.detector import MasterAddress, StaticMaster
+from hostmgr.mesos.http import basic
+from hostmgr.mesos.operator import OperatorClient
+from hostmgr.mesos.session import Session
+from hostmgr.mesos.transport import MesosDriver
+from hostmgr.reconciliation import Reconciliation
+from hostmgr.services.events import EventStream
+from hostmgr.services.internal import InternalHosts
+from hostmgr.services.query import HostQueries
+from hostmgr.services.reconcile import ReconcileTasks
+from hostmgr.statuses import CLIENTS, HOLDER, Event
+from peloton.api.v0.host.svc.host_svc_pb2_grpc import add_HostServiceServicer_to_server
+from peloton.config import ConfigError
+from peloton.daemon import Daemon, run
+from peloton.eventstream import EventRing
+from peloton.membership.interface import Role
+from peloton.private.eventstream.eventstream_pb2_grpc import add_EventStreamServiceServicer_to_server
+from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import add_InternalHostServiceServicer_to_server
+from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import add_ReconcileServiceServicer_to_server
+from peloton.rpc.server import service
+from storage.factory import open_store
+from storage.interface import Store
+
+EXPIRE_SECONDS = 1.0
+PRUNE_SECONDS = 3600.0
+SERVICES = (
+    "peloton.private.hostmgr.hostsvc.InternalHostService",
+    "peloton.private.eventstream.EventStreamService",
+    "peloton.private.hostmgr.reconcile.ReconcileService",
+    "peloton.api.v0.host.svc.HostService",
+)
+Hostmgr = Daemon[HostmgrSettings]
+
+
+def build(daemon: Hostmgr) -> None:
+    authorization = _authorization(daemon.settings.mesos)
+
+    def leading(term: int) -> AbstractAsyncContextManager[None]:
+        return _lead(daemon, authorization, term)
+
+    daemon.lead(leading, SERVICES)
+    daemon.checks.append(
+        lambda: "" if daemon.membership.leader(Role.HOSTMGR) else "no hostmgr leads at the moment"
+    )
+
+
+@asynccontextmanager
+async def _lead(daemon: Hostmgr, authorization: str, term: int) -> AsyncIterator[None]:
+    store = await open_store(daemon.settings.storage)
+    try:
+        await store.begin_term(Role.HOSTMGR.value, term)
+        async with _work(daemon, store, authorization):
+            yield
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def _work(daemon: Hostmgr, store: Store, authorization: str) -> AsyncIterator[None]:
+    settings, now = daemon.settings, daemon.clock.monotonic
+    framework_id = await store.hosts.framework_id(settings.mesos.name) or ""
+    wire = codec(settings.mesos.encoding)
+    detector = StaticMaster(MasterAddress.parse(settings.mesos.master))
+    reconciler = Reconciler(_policy(settings.reconcile))
+    ring: EventRing[Event] = EventRing(str(uuid.uuid4()), CLIENTS, HOLDER, settings.event_ring)
+    manager = HostManager(
+        name=settings.mesos.name,
+        framework_id=framework_id,
+        store=store,
+        hosts=Hosts(HostTable(settings.scarce_gpu), settings.ranking, settings.placing_seconds),
+        runs=Runs(),
+        reconciler=reconciler,
+        ring=ring,
+        clock=daemon.clock,
+        claim_grace=settings.claim_grace,
+    )
+    manager.driver = MesosDriver(
+        Session(framework_id or None), _framework(settings), wire, detector, manager, now, authorization,
+        max_record=settings.mesos.max_record_bytes,
+    )  # fmt: skip
+    cluster = Cluster(
+        OperatorClient(detector, wire, settings.mesos.operator_timeout, authorization),
+        manager.hosts, reconciler, settings.mesos.role, settings.mesos.agents_interval, now,
+    )  # fmt: skip
+    reconciliation = Reconciliation(manager, reconciler, store, daemon.clock, settings.reconcile.batch)
+    async with _serve(daemon, manager, cluster, reconciliation):
+        yield
+
+
+@asynccontextmanager
+async def _serve(
+    daemon: Hostmgr, manager: HostManager, cluster: Cluster, reconciliation: Reconciliation
+) -> AsyncIterator[None]:
+    def check() -> str:
+        return manager.unhealthy or cluster.unhealthy
+
+    daemon.checks.append(check)
+    daemon.spawn("mesos", manager.driver.run())
+    daemon.spawn("acknowledgements", manager.statuses.acknowledge(manager.driver))
+    daemon.spawn("agents", cluster.follow())
+    daemon.spawn("reconciliation", reconciliation.run())
+    daemon.spawn("claims", _every(EXPIRE_SECONDS, manager.expire_claims))
+    daemon.spawn("old offers", _every(PRUNE_SECONDS, manager.prune_offers))
+    services = (
+        service(add_InternalHostServiceServicer_to_server, InternalHosts(manager, cluster, reconciliation)),
+        service(add_EventStreamServiceServicer_to_server, EventStream(manager.statuses)),
+        service(add_ReconcileServiceServicer_to_server, ReconcileTasks(manager)),
+        service(add_HostServiceServicer_to_server, HostQueries(cluster)),
+    )
+    try:
+        async with daemon.serving(*services):
+            yield
+    finally:
+        daemon.checks.remove(check)
+        manager.statuses.close()
+
+
+async def _every(seconds: float, work: Callable[[], None]) -> NoReturn:
+    while True:
+        await asyncio.sleep(seconds)
+        work()
+
+
+def _policy(settings: ReconcileSettings) -> Policy:
+    return Policy(
+        interval=settings.interval,
+        second_look=settings.second_look,
+        launch_grace=settings.launch_grace,
+        reregister=settings.agent_reregister,
+    )
+
+
+def _framework(settings: HostmgrSettings) -> Framework:
+    mesos = settings.mesos
+    return Framework(
+        user=mesos.user,
+        name=mesos.name,
+        role=mesos.role,
+        principal=mesos.principal,
+        failover_timeout=mesos.failover_timeout,
+        gpus=mesos.gpu_resources,
+        revocable=settings.enable_revocable_resources,
+    )
+
+
+def _authorization(settings: MesosSettings) -> str:
+    """Raises ConfigError where the secret cannot be read."""
+    if settings.secret_file is None:
+        return ""
+    try:
+        secret = settings.secret_file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"mesos.secret_file: {settings.secret_file}: {error}") from None
+    return basic(settings.principal, secret)
+
+
+def main() -> int:
+    return run(HostmgrSettings, Role.HOSTMGR, build)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

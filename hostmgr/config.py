@@ -1,0 +1,90 @@
+"""Settings of hostmgr."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from hostmgr.core.filter import Ranking
+from hostmgr.mesos.detector import MasterAddress
+from peloton.config import DaemonSettings, Settings
+from peloton.errors import PelotonError
+from storage.config import StorageSettings
+
+
+class MesosSettings(Settings):
+    """The Mesos master, and who hostmgr is there."""
+
+    master: str = "127.0.0.1:5050"
+    """HOST:PORT"""
+    encoding: Literal["protobuf", "json"] = "protobuf"
+    user: str = "root"
+    name: str = "Peloton"
+    role: str = "peloton"
+    principal: str = "peloton"
+    secret_file: Path | None = None
+    """Holds the principal's secret, for Basic authentication; none is used without it."""
+    failover_timeout: float = Field(6e7, ge=0)
+    """Seconds that the master keeps the tasks while no hostmgr is there."""
+    gpu_resources: bool = True
+    operator_timeout: float = Field(10.0, gt=0)
+    agents_interval: float = Field(10.0, gt=0)
+    """Seconds between looks at the master's map of agents."""
+    max_record_bytes: int = Field(64 * 1024 * 1024, ge=1024)
+
+    @field_validator("master")
+    @classmethod
+    def _host_and_port(cls, value: str) -> str:
+        try:
+            MasterAddress.parse(value)
+        except PelotonError as error:
+            raise ValueError(str(error)) from None
+        return value
+
+
+class ReconcileSettings(Settings):
+    """Seconds; see `hostmgr.core.reconcile.Policy`."""
+
+    interval: float = Field(1800.0, gt=0)
+    second_look: float = Field(60.0, gt=0)
+    launch_grace: float = Field(30.0, ge=0)
+    agent_reregister: float = Field(600.0, ge=0)
+    batch: int = Field(1000, ge=1, le=10_000)
+    """Tasks a call."""
+
+
+class HostmgrSettings(DaemonSettings):
+    mesos: MesosSettings = MesosSettings()
+    storage: StorageSettings
+    reconcile: ReconcileSettings = ReconcileSettings()
+    bin_packing: Literal["FIRST_FIT", "DEFRAG", "LOAD_AWARE"] = "FIRST_FIT"
+    """Order in which matching hosts are claimed."""
+    enable_revocable_resources: bool = True
+    scarce_resource_types: str = "GPU"
+    """Comma-separated; hosts that have them take only tasks that ask for some. GPU is the only kind known."""
+    placing_seconds: float = Field(300.0, gt=0)
+    """How long a claim lasts."""
+    claim_grace: float = Field(10.0, ge=0)
+    """Seconds after a new subscription in which a launch waits for its host to be offered again."""
+    event_ring: int = Field(100_000, ge=16)
+    """Events that are held for jobmgr and resmgr."""
+
+    environment: ClassVar[Mapping[str, str]] = {
+        **DaemonSettings.environment,
+        "MESOS_MASTER": "mesos.master",
+        "MESOS_SECRET_FILE": "mesos.secret_file",
+        "ENABLE_REVOCABLE_RESOURCES": "enable_revocable_resources",
+        "SCARCE_RESOURCE_TYPES": "scarce_resource_types",
+        "BIN_PACKING": "bin_packing",
+    }
+
+    @property
+    def ranking(self) -> Ranking:
+        return Ranking(self.bin_packing)
+
+    @property
+    def scarce_gpu(self) -> bool:
+        return "GPU" in (kind.strip().upper() for kind in self.scarce_resource_types.split(","))

@@ -1,0 +1,148 @@
+"""What to ask Mesos about tasks, when, and what its answers mean (behaviour 6).
+
+A master that was just elected does not know the tasks of agents that have not come back yet, and says
+TASK_UNKNOWN of them. That is no verdict until the agent is known to be gone or the time in which agents may
+come back is over: till then the task is asked for again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from peloton.model.ids import JobId, MesosTaskId, mesos_task_id
+from peloton.model.states import TaskState
+from peloton.model.task import TaskRuntime
+
+ASKED_STATES = frozenset({TaskState.LAUNCHED, TaskState.STARTING, TaskState.RUNNING, TaskState.KILLING})
+_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0
+_MOST_GONE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Seconds throughout."""
+
+    interval: float = 1800.0
+    """Between rounds, which are explicit and implicit in turn."""
+    second_look: float = 60.0
+    """A further explicit round after each subscription, for what was too young for the first."""
+    launch_grace: float = 30.0
+    """How long after its launch a LAUNCHED task is not asked for: its ACCEPT may be on the way."""
+    reregister: float = 600.0
+    """How long agents may take to come back to a new master."""
+
+
+class Verdict(Enum):
+    PASS_ON = "pass on"
+    ASK_AGAIN = "ask again"
+
+
+class Round(Enum):
+    EXPLICIT = "explicit"
+    IMPLICIT = "implicit"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    agent_id: str
+    pause: float
+
+
+class Reconciler:
+    """Monotonic seconds are handed in as `now`."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._master_id = ""
+        self._settled_at = 0.0
+        self._rounds: list[tuple[float, Round]] = []
+        self._again: dict[MesosTaskId, tuple[float, _Asked]] = {}
+        self._gone: OrderedDict[str, None] = OrderedDict()
+
+    # What happened.
+
+    def subscribed(self, master_id: str, now: float) -> None:
+        """A subscription began: no updates come by themselves of what happened before."""
+        policy = self._policy
+        if master_id != self._master_id:
+            self._master_id = master_id
+            self._settled_at = now + policy.reregister
+        after = max(now + policy.second_look, self._settled_at + policy.second_look)
+        self._rounds = [
+            (now, Round.EXPLICIT),
+            (now + policy.second_look, Round.EXPLICIT),
+            (after, Round.EXPLICIT),
+            (after + policy.interval, Round.IMPLICIT),
+        ]
+
+    def disconnected(self) -> None:
+        self._rounds.clear()
+        self._again.clear()
+
+    def agent_gone(self, agent_id: str) -> None:
+        self._gone[agent_id] = None
+        if len(self._gone) > _MOST_GONE:
+            self._gone.popitem(last=False)
+
+    def agent_seen(self, agent_id: str) -> None:
+        self._gone.pop(agent_id, None)
+
+    def overlooked(self, now: float) -> None:
+        """A status that Mesos does not send again could not be taken: ask for all soon."""
+        if not any(
+            kind is Round.EXPLICIT and at <= now + self._policy.second_look for at, kind in self._rounds
+        ):
+            self._rounds.append((now + self._policy.second_look, Round.EXPLICIT))
+            self._rounds.sort(key=lambda each: each[0])
+
+    # What to do.
+
+    @property
+    def settled_at(self) -> float:
+        """When a new master knows all agents that will come back."""
+        return self._settled_at
+
+    def judge(self, run: MesosTaskId, agent_id: str, unknown: bool, now: float) -> Verdict:
+        """What to do with a status; `unknown` says that it is TASK_UNKNOWN. The agent is the run's as far as
+        it is known."""
+        if not unknown or agent_id in self._gone or now >= self._settled_at:
+            self._again.pop(run, None)
+            return Verdict.PASS_ON
+        held = self._again.get(run)
+        pause = min(held[1].pause * 2, _LONGEST_PAUSE) if held else _FIRST_PAUSE
+        self._again[run] = (now + pause, _Asked(agent_id, pause))
+        return Verdict.ASK_AGAIN
+
+    def ask_again(self, now: float) -> list[tuple[MesosTaskId, str]]:
+        """Runs, with their agents, whose turn it is to be asked for once more."""
+        due = [(run, asked) for run, (at, asked) in self._again.items() if at <= now]
+        for run, asked in due:
+            pause = min(asked.pause * 2, _LONGEST_PAUSE)
+            self._again[run] = (now + pause, _Asked(asked.agent_id, pause))
+        return [(run, asked.agent_id) for run, asked in due]
+
+    def next_round(self, now: float) -> Round | None:
+        """The round whose time has come, once. The regular ones follow each other for ever."""
+        if not self._rounds or self._rounds[0][0] > now:
+            return None
+        _, kind = self._rounds.pop(0)
+        if not self._rounds:
+            other = Round.EXPLICIT if kind is Round.IMPLICIT else Round.IMPLICIT
+            self._rounds.append((now + self._policy.interval, other))
+        return kind
+
+    def to_ask(
+        self, job_id: JobId, runtimes: Mapping[int, TaskRuntime], wall: int
+    ) -> list[tuple[MesosTaskId, str]]:
+        """Which runs of these instances to ask for, with their agents. `wall`: nanoseconds since 1970."""
+        young = wall - round(self._policy.launch_grace * 1e9)
+        return [
+            (mesos_task_id(job_id, instance, runtime.run), runtime.agent_id)
+            for instance, runtime in runtimes.items()
+            if runtime.state in ASKED_STATES
+            and runtime.run
+            and not (runtime.state is TaskState.LAUNCHED and runtime.updated_at > young)
+        ]

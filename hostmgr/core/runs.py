@@ -1,0 +1,45 @@
+"""Which runs are on which agents, as far as launches and statuses have told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from peloton.model.ids import MesosTaskId
+
+
+class Runs:
+    """Runs that are not known to have ended, by id and by agent."""
+
+    def __init__(self) -> None:
+        self._agent: dict[MesosTaskId, str] = {}
+        self._on: dict[str, set[MesosTaskId]] = {}
+
+    def __len__(self) -> int:
+        return len(self._agent)
+
+    def put(self, run: MesosTaskId, agent_id: str) -> None:
+        before = self._agent.get(run)
+        if before == agent_id:
+            return
+        if before is not None:
+            self._leave(run, before)
+        self._agent[run] = agent_id
+        self._on.setdefault(agent_id, set()).add(run)
+
+    def remove(self, run: MesosTaskId) -> None:
+        agent_id = self._agent.pop(run, None)
+        if agent_id is not None:
+            self._leave(run, agent_id)
+
+    def agent(self, run: MesosTaskId) -> str:
+        """Empty where it is not known."""
+        return self._agent.get(run, "")
+
+    def on(self, agent_id: str) -> Iterable[MesosTaskId]:
+        return tuple(self._on.get(agent_id, ()))
+
+    def _leave(self, run: MesosTaskId, agent_id: str) -> None:
+        held = self._on[agent_id]
+        held.discard(run)
+        if not held:
+            del self._on[agent_id]

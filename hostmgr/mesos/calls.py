@@ -1,0 +1,133 @@
+"""The calls of the scheduler API that hostmgr makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mesos.v1 import mesos_pb2
+from mesos.v1.scheduler import scheduler_pb2
+
+Call = scheduler_pb2.Call
+_Capability = mesos_pb2.FrameworkInfo.Capability
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """Who hostmgr is for Mesos (behaviour 6)."""
+
+    user: str = "root"
+    name: str = "Peloton"
+    role: str = "peloton"
+    principal: str = "peloton"
+    failover_timeout: float = 6e7
+    """Seconds that the master keeps tasks of a framework that is away."""
+    gpus: bool = True
+    revocable: bool = True
+    hostname: str = ""
+    webui_url: str = ""
+
+    def info(self, framework_id: str | None) -> mesos_pb2.FrameworkInfo:
+        capabilities = [_Capability.MULTI_ROLE, _Capability.PARTITION_AWARE, _Capability.TASK_KILLING_STATE]
+        capabilities += [_Capability.GPU_RESOURCES] if self.gpus else []
+        capabilities += [_Capability.REVOCABLE_RESOURCES] if self.revocable else []
+        info = mesos_pb2.FrameworkInfo(
+            user=self.user,
+            name=self.name,
+            roles=[self.role],
+            failover_timeout=self.failover_timeout,
+            checkpoint=True,
+            capabilities=[_Capability(type=each) for each in capabilities],
+        )
+        if self.principal:
+            info.principal = self.principal
+        if self.hostname:
+            info.hostname = self.hostname
+        if self.webui_url:
+            info.webui_url = self.webui_url
+        if framework_id:
+            info.id.value = framework_id
+        return info
+
+
+def subscribe(framework: Framework, framework_id: str | None) -> Call:
+    """With the id of before where there was one: then it must stand in both places."""
+    info = framework.info(framework_id)
+    call = Call(type=Call.SUBSCRIBE, subscribe=Call.Subscribe(framework_info=info))
+    if framework_id:
+        call.framework_id.value = framework_id
+    return call
+
+
+class Calls:
+    """Calls of a subscribed framework."""
+
+    def __init__(self, framework_id: str) -> None:
+        self._id = mesos_pb2.FrameworkID(value=framework_id)
+
+    def accept(
+        self, offer_ids: Iterable[str], tasks: Sequence[mesos_pb2.TaskInfo], refuse_seconds: float
+    ) -> Call:
+        """Launch `tasks` on these offers, all of one agent; what is left of them is offered again after
+        `refuse_seconds`."""
+        operation = mesos_pb2.Offer.Operation(
+            type=mesos_pb2.Offer.Operation.LAUNCH,
+            launch=mesos_pb2.Offer.Operation.Launch(task_infos=tasks),
+        )
+        return Call(
+            framework_id=self._id,
+            type=Call.ACCEPT,
+            accept=Call.Accept(
+                offer_ids=[mesos_pb2.OfferID(value=each) for each in offer_ids],
+                operations=[operation],
+                filters=mesos_pb2.Filters(refuse_seconds=refuse_seconds),
+            ),
+        )
+
+    def decline(self, offer_ids: Iterable[str], refuse_seconds: float = 0.0) -> Call:
+        return Call(
+            framework_id=self._id,
+            type=Call.DECLINE,
+            decline=Call.Decline(
+                offer_ids=[mesos_pb2.OfferID(value=each) for each in offer_ids],
+                filters=mesos_pb2.Filters(refuse_seconds=refuse_seconds),
+            ),
+        )
+
+    def acknowledge(self, status: mesos_pb2.TaskStatus) -> Call:
+        """Only for a status with a uuid: the master's own must not be acknowledged."""
+        return Call(
+            framework_id=self._id,
+            type=Call.ACKNOWLEDGE,
+            acknowledge=Call.Acknowledge(
+                agent_id=status.agent_id, task_id=status.task_id, uuid=status.uuid
+            ),
+        )
+
+    def kill(self, task_id: str, agent_id: str) -> Call:
+        call = Call(
+            framework_id=self._id, type=Call.KILL, kill=Call.Kill(task_id=mesos_pb2.TaskID(value=task_id))
+        )
+        if agent_id:
+            call.kill.agent_id.value = agent_id
+        return call
+
+    def shutdown(self, executor_id: str, agent_id: str) -> Call:
+        return Call(
+            framework_id=self._id,
+            type=Call.SHUTDOWN,
+            shutdown=Call.Shutdown(
+                executor_id=mesos_pb2.ExecutorID(value=executor_id),
+                agent_id=mesos_pb2.AgentID(value=agent_id),
+            ),
+        )
+
+    def reconcile(self, runs: Iterable[tuple[str, str]]) -> Call:
+        """Explicit for (task id, agent id or empty); none at all asks for every task that is not terminal."""
+        call = Call(framework_id=self._id, type=Call.RECONCILE, reconcile=Call.Reconcile())
+        for task_id, agent_id in runs:
+            task = call.reconcile.tasks.add()
+            task.task_id.value = task_id
+            if agent_id:
+                task.agent_id.value = agent_id
+        return call

@@ -1,0 +1,120 @@
+"""HTTP/1.1 as the driver speaks it: requests as bytes, answers through httptools' parser."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Mapping
+
+import httptools
+
+from hostmgr.mesos.detector import MasterAddress
+
+READ_SIZE = 256 * 1024
+MAX_HEAD = 64 * 1024
+
+
+class BrokenHttp(OSError):
+    """The peer does not speak HTTP as expected; the connection has to go."""
+
+
+def basic(principal: str, secret: str) -> str:
+    """Value of the Authorization header."""
+    return "Basic " + base64.b64encode(f"{principal}:{secret}".encode()).decode()
+
+
+class Requests:
+    """POST requests to one path of one master; what does not change is put together once."""
+
+    def __init__(self, master: MasterAddress, path: str, headers: Mapping[str, str]) -> None:
+        lines = [f"POST {path} HTTP/1.1", f"Host: {master}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        self._head = ("\r\n".join(lines) + "\r\nContent-Length: ").encode("ascii")
+
+    def post(self, body: bytes) -> bytes:
+        return b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
+
+
+class Answer:
+    """One answer, as far as it has come."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        """Names in lower case."""
+        self.body: list[bytes] = []
+        self.headed = False
+        self.complete = False
+        self.keep_alive = True
+
+    @property
+    def text(self) -> str:
+        return b"".join(self.body).decode("utf-8", "replace")
+
+
+class AnswerParser:
+    """Answers out of a stream of bytes, one after the other."""
+
+    def __init__(self, max_body: int) -> None:
+        self._max_body = max_body
+        self._parser = httptools.HttpResponseParser(self)
+        self._current = Answer()
+        self._size = 0
+        self._done: list[Answer] = []
+
+    @property
+    def current(self) -> Answer:
+        """The answer that is under way; a stream's body is taken from here piece by piece."""
+        return self._current
+
+    def feed(self, data: bytes) -> list[Answer]:
+        """The answers that `data` completes. Raises BrokenHttp."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            raise BrokenHttp(f"no HTTP answer: {error or type(error).__name__}") from None
+        done, self._done = self._done, []
+        return done
+
+    def take_body(self) -> bytes:
+        """What has come of the body since the last time."""
+        body = b"".join(self._current.body)
+        self._current.body.clear()
+        self._size = 0
+        return body
+
+    # Called by httptools.
+
+    def on_message_begin(self) -> None:
+        self._current = Answer()
+        self._size = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._size += len(name) + len(value)
+        if self._size > MAX_HEAD:
+            raise BrokenHttp(f"the head of an answer is over {MAX_HEAD} bytes")
+        self._current.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        self._current.status = self._parser.get_status_code()
+        self._current.keep_alive = self._parser.should_keep_alive()
+        self._current.headed = True
+        self._size = 0
+
+    def on_body(self, body: bytes) -> None:
+        self._size += len(body)
+        if self._size > self._max_body:
+            raise BrokenHttp(f"the body of an answer is over {self._max_body} bytes")
+        self._current.body.append(body)
+
+    def on_message_complete(self) -> None:
+        self._current.complete = True
+        self._done.append(self._current)
+
+
+async def connect(
+    master: MasterAddress, timeout: float
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Raises OSError, TimeoutError among them."""
+    async with asyncio.timeout(timeout):
+        return await asyncio.open_connection(master.host, master.port, limit=READ_SIZE)

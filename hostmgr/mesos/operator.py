@@ -1,0 +1,70 @@
+"""The master's operator API, as far as hostmgr reads it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from hostmgr.mesos.codec import Codec, MalformedMessage
+from hostmgr.mesos.detector import MasterDetector
+from hostmgr.mesos.http import READ_SIZE, Answer, AnswerParser, BrokenHttp, Requests, connect
+from mesos.v1.master import master_pb2
+from mesos.v1.quota import quota_pb2
+from peloton.errors import Unavailable
+
+PATH = "/api/v1"
+MAX_ANSWER = 512 * 1024 * 1024
+Call = master_pb2.Call
+Agent = master_pb2.Response.GetAgents.Agent
+
+
+class OperatorClient:
+    """One connection a call; each call raises Unavailable where it cannot be answered in `timeout` seconds."""
+
+    def __init__(
+        self, detector: MasterDetector, codec: Codec, timeout: float = 10.0, authorization: str = ""
+    ) -> None:
+        self._detector = detector
+        self._codec = codec
+        self._timeout = timeout
+        self._headers = {
+            "Content-Type": codec.content_type,
+            "Accept": codec.content_type,
+            "Connection": "close",
+        }
+        if authorization:
+            self._headers["Authorization"] = authorization
+
+    async def agents(self) -> Sequence[Agent]:
+        """The registered agents."""
+        answer = await self._call(Call(type=Call.GET_AGENTS))
+        return answer.get_agents.agents
+
+    async def quotas(self) -> Sequence[quota_pb2.QuotaConfig]:
+        """The roles' quotas; one that is listed may be without limits."""
+        answer = await self._call(Call(type=Call.GET_QUOTA))
+        return answer.get_quota.status.configs
+
+    async def _call(self, call: Call) -> master_pb2.Response:
+        name = Call.Type.Name(call.type)
+        try:
+            async with asyncio.timeout(self._timeout):
+                answer = await self._post(self._codec.encode(call))
+            if answer.status != 200:
+                raise BrokenHttp(f"{answer.status} {answer.text[:200]}")
+            return self._codec.decode(b"".join(answer.body), master_pb2.Response)
+        except (OSError, MalformedMessage) as error:
+            raise Unavailable(f"Mesos {name}: {error or type(error).__name__}") from None
+
+    async def _post(self, body: bytes) -> Answer:
+        master = await self._detector.master()
+        reader, writer = await connect(master, self._timeout)
+        try:
+            writer.write(Requests(master, PATH, self._headers).post(body))
+            parser = AnswerParser(MAX_ANSWER)
+            while data := await reader.read(READ_SIZE):
+                if done := parser.feed(data):
+                    return done[0]
+            raise BrokenHttp("the answer was cut short")
+        finally:
+            writer.close()

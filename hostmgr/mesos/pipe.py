@@ -1,0 +1,103 @@
+"""Calls over a connection of their own, written one behind the other; the master answers in order.
+
+A call sent on the subscription's own connection would be answered in the middle of the event stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from hostmgr.mesos.http import READ_SIZE, AnswerParser, BrokenHttp, Requests
+from hostmgr.mesos.session import SessionBroken
+from peloton.errors import Unavailable
+
+MOST_OUTSTANDING = 4096
+"""Calls written and not answered yet, above which senders have to wait."""
+ANSWER_SECONDS = 30.0
+_VOID = ("Framework cannot be found", "Framework is not subscribed", "Mesos-Stream-Id", "stream id")
+"""Parts of the refusals that say that this subscription is no longer the framework's."""
+log = logging.getLogger(__name__)
+
+
+class CallPipe:
+    def __init__(
+        self,
+        requests: Requests,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        refused: Callable[[str, int, str], None],
+        now: Callable[[], float],
+    ) -> None:
+        """`refused(call, status, text)` hears of calls that were not accepted."""
+        self._requests = requests
+        self._reader = reader
+        self._writer = writer
+        self._refused = refused
+        self._now = now
+        self._outstanding: deque[tuple[str, float]] = deque()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._closed = False
+
+    @property
+    def outstanding(self) -> int:
+        return len(self._outstanding)
+
+    @property
+    def open(self) -> bool:
+        return not (self._closed or self._writer.is_closing())
+
+    def send(self, name: str, body: bytes) -> None:
+        """Write a call. Raises Unavailable, having written nothing, where the connection is gone."""
+        if not self.open:
+            raise Unavailable("the connection to the Mesos master is gone")
+        self._writer.write(self._requests.post(body))
+        self._outstanding.append((name, self._now()))
+        if len(self._outstanding) >= MOST_OUTSTANDING:
+            self._room.clear()
+
+    async def drain(self) -> None:
+        """Wait for room for more calls. Raises Unavailable where the connection is gone."""
+        await self._room.wait()
+        try:
+            await self._writer.drain()
+        except OSError as error:
+            raise Unavailable(f"the connection to the Mesos master is gone: {error}") from None
+        if not self.open:
+            raise Unavailable("the connection to the Mesos master is gone")
+
+    def stalled(self) -> bool:
+        """Whether the oldest call has waited for its answer for too long."""
+        return bool(self._outstanding) and self._now() - self._outstanding[0][1] > ANSWER_SECONDS
+
+    async def run(self) -> None:
+        """Take the answers. Raises OSError or SessionBroken at the connection's end."""
+        parser = AnswerParser(max_body=1024 * 1024)
+        while True:
+            data = await self._reader.read(READ_SIZE)
+            if not data:
+                raise BrokenHttp(f"the master closed the calls' connection, {self.outstanding} unanswered")
+            for answer in parser.feed(data):
+                if not self._outstanding:
+                    raise BrokenHttp("an answer without a call")
+                name, _ = self._outstanding.popleft()
+                if len(self._outstanding) < MOST_OUTSTANDING // 2:
+                    self._room.set()
+                if answer.status not in (200, 202):
+                    self._on_refusal(name, answer.status, answer.text)
+                if not answer.keep_alive:
+                    raise BrokenHttp("the master ends the calls' connection")
+
+    def _on_refusal(self, name: str, status: int, text: str) -> None:
+        log.warning("Mesos refuses %s: %d %s", name, status, text[:500])
+        self._refused(name, status, text)
+        if status in (401, 403, 503) or 300 <= status < 400 or any(part in text for part in _VOID):
+            raise SessionBroken(f"{name} was answered {status} {text[:200]}")
+
+    def close(self) -> None:
+        self._closed = True
+        self._room.set()
+        self._writer.close()

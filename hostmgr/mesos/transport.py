@@ -1,0 +1,277 @@
+"""The driver's connections: one that carries the subscription, one for all other calls.
+
+When either breaks, both go and the framework subscribes anew: offers of before are void then, and what
+became of calls without an answer is found out by reconciliation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, NoReturn, Protocol
+from urllib.parse import urlsplit
+
+from hostmgr.mesos.calls import Call, Framework, subscribe
+from hostmgr.mesos.codec import Codec, MalformedMessage
+from hostmgr.mesos.detector import MasterAddress, MasterDetector
+from hostmgr.mesos.http import READ_SIZE, AnswerParser, BrokenHttp, Requests, connect
+from hostmgr.mesos.pipe import CallPipe
+from hostmgr.mesos.recordio import MalformedStream, RecordParser
+from hostmgr.mesos.session import Backoff, Session, SessionBroken
+from mesos.v1.scheduler import scheduler_pb2
+from peloton.errors import Unavailable
+
+PATH = "/api/v1/scheduler"
+CONNECT_SECONDS = 10.0
+WATCH_SECONDS = 0.5
+MOST_REDIRECTS = 3
+Event = scheduler_pb2.Event
+log = logging.getLogger(__name__)
+
+
+class Handler(Protocol):
+    """Who hears what Mesos says."""
+
+    async def on_subscribed(self, framework_id: str, master: MasterAddress, master_id: str) -> None:
+        """Before any further event of this subscription is passed on."""
+        ...
+
+    async def on_framework_removed(self) -> None:
+        """The framework id is void; the next subscription gets a new one."""
+        ...
+
+    def on_events(self, events: list[Event]) -> None:
+        """What one read brought, in order."""
+        ...
+
+    def on_disconnected(self, why: str) -> None: ...
+
+    def on_refused(self, call: str, status: int, text: str) -> None: ...
+
+
+class Redirected(Exception):
+    def __init__(self, to: MasterAddress) -> None:
+        self.to = to
+        super().__init__(f"redirected to {to}")
+
+
+class MesosDriver:
+    """See the module. `run` for ever; `send` while subscribed."""
+
+    def __init__(
+        self,
+        session: Session,
+        framework: Framework,
+        codec: Codec,
+        detector: MasterDetector,
+        handler: Handler,
+        now: Callable[[], float],
+        authorization: str = "",
+        backoff: Backoff = Backoff(),
+        max_record: int = 64 * 1024 * 1024,
+    ) -> None:
+        self.session = session
+        self._framework = framework
+        self._codec = codec
+        self._detector = detector
+        self._handler = handler
+        self._now = now
+        self._backoff = backoff
+        self._max_record = max_record
+        self._headers = {"Content-Type": codec.content_type, "Accept": codec.content_type}
+        if authorization:
+            self._headers["Authorization"] = authorization
+        self._pipe: CallPipe | None = None
+        self._redirect: MasterAddress | None = None
+        self._redirects = 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether calls can be made now."""
+        return self._pipe is not None and self._pipe.open
+
+    def send(self, call: Call) -> None:
+        """Write a call. Raises Unavailable, having written nothing, while not subscribed."""
+        if self._pipe is None:
+            raise Unavailable("not subscribed with the Mesos master at the moment")
+        self._pipe.send(Call.Type.Name(call.type), self._codec.encode(call))
+
+    async def drain(self) -> None:
+        """Wait for room for further calls. Raises Unavailable where the connection goes meanwhile."""
+        if self._pipe is None:
+            raise Unavailable("not subscribed with the Mesos master at the moment")
+        await self._pipe.drain()
+
+    async def run(self) -> NoReturn:
+        """Subscribe, again and again."""
+        while True:
+            why = await self._until_broken()
+            self.session.disconnect()
+            log.warning("Mesos: %s", why)
+            self._handler.on_disconnected(why)
+            if self._redirect is None:
+                await asyncio.sleep(self._backoff.delay(self.session.failures, random.random()))
+
+    async def _until_broken(self) -> str:
+        try:
+            master, self._redirect = self._redirect or await self._detector.master(), None
+            self.session.connect(self._now())
+            await self._subscription(master)
+        except Redirected as error:
+            self._redirects += 1
+            self._redirect = error.to if self._redirects <= MOST_REDIRECTS else None
+            return str(error)
+        except (
+            OSError, Unavailable, SessionBroken, MalformedStream, MalformedMessage, asyncio.IncompleteReadError,
+        ) as error:  # fmt: skip
+            self._redirects = 0
+            return f"{type(error).__name__}: {error}"
+        return "the subscription ended"
+
+    async def _subscription(self, master: MasterAddress) -> None:
+        reader, writer = await connect(master, CONNECT_SECONDS)
+        try:
+            call = subscribe(self._framework, self.session.framework_id)
+            writer.write(Requests(master, PATH, self._headers).post(self._codec.encode(call)))
+            stream = _EventStream(reader, self._codec, self.session, self._now, self._max_record)
+            async with asyncio.timeout(CONNECT_SECONDS):
+                events = await stream.first()
+            subscribed = events[0].subscribed
+            self.session.on_subscribed(
+                subscribed.framework_id.value,
+                subscribed.heartbeat_interval_seconds,
+                subscribed.master_info.id,
+                self._now(),
+            )
+            await self._converse(master, stream, events[1:])
+        except SessionRefused as error:
+            await self._on_error(error.message)
+        finally:
+            writer.close()
+
+    async def _converse(self, master: MasterAddress, stream: _EventStream, events: list[Event]) -> None:
+        headers = {**self._headers, "Mesos-Stream-Id": self.session.stream_id}
+        reader, writer = await connect(master, CONNECT_SECONDS)
+        pipe = CallPipe(
+            Requests(master, PATH, headers), reader, writer, self._handler.on_refused, self._now
+        )
+        try:
+            assert self.session.framework_id is not None
+            await self._handler.on_subscribed(self.session.framework_id, master, self.session.master_id)
+            self._pipe = pipe
+            self._redirects = 0
+            await _first_to_end(self._events(stream, events), pipe.run(), self._watch(pipe))
+        finally:
+            self._pipe = None
+            pipe.close()
+
+    async def _events(self, stream: _EventStream, events: list[Event]) -> None:
+        while True:
+            if events:
+                self._handler.on_events([event for event in events if event.type != Event.HEARTBEAT])
+            events = await stream.next()
+
+    async def _watch(self, pipe: CallPipe) -> None:
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            if self.session.expired(self._now()):
+                raise SessionBroken("three heartbeats were missed")
+            if pipe.stalled():
+                raise SessionBroken("a call got no answer")
+
+    async def _on_error(self, message: str) -> None:
+        if self.session.on_error(message):
+            await self._handler.on_framework_removed()
+        raise SessionBroken(f"ERROR event: {message}")
+
+
+class SessionRefused(Exception):
+    """An ERROR event: the master ends the subscription."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+        super().__init__(message)
+
+
+class _EventStream:
+    """Events out of the subscription's connection."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        codec: Codec,
+        session: Session,
+        now: Callable[[], float],
+        max_record: int,
+    ) -> None:
+        self._reader = reader
+        self._codec = codec
+        self._session = session
+        self._now = now
+        self._http = AnswerParser(max_body=max_record + READ_SIZE)
+        self._records = RecordParser(max_record)
+        self._headed = False
+        self._ended = False
+
+    async def first(self) -> list[Event]:
+        """The events that came with SUBSCRIBED, which is the first of them."""
+        events: list[Event] = []
+        while not events:
+            events = await self.next()
+        if events[0].type != Event.SUBSCRIBED:
+            self._session.on_event_before_subscribed(Event.Type.Name(events[0].type))
+        return events
+
+    async def next(self) -> list[Event]:
+        """What the next read brings, perhaps nothing. Raises SessionRefused for an ERROR event."""
+        if self._ended:
+            raise BrokenHttp("the master ended the event stream")
+        data = await self._reader.read(READ_SIZE)
+        if not data:
+            raise BrokenHttp(
+                "the event stream ended" + ("" if self._records.between_records else " within a record")
+            )
+        done = self._http.feed(data)
+        answer = done[0] if done else self._http.current
+        if not self._headed and answer.headed:
+            self._head(answer.status, answer.headers, answer.text)
+        body = b"".join(answer.body) if done else self._http.take_body()
+        events = [self._codec.decode(record, Event) for record in self._records.feed(body)]
+        if events:
+            self._session.heard(self._now())
+        for event in events:
+            if event.type == Event.ERROR:
+                raise SessionRefused(event.error.message)
+        self._ended = bool(done)
+        return events
+
+    def _head(self, status: int, headers: Mapping[str, str], text: str) -> None:
+        self._headed = True
+        if 300 <= status < 400 and "location" in headers:
+            raise Redirected(_location(headers["location"]))
+        if status != 200:
+            log.warning("Mesos answers SUBSCRIBE with %d %s", status, text[:500])
+        self._session.response(status, headers.get("mesos-stream-id", ""), self._now())
+
+
+def _location(value: str) -> MasterAddress:
+    """From `//host:port/path`, which may have a scheme."""
+    parts = urlsplit(value)
+    if not parts.hostname or not parts.port:
+        raise BrokenHttp(f"redirected to {value!r}, which names no host and port")
+    return MasterAddress(parts.hostname, parts.port)
+
+
+async def _first_to_end(*work: Coroutine[Any, Any, None]) -> None:
+    """Run all until one ends, then end the others; raises what that one raised."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,100 @@
+"""Carries out what the reconciler decides: asks Mesos, in batches, for the runs that the store holds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+from prometheus_client import Counter
+
+from hostmgr.core.reconcile import Reconciler, Round
+from hostmgr.manager import HostManager
+from peloton.clock import Clock
+from peloton.errors import InvalidArgument, NotFound, Unavailable
+from peloton.model.ids import MesosTaskId, parse_mesos_task_id
+from storage.interface import Store
+
+TURN_SECONDS = 0.5
+ASKED = Counter("hostmgr_reconciled", "Runs that Mesos was asked for.")
+log = logging.getLogger(__name__)
+Runs = list[tuple[MesosTaskId, str]]
+
+
+class Reconciliation:
+    def __init__(
+        self,
+        manager: HostManager,
+        reconciler: Reconciler,
+        store: Store,
+        clock: Clock,
+        batch: int,
+    ) -> None:
+        """`batch`: runs a call."""
+        self._manager = manager
+        self._reconciler = reconciler
+        self._store = store
+        self._clock = clock
+        self._batch = batch
+
+    async def run(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(TURN_SECONDS)
+            if self._manager.unhealthy:
+                continue
+            try:
+                await self._turn()
+            except Unavailable as error:
+                log.warning("reconciliation waits: %s", error)
+                self._reconciler.overlooked(self._clock.monotonic())
+
+    async def _turn(self) -> None:
+        now = self._clock.monotonic()
+        again = self._reconciler.ask_again(now)
+        if again:
+            await self._ask(again)
+        kind = self._reconciler.next_round(now)
+        if kind is Round.EXPLICIT:
+            self._manager.repeat_kills()
+            await self._explicit()
+        elif kind is Round.IMPLICIT:
+            self._manager.ask([])
+
+    async def _explicit(self) -> None:
+        """Ask for all runs of active jobs that Mesos has or may have."""
+        asked, due = 0, Runs()
+        for job_id in await self._store.jobs.active():
+            async for page in self._store.tasks.list(job_id):
+                due += self._reconciler.to_ask(job_id, page, self._clock.wall())
+                while len(due) >= self._batch:
+                    asked += await self._ask(due[: self._batch])
+                    del due[: self._batch]
+        asked += await self._ask(due)
+        log.info("asked Mesos for %d runs", asked)
+
+    async def _ask(self, runs: Sequence[tuple[MesosTaskId, str]]) -> int:
+        """None at all would ask for every task there is: that is the implicit round's. Waits while the ring
+        has little room, since Mesos does not send these answers again."""
+        if not runs:
+            return 0
+        await self._manager.statuses.uncrowded()
+        self._manager.ask(runs)
+        ASKED.inc(len(runs))
+        await self._manager.room()
+        return len(runs)
+
+    async def locate(self, runs: Iterable[MesosTaskId]) -> None:
+        """Learn from the store on which agents runs are that nobody here has heard of: without the agent
+        Mesos may say of a run that lives that it does not know it."""
+        for text in runs:
+            if self._manager.runs.agent(text):
+                continue
+            try:
+                run = parse_mesos_task_id(text)
+                runtime = await self._store.tasks.get(run.job_id, run.instance)
+            except (InvalidArgument, NotFound, Unavailable) as error:
+                log.debug("no agent is known of %s: %s", text, error)
+                continue
+            if runtime.run == run.run and runtime.agent_id:
+                self._manager.runs.put(text, runtime.agent_id)

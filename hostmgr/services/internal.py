@@ -1,0 +1,235 @@
+"""InternalHostService: hosts for placement, launches and kills for jobmgr, capacity for resmgr."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from hostmgr.cluster import Cluster
+from hostmgr.core.filter import HostFilter, Ranking
+from hostmgr.core.hosts import Claim
+from hostmgr.manager import HostManager
+from hostmgr.reconciliation import Reconciliation
+from hostmgr.services.query import hosts_by_query
+from hostmgr.translate import offered, resources_to
+from mesos.v1 import mesos_pb2
+from peloton.api.v0 import peloton_pb2
+from peloton.errors import InvalidArgument
+from peloton.model.resources import KINDS, MILLI, Resources
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2_grpc
+from peloton.wire.constraint import constraint_from
+from peloton.wire.task import resources_from
+
+_RANKINGS = {
+    pb.FilterHint.FILTER_HINT_RANKING_RANDOM: Ranking.FIRST_FIT,
+    pb.FilterHint.FILTER_HINT_RANKING_LEAST_AVAILABLE_FIRST: Ranking.DEFRAG,
+    pb.FilterHint.FILTER_HINT_RANKING_LOAD_AWARE: Ranking.LOAD_AWARE,
+}
+
+
+class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
+    """Methods that are not here are UNIMPLEMENTED."""
+
+    def __init__(self, manager: HostManager, cluster: Cluster, reconciliation: Reconciliation) -> None:
+        self._manager = manager
+        self._cluster = cluster
+        self._reconciliation = reconciliation
+
+    # Claims.
+
+    async def AcquireHostOffers(
+        self, request: pb.AcquireHostOffersRequest, context: Any
+    ) -> pb.AcquireHostOffersResponse:
+        try:
+            want = filter_from(request.filter)
+        except InvalidArgument as error:
+            answer = pb.AcquireHostOffersResponse()
+            answer.error.invalidHostFilter.message = str(error)
+            answer.error.invalidHostFilter.invalid.CopyFrom(request.filter)
+            return answer
+        acquired = self._manager.acquire(want)
+        return pb.AcquireHostOffersResponse(
+            hostOffers=[self._host_offer(claim, want.revocable) for claim in acquired.claims],
+            filterResultCounts={reason.value: count for reason, count in acquired.counts.items()},
+        )
+
+    async def ReleaseHostOffers(
+        self, request: pb.ReleaseHostOffersRequest, context: Any
+    ) -> pb.ReleaseHostOffersResponse:
+        """A claim that is already over is no error."""
+        for offer in request.hostOffers:
+            self._manager.hosts.release(offer.id.value)
+        return pb.ReleaseHostOffersResponse()
+
+    async def GetHosts(self, request: pb.GetHostsRequest, context: Any) -> pb.GetHostsResponse:
+        """Hosts whose whole resources would do, free or not, claimed by nobody through this call."""
+        try:
+            want = filter_from(request.filter)
+        except InvalidArgument as error:
+            answer = pb.GetHostsResponse()
+            answer.error.invalidHostFilter.message = str(error)
+            return answer
+        table = self._manager.hosts.table
+        mask, _ = table.match(want, offers_needed=False)
+        rows = table.ranked(mask, want, want.ranking or Ranking.FIRST_FIT)
+        chosen = rows[: want.max_hosts] if want.max_hosts else rows
+        return pb.GetHostsResponse(hosts=[self._host_info(int(row)) for row in chosen])
+
+    def _host_offer(self, claim: Claim, revocable: bool) -> pb.HostOffer:
+        offers = offered(self._manager.hosts.offers_of(claim.agent_id))
+        return pb.HostOffer(
+            hostname=claim.hostname,
+            agentId=mesos_pb2.AgentID(value=claim.agent_id),
+            resources=[
+                each
+                for offer in offers
+                for each in offer.resources
+                if revocable or not each.HasField("revocable")
+            ],
+            attributes=offers[0].attributes if offers else (),
+            id=peloton_pb2.HostOfferID(value=claim.id),
+        )
+
+    def _host_info(self, row: int) -> pb.HostInfo:
+        table = self._manager.hosts.table
+        agent = self._cluster.agents.get(table.agent_ids[row])
+        total, slack_cpu = table.total(row)
+        return pb.HostInfo(
+            hostname=table.hostnames[row],
+            agentId=mesos_pb2.AgentID(value=table.agent_ids[row]),
+            resources=agent.total_resources if agent else resources_to(total, slack_cpu),
+            attributes=agent.agent_info.attributes if agent else (),
+        )
+
+    # Tasks.
+
+    async def LaunchTasks(self, request: pb.LaunchTasksRequest, context: Any) -> pb.LaunchTasksResponse:
+        """FAILED_PRECONDITION `invalid offers` for a claim that is not this host's or was used otherwise;
+        UNAVAILABLE, with nothing done and the claim kept, while Mesos is away."""
+        if not request.tasks:
+            raise InvalidArgument("tasks", "[]", "at least one task")
+        if any(task.HasField("volume") for task in request.tasks):
+            raise NotImplementedError("persistent volumes are not built yet")
+        self._manager.launch(request)
+        await self._manager.room()
+        return pb.LaunchTasksResponse()
+
+    async def KillTasks(self, request: pb.KillTasksRequest, context: Any) -> pb.KillTasksResponse:
+        """Runs that nobody knows here are killed all the same: Mesos answers for them as it does when asked
+        to reconcile."""
+        answer = pb.KillTasksResponse()
+        if not request.taskIds:
+            answer.error.invalidTaskIDs.message = "taskIds: [] is not at least one run"
+        elif self._manager.kills_disabled:
+            answer.error.killFailure.message = "killing tasks is disabled; a restart of hostmgr enables it"
+            answer.error.killFailure.taskIds.extend(request.taskIds)
+        else:
+            runs = [each.value for each in request.taskIds]
+            await self._reconciliation.locate(runs)
+            self._manager.kill(runs)
+            await self._manager.room()
+        return answer
+
+    async def ShutdownExecutors(
+        self, request: pb.ShutdownExecutorsRequest, context: Any
+    ) -> pb.ShutdownExecutorsResponse:
+        answer = pb.ShutdownExecutorsResponse()
+        wrong = [each for each in request.executors if not (each.executorId.value and each.agentId.value)]
+        if wrong or not request.executors:
+            answer.error.invalidExecutors.message = (
+                "executors: each needs executorId and agentId, at least one"
+            )
+            answer.error.invalidExecutors.executors.extend(wrong)
+            return answer
+        self._manager.shut_down([(each.executorId.value, each.agentId.value) for each in request.executors])
+        await self._manager.room()
+        return answer
+
+    async def DisableKillTasks(
+        self, request: pb.DisableKillTasksRequest, context: Any
+    ) -> pb.DisableKillTasksResponse:
+        self._manager.kills_disabled = True
+        return pb.DisableKillTasksResponse()
+
+    # What there is.
+
+    async def ClusterCapacity(
+        self, request: pb.ClusterCapacityRequest, context: Any
+    ) -> pb.ClusterCapacityResponse:
+        if not self._cluster.known:
+            answer = pb.ClusterCapacityResponse()
+            answer.error.clusterUnavailable.message = "the master's map of agents has not been read yet"
+            return answer
+        capacity = self._manager.hosts.capacity()
+        physical = dict(zip(KINDS, capacity.total.values(), strict=True))
+        physical.update(self._cluster.quota)
+        return pb.ClusterCapacityResponse(
+            resources=_amounts(zip(KINDS, capacity.allocated.values(), strict=True)),
+            physicalResources=_amounts(physical.items()),
+            allocatedSlackResources=_amounts(_slack(capacity.allocated_slack_cpu)),
+            physicalSlackResources=_amounts(_slack(capacity.slack_cpu)),
+        )
+
+    async def GetOutstandingOffers(
+        self, request: pb.GetOutstandingOffersRequest, context: Any
+    ) -> pb.GetOutstandingOffersResponse:
+        offers = offered(self._manager.hosts.offers())
+        answer = pb.GetOutstandingOffersResponse(offers=offers)
+        if not offers:
+            answer.error.noOffers.message = "no offers are outstanding"
+        return answer
+
+    async def GetHostsByQuery(
+        self, request: pb.GetHostsByQueryRequest, context: Any
+    ) -> pb.GetHostsByQueryResponse:
+        return hosts_by_query(self._manager, request)
+
+    async def GetMesosMasterHostPort(
+        self, request: pb.MesosMasterHostPortRequest, context: Any
+    ) -> pb.MesosMasterHostPortResponse:
+        """Raises Unavailable before the first subscription."""
+        master = self._manager.known_master()
+        return pb.MesosMasterHostPortResponse(hostname=master.host, port=str(master.port))
+
+    async def GetMesosAgentInfo(
+        self, request: pb.GetMesosAgentInfoRequest, context: Any
+    ) -> pb.GetMesosAgentInfoResponse:
+        """Of one host, or of all where no hostname is given."""
+        found = [
+            agent
+            for agent in self._cluster.agents.values()
+            if request.hostname in ("", agent.agent_info.hostname)
+        ]
+        answer = pb.GetMesosAgentInfoResponse(agents=found)
+        if request.hostname and not found:
+            answer.error.hostNotFound.message = f"no agent is registered for host {request.hostname}"
+        return answer
+
+
+def filter_from(wire: pb.HostFilter) -> HostFilter:
+    """Raises InvalidArgument for a constraint that is not whole, and for negative amounts."""
+    need = wire.resourceConstraint
+    minimum = resources_from(need.minimum)
+    if min(minimum.values()) < 0:
+        raise InvalidArgument("filter.resourceConstraint.minimum", str(minimum), "free of negative amounts")
+    constraint = None
+    if wire.HasField("schedulingConstraint"):
+        constraint = constraint_from(wire.schedulingConstraint, "filter.schedulingConstraint")
+    return HostFilter(
+        minimum=minimum,
+        ports=need.numPorts,
+        revocable=need.revocable,
+        constraint=constraint,
+        max_hosts=wire.quantity.maxHosts,
+        preferred=tuple(host.hostname for host in wire.hint.hostHint),
+        ranking=_RANKINGS.get(wire.hint.rankHint),
+    )
+
+
+def _slack(cpu: int) -> Iterable[tuple[str, int]]:
+    return zip(KINDS, Resources(cpu=cpu).values(), strict=True)
+
+
+def _amounts(amounts: Iterable[tuple[str, int]]) -> list[pb.Resource]:
+    return [pb.Resource(kind=kind, capacity=value / MILLI) for kind, value in amounts]

@@ -1,0 +1,76 @@
+"""What operators ask about hosts: GetHostsByQuery, and v0 HostService.QueryHosts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hostmgr.cluster import Cluster
+from hostmgr.manager import HostManager
+from hostmgr.translate import address_of, labels_from, resources_to
+from mesos.v1 import mesos_pb2
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
+from peloton.model.resources import Resources
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
+from peloton.wire.constraint import labels_to
+from peloton.wire.task import resources_from
+
+_UP = host_pb2.HOST_STATE_UP
+
+
+def hosts_by_query(manager: HostManager, request: pb.GetHostsByQueryRequest) -> pb.GetHostsByQueryResponse:
+    """By what is free: of the kinds that are asked for (above 0), each must be at least, or with cmpLess less
+    than, the amount given."""
+    table, wanted = manager.hosts.table, set(request.hostnames)
+    asked = resources_from(request.resource)
+    answer = pb.GetHostsByQueryResponse()
+    for row in sorted(table.rows(), key=lambda row: table.hostnames[row]):
+        if wanted and table.hostnames[row] not in wanted:
+            continue
+        free = table.free(row)
+        slack_cpu = free.slack_cpu if request.includeRevocable else 0
+        if _within(free.normal + Resources(cpu=slack_cpu), asked, request.cmpLess):
+            answer.hosts.add(
+                hostname=table.hostnames[row],
+                resources=resources_to(free.normal, slack_cpu),
+                status=table.status(row).name.lower(),
+                tasks=[mesos_pb2.TaskID(value=run) for run in manager.runs.on(table.agent_ids[row])],
+            )
+    return answer
+
+
+def _within(free: Resources, asked: Resources, less: bool) -> bool:
+    pairs = [(have, want) for have, want in zip(free.values(), asked.values(), strict=True) if want > 0]
+    return all(have < want if less else have >= want for have, want in pairs)
+
+
+class HostQueries(host_svc_pb2_grpc.HostServiceServicer):
+    """QueryHosts; the other methods of v0 HostService are UNIMPLEMENTED."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def QueryHosts(
+        self, request: host_svc_pb2.QueryHostsRequest, context: Any
+    ) -> host_svc_pb2.QueryHostsResponse:
+        """Every registered agent is UP; without states all are listed."""
+        if request.host_states and _UP not in request.host_states:
+            return host_svc_pb2.QueryHostsResponse()
+        agents = sorted(self._cluster.agents.values(), key=lambda each: each.agent_info.hostname)
+        return host_svc_pb2.QueryHostsResponse(
+            host_infos=[
+                host_pb2.HostInfo(
+                    hostname=each.agent_info.hostname,
+                    ip=address_of(each),
+                    state=_UP,
+                    goal_state=_UP,
+                    labels=_labels(each.agent_info.attributes),
+                )
+                for each in agents
+            ]
+        )
+
+
+def _labels(attributes: Any) -> list[peloton_pb2.Label]:
+    return labels_to(labels_from(attributes))

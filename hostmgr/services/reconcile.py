@@ -1,0 +1,27 @@
+"""ReconcileService: jobmgr asks what became of runs whose launch or kill has an unknown outcome."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hostmgr.manager import HostManager
+from peloton.errors import InvalidArgument
+from peloton.private.hostmgr.reconcile import reconcile_pb2 as pb
+from peloton.private.hostmgr.reconcile import reconcile_pb2_grpc
+
+MOST_RUNS = 10_000
+
+
+class ReconcileTasks(reconcile_pb2_grpc.ReconcileServiceServicer):
+    def __init__(self, manager: HostManager) -> None:
+        self._manager = manager
+
+    async def ReconcileTasks(
+        self, request: pb.ReconcileTasksRequest, context: Any
+    ) -> pb.ReconcileTasksResponse:
+        if len(request.runs) > MOST_RUNS:
+            raise InvalidArgument("runs", f"{len(request.runs)} runs", f"at most {MOST_RUNS}")
+        if request.runs:
+            self._manager.ask([(run.mesos_task_id, run.agent_id) for run in request.runs])
+            await self._manager.room()
+        return pb.ReconcileTasksResponse()

@@ -1,0 +1,148 @@
+"""What Mesos is told to run (behaviour 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hostmgr.core.offers import Need
+from mesos.v1 import mesos_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.clock import NANOSECONDS
+from peloton.errors import InvalidArgument
+from peloton.model.ids import parse_mesos_task_id, task_id
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.wire.task import resources_from
+
+KILL_GRACE_SECONDS = 30
+EXECUTOR_PREFIX = "thermos-"
+EXECUTOR_NAME = "AuroraExecutor"
+SYSTEM_PREFIX = "peloton."
+"""Labels that a user gives under this prefix are not passed on."""
+_DELAY, _INTERVAL, _TIMEOUT, _FAILURES = 15, 10, 20, 3
+_Check = task_pb2.HealthCheckConfig
+
+
+def need(task: hostsvc_pb2.LaunchableTask) -> Need:
+    """What the task takes out of the offers. Raises InvalidArgument where a dynamic port has no number."""
+    config = task.config
+    dynamic = [port.name for port in config.ports if not port.value]
+    for name in dynamic:
+        if not task.ports.get(name):
+            raise InvalidArgument(f"tasks[{task.taskId.value}].ports[{name}]", 0, "the number of a free port")
+    return Need(
+        task.taskId.value,
+        resources_from(config.resource),
+        config.revocable,
+        tuple(task.ports[name] for name in dynamic),
+    )
+
+
+def task_info(
+    task: hostsvc_pb2.LaunchableTask, agent_id: str, resources: Iterable[mesos_pb2.Resource]
+) -> mesos_pb2.TaskInfo:
+    """Raises InvalidArgument for an id that is no run's."""
+    config, run = task.config, parse_mesos_task_id(task.taskId.value)
+    ports = {port.name: port.value or task.ports.get(port.name, 0) for port in config.ports}
+    command = mesos_pb2.CommandInfo()
+    command.CopyFrom(config.command)
+    _add_environment(command, config, run.job_id, run.instance, ports)
+    info = mesos_pb2.TaskInfo(
+        name=run.job_id,
+        task_id=task.taskId,
+        agent_id=mesos_pb2.AgentID(value=agent_id),
+        resources=resources,
+        labels=_labels(config, run.job_id, run.instance),
+        discovery=_discovery(run.job_id, ports),
+        kill_policy=_kill_policy(config.killGracePeriodSeconds),
+    )
+    if config.HasField("executor") and config.executor.type == mesos_pb2.ExecutorInfo.CUSTOM:
+        _run_by_executor(info, config, command)
+    else:
+        info.command.CopyFrom(command)
+        if config.HasField("container"):
+            info.container.CopyFrom(config.container)
+    if config.HasField("healthCheck") and config.healthCheck.enabled:
+        info.health_check.CopyFrom(_health_check(config.healthCheck, command))
+    return info
+
+
+def _add_environment(
+    command: mesos_pb2.CommandInfo,
+    config: task_pb2.TaskConfig,
+    job_id: str,
+    instance: int,
+    ports: dict[str, int],
+) -> None:
+    """After the user's variables: of two with one name, Mesos takes the later."""
+    variables = command.environment.variables
+    variables.add(name="PELOTON_JOB_ID", value=job_id)
+    variables.add(name="PELOTON_INSTANCE_ID", value=str(instance))
+    variables.add(name="PELOTON_TASK_ID", value=task_id(job_id, instance))
+    for port in config.ports:
+        if port.envName:
+            variables.add(name=port.envName, value=str(ports[port.name]))
+
+
+def _labels(config: task_pb2.TaskConfig, job_id: str, instance: int) -> mesos_pb2.Labels:
+    labels = mesos_pb2.Labels()
+    for label in config.labels:
+        if not label.key.startswith(SYSTEM_PREFIX):
+            labels.labels.add(key=label.key, value=label.value)
+    labels.labels.add(key="peloton.job_id", value=job_id)
+    labels.labels.add(key="peloton.instance_id", value=str(instance))
+    labels.labels.add(key="peloton.task_id", value=task_id(job_id, instance))
+    return labels
+
+
+def _discovery(job_id: str, ports: dict[str, int]) -> mesos_pb2.DiscoveryInfo:
+    info = mesos_pb2.DiscoveryInfo(visibility=mesos_pb2.DiscoveryInfo.EXTERNAL, name=job_id)
+    for name, number in ports.items():
+        info.ports.ports.add(name=name, number=number)
+    return info
+
+
+def _kill_policy(seconds: int) -> mesos_pb2.KillPolicy:
+    grace = (seconds or KILL_GRACE_SECONDS) * NANOSECONDS
+    return mesos_pb2.KillPolicy(grace_period=mesos_pb2.DurationInfo(nanoseconds=grace))
+
+
+def _run_by_executor(
+    info: mesos_pb2.TaskInfo, config: task_pb2.TaskConfig, command: mesos_pb2.CommandInfo
+) -> None:
+    """A task has a command or an executor, never both: the executor starts with the task's command, runs in
+    the task's container, and takes nothing for itself."""
+    executor = info.executor
+    executor.CopyFrom(config.executor)
+    executor.executor_id.value = EXECUTOR_PREFIX + info.task_id.value
+    executor.name = EXECUTOR_NAME
+    executor.ClearField("resources")
+    executor.ClearField("data")
+    info.data = config.executor.data
+    if not executor.HasField("command"):
+        executor.command.CopyFrom(command)
+    if config.HasField("container") and not executor.HasField("container"):
+        executor.container.CopyFrom(config.container)
+
+
+def _health_check(check: _Check, command: mesos_pb2.CommandInfo) -> mesos_pb2.HealthCheck:
+    """Raises InvalidArgument for a kind of check that Mesos does not have."""
+    wire = mesos_pb2.HealthCheck(
+        delay_seconds=check.initialIntervalSecs or _DELAY,
+        interval_seconds=check.intervalSecs or _INTERVAL,
+        timeout_seconds=check.timeoutSecs or _TIMEOUT,
+        consecutive_failures=check.maxConsecutiveFailures or _FAILURES,
+    )
+    if check.type == _Check.COMMAND:
+        wire.type = mesos_pb2.HealthCheck.COMMAND
+        wire.command.shell = True
+        wire.command.value = check.commandCheck.command
+        if not check.commandCheck.unshareEnvironments:
+            wire.command.environment.CopyFrom(command.environment)
+    elif check.type == _Check.HTTP:
+        wire.type = mesos_pb2.HealthCheck.HTTP
+        wire.http.scheme = check.httpCheck.scheme or "http"
+        wire.http.port = check.httpCheck.port
+        wire.http.path = check.httpCheck.path or "/"
+    else:
+        raise InvalidArgument("healthCheck.type", _Check.Type.Name(check.type), "COMMAND or HTTP")
+    return wire

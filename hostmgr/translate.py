@@ -1,0 +1,156 @@
+"""Offers, agents and resources between Mesos' messages and the core's values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hostmgr.core.offers import CPU, PORTS, SCALARS, Entry, Offer, Taken
+from hostmgr.core.table import Agent
+from mesos.v1 import mesos_pb2
+from mesos.v1.master import master_pb2
+from peloton.model.constraint import Label
+from peloton.model.resources import KINDS, MILLI, Resources, milli
+
+UNRESERVED = "*"
+KIND_OF = dict(zip(SCALARS, KINDS, strict=True))
+"""Mesos' name of a resource → Peloton's name of the kind."""
+
+
+class Forms:
+    """Shapes of resource entries by number: a resource without its amount, to be filled in again."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+        self._shapes: list[mesos_pb2.Resource] = []
+
+    def number(self, resource: mesos_pb2.Resource) -> int:
+        shape = mesos_pb2.Resource()
+        shape.CopyFrom(resource)
+        shape.ClearField("scalar")
+        shape.ClearField("ranges")
+        key = shape.SerializeToString(deterministic=True)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._shapes)
+            self._shapes.append(shape)
+        return number
+
+    def resource(self, taken: Taken) -> mesos_pb2.Resource:
+        resource = mesos_pb2.Resource()
+        resource.CopyFrom(self._shapes[taken.form])
+        if taken.ranges:
+            for first, last in taken.ranges:
+                resource.ranges.range.add(begin=first, end=last)
+        else:
+            resource.scalar.value = taken.amount / MILLI
+        return resource
+
+
+def reserved(resource: mesos_pb2.Resource) -> bool:
+    """In the old form by `role`, in the new one by `reservations`."""
+    return bool(resource.reservations) or resource.role not in ("", UNRESERVED)
+
+
+def revocable(resource: mesos_pb2.Resource) -> bool:
+    return resource.HasField("revocable")
+
+
+def _countable(resource: mesos_pb2.Resource) -> bool:
+    """Whether it is one that tasks take: no volume, nothing shared, no kind that Peloton does not know."""
+    if resource.HasField("disk") or resource.HasField("shared"):
+        return False
+    return resource.name in SCALARS or resource.name == PORTS
+
+
+def offer_from(wire: mesos_pb2.Offer, forms: Forms) -> Offer:
+    return Offer(
+        wire.id.value,
+        wire.agent_id.value,
+        wire.hostname,
+        tuple(_entry(resource, forms) for resource in wire.resources if _countable(resource)),
+        wire,
+    )
+
+
+def offered(offers: Iterable[Offer]) -> list[mesos_pb2.Offer]:
+    """The offers as Mesos sent them."""
+    return [offer.wire for offer in offers if isinstance(offer.wire, mesos_pb2.Offer)]
+
+
+def address_of(agent: master_pb2.Response.GetAgents.Agent) -> str:
+    """The IP address in the agent's pid, `slave(1)@<ip>:<port>`; empty where there is none."""
+    return agent.pid.rpartition("@")[2].rpartition(":")[0]
+
+
+def _entry(resource: mesos_pb2.Resource, forms: Forms) -> Entry:
+    return Entry(
+        name=resource.name,
+        form=forms.number(resource),
+        reserved=reserved(resource),
+        revocable=revocable(resource),
+        amount=milli(resource.scalar.value),
+        ranges=tuple((each.begin, each.end) for each in resource.ranges.range),
+    )
+
+
+def labels_from(attributes: Iterable[mesos_pb2.Attribute]) -> tuple[Label, ...]:
+    """Host labels of an agent's attributes (behaviour 5.1): TEXT as it is, SCALAR with six decimals, each
+    item of a SET and each range of RANGES (`first-last`) as a label of its own."""
+    labels: list[Label] = []
+    for each in attributes:
+        if each.type == mesos_pb2.Value.TEXT:
+            labels.append((each.name, each.text.value))
+        elif each.type == mesos_pb2.Value.SCALAR:
+            labels.append((each.name, f"{each.scalar.value:.6f}"))
+        elif each.type == mesos_pb2.Value.SET:
+            labels += [(each.name, item) for item in each.set.item]
+        elif each.type == mesos_pb2.Value.RANGES:
+            labels += [(each.name, f"{part.begin}-{part.end}") for part in each.ranges.range]
+    return tuple(labels)
+
+
+def sums(resources: Iterable[mesos_pb2.Resource]) -> tuple[Resources, int]:
+    """Normal resources, and revocable CPU."""
+    amounts = dict.fromkeys(SCALARS, 0)
+    slack_cpu = 0
+    for resource in resources:
+        if resource.name not in amounts:
+            continue
+        if not revocable(resource):
+            amounts[resource.name] += milli(resource.scalar.value)
+        elif resource.name == CPU:
+            slack_cpu += milli(resource.scalar.value)
+    return Resources(*amounts.values()), slack_cpu
+
+
+def agent_from(wire: master_pb2.Response.GetAgents.Agent, role: str) -> Agent:
+    """`role`: whose part of the allocated resources counts as ours."""
+    total, slack_cpu = sums(wire.total_resources)
+    ours = [each for each in wire.allocated_resources if each.allocation_info.role in ("", role)]
+    allocated, allocated_slack_cpu = sums(ours)
+    return Agent(
+        wire.agent_info.id.value,
+        wire.agent_info.hostname,
+        labels_from(wire.agent_info.attributes),
+        total,
+        slack_cpu,
+        allocated,
+        allocated_slack_cpu,
+    )
+
+
+def resources_to(amount: Resources, slack_cpu: int = 0) -> list[mesos_pb2.Resource]:
+    """One entry a kind that is not zero, and one for revocable CPU."""
+    entries = [
+        _scalar(name, value) for name, value in zip(SCALARS, amount.values(), strict=True) if value > 0
+    ]
+    if slack_cpu > 0:
+        entries.append(_scalar(CPU, slack_cpu))
+        entries[-1].revocable.SetInParent()
+    return entries
+
+
+def _scalar(name: str, amount: int) -> mesos_pb2.Resource:
+    return mesos_pb2.Resource(
+        name=name, type=mesos_pb2.Value.SCALAR, scalar=mesos_pb2.Value.Scalar(value=amount / MILLI)
+    )
