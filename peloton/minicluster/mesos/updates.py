@@ -35,15 +35,17 @@ Key = tuple[str, str]
 
 @dataclass(slots=True)
 class _Stream:
+    wait: float
     pending: deque[mesos.TaskStatus] = field(default_factory=deque)
-    wait: float = FIRST_RETRY_SECONDS
     latest: int = mesos.TASK_STAGING
 
 
 class UpdateStreams:
     """All streams of one agent, or of many simulated ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_retry: float = FIRST_RETRY_SECONDS) -> None:
+        """``first_retry``: seconds until an unacknowledged update is sent again the first time."""
+        self._first_retry = first_retry
         self._streams: dict[Key, _Stream] = {}
         self._due: list[tuple[float, Key, bytes]] = []
 
@@ -51,7 +53,7 @@ class UpdateStreams:
         """Queue an update; return it when it is to be sent at once."""
         stream = self._streams.get(key)
         if stream is None:
-            stream = self._streams[key] = _Stream()
+            stream = self._streams[key] = _Stream(wait=self._first_retry)
         stream.pending.append(status)
         stream.latest = status.state
         if len(stream.pending) > 1:
@@ -61,7 +63,7 @@ class UpdateStreams:
 
     def restore(self, key: Key, pending: list[mesos.TaskStatus], latest: int) -> None:
         """Set a stream to what a checkpoint says; ``resend`` then sends its first update."""
-        self._streams[key] = _Stream(deque(pending), FIRST_RETRY_SECONDS, latest)
+        self._streams[key] = _Stream(self._first_retry, deque(pending), latest)
 
     def acknowledge(self, key: Key, uuid: bytes, now: float) -> tuple[bool, mesos.TaskStatus | None]:
         """Take an acknowledgement; return whether it was expected, and the next update to send."""
@@ -72,7 +74,7 @@ class UpdateStreams:
         if done.state in TERMINAL:
             del self._streams[key]
             return True, None
-        stream.wait = FIRST_RETRY_SECONDS
+        stream.wait = self._first_retry
         if not stream.pending:
             return True, None
         self._arm(key, stream, now)

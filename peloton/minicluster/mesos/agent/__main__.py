@@ -16,6 +16,7 @@ from peloton.minicluster.mesos.agent.layout import Layout
 from peloton.minicluster.mesos.agent.limits import detect
 from peloton.minicluster.mesos.agent.service import AgentConfig, AgentService
 from peloton.minicluster.mesos.process import Refusal, listen, prepare_directory, run, write_ready_file
+from peloton.minicluster.mesos.updates import FIRST_RETRY_SECONDS
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -31,6 +32,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--work-dir", type=Path, required=True, help="where sandboxes and checkpoints are kept")
     add("--ready-file", type=Path, help="written once it is registered: JSON with pid, host, port, agent_id")
     add("--launcher", choices=("auto", "posix"), default="auto", help="posix: make no cgroups")
+    add(
+        "--status-update-retry-interval", type=float, default=FIRST_RETRY_SECONDS, help="seconds, first retry"
+    )
     return parser
 
 
@@ -62,6 +66,7 @@ def _config(options: argparse.Namespace, port: int) -> AgentConfig:
         hostname=options.hostname,
         resources=_resources(options),
         attributes=attributes,
+        first_retry=options.status_update_retry_interval,
     )
 
 

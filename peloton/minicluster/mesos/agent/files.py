@@ -1,4 +1,4 @@
-"""``/files/browse``, ``read`` and ``download``: sandboxes and nothing else (recording ``13-agent-sandbox``)."""
+"""``/files/browse``, ``read``, ``download``: sandboxes and nothing else (recording ``13-agent-sandbox``)."""
 
 from __future__ import annotations
 

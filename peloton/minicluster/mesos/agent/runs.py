@@ -65,13 +65,14 @@ class Runs:
         launcher: Launcher,
         ip: str,
         send: Callable[[Update], None],
+        first_retry: float,
     ) -> None:
         self._layout = layout
         self._launcher = launcher
         self._ip = ip
         self._send = send
         self._checkpoint = Checkpoint(layout)
-        self._updates = UpdateStreams()
+        self._updates = UpdateStreams(first_retry)
         self._retry: asyncio.TimerHandle | None = None
         self._preparing: set[asyncio.Task[None]] = set()
         self._health = HealthChecks(self._on_health)

@@ -19,6 +19,7 @@ from peloton.minicluster.mesos.agent.runs import Runs
 from peloton.minicluster.mesos.agent.view import state
 from peloton.minicluster.mesos.http import JSON, NOT_FOUND, Connection, Request, Response, Server
 from peloton.minicluster.mesos.process import Refusal
+from peloton.minicluster.mesos.updates import FIRST_RETRY_SECONDS
 
 VERSION = "1.12.0"
 _BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0)
@@ -35,6 +36,7 @@ class AgentConfig:
     hostname: str
     resources: res.Bundle
     attributes: tuple[mesos.Attribute, ...]
+    first_retry: float = FIRST_RETRY_SECONDS
 
 
 class _Ended(Exception):
@@ -52,7 +54,7 @@ class AgentService:
         self._writer: asyncio.StreamWriter | None = None
         self._silence = 90.0
         self._leaving = False
-        self.runs = Runs(layout, launcher, config.ip, self._send)
+        self.runs = Runs(layout, launcher, config.ip, self._send, config.first_retry)
         self.agent_id: str | None = None
         self.server = Server(self._handle, lambda: None)
 

@@ -13,7 +13,7 @@ from mesos.v1.master import master_pb2 as master
 from peloton.minicluster.mesos import jsoncodec
 from peloton.minicluster.mesos.http import JSON, Request, Response, refuse
 from peloton.minicluster.mesos.master.calls import NOT_ACCEPTABLE, accepted_type, method_error, parse
-from peloton.minicluster.mesos.master.core import agents, frameworks, views
+from peloton.minicluster.mesos.master.core import agents, frameworks, maintenance, quota, views
 from peloton.minicluster.mesos.master.core.state import Agent, Cluster
 
 Call = master.Call
@@ -40,6 +40,8 @@ _BODIES: dict[int, str] = {
     Call.TEARDOWN: "teardown",
     Call.MARK_AGENT_GONE: "mark_agent_gone",
 }
+
+_MAINTENANCE = (Call.UPDATE_MAINTENANCE_SCHEDULE, Call.START_MAINTENANCE, Call.STOP_MAINTENANCE)
 
 _ALWAYS_LISTED: dict[str, tuple[str, ...]] = {
     "get_tasks": ("tasks", "unreachable_tasks", "completed_tasks"),
@@ -69,6 +71,13 @@ class OperatorApi:
             Call.GET_TASKS: lambda out: out.get_tasks.CopyFrom(views.get_tasks(cluster)),
             Call.GET_ROLES: lambda out: out.get_roles.CopyFrom(views.get_roles(cluster)),
             Call.GET_WEIGHTS: lambda out: out.get_weights.SetInParent(),
+            Call.GET_QUOTA: lambda out: out.get_quota.status.CopyFrom(quota.status(cluster)),
+            Call.GET_MAINTENANCE_SCHEDULE: lambda out: out.get_maintenance_schedule.schedule.CopyFrom(
+                maintenance.get_schedule(cluster)
+            ),
+            Call.GET_MAINTENANCE_STATUS: lambda out: out.get_maintenance_status.status.CopyFrom(
+                maintenance.get_status(cluster)
+            ),
             Call.GET_MASTER: lambda out: out.get_master.CopyFrom(views.get_master(cluster, started)),
         }
 
@@ -115,11 +124,24 @@ class OperatorApi:
             agent_id = call.mark_agent_gone.agent_id.value
             found = agents.mark_gone(cluster, agent_id, now)
             return OK if found else refuse(404, f"Agent '{agent_id}' not found")
+        if call.type in _MAINTENANCE or call.type == Call.UPDATE_QUOTA:
+            error = self._change(call, now)
+            return OK if error is None else refuse(400, error)
         if call.type in (Call.LIST_FILES, Call.READ_FILE):
             return refuse(404, "")
         if call.type in (Call.DRAIN_AGENT, Call.DEACTIVATE_AGENT, Call.REACTIVATE_AGENT):
             return self._agent_call(call)
         return refuse(501, f"{Call.Type.Name(call.type)} is not served by this master")
+
+    def _change(self, call: master.Call, now: float) -> str | None:
+        cluster = self._cluster
+        if call.type == Call.UPDATE_MAINTENANCE_SCHEDULE:
+            return maintenance.update_schedule(cluster, call.update_maintenance_schedule.schedule, now)
+        if call.type == Call.START_MAINTENANCE:
+            return maintenance.start(cluster, list(call.start_maintenance.machines), now)
+        if call.type == Call.STOP_MAINTENANCE:
+            return maintenance.stop(cluster, list(call.stop_maintenance.machines))
+        return quota.update(cluster, list(call.update_quota.quota_configs), call.update_quota.force)
 
     def _agent_call(self, call: master.Call) -> Response:
         body = getattr(call, _BODIES[call.type])

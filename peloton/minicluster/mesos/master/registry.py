@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 
 from mesos.v1 import mesos_pb2 as mesos
 from peloton.minicluster.mesos.master.core.agents import expect_recovered
+from peloton.minicluster.mesos.master.core.maintenance import restore
 from peloton.minicluster.mesos.master.core.state import Cluster
 
 
@@ -38,6 +39,8 @@ class Registry:
             infos = [mesos.AgentInfo.FromString(base64.b64decode(item)) for item in content["agents"]]
             cluster.unreachable.update(content["unreachable"])
             cluster.gone.update(content["gone"])
+            down = [(str(host), str(ip)) for host, ip in content["down"]]
+            restore(cluster, base64.b64decode(content["schedule"]), down)
         except (OSError, ValueError, KeyError, TypeError, DecodeError) as error:
             raise RegistryError(f"cannot read the registry {self._path}: {error}") from error
         expect_recovered(cluster, infos, now)
@@ -55,6 +58,8 @@ class Registry:
             "agents": [base64.b64encode(info.SerializeToString()).decode("ascii") for info in infos],
             "unreachable": cluster.unreachable,
             "gone": cluster.gone,
+            "schedule": base64.b64encode(cluster.schedule).decode("ascii"),
+            "down": [key for key, machine in cluster.machines.items() if machine.down],
         }
         temporary = self._path.with_suffix(".new")
         temporary.write_text(json.dumps(content))

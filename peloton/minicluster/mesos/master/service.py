@@ -208,6 +208,8 @@ class MasterService:
             agent = self.cluster.agents.get(source.agent_id)
             if agent is not None and self._links.get(agent.id) is source:
                 self._from_agent(agent, message)
+            else:
+                source.close()  # given up meanwhile: it has to register again
 
     def _register(self, source: AgentLink, message: link.Register) -> None:
         result = agents.register(self.cluster, message, self.now())
@@ -228,6 +230,7 @@ class MasterService:
             agents.pong(agent)
         elif isinstance(message, link.Unregister):
             agents.unregister(self.cluster, agent, self.now())
+            self._links.pop(agent.id).close()
 
     def link_lost(self, source: AgentLink) -> None:
         """Learn that a link broke."""

@@ -243,8 +243,7 @@ def _farewell(cluster: Cluster, agent: Agent) -> None:
     for offer in list(agent.offers.values()):
         cluster.rescind(offer)
     for inverse in [item for item in cluster.inverse_offers.values() if item.agent_id == agent.id]:
-        cluster.frameworks[inverse.framework_id].inverse_offers.pop(inverse.id, None)
-        del cluster.inverse_offers[inverse.id]
+        cluster.rescind_inverse(inverse)
     for framework in cluster.frameworks.values():
         framework.filters = {key: item for key, item in framework.filters.items() if key[1] != agent.id}
         cluster.send(framework, events.failure(agent.id))
@@ -271,13 +270,15 @@ def _remove(
 
 def unregister(cluster: Cluster, agent: Agent, now: float) -> None:
     """Let an agent go that said goodbye: its tasks are lost, its id is never used again."""
-    _remove(cluster, agent, mesos.TASK_LOST, "Agent unregistered", now)
+    text = f"Agent {agent.hostname} removed: the agent unregistered"
+    _remove(cluster, agent, mesos.TASK_LOST, text, now)
 
 
 def take_down(cluster: Cluster, agent: Agent, now: float) -> None:
     """Remove an agent because its machine goes down for maintenance."""
-    cluster.tell(agent, Refused("Operator initiated 'Machine DOWN'", True))
-    _remove(cluster, agent, mesos.TASK_LOST, "Operator initiated 'Machine DOWN'", now)
+    why = "Operator initiated 'Machine DOWN'"
+    cluster.tell(agent, Refused(why, True))
+    _remove(cluster, agent, mesos.TASK_LOST, f"Agent {agent.hostname} removed: {why}", now)
 
 
 def mark_gone(cluster: Cluster, agent_id: str, now: float) -> bool:

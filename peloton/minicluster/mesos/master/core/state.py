@@ -268,6 +268,14 @@ class Cluster:
         if agent is not None and agent.offers.pop(offer.id, None) is not None:
             res.add(agent.free, offer.resources)
 
+    def rescind_inverse(self, offer: InverseOffer) -> None:
+        """Take an inverse offer back, and tell the framework."""
+        framework = self.frameworks[offer.framework_id]
+        del self.inverse_offers[offer.id], framework.inverse_offers[offer.id]
+        event = scheduler.Event(type=scheduler.Event.RESCIND_INVERSE_OFFER)
+        event.rescind_inverse_offer.inverse_offer_id.value = offer.id
+        self.send(framework, event)
+
     def release(self, task: Task) -> None:
         """Give a task's resources back, once."""
         if task.released:
