@@ -71,8 +71,8 @@ def turn(pool: Pool, preemption: bool) -> Iterator[tuple[Gang, Refusal | None]]:
     """One turn through the pool's queues: each gang that may be admitted, in order, and each head that not.
 
     The caller takes an admitted gang out of its queue and charges the pool before it asks for the next
-    one; it may stop at any time. A refused head of `pending` that has a queue of its own has been moved there; any
-    other refused head ends its queue's turn.
+    one; it may stop at any time. A refused head of `pending` that has a queue of its own has been moved
+    there; any other refused head ends its queue's turn.
     """
     for queue in pool.queues:
         while (gang := queue.head()) is not None:

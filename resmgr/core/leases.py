@@ -6,6 +6,8 @@ from collections.abc import Collection
 
 from resmgr.core.tasks import Task
 
+ABSENCE = 2.0
+
 
 class Holder:
     """A process that dequeued gangs or took placements. `name` is `<role>/<id>`."""
@@ -50,11 +52,13 @@ class Leases:
 
     def over(self, now: float, silence: float, present: Collection[str] | None = None) -> list[Holder]:
         """Holders who were silent for `silence` seconds, or are not among `present` (None: not known).
-        They are forgotten here; their tasks still name them."""
+        They are forgotten here; their tasks still name them. One heard of in the last ABSENCE seconds is
+        not absent: the list of those present may be a moment old."""
         gone = [
             holder
             for holder in self._holders.values()
-            if now - holder.heard >= silence or (present is not None and holder.name not in present)
+            if now - holder.heard >= silence
+            or (present is not None and holder.name not in present and now - holder.heard >= ABSENCE)
         ]
         for holder in gone:
             del self._holders[holder.name]

@@ -235,7 +235,7 @@ class PoolTree:
                 lost = next(iter(waiting.values()))
                 raise NotFound(f"pool {lost.id} ({lost.name}) is stored, its parent {lost.parent!r} is not")
             for config in ready:
-                self._insert(config)
+                self.insert(config)
                 del waiting[config.id]
 
     def check_new(self, config: PoolConfig) -> None:
@@ -254,7 +254,15 @@ class PoolTree:
     def add(self, config: PoolConfig) -> Pool:
         """Raises as `check_new`."""
         self.check_new(config)
-        return self._insert(config)
+        return self.insert(config)
+
+    def insert(self, config: PoolConfig) -> Pool:
+        """Without checks: what was checked, or was there before. Its parent must be there."""
+        parent = self._pools[config.parent]
+        pool = Pool(config, parent)
+        parent.children[config.name] = pool
+        self._pools[config.id] = pool
+        return pool
 
     def check_update(self, config: PoolConfig, force: bool = False) -> None:
         """Raises NotFound or InvalidArgument. `force` leaves out what relates the pool to others."""
@@ -274,6 +282,10 @@ class PoolTree:
     def update(self, config: PoolConfig, force: bool = False) -> Pool:
         """Raises as `check_update`."""
         self.check_update(config, force)
+        return self.replace(config)
+
+    def replace(self, config: PoolConfig) -> Pool:
+        """Without checks: what was checked."""
         pool = self.get(config.id)
         assert pool.parent is not None
         if config.name != pool.config.name:
@@ -312,13 +324,6 @@ class PoolTree:
             name: KindConfig(amount, amount) for name, amount in zip(KINDS, capacity.values(), strict=True)
         }
         self.root.configure(PoolConfig(ROOT_POOL, "root", "", kinds))
-
-    def _insert(self, config: PoolConfig) -> Pool:
-        parent = self._pools[config.parent]
-        pool = Pool(config, parent)
-        parent.children[config.name] = pool
-        self._pools[config.id] = pool
-        return pool
 
     def _check_against(self, config: PoolConfig, parent: Pool, children: Iterable[PoolConfig]) -> None:
         others = [child.config for child in parent.children.values() if child.id != config.id]

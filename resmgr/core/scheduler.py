@@ -238,6 +238,10 @@ class Scheduler:
         """Seconds that an engine has for the gang."""
         return self.policy.placing * 2.0 ** min(gang.tries, 10)
 
+    def wants_reserved_host(self, gang: Gang) -> bool:
+        """Whether it was sent back so often that a host should be kept free for it (behaviour 5.3)."""
+        return self.policy.host_reservation and gang.cycles >= self.policy.cycles
+
     def propose(
         self, holder: Holder | None, proposals: Sequence[Proposal], failures: Sequence[Failure], now: float
     ) -> list[Rejection]:

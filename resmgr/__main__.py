@@ -1,0 +1,82 @@
+"""The resource manager's process: `python -m resmgr -c FILE`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from peloton.api.v0.respool.respool_pb2_grpc import add_ResourceManagerServicer_to_server
+from peloton.daemon import Daemon, run
+from peloton.membership.interface import Role
+from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
+from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
+from peloton.private.resmgr.waiting.waiting_pb2_grpc import add_WaitingServiceServicer_to_server
+from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import add_ResourceManagerServiceServicer_to_server
+from peloton.rpc.server import service
+from resmgr.capacity import Capacity
+from resmgr.config import ResmgrSettings
+from resmgr.driver import Driver
+from resmgr.intake import Intake
+from resmgr.metrics import keep_measuring
+from resmgr.recovery import Recovery
+from resmgr.services.pools import ALIASES, PoolService
+from resmgr.services.tasks import TaskService
+from resmgr.services.waiting import WaitingService
+from storage.factory import open_store
+
+SERVICES = (
+    "peloton.api.v0.respool.ResourceManager",
+    *ALIASES,
+    "peloton.private.resmgr.ResourceManagerService",
+    "peloton.private.resmgr.waiting.WaitingService",
+)
+
+
+@asynccontextmanager
+async def leading(daemon: Daemon[ResmgrSettings], term: int) -> AsyncIterator[None]:
+    """One term: what the store holds is taken in first, then the services open."""
+    settings = daemon.settings
+    store = await open_store(settings.storage)
+    try:
+        await store.begin_term(Role.RESMGR.value, term)
+        driver = Driver(settings, daemon.clock, lambda: _present(daemon))
+        driver.scheduler.load_pools(await store.pools.all())
+        recovery = Recovery(driver, store.jobs, store.tasks)
+        events = daemon.client(Role.HOSTMGR, EventStreamServiceStub)
+        intake = Intake(driver, events, settings.events, recovery.resync)
+        await intake.open()
+        await recovery.restore()
+        capacity = Capacity(driver, daemon.client(Role.HOSTMGR, InternalHostServiceStub), settings)
+        pools = PoolService(driver, store.pools, capacity.fresh)
+        async with daemon.serving(
+            service(add_ResourceManagerServicer_to_server, pools, ALIASES),
+            service(add_ResourceManagerServiceServicer_to_server, TaskService(driver)),
+            service(add_WaitingServiceServicer_to_server, WaitingService(driver)),
+        ):
+            daemon.spawn("capacity", capacity.run())
+            daemon.spawn("admission", driver.run())
+            daemon.spawn("leases", driver.watch_leases())
+            daemon.spawn("requeue", recovery.run())
+            daemon.spawn("events", intake.run())
+            daemon.spawn("metrics", keep_measuring(driver.scheduler, settings.metrics_interval))
+            yield
+    finally:
+        await store.close()
+
+
+def _present(daemon: Daemon[ResmgrSettings]) -> set[str]:
+    """All processes of the membership, as they name themselves in calls."""
+    return {f"{role.value}/{member}" for role in Role for member in daemon.membership.members(role)}
+
+
+def build(daemon: Daemon[ResmgrSettings]) -> None:
+    daemon.lead(lambda term: leading(daemon, term), SERVICES)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run(ResmgrSettings, Role.RESMGR, build, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

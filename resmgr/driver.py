@@ -1,0 +1,129 @@
+"""Drives the core: hands it the time, lets admission take its turns, wakes who waits for something."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Collection
+
+from peloton.clock import NANOSECONDS, Clock
+from peloton.model.states import TaskType
+from resmgr.config import ResmgrSettings
+from resmgr.core.leases import Holder
+from resmgr.core.scheduler import Scheduler
+from resmgr.translate import Translator
+
+LEASE_SECONDS = 1.0
+"""How often leases are looked at."""
+HEARD_SECONDS = 5.0
+"""How often a caller in a long poll counts as heard."""
+LONGEST_POLL = 60.0
+log = logging.getLogger(__name__)
+
+
+class Signal:
+    """Something changed: wakes all who wait for it."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def fire(self) -> None:
+        self._event.set()
+        self._event = asyncio.Event()
+
+    async def wait(self, timeout: float) -> None:
+        """Returns at the next change, or after `timeout` seconds."""
+        event = self._event
+        try:
+            async with asyncio.timeout(timeout):
+                await event.wait()
+        except TimeoutError:
+            pass
+
+
+class Driver:
+    """Owns the scheduler for one term. All is called from the event loop's thread."""
+
+    def __init__(
+        self,
+        settings: ResmgrSettings,
+        clock: Clock,
+        members: Callable[[], Collection[str] | None] = lambda: None,
+    ) -> None:
+        """`members` tells the instances that are there, as `<role>/<id>`; None where that is not known."""
+        self.settings = settings
+        self.clock = clock
+        self.scheduler = Scheduler(settings.policy, stream_id=uuid.uuid4().hex)
+        self.translator = Translator()
+        self.gangs = {kind: Signal() for kind in TaskType}
+        self.placements = Signal()
+        self.preemptions = Signal()
+        self.reasons = Signal()
+        self.recovered = asyncio.Event()
+        """Set when what the store held is queued again."""
+        self._members = members
+        self._wake = asyncio.Event()
+
+    def now(self) -> float:
+        return self.clock.monotonic()
+
+    def wall(self, moment: float) -> int:
+        """Nanoseconds since 1970 of a moment on the monotonic clock."""
+        return self.clock.wall() - round((self.now() - moment) * NANOSECONDS)
+
+    def touched(self) -> None:
+        """To be called after what may let admission, or a waiting caller, go on."""
+        scheduler = self.scheduler
+        if scheduler.changed:
+            self._wake.set()
+        if scheduler.placed:
+            self.placements.fire()
+
+    async def poll(
+        self, holder: Holder | None, signal: Signal, ready: Callable[[], bool], milliseconds: int
+    ) -> None:
+        """Wait until `ready`, for so long at most. The holder is heard of all the while."""
+        time = asyncio.get_running_loop().time
+        deadline = time() + min(milliseconds / 1000, LONGEST_POLL)
+        while not ready() and (rest := deadline - time()) > 0:
+            await signal.wait(min(rest, HEARD_SECONDS))
+            if holder is not None:
+                holder.heard = self.now()
+
+    def turn(self) -> bool:
+        """What is due now: deadlines, a turn of admission, reasons; whether more may be admitted at once."""
+        scheduler, now = self.scheduler, self.now()
+        scheduler.expire(now)
+        more = scheduler.admit(now)
+        for kind, ready in scheduler.ready.items():
+            if ready:
+                self.gangs[kind].fire()
+        if scheduler.reasons.flush(now):
+            self.reasons.fire()
+        return more
+
+    async def run(self) -> None:
+        """Turn after turn, as soon as something changed and at least every `admission.interval` seconds."""
+        admission = self.settings.admission
+        while True:
+            if not self._wake.is_set():
+                try:
+                    async with asyncio.timeout(admission.interval):
+                        await self._wake.wait()
+                except TimeoutError:
+                    pass
+            self._wake.clear()
+            if self.turn():
+                self._wake.set()
+                await asyncio.sleep(0)
+            else:
+                await asyncio.sleep(admission.pause)
+
+    async def watch_leases(self) -> None:
+        """Take back what is leased to processes that are gone or silent."""
+        while True:
+            await asyncio.sleep(LEASE_SECONDS)
+            count = self.scheduler.lapse(self.now(), self._members())
+            if count:
+                log.warning("%d gangs came back from processes that are gone or silent", count)

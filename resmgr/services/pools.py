@@ -1,0 +1,176 @@
+"""The v0 service of resource pools; refusals stand in the answers' `error` (behaviour 1.4)."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.respool import respool_pb2 as pb
+from peloton.api.v0.respool import respool_pb2_grpc
+from peloton.errors import InvalidArgument, NotFound, Refused
+from peloton.model.ids import ROOT_POOL
+from peloton.model.pool import PoolConfig
+from peloton.model.resources import KINDS, MILLI
+from peloton.rpc.server import caller
+from peloton.wire.pool import pool_config, pool_config_to
+from resmgr.core.pools import Pool, PoolBusy, PoolExists, PoolNotLeaf
+from resmgr.driver import Driver
+from storage.interface import Pools
+
+ALIASES = ("peloton.api.respool.ResourceManager",)
+"""The name that published clients call (behaviour 1.1)."""
+_POLICIES = (pb.UNKNOWN, pb.PriorityFIFO)
+
+
+class PoolService(respool_pb2_grpc.ResourceManagerServicer):
+    """Changes take turns: checked against the tree, stored, then made in the tree."""
+
+    def __init__(self, driver: Driver, pools: Pools, fresh_capacity: Callable[[], Awaitable[None]]) -> None:
+        """`fresh_capacity` asks for the cluster's capacity as it is now, as well as it can."""
+        self._driver = driver
+        self._tree = driver.scheduler.tree
+        self._pools = pools
+        self._fresh_capacity = fresh_capacity
+        self._turn = asyncio.Lock()
+
+    async def CreateResourcePool(self, request: pb.CreateRequest, context: Any) -> pb.CreateResponse:
+        pool_id, error = str(uuid.uuid4()), pb.CreateResponse.Error
+        async with self._turn:
+            try:
+                config = await self._config(pool_id, request.config)
+                now = self._driver.clock.wall()
+                who = caller(context).instance
+                config = replace(config, version=1, created_at=now, updated_at=now, updated_by=who)
+                self._tree.check_new(config)
+            except PoolExists as exists:
+                same = pb.ResourcePoolAlreadyExists(id=_id(exists.pool_id), message=str(exists))
+                return pb.CreateResponse(error=error(alreadyExists=same))
+            except InvalidArgument as wrong:
+                invalid = pb.InvalidResourcePoolConfig(id=_id(pool_id), message=str(wrong))
+                return pb.CreateResponse(error=error(invalidResourcePoolConfig=invalid))
+            await self._pools.write(config)
+            self._tree.insert(config)
+            self._changed()
+        return pb.CreateResponse(result=_id(pool_id))
+
+    async def UpdateResourcePool(self, request: pb.UpdateRequest, context: Any) -> pb.UpdateResponse:
+        error = pb.UpdateResponse.Error
+        async with self._turn:
+            try:
+                held = self._tree.get(request.id.value).config
+                config = await self._config(held.id, request.config)
+                config = replace(
+                    config,
+                    version=held.version + 1,
+                    created_at=held.created_at,
+                    updated_at=self._driver.clock.wall(),
+                    updated_by=caller(context).instance,
+                )
+                self._tree.check_update(config, request.Force)
+            except NotFound as missing:
+                found = pb.ResourcePoolNotFound(id=request.id, message=str(missing))
+                return pb.UpdateResponse(error=error(notFound=found))
+            except InvalidArgument as wrong:
+                invalid = pb.InvalidResourcePoolConfig(id=request.id, message=str(wrong))
+                return pb.UpdateResponse(error=error(invalidResourcePoolConfig=invalid))
+            await self._pools.write(config)
+            self._tree.replace(config)
+            self._changed()
+        return pb.UpdateResponse()
+
+    async def _config(self, pool_id: str, wire: pb.ResourcePoolConfig) -> PoolConfig:
+        config = pool_config(pool_id, wire)
+        if wire.policy not in _POLICIES:
+            raise InvalidArgument("policy", wire.policy, "PriorityFIFO (1)")
+        if config.parent == ROOT_POOL:
+            await self._fresh_capacity()
+        return config
+
+    async def DeleteResourcePool(self, request: pb.DeleteRequest, context: Any) -> pb.DeleteResponse:
+        error = pb.DeleteResponse.Error
+        async with self._turn:
+            pool: Pool | None = None
+            try:
+                pool = self._tree.lookup(request.path.value)
+                self._tree.delete(pool.id)
+            except (NotFound, InvalidArgument) as missing:
+                found = pb.ResourcePoolPathNotFound(path=request.path, message=str(missing))
+                return pb.DeleteResponse(error=error(notFound=found))
+            except PoolBusy as busy:
+                is_busy = pb.ResourcePoolIsBusy(id=_id_of(pool), message=str(busy))
+                return pb.DeleteResponse(error=error(isBusy=is_busy))
+            except PoolNotLeaf as parent:
+                not_leaf = pb.ResourcePoolIsNotLeaf(id=_id_of(pool), message=str(parent))
+                return pb.DeleteResponse(error=error(isNotLeaf=not_leaf))
+            except Refused as refused:
+                not_deleted = pb.ResourcePoolNotDeleted(id=_id_of(pool), message=str(refused))
+                return pb.DeleteResponse(error=error(notDeleted=not_deleted))
+            await self._forget(pool)
+        return pb.DeleteResponse()
+
+    async def _forget(self, pool: Pool) -> None:
+        """The pool has left the tree, so that nothing is queued in it while the store forgets it."""
+        stored = False
+        try:
+            await self._pools.delete(pool.id)
+            stored = True
+        finally:
+            if not stored:
+                self._tree.insert(pool.config)
+            self._changed()
+
+    async def GetResourcePool(self, request: pb.GetRequest, context: Any) -> pb.GetResponse:
+        try:
+            pool = self._tree.get(request.id.value)
+        except NotFound as missing:
+            found = pb.ResourcePoolNotFound(id=request.id, message=str(missing))
+            return pb.GetResponse(error=pb.GetResponse.Error(notFound=found))
+        children = pool.children.values() if request.includeChildPools else ()
+        return pb.GetResponse(poolinfo=_info(pool), childPools=[_info(child) for child in children])
+
+    async def LookupResourcePoolID(self, request: pb.LookupRequest, context: Any) -> pb.LookupResponse:
+        error = pb.LookupResponse.Error
+        try:
+            pool = self._tree.lookup(request.path.value)
+        except InvalidArgument as wrong:
+            invalid = pb.InvalidResourcePoolPath(path=request.path, message=str(wrong))
+            return pb.LookupResponse(error=error(invalidPath=invalid))
+        except NotFound as missing:
+            found = pb.ResourcePoolPathNotFound(path=request.path, message=str(missing))
+            return pb.LookupResponse(error=error(notFound=found))
+        return pb.LookupResponse(id=_id(pool.id))
+
+    async def Query(self, request: pb.QueryRequest, context: Any) -> pb.QueryResponse:
+        return pb.QueryResponse(resourcePools=[_info(pool) for pool in self._tree])
+
+    def _changed(self) -> None:
+        self._driver.scheduler.entitle()
+        self._driver.touched()
+
+
+def _id(pool_id: str) -> peloton_pb2.ResourcePoolID:
+    return peloton_pb2.ResourcePoolID(value=pool_id)
+
+
+def _id_of(pool: Pool | None) -> peloton_pb2.ResourcePoolID | None:
+    return _id(pool.id) if pool is not None else None
+
+
+def _info(pool: Pool) -> pb.ResourcePoolInfo:
+    allocation = pool.allocation()
+    firm, slack = allocation["non-slack"].values(), allocation["slack"].values()
+    return pb.ResourcePoolInfo(
+        id=_id(pool.id),
+        config=pool_config_to(pool.config),
+        parent=_id(pool.parent.id) if pool.parent is not None else None,
+        children=[_id(child.id) for child in pool.children.values()],
+        usage=[
+            pb.ResourceUsage(kind=kind, allocation=firm[i] / MILLI, slack=slack[i] / MILLI)
+            for i, kind in enumerate(KINDS)
+        ],
+        path=pb.ResourcePoolPath(value=pool.path),
+    )

@@ -1,0 +1,269 @@
+"""The private ResourceManagerService."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.clock import rfc3339
+from peloton.errors import InvalidArgument, NotFound, Refused
+from peloton.model.ids import mesos_task_id, parse_mesos_task_id, parse_task_id
+from peloton.model.states import TaskState, TaskType
+from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
+from peloton.private.resmgrsvc import resmgrsvc_pb2_grpc
+from peloton.rpc.server import caller
+from resmgr.core.leases import Holder
+from resmgr.core.placements import Failure, Proposal
+from resmgr.core.pools import Pool
+from resmgr.core.scheduler import NewTask
+from resmgr.core.tasks import Task
+from resmgr.driver import Driver
+from resmgr.intake import apply
+from resmgr.translate import (
+    failed_task,
+    failure_from,
+    gang_to,
+    gangs_from,
+    placement_to,
+    proposal_from,
+    task_to,
+)
+
+MAX_GANGS = 10_000
+"""Gangs or placements in one answer."""
+DEFAULT_LIMIT = 100
+
+
+class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    # jobmgr brings gangs.
+
+    async def EnqueueGangs(self, request: pb.EnqueueGangsRequest, context: Any) -> pb.EnqueueGangsResponse:
+        driver, error = self._driver, pb.EnqueueGangsResponse.Error
+        self._heard(context)
+        try:
+            pool = driver.scheduler.tree.get(request.resPool.value)
+        except NotFound as missing:
+            return pb.EnqueueGangsResponse(
+                error=error(notFound=pb.ResourcePoolNotFound(id=request.resPool, message=str(missing)))
+            )
+        if not pool.leaf:
+            message = f"{pool.path} is not a leaf: only leaves take jobs"
+            return pb.EnqueueGangsResponse(
+                error=error(noPermission=pb.ResourcePoolNoPermission(id=request.resPool, message=message))
+            )
+        failed = self._enqueue(pool, request)
+        driver.touched()
+        if failed:
+            return pb.EnqueueGangsResponse(error=error(failure=pb.EnqueueGangsFailure(failed=failed)))
+        return pb.EnqueueGangsResponse()
+
+    def _enqueue(
+        self, pool: Pool, request: pb.EnqueueGangsRequest
+    ) -> list[pb.EnqueueGangsFailure.FailedTask]:
+        driver = self._driver
+        gangs, failed = gangs_from(request.gangs, driver.translator)
+        now = driver.now()
+        for gang in gangs:
+            try:
+                driver.scheduler.enqueue(pool, gang, now)
+            except Refused as refused:
+                failed += self._refused(gang, request, str(refused))
+        return failed
+
+    def _refused(
+        self, gang: list[NewTask], request: pb.EnqueueGangsRequest, message: str
+    ) -> list[pb.EnqueueGangsFailure.FailedTask]:
+        runs = {mesos_task_id(new.job_id, new.instance, new.run) for new in gang}
+        code = pb.EnqueueGangsFailure.ENQUEUE_GANGS_FAILURE_ERROR_CODE_INTERNAL
+        return [
+            failed_task(task, message, code)
+            for wire in request.gangs
+            for task in wire.tasks
+            if task.taskId.value in runs
+        ]
+
+    # A placement engine takes gangs and brings placements.
+
+    async def DequeueGangs(self, request: pb.DequeueGangsRequest, context: Any) -> pb.DequeueGangsResponse:
+        driver, scheduler = self._driver, self._driver.scheduler
+        kind = TaskType(request.type)
+        holder = self._heard(context)
+        await driver.poll(holder, driver.gangs[kind], lambda: bool(scheduler.ready[kind]), request.timeout)
+        holder = self._heard(context)
+        gangs = scheduler.dequeue(kind, _limit(request.limit), holder, driver.now())
+        return pb.DequeueGangsResponse(gangs=[gang_to(gang, scheduler) for gang in gangs])
+
+    async def SetPlacements(self, request: pb.SetPlacementsRequest, context: Any) -> pb.SetPlacementsResponse:
+        driver = self._driver
+        holder = self._heard(context)
+        failed: list[pb.SetPlacementsFailure.FailedPlacement] = []
+        proposals: list[Proposal] = []
+        for wire in request.placements:
+            try:
+                proposals.append(proposal_from(wire))
+            except InvalidArgument as wrong:
+                failed.append(pb.SetPlacementsFailure.FailedPlacement(placement=wire, message=str(wrong)))
+        failures: list[Failure] = [failure_from(wire) for wire in request.failedPlacements]
+        rejections = driver.scheduler.propose(holder, proposals, failures, driver.now())
+        driver.touched()
+        for rejection in rejections:
+            given = rejection.proposal
+            part = Proposal(given.host, given.agent_id, given.offer_id, given.type, (rejection.run,))
+            failed.append(
+                pb.SetPlacementsFailure.FailedPlacement(
+                    placement=placement_to(part),
+                    message=f"{mesos_task_id(*rejection.run)}: {rejection.message}",
+                )
+            )
+        if failed:
+            failure = pb.SetPlacementsFailure(failed=failed)
+            return pb.SetPlacementsResponse(error=pb.SetPlacementsResponse.Error(failure=failure))
+        return pb.SetPlacementsResponse()
+
+    # jobmgr takes placements and says what became of them.
+
+    async def GetPlacements(self, request: pb.GetPlacementsRequest, context: Any) -> pb.GetPlacementsResponse:
+        driver, scheduler = self._driver, self._driver.scheduler
+        holder = self._heard(context)
+        await driver.poll(holder, driver.placements, lambda: bool(scheduler.placed), request.timeout)
+        holder = self._heard(context)
+        given = scheduler.hand_over(_limit(request.limit), holder, driver.now())
+        return pb.GetPlacementsResponse(placements=[placement_to(handover) for handover in given])
+
+    async def UpdateTasksState(
+        self, request: pb.UpdateTasksStateRequest, context: Any
+    ) -> pb.UpdateTasksStateResponse:
+        driver = self._driver
+        self._heard(context)
+        await driver.recovered.wait()
+        runs = [(parse_mesos_task_id(entry.mesosTaskId.value), entry.state) for entry in request.taskStates]
+        now = driver.now()
+        for run, state in runs:
+            driver.scheduler.observe(run, TaskState(state), now)
+        driver.touched()
+        return pb.UpdateTasksStateResponse()
+
+    async def KillTasks(self, request: pb.KillTasksRequest, context: Any) -> pb.KillTasksResponse:
+        driver, errors = self._driver, []
+        self._heard(context)
+        await driver.recovered.wait()
+        if not request.tasks:
+            message = "tasks: [] is not a list of at least one task"
+            errors.append(pb.KillTasksResponse.Error(killError=pb.KillTasksError(message=message)))
+        for task in request.tasks:
+            try:
+                driver.scheduler.kill(*parse_task_id(task.value))
+            except (NotFound, InvalidArgument) as missing:
+                found = pb.TasksNotFound(task=task, message=str(missing))
+                errors.append(pb.KillTasksResponse.Error(notFound=found))
+            except Refused as refused:
+                refusal = pb.KillTasksError(task=task, message=str(refused))
+                errors.append(pb.KillTasksResponse.Error(killError=refusal))
+        driver.touched()
+        return pb.KillTasksResponse(error=errors)
+
+    async def GetPreemptibleTasks(
+        self, request: pb.GetPreemptibleTasksRequest, context: Any
+    ) -> pb.GetPreemptibleTasksResponse:
+        """Waits as long as it was asked to: nothing is evicted so far."""
+        driver = self._driver
+        await driver.poll(self._heard(context), driver.preemptions, lambda: False, request.timeout)
+        return pb.GetPreemptibleTasksResponse()
+
+    async def NotifyTaskUpdates(
+        self, request: pb.NotifyTaskUpdatesRequest, context: Any
+    ) -> pb.NotifyTaskUpdatesResponse:
+        driver = self._driver
+        apply(driver.scheduler, request.events, driver.now())
+        driver.touched()
+        done = max((event.offset for event in request.events), default=0)
+        return pb.NotifyTaskUpdatesResponse(purgeOffset=done)
+
+    # What is told to operators, placement engines and hostmgr.
+
+    async def GetActiveTasks(
+        self, request: pb.GetActiveTasksRequest, context: Any
+    ) -> pb.GetActiveTasksResponse:
+        try:
+            tasks = self._matching(request)
+        except (InvalidArgument, NotFound) as wrong:
+            return pb.GetActiveTasksResponse(error=pb.GetActiveTasksResponse.Error(message=str(wrong)))
+        answer = pb.GetActiveTasksResponse()
+        for task in tasks:
+            run, state = mesos_task_id(*task.key), task.state.name
+            answer.taskStatesMap[run] = state
+            answer.tasksByState[state].taskEntry.add(
+                taskID=run,
+                taskState=state,
+                reason=task.reason,
+                lastUpdateTime=rfc3339(self._driver.wall(task.since)),
+                hostname=task.host,
+            )
+        return answer
+
+    def _matching(self, request: pb.GetActiveTasksRequest) -> list[Task]:
+        scheduler = self._driver.scheduler
+        for i, name in enumerate(request.states):
+            if name not in TaskState.__members__:
+                raise InvalidArgument(f"states[{i}]", name, "the name of a TaskState")
+        states = {TaskState[name] for name in request.states}
+        pool = scheduler.tree.get(request.respoolID) if request.respoolID else None
+        if request.jobID:
+            job = scheduler.registry.jobs.get(request.jobID)
+            tasks = list(job.tasks.values()) if job is not None else []
+        else:
+            tasks = list(scheduler.registry)
+        return [
+            task
+            for task in tasks
+            if (not states or task.state in states) and (pool is None or pool in task.pool.lineage)
+        ]
+
+    async def GetPendingTasks(
+        self, request: pb.GetPendingTasksRequest, context: Any
+    ) -> pb.GetPendingTasksResponse:
+        pool = self._driver.scheduler.tree.get(request.respoolID.value)
+        answer, limit = pb.GetPendingTasksResponse(), _limit(request.limit)
+        for queue in pool.queues:
+            gangs = answer.pendingGangsByQueue[queue.name]
+            for gang, _ in zip(queue, range(limit), strict=False):
+                gangs.pendingGangs.add(taskIDs=[mesos_task_id(*task.key) for task in gang.tasks])
+        return answer
+
+    async def GetTasksByHosts(
+        self, request: pb.GetTasksByHostsRequest, context: Any
+    ) -> pb.GetTasksByHostsResponse:
+        answer = pb.GetTasksByHostsResponse()
+        for host in request.hostnames:
+            tasks = answer.hostTasksMap[host].tasks
+            for task in self._driver.scheduler.registry.on_host(host):
+                if not request.type or int(request.type) == task.needs.type:
+                    tasks.append(task_to(task))
+        return answer
+
+    async def GetOrphanTasks(
+        self, request: pb.GetOrphanTasksRequest, context: Any
+    ) -> pb.GetOrphanTasksResponse:
+        scheduler = self._driver.scheduler
+        pool = scheduler.tree.get(request.respoolID) if request.respoolID else None
+        return pb.GetOrphanTasksResponse(
+            orphanTasks=[
+                task_to(task)
+                for task in scheduler.registry.orphans.values()
+                if pool is None or pool in task.pool.lineage
+            ]
+        )
+
+    async def GetHostsByScores(
+        self, request: pb.GetHostsByScoresRequest, context: Any
+    ) -> pb.GetHostsByScoresResponse:
+        raise NotImplementedError("GetHostsByScores: hosts are not scored yet")
+
+    def _heard(self, context: Any) -> Holder | None:
+        return self._driver.scheduler.leases.hear(caller(context).instance, self._driver.now())
+
+
+def _limit(asked: int) -> int:
+    return min(asked or DEFAULT_LIMIT, MAX_GANGS)

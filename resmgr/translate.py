@@ -1,0 +1,175 @@
+"""Between the private wire and the core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from weakref import WeakValueDictionary
+
+from mesos.v1 import mesos_pb2
+from peloton.api.v0 import peloton_pb2
+from peloton.errors import InvalidArgument
+from peloton.model.ids import mesos_task_id, parse_mesos_task_id, task_id
+from peloton.model.states import TaskType
+from peloton.private.resmgr import resmgr_pb2
+from peloton.private.resmgrsvc import resmgrsvc_pb2
+from peloton.wire.pool import MAX_AMOUNT
+from peloton.wire.task import resources_from
+from resmgr.core.placements import Failure, Handover, Proposal
+from resmgr.core.scheduler import NewTask, Scheduler
+from resmgr.core.tasks import Gang, Needs, Task
+
+_OF_ONE_RUN = (
+    "id",
+    "jobId",
+    "taskId",
+    "hostname",
+    "desiredHost",
+    "minInstances",
+    "placementTimeoutSeconds",
+    "placementRetryCount",
+    "placementAttemptCount",
+    "readyForHostReservation",
+)
+"""Fields of a Task that are not among its needs."""
+_AMOUNTS = ("cpuLimit", "memLimitMb", "diskLimitMb", "gpuLimit")
+_TYPES = frozenset(int(kind) for kind in TaskType if kind is not TaskType.UNKNOWN)
+
+
+class Translator:
+    """Keeps one `Needs` for all tasks that ask for the same."""
+
+    def __init__(self) -> None:
+        self._needs: WeakValueDictionary[bytes, Needs] = WeakValueDictionary()
+
+    def new_task(self, wire: resmgr_pb2.Task) -> NewTask:
+        """Raises InvalidArgument with the field's path."""
+        run = parse_mesos_task_id(wire.taskId.value)
+        return NewTask(run.job_id, run.instance, run.run, self.needs(wire), wire.desiredHost)
+
+    def needs(self, wire: resmgr_pb2.Task) -> Needs:
+        """Raises InvalidArgument for amounts that are none and for a type that no engine places."""
+        shared = resmgr_pb2.Task()
+        shared.CopyFrom(wire)
+        for field in _OF_ONE_RUN:
+            shared.ClearField(field)  # type: ignore[arg-type]
+        payload = shared.SerializeToString(deterministic=True)
+        held = self._needs.get(payload)
+        if held is None:
+            held = self._needs[payload] = _needs(shared, payload)
+        return held
+
+
+def _needs(wire: resmgr_pb2.Task, payload: bytes) -> Needs:
+    for name in _AMOUNTS:
+        amount = getattr(wire.resource, name)
+        if not 0 <= amount <= MAX_AMOUNT:
+            raise InvalidArgument(f"resource.{name}", amount, f"a number from 0 to {MAX_AMOUNT:g}")
+    if wire.type not in _TYPES:
+        raise InvalidArgument("type", wire.type, "BATCH (1), STATELESS (2), STATEFUL (3) or DAEMON (4)")
+    return Needs(
+        resources=resources_from(wire.resource),
+        priority=wire.priority,
+        preemptible=wire.preemptible,
+        controller=wire.controller,
+        revocable=wire.revocable,
+        type=TaskType(wire.type),
+        ports=wire.numPorts,
+        payload=payload,
+    )
+
+
+def task_to(task: Task) -> resmgr_pb2.Task:
+    """What was enqueued, with the host where there is one."""
+    wire = resmgr_pb2.Task.FromString(task.needs.payload)
+    job_id = task.job.id
+    wire.id.value = task_id(job_id, task.instance)
+    wire.jobId.value = job_id
+    wire.taskId.value = mesos_task_id(job_id, task.instance, task.run)
+    wire.hostname = task.host
+    wire.desiredHost = task.desired_host
+    return wire
+
+
+def gang_to(gang: Gang, scheduler: Scheduler) -> resmgrsvc_pb2.Gang:
+    """A gang for a placement engine, with what placing it has come to."""
+    tasks = []
+    for task in gang.tasks:
+        wire = task_to(task)
+        wire.minInstances = len(gang.tasks)
+        wire.placementTimeoutSeconds = scheduler.placing_timeout(gang)
+        wire.placementRetryCount = gang.tries
+        wire.placementAttemptCount = gang.cycles
+        wire.readyForHostReservation = scheduler.wants_reserved_host(gang)
+        tasks.append(wire)
+    return resmgrsvc_pb2.Gang(tasks=tasks)
+
+
+def proposal_from(wire: resmgr_pb2.Placement) -> Proposal:
+    """Raises InvalidArgument for an id of a run that is none."""
+    return Proposal(
+        host=wire.hostname,
+        agent_id=wire.agentId.value,
+        offer_id=wire.hostOfferID.value,
+        type=TaskType(wire.type) if wire.type in _TYPES else TaskType.UNKNOWN,
+        runs=tuple(parse_mesos_task_id(task.mesosTaskID.value) for task in wire.taskIDs),
+        ports=tuple(wire.ports),
+    )
+
+
+def failure_from(wire: resmgrsvc_pb2.SetPlacementsRequest.FailedPlacement) -> Failure:
+    """Raises InvalidArgument for an id of a run that is none."""
+    return Failure(tuple(parse_mesos_task_id(task.taskId.value) for task in wire.gang.tasks), wire.reason)
+
+
+def placement_to(given: Proposal | Handover) -> resmgr_pb2.Placement:
+    return resmgr_pb2.Placement(
+        hostname=given.host,
+        agentId=mesos_pb2.AgentID(value=given.agent_id),
+        ports=given.ports,
+        type=resmgr_pb2.TaskType.ValueType(given.type),
+        hostOfferID=peloton_pb2.HostOfferID(value=given.offer_id),
+        taskIDs=[
+            resmgr_pb2.Placement.Task(
+                pelotonTaskID=peloton_pb2.TaskID(value=task_id(run.job_id, run.instance)),
+                mesosTaskID=mesos_pb2.TaskID(value=mesos_task_id(*run)),
+            )
+            for run in given.runs
+        ],
+    )
+
+
+def failed_task(
+    wire: resmgr_pb2.Task, message: str, code: int
+) -> resmgrsvc_pb2.EnqueueGangsFailure.FailedTask:
+    return resmgrsvc_pb2.EnqueueGangsFailure.FailedTask(
+        task=wire,
+        message=message,
+        errorcode=resmgrsvc_pb2.EnqueueGangsFailure.ErrorCode.ValueType(code),
+    )
+
+
+def gangs_from(
+    wires: Iterable[resmgrsvc_pb2.Gang], translator: Translator
+) -> tuple[list[list[NewTask]], list[resmgrsvc_pb2.EnqueueGangsFailure.FailedTask]]:
+    """The gangs that are well formed, and the tasks of the others, each with what is wrong."""
+    gangs: list[list[NewTask]] = []
+    failed: list[resmgrsvc_pb2.EnqueueGangsFailure.FailedTask] = []
+    codes = resmgrsvc_pb2.EnqueueGangsFailure
+    for wire in wires:
+        wrong: dict[int, str] = {}
+        gang: list[NewTask] = []
+        for i, task in enumerate(wire.tasks):
+            try:
+                gang.append(translator.new_task(task))
+            except InvalidArgument as error:
+                wrong[i] = str(error)
+        if not wrong:
+            gangs.append(gang)
+            continue
+        for i, task in enumerate(wire.tasks):
+            if i in wrong:
+                code = codes.ENQUEUE_GANGS_FAILURE_ERROR_CODE_INTERNAL
+            else:
+                code = codes.ENQUEUE_GANGS_FAILURE_ERROR_CODE_FAILED_DUE_TO_GANG_FAILED
+            failed.append(failed_task(task, wrong.get(i, "another task of its gang is wrong"), code))
+    return gangs, failed
