@@ -76,6 +76,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             answer.error.notFound.CopyFrom(errors_pb2.JobNotFound(id=request.id, message=JOB_NOT_FOUND))
         else:
             answer.jobInfo.CopyFrom(job_info_to(job.job_id, job.config, job.runtime))
+            answer.jobInfo.config.changeLog.version = job.spec.version
         return answer
 
     async def Query(self, request: job_pb2.QueryRequest, context: Any) -> job_pb2.QueryResponse:

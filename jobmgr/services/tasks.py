@@ -72,7 +72,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
         if request.HasField("range"):
             first, end = bounds(request.range, end)
         async for instance, runtime in job.tasks(first, end):
-            answer.result.value[instance].CopyFrom(job.info(instance, runtime))
+            job.fill(answer.result.value[instance], instance, runtime)
         return answer
 
     async def Start(self, request: task_pb2.StartRequest, context: Any) -> task_pb2.StartResponse:

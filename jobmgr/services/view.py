@@ -9,7 +9,6 @@ from functools import lru_cache
 
 from jobmgr.core.cache import CachedJob
 from jobmgr.engine import Engine
-from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import NotFound, PelotonError
@@ -72,14 +71,17 @@ class JobView:
 
     def info(self, instance: int, runtime: TaskRuntime | None) -> task_pb2.TaskInfo:
         """A task with its merged config."""
-        info = task_pb2.TaskInfo(
-            instanceId=instance,
-            jobId=peloton_pb2.JobID(value=self.job_id),
-            config=task_config(self.config, instance),
-        )
+        info = task_pb2.TaskInfo()
+        self.fill(info, instance, runtime)
+        return info
+
+    def fill(self, info: task_pb2.TaskInfo, instance: int, runtime: TaskRuntime | None) -> None:
+        """Write a task with its merged config into an empty message."""
+        info.instanceId = instance
+        info.jobId.value = self.job_id
+        info.config.CopyFrom(task_config(self.config, instance))
         if runtime is not None:
             info.runtime.CopyFrom(runtime_to(self.job_id, instance, runtime))
-        return info
 
 
 async def view(engine: Engine, job_id: JobId) -> JobView:
