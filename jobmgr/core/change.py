@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
+from operator import attrgetter
 from typing import Any
 
 from jobmgr.core.cache import UNBORN
@@ -14,6 +15,21 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import PodEvent, TaskRuntime
+
+_NAMES = tuple(each.name for each in fields(TaskRuntime))
+_values = attrgetter(*_NAMES)
+_SETTERS = {name: TaskRuntime.__dict__[name].__set__ for name in _NAMES}
+_ALL_SETTERS = tuple(_SETTERS.values())
+
+
+def evolved(old: TaskRuntime, changes: dict[str, Any]) -> TaskRuntime:
+    """As `dataclasses.replace`, in half the time: every step of every run comes through here."""
+    new: TaskRuntime = object.__new__(TaskRuntime)
+    for put, value in zip(_ALL_SETTERS, _values(old), strict=True):
+        put(new, value)
+    for name, value in changes.items():
+        _SETTERS[name](new, value)
+    return new
 
 
 class Stamps:
@@ -95,19 +111,22 @@ class Change:
     def move(self, instance: int, **changes: Any) -> TaskRuntime:
         """Replace fields of a task's runtime; a step of its run becomes an event of its history."""
         old = self.task(instance)
-        new = replace(old, revision=old.revision + 1, updated_at=self.stamp(), **changes)
+        changes["revision"] = old.revision + 1
+        changes["updated_at"] = self.stamp()
+        new = evolved(old, changes)
         self._put(instance, old, new)
         return new
 
     def move_all(self, instances: Iterable[int], **changes: Any) -> None:
         """As `move`; those that share a runtime go on sharing one."""
-        stamp = self.stamp()
+        changes["updated_at"] = self.stamp()
         made: dict[int, TaskRuntime] = {}
         for instance in instances:
             old = self.task(instance)
             new = made.get(id(old))
             if new is None:
-                new = made[id(old)] = replace(old, revision=old.revision + 1, updated_at=stamp, **changes)
+                changes["revision"] = old.revision + 1
+                new = made[id(old)] = evolved(old, changes)
             self._put(instance, old, new)
 
     def use(self, amounts: dict[str, float]) -> None:
