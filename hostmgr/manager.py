@@ -15,7 +15,8 @@ from hostmgr.core.reconcile import Reconciler
 from hostmgr.core.runs import Runs
 from hostmgr.mesos.calls import Calls
 from hostmgr.mesos.detector import MasterAddress
-from hostmgr.mesos.transport import Event, MesosDriver
+from hostmgr.mesos.stream import Event
+from hostmgr.mesos.transport import MesosDriver
 from hostmgr.statuses import Event as StreamEvent
 from hostmgr.statuses import Statuses
 from hostmgr.taskinfo import need, task_info

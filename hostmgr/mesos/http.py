@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 import httptools
 
@@ -110,6 +111,18 @@ class AnswerParser:
     def on_message_complete(self) -> None:
         self._current.complete = True
         self._done.append(self._current)
+
+
+def location(value: str) -> MasterAddress:
+    """From the header `Location: //host:port/path`, which may have a scheme. Raises BrokenHttp."""
+    try:
+        parts = urlsplit(value)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or not port:
+        raise BrokenHttp(f"redirected to {value!r}, which names no host and port")
+    return MasterAddress(host, port)
 
 
 async def connect(

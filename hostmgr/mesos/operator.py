@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 
 from hostmgr.mesos.codec import Codec, MalformedMessage
-from hostmgr.mesos.detector import MasterDetector
-from hostmgr.mesos.http import READ_SIZE, Answer, AnswerParser, BrokenHttp, Requests, connect
+from hostmgr.mesos.detector import MasterAddress, MasterDetector
+from hostmgr.mesos.http import READ_SIZE, Answer, AnswerParser, BrokenHttp, Requests, connect, location
 from mesos.v1.master import master_pb2
 from mesos.v1.quota import quota_pb2
 from peloton.errors import Unavailable
@@ -49,15 +49,21 @@ class OperatorClient:
         name = Call.Type.Name(call.type)
         try:
             async with asyncio.timeout(self._timeout):
-                answer = await self._post(self._codec.encode(call))
+                answer = await self._post_to_leader(self._codec.encode(call))
             if answer.status != 200:
                 raise BrokenHttp(f"{answer.status} {answer.text[:200]}")
             return self._codec.decode(b"".join(answer.body), master_pb2.Response)
         except (OSError, MalformedMessage) as error:
             raise Unavailable(f"Mesos {name}: {error or type(error).__name__}") from None
 
-    async def _post(self, body: bytes) -> Answer:
-        master = await self._detector.master()
+    async def _post_to_leader(self, body: bytes) -> Answer:
+        """A master that does not lead says who does."""
+        answer = await self._post(await self._detector.master(), body)
+        if 300 <= answer.status < 400:
+            answer = await self._post(location(answer.headers.get("location", "")), body)
+        return answer
+
+    async def _post(self, master: MasterAddress, body: bytes) -> Answer:
         reader, writer = await connect(master, self._timeout)
         try:
             writer.write(Requests(master, PATH, self._headers).post(body))

@@ -71,7 +71,9 @@ class Session:
         self.deadline = 0.0
         """When the connection counts as dead unless something comes."""
         self.failures = 0
-        """Tries in a row that ended without SUBSCRIBED."""
+        """Tries in a row that ended before the first half interval of heartbeats was over."""
+        self._settled = False
+        self._subscribed_at = 0.0
         self._connect_timeout = connect_timeout
         self._interval = DEFAULT_HEARTBEAT
 
@@ -98,6 +100,7 @@ class Session:
         """An event came, whichever."""
         if self.subscribed:
             self.deadline = now + self._interval * MISSED_HEARTBEATS
+            self._settled = now - self._subscribed_at >= self._interval / 2
 
     def on_subscribed(self, framework_id: str, interval: float, master_id: str, now: float) -> None:
         """SUBSCRIBED came. Raises SessionBroken where it comes twice in one stream."""
@@ -107,10 +110,10 @@ class Session:
         self.framework_id = framework_id
         self.master_id = master_id
         self._interval = interval if interval > 0 else DEFAULT_HEARTBEAT
-        self.failures = 0
+        self._subscribed_at = now
         self.heard(now)
 
-    def on_event_before_subscribed(self, name: str) -> None:
+    def on_event(self, name: str) -> None:
         """Raises SessionBroken where anything but SUBSCRIBED or ERROR opens the stream."""
         if not self.subscribed:
             raise SessionBroken(f"{name} came before SUBSCRIBED")
@@ -125,8 +128,8 @@ class Session:
 
     def disconnect(self) -> None:
         """The connection is gone, whoever ended it."""
-        if not self.subscribed:
-            self.failures += 1
+        self.failures = 0 if self._settled else self.failures + 1
+        self._settled = False
         self.state = MACHINE.next(self.state, Trigger.DISCONNECT)
         self.stream_id = ""
 

@@ -9,25 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, Protocol
-from urllib.parse import urlsplit
 
 from hostmgr.mesos.calls import Call, Framework, subscribe
 from hostmgr.mesos.codec import Codec, MalformedMessage
 from hostmgr.mesos.detector import MasterAddress, MasterDetector
-from hostmgr.mesos.http import READ_SIZE, AnswerParser, BrokenHttp, Requests, connect
+from hostmgr.mesos.http import READ_SIZE, Requests, connect
 from hostmgr.mesos.pipe import CallPipe
-from hostmgr.mesos.recordio import MalformedStream, RecordParser
+from hostmgr.mesos.recordio import MalformedStream
 from hostmgr.mesos.session import Backoff, Session, SessionBroken
-from mesos.v1.scheduler import scheduler_pb2
+from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused
 from peloton.errors import Unavailable
 
 PATH = "/api/v1/scheduler"
 CONNECT_SECONDS = 10.0
 WATCH_SECONDS = 0.5
 MOST_REDIRECTS = 3
-Event = scheduler_pb2.Event
 log = logging.getLogger(__name__)
 
 
@@ -49,12 +47,6 @@ class Handler(Protocol):
     def on_disconnected(self, why: str) -> None: ...
 
     def on_refused(self, call: str, status: int, text: str) -> None: ...
-
-
-class Redirected(Exception):
-    def __init__(self, to: MasterAddress) -> None:
-        self.to = to
-        super().__init__(f"redirected to {to}")
 
 
 class MesosDriver:
@@ -124,7 +116,7 @@ class MesosDriver:
             self._redirect = error.to if self._redirects <= MOST_REDIRECTS else None
             return str(error)
         except (
-            OSError, Unavailable, SessionBroken, MalformedStream, MalformedMessage, asyncio.IncompleteReadError,
+            OSError, Unavailable, SessionBroken, MalformedStream, MalformedMessage,
         ) as error:  # fmt: skip
             self._redirects = 0
             return f"{type(error).__name__}: {error}"
@@ -135,43 +127,50 @@ class MesosDriver:
         try:
             call = subscribe(self._framework, self.session.framework_id)
             writer.write(Requests(master, PATH, self._headers).post(self._codec.encode(call)))
-            stream = _EventStream(reader, self._codec, self.session, self._now, self._max_record)
+            decoder = EventDecoder(self._codec, self.session, self._max_record)
             async with asyncio.timeout(CONNECT_SECONDS):
-                events = await stream.first()
-            subscribed = events[0].subscribed
-            self.session.on_subscribed(
-                subscribed.framework_id.value,
-                subscribed.heartbeat_interval_seconds,
-                subscribed.master_info.id,
-                self._now(),
-            )
-            await self._converse(master, stream, events[1:])
+                events = await self._until_subscribed(reader, decoder)
+            await self._converse(master, reader, decoder, events)
         except SessionRefused as error:
             await self._on_error(error.message)
         finally:
             writer.close()
 
-    async def _converse(self, master: MasterAddress, stream: _EventStream, events: list[Event]) -> None:
+    async def _until_subscribed(self, reader: asyncio.StreamReader, decoder: EventDecoder) -> list[Event]:
+        """What came along with SUBSCRIBED."""
+        while not self.session.subscribed:
+            events = decoder.feed(await reader.read(READ_SIZE), self._now())
+        return events
+
+    async def _converse(
+        self,
+        master: MasterAddress,
+        reader: asyncio.StreamReader,
+        decoder: EventDecoder,
+        events: list[Event],
+    ) -> None:
         headers = {**self._headers, "Mesos-Stream-Id": self.session.stream_id}
-        reader, writer = await connect(master, CONNECT_SECONDS)
+        answers, writer = await connect(master, CONNECT_SECONDS)
         pipe = CallPipe(
-            Requests(master, PATH, headers), reader, writer, self._handler.on_refused, self._now
+            Requests(master, PATH, headers), answers, writer, self._handler.on_refused, self._now
         )
         try:
             assert self.session.framework_id is not None
             await self._handler.on_subscribed(self.session.framework_id, master, self.session.master_id)
             self._pipe = pipe
             self._redirects = 0
-            await _first_to_end(self._events(stream, events), pipe.run(), self._watch(pipe))
+            await _first_to_end(self._events(reader, decoder, events), pipe.run(), self._watch(pipe))
         finally:
             self._pipe = None
             pipe.close()
 
-    async def _events(self, stream: _EventStream, events: list[Event]) -> None:
+    async def _events(
+        self, reader: asyncio.StreamReader, decoder: EventDecoder, events: list[Event]
+    ) -> None:
         while True:
             if events:
-                self._handler.on_events([event for event in events if event.type != Event.HEARTBEAT])
-            events = await stream.next()
+                self._handler.on_events(events)
+            events = decoder.feed(await reader.read(READ_SIZE), self._now())
 
     async def _watch(self, pipe: CallPipe) -> None:
         while True:
@@ -185,83 +184,6 @@ class MesosDriver:
         if self.session.on_error(message):
             await self._handler.on_framework_removed()
         raise SessionBroken(f"ERROR event: {message}")
-
-
-class SessionRefused(Exception):
-    """An ERROR event: the master ends the subscription."""
-
-    def __init__(self, message: str) -> None:
-        self.message = message
-        super().__init__(message)
-
-
-class _EventStream:
-    """Events out of the subscription's connection."""
-
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        codec: Codec,
-        session: Session,
-        now: Callable[[], float],
-        max_record: int,
-    ) -> None:
-        self._reader = reader
-        self._codec = codec
-        self._session = session
-        self._now = now
-        self._http = AnswerParser(max_body=max_record + READ_SIZE)
-        self._records = RecordParser(max_record)
-        self._headed = False
-        self._ended = False
-
-    async def first(self) -> list[Event]:
-        """The events that came with SUBSCRIBED, which is the first of them."""
-        events: list[Event] = []
-        while not events:
-            events = await self.next()
-        if events[0].type != Event.SUBSCRIBED:
-            self._session.on_event_before_subscribed(Event.Type.Name(events[0].type))
-        return events
-
-    async def next(self) -> list[Event]:
-        """What the next read brings, perhaps nothing. Raises SessionRefused for an ERROR event."""
-        if self._ended:
-            raise BrokenHttp("the master ended the event stream")
-        data = await self._reader.read(READ_SIZE)
-        if not data:
-            raise BrokenHttp(
-                "the event stream ended" + ("" if self._records.between_records else " within a record")
-            )
-        done = self._http.feed(data)
-        answer = done[0] if done else self._http.current
-        if not self._headed and answer.headed:
-            self._head(answer.status, answer.headers, answer.text)
-        body = b"".join(answer.body) if done else self._http.take_body()
-        events = [self._codec.decode(record, Event) for record in self._records.feed(body)]
-        if events:
-            self._session.heard(self._now())
-        for event in events:
-            if event.type == Event.ERROR:
-                raise SessionRefused(event.error.message)
-        self._ended = bool(done)
-        return events
-
-    def _head(self, status: int, headers: Mapping[str, str], text: str) -> None:
-        self._headed = True
-        if 300 <= status < 400 and "location" in headers:
-            raise Redirected(_location(headers["location"]))
-        if status != 200:
-            log.warning("Mesos answers SUBSCRIBE with %d %s", status, text[:500])
-        self._session.response(status, headers.get("mesos-stream-id", ""), self._now())
-
-
-def _location(value: str) -> MasterAddress:
-    """From `//host:port/path`, which may have a scheme."""
-    parts = urlsplit(value)
-    if not parts.hostname or not parts.port:
-        raise BrokenHttp(f"redirected to {value!r}, which names no host and port")
-    return MasterAddress(parts.hostname, parts.port)
 
 
 async def _first_to_end(*work: Coroutine[Any, Any, None]) -> None:

@@ -1,0 +1,84 @@
+"""Events out of the bytes of the subscription's connection, without I/O."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from hostmgr.mesos.codec import Codec
+from hostmgr.mesos.detector import MasterAddress
+from hostmgr.mesos.http import READ_SIZE, AnswerParser, BrokenHttp, location
+from hostmgr.mesos.recordio import RecordParser
+from hostmgr.mesos.session import Session
+from mesos.v1.scheduler import scheduler_pb2
+
+Event = scheduler_pb2.Event
+log = logging.getLogger(__name__)
+
+
+class Redirected(Exception):
+    """Another master leads."""
+
+    def __init__(self, to: MasterAddress) -> None:
+        self.to = to
+        super().__init__(f"redirected to {to}")
+
+
+class SessionRefused(Exception):
+    """An ERROR event: the master ends the subscription."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+        super().__init__(message)
+
+
+class EventDecoder:
+    """HTTP answer, RecordIO and message of one subscription; tells the session what it has to know."""
+
+    def __init__(self, codec: Codec, session: Session, max_record: int) -> None:
+        self._codec = codec
+        self._session = session
+        self._http = AnswerParser(max_body=max_record + READ_SIZE)
+        self._records = RecordParser(max_record)
+        self._headed = False
+        self._ended = False
+
+    def feed(self, data: bytes, now: float) -> list[Event]:
+        """What the bytes of one read complete, but for SUBSCRIBED, HEARTBEAT and ERROR; no bytes are the end.
+
+        Raises Redirected, SessionRefused, SessionBroken, MalformedStream, MalformedMessage, BrokenHttp:
+        after each of them the connection has to go.
+        """
+        if not data or self._ended:
+            cut = "" if self._records.between_records else " within a record"
+            raise BrokenHttp(f"the event stream ended{cut}")
+        done = self._http.feed(data)
+        answer = done[0] if done else self._http.current
+        if not self._headed and answer.headed:
+            self._head(answer.status, answer.headers, answer.text, now)
+        body = b"".join(answer.body) if done else self._http.take_body()
+        events = [self._codec.decode(record, Event) for record in self._records.feed(body)]
+        if events:
+            self._session.heard(now)
+        self._ended = bool(done)
+        return [event for event in events if self._is_news(event, now)]
+
+    def _is_news(self, event: Event, now: float) -> bool:
+        if event.type == Event.ERROR:
+            raise SessionRefused(event.error.message)
+        if event.type == Event.SUBSCRIBED:
+            told = event.subscribed
+            self._session.on_subscribed(
+                told.framework_id.value, told.heartbeat_interval_seconds, told.master_info.id, now
+            )
+            return False
+        self._session.on_event(Event.Type.Name(event.type))
+        return event.type != Event.HEARTBEAT
+
+    def _head(self, status: int, headers: Mapping[str, str], text: str, now: float) -> None:
+        self._headed = True
+        if 300 <= status < 400 and "location" in headers:
+            raise Redirected(location(headers["location"]))
+        if status != 200:
+            log.warning("Mesos answers SUBSCRIBE with %d %s", status, text[:500])
+        self._session.response(status, headers.get("mesos-stream-id", ""), now)
