@@ -1,6 +1,6 @@
 """Entry point of `peloton`: turns every failure into one line and an exit code.
 
-0 done, 1 failed, 2 called wrongly, 130 interrupted, 141 the reader of the output went away.
+0 done, 1 failed (quietly where the reader of the output went away), 2 called wrongly, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import errno
 import os
 import sys
 
-FAILED, INTERRUPTED, NO_READER = 1, 130, 141
+FAILED, INTERRUPTED = 1, 130
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
             raise
         # What is left in the buffer has no reader either: the interpreter's last flush must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return NO_READER
+        return FAILED
 
 
 def _run(arguments: list[str]) -> int:

@@ -66,23 +66,24 @@ def check(response: Any) -> None:
         field = response.DESCRIPTOR.fields_by_name.get(name)
         if field is not None and field.message_type is not None and response.HasField(name):
             inner = getattr(response, name)
-            raise Refused(_told(inner) if name == "error" else _reason(name, inner))
+            raise Refused(_told(inner) if name == "error" else _reason(inner))
 
 
 def _told(error: Any) -> str:
-    for field, value in error.ListFields():
+    for _, value in error.ListFields():
         if isinstance(value, Message):
-            return _reason(field.name, value)
+            return _reason(value)
     return str(getattr(error, "message", "")) or "refused, without a reason"
 
 
-def _reason(name: str, refusal: Any) -> str:
+def _reason(refusal: Any) -> str:
     said = str(getattr(refusal, "message", "")).strip()
     if said:
         return said
-    if name == "outOfRange":
+    kind = str(refusal.DESCRIPTOR.name)
+    if kind == "InstanceIdOutOfRange":
         count = refusal.instanceCount
         return f"no such instance: the job has {count}, 0 to {count - 1}" if count else "no such instance"
+    words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in kind).strip()
     value = next((part.value for _, part in refusal.ListFields() if hasattr(part, "value")), "")
-    words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
     return f"{words}: {value}" if value else words

@@ -38,7 +38,7 @@ def _field(field: FieldDescriptor, value: Any) -> Any:
         one = _converter(field.message_type.fields_by_name["value"])
         return {key: one(value[key]) for key in sorted(value)}
     one = _converter(field)
-    return [one(item) for item in value] if field.label == FieldDescriptor.LABEL_REPEATED else one(value)
+    return [one(item) for item in value] if field.is_repeated else one(value)
 
 
 def _converter(field: FieldDescriptor) -> Callable[[Any], Any]:

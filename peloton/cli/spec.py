@@ -95,7 +95,7 @@ class _Reader:
     def _set(self, message: Any, field: FieldDescriptor, node: Node, path: str) -> None:
         if _is_map(field):
             self._set_map(getattr(message, field.name), field, node, path)
-        elif field.label == FieldDescriptor.LABEL_REPEATED:
+        elif field.is_repeated:
             self._set_list(getattr(message, field.name), field, node, path)
         elif field.message_type is not None:
             self.fill(getattr(message, field.name), node, path)
@@ -238,7 +238,7 @@ def _number(node: Node) -> int | float | None:
     if not isinstance(node, ScalarNode):
         return None
     text = node.value.replace("_", "").lower()
-    if node.tag == _TAG + "str" and node.style is None and _EXPONENT.match(text):
+    if node.tag == _TAG + "str" and not node.style and _EXPONENT.match(text):
         return float(text)  # YAML 1.1 takes 1e3 for text
     if node.tag not in (_TAG + "int", _TAG + "float"):
         return None

@@ -25,8 +25,8 @@ class PelotonClient:
     Calls block. They carry `rpc-caller` (the client's name), `rpc-service`, `rpc-encoding` and, where given,
     the user's name and password. `jobmgr_metadata`, `resmgr_metadata` and `hostmgr_metadata` hold the same
     for callers that pass metadata themselves. `timeout`, in seconds, is for calls without one of their own;
-    streams have none. An address is looked for when a service is first used, which may raise DiscoveryError. Threads
-    may share a client, processes may not.
+    streams have none. An address is looked for when a service is first used, which may raise DiscoveryError.
+    Threads may share a client, processes may not.
     """
 
     job_svc: Any

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+
+from peloton.cli.__main__ import main
+
+from .fakes import FakeAgent, FakeDaemons, agent_serving, serving
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def daemons() -> FakeDaemons:
+    return FakeDaemons()
+
+
+@pytest.fixture
+def address(daemons: FakeDaemons) -> Iterator[str]:
+    with serving(daemons) as found:
+        yield found
+
+
+@pytest.fixture
+def run(address: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs the command line against the fake; returns exit code, standard output and standard error."""
+    for name in ("JOBMGR_URL", "RESMGR_URL", "HOSTMGR_URL"):
+        monkeypatch.setenv(name, address)
+
+    def call(*arguments: str) -> Outcome:
+        capfd.readouterr()
+        code = main(list(arguments))
+        return Outcome(code, *capfd.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def agent() -> FakeAgent:
+    return FakeAgent()
+
+
+@pytest.fixture
+def agent_address(agent: FakeAgent) -> Iterator[tuple[str, int]]:
+    with agent_serving(agent) as found:
+        yield found

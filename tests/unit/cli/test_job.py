@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import yaml
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.errors import errors_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.cli import progress
+
+from .conftest import Run
+from .fakes import FakeDaemons
+
+JOB = "91b1ee88-43fc-4a51-8cb4-d1e1b7e4b5a0"
+POOL = "0a5e1f3e-8bd0-4a1f-8d35-8f0c2a3d4e5f"
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> str:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: hello\ninstance_count: 3\ndefaultconfig: {command: {value: 'true'}}\n")
+    return str(file)
+
+
+@pytest.fixture(autouse=True)
+def pool(daemons: FakeDaemons) -> None:
+    daemons.answers["LookupResourcePoolID"] = respool_pb2.LookupResponse(
+        id=peloton_pb2.ResourcePoolID(value=POOL)
+    )
+    daemons.answers["Create"] = job_pb2.CreateResponse(jobId=peloton_pb2.JobID(value=JOB))
+
+
+def job(state: str, **counts: int) -> job_pb2.GetResponse:
+    runtime = job_pb2.RuntimeInfo(
+        state=job_pb2.JobState.Value(state), taskStats=counts, creationTime="2026-01-31T12:00:00.5Z"
+    )
+    config = job_pb2.JobConfig(name="hello", instanceCount=3)
+    info = job_pb2.JobInfo(id=peloton_pb2.JobID(value=JOB), config=config, runtime=runtime)
+    return job_pb2.GetResponse(jobInfo=info)
+
+
+def test_create_looks_the_pool_up_and_sends_the_spec(run: Run, daemons: FakeDaemons, spec: str) -> None:
+    outcome = run("job", "create", "/DefaultResPool", spec, "-i", JOB)
+    assert outcome == (0, f"Job {JOB} created\n", "")
+    assert daemons.requests("LookupResourcePoolID")[0].path.value == "/DefaultResPool"
+    request = daemons.requests("Create")[0]
+    assert (request.id.value, request.config.respoolID.value, request.config.instanceCount) == (JOB, POOL, 3)
+    metadata = daemons.asked[-1][2]
+    assert (metadata["rpc-service"], metadata["rpc-encoding"]) == ("peloton-jobmgr", "proto")
+
+
+def test_create_sends_a_secret_and_never_prints_it(
+    run: Run, daemons: FakeDaemons, spec: str, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"\x00hush")
+    outcome = run("job", "create", "/p", spec, "--secret-path", "/etc/key", "--secret-data", f"@{secret}")
+    assert outcome.code == 0 and "hush" not in outcome.out + outcome.err
+    sent = daemons.requests("Create")[0].secrets
+    assert [(one.path, one.value.data) for one in sent] == [("/etc/key", b"\x00hush")]
+
+
+def test_half_a_secret_is_a_wrong_call(run: Run, daemons: FakeDaemons, spec: str) -> None:
+    outcome = run("job", "create", "/p", spec, "--secret-path", "/etc/key")
+    assert outcome.code == 2 and "--secret-data" in outcome.err
+    assert not daemons.asked
+
+
+def test_refused_create_says_what_the_server_says(run: Run, daemons: FakeDaemons, spec: str) -> None:
+    refusal = job_pb2.InvalidJobConfig(message="instanceCount: 0 is not between 1 and 100000")
+    daemons.answers["Create"] = job_pb2.CreateResponse(
+        error=job_pb2.CreateResponse.Error(invalidConfig=refusal)
+    )
+    outcome = run("job", "create", "/p", spec)
+    assert outcome == (1, "", "peloton: instanceCount: 0 is not between 1 and 100000\n")
+
+
+def test_unknown_pool(run: Run, daemons: FakeDaemons, spec: str) -> None:
+    missing = respool_pb2.ResourcePoolPathNotFound(message="no pool has this path")
+    daemons.answers["LookupResourcePoolID"] = respool_pb2.LookupResponse(
+        error=respool_pb2.LookupResponse.Error(notFound=missing)
+    )
+    outcome = run("job", "create", "nowhere", spec)
+    assert outcome.code == 1
+    assert outcome.err.startswith(
+        "peloton: resource pool 'nowhere': no pool has this path: a pool's path begins"
+    )
+    assert not daemons.requests("Create")
+
+
+def test_bad_spec_names_file_line_path_and_value(run: Run, daemons: FakeDaemons, tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("defaultconfig:\n  resource:\n    cpulimit: -1\n")
+    outcome = run("job", "create", "/p", str(file))
+    expected = f"peloton: {file}:3: defaultconfig.resource.cpulimit: -1 is not a number of 0 or more\n"
+    assert outcome == (1, "", expected)
+    assert not daemons.asked
+
+
+def test_follow_prints_a_line_a_change_and_succeeds(
+    run: Run, daemons: FakeDaemons, spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "INTERVAL", 0.0)
+    daemons.answers["Get"] = [
+        job("PENDING", PENDING=3),
+        job("RUNNING", PENDING=1, RUNNING=2),
+        job("SUCCEEDED", SUCCEEDED=3),
+    ]
+    outcome = run("job", "create", "/p", spec, "--follow")
+    assert outcome.code == 0
+    assert outcome.out.splitlines() == [
+        f"Job {JOB} created",
+        "PENDING  0/3 ended: PENDING 3",
+        "RUNNING  0/3 ended: RUNNING 2, PENDING 1",
+        "SUCCEEDED  3/3 ended: SUCCEEDED 3",
+    ]
+
+
+def test_follow_waits_for_a_job_manager_that_starts_again(
+    run: Run, daemons: FakeDaemons, spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "INTERVAL", 0.0)
+    away = (grpc.StatusCode.UNAVAILABLE, "not the leader: ask 10.0.0.1:5392")
+    daemons.answers["Get"] = [job("RUNNING", RUNNING=3), away, job("SUCCEEDED", SUCCEEDED=3)]
+    outcome = run("job", "create", "/p", spec, "--follow")
+    assert outcome.code == 0 and "does not answer" in outcome.out
+
+
+def test_follow_of_a_job_that_fails_says_which_instances_and_why(
+    run: Run, daemons: FakeDaemons, spec: str
+) -> None:
+    daemons.answers["Get"] = job("FAILED", FAILED=1, SUCCEEDED=2)
+    failed = task_pb2.TaskInfo(
+        instanceId=2,
+        runtime=task_pb2.RuntimeInfo(state=task_pb2.FAILED, message="Command exited with status 3"),
+    )
+    daemons.answers["Query"] = task_pb2.QueryResponse(records=[failed])
+    outcome = run("job", "create", "/p", spec, "--follow")
+    assert outcome.code == 1
+    assert outcome.err.splitlines() == [
+        f"Job {JOB} ended FAILED",
+        "  instance 2 FAILED: Command exited with status 3",
+    ]
+
+
+def test_follow_with_json_prints_one_object_and_the_progress_elsewhere(
+    run: Run, daemons: FakeDaemons, spec: str
+) -> None:
+    daemons.answers["Get"] = job("SUCCEEDED", SUCCEEDED=3)
+    outcome = run("-j", "job", "create", "/p", spec, "--follow")
+    assert outcome.code == 0
+    assert json.loads(outcome.out)["runtime"]["state"] == "SUCCEEDED"
+    assert "3/3 ended" in outcome.err
+
+
+def test_get_is_yaml_and_json_on_request(run: Run, daemons: FakeDaemons) -> None:
+    daemons.answers["Get"] = job("RUNNING", RUNNING=2)
+    shown = yaml.safe_load(run("job", "get", JOB).out)["jobInfo"]
+    assert (shown["config"]["name"], shown["runtime"]["state"]) == ("hello", "RUNNING")
+    for place in (("-j", "job", "get", JOB), ("job", "get", JOB, "--json")):
+        assert json.loads(run(*place).out)["jobInfo"]["runtime"]["taskStats"] == {"RUNNING": 2}
+
+
+def test_status_shows_the_runtime(run: Run, daemons: FakeDaemons) -> None:
+    daemons.answers["Get"] = job("RUNNING", RUNNING=2)
+    assert yaml.safe_load(run("job", "status", JOB).out)["state"] == "RUNNING"
+
+
+def test_unknown_job(run: Run, daemons: FakeDaemons) -> None:
+    missing = errors_pb2.JobNotFound(id=peloton_pb2.JobID(value="x"))
+    daemons.answers["Get"] = job_pb2.GetResponse(error=job_pb2.GetResponse.Error(notFound=missing))
+    assert run("job", "get", "x") == (1, "", "peloton: job not found: x\n")
+    missing.message = "job 'x' not found"
+    daemons.answers["Get"] = job_pb2.GetResponse(error=job_pb2.GetResponse.Error(notFound=missing))
+    assert run("job", "get", "x").err == "peloton: job 'x' not found\n"
+
+
+def test_delete_of_a_running_job(run: Run, daemons: FakeDaemons) -> None:
+    text = "Job is not in a terminal state: RUNNING"
+    daemons.answers["Delete"] = (grpc.StatusCode.INTERNAL, text)
+    assert run("job", "delete", JOB) == (1, "", f"peloton: {text} (INTERNAL)\n")
+    daemons.answers["Delete"] = job_pb2.DeleteResponse()
+    assert run("job", "delete", JOB).out == f"Job {JOB} deleted\n"
+
+
+def test_stop_one_with_progress(run: Run, daemons: FakeDaemons) -> None:
+    daemons.answers["Stop"] = task_pb2.StopResponse(stoppedInstanceIds=[0, 1, 2])
+    daemons.answers["Get"] = job("KILLED", KILLED=3)
+    outcome = run("job", "stop", JOB, "--progress")
+    assert outcome.code == 0
+    assert outcome.out.splitlines() == [
+        f"Job {JOB} is being stopped: 3 instances",
+        "KILLED  3/3 ended: KILLED 3",
+    ]
+    request = daemons.requests("Stop")[0]
+    assert (request.jobId.value, len(request.ranges)) == (JOB, 0)
+
+
+def test_stop_by_owner_and_labels(run: Run, daemons: FakeDaemons) -> None:
+    found = [job_pb2.JobSummary(id=peloton_pb2.JobID(value=name)) for name in ("a", "b")]
+    daemons.answers["Query"] = job_pb2.QueryResponse(results=found)
+    daemons.answers["Stop"] = task_pb2.StopResponse()
+    outcome = run("job", "stop", "--owner", "me", "-l", "team=data", "--force", "-j")
+    assert [one["jobId"] for one in json.loads(outcome.out)] == ["a", "b"]
+    spec = daemons.requests("Query")[0].spec
+    assert spec.owner == "me" and [(one.key, one.value) for one in spec.labels] == [("team", "data")]
+    assert job_pb2.SUCCEEDED not in spec.jobStates and job_pb2.RUNNING in spec.jobStates
+
+
+def test_stop_needs_one_way_to_say_which(run: Run, daemons: FakeDaemons) -> None:
+    assert run("job", "stop").code == 2
+    assert run("job", "stop", JOB, "--owner", "me").code == 2
+    assert not daemons.asked
+
+
+def test_query_sends_its_flags_and_prints_a_table(run: Run, daemons: FakeDaemons) -> None:
+    runtime = job("RUNNING", RUNNING=2, SUCCEEDED=1).jobInfo.runtime
+    summary = job_pb2.JobSummary(
+        id=peloton_pb2.JobID(value=JOB), name="hello", owner="me", instanceCount=3, runtime=runtime
+    )
+    daemons.answers["Query"] = job_pb2.QueryResponse(results=[summary])
+    outcome = run(
+        *("job", "query", "-s", "running,failed", "-k", "a,b", "--name", "he*", "-r", "/p", "-d", "2"),
+        *("-n", "5", "-q", "50", "-o", "1", "-p", "name", "-a", "asc"),
+    )
+    assert outcome.out == (
+        "ID                                    Name   Type   Owner  State    Created               "
+        "Completed  Instances  Running  Succeeded  Failed  Killed\n"
+        f"{JOB}  hello  BATCH  me     RUNNING  2026-01-31T12:00:00Z             3          2        1"
+        "          0       0\n"
+    )
+    request = daemons.requests("Query")[0]
+    spec, page = request.spec, request.spec.pagination
+    assert list(spec.jobStates) == [job_pb2.RUNNING, job_pb2.FAILED] and request.summaryOnly
+    assert (list(spec.keywords), spec.name, spec.respool.value) == (["a", "b"], "he*", "/p")
+    assert (page.limit, page.maxLimit, page.offset) == (5, 50, 1)
+    assert (page.orderBy[0].property.value, page.orderBy[0].order) == ("name", 1)
+    span = spec.creationTimeRange
+    assert span.max.seconds - span.min.seconds == 2 * 86400 + 1
+
+
+@pytest.mark.parametrize(
+    ("command", "method", "answer", "expected"),
+    [
+        ("refresh", "Refresh", job_pb2.RefreshResponse(), f"Job {JOB} refreshed\n"),
+        (
+            "cache",
+            "GetCache",
+            job_pb2.GetCacheResponse(runtime=job_pb2.RuntimeInfo(state=job_pb2.RUNNING)),
+            "runtime:\n  state: RUNNING\n",
+        ),
+    ],
+)
+def test_one_object(
+    run: Run, daemons: FakeDaemons, command: str, method: str, answer: Any, expected: str
+) -> None:
+    daemons.answers[method] = answer
+    assert run("job", command, JOB) == (0, expected, "")
+    assert daemons.requests(method)[0].id.value == JOB
+
+
+def test_active_list(run: Run, daemons: FakeDaemons) -> None:
+    ids = [peloton_pb2.JobID(value=name) for name in ("b", "a")]
+    daemons.answers["GetActiveJobs"] = job_pb2.GetActiveJobsResponse(ids=ids)
+    assert run("job", "active-list").out == "a\nb\n"
+
+
+def test_update(run: Run, daemons: FakeDaemons, spec: str) -> None:
+    daemons.answers["Update"] = job_pb2.UpdateResponse(message="added 2 instances")
+    assert run("job", "update", JOB, spec).out == f"Job {JOB} updated: added 2 instances\n"
+    request = daemons.requests("Update")[0]
+    assert request.config.instanceCount == 3 and not request.config.HasField("respoolID")

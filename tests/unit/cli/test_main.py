@@ -1,0 +1,198 @@
+"""Exit codes, failures in one line, global flags."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import grpc
+import pytest
+
+from peloton.api.v0.job import job_pb2
+from peloton.cli import clusters
+from peloton.cli.__main__ import main
+from peloton.cli.app import GROUPS
+
+from .conftest import Run
+from .fakes import FakeDaemons, serving
+
+CLOSED = "127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["jbo"], "No such command 'jbo'. Did you mean 'job'?"),
+        (["job", "craete"], "No such command 'craete'. Did you mean 'create'?"),
+        (["job", "query", "--limti", "3"], "Did you mean '--limit'?"),
+        (["job", "query", "-s", "RUNING"], "did you mean RUNNING?"),
+        (["job", "query", "-l", "a"], "is not labels, such as team=data,tier=1"),
+        (["job", "get"], "Missing argument 'JOB'"),
+        (["task", "list", "x", "-r", "5:2"], "'5:2' is empty"),
+        (["task", "list", "x", "-r", "a"], "'a' is not a range of instances, such as 0:10"),
+        (["task", "get", "x", "-1"], "No such option"),
+        (["-t", "soon", "job", "get", "x"], "'soon' is not a duration, such as 20s or 5m"),
+        (["-t", "0s", "job", "get", "x"], "'0s' is not longer than nothing"),
+    ],
+)
+def test_wrong_calls_end_with_2(arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    out, err = capfd.readouterr()
+    assert said in err and not out
+
+
+def test_unreachable_daemon_says_where_and_what_to_do(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["-m", CLOSED, "job", "get", "x"]) == 1
+    out, err = capfd.readouterr()
+    assert not out
+    assert err == (
+        f"peloton: cannot reach jobmgr at {CLOSED} (connection refused): start a cluster with `peloton "
+        "minicluster up`, or give its address with -m/--jobmgr or JOBMGR_URL\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flag", "command"), [("-v", ["resmgr", "tasks", "orphan"]), ("-u", ["hostmgr", "offers"])]
+)
+def test_each_role_has_its_own_address(
+    flag: str, command: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main([flag, CLOSED, *command]) == 1
+    assert CLOSED in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("status", "details", "said"),
+    [
+        (
+            grpc.StatusCode.UNAVAILABLE,
+            "not the leader: it is 10.0.0.1:5392",
+            "cannot answer now: not the leader",
+        ),
+        (grpc.StatusCode.NOT_FOUND, "job x\nnot found", "job x not found (NOT_FOUND)"),
+        (grpc.StatusCode.UNAUTHENTICATED, "", "Get at jobmgr"),
+    ],
+)
+def test_statuses(run: Run, daemons: FakeDaemons, status: grpc.StatusCode, details: str, said: str) -> None:
+    daemons.answers["Get"] = (status, details)
+    outcome = run("job", "get", "x")
+    assert outcome.code == 1 and said in outcome.err and outcome.err.count("\n") == 1
+
+
+def test_a_daemon_that_does_not_serve_it(run: Run, daemons: FakeDaemons) -> None:
+    daemons._requests.clear()
+    assert "does not serve Get\n" in run("job", "get", "x").err
+
+
+def test_time_out(run: Run, daemons: FakeDaemons) -> None:
+    def slow(request: object) -> job_pb2.GetResponse:
+        time.sleep(0.3)
+        return job_pb2.GetResponse()
+
+    daemons.answers["Get"] = slow
+    outcome = run("-t", "50ms", "job", "get", "x")
+    assert outcome.code == 1 and "did not answer Get within 0.05 s" in outcome.err
+
+
+def test_auth_metadata_is_sent_and_not_shown(run: Run, daemons: FakeDaemons, tmp_path: Path) -> None:
+    daemons.answers["GetActiveJobs"] = job_pb2.GetActiveJobsResponse()
+    file = tmp_path / "auth.yaml"
+    file.write_text("username: ann\npassword: hush\n")
+    assert run("--basicAuthConfig", str(file), "job", "active-list").code == 0
+    metadata = daemons.asked[0][2]
+    assert (metadata["username"], metadata["password"]) == ("ann", "hush")
+    file.write_text("username: ann\npassword: 12345\n")
+    refused = run("--basicAuthConfig", str(file), "job", "active-list")
+    assert refused.code == 1 and "basicAuthConfig.password" in refused.err and "12345" not in refused.err
+
+
+def test_cluster_names(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, daemons: FakeDaemons
+) -> None:
+    file = tmp_path / "clusters.json"
+    monkeypatch.setattr(clusters.zookeeper_of, "__defaults__", ((file,),))
+    file.write_text(json.dumps({"clusters": [{"clusterName": "dca1", "zkURL": "zk1:2181"}]}))
+    for name in ("JOBMGR_URL", "RESMGR_URL", "HOSTMGR_URL"):
+        monkeypatch.delenv(name)
+    assert "clusters known there: dca1" in run("-e", "nope", "job", "get", "x").err
+    assert "ZooKeeper (zk1:2181)" in run("-e", "dca1", "job", "get", "x").err
+    file.write_text("[]")
+    assert "is not {" in run("-e", "dca1", "job", "get", "x").err
+
+
+def test_version_and_help(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capfd.readouterr().out.startswith("peloton, version 0.")
+    assert main(["--help"]) == 0
+    out = capfd.readouterr().out
+    for name in GROUPS:
+        assert name in out
+        assert main([name, "--help"]) == 0, name
+        assert "Usage: peloton" in capfd.readouterr().out
+
+
+def test_debug_shows_the_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Exception, match="cannot reach"):
+        main(["--debug", "-m", CLOSED, "job", "get", "x"])
+
+
+def _process(*arguments: str, address: str, **given: object) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "peloton.cli", *arguments]
+    # Unbuffered, Python drops the rest of a write that was cut short, and never learns that the reader is gone.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    environment["JOBMGR_URL"] = address
+    return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **given
+    )
+
+
+def test_interrupted_while_it_follows_ends_quietly_with_130(daemons: FakeDaemons) -> None:
+    running = job_pb2.RuntimeInfo(state=job_pb2.RUNNING, taskStats={"RUNNING": 1})
+    daemons.answers["Get"] = job_pb2.GetResponse(jobInfo=job_pb2.JobInfo(runtime=running))
+    daemons.answers["Stop"] = _stopped()
+    with serving(daemons) as address:
+        process = _process("job", "stop", "x", "--progress", address=address)
+        assert process.stdout is not None
+        while b"RUNNING" not in process.stdout.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert b"Traceback" not in err and err.strip() == b""
+
+
+def _stopped() -> object:
+    from peloton.api.v0.task import task_pb2
+
+    return task_pb2.StopResponse()
+
+
+def test_a_reader_that_goes_away_is_no_noise(daemons: FakeDaemons) -> None:
+    from peloton.api.v0 import peloton_pb2
+
+    ids = [peloton_pb2.JobID(value=f"{number:036d}") for number in range(20000)]
+    daemons.answers["GetActiveJobs"] = job_pb2.GetActiveJobsResponse(ids=ids)
+    with serving(daemons) as address:
+        process = _process("job", "active-list", address=address)
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        err = process.stderr.read()
+        process.stderr.close()
+        assert process.wait(20) == 1
+    assert err == b""
+
+
+def test_help_imports_neither_grpc_nor_yaml() -> None:
+    code = (
+        "import sys\nfrom peloton.cli.__main__ import main\nmain(['job', '--help'])\n"
+        "sys.exit(bool({'grpc', 'yaml', 'rich', 'google.protobuf'} & set(sys.modules)))"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
+    )
