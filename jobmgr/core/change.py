@@ -51,6 +51,7 @@ class Change:
     __slots__ = (
         "_births",
         "_now",
+        "_ran",
         "_stamps",
         "_usage",
         "counts",
@@ -81,6 +82,7 @@ class Change:
         self.kills: list[RunOf] = []
         self._usage: dict[str, float] = {}
         self._births = 0
+        self._ran = False
         self._stamps = stamps
         self._now = wall
 
@@ -151,13 +153,12 @@ class Change:
         if not self.tasks and state is old.state and self.goal is old.goal and spec is self.job.spec:
             return
         now = self.stamp()
-        running = self.counts.get(TaskState.RUNNING, 0) > 0
         self.runtime = replace(
             old,
             state=state,
             goal=self.goal,
             config_version=spec.version,
-            start_time=old.start_time or (now if running else 0),
+            start_time=old.start_time or (now if self._ran else 0),
             completion_time=(old.completion_time or now) if state.terminal else 0,
             task_counts=self.counts,
             config_counts=self._config_counts(old),
@@ -191,6 +192,7 @@ class Change:
         if new.state is not old.state:
             self._count(old.state, -1)
             self._count(new.state, 1)
+            self._ran |= new.state is TaskState.RUNNING
 
     def _count(self, state: TaskState, step: int) -> None:
         count = self.counts.get(state, 0) + step

@@ -1,0 +1,37 @@
+"""Steps that the engine's tests share."""
+
+from __future__ import annotations
+
+from jobmgr.core.steering import Limits
+from jobmgr.engine import Engine
+from mesos.v1 import mesos_pb2
+from peloton.model.ids import parse_mesos_task_id
+from peloton.model.states import TaskState
+from tests.unit.jobmgr_core.specs import JOB
+from tests.unit.jobmgr_core.world import World, runs_on, runs_well, until
+
+FAST = Limits(kill_again_after=0.05, kill_again_most=0.2, confirm_after=0.05)
+
+
+def failing(times: int, state: int = mesos_pb2.TASK_FAILED) -> World:
+    """A world in which the first runs of an instance fail, that many."""
+
+    def behaviour(run: str) -> list[tuple[int, str]]:
+        if parse_mesos_task_id(run).run > times:
+            return runs_well(run)
+        return [*runs_on(run), (state, "Command exited with status 3")]
+
+    return World(behaviour)
+
+
+async def ended(engine: Engine, job: str = JOB) -> None:
+    await until(lambda: engine.job(job) is None, f"job {job} has ended")
+
+
+def count(engine: Engine, state: TaskState) -> int:
+    job = engine.job(JOB)
+    return 0 if job is None else job.counts.get(state, 0)
+
+
+async def reach(engine: Engine, state: TaskState, tasks: int) -> None:
+    await until(lambda: count(engine, state) == tasks, f"{tasks} tasks are {state.name}")

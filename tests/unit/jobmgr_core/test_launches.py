@@ -1,0 +1,83 @@
+"""Launches that go wrong."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from jobmgr.engine import Engine
+from peloton.errors import Refused, Unavailable
+from peloton.model.states import TaskState
+from peloton.wire.job import job_spec
+from storage.interface import Store
+from tests.unit.jobmgr_core.specs import JOB, config, spec
+from tests.unit.jobmgr_core.steps import ended, reach
+from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+
+
+async def test_a_launch_without_a_valid_claim_is_the_next_runs(store: Store) -> None:
+    world = World()
+    world.failures["LaunchTasks"] = deque([Refused("invalid offers")])
+    async with Running(Engine(store), world) as running:
+        await running.engine.create_job(JOB, spec(1))
+        await ended(running.engine)
+        task = (await running.engine.load(JOB)).tasks[0]
+        await until(lambda: len(world.called("UpdateTasksState")) > 1, "resmgr is told")
+    assert world.launched == [f"{JOB}-0-2"]
+    assert task.failure_count == 0
+    told = [each for request in world.called("UpdateTasksState") for each in request.taskStates]
+    assert (f"{JOB}-0-1", TaskState.LOST) in {(each.mesosTaskId.value, each.state) for each in told}
+
+
+async def test_a_launch_of_which_nobody_knows_is_asked_about(store: Store) -> None:
+    world = World()
+    world.failures["LaunchTasks"] = deque([Unavailable("gone"), Refused("invalid offers")])
+    async with Running(Engine(store), world) as running:
+        await running.engine.create_job(JOB, spec(1, max_failures=2))
+        await ended(running.engine)
+        task = (await running.engine.load(JOB)).tasks[0]
+    assert world.launched == [f"{JOB}-0-2"]
+    assert task.failure_count == 1
+    (asked,) = world.called("ReconcileTasks")
+    assert asked.runs[0].mesos_task_id == f"{JOB}-0-1"
+    assert asked.runs[0].agent_id
+
+
+async def test_a_launch_is_repeated_with_the_same_claim(store: Store) -> None:
+    world = World()
+    world.failures["LaunchTasks"] = deque([Unavailable("gone"), Unavailable("gone")])
+    async with Running(Engine(store), world) as running:
+        await running.engine.create_job(JOB, spec(2))
+        await ended(running.engine)
+    assert len({request.id.value for request in world.called("LaunchTasks")}) == 1
+    assert len(world.launched) == 2
+
+
+async def test_ports_are_shared_out_by_name(store: Store) -> None:
+    wire = config(2)
+    wire.defaultConfig.ports.add(name="http", envName="HTTP")
+    wire.defaultConfig.ports.add(name="fixed", value=80)
+    wire.defaultConfig.ports.add(name="admin", envName="ADMIN")
+    world = World(runs_on)
+    async with Running(Engine(store), world) as running:
+        await running.engine.create_job(JOB, job_spec(wire, 1))
+        await reach(running.engine, TaskState.RUNNING, 2)
+        job = running.engine.job(JOB)
+        assert job is not None
+        ports = [dict(task.ports) for task in job.tasks]
+    assert ports == [{"http": 31000, "fixed": 80, "admin": 31001}] * 2
+    (launch,) = world.called("LaunchTasks")
+    assert dict(launch.tasks[0].ports) == {"http": 31000, "admin": 31001}
+
+
+async def test_a_placement_that_nobody_waits_for_is_released(store: Store) -> None:
+    world = World()
+    world.hold = True
+    async with Running(Engine(store), world) as running:
+        await running.engine.create_job(JOB, spec(1))
+        await reach(running.engine, TaskState.PENDING, 1)
+        held = dict(world.queued)
+        await running.engine.stop(JOB, None)
+        await ended(running.engine)
+        world.queued, world.hold = held, False
+        await until(lambda: world.released, "the claim is released")
+    assert not world.launched

@@ -1,0 +1,91 @@
+"""What a new leader finds, in every state."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from jobmgr.core.events import Now
+from jobmgr.engine import Engine
+from jobmgr.recovery import recover
+from mesos.v1 import mesos_pb2
+from peloton.errors import Refused
+from peloton.model.states import JobState, TaskState
+from storage.interface import Store
+from tests.unit.jobmgr_core.specs import JOB, spec
+from tests.unit.jobmgr_core.steps import FAST, ended, reach
+from tests.unit.jobmgr_core.world import Running, World, runs_on, runs_well, until
+
+
+async def succeed(store: Store, world: World, job: str = JOB) -> Engine:
+    """The next leader, which takes over and brings the job to its end."""
+    engine = Engine(store, limits=FAST)
+    await recover(store, engine.turns)
+    async with Running(engine, world):
+        await ended(engine, job)
+    return engine
+
+
+async def test_a_new_leader_finishes_the_creation(store: Store) -> None:
+    first = Engine(store)
+    await first.create_job(JOB, spec(9))
+    change = first.turns.core.turn([], Now(1_700_000_000_000_000_000, 0.0)).changes[JOB]
+    await store.write_all(JOB, {i: change.tasks[i] for i in (0, 1, 2, 6)}, (), change.runtime)
+    world = World()
+    engine = await succeed(store, world)
+    assert (await engine.load(JOB)).counts == {TaskState.SUCCEEDED: 9}
+    assert len(world.launched) == 9
+
+
+async def test_a_new_leader_takes_over_in_every_state(store: Store) -> None:
+    world = World(lambda run: runs_on(run) if int(run.split("-")[-2]) % 2 else [])
+    async with Running(Engine(store), world) as running:
+        await running.engine.create_job(JOB, spec(8, max_failures=5, maximumRunningInstances=6))
+        await reach(running.engine, TaskState.RUNNING, 3)
+        await reach(running.engine, TaskState.LAUNCHED, 3)
+    lost = f"{JOB}-0-1"
+    del world.alive[lost]
+    world.behaviour = runs_well
+    engine = Engine(store, limits=FAST)
+    await recover(store, engine.turns)
+    async with Running(engine, world):
+        await until(lambda: f"{JOB}-0-2" in world.launched, "the lost one runs again")
+        for run in list(world.alive):
+            world.status(run, mesos_pb2.TASK_FINISHED)
+        await ended(engine)
+    assert (await engine.load(JOB)).counts == {TaskState.SUCCEEDED: 8}
+    assert len(world.launched) == 9
+    assert not world.twice
+
+
+async def test_a_new_leader_enqueues_what_was_pending_again(store: Store) -> None:
+    world = World()
+    world.hold = True
+    async with Running(Engine(store), world) as running:
+        await running.engine.create_job(JOB, spec(4, minimumRunningInstances=2))
+        await reach(running.engine, TaskState.PENDING, 4)
+    world.queued.clear()
+    world.hold = False
+    await succeed(store, world)
+    assert len(world.launched) == 4
+
+
+async def test_a_new_leader_goes_on_killing(store: Store) -> None:
+    world = World(runs_on)
+    async with Running(Engine(store), world) as running:
+        await running.engine.create_job(JOB, spec(3))
+        await reach(running.engine, TaskState.RUNNING, 3)
+        world.failures["KillTasks"] = deque([Refused("not today")])
+        await running.engine.stop(JOB, None)
+        await reach(running.engine, TaskState.KILLING, 3)
+    engine = await succeed(store, world)
+    assert (await engine.load(JOB)).runtime.state is JobState.KILLED
+    assert not world.alive
+
+
+async def test_a_new_leader_retires_what_had_ended(store: Store) -> None:
+    async with Running(Engine(store), World()) as running:
+        await running.engine.create_job(JOB, spec(1))
+        await ended(running.engine)
+    await store.jobs.revive(JOB)
+    engine = await succeed(store, World())
+    assert engine.active_jobs() == []
