@@ -11,18 +11,22 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)\Z
 def parse_time(text: str) -> float | None:
     """Seconds since 1970, or None for an empty or foreign text."""
     found = _TIME.match(text)
-    if found is None:
-        return None
-    whole = datetime.fromisoformat(found[1] + ("+00:00" if found[3] == "Z" else found[3]))
-    return whole.timestamp() + float(found[2] or 0)
+    whole = _whole(found) if found else None
+    return None if found is None or whole is None else whole.timestamp() + float(found[2] or 0)
 
 
 def short_time(text: str) -> str:
     """The time to the second in UTC; what is no time is shown as it is."""
-    seconds = parse_time(text)
-    return (
-        text if seconds is None else datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    )
+    found = _TIME.match(text)
+    whole = _whole(found) if found else None
+    return text if whole is None else whole.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _whole(found: re.Match[str]) -> datetime | None:
+    try:
+        return datetime.fromisoformat(found[1] + ("+00:00" if found[3] == "Z" else found[3]))
+    except ValueError:
+        return None
 
 
 def run_time(start: str, end: str, now: float) -> str:

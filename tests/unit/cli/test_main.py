@@ -143,7 +143,7 @@ def test_debug_shows_the_traceback(capfd: pytest.CaptureFixture[str]) -> None:
 
 def _process(*arguments: str, address: str, **given: object) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "peloton.cli", *arguments]
-    # Unbuffered, Python drops the rest of a write that was cut short, and never learns that the reader is gone.
+    # Unbuffered, Python drops the rest of a write that was cut short: it does not learn of the end.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     environment["JOBMGR_URL"] = address
     return subprocess.Popen(  # type: ignore[call-overload, no-any-return]

@@ -169,6 +169,7 @@ def test_times() -> None:
     assert parse_time("1970-01-01T01:00:00.123456789+01:00") == pytest.approx(0.123456789)
     assert short_time("2026-01-31T12:00:00.999999999Z") == "2026-01-31T12:00:00Z"
     assert (short_time(""), short_time("soon")) == ("", "soon")
+    assert short_time("2026-13-31T12:00:00Z") == "2026-13-31T12:00:00Z"
     assert run_time("1970-01-01T00:00:10Z", "", 3700.9) == "01:01:30"
     assert run_time("", "1970-01-01T00:00:10Z", 0) == ""
     assert run_time("1970-01-01T00:00:10Z", "1970-01-01T00:00:09Z", 0) == "00:00:00"
