@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from peloton.config import DaemonSettings, Settings
-from resmgr.core.scheduler import Policy
+from resmgr.core.policy import Policy
 from storage.config import StorageSettings
 
 

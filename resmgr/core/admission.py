@@ -48,19 +48,14 @@ def refusal(gang: Gang, preemption: bool) -> Refusal | None:
     """
     charge, leaf = gang.charge, gang.pool
     for pool in leaf.lineage:
-        if charge.firm is not None or charge.slack is not None:
-            asked = charge.firm if charge.slack is None else _with_slack(charge.firm, charge.slack)
-            if asked is not None and (
-                found := _over(Check.ENTITLEMENT, pool.used, asked, pool.entitlement, pool)
-            ):
-                return found
-        if charge.slack is not None and (
-            found := _over(Check.SLACK_ENTITLEMENT, pool.slack, charge.slack, pool.slack_entitlement, pool)
-        ):
+        found = _over(Check.ENTITLEMENT, pool.used, charge.entitled, pool.entitlement, pool)
+        if found is None and charge.slack is not None:
+            found = _over(Check.SLACK_ENTITLEMENT, pool.slack, charge.slack, pool.slack_entitlement, pool)
+        if found is not None:
             return found
     if charge.controller is not None and leaf.controller_limit is not None:
         found = _over(Check.CONTROLLER, leaf.controller, charge.controller, leaf.controller_limit, leaf)
-        if found:
+        if found is not None:
             return found
     if preemption and charge.non_preemptible is not None:
         return _over(Check.RESERVATION, leaf.non_preemptible, charge.non_preemptible, leaf.reservation, leaf)
@@ -116,9 +111,3 @@ def _over(check: Check, held: list[int], asked: Vector, bound: Vector, pool: Poo
         if asked[i] and held[i] + asked[i] > bound[i]:
             return Refusal(check, kind, held[i], asked[i], bound[i], pool.path)
     return None
-
-
-def _with_slack(firm: Vector | None, slack: Vector) -> Vector:
-    """What a gang with revocable tasks takes of the entitlement: not its slack cpu."""
-    cpu, memory, disk, gpu = firm or (0, 0, 0, 0)
-    return cpu, memory + slack[1], disk + slack[2], gpu + slack[3]

@@ -9,6 +9,7 @@ from peloton.errors import AlreadyExists, InvalidArgument, NotFound, Refused
 from peloton.model.ids import ROOT_POOL, PoolId
 from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, Resources
+from peloton.model.resources import total as total_of
 from resmgr.core.checks import check_against_tree, check_alone
 from resmgr.core.queues import GangQueue
 from resmgr.core.tasks import Charge, Gang, Vector
@@ -74,9 +75,10 @@ class Pool:
         self.slack = [0, 0, 0, 0]
         """Allocated to revocable tasks; its cpu is slack cpu."""
         self.non_preemptible = [0, 0, 0, 0]
+        """Like `controller`, `demand` and `slack_demand` kept by leaves only; a parent's is the sum."""
         self.controller = [0, 0, 0, 0]
         self.demand = [0, 0, 0, 0]
-        """Asked for by tasks that are queued here and not revocable. Leaves only; a parent's is the sum."""
+        """Asked for by tasks that are queued here and not revocable."""
         self.slack_demand = [0, 0, 0, 0]
         self.queues = tuple(GangQueue(name) for name in QUEUES)
         self.tasks = 0
@@ -119,30 +121,26 @@ class Pool:
         self.slack_limit: Vector = (0, *share[1:])
 
     def charge(self, charge: Charge) -> None:
-        """Allocate, here and all the way up."""
+        """Allocate: here, and as far as others share it all the way up."""
         for pool in self.lineage:
-            if charge.firm is not None:
-                _add(pool.used, charge.firm)
+            _add(pool.used, charge.entitled)
             if charge.slack is not None:
                 _add(pool.slack, charge.slack)
-                _add(pool.used, (0, *charge.slack[1:]))
-            if charge.non_preemptible is not None:
-                _add(pool.non_preemptible, charge.non_preemptible)
-            if charge.controller is not None:
-                _add(pool.controller, charge.controller)
+        if charge.non_preemptible is not None:
+            _add(self.non_preemptible, charge.non_preemptible)
+        if charge.controller is not None:
+            _add(self.controller, charge.controller)
 
     def free(self, charge: Charge) -> None:
         """Give back what `charge` allocated."""
         for pool in self.lineage:
-            if charge.firm is not None:
-                _subtract(pool.used, charge.firm)
+            _subtract(pool.used, charge.entitled)
             if charge.slack is not None:
                 _subtract(pool.slack, charge.slack)
-                _subtract(pool.used, (0, *charge.slack[1:]))
-            if charge.non_preemptible is not None:
-                _subtract(pool.non_preemptible, charge.non_preemptible)
-            if charge.controller is not None:
-                _subtract(pool.controller, charge.controller)
+        if charge.non_preemptible is not None:
+            _subtract(self.non_preemptible, charge.non_preemptible)
+        if charge.controller is not None:
+            _subtract(self.controller, charge.controller)
 
     def want(self, charge: Charge) -> None:
         """Queued here."""
@@ -164,22 +162,23 @@ class Pool:
         """As counted: total, non-preemptible, preemptible, controller, slack, non-slack (behaviour 7.3)."""
         slack = Resources(*self.slack)
         total = Resources(*self.used) + Resources(cpu=slack.cpu)
-        fixed = Resources(*self.non_preemptible)
+        fixed = self._below_together("non_preemptible")
         return {
             "total": total,
             "non-preemptible": fixed,
             "preemptible": total - fixed,
-            "controller": Resources(*self.controller),
+            "controller": self._below_together("controller"),
             "slack": slack,
             "non-slack": total - slack,
         }
 
     def total_demand(self) -> Resources:
         """What is queued in this pool and below it, slack included."""
-        amounts = Resources(*self.demand) + Resources(*self.slack_demand)
-        for child in self.children.values():
-            amounts = amounts + child.total_demand()
-        return amounts
+        return self._below_together("demand") + self._below_together("slack_demand")
+
+    def _below_together(self, name: str) -> Resources:
+        """Sum of what only leaves keep."""
+        return total_of(Resources(*getattr(pool, name)) for pool in self.below())
 
     def below(self) -> Iterator[Pool]:
         """This pool and all below it, parents first."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from peloton.errors import NotFound, Refused
 from peloton.model.ids import JobId, Run, task_id
@@ -12,50 +11,21 @@ from peloton.model.pool import PoolConfig
 from peloton.model.resources import Resources
 from peloton.model.states import TaskState, TaskType
 from resmgr.core import admission
-from resmgr.core.deadlines import Deadlines
 from resmgr.core.entitlement import entitle
-from resmgr.core.leases import Holder, Leases
+from resmgr.core.leases import Holder
+from resmgr.core.lifecycle import Lifecycle
 from resmgr.core.placements import Failure, Handover, Placement, Proposal, Rejection
+from resmgr.core.policy import Policy
 from resmgr.core.pools import Pool, PoolTree
 from resmgr.core.queues import ReadyQueue
-from resmgr.core.registry import Registry
 from resmgr.core.tasks import BEFORE_LAUNCH, IN_ENGINE, OBSERVED, STATES, Event, Gang, Needs, Task
-from resmgr.core.waiting import Reasons
 
 CAPACITY_UNKNOWN = "cluster capacity unknown: host manager has not answered"
 _EXPLAINED_PER_TURN = 200
 _S = TaskState
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """Numbers of behaviour 5.3, 7.3 and 7.4; times in seconds."""
-
-    preemption: bool = True
-    host_reservation: bool = False
-    turn: int = 1000
-    """Gangs admitted in one turn at most."""
-    ready_limit: int = 100_000
-    """Gangs per task type."""
-    placed_limit: int = 1_000_000
-    placing: float = 600.0
-    """Doubled by each failed try."""
-    launching: float = 1200.0
-    reserved: float = 1800.0
-    preempting: float = 600.0
-    tries: int = 3
-    """Failed placements after which a gang returns to its pool's queue."""
-    cycles: int = 3
-    """Such returns after which it asks for a reserved host."""
-    retry_first: float = 1.0
-    """Pause after the first failed try; doubled by each further one."""
-    retry_longest: float = 30.0
-    silence: float = 30.0
-    """How long a lease outlives its holder's last call."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewTask:
+class NewTask(NamedTuple):
     """A run that asks for resources, or is found to have them."""
 
     job_id: JobId
@@ -65,20 +35,12 @@ class NewTask:
     desired_host: str = ""
 
 
-class Scheduler:
+class Scheduler(Lifecycle):
+    """Every method is one event: `now` is seconds on the monotonic clock."""
+
     def __init__(self, policy: Policy | None = None, stream_id: str = "") -> None:
-        self.policy = policy or Policy()
+        super().__init__(policy or Policy(), stream_id)
         self.tree = PoolTree()
-        self.registry = Registry()
-        self.deadlines = Deadlines()
-        self.leases = Leases()
-        self.reasons = Reasons(stream_id)
-        self.ready = {kind: ReadyQueue(f"ready {kind.name}") for kind in TaskType}
-        self.placed: OrderedDict[Placement, None] = OrderedDict()
-        self.changed = False
-        """Whether admission may find something new to do."""
-        self._waiting: OrderedDict[Pool, None] = OrderedDict()
-        """Leaves with gangs in their queues, the one tried longest ago first."""
 
     # The tree and the cluster.
 
@@ -87,7 +49,7 @@ class Scheduler:
         self.tree.set_capacity(capacity, slack)
         self.entitle()
         if first:
-            for pool in self._waiting:
+            for pool in self.waiting:
                 pool.unexplained.extend(gang for queue in pool.queues for gang in queue)
 
     def entitle(self) -> None:
@@ -111,7 +73,7 @@ class Scheduler:
             raise Refused("a gang's tasks must all be of one task type")
         tasks = [task for new in gang if (task := self._new(pool, new, _S.PENDING, now)) is not None]
         if tasks:
-            self._queue(Gang(pool, tuple(tasks)))
+            self.queue(Gang(pool, tuple(tasks)))
         return tasks
 
     def restore(self, pool: Pool, new: NewTask, state: TaskState, host: str, now: float) -> None:
@@ -139,21 +101,13 @@ class Scheduler:
         """Make room for a newer run. What may be on a host stays as an orphan until it ends; a run that
         jobmgr was given and may yet launch stays as long as a launch may take."""
         if old.state in BEFORE_LAUNCH and old.state is not _S.LAUNCHING:
-            self._forget(old)
+            self.forget(old)
             return
-        self._leave_gang(old)
+        self.leave_gang(old)
         self.reasons.set(old, "")
         if old.state is _S.LAUNCHING:
             self.deadlines.set(old, now + self.policy.launching)
         self.registry.orphan(old)
-
-    def _queue(self, gang: Gang) -> None:
-        pool = gang.pool
-        pool.pending.add(gang)
-        pool.want(gang.charge)
-        pool.unexplained.append(gang)
-        self._waiting[pool] = None
-        self.changed = True
 
     # Admission.
 
@@ -161,28 +115,28 @@ class Scheduler:
         """One turn over all queues; whether it ended before all was tried, so that another is due now."""
         self.changed = False
         if self.tree.capacity is None:
-            for pool in self._waiting:
+            for pool in self.waiting:
                 self._explain(pool, CAPACITY_UNKNOWN)
             return False
         budget = self.policy.turn
-        for _ in range(len(self._waiting)):
-            pool = next(iter(self._waiting))
+        for _ in range(len(self.waiting)):
+            pool = next(iter(self.waiting))
             budget = self._admit_pool(pool, budget, now)
             if budget <= 0:
                 return True
-            self._waiting.move_to_end(pool)
+            self.waiting.move_to_end(pool)
             if not pool.waiting:
-                del self._waiting[pool]
+                del self.waiting[pool]
         return False
 
     def _admit_pool(self, pool: Pool, budget: int, now: float) -> int:
         for gang, refused in admission.turn(pool, self.policy.preemption):
             if refused is not None:
-                self._give_reason(gang, str(refused))
+                self.give_reason(gang, str(refused))
                 continue
             ready = self.ready[gang.type]
             if len(ready) >= self.policy.ready_limit:
-                self._give_reason(gang, f"queue {ready.name} is full with {len(ready)} gangs")
+                self.give_reason(gang, f"queue {ready.name} is full with {len(ready)} gangs")
                 break
             self._admit(gang, ready, now)
             budget -= 1
@@ -199,7 +153,7 @@ class Scheduler:
         pool.charge(gang.charge)
         gang.tries = 0
         for task in gang.tasks:
-            self._step(task, Event.ADMIT, now)
+            self.step(task, Event.ADMIT, now)
             if task.reason and not gang.cycles:
                 self.reasons.set(task, "")
         ready.add(gang)
@@ -212,13 +166,9 @@ class Scheduler:
             if queue is None or queue not in pool.queues:
                 continue
             if reason is not None:
-                self._give_reason(gang, reason)
+                self.give_reason(gang, reason)
             elif gang.tasks[0].reason in ("", CAPACITY_UNKNOWN):
-                self._give_reason(gang, f"behind earlier gangs in queue {queue.name} of {pool.path}")
-
-    def _give_reason(self, gang: Gang, reason: str) -> None:
-        for task in gang.tasks:
-            self.reasons.set(task, reason)
+                self.give_reason(gang, f"behind earlier gangs in queue {queue.name} of {pool.path}")
 
     # Placement.
 
@@ -228,7 +178,7 @@ class Scheduler:
         for _ in range(min(limit, len(ready))):
             gang = ready.pop()
             for task in gang.tasks:
-                self._step(task, Event.DEQUEUE, now)
+                self.step(task, Event.DEQUEUE, now)
                 self.leases.take(holder, task)
             self.deadlines.set(gang, now + self.placing_timeout(gang))
             gangs.append(gang)
@@ -258,9 +208,9 @@ class Scheduler:
         for proposal in proposals:
             rejections += self._accept(proposal, found, broken, now)
         for gang in broken:
-            self._failed_try(gang, f"placed in part only: {len(gang.tasks)} tasks belong together", now)
+            self.fail(gang, f"placed in part only: {len(gang.tasks)} tasks belong together", now)
         for failure in failures:
-            self._fail(failure, holder, now)
+            self._no_place(failure, holder, now)
         return rejections
 
     def _placeable(self, run: Run, holder: Holder | None, found: dict[Run, Task]) -> str:
@@ -301,7 +251,7 @@ class Scheduler:
 
     def _place(self, task: Task, placement: Placement, ports: tuple[int, ...], now: float) -> None:
         assert task.gang is not None
-        self._step(task, Event.PLACE, now)
+        self.step(task, Event.PLACE, now)
         self.deadlines.cancel(task.gang)
         self.leases.release(task)
         placement.tasks[task] = ports
@@ -309,46 +259,14 @@ class Scheduler:
         self.registry.put_on_host(task, placement.host)
         self.reasons.set(task, "")
 
-    def _fail(self, failure: Failure, holder: Holder | None, now: float) -> None:
+    def _no_place(self, failure: Failure, holder: Holder | None, now: float) -> None:
         gangs: dict[Gang, None] = {}
         for run in failure.runs:
             task = self.registry.find(run)
             if task is not None and task.gang and task.state in IN_ENGINE and task.holder is holder:
                 gangs[task.gang] = None
         for gang in gangs:
-            self._failed_try(gang, failure.reason or "no host was found", now)
-
-    def _failed_try(self, gang: Gang, reason: str, now: float) -> None:
-        gang.tries += 1
-        self._give_reason(gang, reason)
-        if gang.tries >= self.policy.tries:
-            gang.cycles += 1
-            self._send_back(gang, now)
-            return
-        pause = min(self.policy.retry_first * 2.0 ** (gang.tries - 1), self.policy.retry_longest)
-        self._recall(gang, Event.RETRY, now)
-        self.deadlines.set(gang, now + pause)
-
-    def _send_back(self, gang: Gang, now: float) -> None:
-        """To the tail of its pool's queue; its allocation is free."""
-        self._recall(gang, Event.RETURN, now)
-        gang.pool.free(gang.charge)
-        self._queue(gang)
-
-    def _retry(self, gang: Gang, now: float) -> None:
-        """To the tail of the ready queue; its allocation is kept."""
-        self._recall(gang, Event.RETRY, now)
-        self.ready[gang.type].add(gang)
-
-    def _recall(self, gang: Gang, event: Event, now: float) -> None:
-        """Take every member back from wherever it is."""
-        self.deadlines.cancel(gang)
-        if gang.queue is not None:
-            gang.queue.remove(gang)
-        for task in gang.tasks:
-            self._step(task, event, now)
-            self._unplace(task)
-            self.registry.leave_host(task)
+            self.fail(gang, failure.reason or "no host was found", now)
 
     # Launch.
 
@@ -359,7 +277,7 @@ class Scheduler:
             placement, _ = self.placed.popitem(last=False)
             for task in placement.tasks:
                 assert task.gang is not None
-                self._step(task, Event.HAND_OVER, now)
+                self.step(task, Event.HAND_OVER, now)
                 self.leases.take(holder, task)
                 self.deadlines.set(task.gang, now + self.policy.launching)
             given.append(
@@ -382,15 +300,15 @@ class Scheduler:
         if task is None or event is None:
             return False
         if event is Event.END:
-            self._forget(task)
+            self.forget(task)
             return True
         if not STATES.allows(task.state, event):
             return False
         if task.state is _S.PENDING:
             task.pool.charge(task.needs.charge)
-        self._leave_gang(task)
+        self.leave_gang(task)
         if STATES.next(task.state, event) is not task.state:
-            self._step(task, event, now)
+            self.step(task, event, now)
         if task.orphan:
             self.deadlines.cancel(task)
         self.reasons.set(task, "")
@@ -403,7 +321,7 @@ class Scheduler:
             raise NotFound(f"no task {task_id(job_id, instance)} is known here")
         if task.state not in BEFORE_LAUNCH:
             raise Refused(f"task {task_id(job_id, instance)} is {task.state.name}: it is launched already")
-        self._forget(task)
+        self.forget(task)
 
     # Time.
 
@@ -415,21 +333,21 @@ class Scheduler:
             if isinstance(subject, Gang):
                 self._gang_late(subject, now)
             elif subject.orphan:
-                self._forget(subject)
+                self.forget(subject)
             elif subject.state is _S.PREEMPTING:
-                self._step(subject, Event.SPARE, now)
+                self.step(subject, Event.SPARE, now)
         return count
 
     def _gang_late(self, gang: Gang, now: float) -> None:
         states = {task.state for task in gang.tasks}
         if _S.PLACING in states:
-            self._failed_try(gang, "the placement engine did not answer in time", now)
+            self.fail(gang, "the placement engine did not answer in time", now)
         elif _S.RESERVED in states:
-            self._give_reason(gang, "no host could be reserved in time")
-            self._send_back(gang, now)
+            self.give_reason(gang, "no host could be reserved in time")
+            self.send_back(gang, now)
         elif _S.LAUNCHING in states:
-            self._give_reason(gang, "the job manager did not launch it in time")
-            self._retry(gang, now)
+            self.give_reason(gang, "the job manager did not launch it in time")
+            self.retry(gang, now)
         elif gang.queue is None:
             self.ready[gang.type].add(gang)
 
@@ -440,49 +358,8 @@ class Scheduler:
         for holder in self.leases.over(now, self.policy.silence, present):
             gangs.update((task.gang, None) for task in holder.tasks if task.gang is not None)
         for gang in gangs:
-            self._retry(gang, now)
+            self.retry(gang, now)
         return len(gangs)
-
-    # Below all of these.
-
-    def _step(self, task: Task, event: Event, now: float) -> None:
-        following = STATES.table.get((task.state, event))
-        task.state = STATES.next(task.state, event, repr(task)) if following is None else following
-        task.since = now
-
-    def _forget(self, task: Task) -> None:
-        """A run that is over: out of everything, its allocation free."""
-        queued = task.state is _S.PENDING
-        self._leave_gang(task)
-        if not queued:
-            task.pool.free(task.needs.charge)
-        self.deadlines.cancel(task)
-        self.registry.remove(task)
-        self.reasons.set(task, "")
-        self.changed = True
-
-    def _leave_gang(self, task: Task) -> None:
-        """Out of its queue, its gang, its placement, its lease. What remains of the gang keeps its place."""
-        self._unplace(task)
-        gang = task.gang
-        if gang is None:
-            return
-        if task.state is _S.PENDING:
-            gang.pool.unwant(task.needs.charge)
-        gang.leave(task)
-        if not gang.tasks:
-            self.deadlines.cancel(gang)
-            if gang.queue is not None:
-                gang.queue.remove(gang)
-
-    def _unplace(self, task: Task) -> None:
-        self.leases.release(task)
-        placement = task.placement
-        if placement is not None:
-            task.placement = None
-            del placement.tasks[task]
-            if not placement.tasks:
-                del self.placed[placement]
 
 
 def _whole(gang: Gang, found: Mapping[Run, Task]) -> bool:

@@ -123,10 +123,13 @@ class Charge:
     """Of revocable tasks; its cpu is slack cpu."""
     non_preemptible: Vector | None
     controller: Vector | None
+    entitled: Vector = field(init=False)
+    """What it takes of the pool's entitlement: all of it but the slack cpu."""
 
-    @property
-    def total(self) -> Vector:
-        return _sum(part for part in (self.firm, self.slack) if part is not None)
+    def __post_init__(self) -> None:
+        slack = (0, *self.slack[1:]) if self.slack is not None else None
+        entitled = _sum(part for part in (self.firm, slack) if part is not None)
+        object.__setattr__(self, "entitled", entitled)
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
