@@ -1,0 +1,114 @@
+"""Whatever a client asks of the services: an answer or one of Peloton's errors, never a crash."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jobmgr.services.jobs import JobManager
+from jobmgr.services.sandbox import Sandboxes
+from jobmgr.services.tasks import TaskManager
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.clock import ManualClock
+from peloton.errors import PelotonError
+from peloton.model.states import TaskState
+from peloton.model.task import PodEvent
+from storage.config import StorageSettings
+from storage.sqlite.store import open_sqlite
+from tests.property.jobmgr_validation.messages import mutate
+from tests.unit.jobmgr_services.configs import POOLS, job
+from tests.unit.jobmgr_services.conftest import JOB
+from tests.unit.jobmgr_services.fakes import NOW, FakeEngine, FakeHostmgr, task
+
+JOB_CALLS = ("Create", "Get", "Query", "Update", "Delete", "Stop", "Refresh", "GetCache", "GetActiveJobs")
+TASK_CALLS = (
+    "Get",
+    "List",
+    "Start",
+    "Stop",
+    "Restart",
+    "Query",
+    "BrowseSandbox",
+    "Refresh",
+    "GetCache",
+    "GetPodEvents",
+    "DeletePodEvents",
+)
+
+
+class World:
+    """The servicers over a store with one job, and an event loop to call them in."""
+
+    def __init__(self, path: Path) -> None:
+        self.runner = asyncio.Runner()
+        self.runner.run(self._begin(path))
+
+    async def _begin(self, path: Path) -> None:
+        self.store = await open_sqlite(StorageSettings(path=path))
+        for pool in POOLS:
+            await self.store.pools.write(pool)
+        engine, hostmgr = FakeEngine(self.store), FakeHostmgr()
+        hostmgr.answers = {"GetMesosAgentInfo": PelotonError("away")}
+        self.jobs, self.tasks = (
+            JobManager(engine, ManualClock(epoch=NOW)),
+            TaskManager(engine, Sandboxes(hostmgr)),
+        )
+        await self.jobs.Create(job_pb2.CreateRequest(id={"value": JOB}, config=job()), None)
+        await engine.put(JOB, {0: task(run=2, host="h", agent_id="S"), 1: task()})
+        event = PodEvent(JOB, 0, 1, TaskState.FAILED, TaskState.SUCCEEDED, NOW, 1, 1, agent_id="S")
+        await self.store.pod_events.append([event])
+
+    def call(self, servicer: Any, method: str, request: Message) -> None:
+        try:
+            answer = self.runner.run(getattr(servicer, method)(request, None))
+        except (PelotonError, NotImplementedError) as error:
+            assert str(error)
+        else:
+            assert isinstance(answer.SerializeToString(), bytes)
+
+    def close(self) -> None:
+        self.runner.run(self.store.close())
+        self.runner.close()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    held = World(tmp_path_factory.mktemp("store") / "peloton.db")
+    yield held
+    held.close()
+
+
+EASY = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@EASY
+@given(st.data())
+def test_job_calls(world: World, data: st.DataObject) -> None:
+    method = data.draw(st.sampled_from(JOB_CALLS))
+    request = getattr(job_pb2, f"{method}Request")()
+    if "id" in request.DESCRIPTOR.fields_by_name and data.draw(st.booleans()):
+        request.id.value = JOB
+    if method in ("Create", "Update"):
+        request.config.CopyFrom(job("instanceCount: 4"))
+    if request.DESCRIPTOR.fields:
+        mutate(data.draw, request, most=8)
+    world.call(world.jobs, method, request)
+
+
+@EASY
+@given(st.data())
+def test_task_calls(world: World, data: st.DataObject) -> None:
+    method = data.draw(st.sampled_from(TASK_CALLS))
+    request = getattr(task_pb2, f"{method}Request")()
+    if data.draw(st.booleans()):
+        request.jobId.value = JOB
+    mutate(data.draw, request, most=8)
+    world.call(world.tasks, method, request)
