@@ -29,28 +29,53 @@ GROUPS = {
 @click.version_option(peloton.__version__, prog_name="peloton")
 @click.option("-j", "--json", is_flag=True, help="Print JSON.")
 @click.option(
-    "-m", "--jobmgr", envvar="JOBMGR_URL", metavar="HOST:PORT", help="Job manager.  [default: localhost:5392]"
+    "-m",
+    "--jobmgr",
+    envvar="JOBMGR_URL",
+    show_envvar=True,
+    metavar="HOST:PORT",
+    help="Job manager, localhost:5392 unless given.",
 )
 @click.option(
     "-v",
     "--resmgr",
     envvar="RESMGR_URL",
+    show_envvar=True,
     metavar="HOST:PORT",
-    help="Resource manager.  [default: localhost:5394]",
+    help="Resource manager, localhost:5394 unless given.",
 )
 @click.option(
     "-u",
     "--hostmgr",
     envvar="HOSTMGR_URL",
+    show_envvar=True,
     metavar="HOST:PORT",
-    help="Host manager.  [default: localhost:5391]",
-)
-@click.option("-e", "--clusterName", "cluster", envvar="CLUSTER_NAME", help="A cluster of clusters.json.")
-@click.option(
-    "-z", "--zkservers", "zk_servers", envvar="ZK_SERVERS", help="ZooKeeper servers to find leaders by."
+    help="Host manager, localhost:5391 unless given.",
 )
 @click.option(
-    "--zkroot", "zk_root", envvar="ZK_ROOT", default="/peloton", show_default=True, help="Their root node."
+    "-e",
+    "--clusterName",
+    "cluster",
+    envvar="CLUSTER_NAME",
+    show_envvar=True,
+    help="A cluster of clusters.json.",
+)
+@click.option(
+    "-z",
+    "--zkservers",
+    "zk_servers",
+    envvar="ZK_SERVERS",
+    show_envvar=True,
+    help="ZooKeeper servers to find leaders by.",
+)
+@click.option(
+    "--zkroot",
+    "zk_root",
+    envvar="ZK_ROOT",
+    show_envvar=True,
+    default="/peloton",
+    show_default=True,
+    help="Their root node.",
 )
 @click.option(
     "--basicAuthConfig", "basic_auth", metavar="FILE", help="YAML with username and password for every call."
@@ -60,6 +85,7 @@ GROUPS = {
     "--timeout",
     type=Duration(),
     envvar="TIMEOUT",
+    show_envvar=True,
     default="20s",
     show_default=True,
     help="Longest time for one call.",

@@ -57,7 +57,9 @@ class Logs:
     def _file(self, *, wait: bool) -> SandboxFile:
         noted = ""
         while True:
-            sandbox, ended = self._sandbox(), wait and self._patiently(self._ended)
+            # Asked before the sandbox: a run that has ended has made all of its files.
+            ended = wait and self._patiently(self._ended)
+            sandbox = self._sandbox()
             if isinstance(sandbox, SandboxFile):
                 return sandbox
             if not wait or ended:

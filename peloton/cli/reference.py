@@ -1,0 +1,68 @@
+"""Writes docs/cli.md from the commands themselves: `python -m peloton.cli.reference > docs/cli.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from peloton.cli.app import GROUPS, cli
+
+_HEAD = """\
+# The command line
+
+`peloton [GLOBAL FLAGS] COMMAND ...`. Every command has `--help`, and takes `-j/--json` also behind its name.
+This page is made by `python -m peloton.cli.reference > docs/cli.md`.
+
+- **Specs** are YAML; keys are matched without case and underscores. What is wrong is refused with file, line,
+  the field's path, its value and what would be right. Examples: [examples](../examples).
+- **Ranges** of instances are `from:to`, `to` being the first left out; `3` is `3:4`, `5:` goes to the end.
+- **Durations** are `20s`, `5m`, `1m30s`, `500ms`. **Lists** are separated by commas. States have no case.
+- **Pools** are given by their path, such as `/a/b`. **Jobs** are given by their id, a UUID.
+- **Output**: tables, YAML for one object. With `-j`, standard output holds one JSON value and nothing else.
+- **Exit codes**: 0 done; 1 failed, with one line on standard error that says why; 2 called wrongly;
+  130 interrupted. `job create --follow` ends with 0 only if the job SUCCEEDED.
+- **Completion** for bash: `eval "$(_PELOTON_COMPLETE=bash_source peloton)"`; zsh and fish likewise.
+"""
+_TAIL = """
+## minicluster
+
+A whole cluster on this machine: `peloton minicluster up`, `down`, `status`, `logs`, `start`, `stop`, `kill`,
+`restart`; see `peloton minicluster COMMAND --help`.
+"""
+
+
+def reference() -> str:
+    """The page, as Markdown."""
+    root = click.Context(cli, info_name="peloton")
+    parts = [_HEAD, "## Global flags\n", *_flags(cli, root)]
+    for name in GROUPS:
+        group = cli.get_command(root, name) if name != "minicluster" else None
+        if isinstance(group, click.Group):
+            parts += [f"\n## {name}\n\n{group.help}\n", *_commands(group, click.Context(group, root, name))]
+    return "\n".join(parts) + "\n" + _TAIL
+
+
+def _commands(group: click.Group, context: click.Context) -> Iterator[str]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        inner = click.Context(command, context, name)
+        if isinstance(command, click.Group):
+            yield from _commands(command, inner)
+            continue
+        arguments = [one.make_metavar(inner) for one in command.params if isinstance(one, click.Argument)]
+        yield f"- **`{' '.join([inner.command_path, *arguments])}`**: {' '.join(str(command.help).split())}"
+        yield from (f"  {line}" for line in _flags(command, inner))
+
+
+def _flags(command: click.Command, context: click.Context) -> Iterator[str]:
+    for option in command.params:
+        record = option.get_help_record(context) if isinstance(option, click.Option) else None
+        if record is not None and (command is cli or option.opts != ["-j", "--json"]):
+            flags, text = record
+            yield f"- `{flags}`: {' '.join(text.split())}"
+
+
+if __name__ == "__main__":
+    print(reference(), end="")
