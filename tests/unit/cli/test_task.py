@@ -244,4 +244,6 @@ def test_a_job_that_is_not_known(run: Run, daemons: FakeDaemons) -> None:
     daemons.answers["BrowseSandbox"] = task_pb2.BrowseSandboxResponse(
         error=task_pb2.BrowseSandboxResponse.Error(notFound=missing)
     )
-    assert run("task", "logs", "x", "0", "-F").err == "peloton: job not found: x\n"
+    daemons.answers["Get"] = task_pb2.GetResponse(notFound=missing)
+    for flags in ((), ("-F",)):
+        assert run("task", "logs", "x", "0", *flags) == (1, "", "peloton: job not found: x\n")
