@@ -1,0 +1,49 @@
+"""The placement engine's main program."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from peloton.daemon import Daemon, run
+from peloton.membership.interface import Role
+from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
+from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import ResourceManagerServiceStub
+from placement.clients import HostmgrClaims, ResmgrQueue
+from placement.config import PlacementSettings
+from placement.core.batch import Batch
+from placement.engine import Engine
+from placement.round import Parts
+
+FAMILIES_AT_ONCE = 16
+
+
+def build(daemon: Daemon[PlacementSettings]) -> None:
+    settings = daemon.settings
+
+    @asynccontextmanager
+    async def working() -> AsyncIterator[None]:
+        parts = Parts(
+            strategy=Batch(longest=settings.longest),
+            queue=ResmgrQueue(daemon.client(Role.RESMGR, ResourceManagerServiceStub), settings.type),
+            claims=HostmgrClaims(daemon.client(Role.HOSTMGR, InternalHostServiceStub)),
+            clock=daemon.clock,
+            slots=asyncio.Semaphore(FAMILIES_AT_ONCE),
+            max_hosts=settings.max_hosts,
+            patience=settings.patience,
+        )
+        engine = Engine(parts, settings.dequeue_limit, settings.dequeue_wait, settings.max_waiting)
+        daemon.spawn("engine", engine.run())
+        yield
+
+    daemon.work(working)
+
+
+def main() -> int:
+    return run(PlacementSettings, Role.PLACEMENT, build)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

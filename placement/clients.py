@@ -1,0 +1,73 @@
+"""The engine's ports over gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from peloton.errors import RemoteFailure
+from peloton.model.states import TaskType
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.private.resmgr import resmgr_pb2
+from peloton.private.resmgrsvc import resmgrsvc_pb2
+from peloton.rpc.client import LeaderClient
+from placement.core.model import Gang, Host, Needs, Use
+from placement.ports import Acquired, Failure, Rejection
+from placement.wire import (
+    acquire_request,
+    failure_to,
+    gangs_from,
+    host_from,
+    host_to,
+    placement_to,
+    rejections_from,
+)
+
+CALL_SECONDS = 10.0
+"""Longest that one call may take."""
+
+
+class ResmgrQueue:
+    def __init__(self, client: LeaderClient, type_: TaskType) -> None:
+        self._client = client
+        self._type = type_
+
+    async def dequeue(self, limit: int, wait: float) -> Sequence[Gang]:
+        request = resmgrsvc_pb2.DequeueGangsRequest(
+            limit=limit, timeout=round(wait * 1000), type=resmgr_pb2.TaskType.ValueType(self._type)
+        )
+        answer: resmgrsvc_pb2.DequeueGangsResponse = await self._client.call(
+            "DequeueGangs", request, timeout=wait + CALL_SECONDS, retry=False
+        )
+        if answer.error.HasField("failure"):
+            raise RemoteFailure(f"resmgr DequeueGangs: {answer.error.failure.message}")
+        return gangs_from(answer.gangs)
+
+    async def settle(self, uses: Sequence[Use], failures: Sequence[Failure]) -> Sequence[Rejection]:
+        request = resmgrsvc_pb2.SetPlacementsRequest(
+            placements=[placement_to(use, self._type) for use in uses],
+            failedPlacements=[failure_to(failure, self._type) for failure in failures],
+        )
+        answer: resmgrsvc_pb2.SetPlacementsResponse = await self._client.call(
+            "SetPlacements", request, timeout=CALL_SECONDS
+        )
+        return rejections_from(answer.error.failure)
+
+
+class HostmgrClaims:
+    def __init__(self, client: LeaderClient) -> None:
+        self._client = client
+
+    async def acquire(self, needs: Needs, most: int) -> Acquired:
+        answer: hostsvc_pb2.AcquireHostOffersResponse = await self._client.call(
+            "AcquireHostOffers", acquire_request(needs, most), timeout=CALL_SECONDS
+        )
+        error = answer.error
+        if error.HasField("invalidHostFilter") or error.HasField("failure"):
+            message = error.invalidHostFilter.message or error.failure.message
+            raise RemoteFailure(f"hostmgr AcquireHostOffers: {message}")
+        hosts = [host_from(offer, needs.host_class) for offer in answer.hostOffers]
+        return Acquired(hosts, dict(answer.filterResultCounts))
+
+    async def release(self, hosts: Sequence[Host]) -> None:
+        request = hostsvc_pb2.ReleaseHostOffersRequest(hostOffers=map(host_to, hosts))
+        await self._client.call("ReleaseHostOffers", request, timeout=CALL_SECONDS)

@@ -1,0 +1,45 @@
+"""Settings of a placement engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from peloton.config import DaemonSettings
+from peloton.model.states import TaskType
+
+TaskTypeName = Literal["batch"]
+
+
+class PlacementSettings(DaemonSettings):
+    task_type: TaskTypeName = "batch"
+    """Which tasks this engine places. In any case of letters."""
+    dequeue_limit: int = Field(1000, ge=1, le=100_000)
+    """Gangs taken at once."""
+    dequeue_wait: float = Field(5.0, ge=0.0, le=60.0)
+    """Seconds that resmgr may hold a call open while there is nothing to place."""
+    max_waiting: int = Field(4000, ge=1)
+    """Gangs taken and not yet settled; no more are taken while there are as many."""
+    max_hosts: int = Field(1000, ge=1)
+    """Hosts claimed with one call."""
+    longest: float = Field(240.0, gt=0.0)
+    """Seconds that an engine tries to place a gang. Less than a claim lasts in hostmgr."""
+    patience: float = Field(2.0, ge=0.0)
+    """Seconds that a gang waits for hosts which fit but are just being used, before it goes back."""
+
+    environment: ClassVar[Mapping[str, str]] = {
+        **DaemonSettings.environment,
+        "TASK_TYPE": "task_type",
+        "TASK_DEQUEUE_LIMIT": "dequeue_limit",
+    }
+
+    @field_validator("task_type", mode="before")
+    @classmethod
+    def _in_lower_case(cls, value: object) -> object:
+        return value.lower() if isinstance(value, str) else value
+
+    @property
+    def type(self) -> TaskType:
+        return TaskType[self.task_type.upper()]

@@ -1,0 +1,1 @@
+"""What placement decides, without I/O: values in, values out."""

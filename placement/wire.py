@@ -1,0 +1,133 @@
+"""Gangs, hosts and placements between the private services' messages and the core's values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mesos.v1 import mesos_pb2
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.model.resources import Resources, milli
+from peloton.model.states import PlacementStrategy, TaskType
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.private.resmgr import resmgr_pb2
+from peloton.private.resmgrsvc import resmgrsvc_pb2
+from peloton.wire.task import resources_from, resources_to
+from placement.core.model import Gang, Host, HostClass, Needs, Task, Use
+from placement.ports import Failure, Rejection
+
+_KINDS = ("cpus", "mem", "disk", "gpus")
+
+
+def gangs_from(wire: Iterable[resmgrsvc_pb2.Gang]) -> list[Gang]:
+    """Tasks that ask for the same share one object for it. Gangs without tasks are left out."""
+    known: dict[Needs, Needs] = {}
+    return [_gang(gang, known) for gang in wire if gang.tasks]
+
+
+def _gang(wire: resmgrsvc_pb2.Gang, known: dict[Needs, Needs]) -> Gang:
+    first = wire.tasks[0]
+    return Gang(
+        first.jobId.value,
+        tuple(_task(task, known) for task in wire.tasks),
+        PlacementStrategy(first.placementStrategy),
+        any(task.readyForHostReservation for task in wire.tasks),
+        min(task.placementTimeoutSeconds for task in wire.tasks),
+    )
+
+
+def _task(wire: resmgr_pb2.Task, known: dict[Needs, Needs]) -> Task:
+    resources = resources_from(wire.resource)
+    constraint = wire.constraint.SerializeToString(deterministic=True) if wire.HasField("constraint") else b""
+    needs = Needs(resources, wire.numPorts, wire.revocable, HostClass(constraint, resources.gpu > 0))
+    return Task(wire.id.value, wire.taskId.value, known.setdefault(needs, needs))
+
+
+def acquire_request(needs: Needs, most: int) -> hostsvc_pb2.AcquireHostOffersRequest:
+    request = hostsvc_pb2.AcquireHostOffersRequest()
+    constraint = request.filter.resourceConstraint
+    constraint.minimum.CopyFrom(resources_to(needs.resources))
+    constraint.numPorts = needs.ports
+    constraint.revocable = needs.revocable
+    if needs.host_class.constraint:
+        request.filter.schedulingConstraint.CopyFrom(
+            task_pb2.Constraint.FromString(needs.host_class.constraint)
+        )
+    request.filter.quantity.maxHosts = most
+    return request
+
+
+def host_from(wire: hostsvc_pb2.HostOffer, host_class: HostClass) -> Host:
+    amounts = dict.fromkeys(_KINDS, 0)
+    slack_cpu = 0
+    ports: list[tuple[int, int]] = []
+    for resource in wire.resources:
+        if resource.name == "ports":
+            ports += [(part.begin, part.end) for part in resource.ranges.range]
+        elif resource.name not in amounts or resource.HasField("disk") or resource.HasField("shared"):
+            continue
+        elif not resource.HasField("revocable"):
+            amounts[resource.name] += milli(resource.scalar.value)
+        elif resource.name == "cpus":
+            slack_cpu += milli(resource.scalar.value)
+    return Host(
+        wire.hostname,
+        wire.agentId.value,
+        wire.id.value,
+        host_class,
+        Resources(*amounts.values()),
+        slack_cpu,
+        tuple(sorted(ports)),
+    )
+
+
+def host_to(host: Host) -> hostsvc_pb2.HostOffer:
+    """What a release needs of it."""
+    return hostsvc_pb2.HostOffer(
+        hostname=host.hostname,
+        agentId=mesos_pb2.AgentID(value=host.agent_id),
+        id=peloton_pb2.HostOfferID(value=host.offer_id),
+    )
+
+
+def placement_to(use: Use, type_: TaskType) -> resmgr_pb2.Placement:
+    return resmgr_pb2.Placement(
+        hostname=use.host.hostname,
+        agentId=mesos_pb2.AgentID(value=use.host.agent_id),
+        ports=use.ports,
+        type=resmgr_pb2.TaskType.ValueType(type_),
+        hostOfferID=peloton_pb2.HostOfferID(value=use.host.offer_id),
+        taskIDs=[
+            resmgr_pb2.Placement.Task(
+                pelotonTaskID=peloton_pb2.TaskID(value=task.id),
+                mesosTaskID=mesos_pb2.TaskID(value=task.run_id),
+            )
+            for task in use.tasks
+        ],
+    )
+
+
+def failure_to(failure: Failure, type_: TaskType) -> resmgrsvc_pb2.SetPlacementsRequest.FailedPlacement:
+    gang = failure.gang
+    return resmgrsvc_pb2.SetPlacementsRequest.FailedPlacement(
+        reason=failure.reason,
+        gang=resmgrsvc_pb2.Gang(
+            tasks=[
+                resmgr_pb2.Task(
+                    id=peloton_pb2.TaskID(value=task.id),
+                    jobId=peloton_pb2.JobID(value=gang.job_id),
+                    taskId=mesos_pb2.TaskID(value=task.run_id),
+                    type=resmgr_pb2.TaskType.ValueType(type_),
+                )
+                for task in gang.tasks
+            ]
+        ),
+    )
+
+
+def rejections_from(failure: resmgrsvc_pb2.SetPlacementsFailure) -> list[Rejection]:
+    return [
+        Rejection(each.placement.hostOfferID.value, task.mesosTaskID.value, each.message)
+        for each in failure.failed
+        for task in each.placement.taskIDs
+    ]
