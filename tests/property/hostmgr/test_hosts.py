@@ -1,0 +1,134 @@
+"""Hosts under any sequence of offers, claims, launches and losses: nothing is given out twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from hostmgr.core.filter import HostFilter
+from hostmgr.core.hosts import Hosts, InvalidOffers
+from hostmgr.core.offers import Need, free
+from hostmgr.core.table import HostTable, Status
+from peloton.model.resources import Resources, total
+from tests.unit.hostmgr.hosts import agent, offer
+
+HOSTS = st.integers(0, 4)
+
+
+class HostsMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.hosts = Hosts(HostTable(room=1), placing_seconds=10)
+        self.now = 0.0
+        self.made = 0
+        self.standing: dict[str, str] = {}
+        """Offers that Mesos counts as ours, with their agents."""
+        self.claims: dict[str, str] = {}
+
+    def fresh(self) -> int:
+        self.made += 1
+        return self.made
+
+    @rule(host=HOSTS, cpu=st.integers(1, 4), gpu=st.integers(0, 1))
+    def offered(self, host: int, cpu: int, gpu: int) -> None:
+        made = offer(self.fresh(), host, cpu=cpu, gpu=gpu)
+        self.hosts.add_offer(made, (), self.now)
+        self.standing[made.id] = made.agent_id
+
+    @rule(data=st.data())
+    def rescinded(self, data: st.DataObject) -> None:
+        if self.standing:
+            gone = data.draw(st.sampled_from(sorted(self.standing)))
+            assert self.hosts.remove_offer(gone)
+            del self.standing[gone]
+
+    @rule()
+    def disconnected(self) -> None:
+        self.hosts.drop_offers()
+        self.standing.clear()
+
+    @rule(host=HOSTS)
+    def agent_lost(self, host: int) -> None:
+        self.hosts.remove_agent(f"S{host}")
+        self.standing = {id: agent_id for id, agent_id in self.standing.items() if agent_id != f"S{host}"}
+        self.claims = {id: agent_id for id, agent_id in self.claims.items() if agent_id != f"S{host}"}
+
+    @rule(listed=st.sets(HOSTS), complete=st.booleans())
+    def mapped(self, listed: set[int], complete: bool) -> None:
+        before = {claim: agent_id for claim, agent_id in self.claims.items() if self.hosts.claim(claim)}
+        self.hosts.set_agents([agent(host) for host in sorted(listed)], complete)
+        self.claims = {claim: agent_id for claim, agent_id in before.items() if self.hosts.claim(claim)}
+        for agent_id in set(before.values()) - set(self.claims.values()):
+            assert complete and agent_id not in self.standing.values()
+
+    @rule(cpu=st.integers(0, 5), most=st.integers(0, 3))
+    def acquired(self, cpu: int, most: int) -> None:
+        ids = iter([f"c{self.fresh()}" for _ in range(10)])
+        acquired = self.hosts.acquire(HostFilter(Resources.of(cpu), max_hosts=most), ids, self.now)
+        for claim in acquired.claims:
+            assert claim.agent_id not in self.claims.values(), "a host has one claim"
+            assert self.hosts.offers_of(claim.agent_id)
+            assert Resources.of(cpu).fits(free(self.hosts.offers_of(claim.agent_id)).normal)
+            self.claims[claim.id] = claim.agent_id
+        assert not most or len(acquired.claims) <= most
+        assert sum(acquired.counts.values()) == len(self.hosts.table)
+
+    @rule(data=st.data())
+    def released(self, data: st.DataObject) -> None:
+        if self.claims:
+            claim = data.draw(st.sampled_from(sorted(self.claims)))
+            assert self.hosts.release(claim)
+            del self.claims[claim]
+
+    @rule(data=st.data(), cpus=st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    def launched(self, data: st.DataObject, cpus: list[int]) -> None:
+        if not self.claims:
+            return
+        claim_id = data.draw(st.sampled_from(sorted(self.claims)))
+        agent_id = self.claims[claim_id]
+        needs = [Need(f"t{self.fresh()}", Resources.of(cpu, 10)) for cpu in cpus]
+        room = free(self.hosts.offers_of(agent_id)).normal
+        fits = total(need.resources for need in needs).fits(room)
+        try:
+            plan = self.hosts.plan_launch(claim_id, f"host{agent_id[1:]}", agent_id, needs)
+        except InvalidOffers:
+            assert not fits
+            return
+        assert fits and plan is not None
+        for need, taken in zip(needs, plan.taken, strict=True):
+            assert sum(part.amount for part in taken) == sum(need.resources.values())
+        for given in plan.offers:
+            assert self.standing.pop(given.id) == agent_id, "an offer is accepted once"
+        self.hosts.commit_launch(plan)
+        del self.claims[claim_id]
+        assert self.hosts.plan_launch(claim_id, f"host{agent_id[1:]}", agent_id, needs) is None
+
+    @rule(seconds=st.integers(0, 12))
+    def time_passes(self, seconds: int) -> None:
+        self.now += seconds
+        for claim in self.hosts.expire(self.now):
+            assert claim.until <= self.now
+            del self.claims[claim.id]
+
+    @invariant()
+    def offers_are_conserved(self) -> None:
+        assert Counter(each.id for each in self.hosts.offers()) == Counter(list(self.standing))
+
+    @invariant()
+    def columns_are_sums_of_the_offers(self) -> None:
+        table = self.hosts.table
+        for row in table.rows():
+            assert table.free(row) == free(self.hosts.offers_of(table.agent_ids[row]))
+
+    @invariant()
+    def status_and_claims_agree(self) -> None:
+        table = self.hosts.table
+        placing = {table.agent_ids[row] for row in table.rows() if table.status(row) is Status.PLACING}
+        assert placing == set(self.claims.values())
+
+
+TestHosts = HostsMachine.TestCase
+TestHosts.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

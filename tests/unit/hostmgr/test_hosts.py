@@ -1,0 +1,160 @@
+"""Claims, launches, and offers that come and go."""
+
+from __future__ import annotations
+
+import pytest
+
+from hostmgr.core.filter import HostFilter, Ranking, Result
+from hostmgr.core.hosts import Hosts, InvalidOffers
+from hostmgr.core.table import HostTable, Status
+from peloton.model.resources import Resources
+from tests.unit.hostmgr.hosts import agent, cluster, ids, need, offer
+
+ONE_CPU = HostFilter(Resources.of(1))
+
+
+def test_a_claim_excludes_others_until_it_is_released() -> None:
+    hosts = cluster(1)
+    (claim,) = hosts.acquire(ONE_CPU, ids(), 0.0).claims
+    again = hosts.acquire(ONE_CPU, ids("d"), 0.0)
+    assert again.claims == () and again.counts == {Result.MISMATCH_STATUS: 1}
+    assert hosts.release(claim.id)
+    assert len(hosts.acquire(ONE_CPU, ids("e"), 0.0).claims) == 1
+    assert not hosts.release(claim.id), "the claim of before is over"
+
+
+def test_a_claim_ends_after_its_time() -> None:
+    hosts = cluster(2)
+    hosts.acquire(HostFilter(max_hosts=1), ids(), 0.0)
+    hosts.acquire(HostFilter(max_hosts=1), ids("d"), 100.0)
+    assert hosts.expire(299.9) == []
+    assert [claim.id for claim in hosts.expire(300.0)] == ["c0"]
+    assert [claim.id for claim in hosts.expire(400.0)] == ["d0"]
+
+
+def test_max_hosts_and_counts() -> None:
+    acquired = cluster(5).acquire(HostFilter(Resources.of(1), max_hosts=2), ids(), 0.0)
+    assert len(acquired.claims) == 2
+    assert acquired.counts == {Result.MATCH: 2, Result.MISMATCH_MAX_HOST_LIMIT: 3}
+
+
+def test_first_fit_goes_round() -> None:
+    hosts = cluster(3)
+    first = [
+        hosts.acquire(HostFilter(max_hosts=1), iter([f"c{n}"]), 0.0).claims[0].hostname for n in range(3)
+    ]
+    assert sorted(first) == ["host0", "host1", "host2"]
+    for n in range(3):
+        hosts.release(f"c{n}")
+    assert hosts.acquire(HostFilter(max_hosts=1), ids("d"), 0.0).claims[0].hostname == first[0]
+
+
+def test_a_launch_uses_all_offers_of_the_host_up() -> None:
+    hosts = cluster(1)
+    hosts.add_offer(offer(7, 0, cpu=2), (), 0.0)
+    (claim,) = hosts.acquire(ONE_CPU, ids(), 0.0).claims
+    plan = hosts.plan_launch(claim.id, "host0", "S0", [need("a", cpu=5), need("b", cpu=1)])
+    assert plan is not None and {each.id for each in plan.offers} == {"O0", "O7"}
+    hosts.commit_launch(plan)
+    assert hosts.offers() == []
+    assert hosts.acquire(ONE_CPU, ids("d"), 0.0).counts == {Result.INSUFFICIENT_RESOURCES: 1}
+    hosts.add_offer(offer(8, 0), (), 0.0)
+    assert len(hosts.acquire(ONE_CPU, ids("e"), 0.0).claims) == 1
+
+
+def test_a_launch_that_is_repeated_changes_nothing_and_another_one_is_refused() -> None:
+    hosts = cluster(1)
+    (claim,) = hosts.acquire(ONE_CPU, ids(), 0.0).claims
+    plan = hosts.plan_launch(claim.id, "host0", "S0", [need("a")])
+    assert plan is not None
+    hosts.commit_launch(plan)
+    hosts.add_offer(offer(8, 0), (), 0.0)
+    assert hosts.plan_launch(claim.id, "host0", "S0", [need("a")]) is None
+    with pytest.raises(InvalidOffers, match="used for other tasks"):
+        hosts.plan_launch(claim.id, "host0", "S0", [need("b")])
+    assert len(hosts.offers()) == 1
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "hostname", "agent_id"),
+    [("nosuch", "host0", "S0"), ("", "host0", "S0"), ("c0", "host1", "S0"), ("c0", "host0", "S9")],
+)
+def test_a_foreign_claim_is_refused(claim_id: str, hostname: str, agent_id: str) -> None:
+    hosts = cluster(1)
+    hosts.acquire(ONE_CPU, ids(), 0.0)
+    with pytest.raises(InvalidOffers, match="invalid offers"):
+        hosts.plan_launch(claim_id, hostname, agent_id, [need("a")])
+
+
+def test_too_much_for_the_offers_is_refused_with_the_numbers() -> None:
+    hosts = cluster(1)
+    hosts.acquire(ONE_CPU, ids(), 0.0)
+    with pytest.raises(InvalidOffers, match="b: cpus 2 is more than the 1 left"):
+        hosts.plan_launch("c0", "host0", "S0", [need("a", cpu=3), need("b", cpu=2)])
+
+
+def test_rescinded_offers_leave_the_claim() -> None:
+    hosts = cluster(1)
+    hosts.acquire(ONE_CPU, ids(), 0.0)
+    assert hosts.remove_offer("O0") and not hosts.remove_offer("O0")
+    with pytest.raises(InvalidOffers):
+        hosts.plan_launch("c0", "host0", "S0", [need("a")])
+
+
+def test_dropped_offers_come_back_under_the_same_claim() -> None:
+    hosts = cluster(1)
+    hosts.acquire(ONE_CPU, ids(), 0.0)
+    hosts.drop_offers()
+    assert hosts.table.free(0).normal == Resources()
+    hosts.add_offer(offer(9, 0), (), 1.0)
+    assert hosts.plan_launch("c0", "host0", "S0", [need("a")]) is not None
+
+
+def test_a_lost_agent_takes_its_offers_and_claim_along() -> None:
+    hosts = cluster(2)
+    hosts.acquire(ONE_CPU, ids(), 0.0)
+    hosts.remove_agent("S0")
+    assert [each.agent_id for each in hosts.offers()] == ["S1"]
+    assert not hosts.release("c0")
+    hosts.add_offer(offer(5, 7), (), 0.0)
+    assert hosts.table.hostnames[0] == "host7", "the row is used again"
+    assert hosts.table.status(0) is Status.READY
+
+
+def test_the_map_of_agents_adds_and_removes_hosts() -> None:
+    hosts = Hosts(HostTable())
+    hosts.set_agents([agent(0), agent(1)])
+    assert hosts.capacity().total == Resources.of(8, 2048, 2000)
+    assert hosts.acquire(ONE_CPU, ids(), 0.0).counts == {Result.NO_OFFER: 2}
+    hosts.add_offer(offer(0, 0), (), 0.0)
+    hosts.set_agents([agent(1)], complete=False)
+    assert hosts.capacity().total == Resources.of(8, 2048, 2000), "agents may still come back"
+    hosts.set_agents([])
+    assert len(hosts.table) == 1, "host0 has an offer"
+    assert hosts.capacity().total == Resources()
+
+
+def test_offers_that_are_kept_too_long() -> None:
+    hosts = cluster(2)
+    hosts.acquire(HostFilter(max_hosts=1), ids(), 0.0)
+    assert hosts.old_offers(863_999.0) == []
+    assert hosts.old_offers(864_000.0) == ["O1"], "the other one is claimed"
+
+
+def test_defrag_takes_the_fullest_and_load_aware_the_idlest() -> None:
+    hosts = cluster(0)
+    for host, cpu in enumerate((4, 1, 2)):
+        hosts.add_offer(offer(host, host, cpu=cpu), (), 0.0)
+    defrag = hosts.acquire(HostFilter(ranking=Ranking.DEFRAG), ids(), 0.0)
+    assert [claim.hostname for claim in defrag.claims] == ["host1", "host2", "host0"]
+    for claim in defrag.claims:
+        hosts.release(claim.id)
+    hosts.table.set_load(2, 10)
+    hosts.table.set_load(0, 50)
+    idle = hosts.acquire(HostFilter(ranking=Ranking.LOAD_AWARE), ids("d"), 0.0)
+    assert [claim.hostname for claim in idle.claims] == ["host2", "host0", "host1"]
+
+
+def test_preferred_hosts_come_first() -> None:
+    acquired = cluster(4).acquire(HostFilter(max_hosts=1, preferred=("host2", "nosuch")), ids(), 0.0)
+    assert acquired.claims[0].hostname == "host2"
