@@ -50,7 +50,7 @@ class Sandboxes:
         )
         host, port = address_of(agent)
         address = f"{host}:{port}"
-        paths = files(await self._browse(address, run), address)
+        paths = files(await self._browse(address, run, agent_id), address)
         return Sandbox(host, port, paths, master.hostname, master.port)
 
     async def _agent(self, hostname: str, agent_id: str) -> master_pb2.Response.GetAgents.Agent:
@@ -64,9 +64,10 @@ class Sandboxes:
                 return found
         raise NotFound(f"agent {agent_id} of host {hostname} is gone, and the sandbox with it")
 
-    async def _browse(self, address: str, run: MesosTaskId) -> Any:
+    async def _browse(self, address: str, run: MesosTaskId, agent_id: str) -> Any:
         """What the agent lists of the run's directory."""
-        for directory in directories(await self._http.get(address, "/state"), run, address):
+        state = await self._http.get(address, "/state")
+        for directory in directories(state, run, agent_id, address):
             try:
                 return await self._http.get(address, "/files/browse", {"path": directory})
             except NotFound:
@@ -83,9 +84,10 @@ def address_of(agent: master_pb2.Response.GetAgents.Agent) -> tuple[str, str]:
     return agent.agent_info.hostname, str(agent.agent_info.port)
 
 
-def directories(state: Any, run: MesosTaskId, address: str) -> list[str]:
+def directories(state: Any, run: MesosTaskId, agent_id: str, address: str) -> list[str]:
     """Where a run's files may be, the surest first: as the agent's `/state` tells; else, since an agent
-    forgets old executors before it removes their files, by the virtual path below each of its frameworks.
+    forgets old executors before it removes their files, below each of its frameworks, by the virtual path
+    and by the real one.
 
     Raises Unavailable where the state is in no form that is known."""
     wanted = (run, CUSTOM_EXECUTOR + run)
@@ -98,10 +100,13 @@ def directories(state: Any, run: MesosTaskId, address: str) -> list[str]:
             if executor["id"] in wanted
         ]
         ids = [framework["id"] for framework in frameworks[:MOST_FRAMEWORKS]]
+        work = state.get("flags", {}).get("work_dir", "")
     except (AttributeError, KeyError, TypeError) as error:
         raise Unavailable(f"agent {address} tells its state in an unknown form: {error!r}") from None
+    roots = ["", f"{work}/slaves/{agent_id}"] if work else [""]
     return told + [
-        f"/frameworks/{framework}/executors/{executor}/runs/latest"
+        f"{root}/frameworks/{framework}/executors/{executor}/runs/latest"
+        for root in roots
         for framework in ids
         for executor in wanted
     ]

@@ -119,6 +119,15 @@ async def test_a_run_that_the_agent_has_forgotten(ran_twice: Served, agent: tupl
     assert list((await browse(ran_twice)).paths) == [f"{virtual}/stdout"]
 
 
+async def test_a_run_by_its_real_path(ran_twice: Served, agent: tuple[Agent, int]) -> None:
+    held, port = agent
+    known(ran_twice, port)
+    state = {"flags": {"work_dir": "/var/lib/mesos"}, "completed_frameworks": [{"id": "F"}]}
+    held.answers["/state"] = (200, json.dumps(state).encode())
+    held.hold(f"{WORK}/{RUN2}/runs/latest", "stdout")
+    assert list((await browse(ran_twice)).paths) == [f"{WORK}/{RUN2}/runs/latest/stdout"]
+
+
 @pytest.mark.parametrize(
     ("instance", "run", "part"),
     [
@@ -196,7 +205,7 @@ def test_address_is_the_pid_else_the_name() -> None:
 
 def test_custom_executors_have_ids_of_their_own() -> None:
     state = {"frameworks": [{"id": "F", "executors": [{"id": f"thermos-{RUN1}", "directory": "/d"}]}]}
-    assert directories(state, RUN1, "a")[0] == "/d"
+    assert directories(state, RUN1, "S1", "a")[0] == "/d"
 
 
 @pytest.mark.parametrize("listing", [None, 5, [5], [{"path": "x"}], {"a": 1}])

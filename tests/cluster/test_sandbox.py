@@ -1,0 +1,70 @@
+"""A task's output is found and read: of the current run and of earlier ones, while it runs and afterwards."""
+
+from __future__ import annotations
+
+import os
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+
+from .conftest import Harness, wait_for
+
+SECONDS = 30
+COMMAND = (
+    'echo "try $(ls {0} | wc -l)"; touch {0}/$$; test $(ls {0} | wc -l) -gt 1 || exit 3; read line < {1}'
+)
+"""Fails the first time; the second time it waits until somebody writes to the gate."""
+
+
+def browse(harness: Harness, job_id: str, run: int = 0) -> task_pb2.BrowseSandboxResponse:
+    request = task_pb2.BrowseSandboxRequest(
+        jobId=peloton_pb2.JobID(value=job_id), taskId=f"{job_id}-0-{run}" if run else ""
+    )
+    answer: task_pb2.BrowseSandboxResponse = harness.client.task_svc.BrowseSandbox(request, timeout=SECONDS)
+    return answer
+
+
+def output(sandbox: task_pb2.BrowseSandboxResponse) -> str:
+    (path,) = (path for path in sandbox.paths if path.endswith("/stdout"))
+    query = urllib.parse.urlencode({"path": path})
+    url = f"http://{sandbox.hostname}:{sandbox.port}/files/download?{query}"
+    with urllib.request.urlopen(url, timeout=SECONDS) as answer:
+        return str(answer.read().decode())
+
+
+def test_output_of_each_run(harness: Harness, tmp_path: Path) -> None:
+    tries, gate = tmp_path / "tries", tmp_path / "gate"
+    tries.mkdir()
+    os.mkfifo(gate)
+    job_id = harness.create(harness.config(COMMAND.format(tries, gate)))
+
+    def runs_again() -> bool:
+        task = harness.tasks(job_id).get(0, task_pb2.TaskInfo()).runtime
+        return task.state == task_pb2.RUNNING and task.mesosTaskId.value == f"{job_id}-0-2"
+
+    wait_for(runs_again, SECONDS)
+    wait_for(lambda: output(browse(harness, job_id)) == "try 1\n", SECONDS)
+    assert output(browse(harness, job_id, run=1)) == "try 0\n"
+    assert "run 3" in browse(harness, job_id, run=3).error.notRunning.message
+
+    gate.write_text("go\n")
+    assert harness.ended(job_id).state == job_pb2.SUCCEEDED
+    assert output(browse(harness, job_id)) == "try 1\n"
+    request = task_pb2.GetRequest(jobId=peloton_pb2.JobID(value=job_id))
+    runs = harness.client.task_svc.Get(request, timeout=SECONDS).results
+    assert [run.runtime.state for run in runs] == [task_pb2.SUCCEEDED, task_pb2.FAILED]
+    assert runs[1].runtime.message == "Command exited with status 3"
+
+
+def test_a_run_whose_agent_is_gone(harness: Harness) -> None:
+    job_id = harness.create(harness.config("true"))
+    harness.ended(job_id)
+    host = harness.tasks(job_id)[0].runtime.host
+    agent = host.removeprefix("peloton-")
+    harness.cluster.kill([agent])
+    wait_for(lambda: "cannot be reached" in browse(harness, job_id).error.failure.message, SECONDS)
+    harness.cluster.start([agent])
