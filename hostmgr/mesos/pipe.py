@@ -17,7 +17,7 @@ from peloton.errors import Unavailable
 MOST_OUTSTANDING = 4096
 """Calls written and not answered yet, above which senders have to wait."""
 ANSWER_SECONDS = 30.0
-_VOID = ("Framework cannot be found", "Framework is not subscribed", "Mesos-Stream-Id", "stream id")
+_VOID = ("Framework cannot be found", "Framework is not subscribed", "The stream ID")
 """Parts of the refusals that say that this subscription is no longer the framework's."""
 log = logging.getLogger(__name__)
 

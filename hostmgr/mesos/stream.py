@@ -41,7 +41,8 @@ class EventDecoder:
         self._http = AnswerParser(max_body=max_record + READ_SIZE)
         self._records = RecordParser(max_record)
         self._headed = False
-        self._ended = False
+        self.ended = False
+        """Whether the answer is complete; the connection itself may stay open after it."""
 
     def feed(self, data: bytes, now: float) -> list[Event]:
         """What the bytes of one read complete, but for SUBSCRIBED, HEARTBEAT and ERROR; no bytes are the end.
@@ -49,7 +50,7 @@ class EventDecoder:
         Raises Redirected, SessionRefused, SessionBroken, MalformedStream, MalformedMessage, BrokenHttp:
         after each of them the connection has to go.
         """
-        if not data or self._ended:
+        if not data or self.ended:
             cut = "" if self._records.between_records else " within a record"
             raise BrokenHttp(f"the event stream ended{cut}")
         done = self._http.feed(data)
@@ -60,7 +61,7 @@ class EventDecoder:
         events = [self._codec.decode(record, Event) for record in self._records.feed(body)]
         if events:
             self._session.heard(now)
-        self._ended = bool(done)
+        self.ended = bool(done)
         return [event for event in events if self._is_news(event, now)]
 
     def _is_news(self, event: Event, now: float) -> bool:

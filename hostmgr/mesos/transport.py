@@ -139,7 +139,7 @@ class MesosDriver:
     async def _until_subscribed(self, reader: asyncio.StreamReader, decoder: EventDecoder) -> list[Event]:
         """What came along with SUBSCRIBED."""
         while not self.session.subscribed:
-            events = decoder.feed(await reader.read(READ_SIZE), self._now())
+            events = await self._next(reader, decoder)
         return events
 
     async def _converse(
@@ -170,7 +170,11 @@ class MesosDriver:
         while True:
             if events:
                 self._handler.on_events(events)
-            events = decoder.feed(await reader.read(READ_SIZE), self._now())
+            events = await self._next(reader, decoder)
+
+    async def _next(self, reader: asyncio.StreamReader, decoder: EventDecoder) -> list[Event]:
+        data = b"" if decoder.ended else await reader.read(READ_SIZE)
+        return decoder.feed(data, self._now())
 
     async def _watch(self, pipe: CallPipe) -> None:
         while True:

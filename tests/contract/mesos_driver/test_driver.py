@@ -1,0 +1,288 @@
+"""The driver's connections against a master that misbehaves in chosen ways."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from hostmgr.mesos.calls import Calls, Framework
+from hostmgr.mesos.codec import codec
+from hostmgr.mesos.detector import MasterAddress, StaticMaster
+from hostmgr.mesos.session import Backoff, Session
+from hostmgr.mesos.stream import Event
+from hostmgr.mesos.transport import MesosDriver
+from mesos.v1.scheduler import scheduler_pb2
+from peloton.errors import Unavailable
+
+WIRE = codec("protobuf")
+Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter, scheduler_pb2.Call], Awaitable[None]]
+
+
+class Recorder:
+    """A handler that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.subscribed: list[str] = []
+        self.events: list[Event] = []
+        self.disconnected: list[str] = []
+        self.refused: list[tuple[str, int]] = []
+        self.removed = 0
+
+    async def on_subscribed(self, framework_id: str, master: MasterAddress, master_id: str) -> None:
+        self.subscribed.append(framework_id)
+
+    async def on_framework_removed(self) -> None:
+        self.removed += 1
+
+    def on_events(self, events: list[Event]) -> None:
+        self.events += events
+
+    def on_disconnected(self, why: str) -> None:
+        self.disconnected.append(why)
+
+    def on_refused(self, call: str, status: int, text: str) -> None:
+        self.refused.append((call, status))
+
+
+class FakeMaster:
+    """Answers each SUBSCRIBE with the next conversation, the last one again and again; keeps all calls."""
+
+    def __init__(self, *conversations: Conversation) -> None:
+        self._conversations = list(conversations)
+        self.calls: list[scheduler_pb2.Call] = []
+        self.answer = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
+        self.port = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+                call = WIRE.decode(await reader.readexactly(length), scheduler_pb2.Call)
+                self.calls.append(call)
+                if call.type == scheduler_pb2.Call.SUBSCRIBE:
+                    more = len(self._conversations) > 1
+                    talk = self._conversations.pop(0) if more else self._conversations[0]
+                    await talk(reader, writer, call)
+                    return
+                assert b"mesos-stream-id: stream-1" in head.lower()
+                writer.write(self.answer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+        finally:
+            writer.close()
+
+
+HEAD = (
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nMesos-Stream-Id: stream-1\r\n"
+    b"Content-Type: application/x-protobuf\r\n\r\n"
+)
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def record(event: Event) -> bytes:
+    body = event.SerializeToString()
+    return chunk(b"%d\n%b" % (len(body), body))
+
+
+def subscribed(framework_id: str = "f-0000") -> Event:
+    event = Event(type=Event.SUBSCRIBED)
+    event.subscribed.framework_id.value = framework_id
+    event.subscribed.heartbeat_interval_seconds = 15
+    return event
+
+
+def rescind(offer_id: str) -> Event:
+    event = Event(type=Event.RESCIND)
+    event.rescind.offer_id.value = offer_id
+    return event
+
+
+def saying(*parts: bytes, stay: bool = True) -> Conversation:
+    async def talk(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, call: scheduler_pb2.Call
+    ) -> None:
+        writer.write(HEAD + b"".join(parts))
+        await writer.drain()
+        if stay:
+            await reader.read()
+
+    return talk
+
+
+GOOD = saying(record(subscribed()), record(Event(type=Event.HEARTBEAT)), record(rescind("o1")))
+
+
+@asynccontextmanager
+async def driving(
+    master: FakeMaster, framework_id: str | None = None, now: Callable[[], float] | None = None
+) -> AsyncIterator[tuple[MesosDriver, Recorder]]:
+    server = await asyncio.start_server(master.serve, "127.0.0.1", 0)
+    master.port = server.sockets[0].getsockname()[1]
+    recorder = Recorder()
+    driver = MesosDriver(
+        Session(framework_id),
+        Framework(),
+        WIRE,
+        StaticMaster(MasterAddress("127.0.0.1", master.port)),
+        recorder,
+        now or asyncio.get_running_loop().time,
+        backoff=Backoff(first=0.005),
+    )
+    task = asyncio.create_task(driver.run())
+    try:
+        yield driver, recorder
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        server.close()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - conditions on the other side of a socket
+            await asyncio.sleep(0.005)
+
+
+async def test_subscribes_and_sends_calls_in_order() -> None:
+    master = FakeMaster(GOOD)
+    async with driving(master) as (driver, heard):
+        await until(lambda: driver.ready and bool(heard.events))
+        assert heard.subscribed == ["f-0000"]
+        assert [event.rescind.offer_id.value for event in heard.events] == ["o1"]
+        calls = Calls("f-0000")
+        for n in range(300):
+            driver.send(calls.kill(f"t{n}", ""))
+        await driver.drain()
+        await until(lambda: len(master.calls) == 301)
+        assert [call.kill.task_id.value for call in master.calls[1:]] == [f"t{n}" for n in range(300)]
+        info = master.calls[0].subscribe.framework_info
+        assert (info.user, info.name, list(info.roles), info.checkpoint) == (
+            "root", "Peloton", ["peloton"], True,
+        )  # fmt: skip
+        assert info.failover_timeout == 6e7 and not info.HasField("id")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        saying(record(subscribed()), chunk(b"12x\n"), stay=True),
+        saying(record(subscribed()), chunk(b"99999999999\n"), stay=True),
+        saying(record(subscribed()), chunk(b"9\nno messag"), stay=True),
+        saying(record(subscribed()), chunk(b"100\nhalf a record"), stay=False),
+        saying(record(subscribed()), b"zz\r\n", stay=True),
+        saying(record(subscribed()), b"0\r\n\r\n", stay=True),
+        saying(record(rescind("o0")), stay=True),
+        saying(record(subscribed()), record(subscribed()), stay=True),
+        saying(stay=False),
+    ],
+    ids=["no length", "long length", "no message", "cut", "no chunk", "end", "not first", "twice", "nothing"],
+)
+async def test_a_broken_stream_is_left_and_subscribed_anew(broken: Conversation) -> None:
+    master = FakeMaster(broken, GOOD)
+    async with driving(master) as (driver, heard):
+        await until(lambda: driver.ready and bool(heard.events))
+        assert len(heard.disconnected) == 1
+        assert master.calls[-1].subscribe.framework_info.id.value in ("", "f-0000")
+        if heard.subscribed[:-1]:
+            assert master.calls[-1].framework_id.value == "f-0000", "subscribed again under its id"
+
+
+async def test_a_removed_framework_subscribes_as_a_new_one() -> None:
+    error = Event(type=Event.ERROR)
+    error.error.message = "Framework has been removed"
+    master = FakeMaster(saying(record(error), b"0\r\n\r\n"), saying(record(subscribed("f-0001"))))
+    async with driving(master, "f-0000") as (driver, heard):
+        await until(lambda: driver.ready)
+        assert heard.removed == 1 and heard.subscribed == ["f-0001"]
+        first, second = (call for call in master.calls if call.type == scheduler_pb2.Call.SUBSCRIBE)
+        assert first.framework_id.value == first.subscribe.framework_info.id.value == "f-0000"
+        assert not second.HasField("framework_id") and not second.subscribe.framework_info.HasField("id")
+
+
+async def test_another_error_keeps_the_framework_id() -> None:
+    error = Event(type=Event.ERROR)
+    error.error.message = "Framework failed over"
+    master = FakeMaster(saying(record(subscribed()), record(error)), GOOD)
+    async with driving(master) as (driver, heard):
+        await until(lambda: bool(heard.disconnected) and driver.ready)
+        assert heard.removed == 0 and master.calls[-1].framework_id.value == "f-0000"
+
+
+async def test_while_disconnected_calls_are_refused() -> None:
+    master = FakeMaster(saying(stay=True))
+    async with driving(master) as (driver, _):
+        with pytest.raises(Unavailable, match="not subscribed"):
+            driver.send(Calls("f").kill("t", ""))
+        with pytest.raises(Unavailable):
+            await driver.drain()
+
+
+async def test_missed_heartbeats_end_the_subscription() -> None:
+    loop = asyncio.get_running_loop()
+    skipped = [0.0]
+    master = FakeMaster(GOOD)
+    async with driving(master, now=lambda: loop.time() + skipped[0]) as (driver, heard):
+        await until(lambda: driver.ready)
+        skipped[0] += 44
+        driver.send(Calls("f").kill("t", ""))
+        skipped[0] += 2
+        await until(lambda: len(heard.subscribed) == 2)
+        assert "heartbeats" in heard.disconnected[0]
+
+
+async def test_a_void_stream_id_ends_the_subscription() -> None:
+    master = FakeMaster(GOOD)
+    text = b"The stream ID 'a' included in this request didn't match the stream ID currently associated"
+    async with driving(master) as (driver, heard):
+        await until(lambda: driver.ready)
+        master.answer = b"HTTP/1.1 400 Bad Request\r\nContent-Length: %d\r\n\r\n%b" % (len(text), text)
+        driver.send(Calls("f").kill("t", ""))
+        await until(lambda: len(heard.subscribed) == 2)
+        assert heard.refused == [("KILL", 400)]
+
+
+async def test_a_call_that_is_refused_alone_leaves_the_subscription() -> None:
+    master = FakeMaster(GOOD)
+    async with driving(master) as (driver, heard):
+        await until(lambda: driver.ready)
+        master.answer = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 3\r\n\r\nbad"
+        driver.send(Calls("f").kill("t", ""))
+        await until(lambda: heard.refused == [("KILL", 400)])
+        assert driver.ready and heard.disconnected == []
+
+
+async def test_the_calls_connection_closing_subscribes_anew() -> None:
+    master = FakeMaster(GOOD)
+    async with driving(master) as (driver, heard):
+        await until(lambda: driver.ready)
+        master.answer = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        driver.send(Calls("f").kill("t", ""))
+        await until(lambda: len(heard.subscribed) == 2 and driver.ready)
+
+
+async def test_redirects_are_followed() -> None:
+    leader = FakeMaster(GOOD)
+    server = await asyncio.start_server(leader.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+
+    async def elsewhere(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, call: scheduler_pb2.Call
+    ) -> None:
+        writer.write(
+            b"HTTP/1.1 307 Temporary Redirect\r\nLocation: //127.0.0.1:%d/master/api/v1/scheduler\r\n"
+            b"Content-Length: 0\r\n\r\n" % port
+        )
+        await writer.drain()
+
+    async with driving(FakeMaster(elsewhere)) as (driver, heard):
+        await until(lambda: driver.ready and bool(heard.events))
+        assert [call.type for call in leader.calls] == [scheduler_pb2.Call.SUBSCRIBE]
+    server.close()
