@@ -52,13 +52,19 @@ class Gang:
     time_out: float = 0.0
     """Seconds that placing may take; 0: no bound of its own."""
     shape: tuple[tuple[Needs, int], ...] = field(init=False)
-    """Its distinct needs with the number of tasks that have each."""
+    """Its distinct needs with the number of tasks that have each, the largest first."""
 
     def __post_init__(self) -> None:
         counts: dict[Needs, int] = {}
         for task in self.tasks:
             counts[task.needs] = counts.get(task.needs, 0) + 1
-        object.__setattr__(self, "shape", tuple(counts.items()))
+        shape = counts.items() if len(counts) == 1 else sorted(counts.items(), key=_size, reverse=True)
+        object.__setattr__(self, "shape", tuple(shape))
+
+
+def _size(part: tuple[Needs, int]) -> tuple[int, ...]:
+    cpu, memory, disk, gpu = part[0].resources.values()
+    return gpu, cpu, memory, disk
 
 
 @dataclass(frozen=True, slots=True)

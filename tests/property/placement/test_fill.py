@@ -1,0 +1,123 @@
+"""What holds of every filling."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peloton.model.resources import Resources, total
+from placement.core.fill import fill
+from placement.core.model import Filling, Gang, Host, HostClass, Needs, Task
+
+CLASSES = [HostClass(), HostClass(b"rack=r1"), HostClass(gpu=True)]
+
+amounts = st.builds(Resources, *[st.integers(0, 6)] * 4)
+wants = st.builds(Needs, amounts, st.integers(0, 3), st.booleans(), st.sampled_from(CLASSES))
+ranges = st.sampled_from([(), ((31000, 31003),), ((31000, 31000), (31005, 31009))])
+host_parts = st.tuples(
+    st.builds(Resources, *[st.integers(0, 15)] * 4), st.integers(0, 10), ranges, st.sampled_from(CLASSES)
+)
+hosts_of = st.lists(host_parts, max_size=8).map(
+    lambda parts: [
+        Host(f"h{i}", f"a{i}", f"o{i}", of, free, slack, ports)
+        for i, (free, slack, ports, of) in enumerate(parts)
+    ]
+)
+gangs_of = st.lists(st.lists(wants, min_size=1, max_size=5), max_size=15).map(
+    lambda gangs: [
+        Gang("job", tuple(Task(f"t{i}.{j}", f"r{i}.{j}", needs) for j, needs in enumerate(gang)))
+        for i, gang in enumerate(gangs)
+    ]
+)
+
+
+def runs(tasks: Sequence[Task]) -> list[str]:
+    return [task.run_id for task in tasks]
+
+
+def check(hosts: Sequence[Host], gangs: Sequence[Gang], filling: Filling) -> None:
+    placed = Counter(run for use in filling.uses for run in runs(use.tasks))
+    assert placed == Counter(run for gang in filling.placed for run in runs(gang.tasks)), "whole, once"
+    assert sorted(map(id, gangs)) == sorted(map(id, (*filling.placed, *filling.left)))
+    offers = [use.host.offer_id for use in filling.uses]
+    assert len(set(offers)) == len(offers), "a claim is used once"
+    for use in filling.uses:
+        assert use.host in hosts
+        check_host(use.host, use.tasks, use.ports)
+
+
+def check_host(host: Host, tasks: Sequence[Task], ports: Sequence[int]) -> None:
+    assert tasks
+    normal = total(
+        Resources(0 if task.needs.revocable else r.cpu, r.memory, r.disk, r.gpu)
+        for task in tasks
+        for r in [task.needs.resources]
+    )
+    assert normal.fits(host.free), "no host over its capacity"
+    assert sum(task.needs.resources.cpu for task in tasks if task.needs.revocable) <= host.slack_cpu
+    assert {task.needs.host_class for task in tasks} == {host.host_class}
+    assert len(ports) == sum(task.needs.ports for task in tasks)
+    assert len(set(ports)) == len(ports)
+    assert all(any(first <= port <= last for first, last in host.ports) for port in ports)
+
+
+@settings(max_examples=150, deadline=None)
+@given(hosts_of, gangs_of)
+def test_packing(hosts: list[Host], gangs: list[Gang]) -> None:
+    check(hosts, gangs, fill(hosts, gangs))
+
+
+@settings(max_examples=100, deadline=None)
+@given(hosts_of, gangs_of)
+def test_spreading(hosts: list[Host], gangs: list[Gang]) -> None:
+    filling = fill(hosts, gangs, spread=True)
+    check(hosts, gangs, filling)
+    assert all(len(use.tasks) == 1 for use in filling.uses)
+
+
+@settings(max_examples=100, deadline=None)
+@given(hosts_of, gangs_of)
+def test_filling_is_first_fit(hosts: list[Host], gangs: list[Gang]) -> None:
+    """Of gangs of one task, each stands where looking at every host in turn would put it: so no more hosts
+    are used, and none is left that has room."""
+    alone = [Gang("job", (task,)) for gang in gangs for task in gang.tasks]
+    filling = fill(hosts, alone)
+    rooms: dict[str, list[Task]] = {host.offer_id: [] for host in hosts}
+    for one in alone:
+        for host in hosts:
+            if fits(host, [*rooms[host.offer_id], *one.tasks]):
+                rooms[host.offer_id] += one.tasks
+                break
+    assert {use.host.offer_id: list(use.tasks) for use in filling.uses} == {
+        offer: tasks for offer, tasks in rooms.items() if tasks
+    }
+
+
+def fits(host: Host, tasks: Sequence[Task]) -> bool:
+    ports = [port for first, last in host.ports for port in range(first, last + 1)]
+    wanted = sum(task.needs.ports for task in tasks)
+    if wanted > len(ports):
+        return False
+    try:
+        check_host(host, tasks, ports[:wanted])
+    except AssertionError:
+        return False
+    return True
+
+
+@settings(max_examples=100, deadline=None)
+@given(hosts_of, gangs_of)
+def test_the_first_gang_that_is_left_finds_no_room_on_empty_hosts_of_what_remains(
+    hosts: list[Host], gangs: list[Gang]
+) -> None:
+    filling = fill(hosts, gangs)
+    if filling.left:
+        first = filling.left[0]
+        assert filling.missing
+        assert set(filling.missing) != set(), "what is missing is told"
+        assert all(0 < count <= dict(first.shape)[needs] for needs, count in filling.missing)
+        unused = [host for host in hosts if host.offer_id not in {use.host.offer_id for use in filling.uses}]
+        assert not fill(unused, [first]).placed

@@ -1,0 +1,143 @@
+"""A resmgr and a hostmgr in memory, with the engine's ports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from peloton.clock import SystemClock
+from peloton.errors import PelotonError
+from placement.core.batch import Batch
+from placement.core.fill import capacity
+from placement.core.model import Gang, Host, Needs, Use
+from placement.engine import Engine
+from placement.ports import Acquired, Failure, Rejection
+from placement.round import Parts
+
+DEADLINE = 10.0
+
+
+@dataclass
+class FakeResmgr:
+    ready: deque[Gang] = field(default_factory=deque)
+    uses: list[Use] = field(default_factory=list)
+    failures: dict[Gang, str] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    """Runs that are not placed any more."""
+    dequeue_errors: list[PelotonError] = field(default_factory=list)
+    settle_errors: list[PelotonError] = field(default_factory=list)
+    dequeued: list[int] = field(default_factory=list)
+    calls: int = 0
+
+    async def dequeue(self, limit: int, wait: float) -> Sequence[Gang]:
+        if self.dequeue_errors:
+            raise self.dequeue_errors.pop()
+        if not self.ready:
+            await asyncio.sleep(0.01)
+        some = [self.ready.popleft() for _ in range(min(limit, len(self.ready)))]
+        if some:
+            self.dequeued.append(len(some))
+        return some
+
+    async def settle(self, uses: Sequence[Use], failures: Sequence[Failure]) -> Sequence[Rejection]:
+        self.calls += 1
+        if self.settle_errors:
+            raise self.settle_errors.pop()
+        self.failures.update({failure.gang: failure.reason for failure in failures})
+        self.uses += uses
+        return [
+            Rejection(use.host.offer_id, task.run_id, "the run is not known")
+            for use in uses
+            for task in use.tasks
+            if task.run_id in self.gone
+        ]
+
+    def placed(self) -> set[str]:
+        return {task.run_id for use in self.uses for task in use.tasks}
+
+    def hosts(self) -> list[tuple[str, int]]:
+        return sorted((use.host.hostname, len(use.tasks)) for use in self.uses)
+
+
+@dataclass
+class FakeHostmgr:
+    free: list[Host]
+    claimed: dict[str, Host] = field(default_factory=dict)
+    released: list[str] = field(default_factory=list)
+    asked: list[tuple[Needs, int]] = field(default_factory=list)
+    errors: list[PelotonError] = field(default_factory=list)
+    busy: int = 0
+    """Hosts that fit and are claimed by somebody else."""
+    hold: asyncio.Event | None = None
+    """Answers wait for it."""
+    most: int = 1000
+    """Hosts that one answer has."""
+
+    async def acquire(self, needs: Needs, most: int) -> Acquired:
+        if self.errors:
+            raise self.errors.pop()
+        self.asked.append((needs, most))
+        hosts = [replace(host, host_class=needs.host_class) for host in self.free]
+        fitting = [host for host in hosts if capacity(host, needs)][: min(most, self.most)]
+        for host in fitting:
+            self.claimed[host.offer_id] = host
+        self.free = [host for host in self.free if host.offer_id not in self.claimed]
+        counts = {
+            "match": len(fitting),
+            "insufficient_offer_resources": len(hosts) - len(fitting),
+            "mismatch_status": self.busy,
+        }
+        if self.hold is not None:
+            await self.hold.wait()
+        return Acquired(fitting, counts)
+
+    async def release(self, hosts: Sequence[Host]) -> None:
+        for host in hosts:
+            self.released.append(host.hostname)
+            self.free.append(self.claimed.pop(host.offer_id))
+
+
+@dataclass
+class World:
+    resmgr: FakeResmgr
+    hostmgr: FakeHostmgr
+    engine: Engine
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not condition():  # noqa: ASYNC110 - what it waits for is no event of one place
+                await asyncio.sleep(0.005)
+
+    async def settled(self) -> None:
+        """Until every gang was placed or given back, and what follows from it is done."""
+        await self.until(lambda: not self.resmgr.ready and not self.engine.waiting)
+
+
+@asynccontextmanager
+async def running(
+    gangs: Sequence[Gang],
+    hosts: Sequence[Host],
+    *,
+    patience: float = 0.0,
+    longest: float = 240.0,
+    max_waiting: int = 4000,
+    prepare: Callable[[World], None] = lambda world: None,
+) -> AsyncIterator[World]:
+    """An engine at work; it is stopped at the end."""
+    resmgr, hostmgr = FakeResmgr(deque(gangs)), FakeHostmgr(list(hosts))
+    parts = Parts(
+        Batch(longest=longest), resmgr, hostmgr, SystemClock(), asyncio.Semaphore(4), patience=patience
+    )
+    world = World(resmgr, hostmgr, Engine(parts, max_waiting=max_waiting))
+    prepare(world)
+    task = asyncio.create_task(world.engine.run())
+    try:
+        yield world
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error

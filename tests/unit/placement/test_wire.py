@@ -1,0 +1,249 @@
+"""The ports over gRPC, against servicers in this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from mesos.v1 import mesos_pb2
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.errors import RemoteFailure
+from peloton.membership.interface import Address, Role
+from peloton.model.resources import Resources
+from peloton.model.states import PlacementStrategy, TaskType
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2, hostsvc_pb2_grpc
+from peloton.private.resmgr import resmgr_pb2
+from peloton.private.resmgrsvc import resmgrsvc_pb2, resmgrsvc_pb2_grpc
+from peloton.rpc.client import Channels, LeaderClient
+from placement.clients import HostmgrClaims, ResmgrQueue
+from placement.core.model import Host, HostClass, Use
+from placement.ports import Failure
+from tests.unit.placement.samples import JOB, gang, needs, task
+
+CONSTRAINT = task_pb2.Constraint(
+    type=task_pb2.Constraint.LABEL_CONSTRAINT,
+    labelConstraint=task_pb2.LabelConstraint(
+        kind=task_pb2.LabelConstraint.HOST,
+        condition=task_pb2.LabelConstraint.CONDITION_EQUAL,
+        label=peloton_pb2.Label(key="rack", value="r1"),
+        requirement=1,
+    ),
+)
+
+
+class Resmgr(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.dequeued = resmgrsvc_pb2.DequeueGangsResponse()
+        self.failure = resmgrsvc_pb2.SetPlacementsFailure()
+
+    async def DequeueGangs(self, request: Any, context: Any) -> resmgrsvc_pb2.DequeueGangsResponse:
+        self.requests.append(request)
+        return self.dequeued
+
+    async def SetPlacements(self, request: Any, context: Any) -> resmgrsvc_pb2.SetPlacementsResponse:
+        self.requests.append(request)
+        answer = resmgrsvc_pb2.SetPlacementsResponse()
+        if self.failure.failed:
+            answer.error.failure.CopyFrom(self.failure)
+        return answer
+
+
+class Hostmgr(hostsvc_pb2_grpc.InternalHostServiceServicer):
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.acquired = hostsvc_pb2.AcquireHostOffersResponse()
+
+    async def AcquireHostOffers(self, request: Any, context: Any) -> hostsvc_pb2.AcquireHostOffersResponse:
+        self.requests.append(request)
+        return self.acquired
+
+    async def ReleaseHostOffers(self, request: Any, context: Any) -> hostsvc_pb2.ReleaseHostOffersResponse:
+        self.requests.append(request)
+        return hostsvc_pb2.ReleaseHostOffersResponse()
+
+
+class OneLeader:
+    """A membership that knows one address."""
+
+    def __init__(self, port: int) -> None:
+        self._address = Address("here", "127.0.0.1", 0, port)
+
+    def leader(self, role: Role) -> Address:
+        return self._address
+
+
+@asynccontextmanager
+async def client(role: Role, stub: type, add: Any, servicer: object) -> AsyncIterator[LeaderClient]:
+    server = grpc.aio.server()
+    add(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    channels = Channels()
+    try:
+        yield LeaderClient(OneLeader(port), channels, role, stub, ())  # type: ignore[arg-type]
+    finally:
+        await channels.close()
+        await server.stop(None)
+
+
+@pytest.fixture
+async def resmgr() -> AsyncIterator[tuple[Resmgr, ResmgrQueue]]:
+    servicer = Resmgr()
+    async with client(
+        Role.RESMGR,
+        resmgrsvc_pb2_grpc.ResourceManagerServiceStub,
+        resmgrsvc_pb2_grpc.add_ResourceManagerServiceServicer_to_server,
+        servicer,
+    ) as found:
+        yield servicer, ResmgrQueue(found, TaskType.BATCH)
+
+
+@pytest.fixture
+async def hostmgr() -> AsyncIterator[tuple[Hostmgr, HostmgrClaims]]:
+    servicer = Hostmgr()
+    async with client(
+        Role.HOSTMGR,
+        hostsvc_pb2_grpc.InternalHostServiceStub,
+        hostsvc_pb2_grpc.add_InternalHostServiceServicer_to_server,
+        servicer,
+    ) as found:
+        yield servicer, HostmgrClaims(found)
+
+
+def wire_task(instance: int, **fields: Any) -> resmgr_pb2.Task:
+    return resmgr_pb2.Task(
+        id=peloton_pb2.TaskID(value=f"{JOB}-{instance}"),
+        jobId=peloton_pb2.JobID(value=JOB),
+        taskId=mesos_pb2.TaskID(value=f"{JOB}-{instance}-1"),
+        resource=task_pb2.ResourceConfig(cpuLimit=0.5, memLimitMb=64),
+        **fields,
+    )
+
+
+async def test_dequeued_gangs(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
+    servicer, queue = resmgr
+    spread = job_pb2.PLACEMENT_STRATEGY_SPREAD_JOB
+    servicer.dequeued.gangs.add(tasks=[wire_task(0, numPorts=2, constraint=CONSTRAINT, revocable=True)])
+    servicer.dequeued.gangs.add(
+        tasks=[wire_task(1, placementStrategy=spread), wire_task(2, placementTimeoutSeconds=60)]
+    )
+    servicer.dequeued.gangs.add(tasks=[wire_task(3, readyForHostReservation=True)])
+    first, second, third = await queue.dequeue(100, 1.5)
+
+    (request,) = servicer.requests
+    assert (request.limit, request.timeout, request.type) == (100, 1500, resmgr_pb2.BATCH)
+    asked = first.tasks[0].needs
+    assert asked.resources == Resources.of(0.5, 64)
+    assert (asked.ports, asked.revocable) == (2, True)
+    assert task_pb2.Constraint.FromString(asked.host_class.constraint) == CONSTRAINT
+    assert [one.run_id for one in second.tasks] == [f"{JOB}-1-1", f"{JOB}-2-1"]
+    assert second.strategy is PlacementStrategy.SPREAD_JOB
+    assert second.tasks[0].needs is second.tasks[1].needs, "shared"
+    assert third.wants_reservation
+    assert (first.job_id, first.wants_reservation) == (JOB, False)
+
+
+async def test_an_empty_queue_and_a_failing_one(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
+    servicer, queue = resmgr
+    servicer.dequeued.error.timedout.message = "nothing came"
+    assert list(await queue.dequeue(1, 0)) == []
+    servicer.dequeued.error.failure.message = "in disorder"
+    with pytest.raises(RemoteFailure, match="in disorder"):
+        await queue.dequeue(1, 0)
+
+
+async def test_placements(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
+    servicer, queue = resmgr
+    tasks = (task(needs(ports=1)), task(needs(ports=1)))
+    use = Use(Host("h1", "a1", "o1", HostClass()), tasks, (31000, 31001))
+    failed = gang()
+    servicer.failure.failed.add(
+        message="the run is not known",
+        placement=resmgr_pb2.Placement(
+            hostOfferID=peloton_pb2.HostOfferID(value="o1"),
+            taskIDs=[resmgr_pb2.Placement.Task(mesosTaskID=mesos_pb2.TaskID(value=tasks[0].run_id))],
+        ),
+    )
+    (rejection,) = await queue.settle([use], [Failure(failed, "no host fits")])
+    assert (rejection.offer_id, rejection.run_id) == ("o1", tasks[0].run_id)
+    assert rejection.message == "the run is not known"
+
+    (request,) = servicer.requests
+    (placement,) = request.placements
+    assert (placement.hostname, placement.agentId.value, placement.hostOfferID.value) == ("h1", "a1", "o1")
+    assert list(placement.ports) == [31000, 31001]
+    assert [each.mesosTaskID.value for each in placement.taskIDs] == [one.run_id for one in tasks]
+    assert [each.pelotonTaskID.value for each in placement.taskIDs] == [one.id for one in tasks]
+    assert placement.type == resmgr_pb2.BATCH
+    (back,) = request.failedPlacements
+    assert back.reason == "no host fits"
+    assert [each.taskId.value for each in back.gang.tasks] == [failed.tasks[0].run_id]
+
+
+def scalar(name: str, amount: float, **more: Any) -> mesos_pb2.Resource:
+    return mesos_pb2.Resource(
+        name=name, type=mesos_pb2.Value.SCALAR, scalar=mesos_pb2.Value.Scalar(value=amount), **more
+    )
+
+
+async def test_claiming_and_releasing_hosts(hostmgr: tuple[Hostmgr, HostmgrClaims]) -> None:
+    servicer, claims = hostmgr
+    volume = mesos_pb2.Resource.DiskInfo(persistence=mesos_pb2.Resource.DiskInfo.Persistence(id="v"))
+    servicer.acquired.hostOffers.add(
+        hostname="h1",
+        agentId=mesos_pb2.AgentID(value="a1"),
+        id=peloton_pb2.HostOfferID(value="o1"),
+        resources=[
+            scalar("cpus", 1.5),
+            scalar("cpus", 0.5, role="peloton"),
+            scalar("cpus", 3, revocable=mesos_pb2.Resource.RevocableInfo()),
+            scalar("mem", 512),
+            scalar("disk", 100),
+            scalar("disk", 900, disk=volume),
+            scalar("frobs", 7),
+            mesos_pb2.Resource(
+                name="ports",
+                type=mesos_pb2.Value.RANGES,
+                ranges=mesos_pb2.Value.Ranges(
+                    range=[
+                        mesos_pb2.Value.Range(begin=32000, end=32001),
+                        mesos_pb2.Value.Range(begin=31000, end=31000),
+                    ]
+                ),
+            ),
+        ],
+    )
+    servicer.acquired.filterResultCounts.update({"match": 1, "no_offer": 2})
+    asked = needs(cpu=0.5, memory=64, ports=1)
+    constrained = type(asked)(asked.resources, 1, True, HostClass(CONSTRAINT.SerializeToString()))
+    answer = await claims.acquire(constrained, 7)
+    assert answer.counts == {"match": 1, "no_offer": 2}
+    (host,) = answer.hosts
+    ports = ((31000, 31000), (32000, 32001))
+    assert host == Host("h1", "a1", "o1", constrained.host_class, Resources.of(2, 512, 100), 3000, ports)
+    wanted = servicer.requests[0].filter
+    assert (wanted.resourceConstraint.minimum.cpuLimit, wanted.resourceConstraint.minimum.memLimitMb) == (
+        0.5,
+        64,
+    )
+    assert (wanted.resourceConstraint.numPorts, wanted.resourceConstraint.revocable) == (1, True)
+    assert wanted.schedulingConstraint == CONSTRAINT
+    assert wanted.quantity.maxHosts == 7
+
+    await claims.release([host])
+    (released,) = servicer.requests[1].hostOffers
+    assert (released.hostname, released.agentId.value, released.id.value) == ("h1", "a1", "o1")
+
+
+async def test_a_refused_claim(hostmgr: tuple[Hostmgr, HostmgrClaims]) -> None:
+    servicer, claims = hostmgr
+    servicer.acquired.error.failure.message = "not now"
+    with pytest.raises(RemoteFailure, match="not now"):
+        await claims.acquire(needs(), 1)
