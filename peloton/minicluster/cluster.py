@@ -17,7 +17,7 @@ import yaml
 
 from peloton.config import Tree, validated
 from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
-from peloton.membership.interface import Role
+from peloton.membership.interface import Address, Role
 from peloton.membership.local import registered
 from peloton.minicluster.components import LOOPBACK, Component, Layout, command, components
 from peloton.minicluster.mesos.cleanup import kill_tasks
@@ -283,9 +283,10 @@ class Cluster:
             return False
 
     def _led(self, parts: Sequence[Component]) -> bool:
+        """Whether the leaders have finished taking over: before that they refuse calls."""
         leaders, _ = registered(self.layout.membership)
         kinds = {part.kind for part in parts}
-        return all(role in leaders for role in LEADERS if role.value in kinds)
+        return all(role in leaders and _leads(leaders[role]) for role in LEADERS if role.value in kinds)
 
     def _last_line(self, name: str) -> str:
         file = self.layout.log_of(name)
@@ -314,6 +315,14 @@ class Cluster:
         """Tasks that an earlier cluster in this folder left when it was killed."""
         for work in self.layout.mesos.glob("mesos-agent*"):
             kill_tasks(work)
+
+
+def _leads(leader: Address) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{leader.ip}:{leader.http}/metrics", timeout=2) as answer:
+            return b"\nhealth_leader 1.0\n" in answer.read()
+    except (urllib.error.URLError, OSError):
+        return False
 
 
 def as_json(statuses: Sequence[Status]) -> str:
