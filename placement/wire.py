@@ -19,28 +19,35 @@ from placement.ports import Failure, Rejection
 _KINDS = ("cpus", "mem", "disk", "gpus")
 
 
+_Known = dict[tuple[bytes, bytes, int, bool], Needs]
+
+
 def gangs_from(wire: Iterable[resmgrsvc_pb2.Gang]) -> list[Gang]:
     """Tasks that ask for the same share one object for it. Gangs without tasks are left out."""
-    known: dict[Needs, Needs] = {}
+    known: _Known = {}
     return [_gang(gang, known) for gang in wire if gang.tasks]
 
 
-def _gang(wire: resmgrsvc_pb2.Gang, known: dict[Needs, Needs]) -> Gang:
+def _gang(wire: resmgrsvc_pb2.Gang, known: _Known) -> Gang:
     first = wire.tasks[0]
     return Gang(
         first.jobId.value,
-        tuple(_task(task, known) for task in wire.tasks),
+        tuple(Task(task.id.value, task.taskId.value, _needs(task, known)) for task in wire.tasks),
         PlacementStrategy(first.placementStrategy),
         any(task.readyForHostReservation for task in wire.tasks),
         min(task.placementTimeoutSeconds for task in wire.tasks),
     )
 
 
-def _task(wire: resmgr_pb2.Task, known: dict[Needs, Needs]) -> Task:
-    resources = resources_from(wire.resource)
+def _needs(wire: resmgr_pb2.Task, known: _Known) -> Needs:
     constraint = wire.constraint.SerializeToString(deterministic=True) if wire.HasField("constraint") else b""
-    needs = Needs(resources, wire.numPorts, wire.revocable, HostClass(constraint, resources.gpu > 0))
-    return Task(wire.id.value, wire.taskId.value, known.setdefault(needs, needs))
+    key = (wire.resource.SerializeToString(), constraint, wire.numPorts, wire.revocable)
+    needs = known.get(key)
+    if needs is None:
+        resources = resources_from(wire.resource)
+        host_class = HostClass(constraint, resources.gpu > 0)
+        needs = known[key] = Needs(resources, wire.numPorts, wire.revocable, host_class)
+    return needs
 
 
 def acquire_request(needs: Needs, most: int) -> hostsvc_pb2.AcquireHostOffersRequest:
