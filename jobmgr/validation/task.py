@@ -114,11 +114,13 @@ def _check_ports(config: task_pb2.TaskConfig, path: str) -> None:
 
 
 def _check_distinct(path: str, name: str, values: Sequence[str | int]) -> None:
-    seen: set[str | int] = set()
+    seen: dict[str | int, int] = {}
     for i, value in enumerate(values):
         if value and value in seen:
-            raise InvalidArgument(f"{path}[{i}].{name}", value, "unlike those of the ports before it")
-        seen.add(value)
+            raise InvalidArgument(
+                f"{path}[{i}].{name}", value, f"a {name} of its own: port {seen[value]} has it"
+            )
+        seen[value] = i
 
 
 def _check_health(config: task_pb2.TaskConfig, path: str, job_type: int) -> None:

@@ -174,7 +174,7 @@ REFUSED = {
         'instanceConfig { key: 1 value { ports { name: "a" value: 1 } ports { name: "b" value: 1 } } }',
         BATCH,
         "instanceConfig[1].ports[1].value",
-        "unlike",
+        "a value of its own: port 0 has it",
     ),
     "port variable twice": (
         'defaultConfig { ports { name: "a" envName: "P" } ports { name: "b" envName: "P" } }',
