@@ -1,0 +1,157 @@
+"""hostmgr as a process against the project's own master: launches, statuses, crashes of either side."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from mesos.v1 import mesos_pb2
+from peloton.private.eventstream import eventstream_pb2 as events_pb
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
+from tests.contract.mesos_driver.processes import Client, Processes, until
+
+STARTING, RUNNING, FINISHED = mesos_pb2.TASK_STARTING, mesos_pb2.TASK_RUNNING, mesos_pb2.TASK_FINISHED
+
+
+@pytest.fixture
+async def processes(tmp_path: Path) -> AsyncIterator[Processes]:
+    held = Processes(tmp_path, {"reconcile": {"second_look": 1.0, "launch_grace": 0.5}})
+    await held.start_master()
+    await held.start_hostmgr()
+    try:
+        yield held
+    finally:
+        held.stop()
+
+
+async def connected(processes: Processes) -> Client:
+    """To the hostmgr that leads, once it can serve."""
+
+    def healthy() -> bool:
+        try:
+            address = processes.address()
+            with urllib.request.urlopen(f"http://{address.ip}:{address.http}/health", timeout=1) as answer:
+                return bool(answer.status == 200)
+        except (OSError, ValueError):
+            return False
+
+    await until(healthy, "hostmgr is healthy")
+    return Client(processes.address().target)
+
+
+def states(client: Client, run: str) -> list[int]:
+    return [state for seen, state in client.seen if seen == run]
+
+
+async def test_a_task_from_claim_to_its_end(processes: Processes) -> None:
+    client = await connected(processes)
+    await client.open_stream()
+    (offer,) = await client.acquire()
+    assert {each.name for each in offer.resources} >= {"cpus", "mem", "disk", "ports"}
+    request = client.launch_request(offer, tasks=3)
+    await client.hosts.LaunchTasks(request)
+    await client.hosts.LaunchTasks(request)
+    runs = [task.taskId.value for task in request.tasks]
+    await client.pull_until(lambda: all(states(client, run)[-1:] == [FINISHED] for run in runs))
+    for run in runs:
+        assert states(client, run) == [STARTING, RUNNING, FINISHED]
+    del request.tasks[0]
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await client.hosts.LaunchTasks(request)
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert "invalid offers" in (caught.value.details() or "")
+    await client.close()
+
+
+async def test_mesos_hears_only_of_what_jobmgr_has_passed(processes: Processes) -> None:
+    client = await connected(processes)
+    await client.open_stream()
+    (offer,) = await client.acquire()
+    request = client.launch_request(offer)
+    run = request.tasks[0].taskId.value
+    await client.hosts.LaunchTasks(request)
+    await client.pull_until(lambda: bool(client.seen), purge=False)
+    assert await client.pull(purge=False, timeout_ms=1500) == 0, "RUNNING waits for the acknowledgement"
+    await client.pull_until(lambda: states(client, run) == [STARTING, RUNNING, FINISHED])
+    await client.close()
+
+
+async def test_a_new_hostmgr_gets_what_was_not_acknowledged(processes: Processes) -> None:
+    client = await connected(processes)
+    before = await client.open_stream()
+    (offer,) = await client.acquire()
+    request = client.launch_request(offer)
+    run = request.tasks[0].taskId.value
+    await client.hosts.LaunchTasks(request)
+    await client.pull_until(lambda: states(client, run) == [STARTING], purge=False)
+    processes.kill("hostmgr")
+    await client.close()
+    await processes.start_hostmgr()
+    successor = await connected(processes)
+    after = await successor.open_stream()
+    assert after.streamID != before.streamID
+    await successor.pull_until(lambda: states(successor, run)[-1:] == [FINISHED])
+    assert states(successor, run)[0] == STARTING, "sent again, since nobody had stored it"
+    assert "subscribed" in processes.log("hostmgr")
+    ids = {line.rsplit(" ", 1)[1] for line in processes.log("hostmgr").splitlines() if " as " in line}
+    assert len(ids) == 1, "the framework id was stored and used again"
+    stale = await successor.events.WaitForEvents(
+        events_pb.WaitForEventsRequest(streamID=before.streamID, clientName="jobmgr")
+    )
+    assert stale.error.invalidStreamID.currentStreamID == after.streamID
+    await successor.close()
+
+
+async def test_the_master_goes_and_comes_back(processes: Processes) -> None:
+    client = await connected(processes)
+    await client.open_stream()
+    (offer,) = await client.acquire()
+    processes.kill("master")
+    request = client.launch_request(offer)
+
+    async def refused() -> bool:
+        try:
+            await client.hosts.LaunchTasks(request)
+        except grpc.aio.AioRpcError as error:
+            return error.code() is grpc.StatusCode.UNAVAILABLE
+        return False
+
+    assert await refused() or await refused()
+    assert not (await client.hosts.GetOutstandingOffers(pb.GetOutstandingOffersRequest())).offers
+    await processes.start_master()
+    await (await connected(processes)).close()
+    (offer,) = await client.acquire()
+    request = client.launch_request(offer)
+    await client.hosts.LaunchTasks(request)
+    run = request.tasks[0].taskId.value
+    await client.pull_until(lambda: states(client, run)[-1:] == [FINISHED])
+    await client.close()
+
+
+async def test_killing_and_what_operators_see(processes: Processes) -> None:
+    client = await connected(processes)
+    await client.open_stream()
+    answer = await client.hosts.KillTasks(pb.KillTasksRequest())
+    assert "at least one" in answer.error.invalidTaskIDs.message
+    unknown = "6f7d1b0e-9a3e-4a4b-8f4e-7b1d8f9a0c11-0-1"
+    await client.hosts.KillTasks(pb.KillTasksRequest(taskIds=[mesos_pb2.TaskID(value=unknown)]))
+    capacity = await client.hosts.ClusterCapacity(pb.ClusterCapacityRequest())
+    total = {each.kind: each.capacity for each in capacity.physicalResources}
+    assert total["cpu"] == 24 and set(total) == {"cpu", "memory", "disk", "gpu"}
+    master = await client.hosts.GetMesosMasterHostPort(pb.MesosMasterHostPortRequest())
+    assert (master.hostname, master.port) == ("127.0.0.1", str(processes.master_port))
+    info = await client.hosts.GetMesosAgentInfo(pb.GetMesosAgentInfoRequest())
+    assert len(info.agents) == 3
+    nobody = await client.hosts.GetMesosAgentInfo(pb.GetMesosAgentInfoRequest(hostname="nosuch"))
+    assert "nosuch" in nobody.error.hostNotFound.message
+    await client.acquire(1)
+    hosts = (await client.hosts.GetHostsByQuery(pb.GetHostsByQueryRequest())).hosts
+    assert sorted(host.status for host in hosts) == ["placing", "ready", "ready"]
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await client.hosts.ReserveHosts(pb.ReserveHostsRequest())
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    await client.close()
