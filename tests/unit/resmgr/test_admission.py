@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+from peloton.model.pool import KindConfig, PoolConfig
+from peloton.model.resources import Resources
+from peloton.model.states import TaskState
+from resmgr.core.policy import Policy
+from resmgr.core.scheduler import CAPACITY_UNKNOWN
+from resmgr.core.tasks import Needs
+from tests.unit.resmgr.world import JOB, World, kinds, needs
+
+
+def ready(world: World) -> list[int]:
+    """Instances of the admitted gangs in order."""
+    world.admit()
+    return [
+        task.instance for queue in world.scheduler.ready.values() for gang in queue for task in gang.tasks
+    ]
+
+
+def queued(world: World, pool: str = "a") -> dict[str, list[int]]:
+    return {
+        queue.name: [task.instance for gang in queue for task in gang.tasks]
+        for queue in world.pool(pool).queues
+        if queue
+    }
+
+
+def test_gangs_are_admitted_by_priority_until_the_entitlement_is_used() -> None:
+    world = World()
+    world.enqueue(0, of=needs(60))
+    world.enqueue(1, of=needs(50, priority=3))
+    world.enqueue(2, of=needs(30, priority=3))
+    assert ready(world) == [1, 2]
+    assert world.task(0).reason == "cpu: allocation 80 + gang 60 > entitlement 100 in /a"
+    assert world.cpu() == 80
+
+
+def test_each_kind_is_checked_and_the_reason_names_it() -> None:
+    for amounts, reason in [
+        (Resources.of(1, 1001), "memory: allocation 0 + gang 1001 > entitlement 1000 in /a"),
+        (Resources.of(1, 1, 1001), "disk: allocation 0 + gang 1001 > entitlement 1000 in /a"),
+        (Resources.of(gpu=11), "gpu: allocation 0 + gang 11 > entitlement 10 in /a"),
+        (Resources.of(100, 1000, 1000, 10), ""),
+    ]:
+        world = World()
+        world.enqueue(0, of=Needs(amounts, preemptible=True))
+        world.admit()
+        assert world.task(0).reason == reason
+
+
+def test_the_head_blocks_those_behind_it_and_they_are_told_so() -> None:
+    world = World()
+    world.enqueue(0, of=needs(101))
+    world.enqueue(1)
+    assert ready(world) == []
+    assert world.task(1).reason == "behind earlier gangs in queue pending of /a"
+    world.scheduler.kill(JOB, 0)
+    assert ready(world) == [1]
+    assert world.task(1).reason == ""
+
+
+def test_a_gang_is_admitted_whole_or_not_at_all() -> None:
+    world = World()
+    world.enqueue(0, 1, 2, of=needs(40))
+    assert ready(world) == []
+    assert world.task(2).reason == "cpu: allocation 0 + gang 120 > entitlement 100 in /a"
+    world = World()
+    world.enqueue(0, 1, 2, of=needs(30))
+    assert ready(world) == [0, 1, 2]
+    assert world.cpu() == 90
+
+
+def test_parents_are_bounded_too() -> None:
+    world = World(
+        PoolConfig("p", "p", "root", kinds(0, 50)),
+        PoolConfig("a", "a", "p", kinds(0, 40)),
+        PoolConfig("b", "b", "p", kinds(0, 40)),
+    )
+    world.enqueue(0, of=needs(30))
+    world.enqueue(1, of=needs(30), pool="b")
+    assert ready(world) == [0]
+    assert world.task(1).reason == "cpu: allocation 30 + gang 30 > entitlement 50 in /p"
+    assert world.pool("p").allocation()["total"] == world.pool("a").allocation()["total"]
+
+
+def test_pools_take_turns_at_what_their_parent_has() -> None:
+    world = World(
+        PoolConfig("a", "a", "root", kinds()),
+        PoolConfig("b", "b", "root", kinds()),
+        policy=Policy(turn=1),
+    )
+    for instance in range(10):
+        world.enqueue(instance, of=needs(20))
+        world.enqueue(instance + 10, of=needs(20), pool="b")
+    world.admit()
+    assert {world.cpu("a"), world.cpu("b")} == {40, 60}
+
+
+def test_non_preemptible_gangs_keep_to_the_reservation_and_step_aside() -> None:
+    world = World(PoolConfig("a", "a", "root", kinds(10, 100)))
+    world.enqueue(0, of=needs(8, preemptible=False))
+    world.enqueue(1, of=needs(8, preemptible=False))
+    world.enqueue(2, of=needs(8))
+    assert ready(world) == [0, 2]
+    assert queued(world) == {"non-preemptible": [1]}
+    assert world.task(1).reason == "cpu: non-preemptible allocation 8 + gang 8 > reservation 10 in /a"
+    world.observe(0, TaskState.KILLED)
+    assert ready(world) == [2, 1]
+
+
+def test_without_preemption_non_preemptible_gangs_may_have_the_whole_entitlement() -> None:
+    world = World(policy=Policy(preemption=False))
+    world.enqueue(0, of=needs(80, preemptible=False))
+    assert ready(world) == [0]
+
+
+def test_controllers_keep_to_their_limit_and_step_aside() -> None:
+    world = World(PoolConfig("a", "a", "root", kinds(50, 100), controller_limit_percent=10))
+    world.enqueue(0, of=needs(4, controller=True))
+    world.enqueue(1, of=needs(2, controller=True))
+    world.enqueue(2, of=needs(2))
+    assert ready(world) == [0, 2]
+    assert queued(world) == {"controller": [1]}
+    assert world.task(1).reason == "cpu: controller allocation 4 + gang 2 > controller limit 5 in /a"
+
+
+def test_a_controller_does_not_block_other_non_preemptible_gangs() -> None:
+    world = World(PoolConfig("a", "a", "root", kinds(50, 100), controller_limit_percent=10))
+    world.enqueue(0, of=needs(49, preemptible=False))
+    world.enqueue(1, of=needs(6, preemptible=False, controller=True))
+    world.enqueue(2, of=needs(2, preemptible=False))
+    assert ready(world) == [0]
+    assert queued(world) == {"controller": [1], "non-preemptible": [2]}
+    world.observe(0, TaskState.FAILED)
+    assert ready(world) == [2]
+    world = World(PoolConfig("a", "a", "root", kinds(50, 100)))
+    world.enqueue(0, of=needs(60, preemptible=False, controller=True))
+    world.enqueue(1, of=needs(60, preemptible=False))
+    world.admit()
+    assert queued(world) == {"non-preemptible": [0, 1]}
+
+
+def test_revocable_tasks_take_slack_cpu_and_a_share_of_the_rest() -> None:
+    world = World(PoolConfig("a", "a", "root", kinds(50, 100)), slack=Resources.of(30))
+    world.enqueue(0, of=needs(20, memory=60, revocable=True))
+    world.enqueue(1, of=needs(20, memory=30, revocable=True))
+    world.enqueue(2, of=needs(100))
+    assert ready(world) == [0, 2]
+    assert world.task(1).reason == "cpu: slack allocation 20 + gang 20 > slack entitlement 30 in /a"
+    assert queued(world) == {"revocable": [1]}
+    allocation = {name: amounts.units() for name, amounts in world.pool().allocation().items()}
+    assert allocation["slack"]["cpu"] == 20
+    assert allocation["non-slack"]["cpu"] == 100
+    assert allocation["total"]["memory"] == 61
+    world.enqueue(3, of=needs(1, memory=41, revocable=True))
+    world.admit()
+    world.scheduler.kill(JOB, 1)
+    world.admit()
+    assert world.task(3).reason == "memory: slack allocation 60 + gang 41 > slack entitlement 100 in /a"
+
+
+def test_no_capacity_no_admission_and_the_reason_says_so() -> None:
+    world = World(capacity=None)
+    world.enqueue(0)
+    world.enqueue(1, of=needs(200))
+    world.enqueue(2)
+    assert ready(world) == []
+    assert {world.task(i).reason for i in range(3)} == {CAPACITY_UNKNOWN}
+    world.scheduler.set_capacity(Resources.of(100, 1000, 1000), Resources())
+    assert ready(world) == [0]
+    assert world.task(1).reason == "cpu: allocation 1 + gang 200 > entitlement 100 in /a"
+    assert world.task(2).reason == "behind earlier gangs in queue pending of /a"
+
+
+def test_a_cluster_that_shrinks_keeps_what_runs_and_admits_nothing() -> None:
+    world = World()
+    world.enqueue(0, of=needs(60))
+    world.admit()
+    world.scheduler.set_capacity(Resources.of(50, 1000, 1000), Resources())
+    world.enqueue(1)
+    assert ready(world) == [0]
+    assert world.task(1).reason == "cpu: allocation 60 + gang 1 > entitlement 50 in /a"
+
+
+def test_a_kind_that_is_over_its_bound_does_not_hold_up_who_asks_for_none_of_it() -> None:
+    world = World(PoolConfig("a", "a", "root", kinds(gpu=KindConfig(0, 0))))
+    world.enqueue(0)
+    assert ready(world) == [0]
+
+
+def test_a_full_ready_queue_holds_admission_up() -> None:
+    world = World(policy=Policy(ready_limit=1))
+    world.enqueue(0)
+    world.enqueue(1)
+    assert ready(world) == [0]
+    assert world.task(1).reason == "queue ready BATCH is full with 1 gangs"
+    world.dequeue()
+    assert ready(world) == [1]
+
+
+def test_one_turn_admits_no_more_than_its_share() -> None:
+    world = World(policy=Policy(turn=3))
+    for instance in range(5):
+        world.enqueue(instance)
+    assert world.scheduler.admit(world.now)
+    assert world.pool().waiting == 2
+    assert not world.scheduler.admit(world.now)
+    assert world.pool().waiting == 0
+
+
+def test_allocation_is_counted_by_what_tasks_are() -> None:
+    world = World(PoolConfig("a", "a", "root", kinds(50, 100)), slack=Resources.of(10))
+    world.enqueue(0, of=needs(1, preemptible=False))
+    world.enqueue(1, of=needs(2, preemptible=False, controller=True))
+    world.enqueue(2, of=needs(4))
+    world.enqueue(3, of=needs(8, revocable=True))
+    world.enqueue(4, of=needs(94))
+    world.admit()
+    cpu = {name: amounts.cpu / 1000 for name, amounts in world.pool().allocation().items()}
+    assert cpu == {
+        "total": 15,
+        "non-preemptible": 3,
+        "preemptible": 12,
+        "controller": 2,
+        "slack": 8,
+        "non-slack": 7,
+    }
+    assert world.scheduler.tree.root.allocation() == world.pool().allocation()
+    assert world.scheduler.tree.root.total_demand().cpu == 94_000

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from peloton.model.states import TaskState
+from resmgr.core.waiting import Reasons
+from tests.unit.resmgr.world import JOB, World, needs
+
+
+def blocked(count: int = 3) -> World:
+    world = World()
+    world.enqueue(0, of=needs(200))
+    for instance in range(1, count):
+        world.enqueue(instance)
+    world.admit()
+    return world
+
+
+def deltas(reasons: Reasons, after: int = 0) -> list[tuple[int, str]]:
+    return [(delta.run.instance, delta.reason) for delta in reasons.read(after, 1000)]
+
+
+def test_each_change_is_told_once() -> None:
+    world = blocked(2)
+    reasons = world.scheduler.reasons
+    assert reasons.flush(world.now)
+    assert deltas(reasons) == [
+        (0, "cpu: allocation 0 + gang 200 > entitlement 100 in /a"),
+        (1, "behind earlier gangs in queue pending of /a"),
+    ]
+    world.admit()
+    assert not reasons.flush(world.now + 10)
+    assert reasons.last == 2
+
+
+def test_a_task_is_told_of_at_most_once_a_second_and_then_with_what_holds() -> None:
+    world = blocked(1)
+    reasons, task = world.scheduler.reasons, world.task(0)
+    reasons.flush(world.now)
+    for i in range(5):
+        reasons.set(task, f"reason {i}")
+        assert not reasons.flush(world.now + 0.1 * i)
+    assert reasons.flush(world.now + 1)
+    assert deltas(reasons, 1) == [(0, "reason 4")]
+
+
+def test_an_empty_reason_is_told_only_where_there_was_one() -> None:
+    world = blocked(2)
+    reasons = world.scheduler.reasons
+    reasons.flush(world.now)
+    world.scheduler.kill(JOB, 0)
+    world.enqueue(5)
+    world.admit()
+    reasons.flush(world.now + 2)
+    assert deltas(reasons, 2) == [(0, ""), (1, "")]
+
+
+def test_a_reason_that_comes_and_goes_unseen_is_not_told() -> None:
+    world = blocked(1)
+    world.scheduler.kill(JOB, 0)
+    assert not world.scheduler.reasons.flush(world.now)
+
+
+def test_the_log_is_bounded_and_who_fell_off_starts_anew() -> None:
+    world = blocked(1)
+    reasons = Reasons("first", capacity=3)
+    task = world.task(0)
+    for i in range(6):
+        reasons.set(task, f"reason {i}")
+        reasons.flush(10.0 * i + 1)
+    assert reasons.last == 6
+    assert reasons.holds("first", 3)
+    assert not reasons.holds("first", 2)
+    assert not reasons.holds("first", 7)
+    assert not reasons.holds("other", 6)
+    assert not reasons.holds("", 6)
+    assert deltas(reasons, 4) == [(0, "reason 4"), (0, "reason 5")]
+
+
+def test_a_new_stream_holds_every_task_that_has_a_reason() -> None:
+    world = blocked(3)
+    world.enqueue(9)
+    reasons = world.scheduler.reasons
+    reasons.restart("second", world.scheduler.registry)
+    assert reasons.holds("second", 0)
+    assert reasons.holds("", 0)
+    assert [instance for instance, _ in deltas(reasons)] == [0, 1, 2]
+    assert not reasons.flush(world.now)
+
+
+def test_a_delta_names_the_state() -> None:
+    world = World()
+    world.enqueue(0)
+    world.admit()
+    world.dequeue()
+    world.fail(0, reason="no host has a gpu")
+    reasons = world.scheduler.reasons
+    reasons.flush(world.now)
+    [delta] = reasons.read(0, 10)
+    assert (delta.state, delta.reason) == (TaskState.READY, "no host has a gpu")
+    world.later(1)
+    world.dequeue()
+    world.place(0)
+    reasons.flush(world.now)
+    [delta] = reasons.read(1, 10)
+    assert (delta.state, delta.reason) == (TaskState.PLACED, "")
