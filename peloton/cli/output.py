@@ -28,7 +28,10 @@ def clean(cell: object) -> str:
     """A cell's text on one line and without control characters; numbers without a useless `.0`."""
     if isinstance(cell, float):
         return f"{cell:.6f}".rstrip("0").rstrip(".") or "0"
-    return "".join(letter if letter.isprintable() else " " for letter in str(cell)).strip()
+    text = str(cell)
+    if not text.isprintable():
+        text = "".join(letter if letter.isprintable() else " " for letter in text)
+    return text.strip()
 
 
 def yaml_text(value: Any) -> str:

@@ -176,7 +176,6 @@ def get(session: Session, job_id: str) -> None:
     from peloton.cli.output import yaml_text
 
     response = session.call("job_svc", "Get", job_pb2.GetRequest(id=_id(job_id)))
-    response.ClearField("error")
     session.show(response, lambda: yaml_text(response))
 
 

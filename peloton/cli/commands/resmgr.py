@@ -27,6 +27,7 @@ def tasks() -> None:
 def active(session: Session, job: str, respool: str, states: list[str]) -> None:
     """Tasks by state, with the reason of those that wait."""
     from peloton.cli.output import table
+    from peloton.cli.times import short_time
     from peloton.private.resmgrsvc import resmgrsvc_pb2
 
     request = resmgrsvc_pb2.GetActiveTasksRequest(
@@ -34,7 +35,13 @@ def active(session: Session, job: str, respool: str, states: list[str]) -> None:
     )
     response = session.call("resmgr_svc", "GetActiveTasks", request)
     rows = [
-        (entry.taskID, entry.taskState or state, entry.hostname, entry.lastUpdateTime, entry.reason)
+        (
+            entry.taskID,
+            entry.taskState or state,
+            entry.hostname,
+            short_time(entry.lastUpdateTime),
+            entry.reason,
+        )
         for state, entries in sorted(response.tasksByState.items())
         for entry in entries.taskEntry
     ]
