@@ -171,12 +171,11 @@ class Core:
                 work.job.told(run.instance, run.run, state, reason)
 
     def _resmgr_changed(self, turn: Turn, event: ResmgrChanged) -> None:
-        for job_id, work in self.jobs.items():
-            if work.job.counts.get(TaskState.PENDING):
-                work.escaped.update(
-                    i for i, task in enumerate(work.job.tasks) if task.state is TaskState.PENDING
-                )
-                self.change(turn, job_id)
+        for job_id in self.jobs:
+            change = self.change(turn, job_id)
+            if change is not None and change.counts.get(TaskState.PENDING):
+                instances = range(change.spec.instance_count)
+                change.work.escaped.update(i for i in instances if change.task(i).state is TaskState.PENDING)
 
     def _enqueued(self, turn: Turn, event: Enqueued) -> None:
         change = self.change(turn, event.job_id)

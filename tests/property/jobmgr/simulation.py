@@ -1,0 +1,202 @@
+"""A cluster around the core, turned by hand: what is answered when, and what comes twice or late, is drawn.
+
+The store is a dict that `commit` fills; a leader can fall at any moment between two turns, and between a
+turn's storing and its instructions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jobmgr.core import events as ev
+from jobmgr.core import instructions as ins
+from jobmgr.core.machine import Core
+from jobmgr.core.steering import Limits
+from peloton.model.ids import Run, mesos_task_id
+from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.states import JobState, TaskState
+from peloton.model.task import TaskRuntime, TaskStatus
+from tests.unit.jobmgr_core.specs import JOB
+
+S = TaskState
+SECOND = 1_000_000_000
+LIMITS = Limits(rows_per_turn=3)
+
+
+@dataclass
+class Simulation:
+    spec: JobSpec
+    outcomes: dict[tuple[int, int], TaskState]
+    """How a run ends; SUCCEEDED where nothing is said."""
+    limits: Limits = LIMITS
+    rows: dict[int, TaskRuntime] = field(default_factory=dict)
+    inbox: list[ev.Event] = field(default_factory=list)
+    todo: list[ins.Instruction] = field(default_factory=list)
+    known: dict[int, int] = field(default_factory=dict)
+    """The run of each instance that resmgr knows and has not handed over."""
+    alive: dict[tuple[int, int], list[TaskState]] = field(default_factory=dict)
+    """Runs in Mesos, with the states that they have yet to tell."""
+    told: list[tuple[Run, TaskStatus]] = field(default_factory=list)
+    """All statuses there were: any may come again."""
+    launched: list[tuple[int, int]] = field(default_factory=list)
+    twice: list[tuple[int, int]] = field(default_factory=list)
+    retired: bool = False
+    monotonic: float = 100.0
+
+    def __post_init__(self) -> None:
+        self.runtime = JobRuntime(JobState.INITIALIZED, JobState.SUCCEEDED, 1, self.wall)
+        self.core = Core(self.limits)
+        self.core.create(JOB, self.spec, self.runtime)
+
+    @property
+    def wall(self) -> int:
+        return 1_700_000_000 * SECOND + round(self.monotonic * SECOND)
+
+    # The shell.
+
+    def turn(self, crash: bool = False) -> None:
+        """One turn. With `crash` the leader falls after storing, before it acts."""
+        events, self.inbox = self.inbox, []
+        turn = self.core.turn(events, ev.Now(self.wall, self.monotonic))
+        for change in turn.changes.values():
+            self.rows.update(change.tasks)
+            self.runtime = change.runtime or self.runtime
+        self.core.commit(turn)
+        self.check(turn.changes)
+        if not crash:
+            self.todo += turn.instructions
+
+    def fall(self) -> None:
+        """The leader is gone, with all that was under way; the next one reads the store."""
+        self.inbox, self.todo = [], []
+        self.core = Core(self.limits)
+        if not self.retired:
+            self.core.recover(JOB, self.spec, self.runtime, [dict(self.rows)])
+
+    def check(self, changes: object) -> None:
+        """The counts are those of the rows."""
+        work = self.core.jobs.get(JOB)
+        if work is None:
+            return
+        counts: dict[TaskState, int] = {}
+        for task in self.rows.values():
+            counts[task.state] = counts.get(task.state, 0) + 1
+        assert work.job.counts == counts
+        assert {i: t for i, t in enumerate(work.job.tasks) if t.run} == self.rows
+
+    # The others.
+
+    def act(self, at: int) -> None:
+        """Carry out one instruction and answer it."""
+        instruction = self.todo.pop(at % len(self.todo))
+        if isinstance(instruction, ins.Enqueue):
+            for gang in instruction.gangs:
+                for instance, run in gang:
+                    if self.known.get(instance, 0) < run:
+                        self.known[instance] = run
+            runs = [run for gang in instruction.gangs for run in gang]
+            self.inbox.append(ev.Enqueued(instruction.job_id, runs))
+        elif isinstance(instruction, ins.Withdraw):
+            for instance, _ in instruction.runs:
+                self.known.pop(instance, None)
+            self.inbox.append(ev.Withdrawn(instruction.job_id, instruction.runs))
+        elif isinstance(instruction, ins.Launch):
+            self._launch(instruction)
+        elif isinstance(instruction, ins.Kill):
+            for run in instruction.runs:
+                self._kill(run)
+        elif isinstance(instruction, ins.Reconcile):
+            for run, _ in instruction.runs:
+                self._say(run, self._state(run))
+        elif isinstance(instruction, ins.Retire):
+            self.retired = True
+
+    def place(self, ports: tuple[int, ...] = ()) -> None:
+        """resmgr hands over all it knows, on one host."""
+        runs = tuple(Run(JOB, instance, run) for instance, run in self.known.items())
+        if runs:
+            self.known.clear()
+            self.inbox.append(ev.Placed([ev.Placement("host", "agent", "offer", ports, runs)]))
+
+    def refuse(self, at: int) -> bool:
+        """One launch meets a claim that is gone."""
+        launches = [each for each in self.todo if isinstance(each, ins.Launch)]
+        if not launches:
+            return False
+        launch = launches[at % len(launches)]
+        self.todo.remove(launch)
+        self.inbox.append(ev.LaunchRefused(launch.runs, "invalid offers", faulty=False))
+        return True
+
+    def doubt(self, at: int, happened: bool) -> bool:
+        """One launch has an unknown outcome."""
+        launches = [each for each in self.todo if isinstance(each, ins.Launch)]
+        if not launches:
+            return False
+        launch = launches[at % len(launches)]
+        self.todo.remove(launch)
+        if happened:
+            self._launch(launch)
+            self.inbox.pop()
+        self.inbox.append(ev.LaunchUncertain(launch.runs))
+        return True
+
+    def progress(self, at: int) -> None:
+        """One run in Mesos goes a step further."""
+        keys = list(self.alive)
+        instance, run = keys[at % len(keys)]
+        state = self.alive[instance, run].pop(0)
+        if state.terminal:
+            del self.alive[instance, run]
+        self._say(Run(JOB, instance, run), state)
+
+    def repeat(self, at: int) -> None:
+        """An old status comes again."""
+        self.inbox.append(ev.Statuses([self.told[at % len(self.told)]]))
+
+    def lose(self) -> None:
+        """resmgr starts anew and knows nothing; jobmgr hears of it."""
+        self.known.clear()
+        self.inbox.append(ev.ResmgrChanged())
+
+    def settle(self, limit: int = 3000) -> None:
+        """Everything takes its course to the end."""
+        for _ in range(limit):
+            if self.retired and not self.alive and not self.todo and not self.inbox:
+                return
+            if self.todo:
+                self.act(0)
+            elif self.alive:
+                self.progress(0)
+            else:
+                self.place()
+            if not self.todo and not self.inbox and not self.alive:
+                due = self.core.idle_until()
+                self.monotonic = max(self.monotonic, due or self.monotonic)
+            self.turn()
+        raise AssertionError(f"not over: {self.runtime.state.name} {self.rows} {self.todo} {self.known}")
+
+    def _launch(self, launch: ins.Launch) -> None:
+        for run in launch.runs:
+            key = (run.instance, run.run)
+            if any(instance == run.instance for instance, _ in self.alive):
+                self.twice.append(key)
+            assert self.rows[run.instance].state is not S.INITIALIZED, "launched before it was stored"
+            self.launched.append(key)
+            self.alive[key] = [S.STARTING, S.RUNNING, self.outcomes.get(key, S.SUCCEEDED)]
+        self.inbox.append(ev.Launched(launch.runs))
+
+    def _kill(self, run: Run) -> None:
+        alive = self.alive.pop((run.instance, run.run), None)
+        self._say(run, S.LOST if alive is None else S.KILLED)
+
+    def _state(self, run: Run) -> TaskState:
+        rest = self.alive.get((run.instance, run.run))
+        if rest is None:
+            return S.LOST
+        return {3: S.LAUNCHED, 2: S.STARTING, 1: S.RUNNING}[len(rest)]
+
+    def _say(self, run: Run, state: TaskState) -> None:
+        status = TaskStatus(mesos_task_id(*run), state, self.wall, agent_id="agent")
+        self.told.append((run, status))
+        self.inbox.append(ev.Statuses([(run, status)]))

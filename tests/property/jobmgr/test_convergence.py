@@ -1,0 +1,139 @@
+"""Whatever comes twice, late or not at all: jobs end as they should, and no instance runs twice at once."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobmgr.core import events as ev
+from peloton.model.states import JobState, TaskState
+from tests.property.jobmgr.simulation import Simulation
+from tests.unit.jobmgr_core.specs import JOB, spec
+
+S = TaskState
+INSTANCES = 5
+Step = tuple[str, int]
+
+ORDINARY = ("act", "act", "progress", "progress", "place", "repeat", "turn", "turn")
+ROUGH = (*ORDINARY, "refuse", "doubt launched", "doubt not", "fall", "crash", "lose", "wait")
+ASKED = (*ROUGH, "stop some", "start some", "restart some", "stop all")
+
+
+def steps(of: tuple[str, ...]) -> st.SearchStrategy[list[Step]]:
+    return st.lists(st.tuples(st.sampled_from(of), st.integers(0, 1000)), max_size=60)
+
+
+ENDS = st.dictionaries(
+    st.tuples(st.integers(0, INSTANCES - 1), st.integers(1, 4)),
+    st.sampled_from([S.FAILED, S.LOST]),
+    max_size=12,
+)
+SHAPES = st.sampled_from(
+    [{}, {"maximumRunningInstances": 2}, {"minimumRunningInstances": 3}, {"maxRunningTime": 3600}]
+)
+
+
+def take(simulation: Simulation, step: Step) -> None:
+    kind, at = step
+    some = sorted({at % INSTANCES, at // 7 % INSTANCES})
+    if kind == "act" and simulation.todo:
+        simulation.act(at)
+    elif kind == "progress" and simulation.alive:
+        simulation.progress(at)
+    elif kind == "repeat" and simulation.told:
+        simulation.repeat(at)
+    elif kind == "place":
+        simulation.place()
+    elif kind == "refuse":
+        simulation.refuse(at)
+    elif kind.startswith("doubt"):
+        simulation.doubt(at, kind == "doubt launched")
+    elif kind == "fall":
+        simulation.fall()
+    elif kind == "crash":
+        simulation.turn(crash=True)
+        simulation.fall()
+    elif kind == "lose":
+        simulation.lose()
+    elif kind == "wait":
+        simulation.monotonic += at / 10
+    elif kind == "stop some":
+        simulation.inbox.append(ev.StopAsked(JOB, some))
+    elif kind == "start some":
+        simulation.inbox.append(ev.StartAsked(JOB, some))
+    elif kind == "restart some":
+        simulation.inbox.append(ev.RestartAsked(JOB, some))
+    elif kind == "stop all":
+        simulation.inbox.append(ev.StopAsked(JOB, None))
+    elif kind == "turn":
+        simulation.turn()
+
+
+def expected(outcomes: dict[tuple[int, int], TaskState], attempts: int) -> dict[int, tuple[int, TaskState]]:
+    """The last run of each instance, and how it ends, by the retry policy alone."""
+    ends = {}
+    for instance in range(INSTANCES):
+        for run in range(1, max(attempts, 1) + 1):
+            ends[instance] = run, outcomes.get((instance, run), S.SUCCEEDED)
+            if ends[instance][1] is S.SUCCEEDED:
+                break
+    return ends
+
+
+@given(steps(ORDINARY), ENDS, SHAPES, st.integers(0, 3))
+@settings(max_examples=60, deadline=None)
+def test_order_and_duplicates_change_nothing(
+    order: list[Step], outcomes: dict[tuple[int, int], TaskState], shape: dict[str, int], attempts: int
+) -> None:
+    simulation = Simulation(spec(INSTANCES, max_failures=attempts, **shape), outcomes)
+    for step in order:
+        take(simulation, step)
+    simulation.settle()
+    ends = {instance: (task.run, task.state) for instance, task in simulation.rows.items()}
+    assert ends == expected(outcomes, attempts)
+    assert len(simulation.launched) == sum(run for run, _ in ends.values())
+    assert not simulation.twice
+    failed = any(state is not S.SUCCEEDED for _, state in ends.values())
+    assert simulation.runtime.state is (JobState.FAILED if failed else JobState.SUCCEEDED)
+
+
+@given(steps(ROUGH), ENDS, SHAPES)
+@settings(max_examples=80, deadline=None)
+def test_falls_and_doubts_lose_nothing(
+    order: list[Step], outcomes: dict[tuple[int, int], TaskState], shape: dict[str, int]
+) -> None:
+    simulation = Simulation(spec(INSTANCES, max_failures=100, **shape), outcomes)
+    for step in order:
+        take(simulation, step)
+    simulation.settle()
+    assert simulation.runtime.state is JobState.SUCCEEDED
+    assert simulation.runtime.task_counts == {S.SUCCEEDED: INSTANCES}
+    assert {instance for instance, _ in simulation.launched} == set(range(INSTANCES))
+    assert not simulation.twice
+
+
+@given(steps(ASKED), ENDS, SHAPES)
+@settings(max_examples=80, deadline=None)
+def test_what_clients_ask_comes_about(
+    order: list[Step], outcomes: dict[tuple[int, int], TaskState], shape: dict[str, int]
+) -> None:
+    simulation = Simulation(spec(INSTANCES, max_failures=3, **shape), outcomes)
+    for step in order:
+        take(simulation, step)
+    simulation.settle()
+    assert simulation.runtime.state.terminal
+    assert all(task.state.terminal for task in simulation.rows.values())
+    assert len(simulation.rows) == INSTANCES
+    assert not simulation.twice
+    for task in simulation.rows.values():
+        assert task.goal is not S.KILLED or task.state in (S.KILLED, S.SUCCEEDED, S.FAILED, S.LOST)
+
+
+@given(steps(ROUGH), st.integers(1, 3))
+@settings(max_examples=40, deadline=None)
+def test_never_more_than_the_maximum_in_mesos(order: list[Step], maximum: int) -> None:
+    simulation = Simulation(spec(INSTANCES, max_failures=100, maximumRunningInstances=maximum), {})
+    for step in order:
+        take(simulation, step)
+        assert len(simulation.alive) <= maximum
+    simulation.settle()
