@@ -29,6 +29,7 @@ class Engine:
         self._rounds: dict[Hashable, Round] = {}
         self._settled = asyncio.Event()
         self._pace = Pace(0.1, 5.0)
+        self._complaint = ""
 
     @property
     def waiting(self) -> int:
@@ -50,11 +51,18 @@ class Engine:
         try:
             gangs = await self._parts.queue.dequeue(limit, self._wait)
         except PelotonError as error:
-            log.warning("no gangs can be taken: %s", error)
+            self._complain(str(error))
             await self._pace.pause()
             return ()
+        self._complaint = ""
         self._pace.reset()
         return gangs
+
+    def _complain(self, wrong: str) -> None:
+        """Once, however often it is tried."""
+        if wrong != self._complaint:
+            log.warning("no gangs can be taken: %s", wrong)
+        self._complaint = wrong
 
     async def _until_room(self) -> None:
         while self.waiting >= self._max_waiting:
