@@ -47,12 +47,17 @@ class Logs:
         while True:
             # Asked before the read: what is written until the end of a run is there when its end is known.
             ended = self._patiently(self._ended)
-            while piece := self._patiently(lambda: file.read(offset)):  # noqa: B023 - called at once
+            while piece := self._read(file, offset, ended):
                 self.write(piece)
                 offset += len(piece)
             if ended:
                 return
             self.sleep(INTERVAL)
+
+    def _read(self, file: SandboxFile, offset: int, ended: bool) -> bytes:
+        # An agent that went away with the run is not waited for.
+        piece: bytes = file.read(offset) if ended else self._patiently(lambda: file.read(offset))
+        return piece
 
     def _file(self, *, wait: bool) -> SandboxFile:
         noted = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -17,11 +18,21 @@ GAP = "  "
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Rows under their heads, columns aligned, one line a row, without what would break a line."""
     lines = [list(heads)] + [[clean(cell) for cell in row] for row in rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+    widths = [max(columns(line[column]) for line in lines) for column in range(len(heads))]
     return "\n".join(
-        GAP.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        GAP.join(
+            cell + " " * (width - columns(cell)) for cell, width in zip(line, widths, strict=True)
+        ).rstrip()
         for line in lines
     )
+
+
+def columns(text: str) -> int:
+    """Columns that a terminal takes for a text: two for a wide letter, none for a combining one."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    return len(text) + wide - sum(unicodedata.combining(letter) > 0 for letter in text)
 
 
 def clean(cell: object) -> str:

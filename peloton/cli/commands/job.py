@@ -12,7 +12,7 @@ from peloton.cli.groups import Group
 from peloton.cli.params import Labels
 from peloton.cli.queries import JobQuery, job_query_options
 from peloton.cli.session import Session, passing, pool_id
-from peloton.errors import InvalidArgument, PelotonError
+from peloton.errors import InvalidArgument, PelotonError, Refused
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobConfig, JobInfo
@@ -123,7 +123,7 @@ def stop(
     force: bool,
     limit: int,
     total: int,
-) -> None:
+) -> int:
     """Stop a job, or the active jobs of an owner or with labels."""
     if bool(job_id) == bool(owner or labels):
         raise click.UsageError("give either a job's id, or --owner or --labels")
@@ -131,20 +131,27 @@ def stop(
     if not job_id and ids and not force:
         click.echo("\n".join(ids), err=True)
         click.confirm(f"Stop these {len(ids)} jobs?", abort=True, err=True)
-    stopped = [_stop(session, one) for one in ids]
-    infos = [_follow(session, one) for one in ids] if progress else []
+    stopped = [one for one in (_stop(session, one) for one in ids) if one is not None]
+    infos = [_follow(session, one["jobId"]) for one in stopped] if progress else []
     if session.json:
         from peloton.cli.plain import as_json
 
         session.show([as_json(one) for one in infos] if progress else stopped, lambda: "")
     elif not ids:
         click.echo("No active job found")
+    return 0 if len(stopped) == len(ids) else 1
 
 
-def _stop(session: Session, job_id: str) -> dict[str, Any]:
+def _stop(session: Session, job_id: str) -> dict[str, Any] | None:
+    """What was stopped, or None where it was refused: the other jobs are stopped all the same."""
     from peloton.api.v0.task import task_pb2
+    from peloton.cli.output import say
 
-    response = session.call("task_svc", "Stop", task_pb2.StopRequest(jobId=_id(job_id)))
+    try:
+        response = session.call("task_svc", "Stop", task_pb2.StopRequest(jobId=_id(job_id)))
+    except Refused as refusal:
+        say(f"peloton: job {job_id}: {refusal}")
+        return None
     count = len(response.stoppedInstanceIds)
     if not session.json:
         click.echo(f"Job {job_id} is being stopped" + (f": {count} instances" if count else ""))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -212,6 +213,26 @@ def test_stop_by_owner_and_labels(run: Run, daemons: FakeDaemons) -> None:
     spec = daemons.requests("Query")[0].spec
     assert spec.owner == "me" and [(one.key, one.value) for one in spec.labels] == [("team", "data")]
     assert job_pb2.SUCCEEDED not in spec.jobStates and job_pb2.RUNNING in spec.jobStates
+
+
+def test_stop_goes_on_behind_a_refusal(run: Run, daemons: FakeDaemons) -> None:
+    found = [job_pb2.JobSummary(id=peloton_pb2.JobID(value=name)) for name in ("a", "b")]
+    daemons.answers["Query"] = job_pb2.QueryResponse(results=found)
+    missing = task_pb2.StopResponse.Error(notFound=errors_pb2.JobNotFound(message="job not found"))
+    daemons.answers["Stop"] = [task_pb2.StopResponse(error=missing), task_pb2.StopResponse()]
+    outcome = run("job", "stop", "--owner", "me", "-f")
+    assert outcome == (1, "Job b is being stopped\n", "peloton: job a: job not found\n")
+
+
+def test_stop_asks_before_it_stops_what_it_found(
+    run: Run, daemons: FakeDaemons, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [job_pb2.JobSummary(id=peloton_pb2.JobID(value="a"))]
+    daemons.answers["Query"] = job_pb2.QueryResponse(results=found)
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    outcome = run("job", "stop", "--owner", "me")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "Stop these 1 jobs?" in outcome.err and not daemons.requests("Stop")
 
 
 def test_stop_needs_one_way_to_say_which(run: Run, daemons: FakeDaemons) -> None:

@@ -122,6 +122,10 @@ def test_a_table_has_a_line_a_row(rows: list[tuple[object, ...]]) -> None:
     assert all(line.isprintable() for line in lines)
 
 
+def test_wide_letters_take_two_columns() -> None:
+    assert table(("A", "B"), [("数据", "x"), ("e\u0301", "y")]) == "A     B\n数据  x\ne\u0301     y"
+
+
 def test_numbers_in_tables() -> None:
     shown = table(("A",), [(2.0,), (0.25,), (1234567.0,), (0.0,), (7,)]).split("\n")
     assert shown == ["A", "2", "0.25", "1234567", "0", "7"]
