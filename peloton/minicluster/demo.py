@@ -1,6 +1,6 @@
 """`make demo`: a cluster from nothing, a pool, a job, its output, and nothing left behind.
 
-Every step is a command of the CLI, printed as one would type it.
+Every step that a person would type is the command itself, printed before it runs.
 """
 
 from __future__ import annotations
@@ -14,39 +14,82 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.cli.sandbox import SandboxFile, path_of
 from peloton.client import PelotonClient
 from peloton.errors import PelotonError
 from peloton.minicluster.cluster import Cluster
 from peloton.minicluster.settings import ClusterSettings
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLES = Path("examples")
 POOL = "/DefaultResPool"
+TIMEOUT = 10.0
 
 
 def main() -> int:
+    if not EXAMPLES.is_dir():
+        print(f"demo: {EXAMPLES.absolute()} is not there: run it from the project's folder", file=sys.stderr)
+        return 1
+    try:
+        verdict, code = demonstrate()
+    except PelotonError as error:
+        verdict, code = str(error), 1
+    except KeyboardInterrupt:
+        verdict, code = "interrupted", 130
+    print(f"demo: {verdict}", flush=True)
+    return code
+
+
+def demonstrate() -> tuple[str, int]:
+    """The last line, and the exit code. Whatever happens, the cluster is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="peloton-demo-") as folder:
         cluster = Cluster(Path(folder) / "cluster")
-        print("Bringing up a Mesos master, three agents and Peloton's four daemons …", flush=True)
-        cluster.up(ClusterSettings(ports="free"), lambda line: print(f"  {line}", flush=True))
+        tell("A Mesos master, three agents and the four daemons of Peloton come up, each a process:")
         try:
-            return show(cluster.urls())
+            cluster.up(ClusterSettings(ports="free"), lambda line: tell(f"  {line}"))
+            return run_job(cluster.urls())
         finally:
+            tell("\nThe cluster goes down.")
             cluster.down()
-            print("The cluster is down again.", flush=True) if sys.exc_info()[0] else None
 
 
-def show(urls: Mapping[str, str]) -> int:
+def run_job(urls: Mapping[str, str]) -> tuple[str, int]:
     job_id = str(uuid.uuid4())
     peloton(urls, "respool", "create", POOL, str(EXAMPLES / "default_respool.yaml"))
     peloton(urls, "job", "create", POOL, str(EXAMPLES / "helloworld_job.yaml"), "--jobID", job_id, "--follow")
-    return 0
+    with PelotonClient("demo", jm_url=urls["JOBMGR_URL"]) as client:
+        request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id))
+        tasks = sorted(client.task_svc.List(request).result.value.items())
+        tell("\nEach instance's host, state, and first line of output:")
+        for instance, task in tasks:
+            state = task_pb2.TaskState.Name(task.runtime.state)
+            tell(f"  {instance:>2}  {task.runtime.host}  {state}  {first_line(client, job_id, instance)}")
+    succeeded = sum(task.runtime.state == task_pb2.SUCCEEDED for _, task in tasks)
+    return f"{succeeded} of {len(tasks)} instances SUCCEEDED", 0 if tasks and succeeded == len(tasks) else 1
 
 
 def peloton(urls: Mapping[str, str], *arguments: str) -> None:
-    print(f"\n$ peloton {shlex.join(arguments)}", flush=True)
+    """A command of the CLI, shown as one would type it. Raises PelotonError where it fails."""
+    tell(f"\n$ peloton {shlex.join(arguments)}")
     command = [sys.executable, "-m", "peloton.cli", *arguments]
     if subprocess.run(command, env={**os.environ, **urls}, check=False).returncode:
-        raise PelotonError(f"peloton {arguments[0]} {arguments[1]} failed")
+        raise PelotonError(f"`peloton {arguments[0]} {arguments[1]}` failed")
+
+
+def first_line(client: PelotonClient, job_id: str, instance: int) -> str:
+    """Of the instance's stdout, read from the agent that ran it."""
+    request = task_pb2.BrowseSandboxRequest(jobId=peloton_pb2.JobID(value=job_id), instanceId=instance)
+    sandbox = client.task_svc.BrowseSandbox(request)
+    path = path_of(list(sandbox.paths), "stdout")
+    if path is None:
+        return f"(no output: {' '.join(str(sandbox.error).split()) or 'no file stdout'})"
+    text = SandboxFile(sandbox.hostname, int(sandbox.port), path, TIMEOUT).read(0).decode(errors="replace")
+    return text.partition("\n")[0]
+
+
+def tell(line: str) -> None:
+    print(line, flush=True)
 
 
 if __name__ == "__main__":

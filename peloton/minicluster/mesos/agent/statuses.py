@@ -138,5 +138,5 @@ def container_status(container_id: str, ip: str, pid: int) -> mesos.ContainerSta
     """Return what each update of a running task says of its container."""
     out = mesos.ContainerStatus(executor_pid=pid)
     out.container_id.value = container_id
-    out.network_infos.add().ip_addresses.add(protocol=mesos.NetworkInfo.IPv4, ip_address=ip)
+    out.network_infos.add().ip_addresses.add(ip_address=ip)
     return out

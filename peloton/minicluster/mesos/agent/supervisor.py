@@ -20,6 +20,9 @@ from typing import Any
 
 Spec = dict[str, Any]
 
+IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
+"""Signals that must not end a supervisor before its task."""
+
 
 def start_of(pid: int) -> str:
     """Return when a process started, in clock ticks since boot."""
@@ -47,14 +50,18 @@ def limit(spec: Spec) -> None:
         os.setuid(spec["uid"])
 
 
-def become_task(spec: Spec, gate: int) -> None:
-    """Turn into the task once the gate opens; never returns."""
+def become_task(spec: Spec, gate: int, settled: int) -> None:
+    """Turn into the task once the gate opens; never returns.
+
+    From ``settled`` on it leads its session and dies of signals like any process.
+    """
     try:
         os.setsid()
+        for number in IGNORED:
+            signal.signal(number, signal.SIG_DFL)
+        os.write(settled, b"1")
         if os.read(gate, 1) != b"1":
             os._exit(1)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_DFL)
         limit(spec)
         os.chdir(spec["cwd"])
         os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
@@ -114,19 +121,22 @@ def main() -> None:
     with open(sys.argv[1]) as file:
         spec: Spec = json.load(file)
     notify = int(sys.argv[2])
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+    for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     me = {"pid": os.getpid(), "start": start_of(os.getpid())}
     record = {"container": spec["container"], "supervisor": me, "after": spec["after"]}
     replace(spec["pid_file"], record)
     redirect(spec)
     gate, opener = os.pipe()
+    settling, settled = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(opener)
         os.close(notify)
-        become_task(spec, gate)
+        become_task(spec, gate, settled)
     os.close(gate)
+    os.close(settled)
+    os.read(settling, 1)
     replace(spec["pid_file"], {**record, "task": {"pid": pid, "start": start_of(pid)}})
     os.write(opener, b"1")
     os.close(opener)

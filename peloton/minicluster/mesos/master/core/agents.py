@@ -218,6 +218,7 @@ def _lose(
     status = events.master_status(task.id, state, text, reason, now, task.agent_id)
     if state == mesos.TASK_UNREACHABLE:
         status.unreachable_time.nanoseconds = int(now * 1e9)
+    task.statuses.append(status)
     cluster.send(framework, events.update(status))
 
 

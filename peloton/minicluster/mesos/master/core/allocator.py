@@ -135,8 +135,10 @@ def offer_message(agent: Agent, framework: Framework, offer: Offer) -> mesos.Off
     message = mesos.Offer.FromString(_template(agent))
     message.id.value = offer.id
     message.framework_id.value = framework.id
-    message.resources.extend(res.to_messages(offer.resources, refined=refined, role=offer.role))
-    message.allocation_info.role = offer.role
+    told_role = offer.role if framework.can(CAPABILITY.MULTI_ROLE) else ""
+    message.resources.extend(res.to_messages(offer.resources, refined=refined, role=told_role))
+    if told_role:
+        message.allocation_info.role = told_role
     if agent.unavailability is not None:
         message.unavailability.CopyFrom(agent.unavailability)
     return message

@@ -214,7 +214,7 @@ def remove(cluster: Cluster, framework: Framework, now: float) -> None:
         cluster.drop_offer(offer)
     _drop_inverse_offers(cluster, framework)
     for task in list(framework.tasks.values()):
-        _kill_unheard(cluster, task)
+        _kill_unheard(cluster, task, now)
     for agent in cluster.agents.values():
         cluster.tell(agent, ShutdownFramework(framework.id))
     _end_stream(cluster, framework, None)
@@ -226,9 +226,13 @@ def remove(cluster: Cluster, framework: Framework, now: float) -> None:
         del cluster.removed_frameworks[next(iter(cluster.removed_frameworks))]
 
 
-def _kill_unheard(cluster: Cluster, task: Task) -> None:
+def _kill_unheard(cluster: Cluster, task: Task, now: float) -> None:
     if not is_terminal(task.state):
         task.state = mesos.TASK_KILLED
+        text = f"Framework {task.framework_id} removed"
+        reason = mesos.TaskStatus.REASON_FRAMEWORK_REMOVED
+        status = events.master_status(task.id, task.state, text, reason, now, task.agent_id)
+        task.statuses.append(status)
     cluster.forget_task(task)
 
 

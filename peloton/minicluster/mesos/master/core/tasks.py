@@ -58,20 +58,23 @@ def status_update(cluster: Cluster, agent: Agent, message: Update) -> None:
     status = message.status
     task = framework.tasks.get(status.task_id.value)
     if task is not None and task.agent_id == agent.id:
-        _note(cluster, task, status, message.latest_state)
+        _note(cluster, task, status, message.latest_state, framework.stream is not None)
     cluster.send(framework, events.update(status))
 
 
-def _note(cluster: Cluster, task: Task, status: mesos.TaskStatus, latest_state: int) -> None:
+def _note(cluster: Cluster, task: Task, status: mesos.TaskStatus, latest_state: int, heard: bool) -> None:
+    """Take an update into a task; what no framework heard is not what it was told (08-disconnected-updates)."""
     if not is_terminal(task.state):
         task.state = latest_state
+    if is_terminal(task.state):
+        cluster.release(task)
+    if not heard:
+        return
     task.told = status.state
     task.told_uuid = status.uuid
     if task.statuses and task.statuses[-1].state == status.state:
         task.statuses.pop()
     task.statuses.append(status)
-    if is_terminal(task.state):
-        cluster.release(task)
 
 
 def reconcile(

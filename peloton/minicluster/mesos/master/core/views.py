@@ -97,6 +97,7 @@ def framework(cluster: Cluster, item: Framework) -> Response.GetFrameworks.Frame
     if not item.recovered:
         out.registered_time.CopyFrom(nanoseconds(item.registered))
         out.reregistered_time.CopyFrom(nanoseconds(item.reregistered or item.registered))
+    out.offer_constraints.SetInParent()
     if item.unregistered is not None:
         out.unregistered_time.CopyFrom(nanoseconds(item.unregistered))
     for offer in item.offers.values():
