@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import NoReturn
 
 from hostmgr.cluster import Cluster
@@ -59,24 +59,38 @@ def build(daemon: Hostmgr) -> None:
         return _lead(daemon, authorization, term)
 
     daemon.lead(leading, SERVICES)
-    daemon.checks.append(
-        lambda: "" if daemon.membership.leader(Role.HOSTMGR) else "no hostmgr leads at the moment"
-    )
+    daemon.checks.append(lambda: "" if daemon.membership.leader(Role.HOSTMGR) else "no hostmgr leads")
 
 
 @asynccontextmanager
 async def _lead(daemon: Hostmgr, authorization: str, term: int) -> AsyncIterator[None]:
-    store = await open_store(daemon.settings.storage)
+    with _checked(daemon, lambda: "about to lead"):
+        store = await open_store(daemon.settings.storage)
     try:
-        await store.begin_term(Role.HOSTMGR.value, term)
-        async with _work(daemon, store, authorization):
-            yield
+        with _checked(daemon, lambda: "about to lead"):
+            await store.begin_term(Role.HOSTMGR.value, term)
+            manager, cluster, reconciliation = await _parts(daemon, store, authorization)
+        with _checked(daemon, lambda: manager.unhealthy or cluster.unhealthy):
+            async with _serve(daemon, manager, cluster, reconciliation):
+                yield
     finally:
         await store.close()
 
 
-@asynccontextmanager
-async def _work(daemon: Hostmgr, store: Store, authorization: str) -> AsyncIterator[None]:
+@contextmanager
+def _checked(daemon: Hostmgr, check: Callable[[], str]) -> Iterator[None]:
+    """Have the daemon's health depend on the check meanwhile."""
+    daemon.checks.append(check)
+    try:
+        yield
+    finally:
+        daemon.checks.remove(check)
+
+
+async def _parts(
+    daemon: Hostmgr, store: Store, authorization: str
+) -> tuple[HostManager, Cluster, Reconciliation]:
+    """The state of a term, rebuilt from nothing but the framework id: Mesos tells the rest."""
     settings, now = daemon.settings, daemon.clock.monotonic
     framework_id = await store.hosts.framework_id(settings.mesos.name) or ""
     wire = codec(settings.mesos.encoding)
@@ -103,18 +117,13 @@ async def _work(daemon: Hostmgr, store: Store, authorization: str) -> AsyncItera
         manager.hosts, reconciler, settings.mesos.role, settings.mesos.agents_interval, now,
     )  # fmt: skip
     reconciliation = Reconciliation(manager, reconciler, store, daemon.clock, settings.reconcile.batch)
-    async with _serve(daemon, manager, cluster, reconciliation):
-        yield
+    return manager, cluster, reconciliation
 
 
 @asynccontextmanager
 async def _serve(
     daemon: Hostmgr, manager: HostManager, cluster: Cluster, reconciliation: Reconciliation
 ) -> AsyncIterator[None]:
-    def check() -> str:
-        return manager.unhealthy or cluster.unhealthy
-
-    daemon.checks.append(check)
     daemon.spawn("mesos", manager.driver.run())
     daemon.spawn("acknowledgements", manager.statuses.acknowledge(manager.driver))
     daemon.spawn("agents", cluster.follow())
@@ -131,7 +140,6 @@ async def _serve(
         async with daemon.serving(*services):
             yield
     finally:
-        daemon.checks.remove(check)
         manager.statuses.close()
 
 
