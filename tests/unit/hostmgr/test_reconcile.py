@@ -1,0 +1,125 @@
+"""When to ask Mesos about tasks, and what a TASK_UNKNOWN is worth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hostmgr.core.reconcile import Policy, Reconciler, Round, Verdict
+from peloton.model.states import TaskState
+from peloton.model.task import TaskRuntime
+
+JOB = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
+POLICY = Policy(interval=1800, second_look=60, launch_grace=30, reregister=600)
+
+
+def subscribed(master: str = "m1", now: float = 0.0) -> Reconciler:
+    reconciler = Reconciler(POLICY)
+    reconciler.subscribed(master, now)
+    return reconciler
+
+
+def rounds(
+    reconciler: Reconciler, until: float, step: float = 10.0, start: float = 0.0
+) -> list[tuple[float, Round]]:
+    found = []
+    now = start
+    while now <= until:
+        kind = reconciler.next_round(now)
+        if kind is not None:
+            found.append((now, kind))
+        else:
+            now += step
+    return found
+
+
+def test_rounds_after_an_election_and_in_turn_for_ever() -> None:
+    assert rounds(subscribed(), 6100) == [
+        (0, Round.EXPLICIT),
+        (60, Round.EXPLICIT),
+        (660, Round.EXPLICIT),
+        (2460, Round.IMPLICIT),
+        (4260, Round.EXPLICIT),
+        (6060, Round.IMPLICIT),
+    ]
+
+
+def test_a_subscription_with_the_same_master_asks_anew_and_settles_no_later() -> None:
+    reconciler = subscribed()
+    reconciler.subscribed("m1", 5000.0)
+    assert reconciler.settled_at == 600
+    assert [at for at, _ in rounds(reconciler, 5100, start=5000.0)] == [5000, 5060, 5060]
+    reconciler.subscribed("m2", 6000.0)
+    assert reconciler.settled_at == 6600
+
+
+def test_nothing_is_asked_while_disconnected() -> None:
+    reconciler = subscribed()
+    reconciler.judge("t", "a", True, 1.0)
+    reconciler.disconnected()
+    assert rounds(reconciler, 4000) == [] and reconciler.ask_again(4000.0) == []
+
+
+def test_unknown_is_asked_again_with_growing_pauses_until_agents_are_back() -> None:
+    reconciler = subscribed()
+    asked = []
+    now = 0.0
+    verdict = reconciler.judge("t", "a1", True, now)
+    while verdict is Verdict.ASK_AGAIN:
+        now += 1
+        for run, agent_id in reconciler.ask_again(now):
+            assert (run, agent_id) == ("t", "a1")
+            asked.append(now)
+            verdict = reconciler.judge("t", "a1", True, now)
+        assert now < 700
+    assert now >= 600
+    pauses = [later - earlier for earlier, later in zip([0.0, *asked], asked, strict=False)]
+    assert pauses[0] == 2 and max(pauses) <= 61 and pauses == sorted(pauses)
+    assert reconciler.ask_again(10_000.0) == []
+
+
+def test_unknown_is_believed_when_the_agent_is_known_to_be_gone() -> None:
+    reconciler = subscribed()
+    reconciler.agent_gone("a1")
+    assert reconciler.judge("t", "a1", True, 1.0) is Verdict.PASS_ON
+    reconciler.agent_seen("a1")
+    assert reconciler.judge("t", "a1", True, 1.0) is Verdict.ASK_AGAIN
+
+
+def test_any_other_answer_ends_the_asking() -> None:
+    reconciler = subscribed()
+    reconciler.judge("t", "a1", True, 0.0)
+    assert reconciler.judge("t", "a1", False, 1.0) is Verdict.PASS_ON
+    assert reconciler.ask_again(100.0) == []
+
+
+def test_a_status_that_was_overlooked_brings_an_explicit_round_soon() -> None:
+    reconciler = subscribed()
+    rounds(reconciler, 1000)
+    reconciler.overlooked(1000.0)
+    reconciler.overlooked(1001.0)
+    assert rounds(reconciler, 1100, start=1000.0) == [(1060, Round.EXPLICIT)]
+
+
+RUNTIME = TaskRuntime(TaskState.RUNNING, TaskState.SUCCEEDED, 2, 1, 1, 2, agent_id="a1", updated_at=0)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "asked"),
+    [
+        (RUNTIME, True),
+        (replace(RUNTIME, state=TaskState.STARTING), True),
+        (replace(RUNTIME, state=TaskState.KILLING), True),
+        (replace(RUNTIME, state=TaskState.PENDING), False),
+        (replace(RUNTIME, state=TaskState.SUCCEEDED), False),
+        (replace(RUNTIME, run=0), False),
+        (replace(RUNTIME, state=TaskState.LAUNCHED), True),
+        (replace(RUNTIME, state=TaskState.LAUNCHED, updated_at=71_000_000_000), False),
+        (replace(RUNTIME, state=TaskState.LAUNCHED, updated_at=70_000_000_000), True),
+        (replace(RUNTIME, updated_at=99_000_000_000), True),
+    ],
+)
+def test_whom_to_ask_for(runtime: TaskRuntime, asked: bool) -> None:
+    found = Reconciler(POLICY).to_ask(JOB, {7: runtime}, wall=100_000_000_000)
+    assert found == ([(f"{JOB}-7-2", "a1")] if asked else [])
