@@ -1,0 +1,207 @@
+"""A status' way through the ring and back to Mesos as an acknowledgement."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hostmgr.core.reconcile import Policy, Reconciler, Round
+from hostmgr.core.runs import Runs
+from hostmgr.mesos.calls import Call, Calls
+from hostmgr.services.events import EventStream
+from hostmgr.statuses import CLIENTS, HOLDER, Event, Statuses
+from mesos.v1 import mesos_pb2
+from peloton.errors import Unavailable
+from peloton.eventstream import EventRing
+from peloton.private.eventstream import eventstream_pb2 as pb
+
+JOB = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
+
+
+class Mesos:
+    """Keeps the calls; may be away."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.away = False
+
+    def send(self, call: Call) -> None:
+        if self.away:
+            raise Unavailable("away")
+        self.calls.append(call)
+
+    async def drain(self) -> None:
+        if self.away:
+            raise Unavailable("away")
+
+    @property
+    def acknowledged(self) -> list[bytes]:
+        return [call.acknowledge.uuid for call in self.calls]
+
+
+def status(run: int, state: int, uuid: bytes = b"", agent: str = "S1") -> mesos_pb2.TaskStatus:
+    return mesos_pb2.TaskStatus(
+        task_id=mesos_pb2.TaskID(value=f"{JOB}-0-{run}"),
+        state=mesos_pb2.TaskState.ValueType(state),
+        agent_id=mesos_pb2.AgentID(value=agent),
+        uuid=uuid or None,
+    )
+
+
+class Fixture:
+    def __init__(self, capacity: int = 4) -> None:
+        self.now = 0.0
+        self.runs = Runs()
+        self.reconciler = Reconciler(Policy())
+        self.ring: EventRing[Event] = EventRing("s1", CLIENTS, HOLDER, capacity)
+        self.statuses = Statuses(self.ring, self.runs, self.reconciler, lambda: self.now)
+        self.statuses.connected(Calls("f1"))
+        self.mesos = Mesos()
+
+    async def settle(self) -> None:
+        """Let the acknowledger do what it can."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    async def passed(self, offset: int) -> list[int]:
+        """jobmgr has stored all below `offset`; the offsets that it reads next."""
+        events = await self.statuses.wait("jobmgr", "s1", offset, offset, 100, 0)
+        await self.settle()
+        return [each.offset for each in events]
+
+
+@pytest.fixture
+async def it() -> AsyncIterator[Fixture]:
+    fixture = Fixture()
+    task = asyncio.create_task(fixture.statuses.acknowledge(fixture.mesos))
+    yield fixture
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+RUNNING, FINISHED, UNKNOWN = mesos_pb2.TASK_RUNNING, mesos_pb2.TASK_FINISHED, mesos_pb2.TASK_UNKNOWN
+
+
+async def test_acknowledged_when_passed_and_not_before(it: Fixture) -> None:
+    it.statuses.take([status(1, RUNNING, b"u1"), status(1, FINISHED), status(2, RUNNING, b"u2")])
+    assert await it.passed(0) == [0, 1, 2]
+    assert it.mesos.acknowledged == []
+    assert await it.passed(2) == [2]
+    assert it.mesos.acknowledged == [b"u1"], "the master's own status has no uuid"
+    await it.passed(3)
+    assert it.mesos.acknowledged == [b"u1", b"u2"]
+    call = it.mesos.calls[0]
+    assert (call.framework_id.value, call.acknowledge.agent_id.value) == ("f1", "S1")
+
+
+async def test_resmgr_acknowledges_nothing(it: Fixture) -> None:
+    it.statuses.take([status(1, RUNNING, b"u1")])
+    await it.statuses.wait("resmgr", "s1", 1, 1, 100, 0)
+    await it.settle()
+    assert it.mesos.calls == []
+
+
+async def test_a_repeated_status_is_one_event_and_acknowledged_again_once_passed(it: Fixture) -> None:
+    it.statuses.take([status(1, RUNNING, b"u1"), status(1, RUNNING, b"u1")])
+    assert it.ring.end == 1
+    await it.passed(1)
+    it.statuses.take([status(1, RUNNING, b"u1")])
+    await it.settle()
+    assert it.ring.end == 1 and it.mesos.acknowledged == [b"u1", b"u1"]
+
+
+async def test_what_was_passed_while_mesos_was_away_is_acknowledged_when_it_comes_again(it: Fixture) -> None:
+    it.statuses.take([status(1, RUNNING, b"u1")])
+    it.mesos.away = True
+    it.statuses.disconnected()
+    await it.passed(1)
+    it.mesos.away = False
+    it.statuses.connected(Calls("f1"))
+    it.statuses.take([status(1, RUNNING, b"u1")])
+    await it.settle()
+    assert it.mesos.acknowledged == [b"u1"]
+
+
+async def test_a_full_ring_takes_nothing_and_asks_for_what_mesos_does_not_repeat(it: Fixture) -> None:
+    it.reconciler.subscribed("m1", 0.0)
+    while it.reconciler.next_round(1e6):
+        if it.reconciler.next_round(1e6) is None:
+            break
+    it.statuses.take([status(run, RUNNING, b"u%d" % run) for run in range(1, 5)])
+    it.statuses.take([status(5, RUNNING, b"u5")])
+    assert it.ring.end == 4
+    it.statuses.take([status(6, mesos_pb2.TASK_LOST)])
+    assert it.ring.end == 4
+    assert it.reconciler.next_round(60.0) is Round.EXPLICIT
+    await it.passed(1)
+    it.statuses.take([status(5, RUNNING, b"u5")])
+    assert it.ring.end == 5
+
+
+async def test_a_waiting_client_is_woken_once_for_all_that_came(it: Fixture) -> None:
+    waiting = asyncio.create_task(it.statuses.wait("jobmgr", "s1", 0, 0, 100, 30))
+    await it.settle()
+    assert not waiting.done()
+    it.statuses.take([status(1, RUNNING, b"u1"), status(2, RUNNING, b"u2")])
+    assert [each.offset for each in await waiting] == [0, 1]
+
+
+async def test_a_wait_ends_with_its_time_or_with_leadership(it: Fixture) -> None:
+    assert await it.statuses.wait("jobmgr", "s1", 0, 0, 100, 0.01) == []
+    waiting = asyncio.create_task(it.statuses.wait("jobmgr", "s1", 0, 0, 100, 30))
+    await it.settle()
+    it.statuses.close()
+    with pytest.raises(Unavailable):
+        await waiting
+
+
+async def test_runs_follow_the_statuses(it: Fixture) -> None:
+    it.statuses.take([status(1, RUNNING, b"u1", agent="S1"), status(2, RUNNING, b"u2", agent="S2")])
+    assert it.runs.agent(f"{JOB}-0-1") == "S1" and list(it.runs.on("S2")) == [f"{JOB}-0-2"]
+    it.statuses.take([status(1, FINISHED, b"u3")])
+    assert it.runs.agent(f"{JOB}-0-1") == ""
+
+
+async def test_an_unknown_that_is_no_verdict_is_not_passed_on(it: Fixture) -> None:
+    it.reconciler.subscribed("m1", 0.0)
+    it.runs.put(f"{JOB}-0-1", "S1")
+    it.statuses.take([status(1, UNKNOWN, agent="")])
+    assert it.ring.end == 0 and it.runs.agent(f"{JOB}-0-1") == "S1"
+    assert it.reconciler.ask_again(5.0) == [(f"{JOB}-0-1", "S1")]
+    it.now = 600.0
+    it.statuses.take([status(1, UNKNOWN, agent="")])
+    assert it.ring.end == 1
+
+
+async def test_reconciliation_waits_while_the_ring_is_crowded(it: Fixture) -> None:
+    it.statuses.take([status(run, RUNNING, b"u%d" % run) for run in range(1, 4)])
+    waiting = asyncio.create_task(it.statuses.uncrowded())
+    await it.settle()
+    assert not waiting.done()
+    await it.passed(2)
+    await waiting
+
+
+async def test_errors_as_the_wire_has_them(it: Fixture) -> None:
+    stream = EventStream(it.statuses)
+    refused = await stream.InitStream(pb.InitStreamRequest(clientName="nobody"), None)
+    assert "nobody" in refused.error.clientUnsupported.message
+    opened = await stream.InitStream(pb.InitStreamRequest(clientName="jobmgr"), None)
+    assert (opened.streamID, opened.minOffset, opened.previousPurgeOffset) == ("s1", 0, 0)
+
+    async def wait(**fields: object) -> pb.WaitForEventsResponse:
+        request = pb.WaitForEventsRequest(**{"clientName": "jobmgr", "streamID": "s1", **fields})  # type: ignore[arg-type]
+        return await stream.WaitForEvents(request, None)
+
+    it.statuses.take([status(1, RUNNING, b"u1"), status(2, RUNNING, b"u2")])
+    assert (await wait(streamID="s0")).error.invalidStreamID.currentStreamID == "s1"
+    gone = (await wait(beginOffset=9)).error.outOfRange
+    assert (gone.streamID, gone.minOffset, gone.maxOffset, gone.offsetRequested) == ("s1", 0, 1, 9)
+    purge = (await wait(beginOffset=1, purgeOffset=2)).error.invalidPurgeOffset
+    assert (purge.beginOffset, purge.purgeOffset) == (1, 2)
+    assert (await wait(clientName="x")).error.HasField("clientUnsupported")
+    answer = await wait(limit=1)
+    assert [event.offset for event in answer.events] == [0]
+    assert answer.events[0].type == Event.MESOS_TASK_STATUS
