@@ -38,7 +38,8 @@ WRONG = [
     (PoolConfig("x", "x", "p", cpu(0, 101)), "resources[0].limit: 101.0 is not at most the limit of /p, 100"),
     (
         PoolConfig("x", "x", "p", cpu(51, 60)),
-        "resources[0].reservation: 51.0 is not at most 50: /p reserves 50 of cpu, and its other children take 0",
+        "resources[0].reservation: 51.0 is not at most 50:"
+        " /p reserves 50 of cpu, and its other children take 0",
     ),
     (PoolConfig("x", "x", "p", cpu(0, 1, -1)), "resources[0].share: -1 is not a number, 0 or more"),
     (
@@ -119,15 +120,15 @@ def test_a_pool_is_found_by_its_path() -> None:
 
 def test_an_update_keeps_the_parent_and_fits_between_parent_and_children() -> None:
     pools = tree(PARENT, PoolConfig("x", "x", "p", cpu(10, 40)), PoolConfig("y", "y", "x", cpu(5, 30)))
-    with pytest.raises(InvalidArgument, match="parent: 'root' is not 'p'"):
+    with pytest.raises(InvalidArgument, match=r"parent: 'root' is not 'p'"):
         pools.update(PoolConfig("x", "x", "root", cpu(10, 40)))
-    with pytest.raises(InvalidArgument, match="limit: 29.0 is not at least the limit of a child, 30 of cpu"):
+    with pytest.raises(InvalidArgument, match=r"limit: 29.0 is not at least the limit of a child, 30 of cpu"):
         pools.update(PoolConfig("x", "x", "p", cpu(10, 29)))
-    with pytest.raises(InvalidArgument, match="reservation: 4.0 is not at least what its children reserve"):
+    with pytest.raises(InvalidArgument, match=r"reservation: 4.0 is not at least what its children reserve"):
         pools.update(PoolConfig("x", "x", "p", cpu(4, 40)))
     with pytest.raises(InvalidArgument, match=r"resources\[cpu\].limit: 0.0 is not at least"):
         pools.update(PoolConfig("x", "x", "p"))
-    with pytest.raises(InvalidArgument, match="the root is fixed"):
+    with pytest.raises(InvalidArgument, match=r"the root is fixed"):
         pools.update(PoolConfig("root", "root", ""))
     with pytest.raises(NotFound):
         pools.update(PoolConfig("z", "z", "p"))
@@ -145,7 +146,7 @@ def test_force_skips_what_relates_a_pool_to_others_only() -> None:
 
 def test_a_new_name_moves_the_paths_below() -> None:
     pools = tree(PARENT, PoolConfig("x", "x", "p"), PoolConfig("y", "y", "x"), PoolConfig("z", "z", "p"))
-    with pytest.raises(InvalidArgument, match="name: 'z' is not free: /p/z has it already"):
+    with pytest.raises(InvalidArgument, match=r"name: 'z' is not free: /p/z has it already"):
         pools.update(PoolConfig("x", "z", "p"))
     pools.update(PoolConfig("x", "new", "p"))
     assert pools.lookup("/p/new/y").id == "y"
@@ -158,7 +159,7 @@ def test_only_an_idle_leaf_may_be_deleted() -> None:
     world = World(PoolConfig("p", "p", "root", kinds()), PoolConfig("a", "a", "p", kinds()))
     pools = world.scheduler.tree
     world.enqueue(0)
-    with pytest.raises(PoolBusy, match="/p/a has 1 tasks: allocation .* demand cpu:1 memory:1 disk:1 gpu:0"):
+    with pytest.raises(PoolBusy, match=r"/p/a has 1 tasks: allocation .* demand cpu:1 memory:1 disk:1 gpu:0"):
         pools.delete("a")
     with pytest.raises(PoolNotLeaf, match="/p has pools below it: a"):
         pools.delete("p")
@@ -173,7 +174,7 @@ def test_only_an_idle_leaf_may_be_deleted() -> None:
 def test_a_pool_with_tasks_gets_no_children() -> None:
     world = World()
     world.enqueue(0)
-    with pytest.raises(InvalidArgument, match="parent: 'a' is not a pool without tasks"):
+    with pytest.raises(InvalidArgument, match=r"parent: 'a' is not a pool without tasks"):
         world.scheduler.tree.add(PoolConfig("b", "b", "a"))
 
 
@@ -181,7 +182,7 @@ def test_the_store_may_hold_pools_in_any_order() -> None:
     pools = PoolTree()
     pools.load([PoolConfig("y", "y", "x"), PoolConfig("x", "x", "p"), PARENT])
     assert pools.get("y").path == "/p/x/y"
-    with pytest.raises(NotFound, match="its parent 'gone' is not"):
+    with pytest.raises(NotFound, match=r"its parent 'gone' is not"):
         pools.load([PoolConfig("z", "z", "gone")])
 
 
