@@ -185,6 +185,7 @@ def test_example_of_a_pool() -> None:
     config = read_spec(respool_pb2.ResourcePoolConfig, str(EXAMPLES / "default_respool.yaml"))
     limits = {one.kind: one.limit for one in config.resources}
     assert limits == {"cpu": 12, "memory": 6144, "disk": 60000, "gpu": 0}
+    assert all(one.reservation <= one.limit for one in config.resources)
     assert all(one.type == respool_pb2.ELASTIC and one.share == 1 for one in config.resources)
 
 
