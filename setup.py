@@ -15,16 +15,28 @@ PROTO = ROOT / "proto"
 
 
 def generate(target: Path) -> None:
-    """Write `*_pb2.py`, `*_pb2.pyi` (mypy-protobuf) and `*_pb2_grpc.py` of every file in proto/ under `target`."""
+    """Write `*_pb2.py`, `*_pb2.pyi` and `*_pb2_grpc.py` of every file in proto/ under `target`."""
     import grpc_tools
     from grpc_tools import protoc
 
     well_known = Path(grpc_tools.__file__).parent / "_proto"
     sources = sorted(str(path.relative_to(PROTO)) for path in PROTO.rglob("*.proto"))
     arguments = [f"-I{PROTO}", f"-I{well_known}"]
-    arguments += [f"--{kind}_out={'quiet:' if kind == 'mypy' else ''}{target}" for kind in ("python", "mypy", "grpc_python")]
+    arguments += [
+        f"--{kind}_out={'quiet:' if kind == 'mypy' else ''}{target}"
+        for kind in ("python", "mypy", "grpc_python")
+    ]
     if protoc.main(["protoc", *arguments, *sources]) != 0:
         raise SystemExit("protoc failed: see its message above")
+    for source in sources:
+        _make_packages(target, Path(source).parent)
+
+
+def _make_packages(target: Path, folder: Path) -> None:
+    """An empty `__init__.py` in each generated folder; the hand-written package `peloton` has its own."""
+    for part in (folder, *folder.parents):
+        if part.parts not in ((), ("peloton",)):
+            (target / part / "__init__.py").touch()
 
 
 class BuildWithStubs(build_py):

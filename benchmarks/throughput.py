@@ -130,7 +130,7 @@ def create(client: PelotonClient, pool: str, options: argparse.Namespace) -> str
     return str(answer.jobId.value)
 
 
-def follow(client: PelotonClient, job_id: str, seconds: float) -> int:
+def follow(client: PelotonClient, job_id: str, seconds: float) -> job_pb2.JobState.ValueType:
     deadline = time.monotonic() + seconds
     request = job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id))
     while True:
@@ -141,7 +141,7 @@ def follow(client: PelotonClient, job_id: str, seconds: float) -> int:
             )
             print(f"\r\033[K{counts}", end="", file=sys.stderr)
         if runtime.state in (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED):
-            return int(runtime.state)
+            return job_pb2.JobState.ValueType(runtime.state)
         if time.monotonic() > deadline:
             raise PelotonError(f"not done after {seconds:.0f} s: {dict(runtime.taskStats)}")
         time.sleep(POLL_SECONDS)
