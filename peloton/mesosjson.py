@@ -1,9 +1,9 @@
 """Mesos' own JSON mapping of protobuf messages, which is not the one of proto3.
 
 Field names are those of the .proto, enums go by name, 64-bit integers are numbers, bytes are standard
-base64, fields appear in the order of their declaration, absent ones not at all. Reading is lenient where
-Mesos is: unknown fields and unknown values of optional enums are ignored, numbers and booleans may come as
-strings. Source of the rules and of the error texts: recordings ``01-subscribe`` and ``06-invalid``.
+base64, fields appear in the order of their declaration, absent ones not at all unless the .proto gives
+them a default and does not deprecate them. Reading is lenient where Mesos is: unknown fields and unknown
+values of optional enums are ignored, numbers and booleans may come as strings. Source of the rules and of the error texts: recordings ``01-subscribe`` and ``06-invalid``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class JsonError(ValueError):
 # --- writing ---------------------------------------------------------------------------------------
 
 _Writer = Callable[[Any], Any]
-_plans: dict[str, list[tuple[str, bool, bool, _Writer]]] = {}
+_plans: dict[str, list[tuple[str, bool, bool, bool, _Writer]]] = {}
 
 
 def _is_map(field: FieldDescriptor) -> bool:
@@ -64,14 +64,15 @@ def _writer(field: FieldDescriptor) -> _Writer:
     return _same
 
 
-def _plan(descriptor: Any) -> list[tuple[str, bool, bool, _Writer]]:
+def _plan(descriptor: Any) -> list[tuple[str, bool, bool, bool, _Writer]]:
     plan = _plans.get(descriptor.full_name)
     if plan is None:
         plan = []
         for field in descriptor.fields:
             is_map = _is_map(field)
             value = field.message_type.fields_by_name["value"] if is_map else field
-            plan.append((field.name, field.is_repeated, is_map, _writer(value)))
+            has_default = field.has_default_value and not field.GetOptions().deprecated
+            plan.append((field.name, field.is_repeated, is_map, has_default, _writer(value)))
         _plans[descriptor.full_name] = plan
     return plan
 
@@ -79,7 +80,7 @@ def _plan(descriptor: Any) -> list[tuple[str, bool, bool, _Writer]]:
 def to_dict(message: Message) -> Json:
     """Return ``message`` as the dictionary that Mesos would print, keys in order of declaration."""
     out: Json = {}
-    for name, repeated, is_map, write in _plan(message.DESCRIPTOR):
+    for name, repeated, is_map, has_default, write in _plan(message.DESCRIPTOR):
         if repeated:
             value = getattr(message, name)
             if not value:
@@ -89,7 +90,7 @@ def to_dict(message: Message) -> Json:
                 if is_map
                 else [write(item) for item in value]
             )
-        elif message.HasField(name):
+        elif has_default or message.HasField(name):
             out[name] = write(getattr(message, name))
     return out
 
