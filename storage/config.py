@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from peloton.config import Settings
 
 
-class StorageSettings(BaseModel):
+class StorageSettings(Settings):
     """Which database, and how it is used. Processes on one machine share the file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["sqlite"] = "sqlite"
     path: Path

@@ -123,7 +123,7 @@ operations = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.lists(operations, max_size=6), max_size=5))
 def test_the_store_holds_what_a_dictionary_would(rounds: list[list[Operation]]) -> None:
     """Operations of a round are submitted at once, so that they share a transaction."""

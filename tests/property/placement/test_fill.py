@@ -64,13 +64,13 @@ def check_host(host: Host, tasks: Sequence[Task], ports: Sequence[int]) -> None:
     assert all(any(first <= port <= last for first, last in host.ports) for port in ports)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(hosts_of, gangs_of)
 def test_packing(hosts: list[Host], gangs: list[Gang]) -> None:
     check(hosts, gangs, fill(hosts, gangs))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(hosts_of, gangs_of)
 def test_spreading(hosts: list[Host], gangs: list[Gang]) -> None:
     filling = fill(hosts, gangs, spread=True)
@@ -78,7 +78,7 @@ def test_spreading(hosts: list[Host], gangs: list[Gang]) -> None:
     assert all(len(use.tasks) == 1 for use in filling.uses)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(hosts_of, gangs_of)
 def test_filling_is_first_fit(hosts: list[Host], gangs: list[Gang]) -> None:
     """Of gangs of one task, each stands where looking at every host in turn would put it: so no more hosts
@@ -108,7 +108,7 @@ def fits(host: Host, tasks: Sequence[Task]) -> bool:
     return True
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(hosts_of, gangs_of)
 def test_the_first_gang_that_is_left_finds_no_room_on_empty_hosts_of_what_remains(
     hosts: list[Host], gangs: list[Gang]

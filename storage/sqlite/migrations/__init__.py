@@ -1,0 +1,1 @@
+"""Scripts NNNN_name.sql, applied in order by `storage.sqlite.migrate`."""
