@@ -196,17 +196,16 @@ class HostManager:
     def kill(self, runs: Iterable[str]) -> None:
         """Raises Unavailable while not subscribed."""
         calls = self.calls()
-        for run in runs:
-            self._killing[run] = None
-            self.driver.send(calls.kill(run, self.runs.agent(run)))
+        killed = list(runs)
+        self.driver.send(*(calls.kill(run, self.runs.agent(run)) for run in killed))
+        self._killing.update(dict.fromkeys(killed))
         while len(self._killing) > MOST_KILLING:
             self._killing.popitem(last=False)
 
     def shut_down(self, executors: Iterable[tuple[str, str]]) -> None:
         """(executor id, agent id) each. Raises Unavailable while not subscribed."""
         calls = self.calls()
-        for executor_id, agent_id in executors:
-            self.driver.send(calls.shutdown(executor_id, agent_id))
+        self.driver.send(*(calls.shutdown(*executor) for executor in executors))
 
     def ask(self, runs: Sequence[tuple[str, str]]) -> None:
         """Explicit reconciliation of (run, agent id or empty). Raises Unavailable while not subscribed."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter as Counts
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NoReturn, Protocol
@@ -36,7 +37,7 @@ Event = eventstream_pb2.Event
 class Caller(Protocol):
     """The driver, as far as it is needed here."""
 
-    def send(self, call: Call) -> None: ...
+    def send(self, *calls: Call) -> None: ...
 
     async def drain(self) -> None: ...
 
@@ -56,7 +57,6 @@ class Statuses:
         self._uncrowded = asyncio.Event()
         self._uncrowded.set()
         self._closed = False
-        self._results = {added: STATUSES.labels(added.value) for added in Added}
         PENDING.set_function(lambda: ring.pending)
 
     async def uncrowded(self) -> None:
@@ -81,28 +81,28 @@ class Statuses:
 
     def take(self, statuses: Iterable[mesos_pb2.TaskStatus]) -> None:
         """Statuses in the order in which they came."""
-        for status in statuses:
-            self._take(status)
+        for result, count in Counts(map(self._take, statuses)).items():
+            STATUSES.labels(result).inc(count)
         self._measure()
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _take(self, status: mesos_pb2.TaskStatus) -> None:
+    def _take(self, status: mesos_pb2.TaskStatus) -> str:
+        """What became of it."""
         run = status.task_id.value
         agent_id = status.agent_id.value or self._runs.agent(run)
         unknown = status.state == mesos_pb2.TASK_UNKNOWN
         if self._reconciler.judge(run, agent_id, unknown, self._now()) is Verdict.ASK_AGAIN:
-            STATUSES.labels("asked again").inc()
-            return
+            return "asked again"
         self._follow(run, agent_id, TASK_STATES[status.state].terminal)
         event = Event(offset=self.ring.end, type=Event.MESOS_TASK_STATUS, mesosTaskStatus=status)
         added = self.ring.append(event, status.uuid)
-        self._results[added].inc()
         if added is Added.PASSED:
             self._queue(status)
         elif added is Added.FULL and not status.uuid:
             self._reconciler.overlooked(self._now())
+        return added.value
 
     def _follow(self, run: str, agent_id: str, over: bool) -> None:
         if over:
@@ -164,8 +164,8 @@ class Statuses:
                 log.debug("acknowledgements wait for the next subscription: %s", error)
 
     def _send_batch(self, caller: Caller) -> None:
-        for _ in range(min(ACK_BATCH, len(self._to_acknowledge))):
-            if self._calls is None:
-                return
-            caller.send(self._calls.acknowledge(self._to_acknowledge.popleft()))
-            ACKNOWLEDGED.inc()
+        queue, calls = self._to_acknowledge, self._calls
+        if calls is not None:
+            batch = [queue.popleft() for _ in range(min(ACK_BATCH, len(queue)))]
+            caller.send(*map(calls.acknowledge, batch))
+            ACKNOWLEDGED.inc(len(batch))

@@ -39,6 +39,8 @@ class Requests:
 class Answer:
     """One answer, as far as it has come."""
 
+    __slots__ = ("body", "complete", "headed", "headers", "keep_alive", "status")
+
     def __init__(self) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
@@ -53,8 +55,8 @@ class Answer:
         return b"".join(self.body).decode("utf-8", "replace")
 
 
-class AnswerParser:
-    """Answers out of a stream of bytes, one after the other."""
+class StatusParser:
+    """Answers out of a stream of bytes, one after the other, without their headers."""
 
     def __init__(self, max_body: int) -> None:
         self._max_body = max_body
@@ -62,11 +64,6 @@ class AnswerParser:
         self._current = Answer()
         self._size = 0
         self._done: list[Answer] = []
-
-    @property
-    def current(self) -> Answer:
-        """The answer that is under way; a stream's body is taken from here piece by piece."""
-        return self._current
 
     def feed(self, data: bytes) -> list[Answer]:
         """The answers that `data` completes. Raises BrokenHttp."""
@@ -77,24 +74,11 @@ class AnswerParser:
         done, self._done = self._done, []
         return done
 
-    def take_body(self) -> bytes:
-        """What has come of the body since the last time."""
-        body = b"".join(self._current.body)
-        self._current.body.clear()
-        self._size = 0
-        return body
-
     # Called by httptools.
 
     def on_message_begin(self) -> None:
         self._current = Answer()
         self._size = 0
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._size += len(name) + len(value)
-        if self._size > MAX_HEAD:
-            raise BrokenHttp(f"the head of an answer is over {MAX_HEAD} bytes")
-        self._current.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         self._current.status = self._parser.get_status_code()
@@ -111,6 +95,28 @@ class AnswerParser:
     def on_message_complete(self) -> None:
         self._current.complete = True
         self._done.append(self._current)
+
+
+class AnswerParser(StatusParser):
+    """Answers with their headers, and the body of one that is under way."""
+
+    @property
+    def current(self) -> Answer:
+        """The answer that is under way; a stream's body is taken from here piece by piece."""
+        return self._current
+
+    def take_body(self) -> bytes:
+        """What has come of the body since the last time."""
+        body = b"".join(self._current.body)
+        self._current.body.clear()
+        self._size = 0
+        return body
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._size += len(name) + len(value)
+        if self._size > MAX_HEAD:
+            raise BrokenHttp(f"the head of an answer is over {MAX_HEAD} bytes")
+        self._current.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
 
 def location(value: str) -> MasterAddress:

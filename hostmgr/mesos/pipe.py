@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
-from hostmgr.mesos.http import READ_SIZE, AnswerParser, BrokenHttp, Requests
+from hostmgr.mesos.http import READ_SIZE, StatusParser, BrokenHttp, Requests
 from hostmgr.mesos.session import SessionBroken
 from peloton.errors import Unavailable
 
@@ -50,12 +50,14 @@ class CallPipe:
     def open(self) -> bool:
         return not (self._closed or self._writer.is_closing())
 
-    def send(self, name: str, body: bytes) -> None:
-        """Write a call. Raises Unavailable, having written nothing, where the connection is gone."""
+    def send(self, names: Sequence[str], bodies: Iterable[bytes]) -> None:
+        """Write calls, in one piece. Raises Unavailable, having written nothing, where the connection is
+        gone."""
         if not self.open:
             raise Unavailable("the connection to the Mesos master is gone")
-        self._writer.write(self._requests.post(body))
-        self._outstanding.append((name, self._now()))
+        self._writer.write(b"".join(map(self._requests.post, bodies)))
+        now = self._now()
+        self._outstanding.extend((name, now) for name in names)
         if len(self._outstanding) >= MOST_OUTSTANDING:
             self._room.clear()
 
@@ -75,7 +77,7 @@ class CallPipe:
 
     async def run(self) -> None:
         """Take the answers. Raises OSError or SessionBroken at the connection's end."""
-        parser = AnswerParser(max_body=1024 * 1024)
+        parser = StatusParser(max_body=1024 * 1024)
         while True:
             data = await self._reader.read(READ_SIZE)
             if not data:

@@ -84,11 +84,13 @@ class MesosDriver:
         """Whether calls can be made now."""
         return self._pipe is not None and self._pipe.open
 
-    def send(self, call: Call) -> None:
-        """Write a call. Raises Unavailable, having written nothing, while not subscribed."""
+    def send(self, *calls: Call) -> None:
+        """Write calls, one behind the other. Raises Unavailable, having written nothing, while not
+        subscribed."""
         if self._pipe is None:
             raise Unavailable("not subscribed with the Mesos master at the moment")
-        self._pipe.send(Call.Type.Name(call.type), self._codec.encode(call))
+        names = [Call.Type.Name(call.type) for call in calls]
+        self._pipe.send(names, map(self._codec.encode, calls))
 
     async def drain(self) -> None:
         """Wait for room for further calls. Raises Unavailable where the connection goes meanwhile."""

@@ -27,10 +27,10 @@ class Mesos:
         self.calls: list[Call] = []
         self.away = False
 
-    def send(self, call: Call) -> None:
+    def send(self, *calls: Call) -> None:
         if self.away:
             raise Unavailable("away")
-        self.calls.append(call)
+        self.calls += calls
 
     async def drain(self) -> None:
         if self.away:
