@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,13 @@ from storage.interface import Store
 from tests.unit.resmgr.world import CAPACITY, JOB
 
 POOL = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until it holds, for ten seconds at most."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - whatever the condition reads, it has no event
+            await asyncio.sleep(0.005)
 
 
 class Context:

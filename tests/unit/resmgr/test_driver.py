@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from prometheus_client import REGISTRY
+
+from peloton.clock import SystemClock
+from peloton.config import ConfigError, load
+from peloton.model.states import TaskType
+from resmgr.config import ResmgrSettings
+from resmgr.core.policy import Policy
+from resmgr.driver import Driver, Signal
+from resmgr.metrics import measure
+from tests.unit.resmgr.shell import Shell, settings, until, wire_gang
+from tests.unit.resmgr.world import World, needs
+
+
+async def test_admission_wakes_when_something_changes(shell: Shell) -> None:
+    driver = shell.driver
+    running = asyncio.create_task(driver.run())
+    pool = await shell.pool()
+    waiting = asyncio.create_task(shell.dequeue(timeout=20_000))
+    await asyncio.sleep(0)
+    request = wire_gang(0)
+    await shell.enqueue(pool, request)
+    assert [len(gang.tasks) for gang in await asyncio.wait_for(waiting, 10)] == [1]
+    running.cancel()
+
+
+async def test_leases_are_watched(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resmgr.driver.LEASE_SECONDS", 0.01)
+    monkeypatch.setattr("resmgr.core.leases.ABSENCE", 0.0)
+    present = {"placement/one"}
+    driver = Driver(settings(Path("unused")), SystemClock(), lambda: present)
+    shell = Shell(shell.store)
+    shell.driver._members = driver._members
+    pool = await shell.pool()
+    await shell.enqueue(pool, wire_gang(0))
+    await shell.dequeue()
+    watching = asyncio.create_task(shell.driver.watch_leases())
+    present.clear()
+    await until(lambda: shell.driver.scheduler.ready[TaskType.BATCH])
+    watching.cancel()
+
+
+async def test_a_long_poll_is_a_sign_of_life(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resmgr.driver.HEARD_SECONDS", 0.005)
+    driver = shell.driver
+    holder = driver.scheduler.leases.hear("placement/one", 0.0)
+    assert holder is not None
+    await driver.poll(holder, Signal(), lambda: holder.heard > 0.0, 10_000)
+    assert holder.heard > 0.0
+
+
+def test_gauges_show_pools_and_queues() -> None:
+    world = World()
+    world.enqueue(0, of=needs(30))
+    world.enqueue(1, of=needs(80))
+    world.admit()
+    measure(world.scheduler)
+
+    def value(name: str, **labels: str) -> float | None:
+        return REGISTRY.get_sample_value(name, labels)
+
+    assert value("resmgr_pool_allocation", pool="/a", kind="cpu") == 30
+    assert value("resmgr_pool_demand", pool="/", kind="cpu") == 80
+    assert value("resmgr_pool_entitlement", pool="/a", kind="memory") == 1000
+    assert value("resmgr_pool_limit", pool="/", kind="cpu") == 100
+    assert value("resmgr_pool_pending", pool="/a", queue="pending") == 1
+    assert value("resmgr_ready_gangs", type="BATCH") == 1
+    assert value("resmgr_tasks") == 2
+
+
+def test_settings_come_from_files_and_environment(tmp_path: Path) -> None:
+    file = tmp_path / "resmgr.yaml"
+    file.write_text("storage: {path: /x/y.db}\nplacement: {placing_timeout: 5}\nadmission: {turn: 7}\n")
+    made = load(ResmgrSettings, [file], {"ENABLE_PREEMPTION": "false"})
+    assert made.policy == Policy(preemption=False, placing=5.0, turn=7)
+    assert settings(Path("x")).policy == Policy()
+    file.write_text("storage: {path: /x/y.db}\nplacement: {tries: 0}\n")
+    with pytest.raises(ConfigError, match=r"placement\.tries: 0"):
+        load(ResmgrSettings, [file])

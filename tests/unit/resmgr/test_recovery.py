@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from mesos.v1 import mesos_pb2
+from peloton.clock import SystemClock
+from peloton.model.job import JobRuntime, JobSpec, Sla
+from peloton.model.pool import PoolConfig
+from peloton.model.resources import ZERO, Resources
+from peloton.model.states import JobState, JobType, TaskState
+from peloton.model.task import TaskRuntime, TaskSpec
+from peloton.wire.job import job_config, job_spec_from_payload
+from resmgr.capacity import Capacity
+from resmgr.driver import Driver
+from resmgr.intake import Intake
+from resmgr.recovery import Recovery
+from storage.interface import Store
+from tests.unit.resmgr.shell import Hostmgr, run_id, settings, until
+from tests.unit.resmgr.world import CAPACITY, JOB, OTHER_JOB, kinds
+
+S = TaskState
+
+
+class Restart:
+    """A resmgr that begins to lead over what the store holds."""
+
+    def __init__(self, store: Store, hostmgr: Hostmgr) -> None:
+        self.store = store
+        self.hostmgr = hostmgr
+        self.driver = Driver(settings(Path("unused")), SystemClock())
+        self.recovery = Recovery(self.driver, store.jobs, store.tasks)
+        events = self.driver.settings.events.model_copy(update={"poll": 0.02, "pause": 0.01})
+        self.intake = Intake(self.driver, hostmgr, events, self.recovery.resync)
+
+    async def begin(self) -> None:
+        self.driver.scheduler.load_pools(await self.store.pools.all())
+        await self.intake.open()
+        await self.recovery.restore()
+
+    def states(self) -> dict[tuple[str, int], TaskState]:
+        return {(task.job.id, task.instance): task.state for task in self.driver.scheduler.registry}
+
+    def cpu(self) -> float:
+        return self.driver.scheduler.tree.get("a").allocation()["total"].cpu / 1000
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Pull events until it holds."""
+        pulling = asyncio.create_task(self.intake.run())
+        try:
+            await until(lambda: condition() or pulling.done())
+            assert not pulling.done(), pulling.exception()
+        finally:
+            pulling.cancel()
+
+
+def spec(cpu: float = 2, minimum: int = 0) -> JobSpec:
+    return JobSpec(
+        version=1,
+        name="job",
+        type=JobType.BATCH,
+        pool_id="a",
+        instance_count=100,
+        sla=Sla(preemptible=True, minimum_running_instances=minimum),
+        default=TaskSpec(Resources.of(cpu, 1, 1)),
+        overrides={},
+    )
+
+
+def stored(made: JobSpec) -> JobSpec:
+    """With the payload that the store keeps."""
+    config = job_config(made)
+    config.name, config.respoolID.value, config.instanceCount = made.name, made.pool_id, made.instance_count
+    config.sla.preemptible = True
+    config.sla.minimumRunningInstances = made.sla.minimum_running_instances
+    config.defaultConfig.resource.cpuLimit = made.default.resources.cpu / 1000
+    config.defaultConfig.resource.memLimitMb = 1
+    return job_spec_from_payload(config.SerializeToString(), made.version)
+
+
+def runtimes(states: Mapping[int, TaskState], run: int = 1) -> dict[int, TaskRuntime]:
+    return {
+        instance: TaskRuntime(
+            state=state,
+            goal=S.SUCCEEDED,
+            run=run,
+            config_version=1,
+            desired_config_version=1,
+            desired_run=run,
+            host="h1" if state in (S.LAUNCHED, S.RUNNING) else "",
+        )
+        for instance, state in states.items()
+    }
+
+
+async def fill(
+    store: Store, states: Mapping[int, TaskState], job: str = JOB, minimum: int = 0, run: int = 1
+) -> None:
+    runtime = JobRuntime(JobState.RUNNING, JobState.SUCCEEDED, 1, 1)
+    await store.jobs.create(job, stored(spec(minimum=minimum)), runtime)
+    await store.tasks.write(job, runtimes(states, run))
+
+
+async def prepared(store: Store, states: Mapping[int, TaskState], minimum: int = 0) -> Restart:
+    await store.pools.write(PoolConfig("a", "a", "root", kinds()))
+    await fill(store, states, minimum=minimum)
+    return Restart(store, Hostmgr())
+
+
+async def test_what_is_on_hosts_comes_back_with_its_allocation_and_what_waits_is_queued(store: Store) -> None:
+    made = await prepared(
+        store,
+        {
+            0: S.LAUNCHED,
+            1: S.STARTING,
+            2: S.RUNNING,
+            3: S.KILLING,
+            4: S.PENDING,
+            5: S.INITIALIZED,
+            6: S.SUCCEEDED,
+            7: S.LAUNCHING,
+        },
+    )
+    await made.begin()
+    assert {instance: state for (_, instance), state in made.states().items()} == {
+        0: S.LAUNCHED,
+        1: S.STARTING,
+        2: S.RUNNING,
+        3: S.KILLING,
+    }
+    assert made.cpu() == 8
+    assert not made.driver.recovered.is_set()
+    await made.recovery.requeue()
+    assert made.driver.recovered.is_set()
+    assert {instance for (_, instance), state in made.states().items() if state is S.PENDING} == {4, 7}
+    assert [task.instance for task in made.driver.scheduler.registry.on_host("h1")] == [0, 2]
+
+
+async def test_what_waits_is_queued_in_gangs(store: Store) -> None:
+    made = await prepared(store, dict.fromkeys(range(5), S.PENDING), minimum=3)
+    await made.begin()
+    await made.recovery.requeue()
+    gangs = [[task.instance for task in gang.tasks] for gang in made.driver.scheduler.tree.get("a").pending]
+    assert gangs == [[0, 1, 2], [3], [4]]
+
+
+async def test_a_run_that_jobmgr_queued_meanwhile_is_left_as_it_is(store: Store) -> None:
+    made = await prepared(store, {0: S.PENDING})
+    await made.begin()
+    later = Restart(store, made.hostmgr)
+    await later.begin()
+    backlog = list(later.recovery._backlog)
+    await later.recovery.requeue()
+    scheduler = later.driver.scheduler
+    scheduler.set_capacity(CAPACITY, ZERO)
+    scheduler.admit(later.driver.now())
+    later.recovery._backlog = backlog
+    await later.recovery.requeue()
+    assert later.states() == {(JOB, 0): S.READY}
+
+
+async def test_events_are_applied_in_batches_and_purged(store: Store) -> None:
+    made = await prepared(store, dict.fromkeys(range(4), S.LAUNCHED))
+    await made.begin()
+    await made.recovery.requeue()
+    for instance in range(4):
+        made.hostmgr.status(run_id(instance), mesos_pb2.TASK_RUNNING)
+    made.hostmgr.status(run_id(0), mesos_pb2.TASK_FINISHED)
+    made.hostmgr.status(run_id(1), mesos_pb2.TASK_UNREACHABLE)
+    await made.until(lambda: len(made.states()) == 2 and made.hostmgr.purged == 6)
+    assert set(made.states().values()) == {S.RUNNING}
+    assert made.cpu() == 4
+
+
+async def test_events_from_before_the_start_are_seen(store: Store) -> None:
+    made = await prepared(store, {0: S.RUNNING})
+    made.hostmgr.status(run_id(0), mesos_pb2.TASK_FAILED)
+    await made.begin()
+    await made.recovery.requeue()
+    await made.until(lambda: not made.states())
+    assert made.cpu() == 0
+
+
+async def test_without_hostmgr_it_leads_and_reads_the_store_again_later(store: Store) -> None:
+    made = await prepared(store, {0: S.RUNNING, 1: S.RUNNING})
+    made.hostmgr.down = True
+    await made.begin()
+    await made.recovery.requeue()
+    assert made.cpu() == 4
+    await store.tasks.write(JOB, runtimes({0: S.SUCCEEDED}))
+    made.hostmgr.down = False
+    await made.until(lambda: made.cpu() == 2)
+    assert set(made.states()) == {(JOB, 1)}
+
+
+async def test_a_new_stream_or_a_gap_makes_it_read_the_store(store: Store) -> None:
+    made = await prepared(store, dict.fromkeys(range(6), S.RUNNING))
+    await made.begin()
+    await made.recovery.requeue()
+    await made.until(lambda: made.hostmgr.calls.count("WaitForEvents") > 0)
+    await store.tasks.write(JOB, runtimes({0: S.FAILED, 1: S.LOST}))
+    await store.tasks.write(JOB, runtimes({2: S.LAUNCHED, 3: S.INITIALIZED}, run=2))
+    await store.tasks.delete(JOB, [4])
+    await fill(store, {0: S.RUNNING}, job=OTHER_JOB)
+    made.hostmgr.restart(first=500)
+    made.hostmgr.status(run_id(5), mesos_pb2.TASK_FINISHED)
+    await made.until(lambda: made.hostmgr.purged == 501)
+    registry = made.driver.scheduler.registry
+    assert made.states() == {(JOB, 2): S.LAUNCHED, (OTHER_JOB, 0): S.RUNNING}
+    held = registry.current(JOB, 2)
+    assert held is not None
+    assert held.run == 2
+    assert not registry.orphans
+    assert made.cpu() == 4
+    assert made.hostmgr.calls.count("InitStream") == 2
+
+
+async def test_a_queued_run_that_the_store_saw_launched_is_taken_out_of_its_queue(store: Store) -> None:
+    made = await prepared(store, {0: S.PENDING, 1: S.PENDING})
+    made.hostmgr.down = True
+    await made.begin()
+    await made.recovery.requeue()
+    await store.tasks.write(JOB, runtimes({0: S.LAUNCHED, 1: S.KILLED}))
+    made.hostmgr.down = False
+    await made.until(lambda: made.states() == {(JOB, 0): S.LAUNCHED})
+    assert made.cpu() == 2
+    assert made.driver.scheduler.tree.get("a").waiting == 0
+
+
+async def test_a_job_that_is_not_active_is_not_read(store: Store) -> None:
+    made = await prepared(store, {0: S.RUNNING})
+    await store.jobs.retire(JOB)
+    await made.begin()
+    assert made.states() == {}
+
+
+async def test_a_job_whose_pool_is_gone_is_left_out(store: Store) -> None:
+    made = await prepared(store, {0: S.RUNNING, 1: S.PENDING})
+    await store.pools.delete("a")
+    await made.begin()
+    await made.recovery.requeue()
+    assert made.states() == {}
+
+
+async def test_capacity_is_asked_for_until_it_is_known(store: Store) -> None:
+    made = await prepared(store, {})
+    quick = settings(Path("unused")).model_copy(update={"capacity_first": 0.005})
+    capacity = Capacity(made.driver, made.hostmgr, quick)
+    made.hostmgr.down = True
+    asking = asyncio.create_task(capacity.run())
+    await until(lambda: len(made.hostmgr.calls) > 1)
+    assert made.driver.scheduler.tree.capacity is None
+    made.hostmgr.down = False
+    await until(lambda: made.driver.scheduler.tree.capacity)
+    asking.cancel()
+    assert made.driver.scheduler.tree.capacity == CAPACITY
+    made.hostmgr.capacity = Resources.of(7)
+    await capacity.fresh()
+    assert made.driver.scheduler.tree.capacity == Resources.of(7)
+    made.hostmgr.down = True
+    await capacity.fresh()
+    assert made.driver.scheduler.tree.capacity == Resources.of(7)
