@@ -135,7 +135,7 @@ class _Tree:
         self.ids: list[PoolId] = [ROOT_POOL]
         self.configs: list[PoolConfig] = [PoolConfig(ROOT_POOL, "root", "")]
         self.children: list[range] = []
-        for pool_id in self.ids:
+        for pool_id in self.ids:  # which grows by the children of each, level by level
             ours = below.pop(pool_id, ())
             self.children.append(range(len(self.ids), len(self.ids) + len(ours)))
             self.ids += [config.id for config in ours]
@@ -197,8 +197,8 @@ class _Kind:
         """The part of each pool's entitlement that is for revocable tasks."""
         return self._summed(
             [
-                max(0, min(held - need, slack))
-                for held, need, slack in zip(entitlement, self.need, self.slack_need, strict=True)
+                max(0, min(whole - need, slack))
+                for whole, need, slack in zip(entitlement, self.need, self.slack_need, strict=True)
             ]
         )
 
