@@ -46,10 +46,13 @@ def end_container(layout: Layout, container_id: str) -> bool:
     """Kill all processes of one container; return whether there were any."""
     record = read_json(layout.pid_file(container_id))
     task, supervisor = identity_of(record, "task"), identity_of(record, "supervisor")
-    found = task is not None and signal_group(task, signal.SIGKILL)
+    found = any(identity is not None and is_alive(identity) for identity in (task, supervisor))
+    for leader in (supervisor, task):  # the supervisor first: it would report the task's end
+        if leader is not None:
+            signal_group(leader, signal.SIGKILL)
     strays = with_variable(f"{CONTAINER_VARIABLE}={container_id}")
     known = [identity for identity in (task, supervisor) if identity is not None]
-    found = found or any(map(is_alive, [*strays, *known]))
+    found = found or any(map(is_alive, strays))
     _end([*strays, *known])
     after = record.get("after") if isinstance(record, dict) else None
     if after:

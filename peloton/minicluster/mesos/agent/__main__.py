@@ -108,7 +108,7 @@ async def _until_stopped(service: AgentService, options: argparse.Namespace, por
         return
     stopped.cancel()
     print(f"agent: ended by the master: {connected.result()}", file=sys.stderr, flush=True)
-    await service.forget()
+    await service.end_tasks()
 
 
 def main() -> int:

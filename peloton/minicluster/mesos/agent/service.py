@@ -190,13 +190,13 @@ class AgentService:
             self._send(link.Unregister())
             await asyncio.wait({link_task}, timeout=2.0)
         link_task.cancel()
-        await self.forget()
+        await self.end_tasks()
+        self._layout.agent_file.unlink(missing_ok=True)
 
-    async def forget(self) -> None:
-        """End all tasks, and give the agent's id up."""
+    async def end_tasks(self) -> None:
+        """End all tasks and break the link; the agent's id stays."""
         self._drop_link()
         await self.runs.stop()
-        self._layout.agent_file.unlink(missing_ok=True)
 
     # --- HTTP ---
 

@@ -42,7 +42,7 @@ EXECUTOR_TERMINATED = Verdict(
 )
 KILLED_DURING_LAUNCH = Verdict(
     mesos.TASK_KILLED,
-    "Task killed during launch",
+    "Killed before delivery to the executor",
     _STATUS.REASON_TASK_KILLED_DURING_LAUNCH,
     by_agent=True,
 )

@@ -130,7 +130,7 @@ class OperatorApi:
         if call.type in (Call.LIST_FILES, Call.READ_FILE):
             return refuse(404, "")
         if call.type in (Call.DRAIN_AGENT, Call.DEACTIVATE_AGENT, Call.REACTIVATE_AGENT):
-            return self._agent_call(call)
+            return self._agent_call(call, now)
         return refuse(501, f"{Call.Type.Name(call.type)} is not served by this master")
 
     def _change(self, call: master.Call, now: float) -> str | None:
@@ -143,7 +143,7 @@ class OperatorApi:
             return maintenance.stop(cluster, list(call.stop_maintenance.machines))
         return quota.update(cluster, list(call.update_quota.quota_configs), call.update_quota.force)
 
-    def _agent_call(self, call: master.Call) -> Response:
+    def _agent_call(self, call: master.Call, now: float) -> Response:
         body = getattr(call, _BODIES[call.type])
         agent: Agent | None = self._cluster.agents.get(body.agent_id.value)
         if agent is None:
@@ -157,7 +157,7 @@ class OperatorApi:
             limit = (
                 grace.seconds + grace.nanos / 1e9 if call.drain_agent.HasField("max_grace_period") else -1.0
             )
-            agents.drain(self._cluster, agent, limit)
+            agents.drain(self._cluster, agent, limit, now)
         return OK
 
     def _teardown(self, framework_id: str, now: float) -> Response:

@@ -54,12 +54,11 @@ def _at_same_address(cluster: Cluster, info: mesos.AgentInfo, ip: str) -> list[A
 
 
 def _admit(cluster: Cluster, message: Register, now: float, simulated: bool) -> Agent:
-    info = mesos.AgentInfo()
-    info.CopyFrom(message.info)
+    info = _without_revocable(message.info)
     before = info.HasField("id")
     if not before:
         info.id.value = cluster.new_agent_id()
-    total = res.from_messages(info.resources)
+    total = res.from_messages(message.info.resources)
     agent = Agent(info.id.value, info, message.ip, message.version, total, dict(total), now)
     agent.reregistered = now if before else None
     agent.simulated = simulated
@@ -68,13 +67,20 @@ def _admit(cluster: Cluster, message: Register, now: float, simulated: bool) -> 
     return agent
 
 
+def _without_revocable(given: mesos.AgentInfo) -> mesos.AgentInfo:
+    """Return an AgentInfo with what the agent has of its own; what may be revoked is only in its total."""
+    info = mesos.AgentInfo()
+    info.CopyFrom(given)
+    del info.resources[:]
+    info.resources.extend(item for item in given.resources if not item.HasField("revocable"))
+    return info
+
+
 def _reconnect(agent: Agent, message: Register, now: float) -> None:
     agent.connected = True
     agent.reregistered = now
     agent.pings_missed = 0
-    info = mesos.AgentInfo()
-    info.CopyFrom(message.info)
-    agent.info = info
+    agent.info = _without_revocable(message.info)
     agent.offer_template = b""
 
 
@@ -113,9 +119,8 @@ def _restore(cluster: Cluster, agent: Agent, known: AgentTask, news: str | None,
     if task is None:
         task = _adopt(cluster, agent, framework, known)
     task.state = known.status.state
-    if known.unacknowledged is not None:
-        task.told = known.unacknowledged.state
-        task.told_uuid = known.unacknowledged.uuid
+    told = known.unacknowledged or known.status
+    task.told, task.told_uuid = told.state, told.uuid
     if not task.statuses:
         task.statuses.append(known.status)
     if is_terminal(task.state):
@@ -208,6 +213,8 @@ def _lose(
     text: str,
     reason: int,
     now: float,
+    *,
+    unreachable: bool = False,
 ) -> None:
     ended = is_terminal(task.state)
     if not ended:
@@ -216,7 +223,7 @@ def _lose(
     if ended:
         return
     status = events.master_status(task.id, state, text, reason, now, task.agent_id)
-    if state == mesos.TASK_UNREACHABLE:
+    if unreachable:
         status.unreachable_time.nanoseconds = int(now * 1e9)
     task.statuses.append(status)
     cluster.send(framework, events.update(status))
@@ -232,7 +239,8 @@ def mark_unreachable(cluster: Cluster, agent: Agent, text: str, now: float) -> N
         if framework is None:
             continue
         state = events.lost_state(framework, mesos.TASK_UNREACHABLE)
-        _lose(cluster, framework, task, state, text, _REASON.REASON_AGENT_REMOVED, now)
+        reason = _REASON.REASON_AGENT_REMOVED
+        _lose(cluster, framework, task, state, text, reason, now, unreachable=True)
         if task.state == state:
             framework.completed.pop()
             framework.unreachable[task.id] = task
@@ -333,9 +341,10 @@ def reactivate(agent: Agent) -> None:
     agent.drain = None
 
 
-def drain(cluster: Cluster, agent: Agent, grace: float) -> None:
+def drain(cluster: Cluster, agent: Agent, grace: float, now: float) -> None:
     """Deactivate an agent and have its tasks killed, with at most ``grace`` seconds (below 0: their own)."""
     deactivate(cluster, agent)
+    agent.drain_started = now
     agent.drain = mesos.DrainInfo(state=mesos.DRAINING)
     agent.drain.config.SetInParent()
     if grace >= 0:

@@ -146,6 +146,7 @@ class Agent:
     connected: bool = True
     deactivated: bool = False
     drain: mesos.DrainInfo | None = None
+    drain_started: float = 0.0
     pings_missed: int = 0
     ping_round: int = 0
     tasks: dict[tuple[str, str], Task] = field(default_factory=dict)

@@ -68,13 +68,12 @@ def _note(cluster: Cluster, task: Task, status: mesos.TaskStatus, latest_state: 
         task.state = latest_state
     if is_terminal(task.state):
         cluster.release(task)
-    if not heard:
-        return
-    task.told = status.state
-    task.told_uuid = status.uuid
     if task.statuses and task.statuses[-1].state == status.state:
         task.statuses.pop()
     task.statuses.append(status)
+    if heard:
+        task.told = status.state
+        task.told_uuid = status.uuid
 
 
 def reconcile(

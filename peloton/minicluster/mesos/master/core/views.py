@@ -66,6 +66,7 @@ def agent(item: Agent) -> Response.GetAgents.Agent:
     drain = _drain_info(item)
     if drain is not None:
         out.drain_info.CopyFrom(drain)
+        out.estimated_drain_start_time.CopyFrom(nanoseconds(int(item.drain_started)))
     return out
 
 

@@ -1,0 +1,1 @@
+"""The project's own Mesos against recorded conversations with a real one."""

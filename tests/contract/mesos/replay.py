@@ -1,0 +1,434 @@
+"""Playing a recorded conversation to our own Mesos and comparing all that comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mesos.v1.master import master_pb2 as master
+from mesos.v1.scheduler import scheduler_pb2 as scheduler
+from peloton.minicluster.mesos import jsoncodec
+from peloton.minicluster.mesos.cleanup import kill_tasks
+from tests.contract.mesos.client import Reply, Stream, Wire, render
+from tests.contract.mesos.cluster import RecordedCluster
+from tests.contract.mesos.matching import Binding, Mismatch
+
+RECORDINGS = Path(__file__).resolve().parents[4] / "shared" / "mesos"
+PATIENCE_SECONDS = 8.0
+_PORTS = {5050: "master", 5051: "agent-1", 5052: "agent-2"}
+_IGNORED_EVENTS = frozenset({"OFFER"})
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A recording and how it is played.
+
+    ``skip``: beginnings of notes whose part is left out (their offers are declined, so that the next part gets
+    its own). ``until``: the note at which to stop. ``scale``: what refuse_seconds, kill policies and
+    max_completion_time are multiplied by (``accept_scale``: the filters of ACCEPT). ``pause``: seconds to
+    wait after hanging up. ``pace``: how much of the recorded time to let pass before a request. ``paths``: a regular
+    expression; only requests to such paths are played. ``edits``: texts replaced in requests. ``ignored``: ends of paths in JSON that are not compared. ``extra``: types of
+    events that may come more often than recorded.
+    """
+
+    name: str
+    skip: tuple[str, ...] = ()
+    until: str | None = None
+    scale: float = 0.1
+    accept_scale: float = 0.2
+    pause: float = 0.0
+    pace: float = 0.0
+    paths: str = "/"
+    edits: tuple[tuple[str, str], ...] = ()
+    ignored: frozenset[str] = frozenset({".agent_info.checkpoint", ".agents.capabilities"})
+    extra: frozenset[str] = frozenset()
+    master_flags: tuple[str, ...] = ("--allocation-interval", "0.1")
+    agent_flags: tuple[str, ...] = ()
+
+
+def records(name: str) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a recording."""
+    with (RECORDINGS / name / "exchange.jsonl").open() as file:
+        for line in file:
+            yield json.loads(line)
+
+
+def _parts(scenario: Scenario) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Yield the records to play, each with whether its part is skipped."""
+    skipping = False
+    for record in records(scenario.name):
+        if record["kind"] == "note":
+            text = record["text"]
+            if scenario.until is not None and text.startswith(scenario.until):
+                return
+            acts = re.match(r"start [\w-]+: /|SIG", text) is not None or "exit code" in text
+            if not acts:
+                skipping = text.startswith(scenario.skip) if scenario.skip else False
+        if "path" not in record or re.match(scenario.paths, record["path"]):
+            yield record, skipping
+
+
+@dataclass(slots=True)
+class Player:
+    """One run of one scenario."""
+
+    scenario: Scenario
+    cluster: RecordedCluster
+    binding: Binding = field(init=False)
+    wires: dict[str, Wire] = field(default_factory=dict)
+    streams: dict[str, Stream] = field(default_factory=dict)
+    stream_ids: dict[str, str] = field(default_factory=dict)
+    own_ids: dict[str, str] = field(default_factory=dict)
+    pending: list[tuple[Stream, dict[str, Any]]] = field(default_factory=list)
+    executors_too: bool = False
+    queries: dict[str, bytes] = field(default_factory=dict)
+    skipped_replies: int = 0
+    starting: list[asyncio.Task[Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.binding = Binding(self.scenario.ignored)
+
+    async def play(self) -> None:
+        """Play everything; raises Mismatch, with the record that it was about."""
+        before = 0.0
+        for number, (record, skipped) in enumerate(_parts(self.scenario)):
+            if record["kind"] == "request":
+                await asyncio.sleep((record["t"] - before) * self.scenario.pace)
+            before = record["t"]
+            try:
+                await self._one(record, skipped)
+            except (Mismatch, TimeoutError, EOFError, AssertionError) as error:
+                raise Mismatch(
+                    f"{self.scenario.name}, line {number + 1}, t={record['t']}: {error!r}"
+                ) from error
+        self._nothing_else()
+
+    def close(self) -> None:
+        """Hang up everywhere."""
+        for stream in self.streams.values():
+            stream.stop()
+        for wire in self.wires.values():
+            wire.close()
+
+    def _nothing_else(self) -> None:
+        allowed = _IGNORED_EVENTS | self.scenario.extra
+        for name, stream in self.streams.items():
+            left = [event for event in stream.waiting if event["type"] not in allowed]
+            if left:
+                raise Mismatch(f"{self.scenario.name}: {name} got what was not recorded: {left[:3]}")
+
+    async def _one(self, record: dict[str, Any], skipped: bool) -> None:
+        kind = record["kind"]
+        if kind == "note":
+            await self._note(record["text"])
+        elif kind == "request":
+            await self._request(record, skipped)
+        elif kind == "reply":
+            await self._reply(record, skipped)
+            while self.pending:
+                await self._expect(*self.pending.pop())
+        elif kind == "event" and not (skipped and record["type"] != "OFFERS"):
+            await self._event(record)
+        elif kind == "closed":
+            await self._closed(record)
+
+    # --- what was done ---
+
+    async def _note(self, text: str) -> None:
+        if match := re.match(r"start ([\w-]+): (/.*)", text):
+            await self._start(match[1], match[2])
+        elif match := re.match(r"(SIG\w+) to (\S+)", text):
+            number = signal.Signals[match[1]]
+            if number == signal.SIGUSR1:
+                number = signal.SIGTERM  # ours says goodbye on SIGTERM, a real one on SIGUSR1
+            await self.cluster.processes.signal(match[2], number)
+            if self.executors_too:
+                work_dir = self.cluster.processes.root / match[2]
+                await asyncio.to_thread(kill_tasks, work_dir)
+        elif text.startswith(("kill -9 of the agent", "the same")):
+            self.executors_too = "of the executor" in text or text.startswith("the same")
+        elif match := re.match(r"(\S+) (?:agent )?process exit code (\d+)", text):
+            name = match[1] if match[1] != "agent" else "agent-1"
+            await self._exit(name, int(match[2]))
+
+    async def _exit(self, name: str, code: int) -> None:
+        process = self.cluster.processes.members[name].process
+        actual = await asyncio.wait_for(process.wait(), PATIENCE_SECONDS)
+        if actual != code:
+            raise Mismatch(f"{name} exited with {actual}, recorded {code}")
+
+    async def _start(self, name: str, command: str) -> None:
+        member = await self.cluster.start(name, command)
+        if name not in self.cluster.ports:
+            ready = asyncio.ensure_future(member.wait_ready())
+            self.starting.append(ready)
+            ready.add_done_callback(lambda done: self._learn_port(name, done))
+
+    def _learn_port(self, name: str, done: asyncio.Future[dict[str, Any]]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            self.cluster.ports[name] = done.result()["port"]
+
+    # --- out ---
+
+    def _localised(self, value: Any) -> Any:
+        """Put our ports and paths into what was recorded."""
+        if isinstance(value, dict):
+            return {key: self._local_port(key, self._localised(item)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._localised(item) for item in value]
+        if isinstance(value, str):
+            for number, name in _PORTS.items():
+                if name in self.cluster.ports:
+                    value = value.replace(f":{number}", f":{self.cluster.ports[name]}")
+            return value.replace("/var/lib/mesos/", f"{self.cluster.processes.root}/")
+        return value
+
+    def _local_port(self, key: str, value: Any) -> Any:
+        return self.cluster.ports.get(_PORTS[value], value) if key == "port" and value in _PORTS else value
+
+    def _scaled(self, value: Any, key: str = "") -> Any:
+        if isinstance(value, dict):
+            inside = key in ("grace_period", "max_completion_time")
+            return {
+                name: round(int(item) * self.scenario.scale)
+                if inside and name == "nanoseconds"
+                else self._scaled(item, name)
+                for name, item in value.items()
+            }
+        if isinstance(value, list):
+            return [self._scaled(item) for item in value]
+        if key == "refuse_seconds" and 0 < value < 1000:
+            return value * self.scenario.scale
+        return value
+
+    def _with_scaled_filters(self, body: dict[str, Any]) -> dict[str, Any]:
+        if body.get("type") != "ACCEPT" or "filters" not in body.get("accept", {}):
+            return body
+        seconds = body["accept"]["filters"]["refuse_seconds"] / self.scenario.scale
+        filters = {"refuse_seconds": seconds * self.scenario.accept_scale}
+        return {**body, "accept": {**body["accept"], "filters": filters}}
+
+    def _body(self, record: dict[str, Any], skipped: bool) -> bytes:
+        body = record.get("decoded", record["body"])
+        if isinstance(body, str):
+            return self._text_body(body)
+        if isinstance(body, dict) and set(body) == {"base64"}:
+            return base64.b64decode(body["base64"])
+        body = self.binding.translate_all(self._scaled(self._localised(body)))
+        if isinstance(body, dict):
+            body = self._with_scaled_filters(body)
+        if skipped and isinstance(body, dict) and body.get("type") == "ACCEPT":
+            body = {**body, "type": "DECLINE", "decline": {"offer_ids": body["accept"]["offer_ids"]}}
+            body["decline"]["filters"] = {"refuse_seconds": 0}
+            del body["accept"]
+        text = json.dumps(body).encode()
+        for old, new in self.scenario.edits:
+            text = text.replace(old.encode(), new.encode())
+        if record["encoding"] != "protobuf":
+            return text
+        kind = master.Call if _is_operator(record) else scheduler.Call
+        return jsoncodec.decode(text, kind).SerializePartialToString()
+
+    def _text_body(self, body: str) -> bytes:
+        if "8388608 times x" in body:
+            call = {"type": "TEARDOWN", "framework_id": {"value": "x" * 8388608}}
+            return json.dumps(call).encode()
+        if body == "33554432 spaces":
+            return b" " * 33554432
+        return self.binding.translate(body).encode()
+
+    async def _wire(self, name: str, record: dict[str, Any]) -> Wire:
+        if name not in self.wires:
+            host = record["headers"].get("Host", record["headers"].get("host", "127.0.0.1:5050"))
+            port = self.cluster.ports[_PORTS[int(host.rsplit(":", 1)[1])]]
+            self.wires[name] = await Wire.open("127.0.0.1", port)
+        return self.wires[name]
+
+    async def _request(self, record: dict[str, Any], skipped: bool) -> None:
+        if self.starting:
+            await asyncio.gather(*self.starting)
+            self.starting.clear()
+        body = self._body(record, skipped)
+        if skipped and not _plays_when_skipped(body, record):
+            self.skipped_replies += 1
+            return
+        headers = dict(record["headers"])
+        stream_id = headers.get("Mesos-Stream-Id")
+        if stream_id in self.stream_ids:
+            headers["Mesos-Stream-Id"] = self.stream_ids[stream_id]
+        wire = await self._wire(record["conn"], record)
+        host = headers.get("Host", "127.0.0.1")
+        path = self.binding.translate(self._localised(record["path"]))
+        data = render(record["method"], path, headers, body, host)
+        wire.send(record["method"], data)
+        self.queries[record["conn"]] = data if b'"GET_' in body else b""
+
+    # --- in ---
+
+    async def _reply(self, record: dict[str, Any], skipped: bool) -> None:
+        if skipped and self.skipped_replies:
+            self.skipped_replies -= 1
+            return
+        wire, query = self.wires[record["conn"]], self.queries.get(record["conn"])
+        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        first: Mismatch | None = None
+        while True:
+            reply = await asyncio.wait_for(wire.reply(), PATIENCE_SECONDS)
+            try:
+                self._compare(record, reply)
+                return
+            except Mismatch as mismatch:
+                first = first or mismatch
+                if not query or asyncio.get_running_loop().time() > deadline:
+                    raise first from None
+            await asyncio.sleep(0.05)
+            wire.send("POST", query)
+
+    def _compare(self, record: dict[str, Any], reply: Reply) -> None:
+        theirs = (record["status"], record["reason"], sorted(record["headers"]))
+        ours = (reply.status, reply.reason, sorted(reply.headers))
+        if theirs != ours:
+            raise Mismatch(f"{ours}, recorded {theirs}; {reply.body[:300]!r}")
+        for name in ("Content-Type", "Allow", "WWW-Authenticate", "Content-Disposition"):
+            if record["headers"].get(name) != reply.headers.get(name):
+                raise Mismatch(f"{name}: {reply.headers.get(name)}, recorded {record['headers'].get(name)}")
+        if "Transfer-Encoding" in reply.headers:
+            self._open(record, reply)
+            if isinstance(record["body"], str):
+                event = json.loads(record["body"].partition("\n")[2])
+                self.pending.append((self.streams[record["conn"]], event))
+        else:
+            self._compare_body(record, reply)
+
+    def _open(self, record: dict[str, Any], reply: Reply) -> None:
+        protobuf = reply.headers["Content-Type"] == "application/x-protobuf"
+        stream = Stream(self.wires[record["conn"]], protobuf, operator=_is_operator(record))
+        self.streams[record["conn"]] = stream
+        if "Mesos-Stream-Id" in reply.headers:
+            self.stream_ids[record["headers"]["Mesos-Stream-Id"]] = reply.headers["Mesos-Stream-Id"]
+            self.own_ids[record["conn"]] = reply.headers["Mesos-Stream-Id"]
+            self.binding.bind(
+                record["headers"]["Mesos-Stream-Id"], reply.headers["Mesos-Stream-Id"], "stream"
+            )
+        stream.start()
+
+    def _compare_body(self, record: dict[str, Any], reply: Reply) -> None:
+        recorded = self._localised(record.get("decoded", record["body"]))
+        if isinstance(recorded, dict) and set(recorded) == {"base64"}:
+            raw = base64.b64decode(recorded["base64"])
+            if raw != reply.body:
+                raise Mismatch(f"{reply.body[:200]!r}, recorded {raw[:200]!r}")
+        elif isinstance(recorded, str):
+            self.binding.match(recorded, reply.body.decode())
+        elif record["encoding"] == "protobuf":
+            message = master.Response.FromString(reply.body)
+            self.binding.match(recorded, jsoncodec.to_dict(message))
+        else:
+            self.binding.match(recorded, json.loads(reply.body))
+
+    async def _event(self, record: dict[str, Any]) -> None:
+        stream = self.streams[record["conn"]]
+        if record["type"] == "HEARTBEAT":
+            return
+        body = record["body"]
+        if record["encoding"] == "protobuf":
+            body = stream.decode(base64.b64decode(body["base64"]))
+        body = self._localised(body)
+        if record["type"] != "OFFERS":
+            await self._expect(stream, body)
+            return
+        for offer in body["offers"]["offers"]:
+            await self._expect(stream, {"type": "OFFER", "offer": offer})
+
+    async def _expect(self, stream: Stream, body: dict[str, Any]) -> None:
+        """Wait for an event like this one; others that came meanwhile stay where they are."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while True:
+                    same = [event for event in stream.waiting if event["type"] == body["type"]]
+                    try:
+                        found = self.binding.find(_plain(body), [_plain(event) for event in same], "event")
+                    except Mismatch as mismatch:
+                        reason = str(mismatch)
+                    else:
+                        _remove(stream.waiting, found)
+                        return
+                    if stream.ended:
+                        raise Mismatch(f"the stream ended ({stream.ended}); {reason}")
+                    stream.changed.clear()
+                    await self._gather_pieces(stream, body)
+                    await stream.changed.wait()
+        except TimeoutError as error:
+            raise Mismatch(f"no such event came: {reason}") from error
+
+    async def _gather_pieces(self, stream: Stream, body: dict[str, Any]) -> None:
+        """Give offers back that hold only part of an agent: a task ended a tick later than in the recording."""
+        if body["type"] != "OFFER":
+            return
+        hostname = body["offer"]["hostname"]
+        pieces = [event for event in stream.waiting if event["type"] == "OFFER"]
+        pieces = [event["offer"] for event in pieces if event["offer"]["hostname"] == hostname]
+        name = next((name for name, other in self.streams.items() if other is stream), "")
+        if not pieces or name not in self.own_ids:
+            return
+        stream.waiting = [event for event in stream.waiting if event.get("offer") not in pieces]
+        call = {
+            "type": "DECLINE",
+            "framework_id": pieces[0]["framework_id"],
+            "decline": {
+                "offer_ids": [offer["id"] for offer in pieces],
+                "filters": {"refuse_seconds": 0},
+            },
+        }
+        wire = await Wire.open("127.0.0.1", self.cluster.ports["master"])
+        headers = {"Content-Type": "application/json", "Mesos-Stream-Id": self.own_ids[name]}
+        data = render("POST", "/api/v1/scheduler", headers, json.dumps(call).encode(), "127.0.0.1")
+        wire.send("POST", data)
+        await asyncio.wait_for(wire.reply(), PATIENCE_SECONDS)
+        wire.close()
+
+    async def _closed(self, record: dict[str, Any]) -> None:
+        stream = self.streams.get(record["conn"])
+        how = record["how"]
+        if stream is None:
+            return
+        if how.startswith("client closes"):
+            stream.stop()
+            await asyncio.sleep(self.scenario.pause)
+            return
+        expected = "eof" if "without a terminating chunk" in how else "chunk"
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not stream.ended:
+                stream.changed.clear()
+                await stream.changed.wait()
+        if stream.ended != expected:
+            raise Mismatch(f"the stream ended with {stream.ended}, recorded: {how}")
+
+
+def _is_operator(record: dict[str, Any]) -> bool:
+    return "scheduler" not in record["path"]
+
+
+def _plays_when_skipped(body: bytes, record: dict[str, Any]) -> bool:
+    return b'"type": "DECLINE"' in body
+
+
+def _plain(event: dict[str, Any]) -> dict[str, Any]:
+    """Numbers of 64 bits are text in what the recorder decoded from protobuf."""
+    text = json.dumps(event)
+    plain: dict[str, Any] = json.loads(re.sub(r'"(begin|end|nanoseconds)": "(\d+)"', r'"\1": \2', text))
+    return plain
+
+
+def _remove(waiting: list[dict[str, Any]], found: dict[str, Any]) -> None:
+    for number, event in enumerate(waiting):
+        if _plain(event) == found:
+            del waiting[number]
+            return
