@@ -88,7 +88,7 @@ class HostManager:
         self._calls = Calls(framework_id)
         self.statuses.connected(self._calls)
         self.hosts.drop_offers()
-        self.reconciler.subscribed(master_id, now)
+        self.reconciler.subscribed(master_id, now, self.runs.unconfirmed())
         SUBSCRIBED.set(1)
         log.info("subscribed with the Mesos master at %s as %s", master, framework_id)
 
@@ -190,7 +190,7 @@ class HostManager:
         self.driver.send(calls.accept([offer.id for offer in plan.offers], infos, REFUSE_SECONDS))
         self.hosts.commit_launch(plan)
         for each in needs:
-            self.runs.put(each.task_id, agent_id)
+            self.runs.launched(each.task_id, agent_id)
         LAUNCHED.inc(len(infos))
 
     def kill(self, runs: Iterable[str]) -> None:

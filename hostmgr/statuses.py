@@ -105,6 +105,7 @@ class Statuses:
         return added.value
 
     def _follow(self, run: str, agent_id: str, over: bool) -> None:
+        self._runs.confirm(run)
         if over:
             self._runs.remove(run)
         elif agent_id:

@@ -8,7 +8,7 @@ come back is over: till then the task is asked for again.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -64,8 +64,14 @@ class Reconciler:
 
     # What happened.
 
-    def subscribed(self, master_id: str, now: float) -> None:
-        """A subscription began: no updates come by themselves of what happened before."""
+    def subscribed(
+        self, master_id: str, now: float, unconfirmed: Iterable[tuple[MesosTaskId, str]] = ()
+    ) -> None:
+        """A subscription began: no updates come by themselves of what happened before.
+
+        `unconfirmed` are the runs, with their agents, whose launch went out over the connection of before
+        and may have been lost with it: they are asked for until Mesos says something of them.
+        """
         policy = self._policy
         if master_id != self._master_id:
             self._master_id = master_id
@@ -77,6 +83,8 @@ class Reconciler:
             (after, Round.EXPLICIT),
             (after + policy.interval, Round.IMPLICIT),
         ]
+        for run, agent_id in unconfirmed:
+            self._again[run] = (now, _Asked(agent_id, _FIRST_PAUSE))
 
     def disconnected(self) -> None:
         self._rounds.clear()

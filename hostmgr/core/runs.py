@@ -13,9 +13,23 @@ class Runs:
     def __init__(self) -> None:
         self._agent: dict[MesosTaskId, str] = {}
         self._on: dict[str, set[MesosTaskId]] = {}
+        self._unconfirmed: set[MesosTaskId] = set()
 
     def __len__(self) -> int:
         return len(self._agent)
+
+    def launched(self, run: MesosTaskId, agent_id: str) -> None:
+        """It was given to Mesos, which has said nothing of it yet."""
+        self.put(run, agent_id)
+        self._unconfirmed.add(run)
+
+    def confirm(self, run: MesosTaskId) -> None:
+        """Mesos has spoken of it."""
+        self._unconfirmed.discard(run)
+
+    def unconfirmed(self) -> list[tuple[MesosTaskId, str]]:
+        """Launched runs that Mesos has not spoken of, with their agents."""
+        return [(run, self._agent[run]) for run in self._unconfirmed]
 
     def put(self, run: MesosTaskId, agent_id: str) -> None:
         before = self._agent.get(run)
@@ -27,6 +41,7 @@ class Runs:
         self._on.setdefault(agent_id, set()).add(run)
 
     def remove(self, run: MesosTaskId) -> None:
+        self._unconfirmed.discard(run)
         agent_id = self._agent.pop(run, None)
         if agent_id is not None:
             self._leave(run, agent_id)

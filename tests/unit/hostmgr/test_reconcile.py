@@ -79,6 +79,15 @@ def test_unknown_is_asked_again_with_growing_pauses_until_agents_are_back() -> N
     assert reconciler.ask_again(10_000.0) == []
 
 
+def test_launches_that_may_be_lost_are_asked_for_until_something_is_said_of_them() -> None:
+    reconciler = Reconciler(POLICY)
+    reconciler.subscribed("m1", 0.0, [("t", "a1"), ("u", "a2")])
+    assert reconciler.ask_again(0.0) == [("t", "a1"), ("u", "a2")]
+    assert reconciler.judge("t", "a1", False, 1.0) is Verdict.PASS_ON
+    assert reconciler.ask_again(1.0) == []
+    assert reconciler.ask_again(10.0) == [("u", "a2")]
+
+
 def test_unknown_is_believed_when_the_agent_is_known_to_be_gone() -> None:
     reconciler = subscribed()
     reconciler.agent_gone("a1")
