@@ -11,7 +11,9 @@ from prometheus_client import Gauge
 
 from hostmgr.core.hosts import Hosts
 from hostmgr.core.reconcile import Reconciler
-from hostmgr.mesos.operator import Agent, OperatorClient
+from hostmgr.core.table import Agent
+from hostmgr.mesos.operator import Agent as Wire
+from hostmgr.mesos.operator import OperatorClient
 from hostmgr.translate import KIND_OF, agent_from
 from mesos.v1.quota import quota_pb2
 from peloton.errors import Unavailable
@@ -19,6 +21,8 @@ from peloton.model.resources import milli
 
 AGENTS = Gauge("hostmgr_agents", "Agents in the master's map.")
 RETRY_SECONDS = 1.0
+AGENTS_AT_ONCE = 200
+"""Agents that are read before other work gets its turn."""
 log = logging.getLogger(__name__)
 
 
@@ -34,11 +38,12 @@ class Cluster:
         interval: float,
         now: Callable[[], float],
     ) -> None:
-        self.agents: Mapping[str, Agent] = {}
+        self.agents: Mapping[str, Wire] = {}
         """By agent id."""
         self.quota: Mapping[str, int] = {}
         """Thousandths by kind (cpu, memory, …) where the role has a limit."""
         self.known = False
+        self._read: dict[str, tuple[Wire, bytes, Agent]] = {}
         self._client = client
         self._hosts = hosts
         self._reconciler = reconciler
@@ -64,16 +69,27 @@ class Cluster:
         """Raises Unavailable, having changed nothing."""
         agents = await self._client.agents()
         quotas = await self._client.quotas()
-        self.agents = {each.agent_info.id.value: each for each in agents if each.active}
+        self._read = await self._translated([each for each in agents if each.active])
+        self.agents = {agent_id: wire for agent_id, (wire, _, _) in self._read.items()}
         for agent_id in self.agents:
             self._reconciler.agent_seen(agent_id)
         complete = self._now() >= self._reconciler.settled_at
-        self._hosts.set_agents(
-            [agent_from(each, self._role) for each in self.agents.values()], complete=complete
-        )
+        self._hosts.set_agents([agent for _, _, agent in self._read.values()], complete=complete)
         self.quota = _limits(quotas, self._role)
         self.known = True
         AGENTS.set(len(self.agents))
+
+    async def _translated(self, agents: Sequence[Wire]) -> dict[str, tuple[Wire, bytes, Agent]]:
+        """By agent id; what has not changed since the last time is not read anew."""
+        read = {}
+        for number, wire in enumerate(agents):
+            if number % AGENTS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            agent_id, raw = wire.agent_info.id.value, wire.SerializeToString()
+            before = self._read.get(agent_id)
+            agent = before[2] if before and before[1] == raw else agent_from(wire, self._role)
+            read[agent_id] = (wire, raw, agent)
+        return read
 
 
 def _limits(quotas: Sequence[quota_pb2.QuotaConfig], role: str) -> dict[str, int]:

@@ -131,7 +131,9 @@ class Hosts:
         is not `complete`, because agents are still coming back to a new master, they stay as they were."""
         listed = {agent.id: agent for agent in agents}
         for agent in listed.values():
-            self.table.put(agent)
+            before = self._agents.get(agent.id)
+            if before is None or not agent.same_host(before):
+                self.table.put(agent)
         missing = [id for id in self.table.agent_ids if id and id not in listed]
         for agent_id in missing if complete else ():
             if not self._of_agent.get(agent_id):

@@ -49,6 +49,10 @@ class Agent:
     allocated: Resources = ZERO
     allocated_slack_cpu: int = 0
 
+    def same_host(self, other: Agent) -> bool:
+        """Whether the two differ in nothing but what is in use."""
+        return (self.labels, self.total, self.slack_cpu) == (other.labels, other.total, other.slack_cpu)
+
 
 class HostTable:
     def __init__(self, scarce_gpu: bool = True, room: int = 64) -> None:
