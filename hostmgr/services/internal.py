@@ -21,6 +21,8 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2_grpc
 from peloton.wire.constraint import constraint_from
 from peloton.wire.task import resources_from
 
+CALLS_AT_ONCE = 1000
+"""Calls to Mesos that one request may write before it waits for room."""
 _RANKINGS = {
     pb.FilterHint.FILTER_HINT_RANKING_RANDOM: Ranking.FIRST_FIT,
     pb.FilterHint.FILTER_HINT_RANKING_LEAST_AVAILABLE_FIRST: Ranking.DEFRAG,
@@ -127,8 +129,9 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
         else:
             runs = [each.value for each in request.taskIds]
             await self._reconciliation.locate(runs)
-            self._manager.kill(runs)
-            await self._manager.room()
+            for start in range(0, len(runs), CALLS_AT_ONCE):
+                self._manager.kill(runs[start : start + CALLS_AT_ONCE])
+                await self._manager.room()
         return answer
 
     async def ShutdownExecutors(
@@ -142,8 +145,10 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
             )
             answer.error.invalidExecutors.executors.extend(wrong)
             return answer
-        self._manager.shut_down([(each.executorId.value, each.agentId.value) for each in request.executors])
-        await self._manager.room()
+        executors = [(each.executorId.value, each.agentId.value) for each in request.executors]
+        for start in range(0, len(executors), CALLS_AT_ONCE):
+            self._manager.shut_down(executors[start : start + CALLS_AT_ONCE])
+            await self._manager.room()
         return answer
 
     async def DisableKillTasks(

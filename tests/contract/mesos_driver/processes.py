@@ -38,9 +38,9 @@ async def until(condition: Callable[[], bool], what: str, seconds: float = 20.0)
 class Processes:
     """In one folder; `stop` ends all of them."""
 
-    def __init__(self, root: Path, settings: dict[str, Any]) -> None:
+    def __init__(self, root: Path) -> None:
         self._root = root
-        self._settings = settings
+        self._mesos: dict[str, Any] = {}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self.master_port = 0
 
@@ -50,7 +50,7 @@ class Processes:
                 [sys.executable, "-m", *command], stdout=log, stderr=log, cwd=Path(__file__).parents[3]
             )
 
-    async def start_master(self, agents: int = 3, task_seconds: float = 0.2) -> None:
+    async def start_master(self, *flags: str, agents: int = 3, task_seconds: float = 0.2) -> None:
         """On the port of before, with the registry of before."""
         ready = self._root / "master.ready"
         ready.unlink(missing_ok=True)
@@ -62,20 +62,27 @@ class Processes:
             f"--simulated-agents={agents}",
             f"--simulated-task-seconds={task_seconds}",
             "--allocation-interval=0.1",
+            *flags,
         ]
         self._start("master", command)
         await until(ready.exists, "the master is ready")
         self.master_port = int(json.loads(ready.read_text())["port"])
 
-    async def start_hostmgr(self) -> None:
+    async def start_hostmgr(self, **mesos: Any) -> None:
+        """With these settings of Mesos beside the address."""
+        self._mesos = mesos
         settings = self._root / "hostmgr.yaml"
         settings.write_text(
             yaml.safe_dump(
                 {
                     "membership": {"kind": "local", "directory": str(self._root / "membership")},
                     "storage": {"kind": "sqlite", "path": str(self._root / "store.db")},
-                    "mesos": {"master": f"127.0.0.1:{self.master_port}", "agents_interval": 0.2},
-                    **self._settings,
+                    "mesos": {
+                        "master": f"127.0.0.1:{self.master_port}",
+                        "agents_interval": 0.2,
+                        **self._mesos,
+                    },
+                    "reconcile": {"second_look": 1.0, "launch_grace": 0.5},
                 }
             )
         )

@@ -18,14 +18,19 @@ STARTING, RUNNING, FINISHED = mesos_pb2.TASK_STARTING, mesos_pb2.TASK_RUNNING, m
 
 
 @pytest.fixture
-async def processes(tmp_path: Path) -> AsyncIterator[Processes]:
-    held = Processes(tmp_path, {"reconcile": {"second_look": 1.0, "launch_grace": 0.5}})
-    await held.start_master()
-    await held.start_hostmgr()
+async def idle(tmp_path: Path) -> AsyncIterator[Processes]:
+    held = Processes(tmp_path)
     try:
         yield held
     finally:
         held.stop()
+
+
+@pytest.fixture
+async def processes(idle: Processes) -> Processes:
+    await idle.start_master()
+    await idle.start_hostmgr()
+    return idle
 
 
 async def connected(processes: Processes) -> Client:
@@ -64,6 +69,23 @@ async def test_a_task_from_claim_to_its_end(processes: Processes) -> None:
         await client.hosts.LaunchTasks(request)
     assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
     assert "invalid offers" in (caught.value.details() or "")
+    await client.close()
+
+
+async def test_json_and_a_secret(idle: Processes, tmp_path: Path) -> None:
+    secret, credentials = tmp_path / "secret", tmp_path / "credentials.json"
+    secret.write_text("s3cret\n")
+    credentials.write_text('{"credentials": [{"principal": "peloton", "secret": "s3cret"}]}')
+    await idle.start_master(f"--credentials={credentials}")
+    await idle.start_hostmgr(encoding="json", secret_file=str(secret))
+    client = await connected(idle)
+    await client.open_stream()
+    (offer,) = await client.acquire()
+    request = client.launch_request(offer)
+    await client.hosts.LaunchTasks(request)
+    run = request.tasks[0].taskId.value
+    await client.pull_until(lambda: states(client, run) == [STARTING, RUNNING, FINISHED])
+    assert "s3cret" not in idle.log("hostmgr")
     await client.close()
 
 
