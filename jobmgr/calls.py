@@ -37,6 +37,30 @@ class Pause:
         self._next = min(self._next * 2, self._longest)
 
 
+class Bucket:
+    """So many things a second, and `burst` of them at once; a rate of 0 sets no limit."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate = rate
+        self._burst = max(burst, 1)
+        self._left = float(self._burst)
+        self._at = 0.0
+
+    def share(self, wanted: int) -> int:
+        """At most so many at once."""
+        return min(wanted, self._burst) if self._rate else wanted
+
+    async def pay(self, number: int) -> None:
+        """Waits until they may go."""
+        if not self._rate:
+            return
+        now = asyncio.get_running_loop().time()
+        self._left = min(self._burst, self._left + (now - self._at) * self._rate) - number
+        self._at = now
+        if self._left < 0:
+            await asyncio.sleep(-self._left / self._rate)
+
+
 async def until_answered(client: Caller, method: str, request: Any) -> Any:
     """The answer, however long it takes. Raises what is not a passing failure. The request must be safe to
     repeat."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from jobmgr.calls import Bucket
 from jobmgr.core.steering import Limits
 from peloton.config import DaemonSettings, Settings
 from storage.config import StorageSettings
@@ -20,12 +21,24 @@ class GoalStateSettings(Settings):
     kill_again_after: float = Field(10.0, gt=0)
     kill_again_most: float = Field(600.0, gt=0)
     refusals_at_once: int = Field(3, ge=0)
-    rows_per_turn: int = Field(4000, ge=1, le=50_000)
+    rows_per_turn: int = Field(2000, ge=1, le=50_000)
 
     def limits(self) -> Limits:
         return Limits(**self.model_dump())
 
 
+class RateSettings(Settings):
+    """So many a second, `burst` of them at once; a rate of 0 sets no limit."""
+
+    rate: float = Field(0.0, ge=0)
+    burst: int = Field(100, ge=1)
+
+    def bucket(self) -> Bucket:
+        return Bucket(self.rate, self.burst)
+
+
 class JobmgrSettings(DaemonSettings):
     storage: StorageSettings
     goal_state: GoalStateSettings = GoalStateSettings()
+    task_kill: RateSettings = RateSettings()
+    executor_shutdown: RateSettings = RateSettings()

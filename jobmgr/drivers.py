@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from jobmgr.calls import Caller, Pause
+from jobmgr.calls import Bucket, Caller, Pause
 from jobmgr.engine import Engine
 from jobmgr.enqueuer import Enqueuer
 from jobmgr.intake import Intake
@@ -20,6 +20,7 @@ from storage.interface import Store
 
 Spawn = Callable[[str, Coroutine[Any, Any, Any]], None]
 RETIREMENTS_AT_ONCE = 100
+NO_LIMIT = Bucket(0, 1)
 
 
 def spawn_drivers(
@@ -30,12 +31,14 @@ def spawn_drivers(
     hostmgr: Caller,
     events: Caller,
     reconciler: Caller,
+    kills: Bucket = NO_LIMIT,
+    shut_downs: Bucket = NO_LIMIT,
 ) -> None:
     """Start the turns and all that feeds them and carries out what they say."""
     turns, outbox = engine.turns, engine.outbox
     enqueuer = Enqueuer(resmgr, turns.job, turns.post)
     launcher = Launcher(hostmgr, turns.job, turns.post)
-    killer = Killer(hostmgr, reconciler)
+    killer = Killer(hostmgr, reconciler, kills, shut_downs)
     spawn("turns", turns.run())
     spawn("enqueue", enqueuer.enqueue(outbox.enqueue))
     spawn("withdraw", enqueuer.withdraw(outbox.withdraw))

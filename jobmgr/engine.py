@@ -50,7 +50,11 @@ class Engine:
             creation_time=now,
             updated_at=now,
         )
-        await self.store.jobs.create(job_id, spec, runtime)
+        try:
+            await self.store.jobs.create(job_id, spec, runtime)
+        except AlreadyExists:
+            await self._adopt(job_id)
+            raise
         self.turns.create(job_id, spec, runtime)
 
     async def update_job(self, job_id: JobId, spec: JobSpec) -> None:
@@ -145,6 +149,11 @@ class Engine:
         """Ids of the jobs that have not ended."""
         return self.turns.jobs()
 
+    async def _adopt(self, job_id: JobId) -> None:
+        """A job can be stored and unknown here where the store could not tell that it had stored it."""
+        if self.job(job_id) is None and not (await self.store.jobs.runtime(job_id)).state.terminal:
+            await self.turns.between(lambda: self._read_again(job_id, known=False))
+
     async def _store_version(self, job_id: JobId, spec: JobSpec) -> JobSpec:
         """A version that an earlier attempt left behind without making it the current one is passed over."""
         for version in range(spec.version, spec.version + VERSIONS_TRIED):
@@ -160,7 +169,7 @@ class Engine:
         runtime = await self.store.jobs.runtime(job_id)
         raise Refused(f"cannot {what} a job that has ended: it is {runtime.state.name}")
 
-    async def _read_again(self, job_id: JobId) -> None:
-        if self.job(job_id) is not None:
+    async def _read_again(self, job_id: JobId, known: bool = True) -> None:
+        if (self.job(job_id) is not None) is known:
             spec, runtime, pages = await read_job(self.store, job_id)
             self.turns.core.recover(job_id, spec, runtime, pages)

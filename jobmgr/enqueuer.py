@@ -19,7 +19,7 @@ from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.wire.resmgr import resmgr_task
 
 GANGS_PER_CALL = 1000
-TASKS_PER_WITHDRAWAL = 5000
+TASKS_PER_WITHDRAWAL = 1000
 INSTRUCTIONS_AT_ONCE = 256
 _KNOWN = resmgrsvc_pb2.EnqueueGangsFailure.ENQUEUE_GANGS_FAILURE_ERROR_CODE_ALREADY_EXIST
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from jobmgr.calls import Caller, until_answered
+from jobmgr.calls import Bucket, Caller, until_answered
 from jobmgr.outbox import Queue
 from mesos.v1 import mesos_pb2
 from peloton.errors import PelotonError
@@ -20,13 +20,16 @@ log = logging.getLogger(__name__)
 class Killer:
     """What fails here is not repeated here: the core asks again until a status tells."""
 
-    def __init__(self, hostmgr: Caller, reconciler: Caller) -> None:
+    def __init__(self, hostmgr: Caller, reconciler: Caller, kills: Bucket, shut_downs: Bucket) -> None:
         self._hostmgr = hostmgr
         self._reconciler = reconciler
+        self._kills = kills
+        self._shut_downs = shut_downs
 
     async def kill(self, queue: Queue[Run]) -> None:
         while True:
-            runs = dict.fromkeys(await queue.take(KILLS_PER_CALL))
+            runs = dict.fromkeys(await queue.take(self._kills.share(KILLS_PER_CALL)))
+            await self._kills.pay(len(runs))
             ids = [mesos_pb2.TaskID(value=mesos_task_id(*run)) for run in runs]
             request = hostsvc_pb2.KillTasksRequest(taskIds=ids)
             try:
@@ -47,8 +50,9 @@ class Killer:
                     executorId=mesos_pb2.ExecutorID(value=mesos_task_id(*run)),
                     agentId=mesos_pb2.AgentID(value=agent),
                 )
-                for run, agent in await queue.take(KILLS_PER_CALL)
+                for run, agent in await queue.take(self._shut_downs.share(KILLS_PER_CALL))
             ]
+            await self._shut_downs.pay(len(executors))
             request = hostsvc_pb2.ShutdownExecutorsRequest(executors=executors)
             try:
                 await until_answered(self._hostmgr, "ShutdownExecutors", request)

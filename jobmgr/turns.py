@@ -13,7 +13,17 @@ from typing import Any
 
 from jobmgr.core.cache import CachedJob
 from jobmgr.core.change import Change
-from jobmgr.core.events import Event, Now, Placed, Statuses
+from jobmgr.core.events import (
+    Enqueued,
+    EnqueueRefused,
+    Event,
+    Launched,
+    LaunchRefused,
+    Now,
+    Placed,
+    Statuses,
+    Withdrawn,
+)
 from jobmgr.core.machine import Core, Turn
 from jobmgr.outbox import Outbox
 from peloton.clock import Clock
@@ -162,10 +172,13 @@ class Turns:
 
 
 def _weight(event: Event) -> int:
+    """How many runs it is about."""
     if isinstance(event, Statuses):
         return len(event.statuses)
     if isinstance(event, Placed):
         return sum(len(placement.runs) for placement in event.placements)
+    if isinstance(event, Enqueued | Withdrawn | EnqueueRefused | Launched | LaunchRefused):
+        return len(event.runs)
     return 1
 
 

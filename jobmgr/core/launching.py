@@ -105,8 +105,8 @@ def _running_due(core: Core, turn: Turn, change: Change, instance: int, task: Ta
     steering = core.steering
     left = steering.time_left(change, task)
     if left is not None and left <= 0:
-        deadline = TerminationReason.DEADLINE_TIMEOUT_EXCEEDED
-        steering.kill(change, instance, task, deadline, TaskState.KILLED)
+        past = f"ran longer than its maxRunningTime of {change.spec.sla.max_running_time} s"
+        steering.kill_for(change, instance, TerminationReason.DEADLINE_TIMEOUT_EXCEEDED, past)
     elif instance in change.work.unconfirmed:
         _ask(core, turn, change, instance, task)
     else:

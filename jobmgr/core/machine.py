@@ -117,6 +117,8 @@ class Core:
 
     def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
         """Take a job that was just stored; its tasks follow in the turns to come."""
+        if job_id in self.jobs:
+            return
         self.jobs[job_id] = Work(CachedJob(job_id, spec, runtime))
         self.create_rows(job_id)
 

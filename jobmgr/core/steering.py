@@ -36,7 +36,7 @@ class Limits:
     kill_again_most: float = 600.0
     refusals_at_once: int = 3
     """So many launches in a row may be refused before a task waits between its tries."""
-    rows_per_turn: int = 4000
+    rows_per_turn: int = 2000
     """Tasks created, or looked at anew, in one turn."""
 
 
@@ -181,33 +181,37 @@ class Steering:
         )
         self.evaluate(change, instance)
 
-    def kill(
-        self,
-        change: Change,
-        instance: int,
-        task: TaskRuntime,
-        reason: TerminationReason | None = None,
-        goal: TaskState | None = None,
-    ) -> None:
+    def kill(self, change: Change, instance: int, task: TaskRuntime) -> None:
         """Store KILLING, and kill."""
-        renewed = aim_of(change.goal, task) is Aim.RENEW
-        if reason is None:
-            reason = TerminationReason.KILLED_FOR_RESTART if renewed else TerminationReason.KILLED_ON_REQUEST
-        change.move(
-            instance,
-            state=TaskState.KILLING,
-            goal=goal or (task.goal if renewed else TaskState.KILLED),
-            termination=Termination(reason),
-        )
-        change.work.attempts.pop(instance, None)
-        change.work.unconfirmed.discard(instance)
-        self.kill_again(change, instance, task)
+        if aim_of(change.goal, task) is Aim.RENEW:
+            self._kill(change, instance, task.goal, TerminationReason.KILLED_FOR_RESTART, "to be restarted")
+        else:
+            self.kill_for(change, instance, TerminationReason.KILLED_ON_REQUEST, "to be stopped")
+
+    def kill_for(self, change: Change, instance: int, reason: TerminationReason, message: str) -> None:
+        """The task shall end, for this reason."""
+        self._kill(change, instance, TaskState.KILLED, reason, message)
 
     def kill_again(self, change: Change, instance: int, task: TaskRuntime) -> None:
         change.kills.append((instance, task.run))
         limits = self.limits
         tries = change.work.failed(instance)
         self.arm(change, instance, delay(tries, limits.kill_again_after, limits.kill_again_most))
+
+    def _kill(
+        self, change: Change, instance: int, goal: TaskState, reason: TerminationReason, message: str
+    ) -> None:
+        task = change.move(
+            instance,
+            state=TaskState.KILLING,
+            goal=goal,
+            termination=Termination(reason),
+            message=message,
+            reason="",
+        )
+        change.work.attempts.pop(instance, None)
+        change.work.unconfirmed.discard(instance)
+        self.kill_again(change, instance, task)
 
     def start_over(self, change: Change, instance: int, task: TaskRuntime) -> None:
         """Give up a run of which nothing is heard; should it live, it is killed."""

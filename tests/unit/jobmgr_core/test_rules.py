@@ -1,0 +1,235 @@
+"""The rules, case by case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jobmgr.core.deadlines import Deadlines
+from jobmgr.core.goalstate import RULES, Action, Aim, aim_of
+from jobmgr.core.jobstate import batch_state
+from jobmgr.core.retry import delay, runs_again
+from jobmgr.core.status import Verdict, end_state, judge, termination
+from peloton.model.states import HealthState, JobState, TaskState, TerminationReason
+from peloton.model.task import TaskRuntime, TaskSpec, TaskStatus, Termination
+
+S, J = TaskState, JobState
+STORED = (
+    S.INITIALIZED,
+    S.PENDING,
+    S.LAUNCHED,
+    S.STARTING,
+    S.RUNNING,
+    S.KILLING,
+    S.SUCCEEDED,
+    S.FAILED,
+    S.LOST,
+    S.KILLED,
+)
+
+
+def task(
+    state: TaskState, run: int = 1, goal: TaskState = S.SUCCEEDED, desired: int | None = None
+) -> TaskRuntime:
+    return TaskRuntime(state, goal, run, 1, 1, desired or run)
+
+
+def status(state: TaskState, healthy: bool | None = None) -> TaskStatus:
+    return TaskStatus("", state, 5, healthy=healthy)
+
+
+def test_every_state_that_is_stored_has_a_rule_for_every_aim() -> None:
+    assert set(RULES) == {(state, aim) for state in STORED for aim in Aim}
+
+
+@pytest.mark.parametrize("state", STORED)
+def test_rules_never_touch_an_end_that_is_wanted(state: TaskState) -> None:
+    if state.terminal:
+        assert RULES[state, Aim.STOP] is Action.NOTHING
+        assert RULES[state, Aim.RENEW] is Action.NEXT_RUN
+    else:
+        assert RULES[state, Aim.STOP] in (Action.WITHDRAW, Action.KILL, Action.KILL_AGAIN)
+        assert RULES[state, Aim.RENEW] is RULES[state, Aim.STOP]
+
+
+@pytest.mark.parametrize(
+    ("job_goal", "goal", "desired", "aim"),
+    [
+        (J.SUCCEEDED, S.SUCCEEDED, 1, Aim.RUN),
+        (J.RUNNING, S.RUNNING, 1, Aim.RUN),
+        (J.SUCCEEDED, S.SUCCEEDED, 2, Aim.RENEW),
+        (J.SUCCEEDED, S.KILLED, 1, Aim.STOP),
+        (J.SUCCEEDED, S.DELETED, 1, Aim.STOP),
+        (J.KILLED, S.SUCCEEDED, 1, Aim.STOP),
+        (J.KILLED, S.SUCCEEDED, 2, Aim.STOP),
+        (J.DELETED, S.SUCCEEDED, 1, Aim.STOP),
+    ],
+)
+def test_where_a_task_shall_go(job_goal: JobState, goal: TaskState, desired: int, aim: Aim) -> None:
+    assert aim_of(job_goal, task(S.RUNNING, 1, goal, desired)) is aim
+
+
+@pytest.mark.parametrize(
+    ("counts", "instances", "goal", "state"),
+    [
+        ({}, 2, J.SUCCEEDED, J.INITIALIZED),
+        ({S.INITIALIZED: 1}, 2, J.SUCCEEDED, J.INITIALIZED),
+        ({S.SUCCEEDED: 1}, 2, J.SUCCEEDED, J.INITIALIZED),
+        ({S.INITIALIZED: 2}, 2, J.SUCCEEDED, J.PENDING),
+        ({S.PENDING: 1, S.LAUNCHED: 1}, 2, J.SUCCEEDED, J.PENDING),
+        ({S.PENDING: 1, S.RUNNING: 1}, 2, J.SUCCEEDED, J.RUNNING),
+        ({S.STARTING: 1, S.SUCCEEDED: 1}, 2, J.SUCCEEDED, J.PENDING),
+        ({S.SUCCEEDED: 2}, 2, J.SUCCEEDED, J.SUCCEEDED),
+        ({S.SUCCEEDED: 1, S.FAILED: 1}, 2, J.SUCCEEDED, J.FAILED),
+        ({S.SUCCEEDED: 1, S.LOST: 1}, 2, J.SUCCEEDED, J.FAILED),
+        ({S.KILLED: 1, S.LOST: 1}, 2, J.SUCCEEDED, J.KILLED),
+        ({S.KILLED: 1, S.SUCCEEDED: 1}, 2, J.SUCCEEDED, J.KILLED),
+        ({S.KILLED: 1, S.RUNNING: 1}, 2, J.SUCCEEDED, J.RUNNING),
+        ({S.RUNNING: 2}, 2, J.KILLED, J.KILLING),
+        ({S.KILLED: 1}, 2, J.KILLED, J.KILLING),
+        ({S.SUCCEEDED: 2}, 2, J.KILLED, J.SUCCEEDED),
+    ],
+)
+def test_the_state_of_a_batch_job(
+    counts: dict[TaskState, int], instances: int, goal: JobState, state: JobState
+) -> None:
+    assert batch_state(counts, instances, goal) is state
+
+
+@pytest.mark.parametrize(
+    ("controller", "state"),
+    [
+        (S.SUCCEEDED, J.SUCCEEDED),
+        (S.FAILED, J.FAILED),
+        (S.LOST, J.FAILED),
+        (S.KILLED, J.KILLED),
+    ],
+)
+def test_the_end_follows_the_controller_once_all_have_ended(controller: TaskState, state: JobState) -> None:
+    counts = {controller: 1}
+    counts[S.FAILED] = counts.get(S.FAILED, 0) + 1
+    assert batch_state(counts, 2, J.SUCCEEDED, controller) is state
+    assert batch_state({controller: 1, S.RUNNING: 1}, 2, J.SUCCEEDED, controller) is J.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "failures", "maximum", "again"),
+    [
+        (S.FAILED, "", 1, 0, False),
+        (S.FAILED, "", 1, 1, False),
+        (S.FAILED, "", 1, 2, True),
+        (S.FAILED, "", 3, 4, True),
+        (S.FAILED, "", 4, 4, False),
+        (S.LOST, "", 1, 2, True),
+        (S.KILLED, "", 1, 2, True),
+        (S.SUCCEEDED, "", 0, 9, False),
+        (S.FAILED, "CONTAINER_LAUNCH_FAILED", 3, 0, True),
+        (S.FAILED, "CONTAINER_LAUNCH_FAILED", 4, 0, False),
+        (S.LOST, "INVALID_OFFERS", 3, 1, True),
+        (S.FAILED, "COMMAND_EXECUTOR_FAILED", 3, 2, True),
+        (S.FAILED, "CONTAINER_LAUNCH_FAILED", 5, 6, True),
+        (S.FAILED, "", 99, 1000, True),
+        (S.FAILED, "", 100, 1000, False),
+    ],
+)
+def test_who_runs_again(state: TaskState, reason: str, failures: int, maximum: int, again: bool) -> None:
+    ended = replace(task(state), reason=reason, failure_count=failures)
+    assert runs_again(ended, TaskSpec(max_failures=maximum)) is again
+
+
+def test_delays_double_up_to_an_hour() -> None:
+    assert [delay(n) for n in (1, 2, 3, 12, 13, 10_000)] == [1, 2, 4, 2048, 3600, 3600]
+
+
+@pytest.mark.parametrize(
+    ("state", "run", "told", "verdict"),
+    [
+        (S.PENDING, 1, S.RUNNING, Verdict.FORWARD),
+        (S.LAUNCHED, 1, S.LAUNCHED, Verdict.STALE),
+        (S.LAUNCHED, 1, S.STARTING, Verdict.FORWARD),
+        (S.LAUNCHED, 1, S.RUNNING, Verdict.FORWARD),
+        (S.RUNNING, 1, S.STARTING, Verdict.STALE),
+        (S.RUNNING, 1, S.RUNNING, Verdict.STALE),
+        (S.RUNNING, 1, S.SUCCEEDED, Verdict.END),
+        (S.LAUNCHED, 1, S.LOST, Verdict.END),
+        (S.KILLING, 1, S.RUNNING, Verdict.STARTED),
+        (S.KILLING, 1, S.STARTING, Verdict.STALE),
+        (S.KILLING, 1, S.KILLED, Verdict.END),
+        (S.SUCCEEDED, 1, S.FAILED, Verdict.STALE),
+        (S.LOST, 1, S.RUNNING, Verdict.ORPHAN),
+        (S.RUNNING, 2, S.RUNNING, Verdict.ORPHAN),
+        (S.RUNNING, 2, S.FAILED, Verdict.STALE),
+    ],
+)
+def test_what_a_status_means(state: TaskState, run: int, told: TaskState, verdict: Verdict) -> None:
+    assert judge(task(state, run), 1, status(told)) is verdict
+
+
+def test_health_is_news_only_where_it_changes() -> None:
+    running = replace(task(S.RUNNING), health=HealthState.HEALTHY)
+    assert judge(running, 1, status(S.RUNNING, healthy=True)) is Verdict.STALE
+    assert judge(running, 1, status(S.RUNNING, healthy=False)) is Verdict.HEALTH
+
+
+def test_a_run_to_be_killed_of_which_mesos_knows_nothing_is_killed() -> None:
+    assert end_state(task(S.KILLING), status(S.LOST), stopping=True) is S.KILLED
+    assert end_state(task(S.KILLING), status(S.SUCCEEDED), stopping=True) is S.SUCCEEDED
+    assert end_state(task(S.RUNNING), status(S.LOST), stopping=False) is S.LOST
+
+
+@pytest.mark.parametrize(
+    ("state", "asked", "message", "told"),
+    [
+        (S.SUCCEEDED, None, "Command exited with status 0", None),
+        (S.FAILED, None, "Command exited with status 137", Termination(TerminationReason.FAILED, 137)),
+        (
+            S.FAILED,
+            None,
+            "Command terminated with signal Segmentation fault",
+            Termination(TerminationReason.FAILED, 0, "Segmentation fault"),
+        ),
+        (S.LOST, None, "agent is gone", Termination(TerminationReason.FAILED)),
+        (
+            S.KILLED,
+            Termination(TerminationReason.DEADLINE_TIMEOUT_EXCEEDED),
+            "Command terminated with signal Killed",
+            Termination(TerminationReason.DEADLINE_TIMEOUT_EXCEEDED, 0, "Killed"),
+        ),
+        (S.KILLED, None, "", Termination(TerminationReason.FAILED)),
+        (
+            S.FAILED,
+            Termination(TerminationReason.KILLED_ON_REQUEST),
+            "Command exited with status 1",
+            Termination(TerminationReason.FAILED, 1),
+        ),
+    ],
+)
+def test_how_a_run_ended(
+    state: TaskState, asked: Termination | None, message: str, told: Termination | None
+) -> None:
+    assert termination(state, asked, message) == told
+
+
+def test_a_deadline_can_be_moved_and_taken_back() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.set("a", 10)
+    deadlines.set("b", 5)
+    deadlines.set("c", 7)
+    deadlines.set("a", 3)
+    deadlines.cancel("b")
+    assert deadlines.next() == 3
+    assert deadlines.due(2.9, 10) == []
+    assert deadlines.due(7, 1) == ["a"]
+    assert deadlines.due(7, 10) == ["c"]
+    assert deadlines.next() is None
+    assert len(deadlines) == 0
+
+
+def test_deadlines_do_not_pile_up() -> None:
+    deadlines: Deadlines[int] = Deadlines()
+    for at in range(10_000):
+        deadlines.set(at % 10, at)
+        deadlines.cancel((at + 1) % 10)
+    assert len(deadlines._heap) < 200
+    assert deadlines.due(20_000, 100) == list(range(1, 10))
