@@ -128,7 +128,7 @@ async def _serve(
     daemon.spawn("acknowledgements", manager.statuses.acknowledge(manager.driver))
     daemon.spawn("agents", cluster.follow())
     daemon.spawn("reconciliation", reconciliation.run())
-    daemon.spawn("claims", _every(EXPIRE_SECONDS, manager.expire_claims))
+    daemon.spawn("claims", _every(EXPIRE_SECONDS, lambda: manager.expire_claims(_claimants(daemon))))
     daemon.spawn("old offers", _every(PRUNE_SECONDS, manager.prune_offers))
     services = (
         service(add_InternalHostServiceServicer_to_server, InternalHosts(manager, cluster, reconciliation)),
@@ -141,6 +141,11 @@ async def _serve(
             yield
     finally:
         manager.statuses.close()
+
+
+def _claimants(daemon: Hostmgr) -> set[str]:
+    """The processes that are there and claim hosts."""
+    return {f"{Role.PLACEMENT.value}/{each}" for each in daemon.membership.members(Role.PLACEMENT)}
 
 
 async def _every(seconds: float, work: Callable[[], None]) -> NoReturn:

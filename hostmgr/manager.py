@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from prometheus_client import Counter, Gauge
 
@@ -152,12 +152,15 @@ class HostManager:
             raise Unavailable("not subscribed with the Mesos master at the moment")
         return self._calls
 
-    def acquire(self, want: HostFilter) -> Acquired:
-        return self.hosts.acquire(want, _uuids(), self._clock.monotonic())
+    def acquire(self, want: HostFilter, owner: str) -> Acquired:
+        """`owner` is the calling process, empty where it is no daemon."""
+        return self.hosts.acquire(want, _uuids(), self._clock.monotonic(), owner)
 
-    def expire_claims(self) -> None:
+    def expire_claims(self, alive: Container[str]) -> None:
+        """`alive` are the processes, `<role>/<id>`, that may own claims."""
+        self.hosts.bereave(alive, self._clock.monotonic())
         for claim in self.hosts.expire(self._clock.monotonic()):
-            log.warning("claim %s on %s is over, unused", claim.id, claim.hostname)
+            log.warning("claim %s of %s on %s is over, unused", claim.id, claim.owner, claim.hostname)
 
     def prune_offers(self) -> None:
         """Give back what was kept for too long."""

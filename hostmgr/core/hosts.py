@@ -7,8 +7,8 @@ Offers that come meanwhile join it; one that is rescinded leaves it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from hostmgr.core.filter import HostFilter, Ranking, Result
 from hostmgr.core.offers import InsufficientOffers, Need, Offer, Taken, free, take
@@ -19,6 +19,7 @@ from peloton.model.resources import Resources, total
 from peloton.statemachine import StateMachine
 
 PLACING_SECONDS = 300.0
+BEREAVED_SECONDS = 15.0
 OFFER_SECONDS = 10 * 86400.0
 MOST_REMEMBERED = 50_000
 """Launches that a repetition is recognised of."""
@@ -45,6 +46,8 @@ class Claim:
     hostname: str
     until: float
     """Monotonic seconds at which it ends by itself."""
+    owner: str = ""
+    """The process that claimed it, `<role>/<id>`; empty for callers that are no daemon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +158,12 @@ class Hosts:
 
     # What the placement engines and jobmgr ask.
 
-    def acquire(self, want: HostFilter, ids: Iterator[str], now: float) -> Acquired:
+    def acquire(self, want: HostFilter, ids: Iterator[str], now: float, owner: str = "") -> Acquired:
         """Claim up to `max_hosts` matching hosts, each under the next of `ids`."""
         mask, counts = self.table.match(want)
         rows = self.table.ranked(mask, want, want.ranking or self._ranking, self._cursor)
         chosen = rows[: want.max_hosts] if want.max_hosts else rows
-        claims = tuple(self._claim(int(row), next(ids), now) for row in chosen)
+        claims = tuple(self._claim(int(row), next(ids), now, owner) for row in chosen)
         if len(chosen):
             self._cursor = int(chosen[-1]) + 1
             counts[Result.MATCH] = len(chosen)
@@ -171,6 +174,14 @@ class Hosts:
     def release(self, claim_id: str) -> bool:
         """End a claim; whether there was one."""
         return self._end(claim_id, "release") is not None
+
+    def bereave(self, alive: Container[str], now: float) -> None:
+        """Claims of processes that are gone end soon: not at once, since what such a process has placed may
+        be on its way to be launched."""
+        until = now + BEREAVED_SECONDS
+        for claim in self._claims.values():
+            if claim.owner and claim.owner not in alive and claim.until > until:
+                self._claims[claim.id] = replace(claim, until=until)
 
     def expire(self, now: float) -> list[Claim]:
         """End the claims whose time is over."""
@@ -229,10 +240,12 @@ class Hosts:
     def capacity(self) -> Capacity:
         return self._capacity
 
-    def _claim(self, row: int, claim_id: str, now: float) -> Claim:
+    def _claim(self, row: int, claim_id: str, now: float, owner: str) -> Claim:
         table = self.table
         table.set_status(row, MACHINE.next(table.status(row), "claim", table.hostnames[row]))
-        claim = Claim(claim_id, table.agent_ids[row], table.hostnames[row], now + self._placing_seconds)
+        claim = Claim(
+            claim_id, table.agent_ids[row], table.hostnames[row], now + self._placing_seconds, owner
+        )
         self._claims[claim_id] = claim
         self._claim_of[claim.agent_id] = claim_id
         return claim

@@ -18,6 +18,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.resources import KINDS, MILLI, Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2_grpc
+from peloton.rpc.server import caller
 from peloton.wire.constraint import constraint_from
 from peloton.wire.task import resources_from
 
@@ -50,7 +51,7 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
             answer.error.invalidHostFilter.message = str(error)
             answer.error.invalidHostFilter.invalid.CopyFrom(request.filter)
             return answer
-        acquired = self._manager.acquire(want)
+        acquired = self._manager.acquire(want, caller(context).instance)
         return pb.AcquireHostOffersResponse(
             hostOffers=[self._host_offer(claim, want.revocable) for claim in acquired.claims],
             filterResultCounts={reason.value: count for reason, count in acquired.counts.items()},

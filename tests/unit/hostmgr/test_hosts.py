@@ -32,6 +32,16 @@ def test_a_claim_ends_after_its_time() -> None:
     assert [claim.id for claim in hosts.expire(400.0)] == ["d0"]
 
 
+def test_claims_of_a_process_that_is_gone_end_soon() -> None:
+    hosts = cluster(3)
+    for name in ("placement/a", "placement/b", ""):
+        hosts.acquire(HostFilter(max_hosts=1), ids(name), 0.0, name)
+    hosts.bereave({"placement/b"}, 10.0)
+    hosts.bereave({"placement/b"}, 20.0)
+    assert hosts.expire(24.9) == []
+    assert [claim.owner for claim in hosts.expire(25.0)] == ["placement/a"]
+
+
 def test_max_hosts_and_counts() -> None:
     acquired = cluster(5).acquire(HostFilter(Resources.of(1), max_hosts=2), ids(), 0.0)
     assert len(acquired.claims) == 2
