@@ -16,7 +16,7 @@ from resmgr.core.scheduler import Scheduler
 from resmgr.driver import Driver
 
 CLIENT = "resmgr"
-_OPEN_SECONDS = 5.0
+_OPEN_SECONDS = 3.0
 _SLACK_SECONDS = 10.0
 """How much longer than the poll a call may take."""
 log = logging.getLogger(__name__)
@@ -72,7 +72,8 @@ class Intake:
         return True
 
     async def run(self) -> None:
-        """Pull for ever, through changes of hostmgr's leader."""
+        """Pull for ever, through changes of hostmgr's leader, once all runs that are stored are known."""
+        await self._driver.recovered.wait()
         told = ""
         while True:
             try:

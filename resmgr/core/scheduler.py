@@ -21,7 +21,8 @@ from resmgr.core.queues import ReadyQueue
 from resmgr.core.tasks import BEFORE_LAUNCH, IN_ENGINE, OBSERVED, STATES, Event, Gang, Needs, Task
 
 CAPACITY_UNKNOWN = "cluster capacity unknown: host manager has not answered"
-_EXPLAINED_PER_TURN = 200
+_EXPLAIN_SECONDS, _EXPLAINED_AT_ONCE = 0.1, 200
+"""How often, and to how many gangs at most, it is said that they wait behind others."""
 _S = TaskState
 
 
@@ -41,6 +42,9 @@ class Scheduler(Lifecycle):
     def __init__(self, policy: Policy | None = None, stream_id: str = "") -> None:
         super().__init__(policy or Policy(), stream_id)
         self.tree = PoolTree()
+        self._explained = 0.0
+        """When gangs were last told why they wait."""
+        self._explanations = 0
 
     # The tree and the cluster.
 
@@ -114,6 +118,8 @@ class Scheduler(Lifecycle):
     def admit(self, now: float) -> bool:
         """One turn over all queues; whether it ended before all was tried, so that another is due now."""
         self.changed = False
+        if now - self._explained >= _EXPLAIN_SECONDS:
+            self._explained, self._explanations = now, _EXPLAINED_AT_ONCE
         if self.tree.capacity is None:
             for pool in self.waiting:
                 self._explain(pool, CAPACITY_UNKNOWN)
@@ -122,11 +128,11 @@ class Scheduler(Lifecycle):
         for _ in range(len(self.waiting)):
             pool = next(iter(self.waiting))
             budget = self._admit_pool(pool, budget, now)
-            if budget <= 0:
-                return True
             self.waiting.move_to_end(pool)
             if not pool.waiting:
                 del self.waiting[pool]
+            if budget <= 0:
+                return bool(self.waiting)
         return False
 
     def _admit_pool(self, pool: Pool, budget: int, now: float) -> int:
@@ -160,11 +166,12 @@ class Scheduler(Lifecycle):
 
     def _explain(self, pool: Pool, reason: str | None) -> None:
         """Tell gangs that were queued here why they wait: behind others, unless `reason` says otherwise."""
-        for _ in range(min(len(pool.unexplained), _EXPLAINED_PER_TURN)):
+        while pool.unexplained and self._explanations:
             gang = pool.unexplained.popleft()
             queue = gang.queue
             if queue is None or queue not in pool.queues:
                 continue
+            self._explanations -= 1
             if reason is not None:
                 self.give_reason(gang, reason)
             elif gang.tasks[0].reason in ("", CAPACITY_UNKNOWN):

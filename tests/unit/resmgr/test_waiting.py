@@ -102,3 +102,16 @@ def test_a_delta_names_the_state() -> None:
     reasons.flush(world.now)
     [delta] = reasons.read(1, 10)
     assert (delta.state, delta.reason) == (TaskState.PLACED, "")
+
+
+def test_a_long_queue_is_told_in_portions() -> None:
+    world = World()
+    world.enqueue(0, of=needs(200))
+    for instance in range(1, 251):
+        world.enqueue(instance)
+    world.admit()
+    world.admit()
+    told = [instance for instance in range(251) if world.task(instance).reason]
+    assert told == list(range(200))
+    world.later(0.2)
+    assert all(world.task(instance).reason for instance in range(251))

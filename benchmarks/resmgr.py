@@ -1,0 +1,111 @@
+"""The resource manager's core in one process, without I/O: `python -m benchmarks.resmgr --tasks 1000000`.
+
+All gangs are enqueued, admitted and dequeued while they stay resident, then placed, run and ended.
+Times are of the process's CPU. Prints, one per line:
+
+    gangs per second: N     through enqueue, admit and dequeue
+    lives per second: N     through all of it
+    bytes per task: N       growth of the process's peak memory, with every task placing
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+import uuid
+
+from peloton.model.ids import Run
+from peloton.model.pool import KindConfig, PoolConfig
+from peloton.model.resources import KINDS, Resources
+from peloton.model.states import TaskState, TaskType
+from resmgr.core.placements import Proposal
+from resmgr.core.policy import Policy
+from resmgr.core.scheduler import NewTask, Scheduler
+from resmgr.core.tasks import Gang, Needs
+
+AMPLE = 10**15
+PER_JOB = 1000
+PER_CALL = 1000
+PER_HOST = 10
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", type=int, default=1_000_000)
+    tasks: int = parser.parse_args().tasks
+    scheduler = prepared()
+    before, begun = peak(), time.process_time()
+    enqueue(scheduler, tasks)
+    gangs = drain(scheduler)
+    dequeued = time.process_time()
+    memory = peak() - before
+    live(scheduler, gangs)
+    ended = time.process_time()
+    assert len(gangs) == tasks
+    assert len(scheduler.registry) == 0
+    print(f"gangs per second: {tasks / (dequeued - begun):.0f}")
+    print(f"lives per second: {tasks / (ended - begun):.0f}")
+    print(f"bytes per task: {memory / tasks:.0f}")
+    return 0
+
+
+def prepared() -> Scheduler:
+    """One leaf three levels below the root, with room for everything."""
+    scheduler = Scheduler(Policy(ready_limit=AMPLE))
+    kinds = {kind: KindConfig(AMPLE, AMPLE) for kind in KINDS}
+    for name, parent in (("a", "root"), ("b", "a"), ("c", "b")):
+        scheduler.tree.add(PoolConfig(name, name, parent, kinds))
+    scheduler.set_capacity(Resources(AMPLE, AMPLE, AMPLE, AMPLE), Resources())
+    return scheduler
+
+
+def enqueue(scheduler: Scheduler, tasks: int) -> None:
+    pool = scheduler.tree.get("c")
+    needs = Needs(Resources.of(1, 1024, 1024), preemptible=True)
+    job = ""
+    for number in range(tasks):
+        instance = number % PER_JOB
+        if not instance:
+            job = str(uuid.UUID(int=number))
+        scheduler.enqueue(pool, [NewTask(job, instance, 1, needs)], 1.0)
+
+
+def drain(scheduler: Scheduler) -> list[Gang]:
+    holder = scheduler.leases.hear("placement/one", 1.0)
+    gangs: list[Gang] = []
+    more = True
+    while more:
+        more = scheduler.admit(2.0)
+        while taken := scheduler.dequeue(TaskType.BATCH, PER_CALL, holder, 3.0):
+            gangs += taken
+    return gangs
+
+
+def live(scheduler: Scheduler, gangs: list[Gang]) -> None:
+    engine = scheduler.leases.hear("placement/one", 4.0)
+    jobmgr = scheduler.leases.hear("jobmgr/one", 4.0)
+    for first in range(0, len(gangs), PER_CALL):
+        runs = [task.key for gang in gangs[first : first + PER_CALL] for task in gang.tasks]
+        hosts = [tuple(runs[at : at + PER_HOST]) for at in range(0, len(runs), PER_HOST)]
+        rejected = scheduler.propose(engine, [on_host(at, some) for at, some in enumerate(hosts)], [], 4.0)
+        assert not rejected
+        for given in scheduler.hand_over(PER_CALL, jobmgr, 5.0):
+            for run in given.runs:
+                scheduler.observe(run, TaskState.LAUNCHED, 5.0)
+        for state in (TaskState.RUNNING, TaskState.SUCCEEDED):
+            for run in runs:
+                scheduler.observe(run, state, 6.0)
+
+
+def on_host(number: int, runs: tuple[Run, ...]) -> Proposal:
+    return Proposal(f"host{number}", f"agent{number}", f"offer{number}", TaskType.BATCH, runs)
+
+
+def peak() -> int:
+    """Bytes of resident memory at most so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
