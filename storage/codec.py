@@ -46,6 +46,20 @@ class Codec(Generic[T]):
     def encode(self, value: T) -> str:
         return _encode(self._values(value))
 
+    def encoder(self) -> Callable[[T], str]:
+        """An `encode` for a series in which neighbours often differ only in what is not encoded."""
+        last: tuple[Any, ...] = ()
+        text = ""
+
+        def encode(value: T) -> str:
+            nonlocal last, text
+            values = self._values(value)
+            if values != last:
+                last, text = values, _encode(values)
+            return text
+
+        return encode
+
     def decode(self, text: str, **known: object) -> T:
         """`known` gives the fields that are not in the array."""
         return self.from_values(json.loads(text), **known)

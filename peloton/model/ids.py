@@ -19,6 +19,7 @@ MesosTaskId = str
 ROOT_POOL: PoolId = "root"
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
+_RUN = re.compile(r"([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})-([0-9]{1,10})-([0-9]{1,19})\Z")
 _UUID_LENGTH = 36
 
 
@@ -53,8 +54,8 @@ def parse_task_id(text: TaskId) -> tuple[JobId, int]:
 
 def parse_mesos_task_id(text: MesosTaskId) -> Run:
     """Split the id of a run. Raises InvalidArgument unless it is `<UUID>-<instance>-<run>`."""
-    head, dash, run = text.rpartition("-")
-    if dash and len(head) > _UUID_LENGTH and run.isascii() and run.isdigit():
-        job_id, instance = parse_task_id(head)
-        return Run(job_id, instance, int(run))
-    raise InvalidArgument("Mesos task id", text, "<job UUID>-<instance>-<run>")
+    parts = _RUN.match(text)
+    if parts is None:
+        raise InvalidArgument("Mesos task id", text, "<job UUID>-<instance>-<run>")
+    job_id, instance, run = parts.groups()
+    return Run(job_id, int(instance), int(run))

@@ -62,9 +62,10 @@ def appending(events: Sequence[PodEvent]) -> Write[None]:
     """The write of these events; encoded here and now. One run's events of one moment and one state
     are the same event: the first stays."""
     values: list[object] = []
+    encode = POD_EVENT.encoder()
     for event in events:
         step = _STEP[event.state]
-        values += (event.job_id, event.instance, event.run, event.timestamp, step, POD_EVENT.encode(event))
+        values += (event.job_id, event.instance, event.run, event.timestamp, step, encode(event))
     return lambda db: insert(db, INSERT, 6, values)
 
 

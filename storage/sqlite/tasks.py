@@ -32,10 +32,14 @@ _UNBOUNDED = 2**63 - 1
 
 
 def writing(job_id: JobId, runtimes: Mapping[int, TaskRuntime]) -> Write[None]:
-    """The write of these rows; encoded here and now."""
+    """The write of these rows; encoded here and now, once where tasks share a runtime."""
     values: list[object] = []
+    encoded: dict[int, str] = {}
     for instance, runtime in runtimes.items():
-        values += (job_id, instance, int(runtime.state), TASK_RUNTIME.encode(runtime))
+        text = encoded.get(id(runtime))
+        if text is None:
+            text = encoded[id(runtime)] = TASK_RUNTIME.encode(runtime)
+        values += (job_id, instance, int(runtime.state), text)
     return lambda db: insert(db, REPLACE, 4, values)
 
 
