@@ -16,7 +16,7 @@ from resmgr.core.scheduler import Scheduler
 from resmgr.driver import Driver
 
 CLIENT = "resmgr"
-_OPEN_SECONDS = 3.0
+_OPEN_SECONDS = 1.0
 _SLACK_SECONDS = 10.0
 """How much longer than the poll a call may take."""
 log = logging.getLogger(__name__)

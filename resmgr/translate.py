@@ -32,7 +32,8 @@ _OF_ONE_RUN = (
 )
 """Fields of a Task that are not among its needs."""
 _AMOUNTS = ("cpuLimit", "memLimitMb", "diskLimitMb", "gpuLimit")
-_TYPES = frozenset(int(kind) for kind in TaskType if kind is not TaskType.UNKNOWN)
+PLACED_TYPES = frozenset(int(kind) for kind in TaskType if kind is not TaskType.UNKNOWN)
+"""Numbers of the task types that have placement engines."""
 
 
 class Translator:
@@ -64,7 +65,7 @@ def _needs(wire: resmgr_pb2.Task, payload: bytes) -> Needs:
         amount = getattr(wire.resource, name)
         if not 0 <= amount <= MAX_AMOUNT:
             raise InvalidArgument(f"resource.{name}", amount, f"a number from 0 to {MAX_AMOUNT:g}")
-    if wire.type not in _TYPES:
+    if wire.type not in PLACED_TYPES:
         raise InvalidArgument("type", wire.type, "BATCH (1), STATELESS (2), STATEFUL (3) or DAEMON (4)")
     return Needs(
         resources=resources_from(wire.resource),
@@ -110,7 +111,7 @@ def proposal_from(wire: resmgr_pb2.Placement) -> Proposal:
         host=wire.hostname,
         agent_id=wire.agentId.value,
         offer_id=wire.hostOfferID.value,
-        type=TaskType(wire.type) if wire.type in _TYPES else TaskType.UNKNOWN,
+        type=TaskType(wire.type) if wire.type in PLACED_TYPES else TaskType.UNKNOWN,
         runs=tuple(parse_mesos_task_id(task.mesosTaskID.value) for task in wire.taskIDs),
         ports=tuple(wire.ports),
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from peloton.model.resources import KINDS, MILLI
 from resmgr.core.pools import Pool
 from resmgr.core.queues import GangQueue
-from resmgr.core.tasks import Gang, Vector
+from resmgr.core.tasks import Charge, Gang, Vector
 
 
 class Check(Enum):
@@ -60,6 +60,19 @@ def refusal(gang: Gang, preemption: bool) -> Refusal | None:
     if preemption and charge.non_preemptible is not None:
         return _over(Check.RESERVATION, leaf.non_preemptible, charge.non_preemptible, leaf.reservation, leaf)
     return None
+
+
+def beyond_limit(pool: Pool, charges: Sequence[Charge]) -> str:
+    """Why a gang of these charges could never be admitted: it is more than a limit. Empty where it is not.
+
+    The cluster's capacity is no such limit: it changes by itself.
+    """
+    asked = [sum(amounts) for amounts in zip(*(charge.entitled for charge in charges), strict=True)]
+    for each in pool.lineage[:-1]:
+        for kind, amount, limit in zip(KINDS, asked, each.limit, strict=True):
+            if amount > limit:
+                return f"{kind}: gang {amount / MILLI:g} > limit {limit / MILLI:g} of {each.path}"
+    return ""
 
 
 def turn(pool: Pool, preemption: bool) -> Iterator[tuple[Gang, Refusal | None]]:

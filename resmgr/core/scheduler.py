@@ -72,29 +72,37 @@ class Scheduler(Lifecycle):
     def enqueue(self, pool: Pool, gang: Sequence[NewTask], now: float) -> list[Task]:
         """Queue a gang at a leaf; the tasks that were new. A run that is known, or older than the known one,
         is left as it is; a newer one takes the known one's place. Raises Refused where the members are
-        of different task types."""
-        if len(gang) > 1 and len({new.needs.type for new in gang}) > 1:
+        of different task types, or are together more than a limit allows, having changed nothing."""
+        unknown = [new for new in gang if self._newer(new)]
+        if not unknown:
+            return []
+        if len(unknown) > 1 and len({new.needs.type for new in unknown}) > 1:
             raise Refused("a gang's tasks must all be of one task type")
-        tasks = [task for new in gang if (task := self._new(pool, new, _S.PENDING, now)) is not None]
-        if tasks:
-            self.queue(Gang(pool, tuple(tasks)))
+        too_large = admission.beyond_limit(pool, [new.needs.charge for new in unknown])
+        if too_large:
+            raise Refused(too_large)
+        tasks = [self._new(pool, new, _S.PENDING, now) for new in unknown]
+        self.queue(Gang(pool, tuple(tasks)))
         return tasks
 
     def restore(self, pool: Pool, new: NewTask, state: TaskState, host: str, now: float) -> None:
         """A run that is on a host already, with its allocation."""
-        task = self._new(pool, new, state, now)
-        if task is None:
+        if not self._newer(new):
             return
+        task = self._new(pool, new, state, now)
         pool.charge(task.needs.charge)
         self.registry.put_on_host(task, host)
         if state is _S.PREEMPTING:
             self.deadlines.set(task, now + self.policy.preempting)
 
-    def _new(self, pool: Pool, new: NewTask, state: TaskState, now: float) -> Task | None:
+    def _newer(self, new: NewTask) -> bool:
+        """Whether the run is newer than the one that is known of its instance."""
+        known = self.registry.current(new.job_id, new.instance)
+        return known is None or known.run < new.run
+
+    def _new(self, pool: Pool, new: NewTask, state: TaskState, now: float) -> Task:
         known = self.registry.current(new.job_id, new.instance)
         if known is not None:
-            if known.run >= new.run:
-                return None
             self._supersede(known, now)
         job = self.registry.job(new.job_id)
         task = Task(job, new.instance, new.run, new.needs, pool, state, now, new.desired_host)

@@ -6,7 +6,7 @@ from typing import Any
 
 from peloton.clock import rfc3339
 from peloton.errors import InvalidArgument, NotFound, Refused
-from peloton.model.ids import mesos_task_id, parse_mesos_task_id, parse_task_id
+from peloton.model.ids import mesos_task_id, parse_mesos_task_id, parse_task_id, task_id
 from peloton.model.states import TaskState, TaskType
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
 from peloton.private.resmgrsvc import resmgrsvc_pb2_grpc
@@ -19,6 +19,7 @@ from resmgr.core.tasks import Task
 from resmgr.driver import Driver
 from resmgr.intake import apply
 from resmgr.translate import (
+    PLACED_TYPES,
     failed_task,
     failure_from,
     gang_to,
@@ -88,6 +89,10 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
 
     async def DequeueGangs(self, request: pb.DequeueGangsRequest, context: Any) -> pb.DequeueGangsResponse:
         driver, scheduler = self._driver, self._driver.scheduler
+        if request.type not in PLACED_TYPES:
+            raise InvalidArgument(
+                "type", request.type, "BATCH (1), STATELESS (2), STATEFUL (3) or DAEMON (4)"
+            )
         kind = TaskType(request.type)
         holder = self._heard(context)
         await driver.poll(holder, driver.gangs[kind], lambda: bool(scheduler.ready[kind]), request.timeout)
@@ -138,10 +143,13 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         driver = self._driver
         self._heard(context)
         await driver.recovered.wait()
-        runs = [(parse_mesos_task_id(entry.mesosTaskId.value), entry.state) for entry in request.taskStates]
+        runs = [
+            (parse_mesos_task_id(entry.mesosTaskId.value), _state(i, entry.state))
+            for i, entry in enumerate(request.taskStates)
+        ]
         now = driver.now()
         for run, state in runs:
-            driver.scheduler.observe(run, TaskState(state), now)
+            driver.scheduler.observe(run, state, now)
         driver.touched()
         return pb.UpdateTasksStateResponse()
 
@@ -229,7 +237,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         for queue in pool.queues:
             gangs = answer.pendingGangsByQueue[queue.name]
             for gang, _ in zip(queue, range(limit), strict=False):
-                gangs.pendingGangs.add(taskIDs=[mesos_task_id(*task.key) for task in gang.tasks])
+                gangs.pendingGangs.add(taskIDs=[task_id(task.job.id, task.instance) for task in gang.tasks])
         return answer
 
     async def GetTasksByHosts(
@@ -263,6 +271,14 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
 
     def _heard(self, context: Any) -> Holder | None:
         return self._driver.scheduler.leases.hear(caller(context).instance, self._driver.now())
+
+
+def _state(position: int, number: int) -> TaskState:
+    """Raises InvalidArgument for a number that is no state."""
+    try:
+        return TaskState(number)
+    except ValueError:
+        raise InvalidArgument(f"taskStates[{position}].state", number, "the number of a TaskState") from None
 
 
 def _limit(asked: int) -> int:

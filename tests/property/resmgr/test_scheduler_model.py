@@ -115,7 +115,14 @@ class SchedulerModel(RuleBasedStateMachine):
             if held is not None and held.run < run:
                 replaced.append(held)
             gang.append(NewTask(job, instance, run, needs))
-        made = self.scheduler.enqueue(self.scheduler.tree.get(pool), gang, self.now)
+        leaf = self.scheduler.tree.get(pool)
+        try:
+            made = self.scheduler.enqueue(leaf, gang, self.now)
+        except Refused:
+            fresh = [new for new in gang if Run(new.job_id, new.instance, new.run) not in self.alive]
+            asked = needs.charge.entitled[0] * len(fresh)
+            assert asked > min(each.limit[0] for each in leaf.lineage[:-1])
+            return
         self.note_superseded(replaced)
         runs = frozenset(task.key for task in made)
         self.alive |= runs

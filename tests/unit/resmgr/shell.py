@@ -178,7 +178,7 @@ def settings(path: Path) -> ResmgrSettings:
 
 
 def pool_config(
-    name: str, parent: str = "root", reservation: float = 10, limit: float = 100, **of: Any
+    name: str, parent: str = "root", reservation: float = 10, limit: float = 2000, **of: Any
 ) -> respool_pb2.ResourcePoolConfig:
     config = respool_pb2.ResourcePoolConfig(name=name, **of)
     config.parent.value = parent

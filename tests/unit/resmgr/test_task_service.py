@@ -8,7 +8,7 @@ import pytest
 from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.errors import NotFound
+from peloton.errors import InvalidArgument, NotFound
 from peloton.private.eventstream import eventstream_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.waiting import waiting_pb2
@@ -96,6 +96,25 @@ async def test_gangs_that_are_wrong_are_told_one_by_one_and_the_others_queued(sh
     assert "type: 0 is not" in failed[run_id(6)].message
     assert "nonsense" in failed["nonsense"].message
     assert len(failed) == 7
+
+
+async def test_a_gang_beyond_a_limit_is_refused(shell: Shell) -> None:
+    parent = await shell.pool("a", limit=50)
+    pool = await shell.pool("b", parent, limit=20)
+    answer = await shell.enqueue(pool, wire_gang(0, 1, cpu=15), wire_gang(2, cpu=15))
+    failed = {task.task.taskId.value: task.message for task in answer.error.failure.failed}
+    assert failed == dict.fromkeys((run_id(0), run_id(1)), "cpu: gang 30 > limit 20 of /a/b")
+    assert await shell.states() == {run_id(2): "READY"}
+
+
+async def test_numbers_that_mean_nothing_are_refused(shell: Shell) -> None:
+    request = pb.UpdateTasksStateRequest()
+    request.taskStates.add(mesosTaskId=mesos_pb2.TaskID(value=run_id(0)), state=77)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match=r"taskStates\[0\].state: 77"):
+        await shell.tasks.UpdateTasksState(request, JOBMGR)
+    for kind in (0, 77):
+        with pytest.raises(InvalidArgument, match=f"type: {kind} is not BATCH"):
+            await shell.tasks.DequeueGangs(pb.DequeueGangsRequest(type=kind), ENGINE)  # type: ignore[arg-type]
 
 
 async def test_the_same_run_again_is_no_error(shell: Shell) -> None:
@@ -194,10 +213,10 @@ async def test_pending_tasks_come_in_queue_order(shell: Shell) -> None:
         for name, gangs in answer.pendingGangsByQueue.items()
     }
     assert queues == {
-        "non-preemptible": [[run_id(2), run_id(3)]],
+        "non-preemptible": [[f"{JOB}-2", f"{JOB}-3"]],
         "controller": [],
         "revocable": [],
-        "pending": [[run_id(0)], [run_id(1)]],
+        "pending": [[f"{JOB}-0"], [f"{JOB}-1"]],
     }
     request.limit = 1
     answer = await shell.tasks.GetPendingTasks(request, CLIENT)

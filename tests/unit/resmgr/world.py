@@ -22,7 +22,7 @@ JOBMGR = "jobmgr/one"
 CAPACITY = Resources.of(100, 1000, 1000, 10)
 
 
-def kinds(reservation: float = 0, limit: float = 100, **of_kind: KindConfig) -> dict[str, KindConfig]:
+def kinds(reservation: float = 0, limit: float = 500, **of_kind: KindConfig) -> dict[str, KindConfig]:
     """cpu as given; ten times that of memory and disk; a tenth of gpu."""
     factors = {"cpu": 1000, "memory": 10_000, "disk": 10_000, "gpu": 100}
     made = {
@@ -37,7 +37,7 @@ def needs(cpu: float = 1, memory: float = 1, **of: Any) -> Needs:
 
 
 class World:
-    """One leaf `/a` of 100 cpus, unless `pools` are given; the clock stands at `now`."""
+    """One leaf `/a` in a cluster of 100 cpus, unless `pools` are given; the clock stands at `now`."""
 
     def __init__(
         self,
