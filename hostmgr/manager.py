@@ -11,6 +11,7 @@ from prometheus_client import Counter, Gauge
 
 from hostmgr.core.filter import HostFilter
 from hostmgr.core.hosts import Acquired, Hosts, InvalidOffers
+from hostmgr.core.offers import Need
 from hostmgr.core.reconcile import Reconciler
 from hostmgr.core.runs import Runs
 from hostmgr.mesos.calls import Calls
@@ -24,7 +25,7 @@ from hostmgr.translate import Forms, labels_from, offer_from
 from mesos.v1 import mesos_pb2
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.clock import Clock
-from peloton.errors import Unavailable
+from peloton.errors import InvalidArgument, Unavailable
 from peloton.eventstream import EventRing
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from storage.interface import Store
@@ -173,16 +174,25 @@ class HostManager:
     def launch(self, request: hostsvc_pb2.LaunchTasksRequest) -> None:
         """Write one ACCEPT for the claimed host; the same launch again changes nothing.
 
-        Raises InvalidOffers (the claim of this host is over then), InvalidArgument, and Unavailable having
-        done nothing.
+        Raises InvalidOffers and InvalidArgument, and then the claim on this host is over; and Unavailable
+        having done nothing.
         """
+        try:
+            try:
+                self._launch(request)
+            except (InvalidOffers, InvalidArgument):
+                self._give_up(request.id.value, request.hostname)
+                raise
+        except Unavailable:
+            runs = [task.taskId.value for task in request.tasks]
+            self.reconciler.put_off(runs, self._clock.monotonic())
+            raise
+
+    def _launch(self, request: hostsvc_pb2.LaunchTasksRequest) -> None:
         calls = self.calls()
         needs = [need(task) for task in request.tasks]
-        try:
-            plan = self.hosts.plan_launch(request.id.value, request.hostname, request.agentId.value, needs)
-        except InvalidOffers:
-            self._give_up(request.id.value, request.hostname)
-            raise
+        _check_distinct(needs)
+        plan = self.hosts.plan_launch(request.id.value, request.hostname, request.agentId.value, needs)
         if plan is None:
             return
         agent_id = plan.claim.agent_id
@@ -250,6 +260,15 @@ class HostManager:
                 f"{hostname} has not been offered again since Mesos came back {since:.0f} s ago"
             )
         self.hosts.release(claim_id)
+
+
+def _check_distinct(needs: Sequence[Need]) -> None:
+    """Of two tasks with one id Mesos would refuse the second in the name of the first, which lives."""
+    seen: set[str] = set()
+    for each in needs:
+        if each.task_id in seen:
+            raise InvalidArgument("tasks", each.task_id, "a run that is given once")
+        seen.add(each.task_id)
 
 
 def _uuids() -> Iterator[str]:

@@ -17,6 +17,8 @@ from peloton.model.ids import MesosTaskId, parse_mesos_task_id
 from storage.interface import Store
 
 TURN_SECONDS = 0.5
+PAUSE_SECONDS = 0.1
+"""After each call: the answers shall be seen to fill the ring before the next one is sent."""
 ASKED = Counter("hostmgr_reconciled", "Runs that Mesos was asked for.")
 log = logging.getLogger(__name__)
 Runs = list[tuple[MesosTaskId, str]]
@@ -66,7 +68,8 @@ class Reconciliation:
         asked, due = 0, Runs()
         for job_id in await self._store.jobs.active():
             async for page in self._store.tasks.list(job_id):
-                due += self._reconciler.to_ask(job_id, page, self._clock.wall())
+                now, wall = self._clock.monotonic(), self._clock.wall()
+                due += self._reconciler.to_ask(job_id, page, now, wall)
                 while len(due) >= self._batch:
                     asked += await self._ask(due[: self._batch])
                     del due[: self._batch]
@@ -82,6 +85,7 @@ class Reconciliation:
         self._manager.ask(runs)
         ASKED.inc(len(runs))
         await self._manager.room()
+        await asyncio.sleep(PAUSE_SECONDS)
         return len(runs)
 
     async def locate(self, runs: Iterable[MesosTaskId]) -> None:

@@ -61,6 +61,7 @@ class Reconciler:
         self._rounds: list[tuple[float, Round]] = []
         self._again: dict[MesosTaskId, tuple[float, _Asked]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
+        self._put_off: dict[MesosTaskId, float] = {}
 
     # What happened.
 
@@ -76,13 +77,11 @@ class Reconciler:
         if master_id != self._master_id:
             self._master_id = master_id
             self._settled_at = now + policy.reregister
-        after = max(now + policy.second_look, self._settled_at + policy.second_look)
-        self._rounds = [
-            (now, Round.EXPLICIT),
-            (now + policy.second_look, Round.EXPLICIT),
-            (after, Round.EXPLICIT),
-            (after + policy.interval, Round.IMPLICIT),
-        ]
+        explicit = [now, now + policy.second_look]
+        if self._settled_at > now:
+            explicit.append(self._settled_at + policy.second_look)
+        self._rounds = [(at, Round.EXPLICIT) for at in explicit]
+        self._rounds.append((explicit[-1] + policy.interval, Round.IMPLICIT))
         for run, agent_id in unconfirmed:
             self._again[run] = (now, _Asked(agent_id, _FIRST_PAUSE))
 
@@ -97,6 +96,12 @@ class Reconciler:
 
     def agent_seen(self, agent_id: str) -> None:
         self._gone.pop(agent_id, None)
+
+    def put_off(self, runs: Iterable[MesosTaskId], now: float) -> None:
+        """These could not be launched while Mesos was away, and will be tried again: Mesos does not have
+        them, which does not mean that they are lost."""
+        until = now + self._policy.second_look
+        self._put_off.update(dict.fromkeys(runs, until))
 
     def overlooked(self, now: float) -> None:
         """A status that Mesos does not send again could not be taken: ask for all soon."""
@@ -143,14 +148,16 @@ class Reconciler:
         return kind
 
     def to_ask(
-        self, job_id: JobId, runtimes: Mapping[int, TaskRuntime], wall: int
+        self, job_id: JobId, runtimes: Mapping[int, TaskRuntime], now: float, wall: int
     ) -> list[tuple[MesosTaskId, str]]:
         """Which runs of these instances to ask for, with their agents. `wall`: nanoseconds since 1970."""
+        self._put_off = {run: until for run, until in self._put_off.items() if until > now}
         young = wall - round(self._policy.launch_grace * 1e9)
-        return [
+        found = [
             (mesos_task_id(job_id, instance, runtime.run), runtime.agent_id)
             for instance, runtime in runtimes.items()
             if runtime.state in ASKED_STATES
             and runtime.run
             and not (runtime.state is TaskState.LAUNCHED and runtime.updated_at > young)
         ]
+        return [each for each in found if each[0] not in self._put_off]

@@ -1,0 +1,233 @@
+"""HostManager between a Mesos and a store that are stood in for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hostmgr.core.filter import HostFilter
+from hostmgr.core.hosts import Hosts, InvalidOffers
+from hostmgr.core.reconcile import Policy, Reconciler
+from hostmgr.core.runs import Runs
+from hostmgr.core.table import HostTable
+from hostmgr.manager import HostManager
+from hostmgr.mesos.calls import Call
+from hostmgr.mesos.detector import MasterAddress
+from hostmgr.mesos.stream import Event
+from hostmgr.statuses import CLIENTS, HOLDER
+from mesos.v1 import mesos_pb2
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.clock import ManualClock
+from peloton.errors import InvalidArgument, Unavailable
+from peloton.eventstream import EventRing
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+
+JOB = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
+MASTER = MasterAddress("m", 5050)
+
+
+class Driver:
+    def __init__(self) -> None:
+        self.ready = True
+        self.calls: list[Call] = []
+
+    def send(self, *calls: Call) -> None:
+        if not self.ready:
+            raise Unavailable("away")
+        self.calls += calls
+
+
+class Store:
+    """The part that holds the framework id."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.hosts = self
+
+    async def write_framework_id(self, name: str, framework_id: str) -> None:
+        self.written.append(framework_id)
+
+
+class Fixture:
+    def __init__(self) -> None:
+        self.driver, self.store, self.clock = Driver(), Store(), ManualClock()
+        store: Any = self.store
+        self.manager = HostManager(
+            name="Peloton",
+            framework_id="",
+            store=store,
+            hosts=Hosts(HostTable()),
+            runs=Runs(),
+            reconciler=Reconciler(Policy()),
+            ring=EventRing("s1", CLIENTS, HOLDER, 100),
+            clock=self.clock,
+            claim_grace=10.0,
+        )
+        driver: Any = self.driver
+        self.manager.driver = driver
+
+    async def subscribe(self, master_id: str = "m1") -> None:
+        await self.manager.on_subscribed("f-0000", MASTER, master_id)
+
+    def offer(self, number: int, cpu: float = 4) -> None:
+        event = Event(type=Event.OFFERS)
+        offer = event.offers.offers.add(hostname="host0")
+        offer.id.value, offer.agent_id.value, offer.framework_id.value = f"O{number}", "S0", "f-0000"
+        for name, value in (("cpus", cpu), ("mem", 1024.0)):
+            offer.resources.add(
+                name=name, type=mesos_pb2.Value.SCALAR, scalar=mesos_pb2.Value.Scalar(value=value)
+            )
+        self.manager.on_events([event])
+
+    def claim(self) -> str:
+        (claim,) = self.manager.acquire(HostFilter(), "").claims
+        return claim.id
+
+    def launch(self, claim_id: str, *instances: int, hostname: str = "host0", cpu: float = 1) -> None:
+        request = hostsvc_pb2.LaunchTasksRequest(
+            hostname=hostname, id=peloton_pb2.HostOfferID(value=claim_id)
+        )
+        for instance in instances:
+            task = request.tasks.add()
+            task.taskId.value = f"{JOB}-{instance}-1"
+            task.config.resource.CopyFrom(task_pb2.ResourceConfig(cpuLimit=cpu, memLimitMb=10))
+            task.config.command.value = "true"
+        self.manager.launch(request)
+
+    def types(self) -> list[str]:
+        return [Call.Type.Name(call.type) for call in self.driver.calls]
+
+
+@pytest.fixture
+def it() -> Fixture:
+    return Fixture()
+
+
+async def test_the_framework_id_is_stored_once(it: Fixture) -> None:
+    await it.subscribe()
+    await it.subscribe()
+    assert it.store.written == ["f-0000"]
+    await it.manager.on_framework_removed()
+    assert it.store.written == ["f-0000", ""]
+
+
+async def test_one_accept_for_the_host_with_nothing_refused(it: Fixture) -> None:
+    await it.subscribe()
+    it.offer(1)
+    it.offer(2)
+    it.launch(it.claim(), 0, 1)
+    (call,) = it.driver.calls
+    assert call.type == Call.ACCEPT and call.accept.filters.refuse_seconds == 0
+    assert [each.value for each in call.accept.offer_ids] == ["O1", "O2"]
+    infos = call.accept.operations[0].launch.task_infos
+    assert [info.task_id.value for info in infos] == [f"{JOB}-0-1", f"{JOB}-1-1"]
+    assert {info.agent_id.value for info in infos} == {"S0"}
+    assert it.manager.runs.agent(f"{JOB}-1-1") == "S0"
+
+
+async def test_while_mesos_is_away_nothing_is_done_and_the_claim_is_kept(it: Fixture) -> None:
+    await it.subscribe()
+    it.offer(1)
+    claim = it.claim()
+    it.manager.on_disconnected("gone")
+    assert it.manager.unhealthy
+    with pytest.raises(Unavailable):
+        it.launch(claim, 0)
+    await it.subscribe()
+    with pytest.raises(Unavailable, match="has not been offered again"):
+        it.launch(claim, 0)
+    it.offer(2)
+    it.launch(claim, 0)
+    assert it.types() == ["ACCEPT"]
+
+
+async def test_a_host_that_does_not_come_back_is_given_up(it: Fixture) -> None:
+    await it.subscribe()
+    it.offer(1)
+    claim = it.claim()
+    it.manager.on_disconnected("gone")
+    await it.subscribe()
+    it.clock.advance(10.0)
+    with pytest.raises(InvalidOffers):
+        it.launch(claim, 0)
+    assert it.manager.hosts.claim(claim) is None
+
+
+@pytest.mark.parametrize(
+    ("launch", "error"),
+    [
+        ({"instances": (0,), "cpu": 99}, InvalidOffers),
+        ({"instances": (0, 0)}, InvalidArgument),
+    ],
+)
+async def test_a_refused_launch_frees_the_host(it: Fixture, launch: Any, error: type[Exception]) -> None:
+    await it.subscribe()
+    it.offer(1)
+    claim = it.claim()
+    with pytest.raises(error):
+        it.launch(claim, *launch.pop("instances"), **launch)
+    assert it.driver.calls == []
+    assert it.claim() != claim
+
+
+async def test_a_foreign_launch_leaves_the_claim_to_its_owner(it: Fixture) -> None:
+    await it.subscribe()
+    it.offer(1)
+    claim = it.claim()
+    with pytest.raises(InvalidOffers):
+        it.launch(claim, 0, hostname="host1")
+    it.launch(claim, 0)
+
+
+async def test_kills_go_to_the_runs_agent_and_again_after_a_new_subscription(it: Fixture) -> None:
+    await it.subscribe()
+    it.offer(1)
+    it.launch(it.claim(), 0)
+    it.manager.kill([f"{JOB}-0-1", f"{JOB}-9-9"])
+    known, unknown = it.driver.calls[1:]
+    assert known.kill.agent_id.value == "S0" and not unknown.kill.HasField("agent_id")
+    it.driver.calls.clear()
+    it.manager.repeat_kills()
+    assert [call.kill.task_id.value for call in it.driver.calls] == [f"{JOB}-0-1"]
+
+
+async def test_launches_without_an_answer_are_asked_for_after_a_new_subscription(it: Fixture) -> None:
+    await it.subscribe()
+    it.offer(1)
+    it.launch(it.claim(), 0)
+    it.manager.on_disconnected("gone")
+    await it.subscribe()
+    assert it.manager.reconciler.ask_again(it.clock.monotonic()) == [(f"{JOB}-0-1", "S0")]
+
+
+async def test_a_lost_agent_and_the_end_of_an_executor(it: Fixture) -> None:
+    await it.subscribe()
+    it.offer(1)
+    failure = Event(type=Event.FAILURE)
+    failure.failure.agent_id.value = "S0"
+    failure.failure.executor_id.value = "e"
+    it.manager.on_events([failure])
+    assert len(it.manager.hosts.offers()) == 1
+    failure.failure.ClearField("executor_id")
+    it.manager.on_events([failure])
+    assert it.manager.hosts.offers() == []
+
+
+async def test_rescinded_offers_go(it: Fixture) -> None:
+    await it.subscribe()
+    it.offer(1)
+    rescind = Event(type=Event.RESCIND)
+    rescind.rescind.offer_id.value = "O1"
+    it.manager.on_events([rescind, rescind])
+    assert it.manager.hosts.offers() == []
+
+
+async def test_a_call_that_was_refused_is_looked_into(it: Fixture) -> None:
+    await it.subscribe()
+    while it.manager.reconciler.next_round(1e4) is not None:
+        pass
+    it.clock.advance(1e4)
+    it.manager.on_refused("ACCEPT", 400, "no")
+    assert it.manager.reconciler.next_round(1e4 + 60) is not None
