@@ -21,7 +21,7 @@ How the rule is read where its text leaves room, and what then holds for every i
 Together the children never have more than their parent, in entitlement, slack and non-slack alike. All is
 rounded down at each level: siblings alike get alike, and where there is not enough, fewer thousandths than
 there are children stay undealt at a pool. A result for amounts multiplied by k is k times the result to
-within k thousandths for each level of depth.
+within k thousandths for each level of depth, where the slack limits are whole thousandths.
 
 Where a pool's entitlement stays, more demand in one child never gives another one more: whoever's demand
 grows takes it from what was unmet, left or its own room below the limit, and the level at which the others
