@@ -89,7 +89,8 @@ class Hosts:
         self._claims: dict[str, Claim] = {}
         self._claim_of: dict[str, str] = {}
         """Agent → claim."""
-        self._launched: OrderedDict[str, frozenset[str]] = OrderedDict()
+        self._launched: OrderedDict[str, int] = OrderedDict()
+        """Claims that were used, with the hash of the tasks' ids: the ids of all of them would be too much."""
         self._agents: dict[str, Agent] = {}
         self._capacity = _sum(())
         self._cursor = 0
@@ -199,7 +200,7 @@ class Hosts:
         """
         task_ids = frozenset(need.task_id for need in needs)
         if claim_id in self._launched:
-            if self._launched[claim_id] == task_ids:
+            if self._launched[claim_id] == hash(task_ids):
                 return None
             raise InvalidOffers(f"invalid offers: host offer {claim_id} was used for other tasks")
         claim = self._claims.get(claim_id)
@@ -222,7 +223,7 @@ class Hosts:
         self._end(plan.claim.id, "launch")
         for offer in plan.offers:
             self.remove_offer(offer.id)
-        self._launched[plan.claim.id] = plan.task_ids
+        self._launched[plan.claim.id] = hash(plan.task_ids)
         while len(self._launched) > MOST_REMEMBERED:
             self._launched.popitem(last=False)
 
