@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 
 from peloton.errors import NotFound, Refused
@@ -84,13 +84,14 @@ class Recovery:
     async def resync(self) -> None:
         """After events were missed: the store has what they said. The stream is read from its start then."""
         await self._driver.recovered.wait()
+        before = self._held()
         stored: dict[JobId, set[int]] = {}
         count = 0
         async for page in self._pages():
             stored.setdefault(page.job_id, set()).update(page.runtimes)
             count += self._restore_page(_Page(page.job_id, page.spec, self._on_host(page)))
             count += self._settle_page(page)
-        count += self._forget_absent(stored)
+        count += self._forget_absent(before, stored)
         self._driver.touched()
         log.info("%d tasks had changed unseen", count)
 
@@ -133,18 +134,19 @@ class Recovery:
                 count += 1
         return count
 
-    def _forget_absent(self, stored: Mapping[JobId, set[int]]) -> int:
-        """Forget what is on no list any more, and orphans, whose end may have been among what was missed."""
-        scheduler = self._driver.scheduler
-        gone = [
-            task.key
-            for task in scheduler.registry
-            if task.state in ON_HOST and task.instance not in stored.get(task.job.id, ())
-        ]
-        gone += scheduler.registry.orphans
-        for run in gone:
-            scheduler.observe(run, TaskState.LOST, self._driver.now())
-        return len(gone)
+    def _held(self) -> list[Run]:
+        """Runs that are on hosts, as far as is known here, orphans included."""
+        registry = self._driver.scheduler.registry
+        return [*(task.key for task in registry if task.state in ON_HOST), *registry.orphans]
+
+    def _forget_absent(self, before: Iterable[Run], stored: Mapping[JobId, set[int]]) -> int:
+        """Of the runs held before the store was read, forget those that are on no list any more, and
+        orphans, whose end may have been among what was missed."""
+        scheduler, count = self._driver.scheduler, 0
+        for run in before:
+            if run in scheduler.registry.orphans or run.instance not in stored.get(run.job_id, ()):
+                count += scheduler.observe(run, TaskState.LOST, self._driver.now())
+        return count
 
     def _pool(self, pool_id: PoolId, subject: object) -> Pool | None:
         try:

@@ -139,6 +139,7 @@ class Scheduler(Lifecycle):
             self.waiting.move_to_end(pool)
             if not pool.waiting:
                 del self.waiting[pool]
+                pool.unexplained.clear()
             if budget <= 0:
                 return bool(self.waiting)
         return False

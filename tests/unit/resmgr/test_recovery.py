@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+import pytest
 
 from mesos.v1 import mesos_pb2
 from peloton.clock import SystemClock
@@ -13,12 +15,13 @@ from peloton.model.states import JobState, JobType, TaskState
 from peloton.model.task import TaskRuntime, TaskSpec
 from peloton.wire.job import job_config, job_spec_from_payload
 from resmgr.capacity import Capacity
+from resmgr.core.scheduler import NewTask
 from resmgr.driver import Driver
 from resmgr.intake import Intake
 from resmgr.recovery import Recovery
 from storage.interface import Store
 from tests.unit.resmgr.shell import Hostmgr, run_id, settings, until
-from tests.unit.resmgr.world import CAPACITY, JOB, OTHER_JOB, kinds
+from tests.unit.resmgr.world import CAPACITY, JOB, OTHER_JOB, kinds, needs
 
 S = TaskState
 
@@ -261,3 +264,24 @@ async def test_capacity_is_asked_for_until_it_is_known(store: Store) -> None:
     made.hostmgr.down = True
     await capacity.fresh()
     assert made.driver.scheduler.tree.capacity == Resources.of(7)
+
+
+async def test_a_task_launched_while_the_store_is_read_is_kept(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await prepared(store, {0: S.RUNNING, 1: S.RUNNING})
+    await made.begin()
+    await made.recovery.requeue()
+    active = store.jobs.active
+
+    async def meanwhile() -> Sequence[str]:
+        jobs = await active()
+        scheduler = made.driver.scheduler
+        new = NewTask(OTHER_JOB, 0, 1, needs(2))
+        scheduler.restore(scheduler.tree.get("a"), new, S.LAUNCHED, "h1", made.driver.now())
+        return jobs
+
+    monkeypatch.setattr(store.jobs, "active", meanwhile)
+    await store.tasks.delete(JOB, [1])
+    await made.recovery.resync()
+    assert made.states() == {(JOB, 0): S.RUNNING, (OTHER_JOB, 0): S.LAUNCHED}
