@@ -90,7 +90,7 @@ class Hosts:
         self._claim_of: dict[str, str] = {}
         """Agent → claim."""
         self._launched: OrderedDict[str, int] = OrderedDict()
-        """Claims that were used, with the hash of the tasks' ids: the ids of all of them would be too much."""
+        """Claims that were used, with the hash of their tasks' ids: all ids would be too many."""
         self._agents: dict[str, Agent] = {}
         self._capacity = _sum(())
         self._cursor = 0
