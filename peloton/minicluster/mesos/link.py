@@ -117,11 +117,11 @@ MasterMessage = (
 
 @dataclass(frozen=True, slots=True)
 class AgentTask:
-    """A task as the agent knows it. ``unacknowledged``: its oldest pending update."""
+    """A task as the agent knows it: its statuses so far (at least one), and its oldest pending update."""
 
     framework_id: str
     task: mesos.TaskInfo
-    status: mesos.TaskStatus
+    statuses: tuple[mesos.TaskStatus, ...]
     unacknowledged: mesos.TaskStatus | None
 
 

@@ -11,7 +11,7 @@ _ID = re.compile(rf"{_UUID}(?:-(?:S\d+|O\d+|\d{{4}}))?")
 _TIMES = frozenset(
     {
         *("timestamp", "registered_time", "reregistered_time", "unregistered_time", "unreachable_time"),
-        *("executor_pid", "start_time", "elected_time"),
+        *("executor_pid", "start_time", "elected_time", "estimated_drain_start_time", "mtime"),
     }
 )
 _OPAQUE = frozenset({"uuid", "status_update_uuid"})

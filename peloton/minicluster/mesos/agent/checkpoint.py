@@ -17,13 +17,13 @@ _UPDATE, _ACKNOWLEDGED = b"U", b"A"
 
 @dataclass(frozen=True, slots=True)
 class SavedRun:
-    """A run as the checkpoint has it: its pending updates in order, and the newest status, if any."""
+    """A run as the checkpoint has it: its pending updates and all its statuses, in order."""
 
     container_id: str
     framework: mesos.FrameworkInfo
     task: mesos.TaskInfo
     pending: list[mesos.TaskStatus]
-    latest: mesos.TaskStatus | None
+    statuses: list[mesos.TaskStatus]
 
 
 class Checkpoint:
@@ -75,16 +75,16 @@ def _load(path: Path) -> SavedRun | None:
         task = mesos.TaskInfo.FromString((path / "task.pb").read_bytes())
     except (OSError, DecodeError):
         return None
-    pending, latest = _replay(path / "updates")
-    if latest is not None and latest.state in TERMINAL and not pending:
+    pending, statuses = _replay(path / "updates")
+    if statuses and statuses[-1].state in TERMINAL and not pending:
         return None
-    return SavedRun(path.name, framework, task, pending, latest)
+    return SavedRun(path.name, framework, task, pending, statuses)
 
 
-def _replay(path: Path) -> tuple[list[mesos.TaskStatus], mesos.TaskStatus | None]:
+def _replay(path: Path) -> tuple[list[mesos.TaskStatus], list[mesos.TaskStatus]]:
     data = path.read_bytes() if path.exists() else b""
     pending: list[mesos.TaskStatus] = []
-    latest = None
+    statuses: list[mesos.TaskStatus] = []
     at = 0
     while at + 5 <= len(data):
         size = int.from_bytes(data[at + 1 : at + 5], "big")
@@ -92,9 +92,9 @@ def _replay(path: Path) -> tuple[list[mesos.TaskStatus], mesos.TaskStatus | None
         if len(payload) < size:
             break
         if data[at : at + 1] == _UPDATE:
-            latest = mesos.TaskStatus.FromString(payload)
-            pending.append(latest)
+            statuses.append(mesos.TaskStatus.FromString(payload))
+            pending.append(statuses[-1])
         else:
             pending = [status for status in pending if status.uuid != payload]
         at += 5 + size
-    return pending, latest
+    return pending, statuses

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
@@ -47,8 +47,13 @@ class Run:
     ending: Ending | None = None
     grace: float = DEFAULT_GRACE_SECONDS
     data_limit: int | None = None
-    latest: mesos.TaskStatus | None = None
+    statuses: list[mesos.TaskStatus] = field(default_factory=list)
     container: mesos.ContainerStatus | None = None
+
+    @property
+    def latest(self) -> mesos.TaskStatus | None:
+        """Its newest status."""
+        return self.statuses[-1] if self.statuses else None
 
     @property
     def key(self) -> Key:
@@ -87,7 +92,7 @@ class Runs:
             return
         now = time.time()
         status = statuses.status(run.task, self.agent_id, now, uuid.uuid4().bytes, said, run.container)
-        run.latest = status
+        _remember(run.statuses, status)
         self._checkpoint.update(run.place.container_id, status)
         send = self._updates.add(run.key, status, now)
         if send is not None:
@@ -134,9 +139,9 @@ class Runs:
     def report(self) -> tuple[AgentTask, ...]:
         """Return all tasks for a re-registration."""
         return tuple(
-            AgentTask(run.place.framework_id, run.task, run.latest, self._updates.first(run.key))
+            AgentTask(run.place.framework_id, run.task, tuple(run.statuses), self._updates.first(run.key))
             for run in self.live.values()
-            if run.latest is not None and not run.silent
+            if run.statuses and not run.silent
         )
 
     def frameworks(self) -> tuple[mesos.FrameworkInfo, ...]:
@@ -328,16 +333,17 @@ class Runs:
         task_id = saved.task.task_id.value
         sandbox = self._layout.executor(*ids, task_id) / saved.container_id
         run = Run(Place(*ids, saved.container_id, sandbox), saved.framework, saved.task)
-        run.latest = saved.latest
-        if saved.latest is not None:
-            self._updates.restore(run.key, saved.pending, saved.latest.state)
-            run.ended = saved.latest.state in _ENDED
-            run.running = saved.latest.state in (mesos.TASK_RUNNING, mesos.TASK_KILLING)
-            if saved.latest.HasField("container_status"):
-                run.container = saved.latest.container_status
+        for status in saved.statuses:
+            _remember(run.statuses, status)
+            if status.HasField("container_status"):
+                run.container = status.container_status
                 run.pid = run.container.executor_pid
-        if saved.latest is not None and saved.latest.state == mesos.TASK_KILLING:
-            run.ending = Ending(killed=True)
+        if run.latest is not None:
+            state = run.latest.state
+            self._updates.restore(run.key, saved.pending, state)
+            run.ended = state in _ENDED
+            run.running = state in (mesos.TASK_RUNNING, mesos.TASK_KILLING)
+            run.ending = Ending(killed=True) if state == mesos.TASK_KILLING else None
         return run
 
     def _reattach(self, run: Run, saved: SavedRun) -> None:
@@ -373,6 +379,13 @@ class Runs:
 
 
 _ENDED = frozenset({mesos.TASK_FINISHED, mesos.TASK_FAILED, mesos.TASK_KILLED})
+
+
+def _remember(statuses: list[mesos.TaskStatus], status: mesos.TaskStatus) -> None:
+    """Keep one status of each state in a row, the newest."""
+    if statuses and statuses[-1].state == status.state:
+        statuses.pop()
+    statuses.append(status)
 
 
 def _reap(pid: int) -> None:

@@ -118,11 +118,11 @@ def _restore(cluster: Cluster, agent: Agent, known: AgentTask, news: str | None,
     task = framework.tasks.get(known.task.task_id.value)
     if task is None:
         task = _adopt(cluster, agent, framework, known)
-    task.state = known.status.state
-    told = known.unacknowledged or known.status
+    newest = known.statuses[-1]
+    task.state = newest.state
+    told = known.unacknowledged or newest
     task.told, task.told_uuid = told.state, told.uuid
-    if not task.statuses:
-        task.statuses.append(known.status)
+    task.statuses = list(known.statuses)
     if is_terminal(task.state):
         cluster.release(task)
     if news is not None:

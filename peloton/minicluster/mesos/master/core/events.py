@@ -95,8 +95,10 @@ def with_details(status: mesos.TaskStatus, task: Task) -> mesos.TaskStatus:
         status.healthy = latest.healthy
     if latest.HasField("check_status"):
         status.check_status.CopyFrom(latest.check_status)
-    if latest.HasField("container_status"):
-        status.container_status.CopyFrom(latest.container_status)
+    for earlier in reversed(task.statuses):
+        if earlier.HasField("container_status"):
+            status.container_status.CopyFrom(earlier.container_status)
+            break
     return status
 
 
