@@ -159,16 +159,16 @@ def test_attributes_become_labels() -> None:
 
 
 def holds(whole: Any, part: Any) -> bool:
-    """Whether `whole` has all that `part` has."""
+    """Whether `whole` has all that `part` has; an empty list may be left out."""
     if isinstance(part, dict):
-        return all(key in whole and holds(whole[key], value) for key, value in part.items())
+        return all(value == [] or (key in whole and holds(whole[key], value)) for key, value in part.items())
     if isinstance(part, list):
         return len(whole) == len(part) and all(map(holds, whole, part))
     return bool(whole == part)
 
 
 def test_calls_are_what_mesos_took() -> None:
-    """Each recorded call is read and written back without loss; defaults may be written out, as Mesos does."""
+    """Each recorded call is read and written back without loss. Defaults may be written out."""
     wire = codec("json")
     seen = set()
     for scenario in ("02-launch", "03-kill", "05-reconcile"):
