@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
+import logging
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from jobmgr.config import JobmgrSettings
 from jobmgr.drivers import spawn_drivers
@@ -21,6 +22,8 @@ from peloton.private.resmgr.waiting.waiting_pb2_grpc import WaitingServiceStub
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import ResourceManagerServiceStub
 from storage.factory import open_store
 
+log = logging.getLogger(__name__)
+
 
 def build(daemon: Daemon[JobmgrSettings]) -> None:
     settings = daemon.settings
@@ -32,7 +35,8 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
             stack.push_async_callback(store.close)
             await store.begin_term(Role.JOBMGR.value, term)
             engine = Engine(store, daemon.clock, settings.goal_state.limits())
-            await recover(store, engine.turns)
+            log.info("%d active jobs", await recover(store, engine.turns))
+            stack.enter_context(_watched(daemon, lambda: engine.turns.trouble))
             hostmgr = daemon.client(Role.HOSTMGR, InternalHostServiceStub)
             spawn_drivers(
                 daemon.spawn,
@@ -49,6 +53,16 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
             yield
 
     daemon.lead(leading, NAMES)
+
+
+@contextmanager
+def _watched(daemon: Daemon[JobmgrSettings], check: Callable[[], str]) -> Iterator[None]:
+    """What the check says is what /health says."""
+    daemon.checks.append(check)
+    try:
+        yield
+    finally:
+        daemon.checks.remove(check)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter as Counts
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
+
+from prometheus_client import Counter, Gauge, Histogram
 
 from jobmgr.core.cache import CachedJob
 from jobmgr.core.change import Change
@@ -30,11 +33,21 @@ from peloton.clock import Clock
 from peloton.errors import PelotonError, Unavailable
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.states import TaskState
 from storage.interface import Store
 
 EVENTS_PER_TURN = 2000
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 log = logging.getLogger(__name__)
+TURN_SECONDS = Histogram(
+    "jobmgr_turn_seconds",
+    "Time from a turn's events to its changes being stored.",
+    buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5),
+)
+STEPS = Counter("jobmgr_task_steps", "Steps of tasks that are stored, by the state reached.", ["state"])
+ACTIVE_JOBS = Gauge("jobmgr_active_jobs", "Jobs that have not ended.")
+ENDED_JOBS = Counter("jobmgr_ended_jobs", "Jobs that ended while this instance led.")
+_STEPS = {state: STEPS.labels(state.name) for state in TaskState}
 
 Answer = asyncio.Future[Any]
 
@@ -47,6 +60,8 @@ class Turns:
         self.store = store
         self.on_end: Callable[[CachedJob], None] = lambda job: None
         """Called with each job that has ended and is let go of."""
+        self.trouble = ""
+        """Why nothing can be stored at the moment; empty while all is well."""
         self._clock = clock
         self._outbox = outbox
         self._inbox: deque[tuple[Event, Answer | None]] = deque()
@@ -102,10 +117,13 @@ class Turns:
     async def _turn(self) -> None:
         self._batch = batch = self._gather()
         now = Now(self._clock.wall(), self._clock.monotonic())
-        turn = self.core.turn([event for event, _ in batch], now)
-        await self._store(turn)
-        for job in self.core.commit(turn):
+        with TURN_SECONDS.time():
+            turn = self.core.turn([event for event, _ in batch], now)
+            await self._store(turn)
+        ended = self.core.commit(turn)
+        for job in ended:
             self.on_end(job)
+        _count(turn, len(ended), len(self.core.jobs))
         self._outbox.send(turn.instructions)
         for (_, answer), reply in zip(batch, turn.replies, strict=True):
             _tell(answer, reply)
@@ -135,8 +153,10 @@ class Turns:
         while True:
             try:
                 await self.store.write_all(change.job_id, change.tasks, change.events, change.runtime)
+                self.trouble = ""
                 return
             except Unavailable as error:
+                self.trouble = f"cannot store: {error}"
                 log.warning("cannot store job %s, will try again: %s", change.job_id, error)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
@@ -169,6 +189,14 @@ class Turns:
         waiting += [answer for _, answer in self._between]
         for answer in waiting:
             _tell(answer, Unavailable(self._over))
+
+
+def _count(turn: Turn, ended: int, active: int) -> None:
+    steps = Counts(event.state for change in turn.changes.values() for event in change.events)
+    for state, number in steps.items():
+        _STEPS[state].inc(number)
+    ENDED_JOBS.inc(ended)
+    ACTIVE_JOBS.set(active)
 
 
 def _weight(event: Event) -> int:
