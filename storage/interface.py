@@ -4,12 +4,13 @@ Every write is durable when its call returns. A call that cannot tell raises `Un
 `NotFound` or an empty result, never a guess. Within one write all rows go in or none.
 
 Writes of a leader carry its term: `Store.begin_term` makes every later write of that role through
-any other handle with a lower term raise `Fenced`, checked in the write's own transaction.
+any other handle with a lower term raise `Fenced`, checked in the write's own transaction. Before it,
+each write calls the handle's fence, which knows the leader's lease.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Protocol
 
 from peloton.model.host import HostInfo
@@ -17,6 +18,15 @@ from peloton.model.ids import JobId, PoolId
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
 from peloton.model.pool import PoolConfig
 from peloton.model.task import PodEvent, TaskRuntime
+
+
+Fence = Callable[[], None]
+"""Raises Fenced where the writer leads no longer, and Unavailable while it cannot tell. May be called from any
+thread."""
+
+
+def unfenced() -> None:
+    """The fence of a handle that no lease goes with."""
 
 
 class Jobs(Protocol):
@@ -144,8 +154,9 @@ class Store(Protocol):
     pools: Pools
     hosts: Hosts
 
-    async def begin_term(self, role: str, term: int) -> None:
-        """From now on this handle writes as `role` in `term`. Raises Fenced where a newer term has begun."""
+    async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
+        """From now on this handle writes as `role` in `term`, and asks `fence` before each write, as late as
+        it can. Raises Fenced where a newer term has begun, and what `fence` raises."""
         ...
 
     async def write_all(

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Protocol
 
 from peloton import __version__
+from peloton.membership.lease import Standing
 
 
 class Role(Enum):
@@ -50,7 +51,8 @@ class Address:
 
     @property
     def target(self) -> str:
-        return f"{self.ip}:{self.grpc}"
+        """For gRPC."""
+        return f"[{self.ip}]:{self.grpc}" if ":" in self.ip else f"{self.ip}:{self.grpc}"
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -88,6 +90,10 @@ class Leadership(Protocol):
         """Larger than that of every leader of this role before."""
         ...
 
+    def standing(self, now: float) -> Standing:
+        """Whether what a leader does may be done now (`now`: seconds on the monotonic clock)."""
+        ...
+
     async def lost(self) -> None:
         """Returns when leadership is over for a reason of its own."""
         ...
@@ -97,7 +103,7 @@ class Leadership(Protocol):
 
 class Membership(Protocol):
     async def start(self) -> None:
-        """Begin to watch. Raises Unavailable where the registry cannot be reached."""
+        """Begin to watch. Raises Unavailable where the registry cannot be reached, or waits for it."""
         ...
 
     async def join(self, member: Member) -> None:
@@ -118,6 +124,10 @@ class Membership(Protocol):
 
     async def changed(self) -> None:
         """Returns after the next change of a leader or a member."""
+        ...
+
+    def trouble(self) -> str:
+        """Why the registry cannot be heard; empty where it can."""
         ...
 
     async def close(self) -> None: ...

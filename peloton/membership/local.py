@@ -19,6 +19,7 @@ from pathlib import Path
 
 from peloton.errors import Unavailable
 from peloton.membership.interface import Address, Leadership, Member, Role
+from peloton.membership.lease import Standing
 
 POLL_SECONDS = 0.1
 log = logging.getLogger(__name__)
@@ -74,6 +75,9 @@ class LocalMembership:
     async def changed(self) -> None:
         await self._change.wait()
 
+    def trouble(self) -> str:
+        return ""
+
     async def close(self) -> None:
         if self._watch is not None:
             self._watch.cancel()
@@ -108,6 +112,10 @@ class _LocalLeadership:
     @property
     def term(self) -> int:
         return self._term
+
+    def standing(self, now: float) -> Standing:
+        """The kernel drops the lock with the process, and never before."""
+        return Standing.HELD if self._handle >= 0 else Standing.OVER
 
     async def lost(self) -> None:
         """Never by itself: the lock lasts as long as the process."""

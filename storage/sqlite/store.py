@@ -12,7 +12,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime
 from peloton.model.task import PodEvent, TaskRuntime
 from storage.config import StorageSettings
-from storage.interface import Hosts, Jobs, PodEvents, Pools, Tasks
+from storage.interface import Fence, Hosts, Jobs, PodEvents, Pools, Tasks, unfenced
 from storage.sqlite import tasks as task_rows
 from storage.sqlite.cluster import SqliteHosts, SqlitePools
 from storage.sqlite.connection import prepare_directory, reader_connection, writer_connection
@@ -36,8 +36,8 @@ class SqliteStore:
         self.pools: Pools = SqlitePools(writer, readers)
         self.hosts: Hosts = SqliteHosts(writer, readers)
 
-    async def begin_term(self, role: str, term: int) -> None:
-        await self._writer.begin_term(role, term)
+    async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
+        await self._writer.begin_term(role, term, fence)
 
     async def write_all(
         self,

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from peloton.errors import Fenced, PelotonError, Unavailable
+from storage.interface import Fence, unfenced
 from storage.sqlite.errors import translated
 
 T = TypeVar("T")
@@ -67,6 +68,7 @@ class Writer:
         self._idle.set()
         self._closed = False
         self._term: Term | None = None
+        self._fence: Fence = unfenced
 
     async def submit(self, write: Write[T], rows: int = 1) -> T:
         """The write's result, once it is on disk. `rows` is its size, roughly.
@@ -74,11 +76,14 @@ class Writer:
         Waits while too many writes are queued. Raises what the write raised, Fenced where the term
         is over, Unavailable where nothing can be written.
         """
+        self._fence()
         return await self._enqueue(write, rows, self._term)
 
-    async def begin_term(self, role: str, term: int) -> None:
+    async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
+        fence()
         await self._enqueue(partial(_begin_term, role, term), 1, None)
         self._term = (role, term)
+        self._fence = fence
 
     async def close(self) -> None:
         """Commit what was accepted; then refuse."""

@@ -1,0 +1,72 @@
+"""A leader's lease: how long it may act without asking again. Pure; `now` is seconds on the monotonic clock.
+
+The registry keeps a session alive for `session` seconds after it last heard of it, and only then lets
+another lead. A renewal is stamped before its call leaves, so that the registry heard of it at the stamp or
+later: until stamp + session nobody else leads, however long the answer took and however long this process
+was frozen since. The lease is shorter than the session by a margin, for clocks that run differently and
+for a registry's server that fails before it passed on what it heard.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+
+MARGIN = 0.2
+"""Of the session's length."""
+
+
+class Standing(Enum):
+    HELD = "held"
+    SUSPENDED = "suspended"
+    """The registry cannot be heard: do nothing that lasts, and wait."""
+    OVER = "over"
+    """For good."""
+
+
+@dataclass(slots=True)
+class Lease:
+    """Begun by the call that won the election, stamped `stamp`."""
+
+    session: float
+    """Seconds."""
+    stamp: float
+    _until: float = field(init=False)
+    _suspended: float = field(init=False, default=-math.inf)
+    """When the connection was last found broken; a renewal stamped later shows that it is whole again."""
+    _whole: float = field(init=False)
+    """The newest stamp that was answered."""
+
+    def __post_init__(self) -> None:
+        self._whole = self.stamp
+        self._until = self.stamp + self.seconds
+
+    @property
+    def seconds(self) -> float:
+        """How long one renewal lasts."""
+        return self.session * (1 - MARGIN)
+
+    @property
+    def until(self) -> float:
+        """When it is over unless renewed."""
+        return self._until
+
+    def standing(self, now: float) -> Standing:
+        if now >= self._until:
+            return Standing.OVER
+        return Standing.HELD if self._whole > self._suspended else Standing.SUSPENDED
+
+    def renew(self, stamp: float, now: float) -> None:
+        """A call stamped `stamp` found the election still won. Comes too late for a lease that is over."""
+        if now >= self._until:
+            self.end()
+            return
+        self._whole = max(self._whole, stamp)
+        self._until = max(self._until, stamp + self.seconds)
+
+    def suspend(self, now: float) -> None:
+        self._suspended = max(self._suspended, now)
+
+    def end(self) -> None:
+        self._until = -math.inf
