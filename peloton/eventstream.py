@@ -142,7 +142,9 @@ class EventRing(Generic[E]):
         return passed
 
     def read(self, begin: int, limit: int) -> list[Numbered[E]]:
-        """Up to `limit` events from `begin` on, which must not be below `first`."""
+        """Up to `limit` events from `begin` on. Raises OutOfRange where that one is gone by now."""
+        if begin < self._first:
+            raise OutOfRange(begin, self._first, self._end)
         return self._slice(begin, min(self._end, begin + limit))
 
     def _known(self, client: str) -> None:

@@ -44,6 +44,8 @@ def test_the_other_client_holds_nothing_up_and_falls_off() -> None:
         it.purge("resmgr", "s1", 0, 0)
     assert (caught.value.first, caught.value.end) == (1, 5)
     assert it.start("resmgr") == (1, 0)
+    with pytest.raises(OutOfRange):
+        it.read(0, 10)
 
 
 def test_what_all_have_passed_is_dropped() -> None:
