@@ -11,6 +11,7 @@ Times are of the process's CPU. Prints, one per line:
 from __future__ import annotations
 
 import argparse
+import gc
 import resource
 import time
 import uuid
@@ -19,6 +20,7 @@ from peloton.model.ids import Run
 from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, Resources
 from peloton.model.states import TaskState, TaskType
+from resmgr.__main__ import COLLECTION
 from resmgr.core.placements import Proposal
 from resmgr.core.policy import Policy
 from resmgr.core.scheduler import NewTask, Scheduler
@@ -34,6 +36,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=1_000_000)
     tasks: int = parser.parse_args().tasks
+    gc.set_threshold(*COLLECTION)
     scheduler = prepared()
     before, begun = peak(), time.process_time()
     enqueue(scheduler, tasks)

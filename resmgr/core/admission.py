@@ -9,7 +9,9 @@ from enum import Enum
 from peloton.model.resources import KINDS, MILLI
 from resmgr.core.pools import Pool
 from resmgr.core.queues import GangQueue
-from resmgr.core.tasks import Charge, Gang, Vector
+from resmgr.core.tasks import Charge, Gang, Vector, together
+
+_NOTHING = [0, 0, 0, 0]
 
 
 class Check(Enum):
@@ -19,6 +21,7 @@ class Check(Enum):
     SLACK_ENTITLEMENT = ("slack allocation", "slack entitlement")
     CONTROLLER = ("controller allocation", "controller limit")
     RESERVATION = ("non-preemptible allocation", "reservation")
+    LIMIT = ("nothing", "limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +70,11 @@ def beyond_limit(pool: Pool, charges: Sequence[Charge]) -> str:
 
     The cluster's capacity is no such limit: it changes by itself.
     """
-    asked = [sum(amounts) for amounts in zip(*(charge.entitled for charge in charges), strict=True)]
+    asked = charges[0].entitled if len(charges) == 1 else together(charge.entitled for charge in charges)
     for each in pool.lineage[:-1]:
-        for kind, amount, limit in zip(KINDS, asked, each.limit, strict=True):
-            if amount > limit:
-                return f"{kind}: gang {amount / MILLI:g} > limit {limit / MILLI:g} of {each.path}"
+        found = _over(Check.LIMIT, _NOTHING, asked, each.limit, each)
+        if found is not None:
+            return f"{found.kind}: gang {found.gang / MILLI:g} > limit {found.bound / MILLI:g} of {each.path}"
     return ""
 
 

@@ -28,7 +28,7 @@ class Lifecycle:
         self.deadlines = Deadlines()
         self.leases = Leases()
         self.reasons = Reasons(stream_id)
-        self.ready = {kind: ReadyQueue(f"ready {kind.name}") for kind in TaskType}
+        self.ready = {kind: ReadyQueue(f"ready queue of {kind.name} tasks") for kind in TaskType}
         self.placed: OrderedDict[Placement, None] = OrderedDict()
         self.waiting: OrderedDict[Pool, None] = OrderedDict()
         """Leaves with gangs in their queues, the one tried longest ago first."""

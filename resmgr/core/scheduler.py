@@ -76,6 +76,8 @@ class Scheduler(Lifecycle):
         unknown = [new for new in gang if self._newer(new)]
         if not unknown:
             return []
+        if len(unknown) > 1:
+            unknown = list({(new.job_id, new.instance): new for new in unknown}.values())
         if len(unknown) > 1 and len({new.needs.type for new in unknown}) > 1:
             raise Refused("a gang's tasks must all be of one task type")
         too_large = admission.beyond_limit(pool, [new.needs.charge for new in unknown])
@@ -151,7 +153,7 @@ class Scheduler(Lifecycle):
                 continue
             ready = self.ready[gang.type]
             if len(ready) >= self.policy.ready_limit:
-                self.give_reason(gang, f"queue {ready.name} is full with {len(ready)} gangs")
+                self.give_reason(gang, f"the {ready.name} is full with {len(ready)} gangs")
                 break
             self._admit(gang, ready, now)
             budget -= 1

@@ -128,7 +128,7 @@ class Charge:
 
     def __post_init__(self) -> None:
         slack = (0, *self.slack[1:]) if self.slack is not None else None
-        entitled = _sum(part for part in (self.firm, slack) if part is not None)
+        entitled = together(part for part in (self.firm, slack) if part is not None)
         object.__setattr__(self, "entitled", entitled)
 
 
@@ -292,10 +292,11 @@ def charge_of(tasks: Sequence[Task]) -> Charge:
 
 def _together(parts: Iterable[Vector | None]) -> Vector | None:
     there = [part for part in parts if part is not None]
-    return _sum(there) if there else None
+    return together(there) if there else None
 
 
-def _sum(parts: Iterable[Vector]) -> Vector:
+def together(parts: Iterable[Vector]) -> Vector:
+    """Their sum."""
     cpu = memory = disk = gpu = 0
     for part in parts:
         cpu += part[0]

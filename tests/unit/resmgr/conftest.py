@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from storage.config import StorageSettings
 from storage.factory import open_store
 from storage.interface import Store
-from tests.unit.resmgr.shell import Shell
+from tests.unit.resmgr.shell import Shell, settings
 
 
 @pytest_asyncio.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = await open_store(StorageSettings(path=tmp_path / "peloton.db"))
+    opened = await open_store(settings(tmp_path / "peloton.db").storage)
     yield opened
     await opened.close()
 

@@ -24,7 +24,6 @@ from resmgr.driver import Driver
 from resmgr.services.pools import PoolService
 from resmgr.services.tasks import TaskService
 from resmgr.services.waiting import WaitingService
-from storage.config import StorageSettings
 from storage.interface import Store
 from tests.unit.resmgr.world import CAPACITY, JOB
 
@@ -174,7 +173,7 @@ class Shell:
 
 
 def settings(path: Path) -> ResmgrSettings:
-    return ResmgrSettings(storage=StorageSettings(path=path))
+    return ResmgrSettings.model_validate({"storage": {"path": path}})
 
 
 def pool_config(

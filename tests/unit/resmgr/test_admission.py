@@ -193,7 +193,7 @@ def test_a_full_ready_queue_holds_admission_up() -> None:
     world.enqueue(0)
     world.enqueue(1)
     assert ready(world) == [0]
-    assert world.task(1).reason == "queue ready BATCH is full with 1 gangs"
+    assert world.task(1).reason == "the ready queue of BATCH tasks is full with 1 gangs"
     world.dequeue()
     assert ready(world) == [1]
 

@@ -61,6 +61,14 @@ def test_a_placement_without_tasks_is_not_handed_over() -> None:
     assert world.hand_over() == []
 
 
+def test_an_instance_given_twice_in_a_gang_counts_once() -> None:
+    world = World()
+    assert len(world.enqueue(0, 1, 0, of=needs(10))) == 2
+    world.admit()
+    assert (world.cpu(), world.pool().tasks) == (20, 2)
+    assert [[task.instance for task in gang.tasks] for gang in world.dequeue()] == [[0, 1]]
+
+
 def test_a_known_run_is_left_as_it_is_and_an_older_one_too() -> None:
     world = World()
     assert len(world.enqueue(0, run=2)) == 1
