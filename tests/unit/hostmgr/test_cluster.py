@@ -1,0 +1,102 @@
+"""The map of agents and the quota as hostmgr reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from hostmgr.cluster import Cluster
+from hostmgr.core.hosts import Hosts
+from hostmgr.core.reconcile import Policy, Reconciler
+from hostmgr.core.table import HostTable
+from hostmgr.mesos.operator import Agent
+from hostmgr.services.internal import filter_from
+from mesos.v1 import mesos_pb2
+from mesos.v1.quota import quota_pb2
+from peloton.errors import InvalidArgument, Unavailable
+from peloton.model.resources import Resources
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+
+
+class Operator:
+    def __init__(self) -> None:
+        self.listed: list[Agent] = []
+        self.quota: list[quota_pb2.QuotaConfig] = []
+        self.away = False
+
+    async def agents(self) -> Sequence[Agent]:
+        if self.away:
+            raise Unavailable("away")
+        return self.listed
+
+    async def quotas(self) -> Sequence[quota_pb2.QuotaConfig]:
+        return self.quota
+
+
+def agent(number: int, cpus: float = 4, active: bool = True) -> Agent:
+    wire = Agent(active=active, version="1")
+    wire.agent_info.hostname = f"host{number}"
+    wire.agent_info.id.value = f"S{number}"
+    wire.total_resources.add(
+        name="cpus", type=mesos_pb2.Value.SCALAR, scalar=mesos_pb2.Value.Scalar(value=cpus)
+    )
+    return wire
+
+
+def made(operator: Operator, now: float = 0.0) -> tuple[Cluster, Hosts]:
+    hosts, reconciler = Hosts(HostTable()), Reconciler(Policy())
+    client: Any = operator
+    return Cluster(client, hosts, reconciler, "peloton", 10.0, lambda: now), hosts
+
+
+async def test_active_agents_count_and_changes_are_seen() -> None:
+    operator = Operator()
+    operator.listed = [agent(0), agent(1), agent(2, active=False)]
+    cluster, hosts = made(operator)
+    assert cluster.unhealthy
+    await cluster.look()
+    assert not cluster.unhealthy and sorted(cluster.agents) == ["S0", "S1"]
+    assert hosts.capacity().total == Resources.of(8)
+    operator.listed = [agent(0, cpus=6)]
+    await cluster.look()
+    assert hosts.capacity().total == Resources.of(6) and len(hosts.table) == 1
+
+
+async def test_a_master_that_cannot_answer_changes_nothing() -> None:
+    operator = Operator()
+    operator.listed = [agent(0)]
+    cluster, hosts = made(operator)
+    await cluster.look()
+    operator.away = True
+    with pytest.raises(Unavailable):
+        await cluster.look()
+    assert sorted(cluster.agents) == ["S0"] and hosts.capacity().total == Resources.of(4)
+
+
+async def test_the_quota_of_our_role_is_the_limit() -> None:
+    operator = Operator()
+    ours = quota_pb2.QuotaConfig(role="peloton")
+    ours.limits["cpus"].value = 2.5
+    ours.limits["widgets"].value = 1
+    other = quota_pb2.QuotaConfig(role="other")
+    other.limits["mem"].value = 1
+    operator.quota = [other, ours]
+    cluster, _ = made(operator)
+    await cluster.look()
+    assert cluster.quota == {"cpu": 2500}
+
+
+def test_a_filter_with_negative_amounts_is_refused() -> None:
+    wire = hostsvc_pb2.HostFilter()
+    wire.resourceConstraint.minimum.memLimitMb = -1
+    with pytest.raises(InvalidArgument, match="minimum"):
+        filter_from(wire)
+
+
+def test_a_filter_with_half_a_constraint_is_refused() -> None:
+    wire = hostsvc_pb2.HostFilter()
+    wire.schedulingConstraint.SetInParent()
+    with pytest.raises(InvalidArgument, match="schedulingConstraint"):
+        filter_from(wire)
