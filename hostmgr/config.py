@@ -12,7 +12,7 @@ from hostmgr.core.filter import Ranking
 from hostmgr.mesos.detector import MasterAddress
 from peloton.config import DaemonSettings, Settings
 from peloton.errors import PelotonError
-from storage.config import StorageSettings
+from storage.config import ENVIRONMENT, StorageSettings
 
 
 class MesosSettings(Settings):
@@ -74,6 +74,7 @@ class HostmgrSettings(DaemonSettings):
 
     environment: ClassVar[Mapping[str, str]] = {
         **DaemonSettings.environment,
+        **ENVIRONMENT,
         "MESOS_MASTER": "mesos.master",
         "MESOS_SECRET_FILE": "mesos.secret_file",
         "ENABLE_REVOCABLE_RESOURCES": "enable_revocable_resources",

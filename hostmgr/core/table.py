@@ -6,7 +6,7 @@ A row is an agent (two agents on one hostname are two hosts). Amounts are thousa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -184,42 +184,39 @@ class HostTable:
         The reasons that only another job or another cluster would end come first, then those that pass.
         Without `offers_needed` a host counts whose whole resources would do, whatever is free of them.
         """
-        n = self._used
-        open_rows = self._alive[:n].copy()
+        mask = self._alive[: self._used].copy()
         counts: dict[Result, int] = {}
-
-        def sieve(reason: Result, good: Mask) -> None:
-            nonlocal open_rows
-            fallen = int(np.count_nonzero(open_rows & ~good))
+        for reason, good in self._sieves(want, offers_needed):
+            fallen = int(np.count_nonzero(mask & ~good))
             if fallen:
                 counts[reason] = fallen
-            open_rows = open_rows & good
+            mask &= good
+        return mask, counts
 
-        need = np.array(want.minimum.values(), dtype=np.int64)
-        sieve_gpu = self._total[:n, _GPU]
-        if self._scarce_gpu and not want.minimum.gpu:
-            sieve(Result.SCARCE_RESOURCES, np.maximum(sieve_gpu, self._free[:n, _GPU]) == 0)
-        sieve(Result.MISMATCH_GPU, np.maximum(sieve_gpu, self._free[:n, _GPU]) >= need[_GPU])
-        sieve(
-            Result.MISMATCH_CONSTRAINTS,
-            self._labels.eligible(want.constraint, self._class[:n], self._rows_of),
-        )
-        sieve(Result.INSUFFICIENT_RESOURCES, self._holds(need, want.revocable, whole=True))
-        if offers_needed:
-            sieve(Result.MISMATCH_STATUS, self._status[:n] == Status.READY)
-            sieve(Result.NO_OFFER, self._offers[:n] > 0)
-            enough = self._holds(need, want.revocable, whole=False) & (self._ports[:n] >= want.ports)
-            sieve(Result.INSUFFICIENT_OFFER_RESOURCES, enough)
-        return open_rows, counts
-
-    def _holds(self, need: NDArray[np.int64], revocable: bool, whole: bool) -> Mask:
-        """Which rows have `need`: of their whole resources (at least what their offers show), or free."""
+    def _sieves(self, want: HostFilter, offers_needed: bool) -> Iterator[tuple[Result, Mask]]:
+        """Which rows are good in one respect, respect by respect."""
         n = self._used
+        gpus = np.maximum(self._total[:n, _GPU], self._free[:n, _GPU])
+        if self._scarce_gpu and not want.minimum.gpu:
+            yield Result.SCARCE_RESOURCES, gpus == 0
+        yield Result.MISMATCH_GPU, gpus >= want.minimum.gpu
+        eligible = self._labels.eligible(want.constraint, self._class[:n], self._rows_of)
+        yield Result.MISMATCH_CONSTRAINTS, eligible
+        yield Result.INSUFFICIENT_RESOURCES, self._holds(want, whole=True)
+        if offers_needed:
+            yield Result.MISMATCH_STATUS, self._status[:n] == Status.READY
+            yield Result.NO_OFFER, self._offers[:n] > 0
+            enough = self._holds(want, whole=False) & (self._ports[:n] >= want.ports)
+            yield Result.INSUFFICIENT_OFFER_RESOURCES, enough
+
+    def _holds(self, want: HostFilter, whole: bool) -> Mask:
+        """Which rows have the minimum free, or as a whole (where offers may show more than the map)."""
+        n, need = self._used, np.array(want.minimum.values(), dtype=np.int64)
         amounts, slack = self._free[:n], self._slack[:n]
         if whole:
             amounts = np.maximum(amounts, self._total[:n])
             slack = np.maximum(slack, self._total_slack[:n])
-        if not revocable:
+        if not want.revocable:
             return np.asarray((amounts >= need).all(axis=1), dtype=bool)
         return np.asarray((amounts[:, 1:] >= need[1:]).all(axis=1) & (slack >= need[0]), dtype=bool)
 
