@@ -108,7 +108,9 @@ class Recovery:
             new = self._driver.translator.new_task(wire)
             self._take_in(pool, new, runtime)
         waiting = {i: runtime for i, runtime in page.runtimes.items() if runtime.state in WAITING}
-        gangs, _ = gangs_from(resmgr_gangs(page.job_id, page.spec, waiting), self._driver.translator)
+        gangs, failed = gangs_from(resmgr_gangs(page.job_id, page.spec, waiting), self._driver.translator)
+        for task in failed:
+            log.error("%s is not queued again: %s", task.task.taskId.value, task.message)
         self._backlog += [(page.spec.pool_id, gang) for gang in gangs]
         return len(on_host)
 

@@ -52,10 +52,13 @@ def refusal(gang: Gang, preemption: bool) -> Refusal | None:
     charge, leaf = gang.charge, gang.pool
     for pool in leaf.lineage:
         found = _over(Check.ENTITLEMENT, pool.used, charge.entitled, pool.entitlement, pool)
-        if found is None and charge.slack is not None:
-            found = _over(Check.SLACK_ENTITLEMENT, pool.slack, charge.slack, pool.slack_entitlement, pool)
         if found is not None:
             return found
+    if charge.slack is not None:
+        for pool in leaf.lineage:
+            found = _over(Check.SLACK_ENTITLEMENT, pool.slack, charge.slack, pool.slack_entitlement, pool)
+            if found is not None:
+                return found
     if charge.controller is not None and leaf.controller_limit is not None:
         found = _over(Check.CONTROLLER, leaf.controller, charge.controller, leaf.controller_limit, leaf)
         if found is not None:

@@ -122,8 +122,13 @@ class Pool:
 
     def charge(self, charge: Charge) -> None:
         """Allocate: here, and as far as others share it all the way up."""
+        cpu, memory, disk, gpu = charge.entitled
         for pool in self.lineage:
-            _add(pool.used, charge.entitled)
+            used = pool.used
+            used[0] += cpu
+            used[1] += memory
+            used[2] += disk
+            used[3] += gpu
             if charge.slack is not None:
                 _add(pool.slack, charge.slack)
         if charge.non_preemptible is not None:
@@ -133,8 +138,13 @@ class Pool:
 
     def free(self, charge: Charge) -> None:
         """Give back what `charge` allocated."""
+        cpu, memory, disk, gpu = charge.entitled
         for pool in self.lineage:
-            _subtract(pool.used, charge.entitled)
+            used = pool.used
+            used[0] -= cpu
+            used[1] -= memory
+            used[2] -= disk
+            used[3] -= gpu
             if charge.slack is not None:
                 _subtract(pool.slack, charge.slack)
         if charge.non_preemptible is not None:
