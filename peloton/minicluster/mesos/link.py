@@ -209,7 +209,10 @@ def encode(message: MasterMessage | AgentMessage) -> bytes:
 
 def _decode_one(body: bytes) -> Any:
     try:
-        return _unpack(json.loads(body))
+        message = _unpack(json.loads(body))
+        if type(message) not in _FIELDS:
+            raise TypeError(f"{type(message).__name__} is no message")
+        return message
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise LinkError(f"a frame of {len(body)} bytes is no message of this protocol: {error}") from error
 

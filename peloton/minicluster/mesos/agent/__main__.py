@@ -11,7 +11,7 @@ from pathlib import Path
 
 from peloton.minicluster.mesos import notation
 from peloton.minicluster.mesos import resources as res
-from peloton.minicluster.mesos.agent.launcher import Launcher, docker_answers
+from peloton.minicluster.mesos.agent.launcher import Launcher
 from peloton.minicluster.mesos.agent.layout import Layout
 from peloton.minicluster.mesos.agent.limits import detect
 from peloton.minicluster.mesos.agent.service import AgentConfig, AgentService
@@ -78,7 +78,7 @@ async def _serve(options: argparse.Namespace) -> None:
     port = socket.getsockname()[1]
     config = _config(options, port)
     limits = detect(options.launcher == "auto")
-    service = AgentService(config, layout, Launcher(layout, limits, await docker_answers()))
+    service = AgentService(config, layout, Launcher(layout, limits))
     service.recover()
     await service.server.serve(socket)
     await _until_stopped(service, options, port)

@@ -7,6 +7,7 @@ success within the grace period. ``consecutive_failures`` in a row (at least one
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import ssl
@@ -94,7 +95,8 @@ async def _command(task: mesos.TaskInfo, place: Place, timeout: float | None) ->
         return await asyncio.wait_for(process.wait(), timeout) == 0
     finally:
         if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _http(check: mesos.HealthCheck.HTTPCheckInfo) -> bool:

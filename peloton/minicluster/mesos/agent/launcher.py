@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import pwd
 import shlex
@@ -72,7 +73,8 @@ async def docker_answers() -> bool:
     try:
         return await asyncio.wait_for(process.wait(), _DOCKER_PATIENCE_SECONDS) == 0
     except TimeoutError:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
         await process.wait()
         return False
 
@@ -151,10 +153,15 @@ def make_sandbox(layout: Layout, agent_id: str, framework_id: str, task_id: str,
 class Launcher:
     """Starts supervisors for one agent."""
 
-    def __init__(self, layout: Layout, limits: MemoryLimits, docker: bool) -> None:
+    def __init__(self, layout: Layout, limits: MemoryLimits) -> None:
         self._layout = layout
         self._limits = limits
-        self._docker = docker
+        self._docker: bool | None = None
+
+    async def look_for_docker(self) -> None:
+        """Find out, once, whether images can be run by docker; needed before a task with an image."""
+        if self._docker is None:
+            self._docker = await docker_answers()
 
     def prepare(self, task: mesos.TaskInfo, place: Place) -> dict[str, Any]:
         """Fetch URIs and work out what the supervisor is to do.

@@ -16,7 +16,7 @@ from mesos.v1 import mesos_pb2 as mesos
 from peloton.minicluster.mesos.agent import statuses
 from peloton.minicluster.mesos.agent.checkpoint import Checkpoint, SavedRun
 from peloton.minicluster.mesos.agent.health import HealthChecks
-from peloton.minicluster.mesos.agent.launcher import Launcher, LaunchError, Place, make_sandbox
+from peloton.minicluster.mesos.agent.launcher import Launcher, LaunchError, Place, image_of, make_sandbox
 from peloton.minicluster.mesos.agent.layout import Layout, read_json
 from peloton.minicluster.mesos.agent.statuses import Ending, Verdict
 from peloton.minicluster.mesos.cleanup import end_container, identity_of
@@ -163,7 +163,7 @@ class Runs:
         self._checkpoint.begin(container_id, framework, task)
         if task.HasField("executor"):
             self._end(run, statuses.launch_failed("custom executors are not run by this agent"))
-        elif task.command.uris:
+        elif task.command.uris or image_of(task) is not None:
             job = asyncio.get_running_loop().create_task(self._fetch_and_start(run))
             self._preparing.add(job)
             job.add_done_callback(self._preparing.discard)
@@ -171,6 +171,8 @@ class Runs:
             self._start(run, lambda: self._launcher.prepare(run.task, run.place))
 
     async def _fetch_and_start(self, run: Run) -> None:
+        if image_of(run.task) is not None:
+            await self._launcher.look_for_docker()
         try:
             spec = await asyncio.to_thread(self._launcher.prepare, run.task, run.place)
         except LaunchError as error:

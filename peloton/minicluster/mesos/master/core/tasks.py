@@ -63,7 +63,7 @@ def status_update(cluster: Cluster, agent: Agent, message: Update) -> None:
 
 
 def _note(cluster: Cluster, task: Task, status: mesos.TaskStatus, latest_state: int, heard: bool) -> None:
-    """Take an update into a task; what no framework heard is not what it was told (08-disconnected-updates)."""
+    """Take an update into a task; what nobody heard is not what was told (08-disconnected-updates)."""
     if not is_terminal(task.state):
         task.state = latest_state
     if is_terminal(task.state):
