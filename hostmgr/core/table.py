@@ -23,6 +23,10 @@ _GPU = 3
 _DEFRAG_KEYS = (2, 1, 0, 3)
 """Columns for numpy.lexsort, whose last key counts most: GPU, CPU, memory, disk."""
 UNKNOWN_LOAD = 100
+_COLUMNS = (
+    "_free", "_slack", "_ports", "_total", "_total_slack", "_offers", "_status", "_class", "_alive",
+)  # fmt: skip
+"""What is 0 for a row that is not in use."""
 
 Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
@@ -84,9 +88,6 @@ class HostTable:
     def row(self, agent_id: str) -> int | None:
         return self._row.get(agent_id)
 
-    def rows_named(self, hostname: str) -> list[int]:
-        return list(self._rows_of.get(hostname, ()))
-
     def rows(self) -> Iterable[int]:
         return self._row.values()
 
@@ -107,8 +108,8 @@ class HostTable:
         if not same_name:
             del self._rows_of[self.hostnames[row]]
         self.agent_ids[row] = self.hostnames[row] = ""
-        for column in self._columns():
-            column[row] = 0
+        for name in _COLUMNS:
+            getattr(self, name)[row] = 0
         self._load[row] = UNKNOWN_LOAD
         self._spare.append(row)
 
@@ -128,24 +129,11 @@ class HostTable:
         self._alive[row] = True
         return row
 
-    def _columns(self) -> tuple[NDArray[np.generic], ...]:
-        return (
-            self._free, self._slack, self._ports, self._total, self._total_slack, self._offers, self._status,
-            self._class, self._alive,
-        )  # fmt: skip
-
     def _grow(self) -> None:
-        size = 2 * len(self._alive)
-        for name in (
-            "_free", "_slack", "_ports", "_total", "_total_slack", "_offers", "_status", "_class", "_alive",
-        ):  # fmt: skip
+        for name in (*_COLUMNS, "_load"):
             old = getattr(self, name)
-            new = np.zeros((size, *old.shape[1:]), dtype=old.dtype)
-            new[: len(old)] = old
-            setattr(self, name, new)
-        load = np.full(size, UNKNOWN_LOAD, dtype=np.int32)
-        load[: len(self._load)] = self._load
-        self._load = load
+            fill = UNKNOWN_LOAD if name == "_load" else 0
+            setattr(self, name, np.concatenate((old, np.full_like(old, fill))))
 
     # Cells.
 
