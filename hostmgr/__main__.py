@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -43,6 +44,8 @@ from storage.interface import Store
 
 EXPIRE_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0
+COLLECTION = (100_000, 20, 100)
+"""The ring's events and the runs live long and hold no cycles: looking through them often finds nothing."""
 SERVICES = (
     "peloton.private.hostmgr.hostsvc.InternalHostService",
     "peloton.private.eventstream.EventStreamService",
@@ -188,6 +191,7 @@ def _authorization(settings: MesosSettings) -> str:
 
 
 def main() -> int:
+    gc.set_threshold(*COLLECTION)
     return run(HostmgrSettings, Role.HOSTMGR, build)
 
 

@@ -70,7 +70,7 @@ class StatusParser:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            raise BrokenHttp(f"no HTTP answer: {error or type(error).__name__}") from None
+            raise BrokenHttp(f"no HTTP answer: {str(error) or type(error).__name__}") from None
         done, self._done = self._done, []
         return done
 

@@ -54,7 +54,7 @@ class OperatorClient:
                 raise BrokenHttp(f"{answer.status} {answer.text[:200]}")
             return self._codec.decode(b"".join(answer.body), master_pb2.Response)
         except (OSError, MalformedMessage) as error:
-            raise Unavailable(f"Mesos {name}: {error or type(error).__name__}") from None
+            raise Unavailable(f"Mesos {name}: {str(error) or type(error).__name__}") from None
 
     async def _post_to_leader(self, body: bytes) -> Answer:
         """A master that does not lead says who does."""

@@ -89,7 +89,7 @@ async def test_what_is_no_answer_is_unavailable(answer: bytes) -> None:
 
 async def test_silence_ends_with_the_time_out() -> None:
     async with answering(b"") as (port, _):
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable, match="TimeoutError"):
             await client(port, timeout=0.05).agents()
 
 
