@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from peloton.minicluster.mesos.agent.layout import Layout, read_json
+from peloton.minicluster.mesos.agent.limits import remove_cgroup
 from peloton.minicluster.mesos.identity import Identity, is_alive, signal_group, with_variable
 
 CONTAINER_VARIABLE = "MESOS_CONTAINER_ID"
@@ -70,4 +71,6 @@ def kill_tasks(work_dir: Path) -> int:
     containers = {path.stem for path in layout.pids.glob("*.json")} if layout.pids.is_dir() else set()
     if layout.runs.is_dir():
         containers |= {path.name for path in layout.runs.iterdir() if path.is_dir()}
-    return sum(end_container(layout, container_id) for container_id in sorted(containers))
+    ended = sum(end_container(layout, container_id) for container_id in sorted(containers))
+    remove_cgroup(layout)
+    return ended

@@ -13,7 +13,7 @@ from peloton.minicluster.mesos import notation
 from peloton.minicluster.mesos import resources as res
 from peloton.minicluster.mesos.agent.launcher import Launcher
 from peloton.minicluster.mesos.agent.layout import Layout
-from peloton.minicluster.mesos.agent.limits import detect
+from peloton.minicluster.mesos.agent.limits import detect, remove_cgroup
 from peloton.minicluster.mesos.agent.service import AgentConfig, AgentService
 from peloton.minicluster.mesos.process import Refusal, listen, prepare_directory, run, write_ready_file
 from peloton.minicluster.mesos.updates import FIRST_RETRY_SECONDS
@@ -77,13 +77,13 @@ async def _serve(options: argparse.Namespace) -> None:
     socket = listen(options.ip, options.port)
     port = socket.getsockname()[1]
     config = _config(options, port)
-    limits = detect(options.launcher == "auto")
+    limits = detect(layout, options.launcher == "auto")
     service = AgentService(config, layout, Launcher(layout, limits))
     service.recover()
     await service.server.serve(socket)
     await _until_stopped(service, options, port)
     await service.server.stop()
-    limits.close()
+    remove_cgroup(layout)
 
 
 async def _until_stopped(service: AgentService, options: argparse.Namespace, port: int) -> None:

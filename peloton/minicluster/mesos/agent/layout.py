@@ -10,6 +10,8 @@
     The checkpoint of a run: ``framework.pb``, ``task.pb``, ``spec.json`` (what the supervisor was told),
     ``updates`` (status updates and acknowledgements), ``exit.json`` (written by the supervisor). Removed when
     the task's end has been acknowledged.
+``meta/cgroup``
+    The path of the cgroup that was made for the tasks, where one could be made.
 ``slaves/<agent>/frameworks/<framework>/executors/<task>/runs/<container>/``
     The sandbox, with a link ``latest`` beside it. Never removed by the agent.
 """
@@ -47,6 +49,11 @@ class Layout:
     def runs(self) -> Path:
         """The checkpoints of runs."""
         return self.meta / "runs"
+
+    @property
+    def cgroup_file(self) -> Path:
+        """The path of the cgroup that was made for the agent's tasks, if one was."""
+        return self.meta / "cgroup"
 
     @property
     def slaves(self) -> Path:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+
+from peloton.minicluster.mesos.agent.layout import Layout
 
 MIN_MEMORY = 32 * 1024 * 1024
 """Mesos' floor, in bytes: no task is held to less."""
@@ -37,42 +40,36 @@ class MemoryLimits:
                 continue  # no swap accounting here: the limit itself stands
         return str(group), None
 
-    def close(self) -> None:
-        """Remove the agent's own cgroup, unless tasks still run in it."""
-        if self.base is not None:
-            try:
-                self.base.rmdir()
-            except OSError:
-                return
-
 
 def _own_groups() -> list[tuple[Path, str]]:
-    """Return the memory cgroup of this process, with the name of its limit file, for either version."""
-    found = []
+    """Return the memory cgroups of this process that there are, each with the name of its limit file."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return []
+    found = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):
             found.append((_ROOT / "memory" / path.lstrip("/"), "memory.limit_in_bytes"))
         elif not controllers:
             found.append((_ROOT / path.lstrip("/"), "memory.max"))
-    return found
+    return [(group, name) for group, name in found if (group / "cgroup.procs").exists()]
 
 
-def detect(allowed: bool) -> MemoryLimits:
-    """Find out what this process may use."""
+def detect(layout: Layout, allowed: bool) -> MemoryLimits:
+    """Find out what this process may use; a cgroup made for it is noted in ``meta/cgroup``."""
+    name = hashlib.sha256(str(layout.work_dir).encode()).hexdigest()[:16]
     for own, limit_file in _own_groups() if allowed else ():
-        base = own / f"peloton-agent-{os.getpid()}"
+        base = own / f"peloton-agent-{name}"
         try:
-            base.mkdir()
+            base.mkdir(exist_ok=True)
         except OSError:
             continue
+        layout.cgroup_file.write_text(str(base))
         if _works(base, limit_file):
             return MemoryLimits(base, limit_file)
-        base.rmdir()
+        remove_cgroup(layout)
     return MemoryLimits(None)
 
 
@@ -81,13 +78,21 @@ def _works(base: Path, limit_file: str) -> bool:
     try:
         if limit_file == "memory.max":
             (base / "cgroup.subtree_control").write_text("+memory")
-        probe.mkdir()
-    except OSError:
-        return False
-    try:
+        probe.mkdir(exist_ok=True)
         (probe / limit_file).write_text(str(MIN_MEMORY))
+        probe.rmdir()
     except OSError:
         return False
-    finally:
-        probe.rmdir()
     return True
+
+
+def remove_cgroup(layout: Layout) -> None:
+    """Remove the agent's cgroup with all in it that hold no process any more."""
+    if not layout.cgroup_file.exists():
+        return
+    base = Path(layout.cgroup_file.read_text())
+    inside = [path for path in base.iterdir() if path.is_dir()] if base.is_dir() else []
+    for group in (*inside, base):
+        with contextlib.suppress(OSError):
+            group.rmdir()
+    layout.cgroup_file.unlink()

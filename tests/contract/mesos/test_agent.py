@@ -1,0 +1,311 @@
+"""Agents as processes: what outlives them, what ends with them, limits, files, and bad input."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import tarfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peloton.minicluster.mesos.agent.launcher import docker_answers
+from peloton.minicluster.mesos.cleanup import kill_tasks
+from peloton.minicluster.mesos.identity import start_of
+from tests.contract.mesos.client import Wire, render
+from tests.contract.mesos.cluster import Processes
+from tests.contract.mesos.framework import Framework, eventually, get
+
+PATIENCE_SECONDS = 10.0
+ENDS = ("TASK_FINISHED", "TASK_FAILED", "TASK_KILLED", "TASK_LOST")
+
+
+class Cluster:
+    """A master, an agent and a framework."""
+
+    def __init__(self, processes: Processes) -> None:
+        self.processes = processes
+        self.work_dir = processes.root / "agent"
+        self.master_port = 0
+        self.agent_port = 0
+        self.agent_id = ""
+        self.framework: Framework
+
+    async def start(self) -> None:
+        flags = (
+            "--port",
+            "0",
+            "--work-dir",
+            str(self.processes.root / "master"),
+            "--allocation-interval",
+            "0.05",
+        )
+        master = await self.processes.start("master", "master", *flags)
+        self.master_port = (await master.wait_ready())["port"]
+        await self.start_agent()
+        self.framework = await Framework.subscribe(self.master_port)
+
+    async def start_agent(self, *flags: str) -> None:
+        self.processes.work_dirs.add(self.work_dir)
+        at = ("--master", f"127.0.0.1:{self.master_port}", "--port", str(self.agent_port))
+        member = await self.processes.start("agent", "agent", *at, "--work-dir", str(self.work_dir), *flags)
+        ready = await member.wait_ready()
+        self.agent_port, self.agent_id = ready["port"], ready["agent_id"]
+
+    async def kill_agent(self) -> None:
+        await self.processes.signal("agent", signal.SIGKILL)
+
+    async def stop_agent(self) -> int:
+        await self.processes.signal("agent", signal.SIGTERM)
+        return await asyncio.wait_for(self.processes.members["agent"].process.wait(), PATIENCE_SECONDS)
+
+    async def refused(self, module: str, *flags: str) -> str:
+        """Start a process that must refuse, and return its one line."""
+        member = await self.processes.start("refused", module, *flags)
+        assert await asyncio.wait_for(member.process.wait(), PATIENCE_SECONDS) == 1
+        [line] = member.errors.read_text().splitlines()
+        return line
+
+    def sandbox(self, task_id: str) -> Path:
+        executors = self.work_dir / "slaves" / self.agent_id / "frameworks" / self.framework.id / "executors"
+        return executors / task_id / "runs" / "latest"
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    processes = Processes(tmp_path)
+    made = Cluster(processes)
+    try:
+        await made.start()
+        yield made
+    finally:
+        if hasattr(made, "framework"):
+            made.framework.close()
+        await processes.stop()
+
+
+def is_gone(pid: int | str) -> bool:
+    """Whether a process has ended, reaped or not."""
+    return start_of(int(pid)) is None
+
+
+async def test_a_task_outlives_its_agent_and_its_end_is_told_as_it_was(cluster: Cluster) -> None:
+    framework, go = cluster.framework, cluster.processes.root / "go"
+    await framework.launch("one", f"until [ -e {go} ]; do sleep 0.02; done; exit 0")
+    await framework.launch("two", f"until [ -e {go} ]; do sleep 0.02; done; sleep 600")
+    for _ in range(2):
+        await framework.until("TASK_RUNNING")
+    before = cluster.agent_id
+    await cluster.kill_agent()
+    go.touch()
+    [exit_file] = await eventually(lambda: list(cluster.work_dir.glob("meta/runs/*/exit.json")))
+    assert json.loads(exit_file.read_text())["status"] == 0
+    await cluster.start_agent()
+    assert cluster.agent_id == before
+    status = await framework.until(*ENDS)
+    assert (status["task_id"]["value"], status["state"]) == ("one", "TASK_FINISHED")
+    await framework.call("KILL", kill={"task_id": {"value": "two"}})
+    while (status := await framework.until(*ENDS))["task_id"]["value"] == "one":
+        pass  # what is pending at a re-registration comes twice
+    assert status["state"] == "TASK_KILLED"
+
+
+async def test_an_agent_that_was_stopped_is_a_new_agent_and_its_tasks_are_lost(cluster: Cluster) -> None:
+    framework = cluster.framework
+    await framework.launch("one", "sleep 600")
+    await framework.until("TASK_RUNNING")
+    record = json.loads(next(cluster.work_dir.glob("meta/pids/*.json")).read_text())
+    before = cluster.agent_id
+    assert await cluster.stop_agent() == 0
+    status = await framework.until(*ENDS)
+    assert (status["state"], status["reason"]) == ("TASK_LOST", "REASON_AGENT_REMOVED")
+    assert is_gone(record["task"]["pid"])
+    assert list(cluster.work_dir.glob("meta/pids/*")) == []
+    await cluster.start_agent("--attributes", "rack:r9")
+    assert cluster.agent_id != before
+    offer = (await framework.event("OFFER"))["offer"]
+    while offer["agent_id"]["value"] != cluster.agent_id:
+        offer = (await framework.event("OFFER"))["offer"]
+    assert offer["attributes"] == [{"name": "rack", "type": "TEXT", "text": {"value": "r9"}}]
+
+
+async def test_a_killed_agent_may_not_come_back_with_other_resources(cluster: Cluster) -> None:
+    await cluster.kill_agent()
+    at = ("--master", f"127.0.0.1:{cluster.master_port}", "--port", "0", "--work-dir", str(cluster.work_dir))
+    line = await cluster.refused("agent", *at, "--resources", "cpus:1;mem:64")
+    assert line.startswith("agent: --resources changed") and "cpus:4" in line and "cpus:1" in line
+
+
+async def test_what_a_dead_agent_left_running_can_be_ended(cluster: Cluster) -> None:
+    framework = cluster.framework
+    await framework.launch("one", "setsid sleep 601 & echo $! > detached; sleep 602")
+    await framework.until("TASK_RUNNING")
+    detached = await eventually(lambda: _read(cluster.sandbox("one") / "detached"))
+    record = json.loads(next(cluster.work_dir.glob("meta/pids/*.json")).read_text())
+    await cluster.kill_agent()
+    assert os.getpgid(record["task"]["pid"]) == record["task"]["pid"]
+    assert await asyncio.to_thread(kill_tasks, cluster.work_dir) == 1
+    assert all(map(is_gone, (record["task"]["pid"], record["supervisor"]["pid"], detached)))
+    assert await asyncio.to_thread(kill_tasks, cluster.work_dir) == 0
+
+
+def _read(path: Path) -> str:
+    return path.read_text().strip() if path.exists() else ""
+
+
+async def test_a_recycled_pid_is_not_killed(tmp_path: Path) -> None:
+    bystander = await asyncio.create_subprocess_exec("sleep", "60", start_new_session=True)
+    (tmp_path / "meta" / "pids").mkdir(parents=True)
+    me = {"pid": bystander.pid, "start": "1"}
+    record = {"container": "c", "supervisor": me, "task": me, "after": None}
+    (tmp_path / "meta" / "pids" / "c.json").write_text(json.dumps(record))
+    assert kill_tasks(tmp_path) == 0
+    assert bystander.returncode is None
+    bystander.kill()
+    await bystander.wait()
+
+
+async def test_a_task_over_its_memory_fails_with_the_reason(cluster: Cluster) -> None:
+    await cluster.framework.launch(
+        "hungry", "x=$(head -c 200000000 /dev/zero | tr '\\0' x); echo done", mem=16
+    )
+    status = await cluster.framework.until(*ENDS)
+    assert (status["state"], status["reason"]) == ("TASK_FAILED", "REASON_CONTAINER_LIMITATION_MEMORY")
+    assert status["message"].startswith("Memory limit exceeded: Requested: 32MB")
+    assert status["limitation"]["resources"][0]["scalar"]["value"] == 16
+
+
+async def test_environment_uris_and_the_line_about_a_missing_docker(cluster: Cluster) -> None:
+    packed = cluster.processes.root / "packed.tar.gz"
+    (cluster.processes.root / "inner").write_text("inside")
+    with tarfile.open(packed, "w:gz") as tar:
+        tar.add(cluster.processes.root / "inner", arcname="inner")
+    more = {
+        "uris": [
+            {"value": f"file://{packed}"},
+            {"value": str(packed), "extract": False, "output_file": "copy"},
+        ],
+        "environment": {"variables": [{"name": "GREETING", "value": "hello"}]},
+    }
+    container = {"type": "DOCKER", "docker": {"image": "no.such.registry/image:1"}}
+    command = "cat inner; echo; echo $GREETING; ls copy; echo $MESOS_SANDBOX"
+    docker = await docker_answers()
+    await cluster.framework.launch(
+        "fetched", command, command=more, **({} if docker else {"container": container})
+    )
+    assert (await cluster.framework.until(*ENDS))["state"] == "TASK_FINISHED"
+    sandbox = cluster.sandbox("fetched").resolve()
+    assert (sandbox / "stdout").read_text().split() == ["inside", "hello", "copy", str(sandbox)]
+    if not docker:
+        assert "is run as a plain process" in (sandbox / "stderr").read_text()
+
+
+async def test_nothing_outside_of_the_sandboxes_is_served(cluster: Cluster) -> None:
+    command = "ln -s /etc out; ln -s /etc/hostname file; echo x > own; ln -s own inner"
+    await cluster.framework.launch("one", command)
+    await cluster.framework.until("TASK_FINISHED")
+    virtual = f"/frameworks/{cluster.framework.id}/executors/one/runs/latest"
+    real = str(cluster.sandbox("one").resolve())
+    for path in (virtual, real):
+        for inside in ("own", "inner"):
+            assert (await get(cluster.agent_port, f"/files/download?path={path}/{inside}")).body == b"x\n"
+        for outside in ("out", "out/passwd", "file"):
+            for action in ("browse", "read", "download"):
+                reply = await get(cluster.agent_port, f"/files/{action}?path={path}/{outside}&offset=0")
+                assert reply.status == 404, (action, outside)
+        assert (await get(cluster.agent_port, f"/files/read?path={path}/../x")).status == 400
+    for path in ("/etc/passwd", "/", str(cluster.work_dir / "meta"), "/frameworks/../../..", "/slaves"):
+        assert (await get(cluster.agent_port, f"/files/browse?path={path}")).status == 404
+
+
+async def test_state_names_each_sandbox(cluster: Cluster) -> None:
+    await cluster.framework.launch("one", "true")
+    await cluster.framework.until("TASK_FINISHED")
+    state: dict[str, Any] = {"completed_frameworks": []}
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not state["completed_frameworks"]:
+            state = json.loads((await get(cluster.agent_port, "/state")).body)
+    [executor] = state["completed_frameworks"][0]["completed_executors"]
+    assert executor["id"] == "one"
+    assert executor["directory"] == str(cluster.sandbox("one").resolve())
+
+
+async def test_health_checks_tell_the_first_success_and_kill_after_failures(cluster: Cluster) -> None:
+    check = {
+        "type": "COMMAND",
+        "command": {"value": "test -e good"},
+        "delay_seconds": 0.0,
+        "interval_seconds": 0.05,
+        "grace_period_seconds": 0.0,
+        "consecutive_failures": 2,
+    }
+    await cluster.framework.launch("sick", "touch good; sleep 0.6; rm good; sleep 600", health_check=check)
+    told = []
+    while (status := await cluster.framework.update())["state"] not in ENDS:
+        if "healthy" in status or status["state"] == "TASK_KILLING":
+            told.append((status["state"], status.get("healthy")))
+    start = told.index(("TASK_RUNNING", True))
+    running = [("TASK_RUNNING", True), ("TASK_RUNNING", False), ("TASK_RUNNING", False)]
+    assert told[start:] == [*running, ("TASK_KILLING", None)]
+    assert (status["state"], status["healthy"]) == ("TASK_KILLED", False)
+
+
+async def test_bad_flags_are_refused_in_one_line(cluster: Cluster) -> None:
+    root = cluster.processes.root
+    at = ("--master", f"127.0.0.1:{cluster.master_port}", "--work-dir", str(root / "other"))
+    taken = await cluster.refused("agent", *at, "--port", str(cluster.agent_port))
+    assert "Address already in use" in taken and str(cluster.agent_port) in taken
+    assert "'four' is no number" in await cluster.refused(
+        "agent", *at, "--port", "0", "--resources", "cpus:four"
+    )
+    wrong = await cluster.refused("agent", *at, "--port", "0", "--attributes", "x:{a,b}")
+    assert "Bad type for attribute 'x'" in wrong
+    assert "is no address" in await cluster.refused("agent", "--master", "here", *at[2:], "--port", "0")
+    (root / "file").touch()
+    unwritable = await cluster.refused("master", "--port", "0", "--work-dir", str(root / "file"))
+    assert "cannot be written to" in unwritable
+    ours = ("--port", str(cluster.master_port), "--work-dir", str(root / "other-master"))
+    assert "Address already in use" in await cluster.refused("master", *ours)
+
+
+SUBSCRIBE = {"type": "SUBSCRIBE", "subscribe": {"framework_info": {"user": "u", "name": "n"}}}
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({}, "application/json"),
+        ({"Accept": "*/*"}, "application/json"),
+        ({"Accept": "application/x-protobuf"}, "application/x-protobuf"),
+        ({"Accept": "application/x-protobuf, application/json;q=0.5"}, "application/json"),
+        ({"Accept": "application/json", "Accept-Encoding": "gzip"}, "application/json"),
+        ({"Accept": "application/json", "Connection": "close"}, "application/json"),
+        ({"Accept": "application/json", "Expect": "100-continue"}, "application/json"),
+    ],
+)
+async def test_the_type_of_a_stream_follows_accept_alone(
+    cluster: Cluster, headers: dict[str, str], expected: str
+) -> None:
+    wire = await Wire.open("127.0.0.1", cluster.master_port)
+    body = json.dumps(SUBSCRIBE).encode()
+    sent = {"Content-Type": "application/json", **headers}
+    wire.send("POST", render("POST", "/api/v1/scheduler", sent, body, "x"))
+    reply = await wire.reply()
+    assert (reply.status, reply.headers["Content-Type"]) == (200, expected)
+    assert reply.headers["Transfer-Encoding"] == "chunked"
+    first = await asyncio.wait_for(wire.record(), PATIENCE_SECONDS)
+    assert first is not None and (b"SUBSCRIBED" in first) == (expected == "application/json")
+    wire.close()
+
+
+async def test_what_is_not_http_ends_the_connection_and_harms_nobody(cluster: Cluster) -> None:
+    for junk in (b"hello\r\n\r\n", b"\x16\x03\x01\x02\x00", b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", cluster.master_port)
+        writer.write(junk)
+        assert await asyncio.wait_for(reader.read(), PATIENCE_SECONDS) == b""
+        writer.close()
+    assert (await get(cluster.master_port, "/health")).status == 200
