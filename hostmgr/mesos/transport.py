@@ -109,20 +109,21 @@ class MesosDriver:
                 await asyncio.sleep(self._backoff.delay(self.session.failures, random.random()))
 
     async def _until_broken(self) -> str:
+        """Why this subscription, or the try for one, ended."""
+        where = "no master"
         try:
             master, self._redirect = self._redirect or await self._detector.master(), None
+            where = f"master {master}"
             self.session.connect(self._now())
             await self._subscription(master)
         except Redirected as error:
             self._redirects += 1
             self._redirect = error.to if self._redirects <= MOST_REDIRECTS else None
-            return str(error)
-        except (
-            OSError, Unavailable, SessionBroken, MalformedStream, MalformedMessage,
-        ) as error:  # fmt: skip
+            return f"{where}: {error}"
+        except (OSError, Unavailable, SessionBroken, MalformedStream, MalformedMessage) as error:
             self._redirects = 0
-            return f"{type(error).__name__}: {error}"
-        return "the subscription ended"
+            return f"{where}: {str(error) or type(error).__name__}"
+        return f"{where}: the subscription ended"
 
     async def _subscription(self, master: MasterAddress) -> None:
         reader, writer = await connect(master, CONNECT_SECONDS)
