@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator
 
 from peloton.errors import PelotonError
 
@@ -26,19 +27,58 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class MembershipSettings(Settings):
-    """How the daemons find each other and elect leaders."""
+class LocalMembershipSettings(Settings):
+    """Daemons of one machine find each other and elect leaders by a folder."""
 
     kind: Literal["local"] = "local"
     directory: Path = Path(".minicluster/membership")
-    """For kind local: a folder that all daemons of the one machine share."""
+    """They share it."""
+
+
+class ZooKeeperMembershipSettings(Settings):
+    """Daemons find each other and elect leaders by ZooKeeper."""
+
+    kind: Literal["zookeeper"] = "zookeeper"
+    servers: str
+    """host:port,host:port,… and, where everything is to lie below a node, its path behind the last one."""
+    root: str = Field("/peloton", pattern=r"^(/[^/\s]+)+$")
+    session_seconds: float = Field(5.0, ge=1, le=60)
+    """A leader that vanished is followed by another after that long. The servers' maxSessionTimeout must not
+    be shorter."""
+    credentials_file: Path | None = None
+    """Holds one line, user:password. The nodes are then ours alone to change, and everybody's to read."""
+
+    @field_validator("servers")
+    @classmethod
+    def _hosts_and_ports(cls, value: str) -> str:
+        hosts = value.split("/", 1)[0]
+        if not all(re.fullmatch(r"\s*[^\s,/]+:\d{1,5}\s*", each) for each in hosts.split(",")):
+            raise ValueError("is not host:port,host:port… with a path behind the last one where needed")
+        return value
+
+
+def _membership_kind(value: Any) -> str:
+    """Where no kind is given: ZooKeeper if servers are, else local."""
+    if not isinstance(value, dict):
+        return str(getattr(value, "kind", "local"))
+    return str(value.get("kind") or ("zookeeper" if "servers" in value else "local"))
+
+
+MembershipSettings = Annotated[
+    Annotated[LocalMembershipSettings, Tag("local")]
+    | Annotated[ZooKeeperMembershipSettings, Tag("zookeeper")],
+    Discriminator(_membership_kind),
+]
 
 
 class DaemonSettings(Settings):
     """What every daemon is told."""
 
     host: str = "127.0.0.1"
-    """Address to listen on, and to advertise."""
+    """Address to listen on."""
+    advertise: str = ""
+    """Address at which others find this daemon. Where empty: the one listened on; if that is any
+    (0.0.0.0, ::), the best of the host's."""
     http_port: int = Field(0, ge=0, le=65535)
     """0 takes any free port."""
     grpc_port: int = Field(0, ge=0, le=65535)
@@ -46,16 +86,18 @@ class DaemonSettings(Settings):
     """Name of this instance in logs and in the membership; a new one is made where empty."""
     cluster: str = ""
     debug: bool = False
-    membership: MembershipSettings = MembershipSettings()
+    membership: MembershipSettings = LocalMembershipSettings()
 
     environment: ClassVar[Mapping[str, str]] = {
         "HTTP_PORT": "http_port",
         "GRPC_PORT": "grpc_port",
         "CLUSTER": "cluster",
         "ENABLE_DEBUG_LOGGING": "debug",
+        "ELECTION_ZK_SERVERS": "membership[kind=zookeeper].servers",
     }
-    """Environment variables by name, with the dotted path of the setting that they fill. Each is a flag as
-    well: HTTP_PORT is --http-port. Subclasses add theirs."""
+    """Environment variables by name, with the dotted path of the setting that they fill; [key=value] behind a
+    name replaces what is there by settings of that kind, unless it is of it already. Each is a flag as well:
+    HTTP_PORT is --http-port. Subclasses add theirs."""
 
 
 S = TypeVar("S", bound=DaemonSettings)
@@ -80,7 +122,7 @@ def load(cls: type[S], files: Sequence[Path], variables: Mapping[str, str] | Non
     for file in files:
         tree = merged(tree, read_yaml(file))
     for name, value in (variables or {}).items():
-        tree = merged(tree, _nested(cls.environment[name].split("."), value))
+        tree = _filled(tree, cls.environment[name].split("."), value)
     return validated(cls, tree, ", ".join(map(str, files)) or "settings")
 
 
@@ -123,8 +165,17 @@ def _from(variables: Mapping[str, str], names: Mapping[str, str]) -> dict[str, s
     return {name: variables[name] for name in names if variables.get(name)}
 
 
-def _nested(path: Sequence[str], value: object) -> Tree:
-    return {path[0]: value if len(path) == 1 else _nested(path[1:], value)}
+def _filled(tree: Tree, path: Sequence[str], value: object) -> Tree:
+    """The tree with the value at the path."""
+    name, _, choice = path[0].rstrip("]").partition("[")
+    if len(path) == 1:
+        return {**tree, name: value}
+    held = tree.get(name)
+    inner = held if isinstance(held, dict) else {}
+    if choice:
+        key, _, chosen = choice.partition("=")
+        inner = inner if inner.get(key) == chosen else {key: chosen}
+    return {**tree, name: _filled(inner, path[1:], value)}
 
 
 def _told(source: str, item: Any) -> str:

@@ -8,17 +8,19 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, Generic, TypeVar
 
 from peloton import log as logs
 from peloton.clock import Clock, SystemClock
 from peloton.config import DaemonSettings, parse_arguments
-from peloton.errors import PelotonError
+from peloton.errors import Fenced, PelotonError, Unavailable
 from peloton.http import HttpServer
+from peloton.membership.addresses import advertised
 from peloton.membership.factory import membership
 from peloton.membership.interface import Address, Leadership, Member, Role
+from peloton.membership.lease import Standing
 from peloton.metrics import HEARTBEAT, LEADER
 from peloton.rpc.caller import EPOCH, INSTANCE
 from peloton.rpc.client import Channels, LeaderClient
@@ -31,6 +33,7 @@ Working = Callable[[], AbstractAsyncContextManager[None]]
 
 HEARTBEAT_SECONDS = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+STEP_DOWN_SECONDS = 15.0
 log = logging.getLogger(__name__)
 
 
@@ -43,14 +46,15 @@ class Daemon(Generic[S]):
         self.id = f"{settings.instance or role.value}-{uuid.uuid4().hex[:12]}"
         self.clock: Clock = SystemClock()
         self.membership = membership(settings.membership)
-        self.rpc = RpcServer(self._who_leads)
-        self.http = HttpServer(self.unhealthy)
+        self.rpc = RpcServer(self._who_leads, self.fence)
+        self.http = HttpServer(self.unhealthy, self._follows)
         self.checks: list[Callable[[], str]] = []
         """Each tells what is wrong, empty where all is well; /health is OK when none has anything to say."""
         self._channels = Channels()
         self._scopes: list[Supervisor] = []
         self._life: Callable[[], Coroutine[Any, Any, None]] | None = None
-        self._term = 0
+        self._leadership: Leadership | None = None
+        self._elected = False
 
     # What build() calls, once.
 
@@ -60,6 +64,7 @@ class Daemon(Generic[S]):
         `services` are the full names answered UNAVAILABLE while another instance leads.
         """
         self.rpc.announce(services)
+        self._elected = True
         self._life = lambda: self._campaign(leading)
 
     def work(self, working: Working) -> None:
@@ -83,14 +88,27 @@ class Daemon(Generic[S]):
     def client(self, role: Role, stub: type) -> LeaderClient:
         """A client that follows the leader of `role`, calling as this instance in its present term."""
         metadata = [(INSTANCE, f"{self.role.value}/{self.id}")]
-        if self._term:
-            metadata.append((EPOCH, f"{self.role.value}:{self._term}"))
+        if self._leadership is not None:
+            metadata.append((EPOCH, f"{self.role.value}:{self._leadership.term}"))
         metadata += [
             ("rpc-caller", self.role.service),
             ("rpc-service", role.service),
             ("rpc-encoding", "proto"),
         ]
-        return LeaderClient(self.membership, self._channels, role, stub, tuple(metadata))
+        return LeaderClient(self.membership, self._channels, role, stub, tuple(metadata), self.fence)
+
+    def fence(self) -> None:
+        """To ask before anything that lasts. Raises Fenced where this instance leads no longer, Unavailable
+        while it cannot tell; does nothing in a daemon that works without election."""
+        if self._leadership is None:
+            if self._elected:
+                raise Fenced(f"this {self.role.value} does not lead")
+            return
+        standing = self._leadership.standing(self.clock.monotonic())
+        if standing is Standing.SUSPENDED:
+            raise Unavailable(f"this {self.role.value} cannot tell whether it still leads")
+        if standing is Standing.OVER:
+            raise Fenced(f"this {self.role.value} led in term {self._leadership.term}: that is over")
 
     def unhealthy(self) -> str:
         return "; ".join(wrong for check in self.checks if (wrong := check()))
@@ -105,21 +123,29 @@ class Daemon(Generic[S]):
             loop.add_signal_handler(number, stop.set)
         http_port = self.http.bind(settings.host, settings.http_port)
         grpc_port = await self.rpc.start(settings.host, settings.grpc_port)
-        self._member = Member(
-            self.role, self.id, Address(socket.gethostname(), settings.host, http_port, grpc_port)
-        )
-        await self.membership.start()
-        await self.membership.join(self._member)
+        ip = advertised(settings.host, settings.advertise)
+        self._member = Member(self.role, self.id, Address(socket.gethostname(), ip, http_port, grpc_port))
         scope = Supervisor()
         self._scopes.append(scope)
         scope.spawn("http", self.http.serve())
         scope.spawn("heartbeat", _heartbeat())
-        assert self._life is not None, "build() must call lead() or work()"
-        scope.spawn("life", self._life())
-        log.info("%s %s: gRPC %s:%d, HTTP %d", self.role.value, self.id, settings.host, grpc_port, http_port)
-        why = await _first(stop, scope)
-        await self._end(scope)
+        try:
+            why = await _first(stop, scope, self._enter(scope))
+        finally:
+            await self._end(scope)
         return why
+
+    async def _enter(self, scope: Supervisor) -> None:
+        """Join the others, and begin with what this daemon is for."""
+        assert self._life is not None, "build() must call lead() or work()"
+        with self._checked(lambda: self.membership.trouble() or "about to join the membership"):
+            await self.membership.start()
+            await self.membership.join(self._member)
+        self.checks.append(self.membership.trouble)
+        scope.spawn("leaders", self._follow_leaders())
+        scope.spawn("life", self._life())
+        address = self._member.address
+        log.info("%s %s: gRPC %s, HTTP %d", self.role.value, self.id, address.target, address.http)
 
     async def _end(self, scope: Supervisor) -> None:
         self.http.stop()
@@ -127,6 +153,21 @@ class Daemon(Generic[S]):
         await self.rpc.stop()
         await self._channels.close()
         await self.membership.close()
+
+    @contextmanager
+    def _checked(self, check: Callable[[], str]) -> Iterator[None]:
+        self.checks.append(check)
+        try:
+            yield
+        finally:
+            self.checks.remove(check)
+
+    async def _follow_leaders(self) -> None:
+        """A call that waits at one who leads no longer would wait for its whole time-out."""
+        while True:
+            await self.membership.changed()
+            leaders = (self.membership.leader(role) for role in Role)
+            await self._channels.keep([leader.target for leader in leaders if leader is not None])
 
     async def _work(self, working: Working) -> None:
         async with working():
@@ -146,58 +187,78 @@ class Daemon(Generic[S]):
 
     async def _reign(self, leadership: Leadership, leading: Leading) -> bool:
         """One term; whether it began well. A start that fails gives leadership up again."""
-        self._term = leadership.term
+        self._leadership, began = leadership, asyncio.Event()
+        lost = asyncio.create_task(leadership.lost())
+        term = asyncio.create_task(self._act(leading(leadership.term), leadership.term, began))
+        try:
+            await asyncio.wait({lost, term}, return_when=asyncio.FIRST_COMPLETED)
+            held = leadership.standing(self.clock.monotonic()) is Standing.HELD and not lost.done()
+        finally:
+            lost.cancel()
+            await _cancel(term)
+            self._leadership = None
+        error = None if term.cancelled() else term.exception()
+        if error is not None and held:
+            raise error
+        if not held:
+            log.warning("leadership of term %d is lost%s", leadership.term, f": {error}" if error else "")
+        return began.is_set()
+
+    async def _act(self, leading: AbstractAsyncContextManager[None], term: int, began: asyncio.Event) -> None:
+        """Lead. Raises where a background task failed: that ends the daemon, unless leadership is over."""
         scope = Supervisor()
         self._scopes.append(scope)
-        context = leading(leadership.term)
         try:
-            try:
-                await context.__aenter__()
-            except (PelotonError, OSError) as error:
-                log.error("cannot lead in term %d: %s", leadership.term, error)
-                return False
-            log.info("leading in term %d", leadership.term)
-            LEADER.set(1)
-            try:
-                await self._until_over(leadership, scope)
-            finally:
-                await scope.close()
-                await context.__aexit__(None, None, None)
-            return True
+            async with AsyncExitStack() as stack:
+                try:
+                    await stack.enter_async_context(leading)
+                except (PelotonError, OSError) as error:
+                    log.error("cannot lead in term %d: %s", term, error)
+                    return
+                stack.push_async_callback(scope.close)
+                log.info("leading in term %d", term)
+                LEADER.set(1)
+                began.set()
+                raise PelotonError(await scope.failed())
         finally:
             LEADER.set(0)
             await scope.close()
             self._scopes.remove(scope)
-            self._term = 0
-
-    async def _until_over(self, leadership: Leadership, scope: Supervisor) -> None:
-        """Returns when leadership is lost; raises where a background task failed: that ends the daemon."""
-        lost = asyncio.create_task(leadership.lost())
-        failed = asyncio.create_task(scope.failed())
-        try:
-            await asyncio.wait({lost, failed}, return_when=asyncio.FIRST_COMPLETED)
-            if failed.done():
-                raise PelotonError(failed.result())
-            log.warning("leadership of term %d is lost", leadership.term)
-        finally:
-            lost.cancel()
-            failed.cancel()
 
     def _who_leads(self) -> str:
         leader = self.membership.leader(self.role)
-        if leader is None:
+        if leader is None or leader == self._member.address:
             return f"no {self.role.value} leads at the moment"
         return f"this {self.role.value} does not lead; the leader is at {leader.target}"
 
+    def _follows(self) -> str:
+        """For /health: whom, empty for a leader and for one who works without election."""
+        return self._who_leads() if self._elected and self._leadership is None else ""
 
-async def _first(stop: asyncio.Event, scope: Supervisor) -> str:
+
+async def _first(stop: asyncio.Event, scope: Supervisor, entering: Coroutine[Any, Any, None]) -> str:
+    """Why the daemon is to end, empty where it was told to. Raises what `entering` raises."""
     stopped = asyncio.create_task(stop.wait())
     failed = asyncio.create_task(scope.failed())
-    await asyncio.wait({stopped, failed}, return_when=asyncio.FIRST_COMPLETED)
-    why = failed.result() if failed.done() else ""
-    stopped.cancel()
-    failed.cancel()
-    return why
+    entered = asyncio.create_task(entering)
+    try:
+        done, _ = await asyncio.wait({stopped, failed, entered}, return_when=asyncio.FIRST_COMPLETED)
+        if entered in done:
+            entered.result()
+            await asyncio.wait({stopped, failed}, return_when=asyncio.FIRST_COMPLETED)
+        return failed.result() if failed.done() else ""
+    finally:
+        for task in (stopped, failed, entered):
+            task.cancel()
+        await asyncio.gather(stopped, failed, entered, return_exceptions=True)
+
+
+async def _cancel(term: asyncio.Task[None]) -> None:
+    """Raises PelotonError where the leader's role cannot be left: the process's end then leaves it."""
+    term.cancel()
+    _, left = await asyncio.wait({term}, timeout=STEP_DOWN_SECONDS)
+    if left:
+        raise PelotonError(f"could not leave the leader's role in {STEP_DOWN_SECONDS:g} s")
 
 
 async def _heartbeat() -> None:

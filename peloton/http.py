@@ -24,9 +24,10 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
 class HttpServer:
-    def __init__(self, health: Callable[[], str]) -> None:
-        """`health` tells what is wrong, empty where all is well."""
+    def __init__(self, health: Callable[[], str], remark: Callable[[], str] = lambda: "") -> None:
+        """`health` tells what is wrong, empty where all is well; /health adds the remark to its OK."""
         self._health = health
+        self._remark = remark
         self._levels = LevelSwitch()
         self._server: _Server | None = None
         self._socket: socket.socket | None = None
@@ -62,7 +63,8 @@ class HttpServer:
 
     async def _answer_health(self, request: Request) -> Response:
         wrong = self._health()
-        return PlainTextResponse(wrong or "OK", 503 if wrong else 200)
+        remark = self._remark()
+        return PlainTextResponse(wrong or (f"OK\n{remark}" if remark else "OK"), 503 if wrong else 200)
 
     async def _answer_level(self, request: Request) -> Response:
         level = request.query_params.get("level", "")

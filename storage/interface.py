@@ -19,10 +19,9 @@ from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
 from peloton.model.pool import PoolConfig
 from peloton.model.task import PodEvent, TaskRuntime
 
-
 Fence = Callable[[], None]
-"""Raises Fenced where the writer leads no longer, and Unavailable while it cannot tell. May be called from any
-thread."""
+"""Raises Fenced where the writer leads no longer, and Unavailable while it cannot tell. May be called from
+any thread."""
 
 
 def unfenced() -> None:
@@ -117,7 +116,8 @@ class PodEvents(Protocol):
         ...
 
     async def expire(self, before: int) -> int:
-        """Drop events older than `before` (nanoseconds since 1970); how many went."""
+        """Drop events older than `before` (nanoseconds since 1970); how many went. Not those that the
+        database drops by itself, 90 days after they were written."""
         ...
 
 

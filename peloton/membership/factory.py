@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from peloton.config import MembershipSettings
+from peloton.config import LocalMembershipSettings, MembershipSettings
 from peloton.membership.interface import Membership
 from peloton.membership.local import LocalMembership
 
 
 def membership(settings: MembershipSettings) -> Membership:
-    return LocalMembership(settings.directory)
+    """Raises ConfigError where the credentials cannot be read."""
+    if isinstance(settings, LocalMembershipSettings):
+        return LocalMembership(settings.directory)
+    from peloton.membership.zookeeper import open_membership  # kazoo is for those who use it
+
+    return open_membership(settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable, Collection
 from typing import Any
 
 import grpc
@@ -35,6 +36,14 @@ class Channels:
             channel = self._channels[target] = grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
         return channel
 
+    def held(self, target: str) -> Any:
+        return self._channels.get(target)
+
+    async def keep(self, targets: Collection[str]) -> None:
+        """Close the others: calls that wait there end with Unavailable, and can go to who leads now."""
+        for target in self._channels.keys() - set(targets):
+            await self._channels.pop(target).close()
+
     async def close(self) -> None:
         for channel in self._channels.values():
             await channel.close()
@@ -45,18 +54,26 @@ class LeaderClient:
     """A stub whose calls go to the leader of `role`."""
 
     def __init__(
-        self, membership: Membership, channels: Channels, role: Role, stub: type, metadata: Metadata
+        self,
+        membership: Membership,
+        channels: Channels,
+        role: Role,
+        stub: type,
+        metadata: Metadata,
+        fence: Callable[[], None] = lambda: None,
     ) -> None:
+        """`fence` is asked before each call, and raises where the caller may not act as leader now."""
         self._membership = membership
         self._channels = channels
         self._role = role
         self._stub_class = stub
         self._metadata = metadata
-        self._target = ""
+        self._fence = fence
+        self._channel: Any = None
         self._stub: Any = None
 
     async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
-        """The answer. Raises the PelotonError that the status stands for.
+        """The answer. Raises the PelotonError that the status stands for, and what the fence raises.
 
         `timeout` (seconds) bounds everything. UNAVAILABLE is tried again within it, at the leader of
         the moment, unless `retry` is false: a request that may already have taken effect must be
@@ -78,12 +95,25 @@ class LeaderClient:
         leader = self._membership.leader(self._role)
         if leader is None:
             raise Unavailable(f"no leader of {self._role.value} is known")
-        if leader.target != self._target:
-            self._target = leader.target
-            self._stub = self._stub_class(self._channels.to(leader.target))
+        self._fence()
+        channel = self._channels.to(leader.target)
+        if channel is not self._channel:
+            self._channel, self._stub = channel, self._stub_class(channel)
         try:
             return await getattr(self._stub, method)(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
             raise error_of(error, f"{self._role.value} {leader.target} {method}") from None
         except grpc.aio.UsageError as error:
-            raise PelotonError(f"{method}: {error}") from None
+            if channel is self._channels.held(leader.target):
+                raise PelotonError(f"{method}: {error}") from None
+            raise Unavailable(f"{method}: {leader.target} does not lead any more") from None
+        except asyncio.CancelledError:
+            if _cancelled():
+                raise
+            raise Unavailable(f"{method}: {leader.target} does not lead any more") from None
+
+
+def _cancelled() -> bool:
+    """Whether the calling task is to end, rather than its call having been ended with its channel."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

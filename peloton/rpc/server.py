@@ -1,7 +1,9 @@
 """The gRPC server of a daemon.
 
 Services come and go with leadership: while none is active, a call to one of the names that this
-daemon is known to serve is answered UNAVAILABLE, with the leader's address in the text.
+daemon is known to serve is answered UNAVAILABLE, with the leader's address in the text. So is a call
+whose work ends when this instance may no longer lead: what it acknowledged would not count. Where a
+call was turned away before it began, the trailing metadata says so: it may be repeated whatever it asks for.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
-from peloton.errors import PelotonError, Unavailable
+from peloton.errors import Fenced, PelotonError, Unavailable
 from peloton.metrics import CALL_SECONDS, CALLS
 from peloton.rpc.caller import Caller, Terms, caller_of
 from peloton.rpc.errors import status_of
@@ -27,6 +29,8 @@ OPTIONS = (
     ("grpc.max_send_message_length", MAX_MESSAGE),
     ("grpc.so_reuseport", 0),
 )
+NOT_BEGUN = "peloton-not-begun"
+"""Key of the trailing metadata of a call that was turned away."""
 log = logging.getLogger(__name__)
 
 
@@ -66,9 +70,11 @@ def caller(context: Any) -> Caller:
 
 
 class RpcServer:
-    def __init__(self, leader: Callable[[], str]) -> None:
-        """`leader` tells, for a human, who answers in this instance's place."""
+    def __init__(self, leader: Callable[[], str], fence: Callable[[], None] = lambda: None) -> None:
+        """`leader` tells, for a human, who answers in this instance's place. `fence` raises Fenced or
+        Unavailable while this instance may not answer."""
         self._leader = leader
+        self._fence = fence
         self._terms = Terms()
         self._handlers: dict[str, Any] = {}
         self._known: set[str] = set()
@@ -102,7 +108,7 @@ class RpcServer:
             for name in each.names:
                 for method, handler in each.methods.items():
                     path = f"/{name}/{method}"
-                    self._handlers[path] = _wrapped(path, handler, self._terms)
+                    self._handlers[path] = _wrapped(path, handler, self._terms, self._fenced)
 
     def deactivate(self, services: Sequence[Service]) -> None:
         for each in services:
@@ -122,8 +128,15 @@ class RpcServer:
         return any(held.startswith(prefix) for held in self._handlers)
 
     async def _refuse(self, request: bytes, context: Any) -> bytes:
-        await context.abort(grpc.StatusCode.UNAVAILABLE, self._leader())
+        await context.abort(grpc.StatusCode.UNAVAILABLE, self._leader(), ((NOT_BEGUN, "1"),))
         return b""
+
+    def _fenced(self) -> None:
+        """Raises Unavailable: whoever leads now can answer."""
+        try:
+            self._fence()
+        except Fenced as error:
+            raise Unavailable(f"{error}; {self._leader()}") from None
 
 
 class _Router(grpc.GenericRpcHandler):  # type: ignore[misc]
@@ -134,18 +147,18 @@ class _Router(grpc.GenericRpcHandler):  # type: ignore[misc]
         return self._server.find(details.method)
 
 
-def _wrapped(path: str, handler: Any, terms: Terms) -> Any:
-    """The handler with what every call gets: parsing, check of terms, errors as statuses, metrics."""
+def _wrapped(path: str, handler: Any, terms: Terms, fence: Callable[[], None]) -> Any:
+    """The handler with what every call gets: parsing, checks of terms, errors as statuses, metrics."""
     if handler.request_streaming:
         raise NotImplementedError(f"{path}: no service of ours takes a stream")
     parse, seconds = handler.request_deserializer, CALL_SECONDS.labels(path)
     if handler.response_streaming:
         return grpc.unary_stream_rpc_method_handler(
-            _stream(path, handler.unary_stream, parse, terms),
+            _stream(path, handler.unary_stream, parse, terms, fence),
             response_serializer=handler.response_serializer,
         )
     return grpc.unary_unary_rpc_method_handler(
-        _unary(path, handler.unary_unary, parse, terms, seconds.observe),
+        _unary(path, handler.unary_unary, parse, terms, fence, seconds.observe),
         response_serializer=handler.response_serializer,
     )
 
@@ -155,6 +168,7 @@ def _unary(
     method: Callable[[Any, Any], Awaitable[Any]],
     parse: Callable[[bytes], Any],
     terms: Terms,
+    fence: Callable[[], None],
     observe: Callable[[float], None],
 ) -> Callable[[bytes, Any], Awaitable[Any]]:
     succeeded = CALLS.labels(path, "OK")
@@ -162,35 +176,58 @@ def _unary(
     async def call(raw: bytes, context: Any) -> Any:
         begun = time.perf_counter()
         try:
-            terms.check(caller_of(context.invocation_metadata() or ()))
+            _admit(context, terms, fence)
             answer = await method(parse(raw), context)
+            fence()
             succeeded.inc()
             return answer
         except (asyncio.CancelledError, grpc.aio.BaseError):
             raise
         except Exception as error:  # noqa: BLE001 - the boundary: told to the caller, and logged
-            await _fail(path, error, context)
+            await _fail(path, error, context, fence)
         finally:
             observe(time.perf_counter() - begun)
 
     return call
 
 
-def _stream(path: str, method: Callable[[Any, Any], Any], parse: Callable[[bytes], Any], terms: Terms) -> Any:
+def _stream(
+    path: str,
+    method: Callable[[Any, Any], Any],
+    parse: Callable[[bytes], Any],
+    terms: Terms,
+    fence: Callable[[], None],
+) -> Any:
     async def call(raw: bytes, context: Any) -> Any:
         try:
-            terms.check(caller_of(context.invocation_metadata() or ()))
+            _admit(context, terms, fence)
             async for answer in method(parse(raw), context):
+                fence()
                 yield answer
         except (asyncio.CancelledError, grpc.aio.BaseError):
             raise
         except Exception as error:  # noqa: BLE001 - the boundary: told to the caller, and logged
-            await _fail(path, error, context)
+            await _fail(path, error, context, fence)
 
     return call
 
 
-async def _fail(path: str, error: Exception, context: Any) -> None:
+def _admit(context: Any, terms: Terms, fence: Callable[[], None]) -> None:
+    """Raises Unavailable, and Fenced for the caller's own term."""
+    try:
+        fence()
+    except Unavailable:
+        context.set_trailing_metadata(((NOT_BEGUN, "1"),))
+        raise
+    terms.check(caller_of(context.invocation_metadata() or ()))
+
+
+async def _fail(path: str, error: Exception, context: Any, fence: Callable[[], None]) -> None:
+    if isinstance(error, Fenced):
+        try:
+            fence()
+        except Unavailable as own:  # not the caller's term is over but ours: another can answer
+            error = own
     if isinstance(error, DecodeError):
         code, text = grpc.StatusCode.INVALID_ARGUMENT, f"{path}: the request's bytes are no such message"
     elif isinstance(error, PelotonError):

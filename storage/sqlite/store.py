@@ -11,7 +11,7 @@ from peloton.errors import PelotonError
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime
 from peloton.model.task import PodEvent, TaskRuntime
-from storage.config import StorageSettings
+from storage.config import SqliteSettings
 from storage.interface import Fence, Hosts, Jobs, PodEvents, Pools, Tasks, unfenced
 from storage.sqlite import tasks as task_rows
 from storage.sqlite.cluster import SqliteHosts, SqlitePools
@@ -65,13 +65,13 @@ class SqliteStore:
         await self._readers.close()
 
 
-async def open_sqlite(settings: StorageSettings) -> SqliteStore:
+async def open_sqlite(settings: SqliteSettings) -> SqliteStore:
     """Raises as `storage.factory.open_store` does."""
     writing, reading = await asyncio.to_thread(_connections, settings)
     return SqliteStore(Writer(writing, settings.max_queued_writes), Readers(reading))
 
 
-def _connections(settings: StorageSettings) -> tuple[sqlite3.Connection, list[sqlite3.Connection]]:
+def _connections(settings: SqliteSettings) -> tuple[sqlite3.Connection, list[sqlite3.Connection]]:
     """The writer's and the readers', to a database whose schema is up to date."""
     prepare_directory(settings.path)
     path, timeout = settings.path, settings.busy_timeout

@@ -3,31 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
+import time
+import uuid
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
-from peloton.membership.interface import Address, Member, Membership, Role
-from peloton.membership.local import LocalMembership
+from peloton.config import DaemonSettings, Tree, validated
+from peloton.membership.factory import membership
+from peloton.membership.interface import Address, Leadership, Member, Membership, Role
+from peloton.membership.lease import Standing
+from tests.servers.zookeeper import ZooKeeperServer
 
 MakeMembership = Callable[[], Membership]
 
 
+@pytest.fixture(params=["local", "zookeeper"])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Tree:
+    """Of an adapter, on ground of its own."""
+    if request.param == "local":
+        return {"kind": "local", "directory": str(tmp_path)}
+    server: ZooKeeperServer = request.getfixturevalue("zookeeper")
+    return {"kind": "zookeeper", "servers": server.address, "root": f"/{uuid.uuid4().hex}"}
+
+
 @pytest.fixture
-async def make(tmp_path: Path) -> AsyncIterator[MakeMembership]:
+async def make(settings: Tree) -> AsyncIterator[MakeMembership]:
     made: list[Membership] = []
 
     def one() -> Membership:
-        made.append(LocalMembership(tmp_path))
+        made.append(membership(validated(DaemonSettings, {"membership": settings}, "test").membership))
         return made[-1]
 
     yield one
-    for membership in made:
-        await membership.close()
+    for each in made:
+        await each.close()
 
 
 def member(name: str, role: Role = Role.RESMGR) -> Member:
@@ -67,18 +82,70 @@ async def test_one_leads_and_the_next_has_a_higher_term(make: MakeMembership) ->
     await until(one, lambda: one.leader(Role.RESMGR) is None)
 
 
+def standing(leadership: Leadership) -> Standing:
+    return leadership.standing(time.monotonic())
+
+
+async def test_a_leader_may_act_until_it_resigns(make: MakeMembership) -> None:
+    one = make()
+    await one.start()
+    assert one.trouble() == ""
+    leadership = await one.campaign(member("a"))
+    assert standing(leadership) is Standing.HELD
+    await leadership.resign()
+    assert standing(leadership) is Standing.OVER
+
+
+async def test_many_contend_and_each_leads_once(make: MakeMembership) -> None:
+    """One leads at a time; terms grow in the order of leading."""
+    memberships = [make() for _ in range(4)]
+    for each in memberships:
+        await each.start()
+    leading, terms = 0, list[int]()
+
+    async def lead(number: int) -> None:
+        nonlocal leading
+        leadership = await memberships[number].campaign(member(f"m{number}"))
+        leading += 1
+        assert leading == 1
+        terms.append(leadership.term)
+        await asyncio.sleep(0)
+        leading -= 1
+        await leadership.resign()
+
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(lead(number) for number in range(4)))
+    assert terms == sorted(set(terms)) and len(terms) == 4
+
+
+async def test_who_gives_a_candidacy_up_is_in_nobodys_way(make: MakeMembership) -> None:
+    one, two, three = make(), make(), make()
+    for each in (one, two, three):
+        await each.start()
+    first = await one.campaign(member("a"))
+    given_up = asyncio.create_task(two.campaign(member("b")))
+    waiting = asyncio.create_task(three.campaign(member("c")))
+    await until(three, lambda: three.leader(Role.RESMGR) is not None)
+    given_up.cancel()
+    await asyncio.wait([given_up])
+    await first.resign()
+    second = await asyncio.wait_for(waiting, 10)
+    await second.resign()
+
+
 HOLDER = """
-import asyncio, sys
-from pathlib import Path
+import asyncio, json, sys
+from peloton.config import DaemonSettings, validated
+from peloton.membership.factory import membership
 from peloton.membership.interface import Address, Member, Role
-from peloton.membership.local import LocalMembership
 
 async def main():
-    membership = LocalMembership(Path(sys.argv[1]))
-    await membership.start()
+    settings = validated(DaemonSettings, {"membership": json.loads(sys.argv[1])}, "test")
+    mine = membership(settings.membership)
+    await mine.start()
     me = Member(Role.RESMGR, "child", Address("here", "127.0.0.1", 3, 4))
-    await membership.join(me)
-    await membership.campaign(me)
+    await mine.join(me)
+    await mine.campaign(me)
     print("leading", flush=True)
     await asyncio.sleep(60)
 
@@ -86,9 +153,10 @@ asyncio.run(main())
 """
 
 
-async def test_a_killed_leader_is_followed_at_once(make: MakeMembership, tmp_path: Path) -> None:
+async def test_a_killed_leader_is_followed(make: MakeMembership, settings: Tree) -> None:
+    """Within the session's length and a tick or two where there is one, else at once."""
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", HOLDER, str(tmp_path), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", HOLDER, json.dumps(settings), stdout=asyncio.subprocess.PIPE
     )
     try:
         assert child.stdout is not None
@@ -96,9 +164,10 @@ async def test_a_killed_leader_is_followed_at_once(make: MakeMembership, tmp_pat
         mine = make()
         await mine.start()
         assert mine.leader(Role.RESMGR) == Address("here", "127.0.0.1", 3, 4)
+        assert "child" in mine.members(Role.RESMGR)
         waiting = asyncio.create_task(mine.campaign(member("a")))
         os.kill(child.pid, signal.SIGKILL)
-        leadership = await asyncio.wait_for(waiting, 10)
+        leadership = await asyncio.wait_for(waiting, 7)
         assert leadership.term == 2
         await until(mine, lambda: "child" not in mine.members(Role.RESMGR))
         await leadership.resign()

@@ -13,7 +13,7 @@ import pytest
 
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.respool.respool_pb2_grpc import ResourceManagerStub
-from peloton.config import MembershipSettings
+from peloton.config import LocalMembershipSettings
 from peloton.errors import Unavailable
 from peloton.membership.factory import membership
 from peloton.membership.interface import Membership, Role
@@ -28,7 +28,7 @@ SECONDS = 60.0
 
 @asynccontextmanager
 async def watching(folder: Path) -> AsyncIterator[Membership]:
-    members = membership(MembershipSettings(directory=folder))
+    members = membership(LocalMembershipSettings(directory=folder))
     await members.start()
     yield members
     await members.close()

@@ -1,0 +1,263 @@
+"""ZooKeeper from asyncio: kazoo with its threads kept behind a wall.
+
+Answers, watches and changes of the connection enter the event loop through call_soon_threadsafe, and
+kazoo's exceptions become Peloton's here. While the connection is broken, calls wait until it is back or
+gone for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kazoo import exceptions
+from kazoo.client import KazooClient, KazooState
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
+
+from peloton.clock import SystemClock
+from peloton.config import ConfigError
+from peloton.errors import AlreadyExists, Conflict, NotFound, PelotonError, Refused, Unavailable
+
+SAY_EVERY = 5.0
+CLOSE_SECONDS = 2.0
+log = logging.getLogger(__name__)
+_quiet = logging.getLogger("peloton.membership.kazoo")
+# At lower levels kazoo tells passwords, and at WARNING each try to connect.
+_quiet.setLevel(logging.ERROR)
+Watch = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    user: str
+    password: str = field(repr=False)
+
+    @classmethod
+    def read(cls, file: Path) -> Credentials:
+        """From a file with one line, user:password. Raises ConfigError."""
+        try:
+            user, colon, password = file.read_text().strip().partition(":")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"membership.credentials_file: {file}: {error}") from None
+        if not (user and colon and password) or "\n" in password:
+            raise ConfigError(f"membership.credentials_file: {file}: is not one line, user:password")
+        return cls(user, password)
+
+    @property
+    def acl(self) -> list[ACL]:
+        """Ours to change, everybody's to read: clients without credentials find leaders."""
+        return [make_digest_acl(self.user, self.password, all=True), make_acl("world", "anyone", read=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    value: bytes
+    version: int
+    owner: int
+    """Session of an ephemeral node, else 0."""
+
+
+class Connection:
+    """One session after another, until closed. Belongs to the event loop that opened it."""
+
+    def __init__(self, servers: str, session: float, credentials: Credentials | None = None) -> None:
+        self._servers = servers
+        self._clock = SystemClock()
+        self._acl = credentials.acl if credentials else OPEN_ACL_UNSAFE
+        self._client = KazooClient(
+            hosts=servers,
+            timeout=session,
+            default_acl=self._acl,
+            auth_data=[("digest", f"{credentials.user}:{credentials.password}")] if credentials else None,
+            connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 1.0},
+            logger=_quiet,
+        )
+        self._connected = asyncio.Event()
+        self._began = self._clock.monotonic()
+        self.on_state: list[Callable[[str], None]] = []
+        """Called on the event loop with each new KazooState: CONNECTED, SUSPENDED, LOST."""
+
+    async def open(self) -> None:
+        """Wait until the servers answer, and say so meanwhile. Raises Refused for what no waiting mends."""
+        loop = asyncio.get_running_loop()
+
+        def heard(state: str) -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody is interested
+                loop.call_soon_threadsafe(self._on_state, state)
+
+        self._client.add_listener(heard)
+        await asyncio.to_thread(self._client.start_async)
+        while True:
+            try:
+                async with asyncio.timeout(SAY_EVERY):
+                    await self._connected.wait()
+                break
+            except TimeoutError:
+                log.warning("%s, trying again", self.trouble())
+        await self.make("/")
+
+    async def close(self) -> None:
+        """Ends the session: what it held is gone at once. Servers that do not answer are not waited for."""
+        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+
+        def stop() -> None:
+            with suppress(KazooTimeoutError, exceptions.KazooException):
+                self._client.stop()
+                self._client.close()
+            with suppress(RuntimeError):  # the loop is closed: it did not wait
+                loop.call_soon_threadsafe(stopped.set)
+
+        threading.Thread(target=stop, name="zookeeper-close", daemon=True).start()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await stopped.wait()
+
+    @property
+    def session(self) -> int:
+        """Id of the present session, 0 while there is none."""
+        held = self._client.client_id
+        return int(held[0] or 0) if held else 0
+
+    def trouble(self) -> str:
+        """Why nothing is heard of the servers; empty where they are connected."""
+        if self._connected.is_set():
+            return ""
+        return f"ZooKeeper {self._servers} has not answered for {self._clock.monotonic() - self._began:.0f} s"
+
+    async def connected(self) -> None:
+        await self._connected.wait()
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        """Raises NotFound."""
+        value, stat = await self._ask(self._client.get_async, path, watch=self._into_loop(watch))
+        return Node(value, stat.version, stat.ephemeralOwner)
+
+    async def exists(self, path: str, watch: Watch | None = None) -> bool:
+        return await self._ask(self._client.exists_async, path, watch=self._into_loop(watch)) is not None
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Raises NotFound."""
+        found = await self._ask(self._client.get_children_async, path, watch=self._into_loop(watch))
+        return list(found)
+
+    async def make(self, path: str) -> None:
+        """Make a lasting node and those above it, where they are missing."""
+        await self._ask(self._client.ensure_path_async, path)
+
+    async def create(self, path: str, value: bytes, ephemeral: bool = False, sequence: bool = False) -> str:
+        """Returns the path made. Raises AlreadyExists, and NotFound where the node above is missing."""
+        return str(
+            await self._ask(self._client.create_async, path, value, ephemeral=ephemeral, sequence=sequence)
+        )
+
+    async def delete(self, path: str) -> None:
+        """Deleting what is not there is no error."""
+        with suppress(NotFound):
+            await self._ask(self._client.delete_async, path)
+
+    async def commit(self, *steps: Step) -> list[Any]:
+        """All steps or none; their results. Raises what the first that failed stands for."""
+        transaction = self._client.transaction()
+        for step in steps:
+            step(transaction, self._acl)
+        results = await self._ask(transaction.commit_async)
+        for result in results:
+            if isinstance(result, Exception) and not isinstance(
+                result, exceptions.RolledBackError | exceptions.RuntimeInconsistency
+            ):
+                raise _translated(result, "a transaction")
+        return list(results)
+
+    async def _ask(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+
+        def answered(result: Any) -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody is interested
+                loop.call_soon_threadsafe(_settle, future, result)
+
+        call(*arguments, **named).rawlink(answered)
+        try:
+            return await future
+        except exceptions.KazooException as error:
+            raise _translated(error, str(arguments[0]) if arguments else "a transaction") from None
+
+    def _into_loop(self, watch: Watch | None) -> Callable[[Any], None] | None:
+        if watch is None:
+            return None
+        loop, told = asyncio.get_running_loop(), watch
+
+        def fired(event: Any) -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody is interested
+                loop.call_soon_threadsafe(told)
+
+        return fired
+
+    def _on_state(self, state: str) -> None:
+        if state == KazooState.CONNECTED:
+            self._connected.set()
+        elif self._connected.is_set():
+            self._connected.clear()
+            self._began = self._clock.monotonic()
+        log.info("ZooKeeper %s: %s", self._servers, state.lower())
+        for each in self.on_state:
+            each(state)
+
+
+Step = Callable[[Any, Iterable[ACL]], None]
+"""One of a transaction's, put into it."""
+
+
+def check(path: str, version: int) -> Step:
+    return lambda transaction, acl: transaction.check(path, version)
+
+
+def put(path: str, value: bytes, version: int) -> Step:
+    return lambda transaction, acl: transaction.set_data(path, value, version)
+
+
+def add(path: str, value: bytes) -> Step:
+    """An ephemeral node."""
+    return lambda transaction, acl: transaction.create(path, value, acl=acl, ephemeral=True)
+
+
+def drop(path: str) -> Step:
+    return lambda transaction, acl: transaction.delete(path)
+
+
+def _settle(future: asyncio.Future[Any], result: Any) -> None:
+    if future.done():
+        return
+    error = result.exception
+    if error is None:
+        future.set_result(result.value)
+    else:
+        future.set_exception(error)
+
+
+def _translated(error: Exception, what: str) -> PelotonError:
+    told = f"ZooKeeper: {what}: {type(error).__name__.removesuffix('Error')}"
+    for kind, stands_for in _ERRORS:
+        if isinstance(error, kind):
+            return stands_for(told)
+    return Unavailable(told)
+
+
+_ERRORS: tuple[tuple[type[Exception], type[PelotonError]], ...] = (
+    (exceptions.NoNodeError, NotFound),
+    (exceptions.NodeExistsError, AlreadyExists),
+    (exceptions.BadVersionError, Conflict),
+    (exceptions.NotEmptyError, Refused),
+    (exceptions.NoAuthError, Refused),
+    (exceptions.AuthFailedError, Refused),
+    (exceptions.InvalidACLError, Refused),
+    (exceptions.BadArgumentsError, Refused),
+)
+"""All others (the connection broke, the session ended) say that nothing can be told now."""

@@ -1,0 +1,253 @@
+"""One role's election in ZooKeeper.
+
+    <root>/<role>/contenders/<member>-<number>  ephemeral; the lowest number leads
+    <root>/<role>/leader                        ephemeral, made by the winner; its address
+    <root>/<role>/term                          number of the last term; the leader's heartbeat
+
+Winning is one transaction: the place in the queue is still held, nobody else is leader, the term is one more.
+The heartbeat is a write as well, for a read may be answered by a server that is cut off from the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+
+from peloton.clock import SystemClock
+from peloton.errors import AlreadyExists, Conflict, NotFound, PelotonError, Unavailable
+from peloton.membership.connection import Connection, add, check, drop, put
+from peloton.membership.interface import Member
+from peloton.membership.lease import Lease, Standing
+
+PAUSE = 0.2
+RESIGN_SECONDS = 1.0
+BEATS = 5
+"""Renewals in a session's length."""
+log = logging.getLogger(__name__)
+_clock = SystemClock()
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Paths of one role."""
+
+    role: str
+
+    @property
+    def leader(self) -> str:
+        return f"{self.role}/leader"
+
+    @property
+    def term(self) -> str:
+        return f"{self.role}/term"
+
+    @property
+    def contenders(self) -> str:
+        return f"{self.role}/contenders"
+
+    @property
+    def members(self) -> str:
+        return f"{self.role}/members"
+
+
+class Election:
+    """A member's candidacy. One at a time for each member."""
+
+    def __init__(self, connection: Connection, places: Places, member: Member, session: float) -> None:
+        self._connection = connection
+        self._places = places
+        self._member = member
+        self._session = session
+        self._mark = f"{member.id}-"
+
+    async def win(self) -> ZooKeeperLeadership:
+        """Returns when elected. Raises Refused where ZooKeeper does not allow it."""
+        while True:
+            try:
+                await self._sweep()
+                return await self._contend()
+            except Unavailable as error:
+                log.info("will contend again to lead: %s", error)
+            await asyncio.sleep(PAUSE)
+            await self._connection.connected()
+
+    async def _sweep(self) -> None:
+        """Take away what an earlier candidacy left when its end could not be told to ZooKeeper."""
+        for name in await self._connection.children(self._places.contenders):
+            if name.startswith(self._mark):
+                await self._connection.delete(f"{self._places.contenders}/{name}")
+        with suppress(NotFound):
+            if (await self._connection.get(self._places.leader)).owner == self._connection.session:
+                await self._connection.delete(self._places.leader)
+
+    async def _contend(self) -> ZooKeeperLeadership:
+        path = f"{self._places.contenders}/{self._mark}"
+        own = await self._connection.create(path, b"", ephemeral=True, sequence=True)
+        try:
+            await self._until_first(own.rpartition("/")[2])
+            return await self._claim(own)
+        except asyncio.CancelledError:
+            with suppress(PelotonError, TimeoutError):
+                async with asyncio.timeout(RESIGN_SECONDS):
+                    await self._connection.delete(own)
+            raise
+
+    async def _until_first(self, own: str) -> None:
+        """Raises Unavailable where the place is lost."""
+        while True:
+            names = await self._connection.children(self._places.contenders)
+            if own not in names:
+                raise Unavailable(f"{own} is no contender any more: its session has ended")
+            earlier = [name for name in names if _number(name) < _number(own)]
+            if not earlier:
+                return
+            gone = asyncio.Event()
+            if await self._connection.exists(
+                f"{self._places.contenders}/{max(earlier, key=_number)}", gone.set
+            ):
+                await gone.wait()
+
+    async def _claim(self, own: str) -> ZooKeeperLeadership:
+        """Raises Unavailable where the place is lost or the outcome unknown."""
+        address = self._member.address.to_json().encode()
+        while True:
+            term, version = await self._last_term()
+            lease = Lease(self._session, _clock.monotonic())
+            try:
+                _, stat, _ = await self._connection.commit(
+                    check(own, 0),
+                    put(self._places.term, _text(term + 1), version),
+                    add(self._places.leader, address),
+                )
+            except NotFound as error:
+                raise Unavailable(str(error)) from None
+            except Conflict:
+                continue
+            except AlreadyExists:
+                await self._until_left()
+                continue
+            return ZooKeeperLeadership(self._connection, self._places, own, term + 1, stat.version, lease)
+
+    async def _last_term(self) -> tuple[int, int]:
+        """And the version of the node that holds it."""
+        while True:
+            try:
+                node = await self._connection.get(self._places.term)
+                return int(node.value or b"0"), node.version
+            except NotFound:
+                with suppress(AlreadyExists):
+                    await self._connection.create(self._places.term, _text(0))
+
+    async def _until_left(self) -> None:
+        """A leader that did not contend here: its own node was meddled with, or it is another program."""
+        gone = asyncio.Event()
+        with suppress(NotFound):
+            node = await self._connection.get(self._places.leader, gone.set)
+            if node.owner:
+                log.warning("%s is held by session %x: waiting", self._places.leader, node.owner)
+                await gone.wait()
+            else:
+                log.warning("%s was left by a program that does not lead: removing it", self._places.leader)
+                await self._connection.delete(self._places.leader)
+
+
+class ZooKeeperLeadership:
+    """See `interface.Leadership`."""
+
+    def __init__(
+        self, connection: Connection, places: Places, own: str, term: int, version: int, lease: Lease
+    ) -> None:
+        self._connection = connection
+        self._places = places
+        self._own = own
+        self._term = term
+        self._version = version
+        self._lease = lease
+        self._over = asyncio.Event()
+        self._wake = asyncio.Event()
+        connection.on_state.append(self._on_state)
+        self._beating = asyncio.create_task(self._beat(), name="lease")
+
+    @property
+    def term(self) -> int:
+        return self._term
+
+    def standing(self, now: float) -> Standing:
+        return self._lease.standing(now)
+
+    async def lost(self) -> None:
+        await self._over.wait()
+
+    async def resign(self) -> None:
+        """Where ZooKeeper cannot be told, the session's end tells it, or this member's next candidacy."""
+        self._end()
+        self._beating.cancel()
+        await asyncio.gather(self._beating, return_exceptions=True)
+        if self._on_state in self._connection.on_state:
+            self._connection.on_state.remove(self._on_state)
+        try:
+            async with asyncio.timeout(RESIGN_SECONDS):
+                await self._connection.commit(drop(self._own), drop(self._places.leader))
+        except (PelotonError, TimeoutError) as error:
+            log.info("the end of term %d could not be told: %r", self._term, error)
+
+    async def _beat(self) -> None:
+        while (now := _clock.monotonic()) < self._lease.until:
+            try:
+                async with asyncio.timeout(self._lease.until - now):
+                    self._wake.clear()
+                    await self._renew()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(self._lease.session / BEATS):
+                            await self._wake.wait()
+            except Unavailable:
+                await asyncio.sleep(PAUSE)
+            except (NotFound, Conflict) as error:
+                log.warning("term %d is over: %s", self._term, error)
+                break
+            except TimeoutError:
+                continue
+        else:
+            log.warning("term %d is over: ZooKeeper has not answered in time", self._term)
+        self._end()
+
+    async def _renew(self) -> None:
+        """Raises NotFound or Conflict where the election is lost, Unavailable where nobody can tell."""
+        stamp = _clock.monotonic()
+        try:
+            *_, stat = await self._connection.commit(
+                check(self._own, 0),
+                check(self._places.leader, 0),
+                put(self._places.term, _text(self._term), self._version),
+            )
+        except Conflict:
+            # An earlier renewal may have come through without its answer.
+            node = await self._connection.get(self._places.term)
+            if node.value != _text(self._term) or node.version == self._version:
+                raise
+            self._version = node.version
+            self._wake.set()
+            return
+        self._version = stat.version
+        self._lease.renew(stamp, _clock.monotonic())
+
+    def _on_state(self, state: str) -> None:
+        if state == "LOST":
+            self._end()
+        elif state == "SUSPENDED":
+            self._lease.suspend(_clock.monotonic())
+        self._wake.set()
+
+    def _end(self) -> None:
+        self._lease.end()
+        self._over.set()
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("-")[2])
+
+
+def _text(term: int) -> bytes:
+    return str(term).encode()
