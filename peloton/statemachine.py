@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Generic, TypeVar
 
 from peloton.errors import IllegalTransition
@@ -24,9 +25,10 @@ class StateMachine(Generic[S, E]):
         try:
             return self.table[state, event]
         except KeyError:
-            known = sorted(str(e) for s, e in self.table if s == state)
+            known = sorted(_word(e) for s, e in self.table if s == state)
             raise IllegalTransition(
-                f"{self.name} {subject}: no {event} in {state}; it knows {', '.join(known) or 'none'}"
+                f"{self.name} {subject}: no {_word(event)} in {_word(state)}; "
+                f"it knows {', '.join(known) or 'none'}"
             ) from None
 
     def allows(self, state: S, event: E) -> bool:
@@ -34,5 +36,9 @@ class StateMachine(Generic[S, E]):
 
     def diagram(self) -> str:
         """The table as a Mermaid state diagram."""
-        lines = [f"    {s} --> {t}: {e}" for (s, e), t in self.table.items()]
+        lines = [f"    {_word(s)} --> {_word(t)}: {_word(e)}" for (s, e), t in self.table.items()]
         return "\n".join(["stateDiagram-v2", *lines])
+
+
+def _word(value: object) -> str:
+    return value.name if isinstance(value, Enum) else str(value)
