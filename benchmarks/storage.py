@@ -16,7 +16,7 @@ from uuid import UUID
 
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
-from storage.config import StorageSettings
+from storage.config import SqliteSettings
 from storage.factory import open_store
 from storage.interface import Store
 
@@ -46,7 +46,7 @@ async def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="how long to write each batch size")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
-        store = await open_store(StorageSettings(path=Path(directory) / "peloton.db"))
+        store = await open_store(SqliteSettings(path=Path(directory) / "peloton.db"))
         for batch in BATCHES:
             writes = await rate(store, batch, options.seconds)
             print(f"storage_task_writes_per_second_batch_{batch} {writes:.0f}")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from pydantic import Field
 
 from jobmgr.calls import Bucket
 from jobmgr.core.steering import Limits
 from peloton.config import DaemonSettings, Settings
-from storage.config import StorageSettings
+from storage.config import ENVIRONMENT, StorageSettings
 
 
 class GoalStateSettings(Settings):
@@ -42,3 +45,5 @@ class JobmgrSettings(DaemonSettings):
     goal_state: GoalStateSettings = GoalStateSettings()
     task_kill: RateSettings = RateSettings()
     executor_shutdown: RateSettings = RateSettings()
+
+    environment: ClassVar[Mapping[str, str]] = {**DaemonSettings.environment, **ENVIRONMENT}

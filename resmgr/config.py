@@ -9,7 +9,7 @@ from pydantic import Field
 
 from peloton.config import DaemonSettings, Settings
 from resmgr.core.policy import Policy
-from storage.config import StorageSettings
+from storage.config import ENVIRONMENT, StorageSettings
 
 
 class PlacementSettings(Settings):
@@ -65,6 +65,7 @@ class ResmgrSettings(DaemonSettings):
 
     environment: ClassVar[Mapping[str, str]] = {
         **DaemonSettings.environment,
+        **ENVIRONMENT,
         "ENABLE_PREEMPTION": "enable_preemption",
     }
 

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from peloton.config import Settings
 
+ENVIRONMENT = {
+    "CASSANDRA_HOSTS": "storage.contact_points",
+    "CASSANDRA_STORE": "storage.keyspace",
+    "CASSANDRA_PORT": "storage.port",
+}
+"""Environment variables of every daemon that has a store. They make it a Cassandra one where no kind is
+given."""
 
-class StorageSettings(Settings):
-    """Which database, and how it is used. Processes on one machine share the file."""
+Consistency = Literal["ONE", "TWO", "QUORUM", "LOCAL_QUORUM", "EACH_QUORUM", "ALL", "LOCAL_ONE"]
+
+
+def _three_replicas() -> Mapping[str, str | int]:
+    return {"class": "NetworkTopologyStrategy", "replication_factor": 3}
+
+
+class SqliteSettings(Settings):
+    """Which file, and how it is used. Processes on one machine share it."""
 
     kind: Literal["sqlite"] = "sqlite"
     path: Path
@@ -22,3 +37,57 @@ class StorageSettings(Settings):
     """Connections, each with a thread of its own, that answer reads."""
     max_queued_writes: int = Field(default=1024, ge=1)
     """Writes accepted and not yet committed; further callers wait."""
+
+
+class CassandraSettings(Settings):
+    """Which cluster, and how it is used."""
+
+    kind: Literal["cassandra"] = "cassandra"
+    contact_points: tuple[str, ...] = Field(default=("127.0.0.1",), min_length=1)
+    """Some of the cluster's servers, from which the others are learnt. As text: separated by commas."""
+    port: int = Field(default=9042, ge=1, le=65535)
+    keyspace: str = Field(default="peloton", pattern=r"\A[a-z][a-z0-9_]{0,47}\z")
+    username: str = ""
+    """Empty: without a password."""
+    password_file: Path | None = None
+    """A file that holds nothing but the password."""
+    datacenter: str = ""
+    """The one to talk to; empty: that of the first contact point that answers."""
+    replication: Mapping[str, str | int] = Field(default_factory=_three_replicas)
+    """What a keyspace is made with by `peloton-migrate up`. One that is there already keeps its own."""
+    auto_migrate: bool = False
+    """Whether a daemon makes keyspace and tables by itself, as `peloton-migrate up` does."""
+    consistency: Consistency = "LOCAL_QUORUM"
+    serial_consistency: Literal["SERIAL", "LOCAL_SERIAL"] = "LOCAL_SERIAL"
+    connect_timeout: float = Field(default=5.0, gt=0)
+    """Seconds."""
+    request_timeout: float = Field(default=10.0, gt=0)
+    """Seconds that one try of a request may take."""
+    attempts: int = Field(default=3, ge=1, le=10)
+    """Tries of a request that may be repeated, before it is Unavailable."""
+    max_in_flight: int = Field(default=256, ge=1, le=16384)
+    """Requests sent and not yet answered; further callers wait."""
+
+    @field_validator("contact_points", mode="before")
+    @classmethod
+    def _separated_by_commas(cls, value: object) -> object:
+        return [one.strip() for one in value.split(",") if one.strip()] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _password_with_user(self) -> CassandraSettings:
+        if bool(self.username) != (self.password_file is not None):
+            raise ValueError("username and password_file go together")
+        return self
+
+
+def _kind(value: Any) -> str:
+    """Where no kind is given: Cassandra if servers are, else SQLite."""
+    if not isinstance(value, dict):
+        return str(getattr(value, "kind", "sqlite"))
+    return str(value.get("kind") or ("cassandra" if "contact_points" in value else "sqlite"))
+
+
+StorageSettings = Annotated[
+    Annotated[SqliteSettings, Tag("sqlite")] | Annotated[CassandraSettings, Tag("cassandra")],
+    Discriminator(_kind),
+]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from peloton.model.ids import JobId
-from peloton.model.states import TaskState
 from peloton.model.task import PodEvent
 from storage.codec import POD_EVENT
+from storage.eventorder import STEP
 from storage.sqlite.reader import Readers
 from storage.sqlite.rows import insert
 from storage.sqlite.writer import Write, Writer
@@ -34,29 +34,6 @@ OLD = "SELECT job_id, instance, run, timestamp, step FROM pod_events WHERE times
 EXPIRE = f"DELETE FROM pod_events WHERE (job_id, instance, run, timestamp, step) IN ({OLD})"
 _EXPIRED_AT_ONCE = 5000
 
-_LIFE = (
-    TaskState.UNKNOWN,
-    TaskState.INITIALIZED,
-    TaskState.PENDING,
-    TaskState.READY,
-    TaskState.RESERVED,
-    TaskState.PLACING,
-    TaskState.PLACED,
-    TaskState.LAUNCHING,
-    TaskState.LAUNCHED,
-    TaskState.STARTING,
-    TaskState.RUNNING,
-    TaskState.PREEMPTING,
-    TaskState.KILLING,
-    TaskState.SUCCEEDED,
-    TaskState.FAILED,
-    TaskState.LOST,
-    TaskState.KILLED,
-    TaskState.DELETED,
-)
-"""States in the order in which a run comes through them. Stored by place: only grows at its end."""
-_STEP = {state: step for step, state in enumerate(_LIFE)}
-
 
 def appending(events: Sequence[PodEvent]) -> Write[None]:
     """The write of these events; encoded here and now. One run's events of one moment and one state
@@ -64,7 +41,7 @@ def appending(events: Sequence[PodEvent]) -> Write[None]:
     values: list[object] = []
     encode = POD_EVENT.encoder()
     for event in events:
-        step = _STEP[event.state]
+        step = STEP[event.state]
         values += (event.job_id, event.instance, event.run, event.timestamp, step, encode(event))
     return lambda db: insert(db, INSERT, 6, values)
 

@@ -2,31 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
-from storage.config import StorageSettings
-from storage.factory import open_store
+from storage.cassandra.connection import Connection
+from storage.cassandra.store import CassandraStore
+from storage.config import CassandraSettings, SqliteSettings
 from storage.interface import Store
+from storage.sqlite.store import open_sqlite
+from tests.servers.cassandra import CassandraServer
+from tests.servers.store import connection_to, empty, settings_for
 
 Opener = Callable[[], Awaitable[Store]]
 """Opens one more handle on the same database."""
 
-BACKENDS = ("sqlite",)
+
+class Backend(Protocol):
+    """A kind of store."""
+
+    def database(self) -> Opener:
+        """A new, empty database; those that were given out before are gone."""
+        ...
 
 
-@pytest.fixture(params=BACKENDS)
-async def open_handle(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Opener]:
+class Sqlite:
+    def __init__(self, folder: Path) -> None:
+        self._paths = (folder / f"{number}.db" for number in itertools.count())
+
+    def database(self) -> Opener:
+        settings = SqliteSettings(path=next(self._paths))
+        return lambda: open_sqlite(settings)
+
+
+class Cassandra:
+    def __init__(self, settings: CassandraSettings, connection: Connection) -> None:
+        self._settings = settings
+        self._connection = connection
+
+    def database(self) -> Opener:
+        empty(self._connection, self._settings)
+
+        async def open_one() -> Store:
+            return CassandraStore(self._connection, self._settings, shared=True)
+
+        return open_one
+
+
+@pytest.fixture(scope="session")
+def sqlite_backend(tmp_path_factory: pytest.TempPathFactory) -> Backend:
+    return Sqlite(tmp_path_factory.mktemp("sqlite"))
+
+
+@pytest.fixture(scope="session")
+def cassandra_backend(
+    cassandra: CassandraServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Backend]:
+    settings = settings_for(cassandra, tmp_path_factory.mktemp("settings"), "contract")
+    connection = connection_to(settings)
+    yield Cassandra(settings, connection)
+    connection.close()
+
+
+BACKENDS = ("sqlite", "cassandra")
+
+
+@pytest.fixture(params=BACKENDS, scope="session")
+def backend(request: pytest.FixtureRequest) -> Backend:
+    found: Backend = request.getfixturevalue(f"{request.param}_backend")
+    return found
+
+
+@pytest.fixture
+async def open_handle(backend: Backend) -> AsyncIterator[Opener]:
     handles: list[Store] = []
-    settings = StorageSettings(kind=request.param, path=tmp_path / "peloton.db")
+    open_one = backend.database()
 
-    async def open_one() -> Store:
-        handles.append(await open_store(settings))
+    async def opened() -> Store:
+        handles.append(await open_one())
         return handles[-1]
 
-    yield open_one
+    yield opened
     for handle in handles:
         await handle.close()
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,9 +13,8 @@ from peloton.errors import AlreadyExists, Conflict, NotFound, PelotonError
 from peloton.model.job import JobQuery, JobRuntime
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import PodEvent, TaskRuntime
-from storage.config import StorageSettings
-from storage.factory import open_store
 from storage.interface import Store
+from tests.contract.storage.conftest import Backend, Opener
 from tests.contract.storage.samples import event, job_id, job_runtime, spec, task_runtime
 
 JOBS = [job_id(number) for number in range(3)]
@@ -125,14 +122,13 @@ operations = st.one_of(
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.lists(operations, max_size=6), max_size=5))
-def test_the_store_holds_what_a_dictionary_would(rounds: list[list[Operation]]) -> None:
-    """Operations of a round are submitted at once, so that they share a transaction."""
-    with tempfile.TemporaryDirectory() as directory:
-        asyncio.run(compare(Path(directory) / "peloton.db", rounds))
+def test_the_store_holds_what_a_dictionary_would(backend: Backend, rounds: list[list[Operation]]) -> None:
+    """Operations of a round are submitted at once: they take effect in their order nonetheless."""
+    asyncio.run(compare(backend.database(), rounds))
 
 
-async def compare(path: Path, rounds: list[list[Operation]]) -> None:
-    store = await open_store(StorageSettings(path=path))
+async def compare(open_handle: Opener, rounds: list[list[Operation]]) -> None:
+    store = await open_handle()
     model = Model()
     for operations in rounds:
         expected = [outcome_of(operation, model) for _, operation in operations]

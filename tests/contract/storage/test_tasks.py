@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from peloton.errors import NotFound
@@ -101,14 +103,15 @@ async def test_events_of_the_last_ten_runs(store: Store) -> None:
 
 
 async def test_events_are_deleted_by_run_and_by_age(store: Store) -> None:
-    await store.pod_events.append([event(JOB, run=run, timestamp=run * HOUR) for run in range(1, 6)])
-    await store.pod_events.append([event(JOB, instance=1, run=1, timestamp=HOUR)])
+    begin = time.time_ns() - 10 * HOUR
+    await store.pod_events.append([event(JOB, run=run, timestamp=begin + run * HOUR) for run in range(1, 6)])
+    await store.pod_events.append([event(JOB, instance=1, run=1, timestamp=begin + HOUR)])
     await store.pod_events.delete(JOB, 0, 2)
     assert [one.run for one in await store.pod_events.list(JOB, 0)] == [5, 4, 3]
-    assert await store.pod_events.expire(4 * HOUR) == 2
+    assert await store.pod_events.expire(begin + 4 * HOUR) == 2
     assert [one.run for one in await store.pod_events.list(JOB, 0)] == [5, 4]
     assert list(await store.pod_events.list(JOB, 1)) == []
-    assert await store.pod_events.expire(4 * HOUR) == 0
+    assert await store.pod_events.expire(begin + 4 * HOUR) == 0
 
 
 async def test_all_of_a_job_in_one_write(store: Store) -> None:

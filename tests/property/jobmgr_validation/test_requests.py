@@ -21,7 +21,7 @@ from peloton.clock import ManualClock
 from peloton.errors import PelotonError
 from peloton.model.states import TaskState
 from peloton.model.task import PodEvent
-from storage.config import StorageSettings
+from storage.config import SqliteSettings
 from storage.sqlite.store import open_sqlite
 from tests.property.jobmgr_validation.messages import mutate
 from tests.unit.jobmgr_services.configs import POOLS, job
@@ -52,7 +52,7 @@ class World:
         self.runner.run(self._begin(path))
 
     async def _begin(self, path: Path) -> None:
-        self.store = await open_sqlite(StorageSettings(path=path))
+        self.store = await open_sqlite(SqliteSettings(path=path))
         for pool in POOLS:
             await self.store.pools.write(pool)
         engine, hostmgr = FakeEngine(self.store), FakeHostmgr()

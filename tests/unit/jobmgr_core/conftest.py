@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from storage.config import StorageSettings
+from storage.config import SqliteSettings
 from storage.interface import Store
 from storage.sqlite.store import open_sqlite
 
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = await open_sqlite(StorageSettings(path=tmp_path / "peloton.db"))
+    opened = await open_sqlite(SqliteSettings(path=tmp_path / "peloton.db"))
     yield opened
     await opened.close()

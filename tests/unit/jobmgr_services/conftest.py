@@ -18,7 +18,7 @@ from peloton.api.v0.task import task_pb2_grpc
 from peloton.clock import ManualClock
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2_grpc
 from peloton.rpc.server import RpcServer
-from storage.config import StorageSettings
+from storage.config import SqliteSettings
 from storage.sqlite.store import open_sqlite
 from tests.unit.jobmgr_services.configs import POOLS, job
 from tests.unit.jobmgr_services.fakes import NOW, FakeEngine, FakeHostmgr
@@ -56,7 +56,7 @@ _job = job
 
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    store = await open_sqlite(StorageSettings(path=tmp_path / "peloton.db"))
+    store = await open_sqlite(SqliteSettings(path=tmp_path / "peloton.db"))
     for pool in POOLS:
         await store.pools.write(pool)
     engine, hostmgr = FakeEngine(store), FakeHostmgr()

@@ -16,7 +16,7 @@ from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.task import task_pb2, task_pb2_grpc
 from peloton.clock import SystemClock
 from peloton.rpc.server import RpcServer
-from storage.config import StorageSettings
+from storage.config import SqliteSettings
 from storage.sqlite.store import open_sqlite
 from tests.unit.jobmgr_services.configs import POOLS, job
 from tests.unit.jobmgr_services.conftest import JOB, Served, job_id, status
@@ -28,7 +28,7 @@ DEADLINE = 10.0
 
 @pytest.fixture
 async def real(tmp_path: Path) -> AsyncIterator[Served]:
-    store = await open_sqlite(StorageSettings(path=tmp_path / "peloton.db"))
+    store = await open_sqlite(SqliteSettings(path=tmp_path / "peloton.db"))
     for pool in POOLS:
         await store.pools.write(pool)
     engine, hostmgr = Engine(store), FakeHostmgr()

@@ -19,10 +19,10 @@ from peloton.model.pool import PoolConfig
 from peloton.model.states import TaskState
 from peloton.model.task import PodEvent, TaskRuntime
 from storage import codec
-from storage.config import StorageSettings
+from storage.config import SqliteSettings
+from storage.eventorder import LIFE
 from storage.factory import open_store
 from storage.sqlite.connection import writer_connection
-from storage.sqlite.events import _LIFE
 from storage.sqlite.migrate import migrate, migrations
 from storage.sqlite.writer import Writer
 from tests.contract.storage.samples import job_id, job_runtime, pool, spec, task_runtime
@@ -30,8 +30,8 @@ from tests.contract.storage.samples import job_id, job_runtime, pool, spec, task
 JOB = job_id(1)
 
 
-def settings(path: Path, busy_timeout: float = 5.0) -> StorageSettings:
-    return StorageSettings(path=path, busy_timeout=busy_timeout)
+def settings(path: Path, busy_timeout: float = 5.0) -> SqliteSettings:
+    return SqliteSettings(path=path, busy_timeout=busy_timeout)
 
 
 async def test_a_schema_newer_than_the_program_is_refused(tmp_path: Path) -> None:
@@ -159,12 +159,12 @@ async def test_most_runtimes_leave_the_index_alone(tmp_path: Path) -> None:
 CHILD = """
 import asyncio, itertools, sys
 from pathlib import Path
-from storage.config import StorageSettings
+from storage.config import SqliteSettings
 from storage.factory import open_store
 from tests.contract.storage.samples import job_id, task_runtime
 
 async def main():
-    store = await open_store(StorageSettings(path=Path(sys.argv[1])))
+    store = await open_store(SqliteSettings(path=Path(sys.argv[1])))
     async def client(number):
         for run in itertools.count(1):
             await store.tasks.write(job_id(1), {number: task_runtime(run), number + 100: task_runtime(run)})
@@ -223,5 +223,5 @@ def test_what_an_older_program_wrote_gets_the_defaults() -> None:
 
 
 def test_each_state_has_a_place_in_a_runs_life() -> None:
-    assert set(_LIFE) == set(TaskState)
-    assert len(_LIFE) == len(TaskState)
+    assert set(LIFE) == set(TaskState)
+    assert len(LIFE) == len(TaskState)

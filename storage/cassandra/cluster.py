@@ -1,0 +1,60 @@
+"""Resource pools, and what hostmgr keeps: small tables that are read whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from peloton.model.host import HostInfo
+from peloton.model.ids import PoolId
+from peloton.model.pool import PoolConfig
+from storage.cassandra.session import Row, Session
+from storage.cassandra.terms import Gate
+from storage.codec import HOST, POOL
+
+
+class _Table:
+    def __init__(self, session: Session, gate: Gate) -> None:
+        self._session = session
+        self._gate = gate
+
+    async def _put(self, statement: str, *values: object) -> None:
+        async with self._gate() as when:
+            await self._session.write(statement, *values, when)
+
+    async def _delete(self, statement: str, key: str) -> None:
+        async with self._gate() as when:
+            await self._session.write(statement, when, key)
+
+    async def _rows(self, statement: str) -> list[Row]:
+        async with self._session.use():
+            return await self._session.rows(statement)
+
+
+class CassandraPools(_Table):
+    async def write(self, pool: PoolConfig) -> None:
+        await self._put("put_pool", pool.id, POOL.encode(pool))
+
+    async def delete(self, pool_id: PoolId) -> None:
+        await self._delete("delete_pool", pool_id)
+
+    async def all(self) -> Sequence[PoolConfig]:
+        return tuple(POOL.decode(config) for (config,) in await self._rows("read_pools"))
+
+
+class CassandraHosts(_Table):
+    async def framework_id(self, name: str) -> str | None:
+        async with self._session.use():
+            row = await self._session.row("read_framework_id", name)
+        return row[0] if row else None
+
+    async def write_framework_id(self, name: str, framework_id: str) -> None:
+        await self._put("put_framework_id", name, framework_id)
+
+    async def write(self, host: HostInfo) -> None:
+        await self._put("put_host", host.hostname, HOST.encode(host))
+
+    async def delete(self, hostname: str) -> None:
+        await self._delete("delete_host", hostname)
+
+    async def all(self) -> Sequence[HostInfo]:
+        return tuple(HOST.decode(info) for (info,) in await self._rows("read_hosts"))

@@ -1,0 +1,129 @@
+"""Job configs as rows of the job's partition; the large ones' bodies in chunks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+from peloton.errors import NotFound
+from peloton.model.ids import JobId
+from peloton.model.job import JobSpec
+from storage.cassandra.session import Row, Session
+from storage.index import indexed_texts
+
+_LARGEST_INLINE = 128 * 1024
+"""Bytes of payload and words together that lie in the row itself."""
+_CHUNK = 512 * 1024
+_LARGEST_ON_LOOP = 32 * 1024
+_CHUNKS_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedConfig:
+    """What the job index holds of a version."""
+
+    version: int
+    summary: bytes
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRow:
+    """A config as it is stored: `values` for the statements put_config and add_config, and the chunks that
+    have to be there before."""
+
+    indexed: IndexedConfig
+    values: tuple[object, ...]
+    body_id: UUID | None
+    chunks: Sequence[bytes]
+
+
+async def config_row(job_id: JobId, spec: JobSpec) -> ConfigRow:
+    """A large config is taken apart off the event loop: 100,000 overrides take seconds."""
+    if len(spec.payload) <= _LARGEST_ON_LOOP:
+        return _config_row(job_id, spec)
+    return await asyncio.to_thread(_config_row, job_id, spec)
+
+
+def _config_row(job_id: JobId, spec: JobSpec) -> ConfigRow:
+    texts = indexed_texts(spec)
+    indexed = IndexedConfig(spec.version, texts.summary, texts.words)
+    words = texts.words.encode()
+    key = (job_id, spec.version, texts.summary)
+    if len(spec.payload) + len(words) <= _LARGEST_INLINE:
+        return ConfigRow(indexed, (*key, texts.words, spec.payload, None, 0, 0), None, ())
+    payload_chunks, word_chunks = list(_cut(spec.payload)), list(_cut(words))
+    body_id = uuid4()
+    values = (*key, "", b"", body_id, len(payload_chunks), len(word_chunks))
+    return ConfigRow(indexed, values, body_id, payload_chunks + word_chunks)
+
+
+def _cut(data: bytes) -> Iterator[bytes]:
+    for start in range(0, len(data), _CHUNK):
+        yield data[start : start + _CHUNK]
+
+
+class Configs:
+    """Reads configs, and keeps their bodies. Its methods are called within the port's calls."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def put_body(self, row: ConfigRow, when: int) -> None:
+        for start in range(0, len(row.chunks), _CHUNKS_AT_ONCE):
+            some = enumerate(row.chunks[start : start + _CHUNKS_AT_ONCE], start)
+            await asyncio.gather(
+                *(self._session.write("put_chunk", row.body_id, number, data, when) for number, data in some)
+            )
+
+    async def drop_body(self, body_id: UUID | None, chunks: int, when: int) -> None:
+        if body_id is not None:
+            await asyncio.gather(
+                *(self._session.write("delete_chunk", when, body_id, number) for number in range(chunks))
+            )
+
+    async def payload(self, job_id: JobId, version: int) -> bytes:
+        """Raises NotFound."""
+        row = await self._session.row("read_config", job_id, version)
+        if row is None:
+            raise _no_config(job_id, version)
+        payload, body_id, chunks = row
+        return bytes(payload) if body_id is None else await self._body(body_id, 0, chunks)
+
+    async def indexed(self, job_id: JobId, version: int) -> IndexedConfig:
+        """Raises NotFound."""
+        row = await self._session.row("read_indexed_config", job_id, version)
+        if row is None:
+            raise _no_config(job_id, version)
+        return await self.indexed_from(version, row)
+
+    async def indexed_from(self, version: int, row: Row) -> IndexedConfig:
+        """From summary, words, body_id, payload_chunks, word_chunks."""
+        summary, words, body_id, first, count = row
+        if body_id is not None:
+            words = (await self._body(body_id, first, count)).decode()
+        return IndexedConfig(version, bytes(summary), words)
+
+    async def bodies(self, job_id: JobId) -> list[tuple[UUID, int]]:
+        """Bodies of all versions, with their numbers of chunks."""
+        rows = await self._session.rows("read_bodies", job_id)
+        return [(body_id, first + count) for _, body_id, first, count in rows if body_id is not None]
+
+    async def _body(self, body_id: UUID, first: int, count: int) -> bytes:
+        data: list[bytes] = []
+        for start in range(first, first + count, _CHUNKS_AT_ONCE):
+            numbers = range(start, min(start + _CHUNKS_AT_ONCE, first + count))
+            rows = await asyncio.gather(
+                *(self._session.row("read_chunk", body_id, number) for number in numbers)
+            )
+            for number, row in zip(numbers, rows, strict=True):
+                if row is None:
+                    raise NotFound(f"chunk {number} of config body {body_id} is not stored")
+                data.append(row[0])
+        return b"".join(data)
+
+
+def _no_config(job_id: JobId, version: int) -> NotFound:
+    return NotFound(f"job {job_id} has no config version {version}")

@@ -1,0 +1,120 @@
+"""A connection to the cluster: the driver's session and the prepared statements.
+
+It belongs to no event loop; several handles may share it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from cassandra import ConsistencyLevel, ProtocolVersion
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
+from cassandra.policies import (
+    DCAwareRoundRobinPolicy,
+    ExponentialReconnectionPolicy,
+    FallthroughRetryPolicy,
+    TokenAwarePolicy,
+)
+from cassandra.query import PreparedStatement, tuple_factory
+
+from peloton.errors import Refused
+from storage.cassandra.errors import DRIVER_ERRORS, translated
+from storage.cassandra.named import conditional, statements
+from storage.config import CassandraSettings
+
+_RECONNECT_FIRST, _RECONNECT_LAST = 0.25, 5.0
+"""Seconds between tries to reach a server that is away."""
+_PREPARING_AT_ONCE = 4
+
+
+class Connection:
+    """Made by `connect`."""
+
+    def __init__(self, cluster: Cluster, session: Session) -> None:
+        self._cluster = cluster
+        self.session = session
+        self.prepared: Mapping[str, PreparedStatement] = {}
+
+    def prepare(self) -> None:
+        """All named statements; blocks. Raises PelotonError."""
+        named = statements()
+        with ThreadPoolExecutor(_PREPARING_AT_ONCE) as pool:
+            try:
+                prepared = list(pool.map(self.session.prepare, named.values()))
+            except DRIVER_ERRORS as error:
+                raise translated(error) from error
+        for text, statement in zip(named.values(), prepared, strict=True):
+            statement.is_idempotent = not conditional(text)
+        self.prepared = dict(zip(named, prepared, strict=True))
+
+    def execute(self, text: str, values: tuple[object, ...] = ()) -> list[Any]:
+        """One statement that is not prepared; blocks. Raises PelotonError."""
+        try:
+            return list(self.session.execute(text, values or None))
+        except DRIVER_ERRORS as error:
+            raise translated(error) from error
+
+    def close(self) -> None:
+        """Blocks."""
+        self._cluster.shutdown()
+
+
+def connect(settings: CassandraSettings, keyspace: str | None) -> Connection:
+    """Reach the cluster; blocks. Raises Unavailable where no server answers, Refused where the user or the
+    keyspace is not accepted."""
+    # It tells of every failed try by several lines; what matters comes back as an error.
+    logging.getLogger("cassandra").setLevel(logging.CRITICAL)
+    cluster = Cluster(
+        list(settings.contact_points),
+        port=settings.port,
+        auth_provider=_credentials(settings),
+        execution_profiles={EXEC_PROFILE_DEFAULT: _profile(settings)},
+        connect_timeout=settings.connect_timeout,
+        control_connection_timeout=settings.connect_timeout,
+        reconnection_policy=ExponentialReconnectionPolicy(
+            _RECONNECT_FIRST, _RECONNECT_LAST, max_attempts=None
+        ),
+        protocol_version=ProtocolVersion.V5,
+        prepare_on_all_hosts=False,
+        idle_heartbeat_interval=10,
+        idle_heartbeat_timeout=settings.connect_timeout,
+    )
+    try:
+        session = cluster.connect(keyspace)
+    except DRIVER_ERRORS as error:
+        cluster.shutdown()
+        raise _explained(error, settings) from error
+    return Connection(cluster, session)
+
+
+def _profile(settings: CassandraSettings) -> ExecutionProfile:
+    # Requests are repeated by storage.cassandra.session alone, which knows which of them may be.
+    return ExecutionProfile(
+        load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(settings.datacenter)),
+        retry_policy=FallthroughRetryPolicy(),
+        consistency_level=ConsistencyLevel.name_to_value[settings.consistency],
+        serial_consistency_level=ConsistencyLevel.name_to_value[settings.serial_consistency],
+        request_timeout=settings.request_timeout,
+        row_factory=tuple_factory,
+    )
+
+
+def _credentials(settings: CassandraSettings) -> PlainTextAuthProvider | None:
+    if settings.password_file is None:
+        return None
+    try:
+        password = settings.password_file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise Refused(f"password file {settings.password_file}: {error.strerror}") from error
+    return PlainTextAuthProvider(settings.username, password)
+
+
+def _explained(error: BaseException, settings: CassandraSettings) -> Exception:
+    text = str(error)
+    if "Keyspace" in text and "does not exist" in text:
+        return Refused(f"keyspace {settings.keyspace} does not exist: peloton-migrate up makes it")
+    return translated(error)

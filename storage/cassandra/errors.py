@@ -1,0 +1,63 @@
+"""What cassandra-driver raises, in Peloton's terms."""
+
+from __future__ import annotations
+
+from cassandra import AlreadyExists as ObjectExists
+from cassandra import (
+    AuthenticationFailed,
+    CoordinationFailure,
+    DriverException,
+    InvalidRequest,
+    OperationTimedOut,
+    Timeout,
+    Unauthorized,
+)
+from cassandra import Unavailable as TooFewReplicas
+from cassandra.cluster import NoHostAvailable
+from cassandra.connection import ConnectionException
+from cassandra.protocol import ErrorMessage
+
+from peloton.errors import PelotonError, Refused, Unavailable
+
+DRIVER_ERRORS = (DriverException, NoHostAvailable, ConnectionException, ErrorMessage)
+"""All that the driver raises."""
+_REFUSED = (InvalidRequest, Unauthorized, ObjectExists)
+
+
+def translated(error: BaseException) -> PelotonError:
+    """What Cassandra will not do is Refused; what may pass, and what may or may not have been done, is
+    Unavailable."""
+    if isinstance(error, PelotonError):
+        return error
+    refusal = next((one for one in _causes(error) if isinstance(one, AuthenticationFailed)), None)
+    if refusal is not None:
+        return Refused(f"Cassandra does not accept the user or the password: {_line(refusal)}")
+    if isinstance(error, _REFUSED):
+        return Refused(f"Cassandra refused: {_line(error)}")
+    return Unavailable(f"Cassandra {_story(error)}")
+
+
+def _story(error: BaseException) -> str:
+    if isinstance(error, NoHostAvailable):
+        causes = "; ".join(f"{host}: {_line(cause)}" for host, cause in _by_host(error).items())
+        return f"cannot be reached: {causes or _line(error)}"
+    if isinstance(error, TooFewReplicas):
+        return f"has too few replicas alive: {_line(error)}"
+    if isinstance(error, (OperationTimedOut, Timeout)):
+        return f"did not answer in time: {_line(error)}"
+    if isinstance(error, CoordinationFailure):
+        return f"failed at it: {_line(error)}"
+    return f"{type(error).__name__}: {_line(error)}"
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    return [error, *_by_host(error).values()] if isinstance(error, NoHostAvailable) else [error]
+
+
+def _by_host(error: NoHostAvailable) -> dict[object, BaseException]:
+    found = error.errors
+    return {str(host): cause for host, cause in found.items()} if isinstance(found, dict) else {}
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

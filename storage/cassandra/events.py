@@ -1,0 +1,83 @@
+"""Pod events: the history of each instance's runs, beside its task (`storage.cassandra.tasks`)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+
+from peloton.model.ids import JobId
+from peloton.model.task import PodEvent
+from storage.cassandra.ranges import token_ranges
+from storage.cassandra.session import Row, Session
+from storage.cassandra.tasks import BUCKET, Rows, encoded_events
+from storage.cassandra.terms import Gate
+from storage.codec import POD_EVENT
+
+KEPT_NS = 90 * 24 * 3600 * 1_000_000_000
+"""As default_time_to_live of pod_events says."""
+_EVENTS_AT_ONCE = 200
+
+
+class CassandraPodEvents:
+    def __init__(self, session: Session, gate: Gate, rows: Rows) -> None:
+        self._session = session
+        self._gate = gate
+        self._rows = rows
+
+    async def append(self, events: Sequence[PodEvent]) -> None:
+        by_job: defaultdict[JobId, list[PodEvent]] = defaultdict(list)
+        for event in events:
+            by_job[event.job_id].append(event)
+        await asyncio.gather(*(self._append(job_id, some) for job_id, some in by_job.items()))
+
+    async def list(
+        self, job_id: JobId, instance: int, run: int | None = None, runs: int = 10
+    ) -> Sequence[PodEvent]:
+        async with self._session.use():
+            if run is None:
+                rows = await self._of_last_runs(job_id, instance, runs)
+            else:
+                rows = await self._session.rows("read_run_events", job_id, instance // BUCKET, instance, run)
+        return tuple(
+            POD_EVENT.decode(text, job_id=job_id, instance=instance, run=of_run, timestamp=at)
+            for of_run, at, text in rows
+        )
+
+    async def delete(self, job_id: JobId, instance: int, up_to_run: int) -> None:
+        async with self._gate(job_id) as when:
+            await self._session.write("delete_runs", when, job_id, instance // BUCKET, instance, up_to_run)
+
+    async def expire(self, before: int) -> int:
+        """Events end by themselves 90 days after they were written: for a time that far back there is
+        nothing to do. For a later one all events are read, which takes its time."""
+        if before <= time.time_ns() - KEPT_NS:
+            return 0
+        gone = 0
+        async with self._gate() as when:
+            for low, high in token_ranges(16):
+                async for page in self._session.pages("scan_events", low, high):
+                    gone += await self._drop([row for row in page if row[4] < before], when)
+        return gone
+
+    async def _append(self, job_id: JobId, events: Sequence[PodEvent]) -> None:
+        async with self._gate(job_id) as when:
+            await self._rows.write(job_id, encoded_events(events, when), when)
+
+    async def _of_last_runs(self, job_id: JobId, instance: int, runs: int) -> Sequence[Row]:
+        """Rows come newest run first, so reading ends with the last run that is asked for."""
+        found: list[Row] = []
+        seen: set[int] = set()
+        key = (job_id, instance // BUCKET, instance)
+        async for page in self._session.pages("read_events", *key, size=_EVENTS_AT_ONCE):
+            for row in page:
+                seen.add(row[0])
+                if len(seen) > runs:
+                    return found
+                found.append(row)
+        return found
+
+    async def _drop(self, rows: Sequence[Row], when: int) -> int:
+        await asyncio.gather(*(self._session.write("delete_event", when, *row) for row in rows))
+        return len(rows)

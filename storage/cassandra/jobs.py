@@ -1,0 +1,248 @@
+"""Jobs: each change of a job is a conditional write on the state that it was decided on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+from uuid import UUID, uuid4
+from zlib import crc32
+
+from peloton.errors import AlreadyExists, Conflict, NotFound, Unavailable
+from peloton.model.ids import JobId
+from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
+from peloton.wire.job import job_spec_from_payload
+from storage.cassandra.configs import ConfigRow, Configs, IndexedConfig, config_row
+from storage.cassandra.index import Change, JobIndex
+from storage.cassandra.session import Bound, Session
+from storage.cassandra.tasks import Rows
+from storage.cassandra.terms import Gate, Terms
+from storage.codec import JOB_RUNTIME
+
+_ACTIVE_BUCKETS = 64
+"""As stored: never changes."""
+_TRIES = 10
+"""Of a change that others' changes come before."""
+
+
+class JobRow(NamedTuple):
+    """A job as it is stored."""
+
+    stamp: UUID
+    term: int
+    active: bool
+    revision: int
+    config_version: int
+    runtime: str
+
+
+Decide = Callable[[JobRow, UUID], Awaitable[Sequence[Bound]]]
+"""From the job's row and the stamp of the change: what to write, nothing for no change. What it raises is
+told to the caller."""
+
+
+class CassandraJobs:
+    def __init__(
+        self, session: Session, gate: Gate, terms: Terms, rows: Rows, configs: Configs, index: JobIndex
+    ) -> None:
+        self._session = session
+        self._gate = gate
+        self._terms = terms
+        self._rows = rows
+        self._configs = configs
+        self._index = index
+
+    async def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
+        text = JOB_RUNTIME.encode(runtime)
+        async with self._gate(job_id) as when:
+            row = await config_row(job_id, spec)
+            await self._configs.put_body(row, when)
+            await self._session.write("put_active", _bucket(job_id), job_id, when)
+            stamp = uuid4()
+            state = (stamp, self._terms.number, runtime.revision, runtime.config_version, text, job_id)
+            try:
+                created = await self._decided(
+                    job_id, stamp, [("create_job", state), ("put_config", row.values)]
+                )
+            except Unavailable:
+                self._index.doubt(job_id)
+                raise
+            if not created:
+                await self._configs.drop_body(row.body_id, len(row.chunks), self._session.timestamp())
+                raise AlreadyExists(f"job {job_id} exists already")
+            await self._noted(job_id, Change(text, row.indexed))
+            await self._session.write("confirm_active", _bucket(job_id), job_id, when)
+
+    async def add_config(self, job_id: JobId, spec: JobSpec) -> None:
+        async with self._gate(job_id) as when:
+            row = await config_row(job_id, spec)
+            await self._configs.put_body(row, when)
+            if not await self._added(job_id, row):
+                await self._configs.drop_body(row.body_id, len(row.chunks), self._session.timestamp())
+                raise AlreadyExists(f"job {job_id} has a config version {spec.version} already")
+
+    async def config(self, job_id: JobId, version: int) -> JobSpec:
+        async with self._session.use():
+            return job_spec_from_payload(await self._configs.payload(job_id, version), version)
+
+    async def runtime(self, job_id: JobId) -> JobRuntime:
+        async with self._session.use():
+            return JOB_RUNTIME.decode((await self._known(job_id)).runtime)
+
+    async def write_runtime(
+        self, job_id: JobId, runtime: JobRuntime, expected_revision: int | None = None
+    ) -> None:
+        text = JOB_RUNTIME.encode(runtime)
+        async with self._gate(job_id):
+            await self.replace(job_id, runtime, text, expected_revision)
+
+    async def replace(
+        self, job_id: JobId, runtime: JobRuntime, text: str, expected_revision: int | None = None
+    ) -> None:
+        """write_runtime within the job's gate; `text` is the runtime encoded."""
+        config: IndexedConfig | None = None
+
+        async def decide(row: JobRow, stamp: UUID) -> Sequence[Bound]:
+            nonlocal config
+            if expected_revision is not None and row.revision != expected_revision:
+                raise Conflict(f"job {job_id} is at revision {row.revision}, not {expected_revision}")
+            if row.config_version != runtime.config_version:
+                config = await self._configs.indexed(job_id, runtime.config_version)
+            return [
+                self._changed(
+                    job_id,
+                    row,
+                    stamp,
+                    revision=runtime.revision,
+                    config_version=runtime.config_version,
+                    runtime=text,
+                )
+            ]
+
+        if await self._change(job_id, decide) is None:
+            raise _unknown(job_id)
+        await self._noted(job_id, Change(text, config))
+
+    async def exists(self, job_id: JobId) -> None:
+        """Raises NotFound; and Fenced where a newer term has changed it."""
+        self._terms.refuse((await self._known(job_id)).term)
+
+    async def delete(self, job_id: JobId) -> None:
+        async with self._gate(job_id) as when:
+            bodies = await self._configs.bodies(job_id)
+            await self._session.write("doubt_active", when, _bucket(job_id), job_id)
+
+            async def decide(row: JobRow, stamp: UUID) -> Sequence[Bound]:
+                return [("delete_job", (job_id, row.stamp)), ("delete_configs", (job_id,))]
+
+            await self._change(job_id, decide)
+            await self._noted(job_id, Change(None))
+            await self._session.write("delete_active", when, _bucket(job_id), job_id)
+            await self._rows.delete(job_id, when)
+            for body_id, chunks in bodies:
+                await self._configs.drop_body(body_id, chunks, when)
+
+    async def query(self, query: JobQuery) -> JobPage:
+        async with self._session.use():
+            return await self._index.query(query)
+
+    async def active(self) -> Sequence[JobId]:
+        async with self._session.use():
+            found = await asyncio.gather(*(self._active_in(bucket) for bucket in range(_ACTIVE_BUCKETS)))
+        return tuple(sorted(job_id for some in found for job_id in some))
+
+    async def retire(self, job_id: JobId) -> None:
+        async with self._gate(job_id) as when:
+            if await self._set_active(job_id, False) is not None:
+                await self._session.write("delete_active", when, _bucket(job_id), job_id)
+
+    async def revive(self, job_id: JobId) -> None:
+        async with self._gate(job_id) as when:
+            await self.exists(job_id)
+            await self._session.write("put_active", _bucket(job_id), job_id, when)
+            if await self._set_active(job_id, True) is None:
+                raise _unknown(job_id)
+            await self._session.write("confirm_active", _bucket(job_id), job_id, when)
+
+    async def _set_active(self, job_id: JobId, active: bool) -> JobRow | None:
+        async def decide(row: JobRow, stamp: UUID) -> Sequence[Bound]:
+            return [] if row.active is active else [self._changed(job_id, row, stamp, active=active)]
+
+        return await self._change(job_id, decide)
+
+    async def _active_in(self, bucket: int) -> list[JobId]:
+        rows = await self._session.rows("read_active", bucket)
+        doubtful = [job_id for job_id, sure in rows if not sure]
+        checked = await asyncio.gather(*(self._read(job_id, serial=True) for job_id in doubtful))
+        active = {job_id for job_id, row in zip(doubtful, checked, strict=True) if row and row.active}
+        return [job_id for job_id, sure in rows if sure or job_id in active]
+
+    def _changed(self, job_id: JobId, row: JobRow, stamp: UUID, **fields: object) -> Bound:
+        term = max(row.term, self._terms.number)
+        new = row._replace(stamp=stamp, term=term, **fields)  # type: ignore[arg-type]
+        return "change_job", (*new, job_id, row.stamp)
+
+    async def _change(self, job_id: JobId, decide: Decide) -> JobRow | None:
+        """The row before the change; None where there is no job. Raises Conflict where others change the job
+        again and again, and Unavailable where the outcome is unknown."""
+        try:
+            for attempt in range(_TRIES):
+                row = await self._read(job_id, serial=attempt > 0)
+                if row is None:
+                    return None
+                self._terms.refuse(row.term)
+                stamp = uuid4()
+                parts = await decide(row, stamp)
+                if not parts or await self._decided(job_id, stamp, parts):
+                    return row
+        except Unavailable:
+            self._index.doubt(job_id)
+            raise
+        raise Conflict(f"job {job_id} is changed by others all the time")
+
+    async def _decided(self, job_id: JobId, stamp: UUID, parts: Sequence[Bound]) -> bool:
+        """Whether the change was made. Where its answer is lost, a serial read tells.
+
+        A change that was not made may still come late; it then fails where the job was changed in between,
+        as it is by the next try."""
+        try:
+            return await self._session.decide(parts)
+        except Unavailable as lost:
+            row = await self._read(job_id, serial=True)
+            if row is not None:
+                return row.stamp == stamp
+            if parts[0][0] == "create_job":
+                raise lost
+            return parts[0][0] == "delete_job"
+
+    async def _added(self, job_id: JobId, row: ConfigRow) -> bool:
+        try:
+            return await self._session.decide([("add_config", row.values)])
+        except Unavailable:
+            version = row.indexed.version
+            stored = await self._session.row("read_indexed_config", job_id, version, serial=True)
+            if stored is None:
+                raise
+            return await self._configs.indexed_from(version, stored) == row.indexed
+
+    async def _noted(self, job_id: JobId, change: Change) -> None:
+        self._index.note(job_id, change)
+        await self._index.flush_many()
+
+    async def _known(self, job_id: JobId) -> JobRow:
+        row = await self._read(job_id)
+        if row is None:
+            raise _unknown(job_id)
+        return row
+
+    async def _read(self, job_id: JobId, serial: bool = False) -> JobRow | None:
+        row = await self._session.row("read_job", job_id, serial=serial)
+        return None if row is None or row[0] is None else JobRow(*row)
+
+
+def _bucket(job_id: JobId) -> int:
+    return crc32(job_id.encode()) % _ACTIVE_BUCKETS
+
+
+def _unknown(job_id: JobId) -> NotFound:
+    return NotFound(f"job {job_id} is not stored")

@@ -1,0 +1,152 @@
+"""Bringing the schema up to date: files `migrations/NNNN_name.cql`, each applied once, in order.
+
+Any number of machines may do so at once: the one that holds the lock applies, the others wait. The lock is a
+row that ends by itself where its holder dies; the statements are such that they may be run again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.resources import files
+from uuid import uuid4
+
+from peloton.errors import Conflict, Refused, Unavailable
+from storage.cassandra.connection import Connection, connect
+from storage.config import CassandraSettings
+
+# Made by several machines at once without a lock: the fixed ids make it the same table for all.
+CREATE_LOCK = """
+CREATE TABLE IF NOT EXISTS schema_lock (name text PRIMARY KEY, holder uuid)
+WITH id = 5a3c1ed0-7065-4c6f-8000-000000000001
+"""
+CREATE_VERSION = """
+CREATE TABLE IF NOT EXISTS schema_version (shard int, version int, PRIMARY KEY (shard, version))
+WITH id = 5a3c1ed0-7065-4c6f-8000-000000000002
+"""
+TAKE_LOCK = "INSERT INTO schema_lock (name, holder) VALUES ('schema', %s) IF NOT EXISTS USING TTL 60"
+KEEP_LOCK = "UPDATE schema_lock USING TTL 60 SET holder = %s WHERE name = 'schema' IF holder = %s"
+FREE_LOCK = "DELETE FROM schema_lock WHERE name = 'schema' IF holder = %s"
+SELECT_VERSION = "SELECT max(version) FROM schema_version WHERE shard = 0"
+INSERT_VERSION = "INSERT INTO schema_version (shard, version) VALUES (0, %s)"
+SELECT_TABLE = (
+    "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s AND table_name = 'schema_version'"
+)
+
+_LONGEST_WAIT = 120.0
+_PAUSE = 0.25
+"""Seconds."""
+
+
+def migrations() -> Mapping[int, str]:
+    """The scripts by version, ascending."""
+    found = {
+        int(file.name.partition("_")[0]): file.read_text(encoding="utf-8")
+        for file in (files(__package__) / "migrations").iterdir()
+        if file.name.endswith(".cql")
+    }
+    return dict(sorted(found.items()))
+
+
+def up(settings: CassandraSettings, scripts: Mapping[int, str] | None = None) -> int:
+    """Make keyspace and tables, or bring them up to date; blocks. The version that is there afterwards.
+
+    Raises Refused where the schema is newer than `scripts`, Unavailable where the cluster is not there or
+    another machine holds the lock too long.
+    """
+    scripts = migrations() if scripts is None else scripts
+    _make_keyspace(settings)
+    connection = connect(settings, settings.keyspace)
+    try:
+        if _needed(version(connection, settings), scripts):
+            connection.execute(CREATE_LOCK)
+            connection.execute(CREATE_VERSION)
+            with _lock(connection) as holder:
+                _apply_missing(connection, settings, scripts, holder)
+        return version(connection, settings)
+    finally:
+        connection.close()
+
+
+def version(connection: Connection, settings: CassandraSettings) -> int:
+    """Of the keyspace's schema; 0 where it is empty. Blocks."""
+    if not connection.execute(SELECT_TABLE, (settings.keyspace,)):
+        return 0
+    ((found,),) = connection.execute(SELECT_VERSION)
+    return found or 0
+
+
+def check(connection: Connection, settings: CassandraSettings) -> None:
+    """Raises Refused unless the keyspace's schema is this program's. Blocks."""
+    current, newest = version(connection, settings), max(migrations(), default=0)
+    if _needed(current, migrations()):
+        raise Refused(
+            f"keyspace {settings.keyspace} has schema version {current}, this program needs {newest}: "
+            "peloton-migrate up brings it up to date"
+        )
+
+
+def _needed(current: int, scripts: Mapping[int, str]) -> bool:
+    newest = max(scripts, default=0)
+    if current > newest:
+        raise Refused(f"keyspace has schema version {current}; this program knows versions up to {newest}")
+    return current < newest
+
+
+def _make_keyspace(settings: CassandraSettings) -> None:
+    connection = connect(settings, None)
+    try:
+        found = connection.execute(
+            "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = %s", (settings.keyspace,)
+        )
+        if not found:
+            pairs = ", ".join(
+                f"{_quoted(key)}: {_quoted(str(of))}" for key, of in settings.replication.items()
+            )
+            connection.execute(
+                f"CREATE KEYSPACE IF NOT EXISTS {settings.keyspace} WITH replication = {{{pairs}}}"
+            )
+    finally:
+        connection.close()
+
+
+def _apply_missing(
+    connection: Connection, settings: CassandraSettings, scripts: Mapping[int, str], holder: object
+) -> None:
+    current = version(connection, settings)
+    _needed(current, scripts)
+    for number, script in scripts.items():
+        if number > current:
+            for statement in _statements(script):
+                if not _applied(connection.execute(KEEP_LOCK, (holder, holder))):
+                    raise Conflict("the lock for changing the schema was lost to another machine")
+                connection.execute(statement)
+            connection.execute(INSERT_VERSION, (number,))
+
+
+@contextmanager
+def _lock(connection: Connection) -> Iterator[object]:
+    holder = uuid4()
+    deadline = time.monotonic() + _LONGEST_WAIT
+    while not _applied(connection.execute(TAKE_LOCK, (holder,))):
+        if time.monotonic() > deadline:
+            raise Unavailable(f"another machine has been changing the schema for {_LONGEST_WAIT:.0f} s")
+        time.sleep(_PAUSE)
+    try:
+        yield holder
+    finally:
+        connection.execute(FREE_LOCK, (holder,))
+
+
+def _applied(rows: list[tuple[object, ...]]) -> bool:
+    return bool(rows[0][0])
+
+
+def _statements(script: str) -> Iterator[str]:
+    lines = "\n".join(line for line in script.splitlines() if not line.startswith("--"))
+    return (statement.strip() for statement in lines.split(";") if statement.strip())
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,1 @@
+"""Numbered scripts, each applied once. Every statement in them may be run twice: IF NOT EXISTS, IF EXISTS."""

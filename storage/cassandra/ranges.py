@@ -1,0 +1,16 @@
+"""The whole of a table in parts, by the partitioner's tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
+"""Of Murmur3Partitioner."""
+
+
+def token_ranges(count: int) -> Iterator[tuple[int, int]]:
+    """`count` closed ranges that cover all tokens."""
+    width = 2**64 // count
+    for number in range(count):
+        low = _LOWEST + number * width
+        yield low, (_HIGHEST if number == count - 1 else low + width - 1)

@@ -1,0 +1,175 @@
+"""Requests to Cassandra from one event loop: bounded in number, repeated where that is safe.
+
+The driver answers on threads of its own; answers enter the loop here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from cassandra import ConsistencyLevel
+from cassandra.cluster import ResponseFuture
+from cassandra.query import BatchStatement, BatchType, BoundStatement
+
+from peloton.errors import Unavailable
+from storage.cassandra.connection import Connection
+from storage.cassandra.errors import DRIVER_ERRORS, translated
+from storage.config import CassandraSettings
+from storage.interface import Fence, unfenced
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+Bound = tuple[str, Sequence[object]]
+"""A named statement and its values."""
+
+_FIRST_PAUSE = 0.1
+"""Seconds before the second try; doubled with each further one."""
+
+
+class Session:
+    """Belongs to the event loop that made it."""
+
+    def __init__(self, connection: Connection, settings: CassandraSettings) -> None:
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._room = asyncio.Semaphore(settings.max_in_flight)
+        self._attempts = settings.attempts
+        self._serial = ConsistencyLevel.name_to_value[settings.serial_consistency]
+        self._last_stamp = 0
+        self.fence: Fence = unfenced
+        """Asked before each try of each write."""
+        self._users = 0
+        self._closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def timestamp(self) -> int:
+        """Microseconds since 1970, later than any given out before."""
+        self._last_stamp = max(time.time_ns() // 1000, self._last_stamp + 1)
+        return self._last_stamp
+
+    @asynccontextmanager
+    async def use(self) -> AsyncIterator[None]:
+        """Around each call of the port: `close` waits for it. Raises Unavailable once closed."""
+        if self._closed:
+            raise Unavailable("the store is closed")
+        self._users += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._idle.set()
+
+    async def close(self) -> None:
+        """Refuse further calls, and finish those that were accepted."""
+        self._closed = True
+        await self._idle.wait()
+
+    async def rows(self, name: str, *values: object) -> list[Row]:
+        """All of the answer's pages."""
+        return [row async for page in self.pages(name, *values) for row in page]
+
+    async def pages(self, name: str, *values: object, size: int = 5000) -> AsyncIterator[list[Row]]:
+        """The answer's pages of at most `size` rows, each fetched when it is asked for."""
+        statement = self._bound(name, values)
+        statement.fetch_size = size
+        state: bytes | None = None
+        while True:
+            page, state = await self._repeated(statement, state)
+            yield page
+            if state is None:
+                return
+
+    async def row(self, name: str, *values: object, serial: bool = False) -> Row | None:
+        """The one row. `serial`: after all conditional writes that were begun before it."""
+        statement = self._bound(name, values)
+        if serial:
+            statement.consistency_level = self._serial
+        page, _ = await self._repeated(statement, None)
+        return page[0] if page else None
+
+    async def write(self, name: str, *values: object) -> None:
+        await self._repeated(self._bound(name, values), None, self.fence)
+
+    async def write_together(self, parts: Iterable[Bound]) -> None:
+        """Statements of one partition as one mutation."""
+        await self._repeated(self._batch(parts), None, self.fence)
+
+    async def decide(self, parts: Sequence[Bound]) -> bool:
+        """Conditional statements of one partition, and others with them: whether the conditions held.
+
+        Never repeated here. Raises Unavailable where the outcome is unknown.
+        """
+        statement = self._bound(*parts[0]) if len(parts) == 1 else self._batch(parts)
+        statement.is_idempotent = False
+        page, _ = await self._once(statement, None, self.fence)
+        return bool(page[0][0])
+
+    def _bound(self, name: str, values: Sequence[object]) -> BoundStatement:
+        return self._connection.prepared[name].bind(values)
+
+    def _batch(self, parts: Iterable[Bound]) -> BatchStatement:
+        batch = BatchStatement(BatchType.UNLOGGED)
+        prepared = self._connection.prepared
+        for name, values in parts:
+            batch.add(prepared[name], values)
+        batch.is_idempotent = True
+        return batch
+
+    async def _repeated(
+        self, statement: Any, state: bytes | None, fence: Fence = unfenced
+    ) -> tuple[list[Row], bytes | None]:
+        pause = _FIRST_PAUSE
+        for _ in range(self._attempts - 1):
+            try:
+                return await self._once(statement, state, fence)
+            except Unavailable:
+                await asyncio.sleep(pause)
+                pause *= 2
+        return await self._once(statement, state, fence)
+
+    async def _once(
+        self, statement: Any, state: bytes | None, fence: Fence
+    ) -> tuple[list[Row], bytes | None]:
+        async with self._room:
+            fence()
+            answer: asyncio.Future[tuple[list[Row], bytes | None]] = self._loop.create_future()
+            try:
+                sent = self._connection.session.execute_async(statement, paging_state=state)
+            except DRIVER_ERRORS as error:
+                raise translated(error) from error
+            sent.add_callbacks(
+                self._answered, self._failed, callback_args=(sent, answer), errback_args=(answer,)
+            )
+            return await answer
+
+    def _answered(self, rows: list[Row] | None, sent: ResponseFuture, answer: asyncio.Future[Any]) -> None:
+        # The driver has no public name for the place where the next page begins, but for its blocking result.
+        state = sent._paging_state
+        self._enter(lambda: _set_result(answer, (rows or [], state)))
+
+    def _failed(self, error: BaseException, answer: asyncio.Future[Any]) -> None:
+        told = translated(error)
+        told.__cause__ = error
+        self._enter(lambda: _set_exception(answer, told))
+
+    def _enter(self, settle: Callable[[], None]) -> None:
+        """From a thread of the driver's. After the loop's end nobody waits any more."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(settle)
+
+
+def _set_result(answer: asyncio.Future[T], value: T) -> None:
+    if not answer.done():
+        answer.set_result(value)
+
+
+def _set_exception(answer: asyncio.Future[Any], error: BaseException) -> None:
+    if not answer.done():
+        answer.set_exception(error)

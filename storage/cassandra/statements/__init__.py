@@ -1,0 +1,1 @@
+"""Named statements, one file for each part of the store."""

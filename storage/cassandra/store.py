@@ -1,0 +1,99 @@
+"""The store over a Cassandra cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from peloton.model.ids import JobId
+from peloton.model.job import JobRuntime
+from peloton.model.task import PodEvent, TaskRuntime
+from storage.cassandra.cluster import CassandraHosts, CassandraPools
+from storage.cassandra.configs import Configs
+from storage.cassandra.connection import Connection, connect
+from storage.cassandra.events import CassandraPodEvents
+from storage.cassandra.index import JobIndex
+from storage.cassandra.jobs import CassandraJobs
+from storage.cassandra.migrate import check, up
+from storage.cassandra.session import Session
+from storage.cassandra.tasks import CassandraTasks, Rows, encoded_events, encoded_tasks
+from storage.cassandra.terms import Gate, Terms
+from storage.codec import JOB_RUNTIME
+from storage.config import CassandraSettings
+from storage.interface import Fence, Hosts, Jobs, PodEvents, Pools, Tasks, unfenced
+
+
+class CassandraStore:
+    """The port `storage.interface.Store`; what it promises where is told in `storage.cassandra`.
+
+    Belongs to the event loop that made it.
+    """
+
+    def __init__(self, connection: Connection, settings: CassandraSettings, *, shared: bool = False) -> None:
+        """`shared`: the connection stays open when the store is closed."""
+        self._connection = connection
+        self._shared = shared
+        self._session = session = Session(connection, settings)
+        self._terms = terms = Terms(session)
+        self._gate = gate = Gate(session, terms)
+        self._rows = rows = Rows(session)
+        configs = Configs(session)
+        self._index = JobIndex(session, configs, terms)
+        self._jobs = CassandraJobs(session, gate, terms, rows, configs, self._index)
+        self.jobs: Jobs = self._jobs
+        self.tasks: Tasks = CassandraTasks(session, gate, rows)
+        self.pod_events: PodEvents = CassandraPodEvents(session, gate, rows)
+        self.pools: Pools = CassandraPools(session, gate)
+        self.hosts: Hosts = CassandraHosts(session, gate)
+
+    async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
+        async with self._session.use():
+            await self._terms.begin(role, term, fence)
+            self._rows.forget()
+            await self._index.reset()
+
+    async def write_all(
+        self,
+        job_id: JobId,
+        tasks: Mapping[int, TaskRuntime],
+        events: Sequence[PodEvent] = (),
+        runtime: JobRuntime | None = None,
+    ) -> None:
+        text = "" if runtime is None else JOB_RUNTIME.encode(runtime)
+        async with self._gate(job_id) as when:
+            if runtime is not None:
+                await self._jobs.exists(job_id)
+            rows = encoded_tasks(job_id, tasks, when) + encoded_events(events, when)
+            await self._rows.write(job_id, rows, when)
+            if runtime is not None:
+                await self._jobs.replace(job_id, runtime, text)
+
+    async def ping(self) -> None:
+        async with self._session.use():
+            await self._session.row("ping")
+
+    async def close(self) -> None:
+        await self._session.close()
+        await self._index.reset()
+        if not self._shared:
+            self._shared = True
+            await asyncio.to_thread(self._connection.close)
+
+
+async def open_cassandra(settings: CassandraSettings) -> CassandraStore:
+    """Raises as `storage.factory.open_store` does."""
+    return CassandraStore(await asyncio.to_thread(_connected, settings), settings)
+
+
+def _connected(settings: CassandraSettings) -> Connection:
+    """To a keyspace whose schema is this program's."""
+    if settings.auto_migrate:
+        up(settings)
+    connection = connect(settings, settings.keyspace)
+    try:
+        check(connection, settings)
+        connection.prepare()
+    except BaseException:
+        connection.close()
+        raise
+    return connection

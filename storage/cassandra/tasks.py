@@ -1,0 +1,169 @@
+"""Task runtimes and pod events: partitions of 1,000 instances, found through the job's list of buckets.
+
+The list is written before a bucket's first row. A handle remembers which it has written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict, defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+
+from peloton.errors import NotFound
+from peloton.model.ids import JobId, task_id
+from peloton.model.task import PodEvent, TaskRuntime
+from storage.cassandra.session import Bound, Row, Session
+from storage.cassandra.terms import Gate
+from storage.codec import POD_EVENT, TASK_RUNTIME
+from storage.eventorder import STEP
+
+BUCKET = 1000
+"""Instances of one job in one partition. As stored: never changes."""
+_BUCKETS_PER_PAGE = 10
+_LARGEST_MUTATION = 1024 * 1024
+"""Characters of runtimes and events that go in one mutation; a server refuses those above 16 MiB."""
+_MOST_ROWS = 1000
+_REMEMBERED = 100_000
+_UNBOUNDED = 2**31 - 1
+
+Encoded = tuple[int, Bound, int]
+"""A row's bucket, its statement, and its size."""
+
+
+class Rows:
+    """Writes of rows that belong to instances. Its methods are called within the job's gate."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._listed: OrderedDict[tuple[JobId, int], None] = OrderedDict()
+
+    def forget(self) -> None:
+        """What others may have deleted meanwhile."""
+        self._listed.clear()
+
+    async def write(self, job_id: JobId, rows: Iterable[Encoded], when: int) -> None:
+        by_bucket: defaultdict[int, list[tuple[Bound, int]]] = defaultdict(list)
+        for bucket, bound, size in rows:
+            by_bucket[bucket].append((bound, size))
+        await self._list(job_id, by_bucket, when)
+        await asyncio.gather(
+            *(
+                self._session.write_together(part)
+                for bucket_rows in by_bucket.values()
+                for part in _parts(bucket_rows)
+            )
+        )
+
+    async def buckets(self, job_id: JobId) -> list[int]:
+        """Ascending."""
+        return [bucket for (bucket,) in await self._session.rows("read_buckets", job_id)]
+
+    async def delete(self, job_id: JobId, when: int) -> None:
+        """All rows of the job; the list of buckets last, so that this may be repeated."""
+        buckets = await self.buckets(job_id)
+        for bucket in buckets:
+            self._listed.pop((job_id, bucket), None)
+        await asyncio.gather(
+            *(
+                self._session.write(statement, when, job_id, bucket)
+                for statement in ("delete_tasks", "delete_events")
+                for bucket in buckets
+            )
+        )
+        if buckets:
+            await self._session.write("delete_buckets", when, job_id)
+
+    async def _list(self, job_id: JobId, buckets: Iterable[int], when: int) -> None:
+        new = [bucket for bucket in buckets if (job_id, bucket) not in self._listed]
+        if not new:
+            return
+        await self._session.write_together([("put_bucket", (job_id, bucket, when)) for bucket in new])
+        self._listed.update(dict.fromkeys((job_id, bucket) for bucket in new))
+        while len(self._listed) > _REMEMBERED:
+            self._listed.popitem(last=False)
+
+
+def encoded_tasks(job_id: JobId, runtimes: Mapping[int, TaskRuntime], when: int) -> list[Encoded]:
+    rows: list[Encoded] = []
+    for instance, runtime in runtimes.items():
+        text, bucket = TASK_RUNTIME.encode(runtime), instance // BUCKET
+        rows.append((bucket, ("put_task", (job_id, bucket, instance, text, when)), len(text)))
+    return rows
+
+
+def encoded_events(events: Iterable[PodEvent], when: int) -> list[Encoded]:
+    rows: list[Encoded] = []
+    for event in events:
+        text, bucket = POD_EVENT.encode(event), event.instance // BUCKET
+        key = (event.job_id, bucket, event.instance, event.run, event.timestamp, STEP[event.state])
+        rows.append((bucket, ("put_event", (*key, text, when)), len(text)))
+    return rows
+
+
+def _parts(rows: Sequence[tuple[Bound, int]]) -> Iterable[list[Bound]]:
+    """Cut where a mutation would become too large."""
+    part: list[Bound] = []
+    size = 0
+    for bound, length in rows:
+        if part and (size + length > _LARGEST_MUTATION or len(part) == _MOST_ROWS):
+            yield part
+            part, size = [], 0
+        part.append(bound)
+        size += length
+    if part:
+        yield part
+
+
+class CassandraTasks:
+    def __init__(self, session: Session, gate: Gate, rows: Rows) -> None:
+        self._session = session
+        self._gate = gate
+        self._rows = rows
+
+    async def write(self, job_id: JobId, runtimes: Mapping[int, TaskRuntime]) -> None:
+        async with self._gate(job_id) as when:
+            await self._rows.write(job_id, encoded_tasks(job_id, runtimes, when), when)
+
+    async def get(self, job_id: JobId, instance: int) -> TaskRuntime:
+        async with self._session.use():
+            row = await self._session.row("read_task", job_id, instance // BUCKET, instance)
+        if row is None:
+            raise NotFound(f"task {task_id(job_id, instance)} is not stored")
+        return TASK_RUNTIME.decode(row[0])
+
+    async def list(
+        self, job_id: JobId, first: int = 0, end: int | None = None
+    ) -> AsyncIterator[Mapping[int, TaskRuntime]]:
+        end = _UNBOUNDED if end is None else end
+        if first >= end:
+            return
+        async with self._session.use():
+            buckets = await self._rows.buckets(job_id)
+        wanted = [bucket for bucket in buckets if first // BUCKET <= bucket <= (end - 1) // BUCKET]
+        for start in range(0, len(wanted), _BUCKETS_PER_PAGE):
+            page = await self._page(job_id, wanted[start : start + _BUCKETS_PER_PAGE], first, end)
+            if page:
+                yield page
+
+    async def delete(self, job_id: JobId, instances: Sequence[int]) -> None:
+        async with self._gate(job_id) as when:
+            gone: list[Encoded] = []
+            for instance in instances:
+                bucket = instance // BUCKET
+                gone.append((bucket, ("delete_task", (when, job_id, bucket, instance)), 0))
+            await self._rows.write(job_id, gone, when)
+
+    async def _page(
+        self, job_id: JobId, buckets: Sequence[int], first: int, end: int
+    ) -> dict[int, TaskRuntime]:
+        async with self._session.use():
+            found = await asyncio.gather(
+                *(self._session.rows("read_tasks", job_id, bucket, first, end) for bucket in buckets)
+            )
+        return await asyncio.to_thread(_decoded, [row for rows in found for row in rows])
+
+
+def _decoded(rows: Sequence[Row]) -> dict[int, TaskRuntime]:
+    values = json.loads(f"[{','.join(text for _, text in rows)}]")
+    return {instance: TASK_RUNTIME.from_values(one) for (instance, _), one in zip(rows, values, strict=True)}

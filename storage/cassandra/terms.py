@@ -1,0 +1,123 @@
+"""Terms of leaders, and the order of one job's writes: what each write passes before it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from peloton.errors import Fenced, Unavailable
+from peloton.model.ids import JobId
+from storage.cassandra.session import Session
+from storage.interface import Fence
+
+
+class Terms:
+    """The term in which a handle writes, if any."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._term: tuple[str, int] | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._waiting: asyncio.Task[None] | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether the handle has a term."""
+        return self._term is not None
+
+    @property
+    def number(self) -> int:
+        """0 without a term."""
+        return self._term[1] if self._term else 0
+
+    async def begin(self, role: str, term: int, fence: Fence) -> None:
+        """Raises Fenced where a newer term has begun, and what `fence` raises."""
+        self._session.fence = fence
+        for _ in range(2):
+            created = await self._session.decide([("create_term", (role, term))])
+            if created or await self._session.decide([("raise_term", (term, role, term))]):
+                self._term = (role, term)
+                return
+            newest = await self._newest(role, serial=True)
+            if newest > term:
+                raise _fenced(role, term, newest)
+        raise Unavailable(f"{role}: cannot begin term {term}")
+
+    async def check(self) -> None:
+        """Raises Fenced where the term is over. The read begins after the call; calls that wait share one."""
+        if self._term is None:
+            return
+        if self._waiting is None:
+            self._waiting = asyncio.get_running_loop().create_task(self._after(self._running))
+        await asyncio.shield(self._waiting)
+
+    def refuse(self, found: int) -> None:
+        """Raises Fenced where `found`, the term of a row's last change, is newer than the handle's."""
+        if self._term is not None and found > self._term[1]:
+            raise _fenced(*self._term, found)
+
+    async def _after(self, running: asyncio.Task[None] | None) -> None:
+        if running is not None:
+            await asyncio.wait([running])
+        self._running, self._waiting = self._waiting, None
+        assert self._term is not None
+        role, term = self._term
+        newest = await self._newest(role)
+        if newest > term:
+            raise _fenced(role, term, newest)
+
+    async def _newest(self, role: str, serial: bool = False) -> int:
+        row = await self._session.row("read_term", role, serial=serial)
+        return int(row[0]) if row else 0
+
+
+class InOrder:
+    """One job's writes one after the other, in the order of the calls."""
+
+    def __init__(self) -> None:
+        self._locks: dict[JobId, asyncio.Lock] = {}
+        self._users: dict[JobId, int] = {}
+
+    @asynccontextmanager
+    async def of(self, job_id: JobId) -> AsyncIterator[None]:
+        self._users[job_id] = self._users.get(job_id, 0) + 1
+        lock = self._locks.setdefault(job_id, asyncio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            self._users[job_id] -= 1
+            if not self._users[job_id]:
+                del self._users[job_id], self._locks[job_id]
+
+
+class Gate:
+    """What a write of the port goes through: the handle is open, the job's earlier writes are done, the term
+    lives. Raises Unavailable or Fenced.
+
+    It gives the timestamp of the write: after those of the job's earlier writes, and before the term was seen
+    to live, so that a write which is sent later nonetheless loses against those of a newer term."""
+
+    def __init__(self, session: Session, terms: Terms) -> None:
+        self._session = session
+        self._terms = terms
+        self._order = InOrder()
+
+    @asynccontextmanager
+    async def __call__(self, job_id: JobId | None = None) -> AsyncIterator[int]:
+        async with self._session.use():
+            if job_id is None:
+                yield await self._passed()
+            else:
+                async with self._order.of(job_id):
+                    yield await self._passed()
+
+    async def _passed(self) -> int:
+        when = self._session.timestamp()
+        await self._terms.check()
+        return when
+
+
+def _fenced(role: str, term: int, newest: int) -> Fenced:
+    return Fenced(f"{role}: term {term} is over, term {newest} has begun")
