@@ -20,6 +20,7 @@ class GoalStateSettings(Settings):
     """A task LAUNCHED or STARTING for longer starts over; the executor of one KILLING for longer is shut
     down."""
     news_after: float = Field(300.0, gt=0)
+    ask_after: float = Field(1.0, ge=0)
     confirm_after: float = Field(60.0, gt=0)
     kill_again_after: float = Field(10.0, gt=0)
     kill_again_most: float = Field(600.0, gt=0)

@@ -37,14 +37,14 @@ def spawn_drivers(
     """Start the turns and all that feeds them and carries out what they say."""
     turns, outbox = engine.turns, engine.outbox
     enqueuer = Enqueuer(resmgr, turns.job, turns.post)
-    launcher = Launcher(hostmgr, turns.job, turns.post)
+    launcher = Launcher(hostmgr, turns.job, turns.post, outbox.release)
     killer = Killer(hostmgr, reconciler, kills, shut_downs)
     spawn("turns", turns.run())
     spawn("enqueue", enqueuer.enqueue(outbox.enqueue))
     spawn("withdraw", enqueuer.withdraw(outbox.withdraw))
     spawn("placements", Placements(resmgr, turns).run())
-    spawn("launch", launcher.run(outbox.launch))
-    spawn("release", launcher.release(outbox.release))
+    spawn("launch", launcher.launch(outbox.launch))
+    spawn("release", launcher.release())
     spawn("settle", Settler(resmgr).run(outbox.settle))
     spawn("kill", killer.kill(outbox.kill))
     spawn("shut down", killer.shut_down(outbox.shut_down))

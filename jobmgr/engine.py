@@ -152,7 +152,7 @@ class Engine:
     async def _adopt(self, job_id: JobId) -> None:
         """A job can be stored and unknown here where the store could not tell that it had stored it."""
         if self.job(job_id) is None and not (await self.store.jobs.runtime(job_id)).state.terminal:
-            await self.turns.between(lambda: self._read_again(job_id, known=False))
+            await self.turns.between(lambda: self._take(job_id))
 
     async def _store_version(self, job_id: JobId, spec: JobSpec) -> JobSpec:
         """A version that an earlier attempt left behind without making it the current one is passed over."""
@@ -169,7 +169,10 @@ class Engine:
         runtime = await self.store.jobs.runtime(job_id)
         raise Refused(f"cannot {what} a job that has ended: it is {runtime.state.name}")
 
-    async def _read_again(self, job_id: JobId, known: bool = True) -> None:
-        if (self.job(job_id) is not None) is known:
-            spec, runtime, pages = await read_job(self.store, job_id)
-            self.turns.core.recover(job_id, spec, runtime, pages)
+    async def _take(self, job_id: JobId) -> None:
+        if self.job(job_id) is None:
+            self.turns.core.recover(job_id, *await read_job(self.store, job_id))
+
+    async def _read_again(self, job_id: JobId) -> None:
+        if self.job(job_id) is not None:
+            self.turns.core.refresh(job_id, *await read_job(self.store, job_id))

@@ -58,19 +58,29 @@ class Launcher:
     """Some workers share one queue of launches."""
 
     def __init__(
-        self, hostmgr: Caller, jobs: Callable[[JobId], CachedJob | None], post: Callable[[Event], None]
+        self,
+        hostmgr: Caller,
+        jobs: Callable[[JobId], CachedJob | None],
+        post: Callable[[Event], None],
+        releases: Queue[Release],
     ) -> None:
         self._hostmgr = hostmgr
+        self._releases = releases
         self._jobs = jobs
         self._post = post
         self._configs = Configs()
 
-    async def run(self, queue: Queue[Launch]) -> None:
+    async def launch(self, queue: Queue[Launch]) -> None:
+        """Run for ever."""
         async with asyncio.TaskGroup() as group:
             for _ in range(LAUNCHES_AT_ONCE):
                 group.create_task(self._work(queue))
 
-    async def release(self, queue: Queue[Release]) -> None:
+    def _give_back(self, launch: Launch) -> None:
+        """None of the runs is wanted any more."""
+        self._releases.put([Release(launch.hostname, launch.agent_id, launch.offer_id)])
+
+    async def release(self) -> None:
         """Give claims back; run for ever. One that cannot be given back ends by itself."""
         while True:
             offers = [
@@ -79,7 +89,7 @@ class Launcher:
                     agentId=mesos_pb2.AgentID(value=item.agent_id),
                     id=peloton_pb2.HostOfferID(value=item.offer_id),
                 )
-                for item in await queue.take(RELEASES_PER_CALL)
+                for item in await self._releases.take(RELEASES_PER_CALL)
             ]
             request = hostsvc_pb2.ReleaseHostOffersRequest(hostOffers=offers)
             try:
@@ -96,6 +106,7 @@ class Launcher:
         """Repeated until somebody knows, or nobody can know any more."""
         request = self._request(launch)
         if not request.tasks:
+            self._give_back(launch)
             return Launched(launch.runs)
         loop, pause = asyncio.get_running_loop(), Pause()
         deadline = loop.time() + GIVE_UP_SECONDS

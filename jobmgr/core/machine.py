@@ -127,14 +127,18 @@ class Core:
     ) -> None:
         """Take an active job from the store; its tasks are looked at in the turns that follow."""
         self.forget(job_id)
-        job = CachedJob(job_id, spec, runtime)
-        for page in rows:
-            for instance, task in page.items():
-                if instance < spec.instance_count:
-                    job.put(instance, task)
-        work = self.jobs[job_id] = Work(job, recovered=True)
-        work.sweep_anew()
-        self._busy_jobs[job_id] = None
+        self.jobs[job_id] = Work(_cached(job_id, spec, runtime, rows), recovered=True)
+        self.sweep(job_id)
+
+    def refresh(
+        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, rows: Iterable[Mapping[int, TaskRuntime]]
+    ) -> None:
+        """Take what the store holds of a job that is known; what is under way for it goes on."""
+        work = self.jobs[job_id]
+        job = _cached(job_id, spec, runtime, rows)
+        job.waiting = work.job.waiting
+        work.job, work.unborn = job, 0
+        self.sweep(job_id)
 
     def forget(self, job_id: JobId) -> None:
         """Let go of a job."""
@@ -288,6 +292,17 @@ class Core:
             turn.instructions.append(Kill(tuple(kills)))
         if turn.reconcile:
             turn.instructions.append(Reconcile(tuple(turn.reconcile)))
+
+
+def _cached(
+    job_id: JobId, spec: JobSpec, runtime: JobRuntime, rows: Iterable[Mapping[int, TaskRuntime]]
+) -> CachedJob:
+    job = CachedJob(job_id, spec, runtime)
+    for page in rows:
+        for instance, task in page.items():
+            if instance < spec.instance_count:
+                job.put(instance, task)
+    return job
 
 
 def _first_runtime(change: Change, stopped: bool) -> TaskRuntime:

@@ -29,6 +29,8 @@ class Limits:
     """LAUNCHED or STARTING for longer: start over; KILLING for longer: shut the executor down."""
     news_after: float = 300.0
     """LAUNCHED without news for so long: Mesos is asked."""
+    ask_after: float = 1.0
+    """Before Mesos is asked about a launch whose outcome is not known: a call on its way may still arrive."""
     confirm_after: float = 60.0
     """STARTING and RUNNING tasks that a new leader has not heard of: Mesos is asked."""
     kill_again_after: float = 10.0
@@ -228,7 +230,7 @@ class Steering:
             if instance in work.unconfirmed:
                 seconds = min(limits.confirm_after, seconds or limits.confirm_after)
         elif task.state is TaskState.LAUNCHED:
-            seconds = 0.0 if instance in work.unconfirmed else limits.news_after
+            seconds = limits.ask_after if instance in work.unconfirmed else limits.news_after
         else:
             stuck = limits.stuck_after - self.age(task)
             seconds = min(limits.confirm_after, stuck) if instance in work.unconfirmed else stuck

@@ -10,7 +10,7 @@ from peloton.model.states import TaskState
 from tests.unit.jobmgr_core.specs import JOB
 from tests.unit.jobmgr_core.world import World, runs_on, runs_well, until
 
-FAST = Limits(kill_again_after=0.05, kill_again_most=0.2, confirm_after=0.05)
+FAST = Limits(kill_again_after=0.05, kill_again_most=0.2, confirm_after=0.05, ask_after=0.05)
 
 
 def failing(times: int, state: int = mesos_pb2.TASK_FAILED) -> World:

@@ -332,3 +332,47 @@ async def test_refresh_reads_the_store_again(store: Store) -> None:
         assert job.tasks[0].message == "mended by hand"
         world.status(f"{JOB}-0-1", mesos_pb2.TASK_FINISHED)
         await ended(engine)
+
+
+async def test_a_refresh_leaves_what_is_under_way(store: Store) -> None:
+    """A launch whose call is not answered yet is not asked about, and not launched again."""
+    world = World()
+    gate = asyncio.Event()
+    launch = world.LaunchTasks
+
+    async def slow(request: object) -> object:
+        await gate.wait()
+        return await launch(request)
+
+    world.LaunchTasks = slow  # type: ignore[method-assign]
+    async with Running(Engine(store, limits=FAST), world) as running:
+        engine = running.engine
+        await engine.create_job(JOB, spec(3))
+        await until(lambda: world.called("LaunchTasks"), "the launch is called for")
+        await engine.refresh(JOB)
+        await engine.refresh_tasks(JOB, 0, 2)
+        gate.set()
+        await ended(engine)
+    assert len(world.launched) == 3
+    assert not world.called("ReconcileTasks")
+
+
+async def test_a_job_that_was_stored_without_an_answer_is_adopted(store: Store) -> None:
+    world = World()
+    create = store.jobs.create
+
+    async def unanswered(*args: object) -> None:
+        await create(*args)  # type: ignore[arg-type]
+        raise Unavailable("who knows")
+
+    async with Running(Engine(store), world) as running:
+        engine = running.engine
+        store.jobs.create = unanswered  # type: ignore[method-assign]
+        with pytest.raises(Unavailable):
+            await engine.create_job(JOB, spec(2))
+        store.jobs.create = create  # type: ignore[method-assign]
+        with pytest.raises(AlreadyExists):
+            await engine.create_job(JOB, spec(2))
+        await until(lambda: len(world.launched) == 2, "it runs")
+        await ended(engine)
+        assert (await engine.load(JOB)).runtime.state is JobState.SUCCEEDED
