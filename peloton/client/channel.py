@@ -17,7 +17,7 @@ _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     # A daemon that was restarted is found again within a second or two, not after gRPC's two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 5000),  # how long one attempt to connect may take
     ("grpc.max_reconnect_backoff_ms", 2000),
     # The daemons are inside the house: a web proxy of the environment is not for them.
     ("grpc.enable_http_proxy", 0),

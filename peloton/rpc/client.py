@@ -19,7 +19,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 CHANNEL_OPTIONS = (
     *OPTIONS,
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 5000),  # how long one attempt to connect may take
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
 
