@@ -19,7 +19,7 @@ from hostmgr.core.table import HostTable
 from hostmgr.manager import HostManager
 from hostmgr.mesos.calls import Framework
 from hostmgr.mesos.codec import codec
-from hostmgr.mesos.detector import MasterAddress, StaticMaster
+from hostmgr.mesos.detector import MasterDetector, detecting
 from hostmgr.mesos.http import basic
 from hostmgr.mesos.operator import OperatorClient
 from hostmgr.mesos.session import Session
@@ -71,11 +71,13 @@ async def _lead(daemon: Hostmgr, authorization: str, term: int) -> AsyncIterator
         store = await open_store(daemon.settings.storage)
     try:
         with _checked(daemon, lambda: "about to lead"):
-            await store.begin_term(Role.HOSTMGR.value, term)
-            manager, cluster, reconciliation = await _parts(daemon, store, authorization)
-        with _checked(daemon, lambda: manager.unhealthy or cluster.unhealthy):
-            async with _serve(daemon, manager, cluster, reconciliation):
-                yield
+            await store.begin_term(Role.HOSTMGR.value, term, daemon.fence)
+        async with detecting(daemon.settings.mesos.master) as detector:
+            with _checked(daemon, lambda: "about to lead"):
+                manager, cluster, reconciliation = await _parts(daemon, store, detector, authorization)
+            with _checked(daemon, lambda: manager.unhealthy or cluster.unhealthy):
+                async with _serve(daemon, manager, cluster, reconciliation):
+                    yield
     finally:
         await store.close()
 
@@ -91,13 +93,12 @@ def _checked(daemon: Hostmgr, check: Callable[[], str]) -> Iterator[None]:
 
 
 async def _parts(
-    daemon: Hostmgr, store: Store, authorization: str
+    daemon: Hostmgr, store: Store, detector: MasterDetector, authorization: str
 ) -> tuple[HostManager, Cluster, Reconciliation]:
     """The state of a term, rebuilt from nothing but the framework id: Mesos tells the rest."""
     settings, now = daemon.settings, daemon.clock.monotonic
     framework_id = await store.hosts.framework_id(settings.mesos.name) or ""
     wire = codec(settings.mesos.encoding)
-    detector = StaticMaster(MasterAddress.parse(settings.mesos.master))
     reconciler = Reconciler(_policy(settings.reconcile))
     ring: EventRing[Event] = EventRing(str(uuid.uuid4()), CLIENTS, HOLDER, settings.event_ring)
     manager = HostManager(
@@ -113,7 +114,7 @@ async def _parts(
     )
     manager.driver = MesosDriver(
         Session(framework_id or None), _framework(settings), wire, detector, manager, now, authorization,
-        max_record=settings.mesos.max_record_bytes,
+        max_record=settings.mesos.max_record_bytes, fence=daemon.fence,
     )  # fmt: skip
     cluster = Cluster(
         OperatorClient(detector, wire, settings.mesos.operator_timeout, authorization),

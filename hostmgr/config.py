@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator
 
 from hostmgr.core.filter import Ranking
-from hostmgr.mesos.detector import MasterAddress
+from hostmgr.mesos.detector import ElectionPath, MasterAddress
 from peloton.config import DaemonSettings, Settings
 from peloton.errors import PelotonError
 from storage.config import ENVIRONMENT, StorageSettings
@@ -19,7 +19,7 @@ class MesosSettings(Settings):
     """The Mesos master, and who hostmgr is there."""
 
     master: str = "127.0.0.1:5050"
-    """HOST:PORT"""
+    """HOST:PORT, or zk://HOST:PORT,HOST:PORT/PATH for the one that leads among several."""
     encoding: Literal["protobuf", "json"] = "protobuf"
     user: str = "root"
     name: str = "Peloton"
@@ -39,7 +39,7 @@ class MesosSettings(Settings):
     @classmethod
     def _host_and_port(cls, value: str) -> str:
         try:
-            MasterAddress.parse(value)
+            (ElectionPath if value.startswith("zk://") else MasterAddress).parse(value)
         except PelotonError as error:
             raise ValueError(str(error)) from None
         return value
@@ -76,6 +76,7 @@ class HostmgrSettings(DaemonSettings):
         **DaemonSettings.environment,
         **ENVIRONMENT,
         "MESOS_MASTER": "mesos.master",
+        "MESOS_ZK_PATH": "mesos.master",
         "MESOS_SECRET_FILE": "mesos.secret_file",
         "ENABLE_REVOCABLE_RESOURCES": "enable_revocable_resources",
         "SCARCE_RESOURCE_TYPES": "scarce_resource_types",

@@ -33,7 +33,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
         async with AsyncExitStack() as stack:
             store = await open_store(settings.storage)
             stack.push_async_callback(store.close)
-            await store.begin_term(Role.JOBMGR.value, term)
+            await store.begin_term(Role.JOBMGR.value, term, daemon.fence)
             engine = Engine(store, daemon.clock, settings.goal_state.limits())
             log.info("%d active jobs", await recover(store, engine.turns))
             stack.enter_context(_watched(daemon, lambda: engine.turns.trouble))

@@ -43,7 +43,7 @@ async def leading(daemon: Daemon[ResmgrSettings], term: int) -> AsyncIterator[No
     settings = daemon.settings
     store = await open_store(settings.storage)
     try:
-        await store.begin_term(Role.RESMGR.value, term)
+        await store.begin_term(Role.RESMGR.value, term, daemon.fence)
         driver = Driver(settings, daemon.clock, lambda: _present(daemon))
         driver.scheduler.load_pools(await store.pools.all())
         recovery = Recovery(driver, store.jobs, store.tasks)

@@ -63,7 +63,9 @@ class MesosDriver:
         authorization: str = "",
         backoff: Backoff = Backoff(),
         max_record: int = 64 * 1024 * 1024,
+        fence: Callable[[], None] = lambda: None,
     ) -> None:
+        """`fence` is asked before each subscription and call, and raises where nothing may be done."""
         self.session = session
         self._framework = framework
         self._codec = codec
@@ -72,6 +74,8 @@ class MesosDriver:
         self._now = now
         self._backoff = backoff
         self._max_record = max_record
+        self._fence = fence
+        self._detected: MasterAddress | None = None
         self._headers = {"Content-Type": codec.content_type, "Accept": codec.content_type}
         if authorization:
             self._headers["Authorization"] = authorization
@@ -86,7 +90,8 @@ class MesosDriver:
 
     def send(self, *calls: Call) -> None:
         """Write calls, one behind the other. Raises Unavailable, having written nothing, while not
-        subscribed."""
+        subscribed, and what the fence raises."""
+        self._fence()
         if self._pipe is None:
             raise Unavailable("not subscribed with the Mesos master at the moment")
         names = [Call.Type.Name(call.type) for call in calls]
@@ -112,7 +117,9 @@ class MesosDriver:
         """Why this subscription, or the try for one, ended."""
         where = "no master"
         try:
-            master, self._redirect = self._redirect or await self._detector.master(), None
+            self._fence()
+            self._detected = await self._detector.master()
+            master, self._redirect = self._redirect or self._detected, None
             where = f"master {master}"
             self.session.connect(self._now())
             await self._subscription(master)
@@ -154,9 +161,7 @@ class MesosDriver:
     ) -> None:
         headers = {**self._headers, "Mesos-Stream-Id": self.session.stream_id}
         answers, writer = await connect(master, CONNECT_SECONDS)
-        pipe = CallPipe(
-            Requests(master, PATH, headers), answers, writer, self._handler.on_refused, self._now
-        )
+        pipe = CallPipe(Requests(master, PATH, headers), answers, writer, self._handler.on_refused, self._now)
         try:
             assert self.session.framework_id is not None
             await self._handler.on_subscribed(self.session.framework_id, master, self.session.master_id)
@@ -167,9 +172,7 @@ class MesosDriver:
             self._pipe = None
             pipe.close()
 
-    async def _events(
-        self, reader: asyncio.StreamReader, decoder: EventDecoder, events: list[Event]
-    ) -> None:
+    async def _events(self, reader: asyncio.StreamReader, decoder: EventDecoder, events: list[Event]) -> None:
         while True:
             if events:
                 self._handler.on_events(events)
@@ -186,6 +189,16 @@ class MesosDriver:
                 raise SessionBroken("three heartbeats were missed")
             if pipe.stalled():
                 raise SessionBroken("a call got no answer")
+            await self._require_same_master()
+
+    async def _require_same_master(self) -> None:
+        """A master that stands still does not end its connection when another is elected."""
+        try:
+            detected = await self._detector.master()
+        except Unavailable:  # a new one is being elected, and then we shall see
+            return
+        if detected != self._detected:
+            raise SessionBroken(f"the master at {detected} leads now")
 
     async def _on_error(self, message: str) -> None:
         if self.session.on_error(message):
