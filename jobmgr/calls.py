@@ -7,12 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from peloton.errors import Conflict, PelotonError, ResourceExhausted, Unavailable
+from peloton.errors import Conflict, Fenced, PelotonError, ResourceExhausted, Unavailable
 
 CALL_SECONDS = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
-PASSING = (Unavailable, ResourceExhausted, Conflict)
-"""Failures that say nothing about the request: it is sent again."""
+PASSING = (Unavailable, ResourceExhausted, Conflict, Fenced)
+"""Failures that say nothing about the request: it is sent again, until this instance leads no more."""
 log = logging.getLogger(__name__)
 
 
@@ -61,14 +61,16 @@ class Bucket:
             await asyncio.sleep(-self._left / self._rate)
 
 
-async def until_answered(client: Caller, method: str, request: Any) -> Any:
+async def until_answered(
+    client: Caller, method: str, request: Any, passing: tuple[type[PelotonError], ...] = PASSING
+) -> Any:
     """The answer, however long it takes. Raises what is not a passing failure. The request must be safe to
     repeat."""
     pause = Pause()
     while True:
         try:
             return await client.call(method, request, timeout=CALL_SECONDS)
-        except PASSING as error:
+        except passing as error:
             log.warning("%s: %s", method, error)
         await pause.wait()
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from jobmgr.calls import Bucket, Caller, Pause
+from jobmgr.calls import PASSING, Bucket, Caller, Pause
 from jobmgr.engine import Engine
 from jobmgr.enqueuer import Enqueuer
 from jobmgr.intake import Intake
@@ -14,13 +15,13 @@ from jobmgr.killer import Killer
 from jobmgr.launcher import Launcher, Placements, Settler
 from jobmgr.outbox import Queue
 from jobmgr.waiting import WaitingReasons
-from peloton.errors import Unavailable
 from peloton.model.ids import JobId
 from storage.interface import Store
 
 Spawn = Callable[[str, Coroutine[Any, Any, Any]], None]
 RETIREMENTS_AT_ONCE = 100
 NO_LIMIT = Bucket(0, 1)
+log = logging.getLogger(__name__)
 
 
 def spawn_drivers(
@@ -67,5 +68,6 @@ async def _retire(store: Store, job_id: JobId) -> None:
         try:
             await store.jobs.retire(job_id)
             return
-        except Unavailable:
-            await pause.wait()
+        except PASSING as error:
+            log.warning("cannot retire job %s: %s", job_id, error)
+        await pause.wait()

@@ -99,7 +99,7 @@ class Enqueuer:
     async def _take_back(self, runs: list[tuple[JobId, RunOf]]) -> None:
         tasks = [peloton_pb2.TaskID(value=task_id(job_id, run[0])) for job_id, run in runs]
         request = resmgrsvc_pb2.KillTasksRequest(tasks=tasks)
-        answer = await until_answered(self._resmgr, "KillTasks", request)
+        answer = await until_answered(self._resmgr, "KillTasks", request, passing=(PelotonError,))
         kept = {e.killError.task.value: e.killError.message for e in answer.error if e.HasField("killError")}
         gone: dict[JobId, list[RunOf]] = defaultdict(list)
         for job_id, run in runs:

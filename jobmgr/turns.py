@@ -30,13 +30,14 @@ from jobmgr.core.events import (
 from jobmgr.core.machine import Core, Turn
 from jobmgr.outbox import Outbox
 from peloton.clock import Clock
-from peloton.errors import PelotonError, Unavailable
+from peloton.errors import Fenced, PelotonError, Unavailable
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import TaskState
 from storage.interface import Store
 
 EVENTS_PER_TURN = 2000
+STEP_DOWN_SECONDS = 30.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 log = logging.getLogger(__name__)
 TURN_SECONDS = Histogram(
@@ -104,13 +105,20 @@ class Turns:
         await answer
 
     async def run(self) -> None:
-        """Turn for ever. Raises where the store refuses a write for good (Fenced, for one)."""
+        """Turn for ever. Raises where the store refuses a write for good. Where that is because another
+        instance leads, this one is about to learn it: it has a while to step down in order."""
         try:
             while True:
                 await self._something()
                 while self._between:
                     await self._do(*self._between.popleft())
                 await self._turn()
+        except Fenced as error:
+            log.error("%s", error)
+            self.trouble = str(error)
+            self._end()
+            await asyncio.sleep(STEP_DOWN_SECONDS)
+            raise
         finally:
             self._end()
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
+from pathlib import Path
+
+import pytest
 
 from jobmgr.core.events import Now
 from jobmgr.engine import Engine
 from jobmgr.recovery import recover
 from mesos.v1 import mesos_pb2
-from peloton.errors import Refused
+from peloton.errors import Fenced, Refused, Unavailable
 from peloton.model.states import JobState, TaskState
+from storage.config import SqliteSettings
 from storage.interface import Store
+from storage.sqlite.store import open_sqlite
 from tests.unit.jobmgr_core.specs import JOB, spec
 from tests.unit.jobmgr_core.steps import FAST, ended, reach
 from tests.unit.jobmgr_core.world import Running, World, runs_on, runs_well, until
@@ -89,3 +94,23 @@ async def test_a_new_leader_retires_what_had_ended(store: Store) -> None:
     await store.jobs.revive(JOB)
     engine = await succeed(store, World())
     assert engine.active_jobs() == []
+
+
+async def test_a_leader_whose_term_is_over_does_nothing_more(store: Store, tmp_path: Path) -> None:
+    world = World(runs_on)
+    await store.begin_term("jobmgr", 1)
+    successor = await open_sqlite(SqliteSettings(path=tmp_path / "peloton.db"))
+    async with Running(Engine(store), world) as running:
+        await running.engine.create_job(JOB, spec(2))
+        await reach(running.engine, TaskState.RUNNING, 2)
+        await successor.begin_term("jobmgr", 2)
+        with pytest.raises(Unavailable):
+            await running.engine.stop(JOB, None)
+        with pytest.raises(Unavailable):
+            await running.engine.stop(JOB, None)
+        with pytest.raises(Fenced):
+            await running.engine.create_job("0f3f5c2a-0000-4000-8000-000000000002", spec(1))
+        assert running.engine.turns.trouble
+    await successor.close()
+    assert not world.called("KillTasks")
+    assert len(world.alive) == 2
