@@ -43,26 +43,23 @@ def task_info(
     """Raises InvalidArgument for an id that is no run's."""
     config, run = task.config, parse_mesos_task_id(task.taskId.value)
     ports = {port.name: port.value or task.ports.get(port.name, 0) for port in config.ports}
-    command = mesos_pb2.CommandInfo()
+    info = mesos_pb2.TaskInfo(name=run.job_id)
+    info.task_id.value = task.taskId.value
+    info.agent_id.value = agent_id
+    info.resources.extend(resources)
+    command = info.command
     command.CopyFrom(config.command)
     _add_environment(command, config, run.job_id, run.instance, ports)
-    info = mesos_pb2.TaskInfo(
-        name=run.job_id,
-        task_id=task.taskId,
-        agent_id=mesos_pb2.AgentID(value=agent_id),
-        resources=resources,
-        labels=_labels(config, run.job_id, run.instance),
-        discovery=_discovery(run.job_id, ports),
-        kill_policy=_kill_policy(config.killGracePeriodSeconds),
-    )
-    if config.HasField("executor") and config.executor.type == mesos_pb2.ExecutorInfo.CUSTOM:
-        _run_by_executor(info, config, command)
-    else:
-        info.command.CopyFrom(command)
-        if config.HasField("container"):
-            info.container.CopyFrom(config.container)
+    _add_labels(info.labels, config, run.job_id, run.instance)
+    _describe(info.discovery, run.job_id, ports)
+    grace = config.killGracePeriodSeconds or KILL_GRACE_SECONDS
+    info.kill_policy.grace_period.nanoseconds = grace * NANOSECONDS
     if config.HasField("healthCheck") and config.healthCheck.enabled:
-        info.health_check.CopyFrom(_health_check(config.healthCheck, command))
+        _add_health_check(info.health_check, config.healthCheck, command)
+    if config.HasField("executor") and config.executor.type == mesos_pb2.ExecutorInfo.CUSTOM:
+        _run_by_executor(info, config)
+    elif config.HasField("container"):
+        info.container.CopyFrom(config.container)
     return info
 
 
@@ -83,32 +80,24 @@ def _add_environment(
             variables.add(name=port.envName, value=str(ports[port.name]))
 
 
-def _labels(config: task_pb2.TaskConfig, job_id: str, instance: int) -> mesos_pb2.Labels:
-    labels = mesos_pb2.Labels()
+def _add_labels(wire: mesos_pb2.Labels, config: task_pb2.TaskConfig, job_id: str, instance: int) -> None:
+    labels = wire.labels
     for label in config.labels:
         if not label.key.startswith(SYSTEM_PREFIX):
-            labels.labels.add(key=label.key, value=label.value)
-    labels.labels.add(key="peloton.job_id", value=job_id)
-    labels.labels.add(key="peloton.instance_id", value=str(instance))
-    labels.labels.add(key="peloton.task_id", value=task_id(job_id, instance))
-    return labels
+            labels.add(key=label.key, value=label.value)
+    labels.add(key="peloton.job_id", value=job_id)
+    labels.add(key="peloton.instance_id", value=str(instance))
+    labels.add(key="peloton.task_id", value=task_id(job_id, instance))
 
 
-def _discovery(job_id: str, ports: dict[str, int]) -> mesos_pb2.DiscoveryInfo:
-    info = mesos_pb2.DiscoveryInfo(visibility=mesos_pb2.DiscoveryInfo.EXTERNAL, name=job_id)
+def _describe(discovery: mesos_pb2.DiscoveryInfo, job_id: str, ports: dict[str, int]) -> None:
+    discovery.visibility = mesos_pb2.DiscoveryInfo.EXTERNAL
+    discovery.name = job_id
     for name, number in ports.items():
-        info.ports.ports.add(name=name, number=number)
-    return info
+        discovery.ports.ports.add(name=name, number=number)
 
 
-def _kill_policy(seconds: int) -> mesos_pb2.KillPolicy:
-    grace = (seconds or KILL_GRACE_SECONDS) * NANOSECONDS
-    return mesos_pb2.KillPolicy(grace_period=mesos_pb2.DurationInfo(nanoseconds=grace))
-
-
-def _run_by_executor(
-    info: mesos_pb2.TaskInfo, config: task_pb2.TaskConfig, command: mesos_pb2.CommandInfo
-) -> None:
+def _run_by_executor(info: mesos_pb2.TaskInfo, config: task_pb2.TaskConfig) -> None:
     """A task has a command or an executor, never both: the executor starts with the task's command, runs in
     the task's container, and takes nothing for itself."""
     executor = info.executor
@@ -119,19 +108,18 @@ def _run_by_executor(
     executor.ClearField("data")
     info.data = config.executor.data
     if not executor.HasField("command"):
-        executor.command.CopyFrom(command)
+        executor.command.CopyFrom(info.command)
+    info.ClearField("command")
     if config.HasField("container") and not executor.HasField("container"):
         executor.container.CopyFrom(config.container)
 
 
-def _health_check(check: _Check, command: mesos_pb2.CommandInfo) -> mesos_pb2.HealthCheck:
+def _add_health_check(wire: mesos_pb2.HealthCheck, check: _Check, command: mesos_pb2.CommandInfo) -> None:
     """Raises InvalidArgument for a kind of check that Mesos does not have."""
-    wire = mesos_pb2.HealthCheck(
-        delay_seconds=check.initialIntervalSecs or _DELAY,
-        interval_seconds=check.intervalSecs or _INTERVAL,
-        timeout_seconds=check.timeoutSecs or _TIMEOUT,
-        consecutive_failures=check.maxConsecutiveFailures or _FAILURES,
-    )
+    wire.delay_seconds = check.initialIntervalSecs or _DELAY
+    wire.interval_seconds = check.intervalSecs or _INTERVAL
+    wire.timeout_seconds = check.timeoutSecs or _TIMEOUT
+    wire.consecutive_failures = check.maxConsecutiveFailures or _FAILURES
     if check.type == _Check.COMMAND:
         wire.type = mesos_pb2.HealthCheck.COMMAND
         wire.command.shell = True
@@ -145,4 +133,3 @@ def _health_check(check: _Check, command: mesos_pb2.CommandInfo) -> mesos_pb2.He
         wire.http.path = check.httpCheck.path or "/"
     else:
         raise InvalidArgument("healthCheck.type", _Check.Type.Name(check.type), "COMMAND or HTTP")
-    return wire

@@ -20,10 +20,21 @@ class Forms:
     """Shapes of resource entries by number: a resource without its amount, to be filled in again."""
 
     def __init__(self) -> None:
+        self._common: dict[tuple[str, str, str, bool], int] = {}
         self._numbers: dict[bytes, int] = {}
         self._shapes: list[mesos_pb2.Resource] = []
 
     def number(self, resource: mesos_pb2.Resource) -> int:
+        """Most resources differ in a few fields only, which are faster to compare than the whole."""
+        if resource.reservations or resource.HasField("reservation") or resource.HasField("provider_id"):
+            return self._whole(resource)
+        key = (resource.name, resource.role, resource.allocation_info.role, resource.HasField("revocable"))
+        number = self._common.get(key)
+        if number is None:
+            number = self._common[key] = self._whole(resource)
+        return number
+
+    def _whole(self, resource: mesos_pb2.Resource) -> int:
         shape = mesos_pb2.Resource()
         shape.CopyFrom(resource)
         shape.ClearField("scalar")

@@ -70,19 +70,13 @@ class Calls:
     ) -> Call:
         """Launch `tasks` on these offers, all of one agent; what is left of them is offered again after
         `refuse_seconds`."""
-        operation = mesos_pb2.Offer.Operation(
-            type=mesos_pb2.Offer.Operation.LAUNCH,
-            launch=mesos_pb2.Offer.Operation.Launch(task_infos=tasks),
-        )
-        return Call(
-            framework_id=self._id,
-            type=Call.ACCEPT,
-            accept=Call.Accept(
-                offer_ids=[mesos_pb2.OfferID(value=each) for each in offer_ids],
-                operations=[operation],
-                filters=mesos_pb2.Filters(refuse_seconds=refuse_seconds),
-            ),
-        )
+        call = Call(framework_id=self._id, type=Call.ACCEPT)
+        call.accept.filters.refuse_seconds = refuse_seconds
+        for each in offer_ids:
+            call.accept.offer_ids.add(value=each)
+        operation = call.accept.operations.add(type=mesos_pb2.Offer.Operation.LAUNCH)
+        operation.launch.task_infos.extend(tasks)
+        return call
 
     def decline(self, offer_ids: Iterable[str], refuse_seconds: float = 0.0) -> Call:
         return Call(
@@ -96,13 +90,12 @@ class Calls:
 
     def acknowledge(self, status: mesos_pb2.TaskStatus) -> Call:
         """Only for a status with a uuid: the master's own must not be acknowledged."""
-        return Call(
-            framework_id=self._id,
-            type=Call.ACKNOWLEDGE,
-            acknowledge=Call.Acknowledge(
-                agent_id=status.agent_id, task_id=status.task_id, uuid=status.uuid
-            ),
-        )
+        call = Call(framework_id=self._id, type=Call.ACKNOWLEDGE)
+        acknowledge = call.acknowledge
+        acknowledge.agent_id.value = status.agent_id.value
+        acknowledge.task_id.value = status.task_id.value
+        acknowledge.uuid = status.uuid
+        return call
 
     def kill(self, task_id: str, agent_id: str) -> Call:
         call = Call(

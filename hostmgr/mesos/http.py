@@ -131,9 +131,7 @@ def location(value: str) -> MasterAddress:
     return MasterAddress(host, port)
 
 
-async def connect(
-    master: MasterAddress, timeout: float
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def connect(master: MasterAddress, timeout: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Raises OSError, TimeoutError among them."""
     async with asyncio.timeout(timeout):
         return await asyncio.open_connection(master.host, master.port, limit=READ_SIZE)
