@@ -30,6 +30,7 @@ class Harness:
         self.client = PelotonClient(
             "test", jm_url=urls["JOBMGR_URL"], rm_url=urls["RESMGR_URL"], hm_url=urls["HOSTMGR_URL"]
         )
+        self.task: task_pb2.TaskInfo | None = None
         self.pool = self._make_pool()
 
     def _make_pool(self) -> str:
@@ -43,7 +44,9 @@ class Harness:
         )
 
         def answers() -> bool:
-            self.answer = self.client.respool_svc.CreateResourcePool(respool_pb2.CreateRequest(config=config))
+            self.answer = self.client.respool_svc.CreateResourcePool(
+                respool_pb2.CreateRequest(config=config), timeout=30, wait_for_ready=True
+            )
             return not self.answer.HasField("error")
 
         wait_for(answers, 30, lambda: str(self.answer))
@@ -80,6 +83,17 @@ class Harness:
     def tasks(self, job_id: str) -> dict[int, task_pb2.TaskInfo]:
         request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id))
         return dict(self.client.task_svc.List(request, timeout=30).result.value)
+
+    def running(self, job_id: str, instance: int = 0) -> task_pb2.RuntimeInfo:
+        """Waits until the instance runs."""
+
+        def runs() -> bool:
+            self.task = self.tasks(job_id).get(instance)
+            return self.task is not None and self.task.runtime.state == task_pb2.RUNNING
+
+        wait_for(runs, 60, lambda: str(self.task))
+        assert self.task is not None
+        return self.task.runtime
 
     def ended(self, job_id: str, seconds: float = 90) -> job_pb2.RuntimeInfo:
         """Waits for the job's end."""

@@ -17,7 +17,6 @@ import pytest
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
-from peloton.api.v0.task import task_pb2
 from peloton.minicluster.cluster import Cluster
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 
@@ -125,10 +124,10 @@ def test_a_port_in_use_is_one_clear_line(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 5050))
         taken.listen()
         result = peloton("up", folder=tmp_path / "cluster")
+    assert peloton("down", folder=tmp_path / "cluster").returncode == 0
     assert result.returncode == 1
     assert "mesos-master: port 127.0.0.1:5050 is in use" in result.stderr
     assert len(result.stderr.splitlines()) == 1
-    assert peloton("down", folder=tmp_path / "cluster").returncode == 0
 
 
 def test_a_folder_that_is_none_of_ours(tmp_path: Path) -> None:
@@ -154,8 +153,7 @@ class TestAgents:
         config = harness.config("sleep 300")
         config.defaultConfig.restartPolicy.maxFailures = 1
         job_id = harness.create(config)
-        wait_for(lambda: harness.tasks(job_id)[0].runtime.state == task_pb2.RUNNING, 30)
-        runtime = harness.tasks(job_id)[0].runtime
+        runtime = harness.running(job_id)
         name = agent_of(harness, runtime.host)
         before = agent_id(harness, runtime.host)
         harness.cluster.stop([name])
@@ -176,8 +174,7 @@ class TestAgents:
         config = harness.config(f'while [ ! -e "{gate}" ]; do sleep 0.1; done')
         config.defaultConfig.restartPolicy.maxFailures = 0
         job_id = harness.create(config)
-        wait_for(lambda: harness.tasks(job_id)[0].runtime.state == task_pb2.RUNNING, 30)
-        name = agent_of(harness, harness.tasks(job_id)[0].runtime.host)
+        name = agent_of(harness, harness.running(job_id).host)
         harness.cluster.kill([name])
         harness.cluster.start([name])
         gate.touch()
