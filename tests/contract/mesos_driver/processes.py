@@ -28,7 +28,7 @@ CONFIG = task_pb2.TaskConfig(
 )
 
 
-async def until(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     deadline = asyncio.get_running_loop().time() + seconds
     while not condition():
         assert asyncio.get_running_loop().time() < deadline, f"not within {seconds} s: {what}"
@@ -97,7 +97,7 @@ class Processes:
         for process in self._running.values():
             process.terminate()
         for name, process in self._running.items():
-            assert process.wait(20) == 0, f"{name} ended with {process.returncode}: {self.log(name)}"
+            assert process.wait(60) == 0, f"{name} ended with {process.returncode}: {self.log(name)}"
 
     def log(self, name: str) -> str:
         return (self._root / f"{name}.log").read_text()
@@ -127,7 +127,7 @@ class Client:
         request.filter.resourceConstraint.minimum.CopyFrom(CONFIG.resource)
         request.filter.quantity.maxHosts = hosts
         found: list[pb.HostOffer] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(found) < hosts:
                 request.filter.quantity.maxHosts = hosts - len(found)
                 found += (await self.hosts.AcquireHostOffers(request)).hostOffers
@@ -171,6 +171,6 @@ class Client:
         return len(answer.events)
 
     async def pull_until(self, condition: Callable[[], bool], purge: bool = True) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not condition():
                 await self.pull(purge)
