@@ -14,7 +14,7 @@ from typing import Any
 
 from peloton.minicluster.mesos.cleanup import kill_tasks
 
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -116,12 +116,12 @@ class RecordedCluster:
 
     async def _start_master(self, name: str, flags: dict[str, str]) -> Member:
         ours = ["--port", str(self.ports.get("master", 0)), "--hostname", flags.get("hostname", "master")]
-        ours += ["--work-dir", str(self.processes.root / name), *self.master_flags]
+        ours += ["--work-dir", str(self.processes.root / name)]
         for theirs, flag in _MASTER_FLAGS.items():
             if theirs in flags:
                 scaled = self.scale if theirs == "offer_timeout" else 1.0
                 ours += [flag, _seconds(flags[theirs], scaled)]
-        member = await self.processes.start(name, "master", *ours)
+        member = await self.processes.start(name, "master", *ours, *self.master_flags)
         self.ports["master"] = (await member.wait_ready())["port"]
         return member
 

@@ -20,7 +20,7 @@ from tests.contract.mesos.client import Wire, render
 from tests.contract.mesos.cluster import Processes
 from tests.contract.mesos.framework import Framework, eventually, get
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
 ENDS = ("TASK_FINISHED", "TASK_FAILED", "TASK_KILLED", "TASK_LOST")
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ OPERATOR_DROPPED = ("operator-events", "GET_FLAGS", "GET_WEIGHTS", "GET_OPERATIO
 OPERATOR_IGNORED = frozenset(
     {".agent_info.checkpoint", ".agents.capabilities", ".build_date", ".build_time", ".build_user", ".weight"}
 )
+Plays = dict[str, "Future[None]"]
 CREDENTIALS = {"peloton": "secret", "ops": "opssecret", "limited": "limited"}
 
 SCENARIOS = (
@@ -39,25 +43,27 @@ SCENARIOS = (
     ),
     Scenario("08-disconnected-updates", edits=(("sleep 3", "sleep 0.5"),)),
     Scenario("09-master-failover-single", accept_scale=20),
-    Scenario("10-agent-lost"),
+    Scenario("10-agent-lost", master_flags=("--allocation-interval", "0.1", "--agent-ping-timeout", "3")),
     Scenario("10-agent-lost-not-partition-aware"),
     Scenario(
         "10-agent-restart",
         skip=("a task that ends while its agent is down",),
         until="framework without checkpoint",
-        extra=frozenset({"RESCIND"}),
     ),
     Scenario("10-agent-gone"),
-    Scenario("11-maintenance", until="legacy endpoints", extra=frozenset({"RESCIND"})),
+    Scenario("11-maintenance", until="legacy endpoints"),
     Scenario(
         "12-operator",
         drop=(*OPERATOR_DROPPED, "GET_METRICS"),
-        accept_scale=1.0,
+        accept_scale=30,
+        revive=True,
         until="quota: force",
         ignored=OPERATOR_IGNORED,
     ),
     Scenario(
         "12-operator-protobuf",
+        accept_scale=30,
+        revive=True,
         drop=(*OPERATOR_DROPPED, "GET_FRAMEWORKS", "GET_STATE"),
         ignored=OPERATOR_IGNORED,
     ),
@@ -80,15 +86,16 @@ SCENARIOS = (
 )
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-async def test_what_was_recorded_comes_back(scenario: Scenario, tmp_path: Path) -> None:
-    processes = Processes(tmp_path)
+WORKERS = 3
+"""How many conversations are played at once: most of their time is waiting."""
+
+
+async def play(scenario: Scenario, root: Path) -> None:
+    """Play one scenario to processes of its own."""
+    processes = Processes(root)
     master_flags = scenario.master_flags
     if scenario.name == "16-auth":
-        path = tmp_path / "credentials.json"
-        entries = [{"principal": name, "secret": secret} for name, secret in CREDENTIALS.items()]
-        path.write_text(json.dumps({"credentials": entries}))
-        master_flags += ("--credentials", str(path))
+        master_flags += ("--credentials", str(credentials_file(root)))
     cluster = RecordedCluster(processes, scenario.scale, master_flags, scenario.agent_flags)
     player = Player(scenario, cluster)
     try:
@@ -96,3 +103,28 @@ async def test_what_was_recorded_comes_back(scenario: Scenario, tmp_path: Path) 
     finally:
         player.close()
         await processes.stop()
+
+
+def credentials_file(root: Path) -> Path:
+    path = root / "credentials.json"
+    entries = [{"principal": name, "secret": secret} for name, secret in CREDENTIALS.items()]
+    path.write_text(json.dumps({"credentials": entries}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def plays(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plays]:
+    """All selected conversations, some of them under way at any time."""
+    items = [item for item in request.session.items if item.path == request.path]
+    chosen = {item.callspec.params["scenario"].name for item in items if hasattr(item, "callspec")}
+    with ThreadPoolExecutor(WORKERS) as pool:
+        yield {
+            scenario.name: pool.submit(asyncio.run, play(scenario, tmp_path_factory.mktemp("replay")))
+            for scenario in SCENARIOS
+            if scenario.name in chosen
+        }
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_what_was_recorded_comes_back(scenario: Scenario, plays: Plays) -> None:
+    plays[scenario.name].result()
