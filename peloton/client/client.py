@@ -26,6 +26,9 @@ class PelotonClient:
     the user's name and password. `jobmgr_metadata`, `resmgr_metadata` and `hostmgr_metadata` hold the same
     for callers that pass metadata themselves. `timeout`, in seconds, is for calls without one of their own;
     streams have none. An address is looked for when a service is first used, which may raise DiscoveryError.
+    Where leaders are looked for (`zk_servers`), calls follow them: one that finds nobody, or who does not
+    lead, waits for the next leader within its time-out, and is repeated there where that is safe
+    (`peloton.client.following`).
     Threads may share a client, processes may not.
     """
 
@@ -91,13 +94,22 @@ class PelotonClient:
             self.__dict__.pop(name, None)
         while self._channels:
             self._channels.popitem()[1].close()
+        self._discovery.close()
 
     def _channel(self, role: str) -> grpc.Channel:
+        if role not in self._channels:
+            self._channels[role] = self._opened(role)
+        return self._channels[role]
+
+    def _opened(self, role: str) -> grpc.Channel:
         from peloton.client.channel import open_channel
 
-        if role not in self._channels:
-            self._channels[role] = open_channel(self.address(role), self._metadata(role), self.timeout)
-        return self._channels[role]
+        metadata = self._metadata(role)
+        if not self._discovery.follows(role):
+            return open_channel(self.address(role), metadata, self.timeout)
+        from peloton.client.following import FollowingChannel
+
+        return FollowingChannel(lambda: self.address(role), metadata, self.timeout)
 
     def _metadata(self, role: str) -> list[tuple[str, str]]:
         own = [("rpc-caller", self.name), ("rpc-service", f"peloton-{role}"), ("rpc-encoding", "proto")]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from peloton.errors import PelotonError
 
@@ -24,12 +25,22 @@ class DiscoveryError(PelotonError):
     """The address of a daemon cannot be found out; the message says what to give instead."""
 
 
+class NoLeader(DiscoveryError):
+    """Nobody leads at the moment: in the time of an election, somebody will."""
+
+
 class Discovery(Protocol):
     """Finds the gRPC address of a role's leader."""
 
     def address(self, role: str) -> str:
-        """`host:port` of the leader of `jobmgr`, `resmgr` or `hostmgr`. Raises DiscoveryError."""
+        """`host:port` of the leader of `jobmgr`, `resmgr` or `hostmgr` now. Raises DiscoveryError."""
         ...
+
+    def follows(self, role: str) -> bool:
+        """Whether the address may be another one when it is asked for again."""
+        ...
+
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,13 @@ class UrlDiscovery:
         if role not in self.urls and self.other is not None:
             return self.other.address(role)
         return address_of(self.urls.get(role) or DEFAULT_ADDRESSES[role], role)
+
+    def follows(self, role: str) -> bool:
+        return role not in self.urls and self.other is not None and self.other.follows(role)
+
+    def close(self) -> None:
+        if self.other is not None:
+            self.other.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +76,87 @@ class LocalDiscovery:
         leaders, _ = registered(self.directory)
         leader = leaders.get(Role(role))
         if leader is None:
-            raise DiscoveryError(f"{self.directory} shows no leader of {role}: is the cluster up?")
+            raise NoLeader(f"{self.directory} shows no leader of {role}: is the cluster up?")
         return leader.target
 
+    def follows(self, role: str) -> bool:
+        return True
 
-@dataclass(frozen=True, slots=True)
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+@dataclass(slots=True)
 class ZooKeeperDiscovery:
-    """Leaders as their election announces them in ZooKeeper (behaviour 1.2)."""
+    """Leaders as their election announces them in ZooKeeper (behaviour 1.2).
+
+    `servers` are host:port,host:port… and a path behind them where everything lies below it. The connection
+    is made when it is first needed, and kept.
+    """
 
     servers: str
     root: str = "/peloton"
+    timeout: float = 5.0
+    """Seconds to wait for the servers."""
+    _client: Any = field(default=None, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def address(self, role: str) -> str:
-        raise DiscoveryError(
-            f"{role} cannot be found through ZooKeeper ({self.servers}): that is not built yet, "
-            "give the address as host:port instead"
-        )
+        from kazoo.exceptions import KazooException, NoNodeError
+
+        from peloton.membership.interface import Address, Role
+
+        place = f"{self.root.rstrip('/')}/{Role(role).election}"
+        try:
+            client = self._connected()
+            value, _ = client.get(f"{place}/leader")
+            return Address.from_json(value.decode()).target
+        except NoNodeError:
+            if client.exists(place):
+                raise NoLeader(f"ZooKeeper ({self.servers}) shows no leader of {role} at {place}") from None
+            raise DiscoveryError(
+                f"ZooKeeper ({self.servers}) has no {place}: is the cluster's root {self.root}?"
+            ) from None
+        except KazooException as error:
+            raise NoLeader(f"ZooKeeper ({self.servers}) cannot be asked: {type(error).__name__}") from None
+        except ValueError as error:
+            raise DiscoveryError(f"ZooKeeper ({self.servers}) {place}/leader: {error}") from None
+
+    def follows(self, role: str) -> bool:
+        return True
+
+    def close(self) -> None:
+        with self._lock:
+            if self._client is not None:
+                self._client.stop()
+                self._client.close()
+                self._client = None
+
+    def _connected(self) -> Any:
+        """The client. Raises DiscoveryError where the servers do not answer."""
+        import logging
+
+        from kazoo.client import KazooClient
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        with self._lock:
+            if self._client is not None:
+                return self._client
+            quiet = logging.getLogger(f"{__name__}.kazoo")
+            quiet.setLevel(logging.CRITICAL)  # what goes wrong is told by what is raised
+            try:
+                client = KazooClient(self.servers.removeprefix("zk://"), timeout=10.0, logger=quiet)
+                client.start(self.timeout)
+            except KazooTimeoutError:
+                raise DiscoveryError(
+                    f"ZooKeeper ({self.servers}) did not answer within {self.timeout:g} s"
+                ) from None
+            except ValueError:
+                raise DiscoveryError(
+                    f"ZooKeeper servers {self.servers!r} are not host:port,host:port…"
+                ) from None
+            self._client = client
+            return client
 
 
 def address_of(url: str, role: str) -> str:

@@ -17,6 +17,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.cli import clusters
 from peloton.cli.__main__ import main
 from peloton.cli.app import GROUPS
+from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
 
 from .conftest import Run
 from .fakes import FakeDaemons, serving
@@ -120,7 +121,16 @@ def test_cluster_names(
     for name in ("JOBMGR_URL", "RESMGR_URL", "HOSTMGR_URL"):
         monkeypatch.delenv(name)
     assert "clusters known there: dca1" in run("-e", "nope", "job", "get", "x").err
-    assert "ZooKeeper (zk1:2181)" in run("-e", "dca1", "job", "get", "x").err
+    asked: list[tuple[str, str, str]] = []
+
+    def address(self: ZooKeeperDiscovery, role: str) -> str:
+        asked.append((self.servers, self.root, role))
+        raise DiscoveryError("nobody there")
+
+    monkeypatch.setattr(ZooKeeperDiscovery, "address", address)
+    assert "nobody there" in run("-e", "dca1", "job", "get", "x").err
+    assert "nobody there" in run("-z", "zk2:2181", "--zkroot", "/other", "job", "get", "x").err
+    assert asked == [("zk1:2181", "/peloton", "jobmgr"), ("zk2:2181", "/other", "jobmgr")]
     file.write_text("[]")
     assert "is not {" in run("-e", "dca1", "job", "get", "x").err
 

@@ -98,11 +98,14 @@ def test_every_service_has_its_stub() -> None:
             _ = client.nothing_svc
 
 
-def test_zookeeper_is_refused_clearly_until_it_is_there() -> None:
+def test_a_given_address_goes_before_zookeeper() -> None:
     client = PelotonClient("ann", zk_servers="zk1:2181", jm_url="localhost:5392")
     assert client.address("jobmgr") == "localhost:5392"
-    with pytest.raises(DiscoveryError, match="resmgr cannot be found through ZooKeeper \\(zk1:2181\\)"):
-        _ = client.respool_svc
+
+
+def test_zookeeper_servers_that_are_none() -> None:
+    with pytest.raises(DiscoveryError, match="'zk1:port' are not host:port"):
+        PelotonClient("ann", zk_servers="zk1:port").address("jobmgr")
 
 
 @pytest.mark.parametrize(
