@@ -3,7 +3,8 @@
 Field names are those of the .proto, enums go by name, 64-bit integers are numbers, bytes are standard
 base64, fields appear in the order of their declaration, absent ones not at all unless the .proto gives
 them a default and does not deprecate them. Reading is lenient where Mesos is: unknown fields and unknown
-values of optional enums are ignored, numbers and booleans may come as strings. Source of the rules and of the error texts: recordings ``01-subscribe`` and ``06-invalid``.
+values of optional enums are ignored, numbers and booleans may come as strings. Source of the rules and of
+the error texts: recordings ``01-subscribe`` and ``06-invalid``.
 """
 
 from __future__ import annotations
