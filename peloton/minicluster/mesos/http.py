@@ -120,6 +120,11 @@ def render(response: Response, request: Request) -> bytes:
     return _head(response.status, headers) + (b"" if request.method == "HEAD" else body)
 
 
+_MAX_NAMES = 256
+_names: dict[bytes, str] = {}
+"""Header names as they were sent, in lower case: nearly all requests have the same few."""
+
+
 @dataclass(slots=True)
 class _Incoming:
     """A request while it is being parsed."""
@@ -202,7 +207,12 @@ class Connection(asyncio.Protocol):
         self._incoming.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._incoming.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        known = _names.get(name)
+        if known is None:
+            known = name.decode("latin-1").lower()
+            if len(_names) < _MAX_NAMES:
+                _names[name] = known
+        self._incoming.headers[known] = value.decode("latin-1")
 
     def on_body(self, body: bytes) -> None:
         incoming = self._incoming
@@ -226,7 +236,7 @@ class Connection(asyncio.Protocol):
     def _request(self) -> Request | None:
         incoming = self._incoming
         raw_path, _, query = incoming.url.decode("latin-1").partition("?")
-        body = b"".join(incoming.body)
+        body = incoming.body[0] if len(incoming.body) == 1 else b"".join(incoming.body)
         if incoming.headers.get("content-encoding") == "gzip":
             unpacked = _gunzip(body)
             if unpacked is None:

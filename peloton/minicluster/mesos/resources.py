@@ -130,7 +130,12 @@ def add(target: Bundle, other: Bundle) -> None:
     """Add ``other`` to ``target``, in place."""
     for kind, quantity in other.items():
         mine = target.get(kind)
-        target[kind] = quantity if mine is None else _plus(mine, quantity)
+        if mine is None:
+            target[kind] = quantity
+        elif type(mine) is int and type(quantity) is int:
+            target[kind] = mine + quantity
+        else:
+            target[kind] = _plus(mine, quantity)
 
 
 def subtract(target: Bundle, other: Bundle) -> None:
@@ -139,7 +144,11 @@ def subtract(target: Bundle, other: Bundle) -> None:
         mine = target.get(kind)
         if mine is None:
             continue
-        left = _minus(mine, quantity)
+        left: Quantity
+        if type(mine) is int and type(quantity) is int:
+            left = mine - quantity if mine > quantity else 0
+        else:
+            left = _minus(mine, quantity)
         if left:
             target[kind] = left
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -86,6 +87,7 @@ def _config(options: argparse.Namespace, port: int) -> MasterConfig:
 
 
 async def _serve(options: argparse.Namespace) -> None:
+    gc.set_threshold(50_000, 20, 50)  # nearly everything here lives long, and little of it in cycles
     prepare_directory(options.work_dir, "--work-dir")
     registry_path = options.work_dir / "registry.json" if options.registry == "replicated_log" else None
     flags = {name: str(value) for name, value in vars(options).items() if value is not None}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 import random
-import uuid
 from dataclasses import dataclass
 
 from mesos.v1 import mesos_pb2 as mesos
@@ -51,6 +50,7 @@ class SimulationConfig:
 @dataclass(slots=True)
 class _Run:
     agent_id: str
+    status: mesos.TaskStatus
     exit_code: int
     says_killing: bool
     ended: bool = False
@@ -136,44 +136,44 @@ class Simulation:
         return Update(key[0], status, self._updates.latest(key, status.state))
 
     def _new_uuid(self) -> bytes:
-        return uuid.UUID(int=self._random.getrandbits(128), version=4).bytes
+        return self._random.randbytes(16)
 
     def _say(
         self,
         key: Key,
-        agent_id: str,
+        run: _Run,
         state: int,
         now: float,
         out: list[Answer],
         message: str = "",
         draining: bool = False,
     ) -> None:
-        status = mesos.TaskStatus(
-            state=state,  # type: ignore[arg-type]
-            source=mesos.TaskStatus.SOURCE_EXECUTOR,
-            timestamp=now,
-            uuid=self._new_uuid(),
-        )
-        status.task_id.value = status.executor_id.value = key[1]
-        status.agent_id.value = agent_id
+        status = mesos.TaskStatus()
+        status.CopyFrom(run.status)
+        status.state = state  # type: ignore[assignment]
+        status.timestamp = now
+        status.uuid = self._new_uuid()
         if message:
             status.message = message
         if draining:
             status.reason = mesos.TaskStatus.REASON_AGENT_DRAINING
         send = self._updates.add(key, status, now)
         if send is not None:
-            out.append((agent_id, self._update(key, send)))
+            out.append((run.agent_id, self._update(key, send)))
 
     def _launch(self, agent_id: str, message: Launch, now: float, out: list[Answer]) -> None:
         task = message.task
         key = (message.framework.id.value, task.task_id.value)
         seconds, exit_code = _labels(task)
         says_killing = any(item.type == _KILLING for item in message.framework.capabilities)
-        self._runs[key] = _Run(agent_id, int(_number(exit_code, 0)), says_killing)
+        status = mesos.TaskStatus(source=mesos.TaskStatus.SOURCE_EXECUTOR)
+        status.task_id.value = status.executor_id.value = key[1]
+        status.agent_id.value = agent_id
+        run = self._runs[key] = _Run(agent_id, status, int(_number(exit_code, 0)), says_killing)
         end = now + _number(seconds, self._config.task_seconds)
         heapq.heappush(self._ends, (end, key))
-        self._say(key, agent_id, mesos.TASK_STARTING, now, out)
-        self._say(key, agent_id, mesos.TASK_RUNNING, now, out)
+        self._say(key, run, mesos.TASK_STARTING, now, out)
+        self._say(key, run, mesos.TASK_RUNNING, now, out)
 
     def _acknowledge(self, key: Key, uid: bytes, now: float, out: list[Answer]) -> None:
         _, send = self._updates.acknowledge(key, uid, now)
@@ -187,7 +187,7 @@ class Simulation:
         if run is None or run.ended:
             return
         if run.says_killing:
-            self._say(key, run.agent_id, mesos.TASK_KILLING, now, out, draining=draining)
+            self._say(key, run, mesos.TASK_KILLING, now, out, draining=draining)
         text = "Command terminated with signal Terminated"
         self._end(key, run, mesos.TASK_KILLED, text, now, out, draining)
 
@@ -202,7 +202,7 @@ class Simulation:
         draining: bool = False,
     ) -> None:
         run.ended = True
-        self._say(key, run.agent_id, state, now, out, message, draining)
+        self._say(key, run, state, now, out, message, draining)
 
     def _drop(self, framework_id: str) -> None:
         self._updates.drop_framework(framework_id)

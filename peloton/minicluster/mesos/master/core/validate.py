@@ -105,9 +105,21 @@ def _describe(resource: mesos.Resource) -> str:
     return f"{res.kind_text(kind, role)}:{amount}"
 
 
+def _is_plain_scalar(resource: mesos.Resource) -> bool:
+    return (
+        resource.type == mesos.Value.SCALAR
+        and 0.001 <= resource.scalar.value < 1e15
+        and bool(resource.name)
+        and not resource.HasField("ranges")
+        and not resource.HasField("set")
+    )
+
+
 def resources_error(resources: list[mesos.Resource]) -> str | None:
     """Return what is wrong with a list of resources as such."""
     for resource in resources:
+        if _is_plain_scalar(resource):
+            continue  # by far the most are
         error = _resource_error(resource)
         if error is not None:
             return f"Resource '{_describe(resource)}' is invalid: {error}"
