@@ -84,7 +84,9 @@ def connect(settings: CassandraSettings, keyspace: str | None) -> Connection:
         idle_heartbeat_timeout=settings.connect_timeout,
     )
     try:
-        session = cluster.connect(keyspace)
+        session = cluster.connect()
+        if keyspace is not None:
+            session.set_keyspace(keyspace)
     except DRIVER_ERRORS as error:
         cluster.shutdown()
         raise _explained(error, settings) from error

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from cassandra import AlreadyExists as ObjectExists
 from cassandra import (
     AuthenticationFailed,
     CoordinationFailure,
     DriverException,
-    InvalidRequest,
     OperationTimedOut,
+    RequestValidationException,
     Timeout,
-    Unauthorized,
 )
 from cassandra import Unavailable as TooFewReplicas
 from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionException
 from cassandra.protocol import ErrorMessage
+from cassandra.protocol import RequestValidationException as InvalidMessage
 
 from peloton.errors import PelotonError, Refused, Unavailable
 
 DRIVER_ERRORS = (DriverException, NoHostAvailable, ConnectionException, ErrorMessage)
 """All that the driver raises."""
-_REFUSED = (InvalidRequest, Unauthorized, ObjectExists)
+_REFUSED = (RequestValidationException, InvalidMessage)
+"""Statements that are not understood, not allowed, or do not fit what is there."""
 
 
 def translated(error: BaseException) -> PelotonError:

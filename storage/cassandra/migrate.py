@@ -10,21 +10,17 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
-from uuid import uuid4
+from uuid import UUID, uuid4, uuid5
 
 from peloton.errors import Conflict, Refused, Unavailable
 from storage.cassandra.connection import Connection, connect
 from storage.config import CassandraSettings
 
-# Made by several machines at once without a lock: the fixed ids make it the same table for all.
-CREATE_LOCK = """
-CREATE TABLE IF NOT EXISTS schema_lock (name text PRIMARY KEY, holder uuid)
-WITH id = 5a3c1ed0-7065-4c6f-8000-000000000001
-"""
-CREATE_VERSION = """
-CREATE TABLE IF NOT EXISTS schema_version (shard int, version int, PRIMARY KEY (shard, version))
-WITH id = 5a3c1ed0-7065-4c6f-8000-000000000002
-"""
+# Made without a lock, so maybe by several machines at once: the id makes it the same table for all.
+CREATE_FIRST = {
+    "schema_lock": "(name text PRIMARY KEY, holder uuid)",
+    "schema_version": "(shard int, version int, PRIMARY KEY (shard, version))",
+}
 TAKE_LOCK = "INSERT INTO schema_lock (name, holder) VALUES ('schema', %s) IF NOT EXISTS USING TTL 60"
 KEEP_LOCK = "UPDATE schema_lock USING TTL 60 SET holder = %s WHERE name = 'schema' IF holder = %s"
 FREE_LOCK = "DELETE FROM schema_lock WHERE name = 'schema' IF holder = %s"
@@ -34,6 +30,7 @@ SELECT_TABLE = (
     "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s AND table_name = 'schema_version'"
 )
 
+_TABLES = UUID("5a3c1ed0-7065-4c6f-8000-000000000001")
 _LONGEST_WAIT = 120.0
 _PAUSE = 0.25
 """Seconds."""
@@ -60,8 +57,9 @@ def up(settings: CassandraSettings, scripts: Mapping[int, str] | None = None) ->
     connection = connect(settings, settings.keyspace)
     try:
         if _needed(version(connection, settings), scripts):
-            connection.execute(CREATE_LOCK)
-            connection.execute(CREATE_VERSION)
+            for table, columns in CREATE_FIRST.items():
+                id_ = uuid5(_TABLES, f"{settings.keyspace}.{table}")
+                connection.execute(f"CREATE TABLE IF NOT EXISTS {table} {columns} WITH id = {id_}")
             with _lock(connection) as holder:
                 _apply_missing(connection, settings, scripts, holder)
         return version(connection, settings)

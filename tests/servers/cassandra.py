@@ -77,6 +77,8 @@ class CassandraServer:
     """Empty where anyone is let in."""
     password: str = ""
     heap: str = HEAP
+    quick: bool = True
+    """Starts sooner and never becomes as fast as it could: for tests, not for benchmarks."""
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -146,14 +148,16 @@ class CassandraServer:
 
 
 @contextmanager
-def cassandra_server(folder: Path, *, authenticate: bool = True) -> Iterator[CassandraServer]:
+def cassandra_server(
+    folder: Path, *, authenticate: bool = True, quick: bool = True
+) -> Iterator[CassandraServer]:
     """A running server with its files in `folder`, which it makes; they are removed at the end.
 
     Raises Missing without Java 17 or Maven, Broken where the server does not start.
     """
     folder.mkdir(parents=True, exist_ok=True)
     port, storage_port = _free_ports(2)
-    server = CassandraServer(folder, port=port)
+    server = CassandraServer(folder, port=port, quick=quick)
     if authenticate:
         server.username, server.password = USERNAME, PASSWORD
     settings = _settings(folder, port, storage_port, authenticate)
@@ -237,6 +241,7 @@ def _command(server: CassandraServer, library: Path) -> list[str]:
         f"-Xmx{server.heap}",
         "-Xss512k",
         "-XX:+UseSerialGC",
+        *(["-XX:TieredStopAtLevel=1"] if server.quick else []),
         "-XX:+ExitOnOutOfMemoryError",
         f"-javaagent:{jamm}",
         *(f"--add-exports={name}=ALL-UNNAMED" for name in EXPORTS),

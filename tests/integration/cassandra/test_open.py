@@ -1,0 +1,151 @@
+"""Keyspaces, migrations, and what is told where the cluster is not as the settings say."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from peloton.errors import PelotonError, Refused, Unavailable
+from storage import migrate as command
+from storage.cassandra.connection import Connection, connect
+from storage.cassandra.migrate import migrations, up, version
+from storage.config import CassandraSettings
+from storage.factory import open_store
+from tests.contract.storage.samples import job_id, task_runtime
+from tests.servers.cassandra import CassandraServer
+
+NEWEST = max(migrations())
+
+
+@pytest.fixture
+def fresh(store_settings: CassandraSettings, connection: Connection) -> Iterator[CassandraSettings]:
+    """Settings of a keyspace that is not there."""
+    yield store_settings.model_copy(update={"keyspace": "fresh"})
+    connection.execute("DROP KEYSPACE IF EXISTS fresh")
+
+
+def one_line(error: PelotonError) -> str:
+    assert "\n" not in str(error)
+    return str(error)
+
+
+async def test_machines_migrate_at_once_and_again(fresh: CassandraSettings) -> None:
+    assert await asyncio.gather(*(asyncio.to_thread(up, fresh) for _ in range(3))) == [NEWEST] * 3
+    assert up(fresh) == NEWEST
+    store = await open_store(fresh)
+    await store.tasks.write(job_id(1), {0: task_runtime()})
+    assert await store.tasks.get(job_id(1), 0) == task_runtime()
+    await store.close()
+
+
+async def test_a_migration_cut_off_is_finished(fresh: CassandraSettings) -> None:
+    broken = {1: "CREATE TABLE IF NOT EXISTS one (a int PRIMARY KEY);\nno statement;"}
+    with pytest.raises(Refused):
+        await asyncio.to_thread(up, fresh, broken)
+    assert await asyncio.to_thread(up, fresh, {1: broken[1].replace("no statement;", "")}) == 1
+
+
+async def test_a_keyspace_that_is_not_there_is_told(fresh: CassandraSettings) -> None:
+    with pytest.raises(Refused, match="keyspace fresh does not exist: peloton-migrate up") as told:
+        await open_store(fresh)
+    one_line(told.value)
+
+
+async def test_a_daemon_may_make_the_keyspace(fresh: CassandraSettings) -> None:
+    store = await open_store(fresh.model_copy(update={"auto_migrate": True}))
+    await store.ping()
+    await store.close()
+
+
+async def test_a_schema_newer_or_older_than_the_program_is_refused(fresh: CassandraSettings) -> None:
+    up(fresh, {})
+    with pytest.raises(Refused, match=f"schema version 0, this program needs {NEWEST}"):
+        await open_store(fresh)
+    up(fresh)
+    opened = connect(fresh, fresh.keyspace)
+    opened.execute("INSERT INTO schema_version (shard, version) VALUES (0, 999)")
+    opened.close()
+    with pytest.raises(Refused, match="schema version 999; this program knows versions up to") as told:
+        await open_store(fresh)
+    one_line(told.value)
+    with pytest.raises(Refused, match="999"):
+        await asyncio.to_thread(up, fresh)
+
+
+async def test_a_wrong_password_is_refused(store_settings: CassandraSettings, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("not-the-password")
+    settings = store_settings.model_copy(update={"password_file": tmp_path / "password"})
+    with pytest.raises(Refused, match="does not accept the user or the password") as told:
+        await open_store(settings)
+    assert "not-the-password" not in one_line(told.value)
+    settings = store_settings.model_copy(update={"password_file": tmp_path / "nowhere"})
+    with pytest.raises(Refused, match="nowhere: No such file"):
+        await open_store(settings)
+
+
+async def test_servers_that_are_not_there_are_unavailable(store_settings: CassandraSettings) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        settings = store_settings.model_copy(update={"port": taken.getsockname()[1], "connect_timeout": 2.0})
+        with pytest.raises(Unavailable, match=r"cannot be reached.*127\.0\.0\.1") as told:
+            await open_store(settings)
+    one_line(told.value)
+
+
+async def test_a_server_that_stands_still_is_unavailable_until_it_goes_on(
+    cassandra: CassandraServer, connection: Connection, store_settings: CassandraSettings
+) -> None:
+    hasty = store_settings.model_copy(update={"request_timeout": 0.5, "attempts": 2})
+    store = await open_store(hasty)
+    cassandra.freeze()
+    begin = time.monotonic()
+    try:
+        with pytest.raises(Unavailable, match="in time"):
+            await store.tasks.write(job_id(1), {0: task_runtime()})
+        with pytest.raises(Unavailable):
+            await store.ping()
+    finally:
+        cassandra.thaw()
+    assert time.monotonic() - begin < 10
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            await store.tasks.write(job_id(1), {0: task_runtime(2)})
+            break
+        except Unavailable:
+            assert time.monotonic() < deadline
+    assert await store.tasks.get(job_id(1), 0) == task_runtime(2)
+    await store.close()
+
+
+def test_the_command(
+    fresh: CassandraSettings, tmp_path: Path, capsys: pytest.CaptureFixture[str], connection: Connection
+) -> None:
+    settings = fresh.model_dump(mode="json", exclude_defaults=True)
+    file = tmp_path / "daemon.yaml"
+    file.write_text(yaml.safe_dump({"storage": {"kind": "cassandra", **settings}, "grpc_port": 1}))
+    with pytest.raises(SystemExit, match="peloton-migrate: keyspace fresh does not exist"):
+        command.main(["check", "-c", str(file)])
+    for action in ("up", "up", "version", "check"):
+        command.main([action, "-c", str(file)])
+    told = capsys.readouterr().out.splitlines()
+    assert told == [f"keyspace fresh has schema version {NEWEST}"] * 4
+    opened = connect(fresh, "fresh")
+    assert version(opened, fresh) == NEWEST
+    opened.close()
+
+
+def test_the_command_for_sqlite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "daemon.yaml"
+    file.write_text(yaml.safe_dump({"storage": {"path": str(tmp_path / "peloton.db")}}))
+    with pytest.raises(SystemExit, match="is not there"):
+        command.main(["check", "-c", str(file)])
+    command.main(["up", "-c", str(file)])
+    command.main(["check", "-c", str(file)])
+    assert capsys.readouterr().out.count("has schema version 1") == 2

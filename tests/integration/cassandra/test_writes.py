@@ -1,0 +1,213 @@
+"""What is Cassandra's own: lost answers, creations cut off, terms without transactions, large things."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from peloton.api.v0.job import job_pb2
+from peloton.errors import AlreadyExists, Fenced, NotFound, Unavailable
+from peloton.model.job import JobQuery
+from peloton.model.states import JobState
+from peloton.wire.job import job_spec
+from storage.cassandra.connection import Connection
+from storage.cassandra.session import Bound
+from storage.cassandra.store import CassandraStore
+from tests.contract.storage.samples import HOUR, event, job_id, job_runtime, spec, task_runtime
+from tests.integration.cassandra.conftest import Opener
+
+JOB = job_id(1)
+
+
+def lose_answers(store: CassandraStore, *, made: bool, times: int = 1) -> None:
+    """Of the next conditional writes, which are `made` or not."""
+    decide = store._session.decide
+    left = times
+
+    async def losing(parts: Sequence[Bound]) -> bool:
+        nonlocal left
+        if not left:
+            return await decide(parts)
+        left -= 1
+        if made:
+            await decide(parts)
+        raise Unavailable("the answer is lost")
+
+    store._session.decide = losing  # type: ignore[method-assign]
+
+
+async def test_a_change_whose_answer_is_lost_is_made_once(store: CassandraStore) -> None:
+    lose_answers(store, made=True)
+    await store.jobs.create(JOB, spec(), job_runtime())
+    for made in (True, False):
+        lose_answers(store, made=made)
+        before = (await store.jobs.runtime(JOB)).revision
+        newer = replace(job_runtime(), revision=before + 1)
+        await store.jobs.write_runtime(JOB, newer, expected_revision=before)
+        assert await store.jobs.runtime(JOB) == newer
+    lose_answers(store, made=True)
+    await store.jobs.add_config(JOB, spec(2))
+    lose_answers(store, made=True)
+    await store.jobs.delete(JOB)
+    with pytest.raises(NotFound):
+        await store.jobs.runtime(JOB)
+
+
+async def test_a_creation_cut_off_before_the_job_is_there_is_invisible(open_handle: Opener) -> None:
+    store, other = await open_handle(), await open_handle()
+    lose_answers(store, made=False)
+    with pytest.raises(Unavailable):
+        await store.jobs.create(JOB, spec(), job_runtime())
+    for handle in (store, other):
+        assert await handle.jobs.active() == ()
+        assert (await handle.jobs.query(JobQuery())).total == 0
+        with pytest.raises(NotFound):
+            await handle.jobs.runtime(JOB)
+    await other.jobs.create(JOB, spec(), job_runtime())
+    assert await store.jobs.active() == (JOB,)
+
+
+async def test_a_creation_cut_off_after_that_is_whole(open_handle: Opener) -> None:
+    store, other = await open_handle(), await open_handle()
+    write = store._session.write
+
+    async def cut_off(name: str, *values: object) -> None:
+        if name == "confirm_active":
+            raise Unavailable("cut off")
+        await write(name, *values)
+
+    store._session.write = cut_off  # type: ignore[method-assign]
+    with pytest.raises(Unavailable):
+        await store.jobs.create(JOB, spec(), job_runtime())
+    assert await other.jobs.active() == (JOB,)
+    assert await other.jobs.config(JOB, 1) == spec()
+    assert (await other.jobs.query(JobQuery())).total == 1
+    with pytest.raises(AlreadyExists):
+        await other.jobs.create(JOB, spec(), job_runtime())
+
+
+async def test_a_second_creation_does_not_wake_a_retired_job(open_handle: Opener) -> None:
+    store = await open_handle()
+    await store.jobs.create(JOB, spec(), job_runtime())
+    await store.jobs.retire(JOB)
+    with pytest.raises(AlreadyExists):
+        await store.jobs.create(JOB, spec(), job_runtime())
+    assert await store.jobs.active() == ()
+
+
+class Freeze:
+    """Holds a handle's writes between the look at the term and the write, as a stopped process would."""
+
+    def __init__(self, store: CassandraStore) -> None:
+        self.reached, self.released = asyncio.Event(), asyncio.Event()
+        self._check = store._terms.check
+        store._terms.check = self._checked  # type: ignore[method-assign]
+
+    async def _checked(self) -> None:
+        await self._check()
+        self.reached.set()
+        await self.released.wait()
+
+
+async def test_a_leader_that_stood_still_loses_against_what_the_next_one_wrote(open_handle: Opener) -> None:
+    old, new = await open_handle(), await open_handle()
+    await old.begin_term("jobmanager", 1)
+    await old.jobs.create(JOB, spec(), job_runtime())
+    freeze = Freeze(old)
+    plain = asyncio.ensure_future(old.tasks.write(JOB, {0: task_runtime(1)}))
+    await freeze.reached.wait()
+
+    await new.begin_term("jobmanager", 2)
+    await new.tasks.write(JOB, {0: task_runtime(2)})
+    newer = replace(job_runtime(), revision=6)
+    await new.jobs.write_runtime(JOB, newer)
+
+    freeze.released.set()
+    await plain
+    assert (await new.tasks.get(JOB, 0)).run == 2
+    for write in (
+        old.jobs.write_runtime(JOB, job_runtime(JobState.FAILED)),
+        old.jobs.delete(JOB),
+        old.jobs.retire(JOB),
+        old.write_all(JOB, {0: task_runtime(1)}, (), job_runtime(JobState.FAILED)),
+    ):
+        with pytest.raises(Fenced, match="term 1 is over, term 2 has begun"):
+            await write
+    assert await new.jobs.runtime(JOB) == newer
+    assert await new.jobs.active() == (JOB,)
+
+
+async def test_each_write_asks_the_fence(store: CassandraStore) -> None:
+    leading = True
+
+    def fence() -> None:
+        if not leading:
+            raise Fenced("the lease is over")
+
+    await store.begin_term("jobmanager", 1, fence)
+    await store.jobs.create(JOB, spec(), job_runtime())
+    leading = False
+    for write in (
+        store.tasks.write(JOB, {0: task_runtime()}),
+        store.pod_events.append([event(JOB)]),
+        store.jobs.write_runtime(JOB, job_runtime(JobState.FAILED)),
+        store.jobs.create(job_id(2), spec(), job_runtime()),
+        store.hosts.write_framework_id("Peloton", "f-1"),
+    ):
+        with pytest.raises(Fenced, match="lease"):
+            await write
+    assert await store.jobs.runtime(JOB) == job_runtime()
+
+
+async def test_writes_share_the_look_at_the_term(store: CassandraStore) -> None:
+    await store.begin_term("jobmanager", 1)
+    looks = 0
+    row = store._session.row
+
+    async def counted(name: str, *values: object, serial: bool = False) -> object:
+        nonlocal looks
+        looks += name == "read_term"
+        return await row(name, *values, serial=serial)
+
+    store._session.row = counted  # type: ignore[method-assign, assignment]
+    await asyncio.gather(*(store.tasks.write(job_id(n), {0: task_runtime()}) for n in range(50)))
+    assert 1 <= looks <= 2
+
+
+async def test_a_large_config_lies_in_chunks(store: CassandraStore, connection: Connection) -> None:
+    config = job_pb2.JobConfig(name="large", type=job_pb2.BATCH, instanceCount=3000)
+    for instance in range(3000):
+        config.instanceConfig[instance].command.value = f"echo {instance} {'x' * 400} needle-{instance}"
+    large = job_spec(config, 1)
+    assert len(large.payload) > 1024 * 1024
+    await store.jobs.create(JOB, large, job_runtime())
+    with pytest.raises(AlreadyExists):
+        await store.jobs.create(JOB, large, job_runtime())
+    assert await store.jobs.config(JOB, 1) == large
+    assert (await store.jobs.query(JobQuery(keywords=("NEEDLE-2999",)))).total == 1
+    assert connection.execute("SELECT count(*) FROM config_chunks") != [(0,)]
+    await store.jobs.delete(JOB)
+    assert connection.execute("SELECT count(*) FROM config_chunks") == [(0,)]
+
+
+async def test_partitions_are_bounded(store: CassandraStore, connection: Connection) -> None:
+    await store.write_all(
+        JOB,
+        dict.fromkeys((0, 999, 1000, 99_999), task_runtime()),
+        [event(JOB, instance) for instance in (0, 99_999)],
+    )
+    found = connection.execute("SELECT bucket, instance FROM tasks")
+    assert sorted(found) == [(0, 0), (0, 999), (1, 1000), (99, 99_999)]
+    assert [list(page) async for page in store.tasks.list(JOB, 999, 100_000)] == [[999, 1000, 99_999]]
+    assert len(await store.pod_events.list(JOB, 99_999)) == 1
+    await store.jobs.delete(JOB)
+    assert [page async for page in store.tasks.list(JOB)] == []
+
+
+async def test_events_end_by_themselves(store: CassandraStore, connection: Connection) -> None:
+    await store.pod_events.append([event(JOB, timestamp=HOUR)])
+    ((left,),) = connection.execute("SELECT ttl(event) FROM pod_events")
+    assert 89 * 24 * 3600 < left <= 90 * 24 * 3600
