@@ -1,0 +1,145 @@
+"""What preemption looks at: small frozen pictures of pools and of the tasks that hold their allocation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peloton.model.ids import Run
+from peloton.model.resources import KINDS
+from peloton.model.states import TaskState
+from resmgr.core.tasks import Charge, Vector
+
+NOTHING: Vector = (0, 0, 0, 0)
+BETWEEN, WITHIN = "between", "within"
+"""Names of the policies, in the order in which they are asked."""
+SIDES = (*KINDS, *(f"slack {kind}" for kind in KINDS))
+"""Names of 8 amounts: of what is not slack, then of slack."""
+ORDER = (TaskState.READY, TaskState.PLACING, TaskState.RUNNING)
+"""States from which a task may be taken, the cheapest first."""
+
+
+class Candidate(NamedTuple):
+    """A task with allocation, whatever its state. Times are seconds on the monotonic clock."""
+
+    run: Run
+    gang: int
+    """The same for the tasks of one gang, and for no other task of the pool."""
+    amount: Vector
+    """Thousandths by kind; of a revocable task, the cpu is revocable cpu."""
+    state: TaskState
+    priority: int
+    started: float
+    """When it reached its state."""
+    preemptible: bool
+    revocable: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """The tasks of one leaf, as columns of n rows. Of a gang, all members that hold allocation are there."""
+
+    runs: Sequence[Run]
+    gang: NDArray[np.int64]
+    amount: NDArray[np.int64]
+    """(n, 4), thousandths."""
+    state: NDArray[np.int64]
+    """Numbers of `TaskState`."""
+    priority: NDArray[np.int64]
+    started: NDArray[np.float64]
+    eligible: NDArray[np.bool_]
+    """Preemptible, and nothing protects it. A gang with a member that is not is not taken."""
+    revocable: NDArray[np.bool_]
+
+    @staticmethod
+    def of(tasks: Iterable[Candidate]) -> Candidates:
+        rows = list(tasks)
+        runs, gangs, amounts, states, priorities, started, preemptible, revocable = (
+            zip(*rows, strict=True) if rows else ((),) * len(Candidate._fields)
+        )
+        return Candidates(
+            runs=runs,
+            gang=np.array(gangs, dtype=np.int64),
+            amount=np.array(amounts, dtype=np.int64).reshape(len(rows), 4),
+            state=np.array(states, dtype=np.int64),
+            priority=np.array(priorities, dtype=np.int64),
+            started=np.array(started, dtype=np.float64),
+            eligible=np.array(preemptible, dtype=np.bool_),
+            revocable=np.array(revocable, dtype=np.bool_),
+        )
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+
+NO_CANDIDATES = Candidates.of(())
+
+
+class Waiting(NamedTuple):
+    """A gang in a queue of the pool."""
+
+    lead: Run
+    """Its first task, which stands for it in reasons."""
+    priority: int
+    charge: Charge
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    """A leaf. Amounts are thousandths by kind; what is on its way out (PREEMPTING, KILLING) is gone."""
+
+    path: str
+    allocation: Vector = NOTHING
+    """Of tasks that are not revocable."""
+    entitlement: Vector = NOTHING
+    """For tasks that are not revocable."""
+    slack_allocation: Vector = NOTHING
+    """Of revocable tasks; here and below, its cpu is revocable cpu."""
+    slack_entitlement: Vector = NOTHING
+    demand: Vector = NOTHING
+    """Queued, of tasks that are not revocable."""
+    slack_demand: Vector = NOTHING
+    room: Vector = NOTHING
+    """What admission still has to give here, all but revocable cpu: the least of entitlement - allocation of
+    the pool and of those above it. Negative where one of them is over."""
+    slack_room: Vector = NOTHING
+    """The same of slack."""
+    fixed_room: Vector | None = None
+    """For non-preemptible tasks: reservation - their allocation. None: they need not keep to it."""
+    controller_room: Vector | None = None
+    """For controllers. None: no limit."""
+    queues: tuple[tuple[Waiting, ...], ...] = ()
+    """The first gangs of each queue, in the order in which admission tries them."""
+    candidates: Candidates = NO_CANDIDATES
+    strikes: int = 0
+    """Checks in a row, this one included, that found it over its entitlement."""
+    budget: int | None = None
+    """Tasks that may be taken here now. None: no limit."""
+    largest: int | None = None
+    """The most that the budget can ever be. None: no limit."""
+    policies: tuple[str, ...] = (BETWEEN, WITHIN)
+    """Names of the policies that may take victims here."""
+
+    def excess(self) -> tuple[int, ...]:
+        """By how much it is over, not slack then slack: 8 amounts."""
+        held = (*self.allocation, *self.slack_allocation)
+        may = (*self.entitlement, *self.slack_entitlement)
+        return tuple(max(0, have - bound) for have, bound in zip(held, may, strict=True))
+
+    def claim(self) -> list[int]:
+        """What it asks for and is entitled to, not slack then slack: 8 amounts."""
+        held = (*self.allocation, *self.slack_allocation)
+        may = (*self.entitlement, *self.slack_entitlement)
+        asked = (*self.demand, *self.slack_demand)
+        return [max(0, min(want, bound - have)) for have, bound, want in zip(held, may, asked, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All leaves, by path."""
+
+    pools: tuple[PoolView, ...] = field(default=())

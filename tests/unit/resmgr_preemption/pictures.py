@@ -1,0 +1,66 @@
+"""Small views, in whole units of cpu and memory."""
+
+from __future__ import annotations
+
+from peloton.model.ids import Run
+from peloton.model.resources import Resources
+from peloton.model.states import TaskState
+from resmgr.core.preemption.policy import Victim
+from resmgr.core.preemption.view import Candidate, Waiting
+from resmgr.core.tasks import Needs, Vector
+
+JOB = "11111111-1111-1111-1111-111111111111"
+
+
+def amounts(cpu: float = 0, memory: float = 0, gpu: float = 0) -> Vector:
+    return Resources.of(cpu=cpu, memory=memory, gpu=gpu).values()
+
+
+def task(
+    number: int,
+    cpu: float = 1,
+    memory: float = 0,
+    *,
+    gpu: float = 0,
+    gang: int | None = None,
+    state: TaskState = TaskState.RUNNING,
+    priority: int = 0,
+    started: float = 0.0,
+    preemptible: bool = True,
+    revocable: bool = False,
+) -> Candidate:
+    return Candidate(
+        Run(JOB, number, 1),
+        number if gang is None else gang,
+        amounts(cpu, memory, gpu),
+        state,
+        priority,
+        started,
+        preemptible,
+        revocable,
+    )
+
+
+def waiting(
+    number: int,
+    cpu: float = 1,
+    memory: float = 0,
+    *,
+    priority: int = 5,
+    preemptible: bool = True,
+    revocable: bool = False,
+    controller: bool = False,
+) -> Waiting:
+    needs = Needs(
+        Resources.of(cpu=cpu, memory=memory),
+        priority=priority,
+        preemptible=preemptible,
+        revocable=revocable,
+        controller=controller,
+    )
+    return Waiting(Run(JOB, number, 1), priority, needs.charge)
+
+
+def numbers(victims: list[Victim]) -> list[int]:
+    """Instances of all that is taken, in order."""
+    return [run.instance for victim in victims for run in victim.runs]
