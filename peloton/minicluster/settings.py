@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ BASE_PORTS = {
 """HTTP and gRPC port of the first instance; each further one on the machine takes 10 more."""
 
 AGENT_PORT = 5051
+_ADDRESS = re.compile(r"[^:/\s]+:\d{1,5}")
 TaskTypeName = Literal["batch", "stateless", "stateful", "daemon"]
 
 
@@ -84,11 +86,18 @@ class ClusterSettings(Settings):
     instances: Instances = Instances()
     ports: Literal["default", "free"] = "default"
     settings: DaemonSettings = DaemonSettings()
-    mesos: str = Field("", pattern=r"^([^:/\s]+:\d{1,5})?$")
+    mesos: str = ""
     """HOST:PORT of a Mesos master that already runs, in place of an own one; the agents are then not ours."""
     master_flags: tuple[str, ...] = ()
     """Further flags for the own master, as `python -m peloton.minicluster.mesos.master --help` lists them."""
     simulated: Simulated | None = None
+
+    @field_validator("mesos")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        if value and not _ADDRESS.fullmatch(value):
+            raise ValueError("give the address of a Mesos master as HOST:PORT")
+        return value
 
     @field_validator("agents")
     @classmethod
