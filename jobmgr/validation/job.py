@@ -162,7 +162,7 @@ def _refuse_own_preemptible(config: job_pb2.JobConfig, task: task_pb2.TaskConfig
 
 def _check_revocable(config: job_pb2.JobConfig, task: task_pb2.TaskConfig, path: str) -> None:
     preemptible = _PREEMPTIBLE.get(task.preemptionPolicy.type, config.sla.preemptible)
-    if task.revocable and not preemptible:
+    if (task.revocable or config.sla.revocable) and not preemptible:
         raise InvalidArgument(f"{path}.revocable", True, "allowed unless the task is preemptible")
 
 

@@ -52,6 +52,10 @@ class JobSpec:
         own = self.task(instance).preemptible
         return self.sla.preemptible if own is None else own
 
+    def revocable(self, instance: int) -> bool:
+        """Whether the instance takes its CPU from slack: the whole job does, or this task."""
+        return self.sla.revocable or self.task(instance).revocable
+
     def task_type(self, instance: int) -> TaskType:
         if self.type is JobType.DAEMON:
             return TaskType.DAEMON

@@ -37,7 +37,7 @@ def resmgr_task(job_id: JobId, spec: JobSpec, instance: int, runtime: TaskRuntim
         minInstances=gang_size(spec) if in_gang(spec, instance) else 1,
         hostname=runtime.host,
         controller=task.controller,
-        revocable=task.revocable or spec.sla.revocable,
+        revocable=spec.revocable(instance),
         desiredHost=runtime.desired_host,
         placementStrategy=job_pb2.PlacementStrategy.ValueType(spec.placement_strategy),
     )

@@ -52,6 +52,15 @@ async def test_a_launch_is_repeated_with_the_same_claim(store: Store) -> None:
     assert len(world.launched) == 2
 
 
+async def test_all_tasks_of_a_revocable_job_are_launched_as_revocable(store: Store) -> None:
+    world = World()
+    async with Running(Engine(store), world) as running:
+        await running.engine.create_job(JOB, spec(2, preemptible=True, revocable=True))
+        await ended(running.engine)
+    tasks = [task for request in world.called("LaunchTasks") for task in request.tasks]
+    assert [task.config.revocable for task in tasks] == [True, True]
+
+
 async def test_ports_are_shared_out_by_name(store: Store) -> None:
     wire = config(2)
     wire.defaultConfig.ports.add(name="http", envName="HTTP")

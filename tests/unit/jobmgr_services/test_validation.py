@@ -274,6 +274,13 @@ REFUSED = {
         "instanceConfig[1].revocable",
         "preemptible",
     ),
+    "task not preemptible, job revocable": (
+        "sla { preemptible: true revocable: true } "
+        "instanceConfig { key: 1 value { preemptionPolicy { type: TYPE_NON_PREEMPTIBLE } } }",
+        BATCH,
+        "instanceConfig[1].revocable",
+        "preemptible",
+    ),
     "maximum over the count": (
         "sla { maximumRunningInstances: 4 }",
         BATCH,
