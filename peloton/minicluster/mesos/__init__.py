@@ -1,0 +1,25 @@
+"""A Mesos master and agents on one machine, speaking the real v1 API as recorded.
+
+``python -m peloton.minicluster.mesos.master`` and ``… .agent`` are the processes; ``--help`` lists the flags.
+Each prints one line when it is ready (``master: listening on HOST:PORT``; ``agent: listening on HOST:PORT,
+registered as ID``) and writes ``--ready-file``, a JSON object with pid, host, port and, of an agent, agent_id.
+What keeps one from running is one line on standard error and exit code 1.
+
+``master.core``
+    The rules, without I/O, clock or randomness of its own: calls and agents' messages in, queued events and
+    messages out. Simulated agents live there too and take the same way as real ones.
+``master``
+    HTTP (``calls``: the scheduler API, ``operator``: the rest), the registry file, one timer.
+``agent``
+    Runs tasks as processes of their own, each under a supervisor that outlives the agent. What is where below
+    its work directory, the records of process groups in ``meta/pids`` among it, is in ``agent.layout``.
+``cleanup.kill_tasks(work_dir)``
+    Ends what a dead agent left running.
+
+An agent that is killed (SIGKILL) comes back under its id and finds its tasks; one that is stopped (SIGTERM,
+SIGINT) says goodbye, ends its tasks, and is a new agent when it is started again.
+
+Not here, and dropped or refused: custom executors, task groups, reservations and volumes, ACLs, the event
+stream of the operator API, enforcement of quotas. Labels that steer tasks on simulated agents are in
+``master.core.simulation``.
+"""

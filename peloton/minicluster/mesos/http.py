@@ -25,6 +25,8 @@ import httptools
 
 MAX_BODY = 64 * 1024 * 1024
 """Longest request body, in bytes, also after decompression; longer ones close the connection."""
+MAX_HEAD = 256 * 1024
+"""Longest request line and headers together, in bytes; longer ones close the connection."""
 MAX_UNREAD = 128 * 1024 * 1024
 """A stream whose reader has left more than this unread is cut off."""
 _GZIP_FROM = 1024
@@ -133,6 +135,7 @@ class _Incoming:
     headers: dict[str, str] = field(default_factory=dict)
     body: list[bytes] = field(default_factory=list)
     size: int = 0
+    head_size: int = 0
 
 
 class Connection(asyncio.Protocol):
@@ -153,6 +156,7 @@ class Connection(asyncio.Protocol):
         self._file: Any = None
         self._upgraded: Upgraded | None = None
         self._writable = asyncio.Event()
+        self._writable.set()
         self.streaming = False
         self.closes_after_stream = False
         self.on_lost: Callable[[], None] | None = None
@@ -205,8 +209,17 @@ class Connection(asyncio.Protocol):
 
     def on_url(self, url: bytes) -> None:
         self._incoming.url += url
+        self._count_head(len(url))
+
+    def _count_head(self, size: int) -> None:
+        self._incoming.head_size += size
+        if self._incoming.head_size > MAX_HEAD:
+            self._ended = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        self._count_head(len(name) + len(value))
+        if self._ended:
+            return
         known = _names.get(name)
         if known is None:
             known = name.decode("latin-1").lower()
@@ -259,16 +272,17 @@ class Connection(asyncio.Protocol):
             self._ended = True
 
     async def _send_file(self, path: Path, size: int, closing: bool) -> None:
+        """Send ``size`` bytes of a file, as fast as they are read; end the connection when that cannot be."""
+        left = size
         with path.open("rb") as file:
-            while size > 0 and self._transport is not None:
-                piece = file.read(min(_PIECE, size))
-                piece += b"\0" * (min(_PIECE, size) - len(piece) if not piece else 0)
-                size -= len(piece)
+            while left > 0 and self._transport is not None:
+                piece = file.read(min(_PIECE, left))
+                if not piece:
+                    break
+                left -= len(piece)
                 self._transport.write(piece)
-                if self._transport.get_write_buffer_size() > _PIECE:
-                    self._writable.clear()
-                    await asyncio.wait_for(self._writable.wait(), 60)
-        if closing:
+                await self._writable.wait()
+        if closing or left > 0:
             self.close()
 
     def write(self, data: bytes) -> None:

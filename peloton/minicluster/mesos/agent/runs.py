@@ -222,16 +222,17 @@ class Runs:
             return
         run.started = run.running = True
         self._say(run, Verdict(mesos.TASK_RUNNING, ""))
-        self._limit_time(run)
+        self._observe(run)
         if run.ending is not None:
             self._signal(run, signal.SIGTERM)
-        self._health.start(run.key, run.task, run.place)
 
-    def _limit_time(self, run: Run) -> None:
-        limit = run.task.max_completion_time
+    def _observe(self, run: Run) -> None:
+        """Hold a running task to its time, and check its health."""
+        self._health.start(run.key, run.task, run.place)
         if run.task.HasField("max_completion_time"):
-            began = run.latest.timestamp if run.latest is not None else time.time()
-            delay = max(began + limit.nanoseconds / 1e9 - time.time(), 0.0)
+            began = [item.timestamp for item in run.statuses if item.state == mesos.TASK_RUNNING]
+            end = (began[0] if began else time.time()) + run.task.max_completion_time.nanoseconds / 1e9
+            delay = max(end - time.time(), 0.0)
             asyncio.get_running_loop().call_later(delay, self._terminate, run, Ending(too_long=True))
 
     # --- ending ---
@@ -357,7 +358,9 @@ class Runs:
             self._on_exit(run)
             return
         run.pid = supervisor.pid
-        if identity_of(record, "task") is not None:
+        if run.running:
+            self._observe(run)
+        elif identity_of(record, "task") is not None:
             self._now_running(run)
         self._watch(run)
         if run.ending is not None:

@@ -13,6 +13,7 @@ from peloton.minicluster.mesos.link import ResendUpdates, ShutdownFramework
 from peloton.minicluster.mesos.master.core import events
 from peloton.minicluster.mesos.master.core.allocator import allocate
 from peloton.minicluster.mesos.master.core.state import CAPABILITY, Cluster, Framework, Task, is_terminal
+from peloton.minicluster.mesos.master.core.validate import id_error
 
 MAX_REMOVED = 50
 """How many removed frameworks are remembered, as in Mesos' --max_completed_frameworks."""
@@ -97,6 +98,9 @@ def refuse(cluster: Cluster, stream: str, error: str) -> None:
 def _identity_error(cluster: Cluster, info: mesos.FrameworkInfo) -> str | None:
     if not info.HasField("id"):
         return None
+    error = id_error(info.id.value)
+    if error is not None:
+        return error
     if info.id.value in cluster.removed_frameworks:
         return "Framework has been removed"
     known = cluster.frameworks.get(info.id.value)

@@ -52,7 +52,8 @@ def _mixed(offers: list[Offer]) -> str | None:
     return None
 
 
-def _id_error(value: str) -> str | None:
+def id_error(value: str) -> str | None:
+    """Return why an id that becomes part of paths is not allowed, in Mesos' words."""
     if not value:
         return "ID must not be empty"
     if len(value) > MAX_ID:
@@ -140,7 +141,7 @@ def _revocable_error(bundle: res.Bundle) -> str | None:
 def task_error(framework: Framework, task: mesos.TaskInfo, agent_id: str) -> str | None:
     """Return what is wrong with a task, its size left aside."""
     task_id = task.task_id.value
-    error = _id_error(task_id)
+    error = id_error(task_id)
     if error is not None:
         return error
     if task_id in framework.tasks:
