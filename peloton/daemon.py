@@ -142,7 +142,7 @@ class Daemon(Generic[S]):
             await self.membership.start()
             await self.membership.join(self._member)
         self.checks.append(self.membership.trouble)
-        scope.spawn("leaders", self._follow_leaders())
+        scope.spawn("leaders", self._channels.follow(self.membership))
         scope.spawn("life", self._life())
         address = self._member.address
         log.info("%s %s: gRPC %s, HTTP %d", self.role.value, self.id, address.target, address.http)
@@ -161,13 +161,6 @@ class Daemon(Generic[S]):
             yield
         finally:
             self.checks.remove(check)
-
-    async def _follow_leaders(self) -> None:
-        """A call that waits at one who leads no longer would wait for its whole time-out."""
-        while True:
-            await self.membership.changed()
-            leaders = (self.membership.leader(role) for role in Role)
-            await self._channels.keep([leader.target for leader in leaders if leader is not None])
 
     async def _work(self, working: Working) -> None:
         async with working():

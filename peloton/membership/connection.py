@@ -25,7 +25,7 @@ from peloton.clock import SystemClock
 from peloton.config import ConfigError
 from peloton.errors import AlreadyExists, Conflict, NotFound, PelotonError, Refused, Unavailable
 
-SAY_EVERY = 5.0
+SAY_EVERY = 2.0
 CLOSE_SECONDS = 2.0
 log = logging.getLogger(__name__)
 _quiet = logging.getLogger("peloton.membership.kazoo")
@@ -85,7 +85,7 @@ class Connection:
         """Called on the event loop with each new KazooState: CONNECTED, SUSPENDED, LOST."""
 
     async def open(self) -> None:
-        """Wait until the servers answer, and say so meanwhile. Raises Refused for what no waiting mends."""
+        """Wait until the servers answer, and say so meanwhile."""
         loop = asyncio.get_running_loop()
 
         def heard(state: str) -> None:
@@ -101,7 +101,6 @@ class Connection:
                 break
             except TimeoutError:
                 log.warning("%s, trying again", self.trouble())
-        await self.make("/")
 
     async def close(self) -> None:
         """Ends the session: what it held is gone at once. Servers that do not answer are not waited for."""
@@ -244,6 +243,8 @@ def _settle(future: asyncio.Future[Any], result: Any) -> None:
 
 def _translated(error: Exception, what: str) -> PelotonError:
     told = f"ZooKeeper: {what}: {type(error).__name__.removesuffix('Error')}"
+    if isinstance(error, exceptions.NoAuthError):
+        told += ": it belongs to other credentials than those of membership.credentials_file"
     for kind, stands_for in _ERRORS:
         if isinstance(error, kind):
             return stands_for(told)

@@ -26,8 +26,11 @@ log = logging.getLogger(__name__)
 def open_membership(settings: ZooKeeperMembershipSettings) -> ZooKeeperMembership:
     """Raises ConfigError where the credentials cannot be read."""
     credentials = Credentials.read(settings.credentials_file) if settings.credentials_file else None
-    connection = Connection(settings.servers, settings.session_seconds, credentials)
-    return ZooKeeperMembership(connection, settings.root, settings.session_seconds)
+    # kazoo's own way to lie below a node cannot make that node.
+    hosts, slash, below = settings.servers.partition("/")
+    connection = Connection(hosts, settings.session_seconds, credentials)
+    root = f"{slash}{below}".rstrip("/") + settings.root
+    return ZooKeeperMembership(connection, root, settings.session_seconds)
 
 
 class ZooKeeperMembership:

@@ -39,8 +39,15 @@ class Channels:
     def held(self, target: str) -> Any:
         return self._channels.get(target)
 
-    async def keep(self, targets: Collection[str]) -> None:
-        """Close the others: calls that wait there end with Unavailable, and can go to who leads now."""
+    async def follow(self, membership: Membership) -> None:
+        """For ever, close those to who leads no longer: a call that waits there would wait for its whole
+        time-out; so it ends with Unavailable, and can go to who leads now."""
+        while True:
+            await membership.changed()
+            leaders = (membership.leader(role) for role in Role)
+            await self._keep([leader.target for leader in leaders if leader is not None])
+
+    async def _keep(self, targets: Collection[str]) -> None:
         for target in self._channels.keys() - set(targets):
             await self._channels.pop(target).close()
 

@@ -1,0 +1,67 @@
+"""Memberships in a real ZooKeeper, each test below a node of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from peloton.config import DaemonSettings, validated
+from peloton.membership.factory import membership
+from peloton.membership.interface import Address, Leadership, Member, Role
+from peloton.membership.lease import Standing
+from peloton.membership.zookeeper import ZooKeeperMembership
+from tests.servers.zookeeper import ZooKeeperServer
+
+Make = Callable[..., ZooKeeperMembership]
+
+
+@pytest.fixture
+def root() -> str:
+    return f"/{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+async def make(zookeeper: ZooKeeperServer, root: str) -> AsyncIterator[Make]:
+    """Makes memberships, by their settings where they differ from the usual ones."""
+    made: list[ZooKeeperMembership] = []
+
+    def one(**settings: Any) -> ZooKeeperMembership:
+        tree = {"servers": zookeeper.address, "root": root, **settings}
+        found = membership(validated(DaemonSettings, {"membership": tree}, "test").membership)
+        assert isinstance(found, ZooKeeperMembership)
+        made.append(found)
+        return found
+
+    yield one
+    for each in made:
+        await each.close()
+
+
+@pytest.fixture
+def raw(zookeeper: ZooKeeperServer) -> Iterator[Any]:
+    """A client as others use it."""
+    client = KazooClient(zookeeper.address)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+def member(name: str, role: Role = Role.RESMGR) -> Member:
+    return Member(role, name, Address("here", "127.0.0.1", 1, 2))
+
+
+def standing(leadership: Leadership) -> Standing:
+    return leadership.standing(time.monotonic())
+
+
+async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
+    async with asyncio.timeout(seconds):
+        while not holds():  # noqa: ASYNC110 - what changes has no event
+            await asyncio.sleep(0.02)

@@ -1,0 +1,249 @@
+"""Daemons as processes that lose each other: killed, stopped, frozen, without ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import grpc
+import pytest
+import requests
+
+from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
+from peloton.client import PelotonClient
+from peloton.membership.interface import Address, Role
+from peloton.membership.zookeeper import ZooKeeperMembership
+from peloton.rpc.client import Channels, LeaderClient
+from tests.servers.zookeeper import ZooKeeperServer
+
+from .conftest import Make, until
+
+DAEMON = """
+import asyncio, os, sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
+from peloton.config import DaemonSettings
+from peloton.daemon import run
+from peloton.errors import Fenced, Unavailable
+from peloton.membership.interface import Role
+from peloton.rpc.server import service
+
+journal = os.open(os.environ["JOURNAL"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+class Pools(respool_pb2_grpc.ResourceManagerServicer):
+    def __init__(self, me):
+        self.me = me
+
+    async def LookupResourcePoolID(self, request, context):
+        answer = respool_pb2.LookupResponse()
+        answer.id.value = self.me
+        return answer
+
+async def write(daemon, term):
+    while True:
+        try:
+            daemon.fence()
+            os.write(journal, f"{term}\\n".encode())
+        except Unavailable:
+            pass
+        await asyncio.sleep(0.005)
+
+def build(daemon):
+    @asynccontextmanager
+    async def leading(term):
+        daemon.spawn("writer", write(daemon, term))
+        pools = Pools(daemon.settings.instance)
+        async with daemon.serving(service(respool_pb2_grpc.add_ResourceManagerServicer_to_server, pools)):
+            yield
+    daemon.lead(leading, ["peloton.api.v0.respool.ResourceManager"])
+
+sys.exit(run(DaemonSettings, Role.RESMGR, build, sys.argv[1:]))
+"""
+LOOKUP = respool_pb2.LookupRequest()
+
+
+@dataclass
+class Processes:
+    """Instances of one cluster, by name."""
+
+    folder: Path
+    membership: str
+    """As YAML."""
+    children: dict[str, asyncio.subprocess.Process]
+    session_seconds: int = 5
+
+    async def start(self, name: str) -> None:
+        (self.folder / f"{name}.yaml").write_text(
+            f"instance: {name}\nmembership: {{session_seconds: {self.session_seconds}, {self.membership}}}\n"
+        )
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.children[name] = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", DAEMON, "-c", str(self.folder / f"{name}.yaml"), stderr=log,
+                env={**os.environ, "JOURNAL": str(self.folder / "journal")},
+            )  # fmt: skip
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def terms(self) -> list[int]:
+        """Of all writes, in the order of writing."""
+        return [int(line) for line in (self.folder / "journal").read_text().split()]
+
+
+@pytest.fixture
+async def processes(tmp_path: Path, zookeeper: ZooKeeperServer, root: str) -> AsyncIterator[Processes]:
+    found = Processes(tmp_path, f"servers: '{zookeeper.address}', root: {root}", {})
+    yield found
+    for child in found.children.values():
+        if child.returncode is None:
+            child.kill()
+        await child.wait()
+
+
+@asynccontextmanager
+async def following(membership: ZooKeeperMembership) -> AsyncIterator[LeaderClient]:
+    """How a daemon calls the leader."""
+    async with AsyncExitStack() as stack:
+        channels = Channels()
+        stack.push_async_callback(channels.close)
+        stack.callback(asyncio.create_task(channels.follow(membership)).cancel)
+        yield LeaderClient(membership, channels, Role.RESMGR, respool_pb2_grpc.ResourceManagerStub, ())
+
+
+async def who_answers(client: LeaderClient) -> str:
+    answer = await client.call("LookupResourcePoolID", LOOKUP, timeout=20)
+    return str(answer.id.value)
+
+
+@pytest.fixture
+async def watching(make: Make) -> ZooKeeperMembership:
+    membership = make()
+    await membership.start()
+    return membership
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two that run: their names and addresses."""
+
+    leader: str
+    leads: Address
+    follower: str
+    follows: Address
+
+
+async def pair(processes: Processes, watching: ZooKeeperMembership) -> Pair:
+    await processes.start("a")
+    await processes.start("b")
+    members = watching.members
+    await until(lambda: watching.leader(Role.RESMGR) is not None and len(members(Role.RESMGR)) == 2)
+    by_name = {each.id[0]: each.address for each in members(Role.RESMGR).values()}
+    leader, follower = sorted(by_name, key=lambda name: by_name[name] != watching.leader(Role.RESMGR))
+    return Pair(leader, by_name[leader], follower, by_name[follower])
+
+
+def get(address: Address, path: str) -> str:
+    return requests.get(f"http://{address.ip}:{address.http}/{path}", timeout=10).text
+
+
+async def test_a_killed_leader_is_followed_within_seven_seconds(
+    processes: Processes, watching: ZooKeeperMembership, zookeeper: ZooKeeperServer, root: str
+) -> None:
+    """By daemons and by clients, with their calls under way."""
+    both = await pair(processes, watching)
+    outside = PelotonClient("test", zk_servers=zookeeper.address, zk_root=root)
+    lookup = partial(asyncio.to_thread, lambda: outside.respool_svc.LookupResourcePoolID(LOOKUP).id.value)
+    async with following(watching) as client:
+        assert [await who_answers(client), await lookup()] == [both.leader] * 2
+        processes.children[both.leader].kill()
+        killed = time.monotonic()
+        answers = await asyncio.gather(who_answers(client), lookup())
+        took = time.monotonic() - killed
+    await asyncio.to_thread(outside.close)
+    assert answers == [both.follower] * 2
+    assert took < 7, f"{took:.1f} s"
+
+
+async def test_a_leader_that_stops_hands_over_within_a_second(
+    processes: Processes, watching: ZooKeeperMembership
+) -> None:
+    both = await pair(processes, watching)
+    told = await asyncio.to_thread(get, both.follows, "health")
+    assert told == f"OK\nthis resmgr does not lead; the leader is at {both.leads.target}"
+    assert await asyncio.to_thread(get, both.leads, "health") == "OK"
+    async with following(watching) as client:
+        assert await who_answers(client) == both.leader
+        processes.children[both.leader].send_signal(signal.SIGTERM)
+        stopped = time.monotonic()
+        while await who_answers(client) != both.follower:
+            continue
+        took = time.monotonic() - stopped
+    assert took < 1, f"{took:.2f} s"
+    assert await processes.children[both.leader].wait() == 0
+
+
+async def test_a_leader_frozen_past_its_session_does_nothing_more(
+    processes: Processes, watching: ZooKeeperMembership
+) -> None:
+    """Nor does it answer for what it was asked while it was frozen."""
+    processes.session_seconds = 2
+    both = await pair(processes, watching)
+    frozen = processes.children[both.leader]
+    async with grpc.aio.insecure_channel(both.leads.target) as channel, following(watching) as client:
+        stale = respool_pb2_grpc.ResourceManagerStub(channel)
+        assert (await stale.LookupResourcePoolID(LOOKUP)).id.value == both.leader
+        frozen.send_signal(signal.SIGSTOP)
+        assert await who_answers(client) == both.follower
+        written = len(processes.terms())
+        asked = stale.LookupResourcePoolID(LOOKUP, timeout=20)
+        await asyncio.sleep(0.1)  # for its bytes to lie in the frozen one's socket
+        frozen.send_signal(signal.SIGCONT)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await asked
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    await until(lambda: len(processes.terms()) > written + 100)
+    await until_told(both.leads, f"the leader is at {both.follows.target}")
+    assert processes.terms() == sorted(processes.terms())
+    assert "leadership of term 1 is lost" in processes.log(both.leader)
+    assert frozen.returncode is None
+
+
+async def test_daemons_outlive_zookeeper_and_wait_for_it(
+    processes: Processes, watching: ZooKeeperMembership, zookeeper: ZooKeeperServer
+) -> None:
+    """One that starts meanwhile says what it waits for."""
+    processes.session_seconds = 2
+    both = await pair(processes, watching)
+    processes.children[both.follower].terminate()
+    await asyncio.to_thread(zookeeper.stop)
+    try:
+        await until_told(both.leads, "has not answered for")
+        assert await processes.children[both.follower].wait() == 0
+        await processes.start(both.follower)
+        await until(lambda: "leadership of term 1 is lost" in processes.log(both.leader))
+        await until(lambda: "has not answered for" in processes.log(both.follower))
+        assert f"ZooKeeper {zookeeper.address} has" in processes.log(both.follower)
+        assert "trying again" in processes.log(both.follower)
+    finally:
+        await asyncio.to_thread(zookeeper.start)
+    async with following(watching) as client:
+        assert await who_answers(client) in ("a", "b")
+    await until(lambda: len(watching.members(Role.RESMGR)) == 2)
+    assert all(child.returncode is None for child in processes.children.values())
+    assert processes.terms() == sorted(processes.terms())
+
+
+async def until_told(address: Address, text: str) -> None:
+    """By /health."""
+    async with asyncio.timeout(20):
+        while text not in await asyncio.to_thread(get, address, "health"):  # noqa: ASYNC110 - it only answers
+            await asyncio.sleep(0.05)
