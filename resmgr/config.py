@@ -34,6 +34,8 @@ class AdmissionSettings(Settings):
     """Seconds: queues are tried at least this often."""
     pause: float = Field(0.005, ge=0)
     """Least time between two turns that found something to do, in seconds, so that changes gather."""
+    sharing: float = Field(1.0, ge=0)
+    """Seconds: capacity is shared anew because of demand at most this often, beside `entitlement_interval`."""
     turn: int = Field(1000, ge=1)
     """Gangs admitted in one turn at most."""
     ready_limit: int = Field(100_000, ge=1)
@@ -75,6 +77,7 @@ class ResmgrSettings(DaemonSettings):
         return Policy(
             preemption=self.enable_preemption,
             host_reservation=self.host_reservation,
+            sharing=admission.sharing,
             turn=admission.turn,
             ready_limit=admission.ready_limit,
             placed_limit=admission.placed_limit,

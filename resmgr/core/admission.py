@@ -24,6 +24,10 @@ class Check(Enum):
     LIMIT = ("nothing", "limit")
 
 
+SHARED = frozenset({Check.ENTITLEMENT, Check.SLACK_ENTITLEMENT})
+"""Checks against what depends on all pools' demand."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Amounts in thousandths."""

@@ -1,27 +1,49 @@
-"""What each pool is entitled to."""
+"""What each pool of the tree is entitled to."""
 
 from __future__ import annotations
 
-from resmgr.core.pools import PoolTree
+from peloton.model.resources import Resources
+from resmgr.core.fairshare import Load, Snapshot, entitlements
+from resmgr.core.pools import Pool, PoolTree
 from resmgr.core.tasks import Vector
+
+Loads = tuple[tuple[int, ...], ...]
+_NO_LOAD = (0,) * 16
+
+
+def loads(tree: PoolTree) -> Loads:
+    """What entitlement depends on beside the tree and the capacity, to be compared with what it was."""
+    return tuple([(*pool.used, *pool.slack, *pool.demand, *pool.slack_demand) for pool in tree.leaves()])
 
 
 def entitle(tree: PoolTree) -> None:
-    """Set the entitlement of every pool: its limit, bounded by its ancestors' and by the cluster's capacity.
-
-    Slack: as much of the slack cpu as the cluster has, and of the other kinds the leaf's slack limit.
-    """
+    """Share the cluster's capacity, which must be known, among all pools (behaviour 7.2)."""
     assert tree.capacity is not None, "capacity is not known"
-    root = tree.root
-    root.entitlement = tree.capacity.values()
-    root.slack_entitlement = (tree.slack_capacity.cpu, *root.entitlement[1:])
-    for pool in tree:
-        if pool.parent is not None:
-            pool.entitlement = _least(pool.limit, pool.parent.entitlement)
-            bound = pool.entitlement if pool.children else pool.slack_limit
-            slack = _least(bound, pool.parent.slack_entitlement)
-            pool.slack_entitlement = (pool.parent.slack_entitlement[0], *slack[1:])
+    leaves = list(tree.leaves())
+    snapshot = Snapshot(
+        pools=[pool.config for pool in tree],
+        capacity=tree.capacity,
+        revocable_cpu=tree.slack_capacity.cpu,
+        loads={
+            pool.id: _load(pool) for pool, load in zip(leaves, loads(tree), strict=True) if load != _NO_LOAD
+        },
+    )
+    for pool_id, entitled in entitlements(snapshot).items():
+        pool = tree.get(pool_id)
+        pool.entitlement = entitled.total.values()
+        pool.slack_entitlement = entitled.slack.values()
 
 
-def _least(one: Vector, other: Vector) -> Vector:
-    return min(one[0], other[0]), min(one[1], other[1]), min(one[2], other[2]), min(one[3], other[3])
+def firm(pool: Pool) -> Vector:
+    """Allocated to tasks that are not revocable."""
+    used, slack = pool.used, pool.slack
+    return used[0], used[1] - slack[1], used[2] - slack[2], used[3] - slack[3]
+
+
+def _load(pool: Pool) -> Load:
+    return Load(
+        allocation=Resources(*firm(pool)),
+        demand=Resources(*pool.demand),
+        slack_allocation=Resources(*pool.slack),
+        slack_demand=Resources(*pool.slack_demand),
+    )

@@ -11,6 +11,8 @@ class Policy:
 
     preemption: bool = True
     host_reservation: bool = False
+    sharing: float = 1.0
+    """Least time between two entitlements because of demand alone."""
     turn: int = 1000
     """Gangs admitted in one turn at most."""
     ready_limit: int = 100_000

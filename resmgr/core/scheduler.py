@@ -11,7 +11,7 @@ from peloton.model.pool import PoolConfig
 from peloton.model.resources import Resources
 from peloton.model.states import TaskState, TaskType
 from resmgr.core import admission
-from resmgr.core.entitlement import entitle
+from resmgr.core.entitlement import Loads, entitle, loads
 from resmgr.core.leases import Holder
 from resmgr.core.lifecycle import Lifecycle
 from resmgr.core.placements import Failure, Handover, Placement, Proposal, Rejection
@@ -42,6 +42,12 @@ class Scheduler(Lifecycle):
     def __init__(self, policy: Policy | None = None, stream_id: str = "") -> None:
         super().__init__(policy or Policy(), stream_id)
         self.tree = PoolTree()
+        self._short = False
+        """Whether a gang was refused because its pool is entitled to no more."""
+        self._shared: Loads = ()
+        """What the present entitlement was worked out from."""
+        self._share_from = 0.0
+        """When it may next follow demand."""
         self._explained = 0.0
         """When gangs were last told why they wait."""
         self._explanations = 0
@@ -57,10 +63,17 @@ class Scheduler(Lifecycle):
                 pool.unexplained.extend(gang for queue in pool.queues for gang in queue)
 
     def entitle(self) -> None:
-        """To be called when the tree has changed."""
+        """Share the capacity anew: when the tree or the capacity has changed, and from time to time."""
         if self.tree.capacity is not None:
             entitle(self.tree)
+            self._short, self._shared = False, loads(self.tree)
             self.changed = True
+
+    def _demand_moved(self, now: float) -> bool:
+        """Whether the capacity is to be shared anew because of demand: a gang was refused for its pool's
+        entitlement, and some pool's allocation or demand is not what that was worked out from. At most once
+        in `Policy.sharing` seconds."""
+        return self._short and now >= self._share_from and loads(self.tree) != self._shared
 
     def load_pools(self, configs: Iterable[PoolConfig]) -> None:
         """Raises NotFound where a parent is missing."""
@@ -126,7 +139,11 @@ class Scheduler(Lifecycle):
     # Admission.
 
     def admit(self, now: float) -> bool:
-        """One turn over all queues; whether it ended before all was tried, so that another is due now."""
+        """One turn over all queues; whether another is due now, because this one ended before all was tried
+        or the capacity is to be shared anew first."""
+        if self.tree.capacity is not None and self._demand_moved(now):
+            self._share_from = now + self.policy.sharing
+            self.entitle()
         self.changed = False
         if now - self._explained >= _EXPLAIN_SECONDS:
             self._explained, self._explanations = now, _EXPLAINED_AT_ONCE
@@ -144,11 +161,12 @@ class Scheduler(Lifecycle):
                 pool.unexplained.clear()
             if budget <= 0:
                 return bool(self.waiting)
-        return False
+        return self._demand_moved(now)
 
     def _admit_pool(self, pool: Pool, budget: int, now: float) -> int:
         for gang, refused in admission.turn(pool, self.policy.preemption):
             if refused is not None:
+                self._short = self._short or refused.check in admission.SHARED
                 self.give_reason(gang, str(refused))
                 continue
             ready = self.ready[gang.type]

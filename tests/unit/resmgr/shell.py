@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,9 @@ class Context:
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return (("peloton-instance", self._instance),) if self._instance else ()
+
+    def add_done_callback(self, callback: object) -> None:
+        """Every answer arrives."""
 
 
 ENGINE = Context("placement/one")
@@ -125,7 +129,9 @@ class Shell:
         self.settings = settings(Path("unused"))
         self.driver = Driver(self.settings, SystemClock())
         self.driver.recovered.set()
-        self.driver.scheduler.set_capacity(CAPACITY, ZERO)
+        scheduler = self.driver.scheduler
+        scheduler.policy = replace(scheduler.policy, sharing=0.0)
+        scheduler.set_capacity(CAPACITY, ZERO)
         self.pools = PoolService(self.driver, store.pools, self._fresh)
         self.tasks = TaskService(self.driver)
         self.waiting = WaitingService(self.driver)

@@ -186,11 +186,11 @@ def test_the_store_may_hold_pools_in_any_order() -> None:
         pools.load([PoolConfig("z", "z", "gone")])
 
 
-def test_a_pool_is_entitled_to_its_limit_bounded_by_ancestors_and_cluster() -> None:
+def test_what_nobody_asks_for_is_shared_up_to_the_limits() -> None:
     world = World(
         PoolConfig("p", "p", "root", cpu(0, 500)),
         PoolConfig("x", "x", "p", cpu(0, 500)),
         PoolConfig("y", "y", "p", cpu(0, 20)),
     )
     entitled = {pool.path: pool.entitlement[0] for pool in world.scheduler.tree}
-    assert entitled == {"/": 100_000, "/p": 100_000, "/p/x": 100_000, "/p/y": 20_000}
+    assert entitled == {"/": 100_000, "/p": 100_000, "/p/x": 80_000, "/p/y": 20_000}

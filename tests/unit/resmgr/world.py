@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from peloton.model.ids import Run
@@ -37,7 +38,8 @@ def needs(cpu: float = 1, memory: float = 1, **of: Any) -> Needs:
 
 
 class World:
-    """One leaf `/a` in a cluster of 100 cpus, unless `pools` are given; the clock stands at `now`."""
+    """One leaf `/a` in a cluster of 100 cpus, unless `pools` are given; the clock stands at `now`.
+    Entitlement follows demand at once."""
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class World:
         capacity: Resources | None = CAPACITY,
         slack: Resources = ZERO,
     ) -> None:
-        self.scheduler = Scheduler(policy, "stream")
+        self.scheduler = Scheduler(replace(policy or Policy(), sharing=0.0), "stream")
         self.now = 1000.0
         for pool in pools or (PoolConfig("a", "a", "root", kinds()),):
             self.scheduler.tree.add(pool)
