@@ -2,7 +2,7 @@
 
 ``python -m peloton.minicluster.mesos.master`` and ``… .agent`` are the processes; ``--help`` lists the flags.
 Each prints one line when it is ready (``master: listening on HOST:PORT``; ``agent: listening on HOST:PORT,
-registered as ID``) and writes ``--ready-file``, a JSON object with pid, host, port and, of an agent, agent_id.
+registered as ID``) and writes ``--ready-file``: JSON with pid, host and port, of an agent also agent_id.
 What keeps one from running is one line on standard error and exit code 1.
 
 ``master.core``

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import marshal
 import os
 import pwd
 import shlex
@@ -18,7 +20,7 @@ from mesos.v1 import mesos_pb2 as mesos
 from peloton.minicluster.mesos import resources as res
 from peloton.minicluster.mesos.agent import supervisor
 from peloton.minicluster.mesos.agent.fetcher import FetchError, fetch
-from peloton.minicluster.mesos.agent.layout import Layout, write_json
+from peloton.minicluster.mesos.agent.layout import Layout
 from peloton.minicluster.mesos.agent.limits import MemoryLimits
 from peloton.minicluster.mesos.cleanup import CONTAINER_VARIABLE
 
@@ -205,6 +207,7 @@ class Launcher:
             "cgroup": cgroup,
             "data_limit": data_limit,
             "after": after,
+            "after_json": json.dumps(after),
         }
 
     def _limit(self, task: mesos.TaskInfo, place: Place, in_docker: bool) -> tuple[str | None, int | None]:
@@ -218,9 +221,9 @@ class Launcher:
 
         Raises LaunchError.
         """
-        spec_file = self._layout.run_meta(spec["container"]) / "spec.json"
-        write_json(spec_file, spec)
-        spec_file.chmod(0o600)
+        spec_file = self._layout.run_meta(spec["container"]) / "spec"
+        spec_file.touch(0o600)
+        spec_file.write_bytes(marshal.dumps(spec))
         reader, writer = os.pipe()
         try:
             process = subprocess.Popen(

@@ -7,7 +7,7 @@
     "supervisor": {"pid", "start"}, "task": {"pid", "start"}, "after": [argv…]}``. ``task.pid`` leads the
     task's process group and session. ``start`` is field 22 of /proc/PID/stat.
 ``meta/runs/<container>/``
-    The checkpoint of a run: ``framework.pb``, ``task.pb``, ``spec.json`` (what the supervisor was told),
+    The checkpoint of a run: ``framework.pb``, ``task.pb``, ``spec`` (what the supervisor was told),
     ``updates`` (status updates and acknowledgements), ``exit.json`` (written by the supervisor). Removed when
     the task's end has been acknowledged.
 ``meta/cgroup``
@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import json
+import marshal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,15 @@ class Layout:
         """Create the directories."""
         for path in (self.pids, self.runs, self.slaves):
             path.mkdir(parents=True, exist_ok=True)
+
+
+def read_spec(run_meta: Path) -> dict[str, Any]:
+    """Read what a run's supervisor was told; empty when it was not told yet."""
+    try:
+        value = marshal.loads((run_meta / "spec").read_bytes())
+    except (OSError, ValueError, EOFError, TypeError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -17,7 +17,7 @@ from peloton.minicluster.mesos.agent import statuses
 from peloton.minicluster.mesos.agent.checkpoint import Checkpoint, SavedRun
 from peloton.minicluster.mesos.agent.health import HealthChecks
 from peloton.minicluster.mesos.agent.launcher import Launcher, LaunchError, Place, image_of, make_sandbox
-from peloton.minicluster.mesos.agent.layout import Layout, read_json
+from peloton.minicluster.mesos.agent.layout import Layout, read_json, read_spec
 from peloton.minicluster.mesos.agent.statuses import Ending, Verdict
 from peloton.minicluster.mesos.cleanup import end_container, identity_of
 from peloton.minicluster.mesos.identity import is_alive, signal_group
@@ -350,7 +350,7 @@ class Runs:
         return run
 
     def _reattach(self, run: Run, saved: SavedRun) -> None:
-        spec = read_json(self._layout.run_meta(run.place.container_id) / "spec.json") or {}
+        spec = read_spec(self._layout.run_meta(run.place.container_id))
         run.data_limit = spec.get("data_limit")
         record = read_json(self._layout.pid_file(run.place.container_id))
         supervisor = identity_of(record, "supervisor")

@@ -16,6 +16,7 @@ from peloton.minicluster.mesos import notation
 from peloton.minicluster.mesos.master.calls import Credentials
 from peloton.minicluster.mesos.master.core.simulation import SimulationConfig
 from peloton.minicluster.mesos.master.core.state import MasterConfig
+from peloton.minicluster.mesos.master.history import History
 from peloton.minicluster.mesos.master.registry import Registry, RegistryError
 from peloton.minicluster.mesos.master.service import MasterService
 from peloton.minicluster.mesos.process import Refusal, listen, prepare_directory, run, write_ready_file
@@ -31,6 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--ready-file", type=Path, help="written once the master listens: JSON with pid, host and port")
     add("--registry", choices=("replicated_log", "in_memory"), default="replicated_log")
     add("--credentials", type=Path, help='JSON {"credentials": [{"principal": …, "secret": …}]}: Basic auth')
+    add("--history", type=Path, help="file to which is added what becomes of tasks, one JSON object a line")
     add("--offer-timeout", type=float, help="seconds after which an unused offer is rescinded")
     add("--allocation-interval", type=float, default=1.0, help="seconds between allocations")
     add("--heartbeat-interval", type=float, default=15.0, help="seconds between heartbeats")
@@ -86,6 +88,13 @@ def _config(options: argparse.Namespace, port: int) -> MasterConfig:
     )
 
 
+def _history(path: Path | None) -> History | None:
+    try:
+        return History(path) if path is not None else None
+    except OSError as error:
+        raise Refusal(f"--history {path}: {error.strerror}; name a file that can be written") from error
+
+
 async def _serve(options: argparse.Namespace) -> None:
     gc.set_threshold(50_000, 20, 50)  # nearly everything here lives long, and little of it in cycles
     prepare_directory(options.work_dir, "--work-dir")
@@ -95,7 +104,9 @@ async def _serve(options: argparse.Namespace) -> None:
     socket = listen(options.ip, options.port)
     port = socket.getsockname()[1]
     registry = Registry(registry_path)
-    service = MasterService(_config(options, port), registry, flags, credentials, simulation)
+    service = MasterService(
+        _config(options, port), registry, flags, credentials, simulation, _history(options.history)
+    )
     try:
         service.start()
     except RegistryError as error:

@@ -11,6 +11,7 @@ import time
 import uuid
 from dataclasses import dataclass
 
+from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from peloton.minicluster.mesos import jsoncodec, link
 from peloton.minicluster.mesos.http import (
@@ -32,6 +33,7 @@ from peloton.minicluster.mesos.master.calls import (
 from peloton.minicluster.mesos.master.core import agents, allocator, frameworks, tasks
 from peloton.minicluster.mesos.master.core.simulation import Simulation, SimulationConfig, registrations
 from peloton.minicluster.mesos.master.core.state import Agent, Cluster, MasterConfig
+from peloton.minicluster.mesos.master.history import History
 from peloton.minicluster.mesos.master.operator import OperatorApi
 from peloton.minicluster.mesos.master.registry import Registry
 
@@ -93,7 +95,9 @@ class MasterService:
         flags: dict[str, str],
         credentials: Credentials | None = None,
         simulation: SimulationConfig | None = None,
+        history: History | None = None,
     ) -> None:
+        self._history = history
         self._offset = time.time() - time.monotonic()
         self.cluster = Cluster(config)
         self.leadership = Leadership(True, f"{config.hostname}:{config.port}")
@@ -118,6 +122,8 @@ class MasterService:
         Raises RegistryError.
         """
         now = self.now()
+        if self._history is not None:
+            self._history.began(now)
         self._registry.load(self.cluster, now)
         config = self._simulation_config
         if config is not None:
@@ -220,11 +226,15 @@ class MasterService:
         old = self._links.get(result.id)
         self._links[result.id] = source
         source.agent_id = result.id
+        if self._history is not None:
+            self._history.registered(self.now(), _with_resources(result.info, message.info))
         if old is not None and old is not source:
             old.close()
 
     def _from_agent(self, agent: Agent, message: object) -> None:
         if isinstance(message, link.Update):
+            if self._history is not None:
+                self._history.updated(self.now(), agent.id, message)
             tasks.status_update(self.cluster, agent, message)
         elif isinstance(message, link.Pong):
             agents.pong(agent)
@@ -237,6 +247,8 @@ class MasterService:
         if source.agent_id is None or self._links.get(source.agent_id) is not source:
             return
         del self._links[source.agent_id]
+        if self._history is not None:
+            self._history.cut(self.now(), source.agent_id)
         agent = self.cluster.agents.get(source.agent_id)
         if agent is not None:
             agents.disconnected(self.cluster, agent, self.now())
@@ -246,10 +258,20 @@ class MasterService:
     def _after(self) -> None:
         """Carry out what the core queued, and set the timer anew."""
         now = self.now()
+        if self._history is not None:
+            self._record(now, self._history)
         self._to_agents(now)
         self._to_frameworks()
         self._registry.save_if_changed(self.cluster)
         self._arm(now)
+
+    def _record(self, now: float, history: History) -> None:
+        outbox = self.cluster.outbox
+        history.to_agents(now, ((to, message, to in self._links) for to, message in outbox.agents))
+        for stream, event in outbox.events:
+            if event is not None and stream in self._streams:
+                history.to_framework(now, event)
+        history.flush()
 
     def _to_agents(self, now: float) -> None:
         outbox = self.cluster.outbox
@@ -312,6 +334,15 @@ class MasterService:
         if self._simulation is not None:
             self._answers(self._simulation.due(now))
         self._after()
+
+
+def _with_resources(agent: mesos.AgentInfo, told: mesos.AgentInfo) -> mesos.AgentInfo:
+    """The agent with all that it has, what may be revoked included."""
+    info = mesos.AgentInfo()
+    info.CopyFrom(agent)
+    del info.resources[:]
+    info.resources.extend(told.resources)
+    return info
 
 
 def _encode(event: scheduler.Event, content_type: str) -> bytes:
