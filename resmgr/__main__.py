@@ -12,6 +12,7 @@ from peloton.daemon import Daemon, run
 from peloton.membership.interface import Role
 from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
+from peloton.private.resmgr.explain.explain_pb2_grpc import add_ExplainServiceServicer_to_server
 from peloton.private.resmgr.waiting.waiting_pb2_grpc import add_WaitingServiceServicer_to_server
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import add_ResourceManagerServiceServicer_to_server
 from peloton.rpc.server import service
@@ -21,6 +22,7 @@ from resmgr.driver import Driver
 from resmgr.intake import Intake
 from resmgr.metrics import keep_measuring
 from resmgr.recovery import Recovery
+from resmgr.services.explain import ExplainService
 from resmgr.services.pools import ALIASES, PoolService
 from resmgr.services.tasks import TaskService
 from resmgr.services.waiting import WaitingService
@@ -30,6 +32,7 @@ SERVICES = (
     "peloton.api.v0.respool.ResourceManager",
     *ALIASES,
     "peloton.private.resmgr.ResourceManagerService",
+    "peloton.private.resmgr.explain.ExplainService",
     "peloton.private.resmgr.waiting.WaitingService",
 )
 COLLECTION = (50_000, 20, 50)
@@ -56,6 +59,7 @@ async def leading(daemon: Daemon[ResmgrSettings], term: int) -> AsyncIterator[No
         async with daemon.serving(
             service(add_ResourceManagerServicer_to_server, pools, ALIASES),
             service(add_ResourceManagerServiceServicer_to_server, TaskService(driver)),
+            service(add_ExplainServiceServicer_to_server, ExplainService(driver)),
             service(add_WaitingServiceServicer_to_server, WaitingService(driver)),
         ):
             daemon.spawn("capacity", capacity.run())

@@ -52,6 +52,7 @@ class Lifecycle:
     def fail(self, gang: Gang, reason: str, now: float) -> None:
         """A try to place it failed: it is tried again after a pause, or goes back to its pool's queue."""
         gang.tries += 1
+        gang.failure = reason
         self.give_reason(gang, reason)
         if gang.tries >= self.policy.tries:
             gang.cycles += 1

@@ -61,3 +61,6 @@ class Handover:
     type: TaskType
     runs: tuple[Run, ...]
     ports: tuple[int, ...]
+    """Flat, as in `Proposal`."""
+    port_counts: tuple[int, ...]
+    """How many of `ports` are each task's."""

@@ -80,6 +80,11 @@ class ReadyQueue:
         self._gangs[gang] = None
         gang.queue = self
 
+    def add_first(self, gang: Gang) -> None:
+        """At the head: it was there before. The gang must be in no queue."""
+        self.add(gang)
+        self._gangs.move_to_end(gang, last=False)
+
     def remove(self, gang: Gang) -> None:
         """Raises KeyError where the gang is not in this queue."""
         del self._gangs[gang]

@@ -324,6 +324,7 @@ class Scheduler(Lifecycle):
                     placement.type,
                     tuple(task.key for task in placement.tasks),
                     tuple(port for ports in placement.tasks.values() for port in ports),
+                    tuple(map(len, placement.tasks.values())),
                 )
             )
             for task in placement.tasks:

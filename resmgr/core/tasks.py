@@ -37,6 +37,8 @@ class Event(StrEnum):
     """Back to the ready queue, its allocation kept."""
     RETURN = "return"
     """Back to its pool's queue, its allocation freed."""
+    TAKE_BACK = "take back"
+    """The answer that handed it out did not reach the caller."""
     LAUNCHED = "launched"
     STARTING = "starting"
     RUNNING = "running"
@@ -72,6 +74,8 @@ STATES: StateMachine[TaskState, Event] = StateMachine(
         (_S.RESERVED, Event.RETURN): _S.PENDING,
         (_S.PLACED, Event.RETURN): _S.PENDING,
         (_S.LAUNCHING, Event.RETURN): _S.PENDING,
+        (_S.PLACING, Event.TAKE_BACK): _S.READY,
+        (_S.LAUNCHING, Event.TAKE_BACK): _S.PLACED,
         # A status says that the run is on a host: true whatever was thought before, and never a step back.
         **{(state, Event.LAUNCHED): _S.LAUNCHED for state in (*_ON_ITS_WAY, _S.LAUNCHED)},
         **{(state, Event.STARTING): _S.STARTING for state in (*_ON_ITS_WAY, _S.LAUNCHED, _S.STARTING)},
@@ -175,6 +179,7 @@ class Task:
     __slots__ = (
         "deadline",
         "desired_host",
+        "enqueued",
         "gang",
         "holder",
         "host",
@@ -212,6 +217,8 @@ class Task:
         """None once it is on a host."""
         self.state = state
         self.since = now
+        self.enqueued = now
+        """When the run came; 0 where that is not known."""
         self.deadline = 0.0
         self.host = ""
         self.desired_host = desired_host
@@ -237,7 +244,7 @@ class Task:
 class Gang:
     """Tasks that are admitted, placed and sent back together. Members leave it when they reach a host."""
 
-    __slots__ = ("charge", "cycles", "deadline", "pool", "priority", "queue", "tasks", "tries")
+    __slots__ = ("charge", "cycles", "deadline", "failure", "pool", "priority", "queue", "tasks", "tries")
 
     def __init__(self, pool: Pool, tasks: tuple[Task, ...]) -> None:
         self.pool = pool
@@ -249,6 +256,8 @@ class Gang:
         """Failed placements since it was last admitted."""
         self.cycles = 0
         """How often it was sent back to its pool's queue."""
+        self.failure = ""
+        """What was said of the last placement that failed."""
         self.deadline = 0.0
         for task in tasks:
             task.gang = self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from peloton.clock import rfc3339
@@ -12,12 +13,14 @@ from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
 from peloton.private.resmgrsvc import resmgrsvc_pb2_grpc
 from peloton.rpc.server import caller
 from resmgr.core.leases import Holder
-from resmgr.core.placements import Failure, Proposal
+from resmgr.core.placements import Failure, Handover, Proposal
 from resmgr.core.pools import Pool
 from resmgr.core.scheduler import NewTask
-from resmgr.core.tasks import Task
+from resmgr.core.tasks import Gang, Task
+from resmgr.core.undelivered import take_back_gangs, take_back_placements
 from resmgr.driver import Driver
 from resmgr.intake import apply
+from resmgr.services.delivery import delivered
 from resmgr.translate import (
     PLACED_TYPES,
     failed_task,
@@ -32,6 +35,7 @@ from resmgr.translate import (
 MAX_GANGS = 10_000
 """Gangs or placements in one answer."""
 DEFAULT_LIMIT = 100
+log = logging.getLogger(__name__)
 
 
 class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
@@ -98,7 +102,18 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         await driver.poll(holder, driver.gangs[kind], lambda: bool(scheduler.ready[kind]), request.timeout)
         holder = self._heard(context)
         gangs = scheduler.dequeue(kind, _limit(request.limit), holder, driver.now())
-        return pb.DequeueGangsResponse(gangs=[gang_to(gang, scheduler) for gang in gangs])
+        answer = pb.DequeueGangsResponse(gangs=[gang_to(gang, scheduler) for gang in gangs])
+        if gangs:
+            await delivered(context, lambda: self._gangs_back(gangs, holder))
+        return answer
+
+    def _gangs_back(self, gangs: list[Gang], holder: Holder | None) -> None:
+        driver = self._driver
+        count = take_back_gangs(driver.scheduler, gangs, holder, driver.now())
+        log.info("%d gangs did not reach %s: back in the ready queue", count, holder and holder.name)
+        for kind, ready in driver.scheduler.ready.items():
+            if ready:
+                driver.gangs[kind].fire()
 
     async def SetPlacements(self, request: pb.SetPlacementsRequest, context: Any) -> pb.SetPlacementsResponse:
         driver = self._driver
@@ -135,7 +150,16 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         await driver.poll(holder, driver.placements, lambda: bool(scheduler.placed), request.timeout)
         holder = self._heard(context)
         given = scheduler.hand_over(_limit(request.limit), holder, driver.now())
-        return pb.GetPlacementsResponse(placements=[placement_to(handover) for handover in given])
+        answer = pb.GetPlacementsResponse(placements=[placement_to(handover) for handover in given])
+        if given:
+            await delivered(context, lambda: self._placements_back(given, holder))
+        return answer
+
+    def _placements_back(self, given: list[Handover], holder: Holder | None) -> None:
+        driver = self._driver
+        count = take_back_placements(driver.scheduler, given, holder, driver.now())
+        log.info("%d placements did not reach %s: they wait again", count, holder and holder.name)
+        driver.touched()
 
     async def UpdateTasksState(
         self, request: pb.UpdateTasksStateRequest, context: Any
@@ -184,6 +208,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         self, request: pb.NotifyTaskUpdatesRequest, context: Any
     ) -> pb.NotifyTaskUpdatesResponse:
         driver = self._driver
+        await driver.recovered.wait()
         apply(driver.scheduler, request.events, driver.now())
         driver.touched()
         done = max((event.offset for event in request.events), default=0)

@@ -1,0 +1,278 @@
+"""Why tasks are where they are, with the numbers. Reads the scheduler's state and changes nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from peloton.model.ids import Run, mesos_task_id
+from peloton.model.resources import KINDS
+from peloton.model.states import TaskState
+from resmgr.core.admission import Check, Refusal, refusal
+from resmgr.core.pools import Pool
+from resmgr.core.queues import GangQueue, ReadyQueue
+from resmgr.core.scheduler import CAPACITY_UNKNOWN, Scheduler
+from resmgr.core.tasks import Gang, Task, Vector
+
+PLACEMENTS = "placements"
+"""Name given to the queue of placements that wait for jobmgr."""
+SHOWN = 1000
+"""Instances listed in one group at most."""
+_S = TaskState
+_NOTHING: Vector = (0, 0, 0, 0)
+_HOSTS = re.compile(r"^no host fits: \d+ hosts?: ([^;]*)")
+_HOST_COUNT = re.compile(r"(\d+) ([a-z_]+)(?:, |$)")
+"""What `placement.core.reasons` writes of hostmgr's filter counts."""
+_WAITS_FOR = {
+    _S.PLACING: "a placement engine looks for a host",
+    _S.PLACED: "a host was found; the job manager has not taken the placement yet",
+    _S.LAUNCHING: "the job manager launches it",
+    _S.RESERVED: "a host is being reserved for it",
+    _S.KILLING: "it is being killed",
+    _S.PREEMPTING: "it is to be evicted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    queue: str
+    position: int
+    """1: the head."""
+    length: int
+    ahead: Vector
+    """What the gangs ahead ask for together, in thousandths."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    failed: int
+    most: int
+    returns: int
+    reason: str
+    hosts: Mapping[str, int]
+    """Hosts by what was found about them, as far as the reason tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a pool has of one kind, in thousandths."""
+
+    pool: str
+    kind: str
+    slack: bool
+    allocation: int
+    entitlement: int
+    demand: int
+    reservation: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    run: Run
+    state: TaskState
+    since: float
+    """On the monotonic clock, like `until`."""
+    cause: str
+    """Alike for tasks that wait for the same thing."""
+    pool: Pool
+    gang_size: int = 0
+    position: Position | None = None
+    check: Refusal | None = None
+    """What the gang itself does not pass."""
+    head_check: Refusal | None = None
+    """What the head of its queue does not pass, where it is not the head."""
+    tries: Tries | None = None
+    until: float = 0.0
+    holder: str = ""
+    host: str = ""
+    reason: str = ""
+    shares: Sequence[Share] = ()
+
+
+@dataclass(slots=True)
+class Group:
+    """Tasks in one state for one cause."""
+
+    first: Explanation
+    """The one that stands first in its queue."""
+    count: int = 0
+    instances: list[int] = field(default_factory=list)
+    """Ascending; SHOWN at most."""
+    last_position: int = 0
+
+
+def explain(scheduler: Scheduler, tasks: Sequence[Task]) -> list[Explanation]:
+    """Each task's, in the order given. Takes one look over each queue that they are in."""
+    places = _positions(scheduler, tasks)
+    heads = _Heads(scheduler)
+    checks: dict[Gang, Refusal | None] = {}
+    return [_explain(scheduler, task, places, heads, checks) for task in tasks]
+
+
+def groups(scheduler: Scheduler, tasks: Sequence[Task]) -> list[Group]:
+    """Tasks of a job by state and cause, the largest group first."""
+    found: dict[tuple[TaskState, str, str], Group] = {}
+    for each in sorted(explain(scheduler, tasks), key=lambda one: one.run.instance):
+        queue = each.position.queue if each.position else ""
+        group = found.setdefault((each.state, each.cause, queue), Group(each))
+        group.count += 1
+        if len(group.instances) < SHOWN:
+            group.instances.append(each.run.instance)
+        if each.position is not None and group.first.position is not None:
+            group.last_position = max(group.last_position, each.position.position)
+            if each.position.position < group.first.position.position:
+                group.first = each
+    return sorted(found.values(), key=lambda group: -group.count)
+
+
+def host_counts(reason: str) -> dict[str, int]:
+    """Hosts by the name of what was found about them, out of what a placement engine said."""
+    counted = _HOSTS.match(reason)
+    return {name: int(count) for count, name in _HOST_COUNT.findall(counted[1])} if counted else {}
+
+
+class _Heads:
+    """The head of each queue of a pool and the check that it does not pass, found once."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._preemption = scheduler.policy.preemption
+        self._known: dict[GangQueue, tuple[Gang | None, Refusal | None]] = {}
+
+    def of(self, queue: GangQueue) -> tuple[Gang | None, Refusal | None]:
+        found = self._known.get(queue)
+        if found is None:
+            head = queue.head()
+            found = self._known[queue] = (head, refusal(head, self._preemption) if head else None)
+        return found
+
+
+def _explain(
+    scheduler: Scheduler,
+    task: Task,
+    places: Mapping[object, Position],
+    heads: _Heads,
+    checks: dict[Gang, Refusal | None],
+) -> Explanation:
+    gang = task.gang
+    check = head_check = head = None
+    if gang is not None and isinstance(gang.queue, GangQueue) and scheduler.tree.capacity is not None:
+        if gang not in checks:
+            checks[gang] = refusal(gang, scheduler.policy.preemption)
+        check = checks[gang]
+        head, blocked = heads.of(gang.queue)
+        head_check = blocked if head is not gang else None
+    return Explanation(
+        run=task.key,
+        state=task.state,
+        since=task.since,
+        cause=_cause(scheduler, task, check, head, head_check),
+        pool=task.pool,
+        gang_size=len(gang.tasks) if gang else 0,
+        position=places.get(gang) if task.placement is None else places.get(task.placement),
+        check=check,
+        head_check=head_check,
+        tries=_tries(scheduler, gang) if gang else None,
+        until=(gang.deadline if gang else 0.0) or task.deadline,
+        holder=task.holder.name if task.holder else "",
+        host=task.host,
+        reason=task.reason,
+        shares=_shares(task, head_check or check),
+    )
+
+
+def _cause(
+    scheduler: Scheduler, task: Task, check: Refusal | None, head: Gang | None, head_check: Refusal | None
+) -> str:
+    gang = task.gang
+    if task.state is _S.PENDING and gang is not None and gang.queue is not None:
+        if scheduler.tree.capacity is None:
+            return CAPACITY_UNKNOWN
+        if head is not None and head is not gang:
+            first = mesos_task_id(*head.tasks[0].key)
+            held = f", which waits: {head_check}" if head_check else ""
+            return f"behind {first}, the head of queue {gang.queue.name} of {task.pool.path}{held}"
+        ready = scheduler.ready[gang.type]
+        if check is None and len(ready) >= scheduler.policy.ready_limit:
+            return f"the {ready.name} is full with {len(ready)} gangs"
+        return str(check) if check else "it is admitted in the next turn"
+    if task.state is _S.READY and gang is not None:
+        if gang.queue is None:
+            return f"placing is tried again: {gang.failure}"
+        return f"no placement engine for {gang.type.name} tasks has taken it yet"
+    return _WAITS_FOR.get(task.state, "it is on a host")
+
+
+def _tries(scheduler: Scheduler, gang: Gang) -> Tries | None:
+    if not gang.failure:
+        return None
+    return Tries(gang.tries, scheduler.policy.tries, gang.cycles, gang.failure, host_counts(gang.failure))
+
+
+# Queues.
+
+
+def _positions(scheduler: Scheduler, tasks: Iterable[Task]) -> dict[object, Position]:
+    """Where gangs stand, and placements."""
+    wanted: dict[GangQueue | ReadyQueue, set[Gang]] = {}
+    placed = set()
+    for task in tasks:
+        if task.placement is not None:
+            placed.add(task.placement)
+        elif task.gang is not None and task.gang.queue is not None:
+            wanted.setdefault(task.gang.queue, set()).add(task.gang)
+    found: dict[object, Position] = {}
+    for queue, gangs in wanted.items():
+        found.update(_in_queue(queue, gangs))
+    if placed:
+        length = len(scheduler.placed)
+        for position, placement in enumerate(scheduler.placed, 1):
+            if placement in placed:
+                found[placement] = Position(PLACEMENTS, position, length, _NOTHING)
+    return found
+
+
+def _in_queue(queue: GangQueue | ReadyQueue, gangs: set[Gang]) -> Iterator[tuple[Gang, Position]]:
+    cpu = memory = disk = gpu = 0
+    left, length = len(gangs), len(queue)
+    for position, gang in enumerate(queue, 1):
+        if gang in gangs:
+            yield gang, Position(queue.name, position, length, (cpu, memory, disk, gpu))
+            left -= 1
+            if not left:
+                return
+        for part in (gang.charge.firm, gang.charge.slack):
+            if part is not None:
+                cpu, memory, disk, gpu = cpu + part[0], memory + part[1], disk + part[2], gpu + part[3]
+
+
+# Pools.
+
+
+def _shares(task: Task, check: Refusal | None) -> list[Share]:
+    """Of the leaf and its ancestors: in the kind of the check, else in all kinds that the gang asks for."""
+    if task.gang is None:
+        return []
+    charge = task.gang.charge
+    if check is not None:
+        kinds, slack = [check.kind], check.check is Check.SLACK_ENTITLEMENT
+    else:
+        slack = charge.slack is not None
+        asked = charge.slack if charge.slack is not None else charge.entitled
+        kinds = [kind for kind, amount in zip(KINDS, asked, strict=True) if amount]
+    return [_share(pool, kind, slack) for pool in task.pool.lineage for kind in kinds]
+
+
+def _share(pool: Pool, kind: str, slack: bool) -> Share:
+    i = KINDS.index(kind)
+    return Share(
+        pool=pool.path,
+        kind=kind,
+        slack=slack,
+        allocation=(pool.slack if slack else pool.used)[i],
+        entitlement=(pool.slack_entitlement if slack else pool.entitlement)[i],
+        demand=sum((each.slack_demand if slack else each.demand)[i] for each in pool.below()),
+        reservation=pool.reservation[i],
+        limit=pool.limit[i],
+    )

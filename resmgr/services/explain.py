@@ -1,0 +1,116 @@
+"""The private ExplainService: why tasks are where they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.api.v0.task import task_pb2
+from peloton.clock import rfc3339
+from peloton.errors import NotFound
+from peloton.model.ids import mesos_task_id, task_id
+from peloton.model.resources import KINDS, MILLI
+from peloton.private.resmgr.explain import explain_pb2 as pb
+from peloton.private.resmgr.explain import explain_pb2_grpc
+from resmgr.core.admission import Refusal
+from resmgr.core.explain import Explanation, Group, Position, Share, Tries, explain, groups
+from resmgr.core.tasks import Vector
+from resmgr.driver import Driver
+
+
+class ExplainService(explain_pb2_grpc.ExplainServiceServicer):
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    async def ExplainTask(self, request: pb.ExplainTaskRequest, context: Any) -> pb.ExplainTaskResponse:
+        scheduler, job_id = self._driver.scheduler, request.job_id.value
+        task = scheduler.registry.current(job_id, request.instance)
+        if task is None:
+            raise NotFound(f"no task {task_id(job_id, request.instance)} is known here")
+        [found] = explain(scheduler, [task])
+        return pb.ExplainTaskResponse(explanation=self._explanation(found))
+
+    async def ExplainJob(self, request: pb.ExplainJobRequest, context: Any) -> pb.ExplainJobResponse:
+        scheduler = self._driver.scheduler
+        job = scheduler.registry.jobs.get(request.job_id.value)
+        tasks = list(job.tasks.values()) if job is not None else []
+        return pb.ExplainJobResponse(groups=[self._group(group) for group in groups(scheduler, tasks)])
+
+    def _group(self, group: Group) -> pb.Group:
+        return pb.Group(
+            count=group.count,
+            instances=group.instances,
+            first=self._explanation(group.first),
+            last_position=group.last_position,
+        )
+
+    def _explanation(self, found: Explanation) -> pb.Explanation:
+        return pb.Explanation(
+            mesos_task_id=mesos_task_id(*found.run),
+            state=task_pb2.TaskState.ValueType(found.state),
+            since=self._time(found.since),
+            cause=found.cause,
+            pool_id=found.pool.id,
+            pool=found.pool.path,
+            gang_size=found.gang_size,
+            position=_position(found.position) if found.position else None,
+            check=_check(found.check) if found.check else None,
+            head_check=_check(found.head_check) if found.head_check else None,
+            tries=_tries(found.tries) if found.tries else None,
+            until=self._time(found.until) if found.until else "",
+            holder=found.holder,
+            host=found.host,
+            reason=found.reason,
+            shares=map(_share, found.shares),
+        )
+
+    def _time(self, moment: float) -> str:
+        return rfc3339(self._driver.wall(moment))
+
+
+def _position(found: Position) -> pb.Position:
+    return pb.Position(
+        queue=found.queue, position=found.position, length=found.length, ahead=_amounts(found.ahead)
+    )
+
+
+def _amounts(amounts: Vector) -> list[pb.Amount]:
+    return [
+        pb.Amount(kind=kind, amount=amount / MILLI)
+        for kind, amount in zip(KINDS, amounts, strict=True)
+        if amount
+    ]
+
+
+def _check(refused: Refusal) -> pb.Check:
+    return pb.Check(
+        check=refused.check.value[1],
+        kind=refused.kind,
+        held=refused.allocation / MILLI,
+        gang=refused.gang / MILLI,
+        bound=refused.bound / MILLI,
+        pool=refused.path,
+        text=str(refused),
+    )
+
+
+def _tries(found: Tries) -> pb.Tries:
+    return pb.Tries(
+        failed=found.failed,
+        most=found.most,
+        returns=found.returns,
+        reason=found.reason,
+        hosts=found.hosts,
+    )
+
+
+def _share(found: Share) -> pb.Share:
+    return pb.Share(
+        pool=found.pool,
+        kind=found.kind,
+        slack=found.slack,
+        allocation=found.allocation / MILLI,
+        entitlement=found.entitlement / MILLI,
+        demand=found.demand / MILLI,
+        reservation=found.reservation / MILLI,
+        limit=found.limit / MILLI,
+    )

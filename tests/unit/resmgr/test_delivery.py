@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import pytest
+import pytest_asyncio
+
+from peloton.model.states import TaskState
+from peloton.private.resmgr import resmgr_pb2
+from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
+from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import (
+    ResourceManagerServiceStub,
+    add_ResourceManagerServiceServicer_to_server,
+)
+from peloton.rpc.server import RpcServer, service
+from resmgr.core.undelivered import take_back_gangs, take_back_placements
+from resmgr.services import delivery, tasks
+from tests.unit.resmgr.shell import Shell, run_id, until, wire_gang
+from tests.unit.resmgr.world import JOBMGR, World, needs
+
+AS_ENGINE = (("peloton-instance", "placement/one"),)
+AS_JOBMGR = (("peloton-instance", "jobmgr/one"),)
+
+
+@pytest_asyncio.fixture
+async def stub(shell: Shell) -> AsyncIterator[Any]:
+    server = RpcServer(lambda: "nobody else")
+    server.activate([service(add_ResourceManagerServiceServicer_to_server, shell.tasks)])
+    port = await server.start("127.0.0.1", 0)
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield ResourceManagerServiceStub(channel)
+    await server.stop(0)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+    """Answers are held up right before they are returned; one entry for each."""
+    there: list[Callable[[], None]] = []
+
+    async def hold(context: Any, undo: Callable[[], None]) -> None:
+        await delivery.delivered(context, undo)
+        there.append(undo)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(tasks, "delivered", hold)
+    return there
+
+
+DEQUEUE = pb.DequeueGangsRequest(limit=10, type=resmgr_pb2.BATCH)
+
+
+async def test_gangs_whose_caller_cancelled_are_ready_again(
+    shell: Shell, stub: Any, held: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = await shell.pool()
+    await shell.enqueue(pool, wire_gang(0), wire_gang(1))
+    call = stub.DequeueGangs(DEQUEUE, metadata=AS_ENGINE)
+    asyncio.ensure_future(call.wait_for_connection())
+    await until(lambda: held)
+    assert set((await shell.states()).values()) == {"PLACING"}
+    call.cancel()
+    await until(lambda: len(shell.driver.scheduler.ready[1]) == 2)  # type: ignore[index]
+    assert set((await shell.states()).values()) == {"READY"}
+    monkeypatch.undo()
+    answer = await stub.DequeueGangs(DEQUEUE, metadata=AS_ENGINE)
+    got = [task.taskId.value for gang in answer.gangs for task in gang.tasks]
+    assert got == [run_id(0), run_id(1)], "in the order in which they stood"
+    assert answer.gangs[0].tasks[0].placementRetryCount == 0, "no try is counted"
+
+
+async def test_placements_whose_caller_gave_up_wait_again(
+    shell: Shell, stub: Any, held: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = await shell.pool()
+    await shell.enqueue(pool, wire_gang(0))
+    monkeypatch.setattr(tasks, "delivered", delivery.delivered)
+    [gang] = await shell.dequeue()
+    await shell.place(gang)
+    monkeypatch.undo()
+    monkeypatch.setattr(tasks, "delivered", _forever)
+    with pytest.raises(grpc.aio.AioRpcError) as late:
+        await stub.GetPlacements(pb.GetPlacementsRequest(limit=10), metadata=AS_JOBMGR, timeout=0.2)
+    assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    await until(lambda: shell.driver.scheduler.placed)
+    assert await shell.states() == {run_id(0): "PLACED"}
+    monkeypatch.undo()
+    answer = await stub.GetPlacements(pb.GetPlacementsRequest(limit=10), metadata=AS_JOBMGR)
+    assert [task.mesosTaskID.value for task in answer.placements[0].taskIDs] == [run_id(0)]
+
+
+async def _forever(context: Any, undo: Callable[[], None]) -> None:
+    await delivery.delivered(context, undo)
+    await asyncio.Event().wait()
+
+
+async def test_what_arrives_stays_handed_out(shell: Shell, stub: Any) -> None:
+    pool = await shell.pool()
+    await shell.enqueue(pool, wire_gang(0))
+    answer = await stub.DequeueGangs(DEQUEUE, metadata=AS_ENGINE)
+    assert len(answer.gangs) == 1
+    await stub.SetPlacements(pb.SetPlacementsRequest(), metadata=AS_ENGINE)
+    assert await shell.states() == {run_id(0): "PLACING"}
+
+
+def test_gangs_go_back_to_the_head_of_their_queue() -> None:
+    world = World()
+    for instance in range(4):
+        world.enqueue(instance)
+    world.admit()
+    gangs = world.dequeue(limit=3)
+    world.place(1)
+    assert take_back_gangs(world.scheduler, gangs, world.engine, world.now) == 2
+    assert [world.state(i).name for i in range(4)] == ["READY", "PLACED", "READY", "READY"]
+    assert not world.scheduler.deadlines.next(), "nothing is placing any more"
+    again = world.dequeue()
+    assert [task.instance for gang in again for task in gang.tasks] == [0, 2, 3]
+    assert all(gang.tries == 0 for gang in again)
+
+
+def test_gangs_that_another_engine_has_now_stay_with_it() -> None:
+    world = World()
+    world.enqueue(0)
+    world.admit()
+    gangs = world.dequeue()
+    world.scheduler.lapse(world.now + 60)
+    other = world.scheduler.leases.hear("placement/two", world.now)
+    world.scheduler.dequeue(gangs[0].type, 1, other, world.now)
+    assert take_back_gangs(world.scheduler, gangs, world.engine, world.now) == 0
+    assert world.task(0).holder is other
+
+
+def test_placements_go_back_with_their_ports_and_without_what_moved_on() -> None:
+    world = World()
+    for instance in range(3):
+        world.enqueue(instance, of=needs(ports=instance))
+    world.admit()
+    world.dequeue()
+    world.place(0, 1, 2, ports=[31000, 31001, 31002])
+    given = world.scheduler.hand_over(10, world.jobmgr, world.now)
+    world.observe(0, TaskState.RUNNING)
+    assert take_back_placements(world.scheduler, given, world.jobmgr, world.now) == 1
+    assert [world.state(i).name for i in range(3)] == ["RUNNING", "PLACED", "PLACED"]
+    assert world.task(1).holder is None
+    assert world.scheduler.deadlines.next() is None
+    [again] = world.scheduler.hand_over(10, world.jobmgr, world.now)
+    assert (again.host, [run.instance for run in again.runs], again.ports) == (
+        "h1",
+        [1, 2],
+        (31000, 31001, 31002),
+    )
+    jobmgr = world.scheduler.leases.hear(JOBMGR, world.now)
+    world.scheduler.kill(*world.task(1).key[:2])
+    world.observe(2, TaskState.LOST)
+    assert take_back_placements(world.scheduler, [again], jobmgr, world.now) == 0
+    assert not world.scheduler.placed
