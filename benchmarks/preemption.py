@@ -13,6 +13,7 @@ import argparse
 import random
 import time
 import uuid
+from typing import NamedTuple
 
 from peloton.model.ids import Run
 from peloton.model.states import TaskState
@@ -48,6 +49,13 @@ def candidates(tasks: int, gangs: int, seed: int) -> list[Candidate]:
     return rows
 
 
+class Figures(NamedTuple):
+    """`seconds` are of CPU."""
+
+    tasks: int
+    seconds: float
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=100_000)
@@ -55,9 +63,15 @@ def main() -> None:
     parser.add_argument("--gangs", type=int, default=1_000, help="pairs of tasks that belong together")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    rows = candidates(given.tasks, given.gangs, given.seed)
+    figures = measured(given.tasks, given.victims, given.gangs, given.seed)
+    print(f"preempted tasks: {figures.tasks}")
+    print(f"preemption seconds: {figures.seconds:.2f}")
+
+
+def measured(tasks: int = 100_000, victims: int = 39_000, gangs: int = 1_000, seed: int = 1) -> Figures:
+    rows = candidates(tasks, gangs, seed)
     held = [sum(amounts) for amounts in zip(*(row.amount for row in rows), strict=True)]
-    bound = (held[0] - given.victims * MILLI, held[1], held[2], held[3])
+    bound = (held[0] - victims * MILLI, held[1], held[2], held[3])
     rules, memory = Rules(), Memory(Strikes({"/over": 4}))
     begun = time.process_time()
     over = PoolView(
@@ -66,12 +80,11 @@ def main() -> None:
         entitlement=bound,
         candidates=Candidates.of(rows),
     )
-    heir = PoolView("/heir", entitlement=(given.victims * MILLI, 0, 0, 0), demand=(held[0], 0, 0, 0))
+    heir = PoolView("/heir", entitlement=(victims * MILLI, 0, 0, 0), demand=(held[0], 0, 0, 0))
     view, memory = prepare(View((over, heir)), memory, rules, 100_000.0)
-    victims, _ = decide(view, memory, rules, 100_000.0)
+    taken, _ = decide(view, memory, rules, 100_000.0)
     seconds = time.process_time() - begun
-    print(f"preempted tasks: {sum(len(victim.runs) for victim in victims)}")
-    print(f"preemption seconds: {seconds:.2f}")
+    return Figures(sum(len(victim.runs) for victim in taken), seconds)
 
 
 if __name__ == "__main__":

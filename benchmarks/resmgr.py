@@ -1,11 +1,14 @@
 """The resource manager's core in one process, without I/O: `python -m benchmarks.resmgr --tasks 1000000`.
 
-All gangs are enqueued, admitted and dequeued while they stay resident, then placed, run and ended.
-Times are of the process's CPU. Prints, one per line:
+A million gangs are enqueued, admitted and dequeued and stay resident; a tenth as many again go the same way
+beside them. Then all are placed, run and ended. Times are of the process's CPU. Prints, one per line:
 
-    gangs per second: N     through enqueue, admit and dequeue
-    lives per second: N     through all of it
-    bytes per task: N       growth of the process's peak memory, with every task placing
+    gangs per second: N             through enqueue, admit and dequeue, with the million resident
+    gangs per second, filling: N    the same of the million itself
+    lives per second: N             from placed to ended, all resident at the start
+    bytes per task: N               growth of the process's peak memory, with every task placing
+    entitlement ms: N               of 1,000 pools five deep, four kinds (benchmarks/entitlement.py)
+    preemption seconds: N           39,000 of 100,000 running tasks (benchmarks/preemption.py)
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import resource
 import time
 import uuid
 
+from benchmarks import entitlement, preemption
 from peloton.model.ids import Run
 from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, Resources
@@ -33,24 +37,38 @@ PER_HOST = 10
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tasks", type=int, default=1_000_000)
     tasks: int = parser.parse_args().tasks
     gc.set_threshold(*COLLECTION)
-    scheduler = prepared()
+    measure_gangs(tasks)
+    gc.collect()
+    print(f"entitlement ms: {entitlement.milliseconds():.1f}", flush=True)
+    print(f"preemption seconds: {preemption.measured().seconds:.2f}", flush=True)
+    return 0
+
+
+def measure_gangs(tasks: int) -> None:
+    """Prints the figures of `tasks` gangs of one task each."""
+    scheduler, extra = prepared(), max(tasks // 10, 1)
     before, begun = peak(), time.process_time()
-    enqueue(scheduler, tasks)
+    enqueue(scheduler, range(tasks))
     gangs = drain(scheduler)
-    dequeued = time.process_time()
+    filled = time.process_time()
     memory = peak() - before
+    enqueue(scheduler, range(tasks, tasks + extra))
+    gangs += drain(scheduler)
+    dequeued = time.process_time()
+    assert len(gangs) == len(scheduler.registry) == tasks + extra
     live(scheduler, gangs)
     ended = time.process_time()
-    assert len(gangs) == tasks
     assert len(scheduler.registry) == 0
-    print(f"gangs per second: {tasks / (dequeued - begun):.0f}")
-    print(f"lives per second: {tasks / (ended - begun):.0f}")
-    print(f"bytes per task: {memory / tasks:.0f}")
-    return 0
+    print(f"gangs per second: {extra / (dequeued - filled):.0f}")
+    print(f"gangs per second, filling: {tasks / (filled - begun):.0f}")
+    print(f"lives per second: {(tasks + extra) / (ended - dequeued):.0f}")
+    print(f"bytes per task: {memory / tasks:.0f}", flush=True)
 
 
 def prepared() -> Scheduler:
@@ -63,14 +81,14 @@ def prepared() -> Scheduler:
     return scheduler
 
 
-def enqueue(scheduler: Scheduler, tasks: int) -> None:
+def enqueue(scheduler: Scheduler, numbers: range) -> None:
     pool = scheduler.tree.get("c")
     needs = Needs(Resources.of(1, 1024, 1024), preemptible=True)
     job = ""
-    for number in range(tasks):
+    for number in numbers:
         instance = number % PER_JOB
-        if not instance:
-            job = str(uuid.UUID(int=number))
+        if not instance or not job:
+            job = str(uuid.UUID(int=number // PER_JOB))
         scheduler.enqueue(pool, [NewTask(job, instance, 1, needs)], 1.0)
 
 
