@@ -272,7 +272,14 @@ def _share(pool: Pool, kind: str, slack: bool) -> Share:
         slack=slack,
         allocation=(pool.slack if slack else pool.used)[i],
         entitlement=(pool.slack_entitlement if slack else pool.entitlement)[i],
-        demand=sum((each.slack_demand if slack else each.demand)[i] for each in pool.below()),
+        demand=sum(_demand(each, i, slack) for each in pool.below()),
         reservation=pool.reservation[i],
         limit=pool.limit[i],
     )
+
+
+def _demand(leaf: Pool, i: int, slack: bool) -> int:
+    """Revocable tasks ask for slack cpu, and for the pool's memory, disk and gpu."""
+    if slack:
+        return leaf.slack_demand[i]
+    return leaf.demand[i] + (leaf.slack_demand[i] if KINDS[i] != "cpu" else 0)
