@@ -1,0 +1,148 @@
+"""Which calls are repeated at the next leader, by servers that turn away, vanish and answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2, job_pb2_grpc
+from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha import peloton_pb2 as v1alpha
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.client import PelotonClient
+from peloton.client.discovery import NoLeader
+from peloton.client.following import NOT_BEGUN, repeatable
+from peloton.rpc import server
+
+ID = peloton_pb2.JobID(value="j")
+
+
+class Jobs(job_pb2_grpc.JobManagerServicer):
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.refusal = ""
+        self.trailing: tuple[tuple[str, str], ...] = ()
+
+    def _answer(self, name: str, context: Any) -> None:
+        self.asked.append(name)
+        if self.refusal:
+            context.set_trailing_metadata(self.trailing)
+            context.abort(grpc.StatusCode.UNAVAILABLE, self.refusal)
+
+    def Get(self, request: Any, context: Any) -> Any:
+        self._answer("Get", context)
+        return job_pb2.GetResponse()
+
+    def Create(self, request: Any, context: Any) -> Any:
+        self._answer("Create", context)
+        return job_pb2.CreateResponse(jobId=ID)
+
+
+class Found:
+    """A discovery that tells one address after the other, the last for ever; "" stands for no leader."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.addresses = list(addresses)
+
+    def address(self, role: str) -> str:
+        found = self.addresses.pop(0) if len(self.addresses) > 1 else self.addresses[0]
+        if not found:
+            raise NoLeader(f"no leader of {role}")
+        return found
+
+    def follows(self, role: str) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Jobs, str, Jobs, str]]:
+    """Two servers and their addresses."""
+    servers, found = [], []
+    for _ in range(2):
+        each, jobs = grpc.server(ThreadPoolExecutor(1)), Jobs()
+        job_pb2_grpc.add_JobManagerServicer_to_server(jobs, each)
+        found += [jobs, f"127.0.0.1:{each.add_insecure_port('127.0.0.1:0')}"]
+        each.start()
+        servers.append(each)
+    yield tuple(found)
+    for each in servers:
+        each.stop(None)
+
+
+def test_no_leader_at_first_is_waited_for(pair: tuple[Jobs, str, Jobs, str]) -> None:
+    _, _, new, at_new = pair
+    with PelotonClient("ann", discovery=Found("", "", at_new)) as client:
+        client.job_svc.Get(job_pb2.GetRequest(id=ID))
+    assert new.asked == ["Get"]
+
+
+def test_no_leader_within_the_time_out_is_told() -> None:
+    with (
+        PelotonClient("ann", discovery=Found("")) as client,
+        pytest.raises(NoLeader, match="no leader of jobmgr"),
+    ):
+        client.job_svc.Get(job_pb2.GetRequest(id=ID), timeout=0.3)
+
+
+def test_a_follower_and_one_who_is_gone_are_passed_over(pair: tuple[Jobs, str, Jobs, str]) -> None:
+    """Whatever is asked for: neither began with it."""
+    old, at_old, new, at_new = pair
+    old.refusal, old.trailing = "does not lead", ((NOT_BEGUN, "1"),)
+    with PelotonClient("ann", discovery=Found(at_old, "127.0.0.1:1", at_new)) as client:
+        client.job_svc.Create(job_pb2.CreateRequest())
+        client.job_svc.Create(job_pb2.CreateRequest())
+    assert (old.asked, new.asked) == (["Create"], ["Create", "Create"])
+
+
+def test_what_may_have_happened_is_repeated_only_where_that_is_safe(
+    pair: tuple[Jobs, str, Jobs, str],
+) -> None:
+    old, at_old, new, at_new = pair
+    old.refusal = "Socket closed"
+    unsafe = PelotonClient("ann", discovery=Found(at_old, at_new))
+    with unsafe, pytest.raises(grpc.RpcError, match="Socket closed"):
+        unsafe.job_svc.Create(job_pb2.CreateRequest())
+    with PelotonClient("ann", discovery=Found(at_old, at_new)) as client:
+        client.job_svc.Create(job_pb2.CreateRequest(id=ID))
+    assert (old.asked, new.asked) == (["Create", "Create"], ["Create"])
+
+
+def test_other_failures_are_told_at_once(pair: tuple[Jobs, str, Jobs, str]) -> None:
+    _, at_old, _, _ = pair
+    with PelotonClient("ann", discovery=Found(at_old)) as client, pytest.raises(grpc.RpcError) as refused:
+        client.job_svc.Query(job_pb2.QueryRequest())
+    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize(
+    ("method", "request_", "safe"),
+    [
+        ("Get", job_pb2.GetRequest(), True),
+        ("QueryJobs", None, True),
+        ("Stop", task_pb2.StopRequest(), True),
+        ("Restart", task_pb2.RestartRequest(jobId=ID), False),
+        ("Create", job_pb2.CreateRequest(), False),
+        ("CreateJob", stateless_svc_pb2.CreateJobRequest(), False),
+        ("CreateJob", stateless_svc_pb2.CreateJobRequest(job_id=v1alpha.JobID(value="j")), True),
+        ("ReplaceJob", stateless_svc_pb2.ReplaceJobRequest(), False),
+        (
+            "ReplaceJob",
+            stateless_svc_pb2.ReplaceJobRequest(version=v1alpha.EntityVersion(value="1-1-1")),
+            True,
+        ),
+    ],
+)
+def test_what_is_safe(method: str, request_: Any, safe: bool) -> None:
+    assert repeatable(f"/some.Service/{method}", request_) is safe
+
+
+def test_both_sides_mean_the_same_key() -> None:
+    assert server.NOT_BEGUN == NOT_BEGUN

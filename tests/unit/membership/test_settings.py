@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from peloton.config import (
+    ConfigError,
+    DaemonSettings,
+    LocalMembershipSettings,
+    ZooKeeperMembershipSettings,
+    load,
+    validated,
+)
+
+
+def test_the_environment_selects_zookeeper(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("membership: {kind: local, directory: /somewhere}\n")
+    assert load(DaemonSettings, [file]).membership == LocalMembershipSettings(directory=Path("/somewhere"))
+    found = load(DaemonSettings, [file], {"ELECTION_ZK_SERVERS": "zk1:2181,zk2:2181/below"}).membership
+    assert found == ZooKeeperMembershipSettings(servers="zk1:2181,zk2:2181/below")
+
+
+def test_the_environment_leaves_what_else_is_said_of_zookeeper(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("membership: {kind: zookeeper, servers: 'old:1', root: /mine}\n")
+    found = load(DaemonSettings, [file], {"ELECTION_ZK_SERVERS": "zk1:2181"}).membership
+    assert found == ZooKeeperMembershipSettings(servers="zk1:2181", root="/mine")
+
+
+@pytest.mark.parametrize(
+    ("membership", "said"),
+    [
+        ({"servers": "zk1"}, "membership.zookeeper.servers: 'zk1'.* is not host:port"),
+        ({"servers": "zk1:2181,"}, "is not host:port"),
+        ({"kind": "zookeeper"}, "membership.zookeeper.servers.*Field required"),
+        ({"servers": "zk1:2181", "root": "peloton"}, "membership.zookeeper.root: 'peloton'"),
+        ({"servers": "zk1:2181", "directory": "/x"}, "membership.zookeeper.directory: unknown setting"),
+        ({"kind": "local", "servers": "zk1:2181"}, "membership.local.servers: unknown setting"),
+        ({"kind": "etcd"}, "'etcd'.*'local', 'zookeeper'"),
+    ],
+)
+def test_wrong_settings_are_told(membership: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        validated(DaemonSettings, {"membership": membership}, "test")
