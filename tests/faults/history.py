@@ -1,0 +1,143 @@
+"""What happened in a run: the Mesos master's record, the API's answers, and how all stood at the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ENDS = {
+    "TASK_FINISHED": "SUCCEEDED",
+    "TASK_FAILED": "FAILED",
+    "TASK_ERROR": "FAILED",
+    "TASK_KILLED": "KILLED",
+}
+"""What becomes of an instance by the end that an agent tells of its run."""
+OVER = {*ENDS, "TASK_LOST", "TASK_GONE", "TASK_GONE_BY_OPERATOR", "TASK_DROPPED"}
+GIVEN_UP = {
+    "TASK_UNREACHABLE",
+    "TASK_LOST",
+    "TASK_GONE",
+    "TASK_GONE_BY_OPERATOR",
+    "TASK_UNKNOWN",
+    "TASK_DROPPED",
+}
+TERMINAL = {"SUCCEEDED", "FAILED", "KILLED", "LOST"}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Run:
+    """One try of one instance: a Mesos task."""
+
+    job: str
+    instance: int
+    number: int
+
+    @classmethod
+    def of(cls, mesos_id: str) -> Run:
+        """Raises ValueError for an id that is not `<job>-<instance>-<run>`."""
+        job, instance, number = mesos_id.rsplit("-", 2)
+        return cls(job, int(instance), int(number))
+
+    def __str__(self) -> str:
+        return f"{self.job}-{self.instance}-{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A line of the master's history; see `peloton.minicluster.mesos.master.history`. `at`: seconds."""
+
+    at: float
+    kind: str
+    run: Run | None = None
+    agent: str = ""
+    state: str = ""
+    latest: str = ""
+    uuid: str = ""
+    when: float = 0.0
+    """When the agent saw it, where an agent told it."""
+    sent: bool = True
+    amounts: Mapping[str, float] = field(default_factory=dict)
+    """A launch's resources, or all of a registering agent's."""
+    ports: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An API call that was answered with success. What it asks is in force from `answered` on."""
+
+    method: str
+    """create, update, stop"""
+    job: str
+    answered: float
+    instances: int = 0
+    """After a create or an update."""
+    stopped: tuple[int, ...] | None = None
+    """By a stop; None for the whole job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    state: str
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """How the API shows a job at the end."""
+
+    state: str
+    count: int
+    """By its config."""
+    stats: Mapping[str, int]
+    instances: Mapping[int, Instance]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Everything after the cluster has come to rest."""
+
+    jobs: Mapping[str, Job]
+    live: Sequence[tuple[Run, str]]
+    """Runs that Mesos' agents have, with the agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    events: Sequence[Event]
+    calls: Sequence[Call]
+    end: End
+
+
+def read_events(path: Path, since: float = 0.0) -> list[Event]:
+    """The master's file in order. A last line that a killed master left unfinished is passed over."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    found = [event for line in lines if (event := _event(line)) is not None]
+    return [event for event in found if event.at >= since or event.kind == "agent"]
+
+
+def _event(line: str) -> Event | None:
+    try:
+        held = json.loads(line)
+    except ValueError:
+        return None
+    return Event(
+        at=held["at"],
+        kind=held["kind"],
+        run=Run.of(held["run"]) if "run" in held else None,
+        agent=held.get("agent", ""),
+        state=held.get("state", ""),
+        latest=held.get("latest", ""),
+        uuid=held.get("uuid", ""),
+        when=held.get("when", 0.0),
+        sent=held.get("sent", True),
+        amounts=held.get("resources", held.get("total", {})),
+        ports=tuple(held.get("ports", ())),
+    )
+
+
+def of_jobs(events: Iterable[Event], jobs: Iterable[str]) -> list[Event]:
+    """What concerns these jobs, and the agents."""
+    wanted = set(jobs)
+    return [event for event in events if event.run is None or event.run.job in wanted]

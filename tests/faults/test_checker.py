@@ -1,0 +1,183 @@
+"""The checker passes a good history, and finds each single thing wrong with a bad one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.faults.checker import check
+from tests.faults.history import Call, End, Event, History, Instance, Job, Run
+
+JOB = "11111111-2222-3333-4444-555555555555"
+AMOUNTS = {"cpus": 1.0}
+
+
+def run(instance: int, number: int = 1) -> Run:
+    return Run(JOB, instance, number)
+
+
+def agent(name: str = "A", cpus: float = 2.0) -> Event:
+    return Event(0.0, "agent", agent=name, amounts={"cpus": cpus})
+
+
+def launch(at: float, which: Run, on: str = "A", **changes: object) -> Event:
+    return replace(Event(at, "launch", which, on, amounts=AMOUNTS), **changes)  # type: ignore[arg-type]
+
+
+def update(at: float, which: Run, state: str, on: str = "A") -> Event:
+    return Event(at, "update", which, on, state, state, f"{which}{state}", at)
+
+
+def ack(at: float, which: Run, state: str) -> Event:
+    return Event(at, "ack", which, "A", uuid=f"{which}{state}")
+
+
+def told(at: float, which: Run, state: str) -> Event:
+    return Event(at, "told", which, "A", state)
+
+
+def whole(which: Run, begin: float, end: float, state: str = "TASK_FINISHED", on: str = "A") -> list[Event]:
+    return [
+        launch(begin, which, on),
+        update(begin, which, "TASK_RUNNING", on),
+        update(end, which, state, on),
+        ack(end, which, state),
+    ]
+
+
+def job(state: str, *instances: Instance, **stats: int) -> Job:
+    return Job(state, len(instances), stats, dict(enumerate(instances)))
+
+
+DONE = Instance("SUCCEEDED", 1)
+CREATED = Call("create", JOB, 0.5, instances=2)
+GOOD = History(
+    [agent(), *whole(run(0), 1, 2), *whole(run(1), 1, 3)],
+    [CREATED],
+    End({JOB: job("SUCCEEDED", DONE, DONE, SUCCEEDED=2)}, []),
+)
+
+
+def rules(history: History) -> list[str]:
+    return [violation.rule for violation in check(history).violations]
+
+
+def ends(*instances: Instance, state: str = "RUNNING", live: list[tuple[Run, str]] | None = None) -> End:
+    stats: dict[str, int] = {}
+    for each in instances:
+        stats[each.state] = stats.get(each.state, 0) + 1
+    return End({JOB: job(state, *instances, **stats)}, live or [])
+
+
+def test_a_good_history_has_no_violations() -> None:
+    assert rules(GOOD) == []
+
+
+def test_a_retry_after_the_first_run_has_ended_is_good() -> None:
+    events = [agent(), *whole(run(0), 1, 2, "TASK_FAILED"), *whole(run(0, 2), 2, 3), *whole(run(1), 1, 3)]
+    end = ends(Instance("SUCCEEDED", 2), DONE, state="SUCCEEDED")
+    assert rules(replace(GOOD, events=sorted(events, key=lambda e: e.at), end=end)) == []
+
+
+def test_a_job_that_is_not_there_is_lost() -> None:
+    assert rules(replace(GOOD, end=End({}, []))) == ["job lost"]
+
+
+def test_an_update_that_left_no_instances_is_lost() -> None:
+    more = Call("update", JOB, 2.0, instances=3)
+    assert rules(replace(GOOD, calls=[CREATED, more])) == ["update lost"]
+
+
+def test_a_stopped_instance_that_lives_on_is_a_lost_kill() -> None:
+    events = [agent(), launch(1, run(0)), update(1, run(0), "TASK_RUNNING"), *whole(run(1), 1, 2)]
+    end = ends(Instance("RUNNING", 1), DONE, live=[(run(0), "A")])
+    stop = Call("stop", JOB, 3.0, stopped=(0,))
+    assert rules(History(events, [CREATED, stop], end)) == ["kill lost"]
+    other = Call("stop", JOB, 3.0, stopped=(1,))
+    assert rules(History(events, [CREATED, other], end)) == []
+
+
+@pytest.mark.parametrize("stats", [{"SUCCEEDED": 1}, {"SUCCEEDED": 1, "FAILED": 1}, {"SUCCEEDED": 3}])
+def test_counts_must_be_those_of_the_instances(stats: dict[str, int]) -> None:
+    assert rules(replace(GOOD, end=End({JOB: job("SUCCEEDED", DONE, DONE, **stats)}, []))) == ["counts"]
+
+
+def test_a_terminal_job_has_no_instance_that_is_not() -> None:
+    end = ends(DONE, Instance("PENDING", 2), state="SUCCEEDED")
+    assert rules(replace(GOOD, end=end)) == ["counts"]
+
+
+def test_an_acknowledged_end_must_be_known() -> None:
+    end = ends(Instance("FAILED", 1), DONE, state="FAILED")
+    assert rules(replace(GOOD, end=end)) == ["status lost"]
+
+
+def test_an_end_that_was_not_acknowledged_may_be_unknown() -> None:
+    events = [event for event in GOOD.events if not (event.kind == "ack" and event.run == run(0))]
+    end = ends(Instance("FAILED", 1), DONE, state="FAILED")
+    assert rules(replace(GOOD, events=events, end=end)) == []
+
+
+def test_a_launch_that_the_store_does_not_know_is_one_too_many() -> None:
+    events = [*GOOD.events, launch(4, run(0, 2))]
+    assert rules(replace(GOOD, events=events)) == ["unknown run"]
+
+
+def test_success_without_a_run_that_finished() -> None:
+    events = [event for event in GOOD.events if event.run != run(1)]
+    assert rules(replace(GOOD, events=events)) == ["never ran"]
+
+
+def test_a_live_run_of_an_ended_instance_is_an_orphan() -> None:
+    assert rules(replace(GOOD, end=replace(GOOD.end, live=[(run(0), "A")]))) == ["orphan"]
+
+
+def test_a_live_run_of_nobodys_job_is_an_orphan() -> None:
+    stray = Run("99999999-2222-3333-4444-555555555555", 0, 1)
+    assert rules(replace(GOOD, end=replace(GOOD.end, live=[(stray, "A")]))) == ["orphan"]
+
+
+def test_two_live_runs_of_an_instance() -> None:
+    end = ends(Instance("RUNNING", 2), DONE, live=[(run(0, 1), "A"), (run(0, 2), "B")])
+    events = [agent(), agent("B"), launch(1, run(0)), launch(2, run(0, 2), "B"), *whole(run(1), 1, 2)]
+    assert rules(History(events, [CREATED], end)) == ["orphan", "live twice"]
+
+
+def test_an_instance_that_is_said_to_run_and_does_not() -> None:
+    events = [agent(), launch(1, run(0)), *whole(run(1), 1, 2)]
+    assert rules(History(events, [CREATED], ends(Instance("RUNNING", 1), DONE))) == ["ghost"]
+
+
+def overlapping(given_up: bool) -> History:
+    lost = [told(1.5, run(0), "TASK_UNREACHABLE")] if given_up else []
+    first, second = whole(run(0), 1, 4, "TASK_KILLED"), whole(run(0, 2), 2, 3, on="B")
+    events = [agent(), agent("B"), *first, *lost, *second, *whole(run(1), 1, 2)]
+    end = ends(Instance("SUCCEEDED", 2), DONE, state="SUCCEEDED")
+    return History(sorted(events, key=lambda event: event.at), [CREATED], end)
+
+
+def test_two_runs_at_once_on_agents_that_can_be_reached() -> None:
+    assert rules(overlapping(given_up=False)) == ["ran twice at once"]
+
+
+def test_two_runs_at_once_where_the_first_agent_was_given_up() -> None:
+    verdict = check(overlapping(given_up=True))
+    assert not verdict.violations
+    assert len(verdict.unavoidable) == 1
+
+
+def test_more_on_a_host_than_it_has() -> None:
+    events = [agent(cpus=1.5), *GOOD.events[1:]]
+    both = sorted(events, key=lambda event: event.at)
+    assert rules(replace(GOOD, events=both)) == ["over capacity"]
+
+
+def test_what_has_ended_makes_room() -> None:
+    events = [agent(cpus=1.0), *whole(run(0), 1, 2), *whole(run(1), 2, 3)]
+    assert rules(replace(GOOD, events=events)) == []
+
+
+def test_one_port_for_two() -> None:
+    events = [replace(event, ports=(31000,)) if event.kind == "launch" else event for event in GOOD.events]
+    assert rules(replace(GOOD, events=sorted(events, key=lambda event: event.at))) == ["port twice"]
