@@ -54,10 +54,20 @@ def refusal(gang: Gang, preemption: bool) -> Refusal | None:
     reservation.
     """
     charge, leaf = gang.charge, gang.pool
+    asked = charge.entitled
+    cpu, memory, disk, gpu = asked
     for pool in leaf.lineage:
-        found = _over(Check.ENTITLEMENT, pool.used, charge.entitled, pool.entitlement, pool)
-        if found is not None:
-            return found
+        # As in `_over`, which is a call more for each pool above each gang.
+        used, bound = pool.used, pool.entitlement
+        if (
+            used[0] + cpu > bound[0]
+            or used[1] + memory > bound[1]
+            or used[2] + disk > bound[2]
+            or used[3] + gpu > bound[3]
+        ):
+            found = _over(Check.ENTITLEMENT, used, asked, bound, pool)
+            if found is not None:
+                return found
     if charge.slack is not None:
         for pool in leaf.lineage:
             found = _over(Check.SLACK_ENTITLEMENT, pool.slack, charge.slack, pool.slack_entitlement, pool)
@@ -78,9 +88,13 @@ def beyond_limit(pool: Pool, charges: Sequence[Charge]) -> str:
     The cluster's capacity is no such limit: it changes by itself.
     """
     asked = charges[0].entitled if len(charges) == 1 else together(charge.entitled for charge in charges)
-    for each in pool.lineage[:-1]:
-        found = _over(Check.LIMIT, _NOTHING, asked, each.limit, each)
-        if found is not None:
+    cpu, memory, disk, gpu = asked
+    for each in pool.lineage:
+        limit = each.limit
+        if cpu <= limit[0] and memory <= limit[1] and disk <= limit[2] and gpu <= limit[3]:
+            continue
+        found = _over(Check.LIMIT, _NOTHING, asked, limit, each)
+        if found is not None and each.parent is not None:
             return f"{found.kind}: gang {found.gang / MILLI:g} > limit {found.bound / MILLI:g} of {each.path}"
     return ""
 

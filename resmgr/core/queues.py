@@ -13,13 +13,15 @@ from resmgr.core.tasks import Gang
 class GangQueue:
     """Add, remove from anywhere and look at the head in O(log n) of the number of different priorities."""
 
-    __slots__ = ("_length", "_levels", "_order", "name")
+    __slots__ = ("_first", "_length", "_levels", "_order", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._levels: dict[int, OrderedDict[Gang, None]] = {}
         self._order: SortedList = SortedList()
         """Negated priorities of the levels, so the highest comes first."""
+        self._first: OrderedDict[Gang, None] | None = None
+        """The highest level."""
         self._length = 0
 
     def __len__(self) -> int:
@@ -38,6 +40,7 @@ class GangQueue:
         if level is None:
             level = self._levels[gang.priority] = OrderedDict()
             self._order.add(-gang.priority)
+            self._first = self._levels[-self._order[0]]
         level[gang] = None
         gang.queue = self
         self._length += 1
@@ -51,11 +54,10 @@ class GangQueue:
         if not level:
             del self._levels[gang.priority]
             self._order.remove(-gang.priority)
+            self._first = self._levels[-self._order[0]] if self._order else None
 
     def head(self) -> Gang | None:
-        if not self._length:
-            return None
-        return next(iter(self._levels[-self._order[0]]))
+        return next(iter(self._first)) if self._first is not None else None
 
 
 class ReadyQueue:

@@ -86,7 +86,10 @@ class Scheduler(Lifecycle):
         """Queue a gang at a leaf; the tasks that were new. A run that is known, or older than the known one,
         is left as it is; a newer one takes the known one's place. Raises Refused where the members are
         of different task types, or are together more than a limit allows, having changed nothing."""
-        unknown = [new for new in gang if self._newer(new)]
+        current = self.registry.current
+        unknown = [
+            new for new in gang if (known := current(new.job_id, new.instance)) is None or known.run < new.run
+        ]
         if not unknown:
             return []
         if len(unknown) > 1:
@@ -116,10 +119,11 @@ class Scheduler(Lifecycle):
         return known is None or known.run < new.run
 
     def _new(self, pool: Pool, new: NewTask, state: TaskState, now: float) -> Task:
-        known = self.registry.current(new.job_id, new.instance)
+        job = self.registry.job(new.job_id)
+        known = job.tasks.get(new.instance)
         if known is not None:
             self._supersede(known, now)
-        job = self.registry.job(new.job_id)
+            job = self.registry.job(new.job_id)
         task = Task(job, new.instance, new.run, new.needs, pool, state, now, new.desired_host)
         self.registry.add(task)
         return task
