@@ -4,7 +4,7 @@ No index of Cassandra's finds by parts of names, by keywords and labels, sorts b
 it found. So queries run over a copy of the jobs in SQLite, with the tables and the statements of
 `storage.sqlite`: a temporary file, which grows with the jobs while its memory does not.
 
-A handle with a term is the only one that changes jobs. It reads all jobs once, at its first query, and from
+A handle with a term is the only one that changes jobs. It reads all jobs once, when its term begins, and from
 then on follows its own changes: a query costs one read of the term, and the time that SQLite takes. A change
 whose outcome is unknown is read again before the next query. A handle without a term, or whose term is over,
 copies all jobs for each query: right, but some 10 s for 100,000 jobs.
@@ -13,17 +13,19 @@ copies all jobs for each query: right, but some 10 s for 100,000 jobs.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from peloton.errors import Fenced, NotFound
+from peloton.api.v0.job import job_pb2
+from peloton.errors import Fenced, NotFound, PelotonError
 from peloton.model.ids import JobId
 from peloton.model.job import JobPage, JobQuery
-from peloton.wire.job import job_spec_from_payload
 from storage.cassandra.configs import Configs, IndexedConfig
 from storage.cassandra.ranges import token_ranges
 from storage.cassandra.session import Row, Session
@@ -35,10 +37,13 @@ from storage.sqlite.migrate import migrations
 from storage.sqlite.query import find
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 REPLACE_JOB = "INSERT OR REPLACE INTO jobs (job_id, revision, active, runtime) VALUES (?, 0, 1, ?)"
+DELETE_CONFIGS = "DELETE FROM job_configs WHERE job_id = ?"
 DELETE_JOB = tuple(f"DELETE FROM {table} WHERE job_id = ?" for table in ("jobs", "job_configs", "job_index"))
 
+_moment = JOB_RUNTIME.picker("state", "creation_time", "completion_time")
 _RANGES = 16
 _JOBS_AT_ONCE = 500
 _CHANGES_AT_ONCE = 2000
@@ -66,6 +71,10 @@ class Copy:
     async def apply(self, changes: Sequence[tuple[JobId, Change]]) -> None:
         await self._run(partial(_apply, changes))
 
+    async def insert(self, changes: Sequence[tuple[JobId, Change]]) -> None:
+        """Jobs that are not there yet."""
+        await self._run(partial(_insert, changes))
+
     async def find(self, query: JobQuery) -> JobPage:
         return await self._run(partial(find, query))
 
@@ -89,6 +98,7 @@ class JobIndex:
         self._doubtful: set[JobId] = set()
         self._following = False
         self._turn = asyncio.Lock()
+        self._warming: asyncio.Task[None] | None = None
 
     async def query(self, query: JobQuery) -> JobPage:
         async with self._turn:
@@ -117,8 +127,26 @@ class JobIndex:
 
     async def reset(self) -> None:
         """What others changed is to be seen from now on."""
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.wait([self._warming])
+            self._warming = None
         async with self._turn:
             await self._let_go()
+
+    def warm(self) -> None:
+        """Read the jobs in the background, so that the first query finds them read."""
+        self._warming = asyncio.get_running_loop().create_task(self._warm(), name="job-index")
+
+    async def _warm(self) -> None:
+        begin = time.monotonic()
+        try:
+            async with self._turn:
+                await self._current()
+        except PelotonError as error:
+            log.warning("job index not read, the next query tries again: %s", error)
+        else:
+            log.info("job index read in %.1f s", time.monotonic() - begin)
 
     async def _leading(self) -> bool:
         if not self._terms.held:
@@ -183,7 +211,7 @@ class JobIndex:
         async def one(low: int, high: int) -> None:
             async with turns:
                 async for page in self._session.pages("scan_jobs", low, high, size=_JOBS_AT_ONCE):
-                    await copy.apply([change async for change in self._changes_of(page)])
+                    await copy.insert([change async for change in self._changes_of(page)])
 
         await asyncio.gather(*(one(low, high) for low, high in token_ranges(_RANGES)))
 
@@ -206,30 +234,53 @@ def _prepare(db: sqlite3.Connection) -> None:
 
 
 def _apply(changes: Sequence[tuple[JobId, Change]], db: sqlite3.Connection) -> None:
+    """A job's later change comes after its earlier ones."""
     db.execute("BEGIN")
     for job_id, change in changes:
-        if change.runtime is None or change.config is not None:
+        if change.runtime is None:
             for statement in DELETE_JOB:
                 db.execute(statement, (job_id,))
-        if change.runtime is not None:
+        elif change.config is None:
+            _follow(db, job_id, change.runtime)
+        else:
             _replace(db, job_id, change.runtime, change.config)
     db.execute("COMMIT")
 
 
-def _replace(db: sqlite3.Connection, job_id: JobId, text: str, config: IndexedConfig | None) -> None:
+def _insert(changes: Sequence[tuple[JobId, Change]], db: sqlite3.Connection) -> None:
+    """Of jobs that are not there yet."""
+    rows = [
+        (job_id, change.runtime, config, _columns(change.runtime, config))
+        for job_id, change in changes
+        if change.runtime is not None and (config := change.config) is not None
+    ]
+    db.execute("BEGIN")
+    db.executemany(REPLACE_JOB, [(job_id, text) for job_id, text, _, _ in rows])
+    db.executemany(
+        INSERT_CONFIG,
+        [(job_id, config.version, config.words, config.summary, b"") for job_id, _, config, _ in rows],
+    )
+    db.executemany(REPLACE_INDEX, [(job_id, *columns) for job_id, _, _, columns in rows])
+    db.execute("COMMIT")
+
+
+def _follow(db: sqlite3.Connection, job_id: JobId, text: str) -> None:
+    state, created, completed = _moment(text)
+    row = {"job_id": job_id, "state": state, "created": created, "completed": completed}
     db.execute(REPLACE_JOB, (job_id, text))
-    runtime = JOB_RUNTIME.decode(text)
-    if config is None:
-        row = {
-            "job_id": job_id,
-            "state": int(runtime.state),
-            "created": runtime.creation_time,
-            "completed": runtime.completion_time,
-        }
-        db.execute(UPDATE_INDEX, row)
-        return
-    spec = job_spec_from_payload(config.summary, config.version)
+    db.execute(UPDATE_INDEX, row)
+
+
+def _replace(db: sqlite3.Connection, job_id: JobId, text: str, config: IndexedConfig) -> None:
+    db.execute(REPLACE_JOB, (job_id, text))
+    db.execute(DELETE_CONFIGS, (job_id,))
     db.execute(INSERT_CONFIG, (job_id, config.version, config.words, config.summary, b""))
-    times = (runtime.creation_time, runtime.completion_time)
-    words = (spec.name, spec.owner, spec.pool_id, label_lines(spec.labels))
-    db.execute(REPLACE_INDEX, (job_id, config.version, int(runtime.state), *times, *words))
+    db.execute(REPLACE_INDEX, (job_id, *_columns(text, config)))
+
+
+def _columns(text: str, config: IndexedConfig) -> tuple[object, ...]:
+    """Of the index row, without the job's id."""
+    summary = job_pb2.JobConfig.FromString(config.summary)
+    words = (summary.name, summary.owner, summary.respoolID.value)
+    labels = label_lines((label.key, label.value) for label in summary.labels)
+    return config.version, *_moment(text), *words, labels

@@ -97,9 +97,15 @@ class CassandraJobs:
             await self.replace(job_id, runtime, text, expected_revision)
 
     async def replace(
-        self, job_id: JobId, runtime: JobRuntime, text: str, expected_revision: int | None = None
+        self,
+        job_id: JobId,
+        runtime: JobRuntime,
+        text: str,
+        expected_revision: int | None = None,
+        known: JobRow | None = None,
     ) -> None:
-        """write_runtime within the job's gate; `text` is the runtime encoded."""
+        """write_runtime within the job's gate; `text` is the runtime encoded, `known` the row if it was read
+        already."""
         config: IndexedConfig | None = None
 
         async def decide(row: JobRow, stamp: UUID) -> Sequence[Bound]:
@@ -119,13 +125,15 @@ class CassandraJobs:
                 )
             ]
 
-        if await self._change(job_id, decide) is None:
+        if await self._change(job_id, decide, known) is None:
             raise _unknown(job_id)
         await self._noted(job_id, Change(text, config))
 
-    async def exists(self, job_id: JobId) -> None:
+    async def row(self, job_id: JobId) -> JobRow:
         """Raises NotFound; and Fenced where a newer term has changed it."""
-        self._terms.refuse((await self._known(job_id)).term)
+        row = await self._known(job_id)
+        self._terms.refuse(row.term)
+        return row
 
     async def delete(self, job_id: JobId) -> None:
         async with self._gate(job_id) as when:
@@ -158,7 +166,7 @@ class CassandraJobs:
 
     async def revive(self, job_id: JobId) -> None:
         async with self._gate(job_id) as when:
-            await self.exists(job_id)
+            await self.row(job_id)
             await self._session.write("put_active", _bucket(job_id), job_id, when)
             if await self._set_active(job_id, True) is None:
                 raise _unknown(job_id)
@@ -182,12 +190,12 @@ class CassandraJobs:
         new = row._replace(stamp=stamp, term=term, **fields)  # type: ignore[arg-type]
         return "change_job", (*new, job_id, row.stamp)
 
-    async def _change(self, job_id: JobId, decide: Decide) -> JobRow | None:
+    async def _change(self, job_id: JobId, decide: Decide, known: JobRow | None = None) -> JobRow | None:
         """The row before the change; None where there is no job. Raises Conflict where others change the job
         again and again, and Unavailable where the outcome is unknown."""
         try:
             for attempt in range(_TRIES):
-                row = await self._read(job_id, serial=attempt > 0)
+                row = known if known and not attempt else await self._read(job_id, serial=attempt > 0)
                 if row is None:
                     return None
                 self._terms.refuse(row.term)

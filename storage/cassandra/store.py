@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from peloton.membership.interface import Role
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime
 from peloton.model.task import PodEvent, TaskRuntime
@@ -51,6 +52,8 @@ class CassandraStore:
             await self._terms.begin(role, term, fence)
             self._rows.forget()
             await self._index.reset()
+            if role == Role.JOBMGR.value:
+                self._index.warm()
 
     async def write_all(
         self,
@@ -61,18 +64,18 @@ class CassandraStore:
     ) -> None:
         text = "" if runtime is None else JOB_RUNTIME.encode(runtime)
         async with self._gate(job_id) as when:
-            if runtime is not None:
-                await self._jobs.exists(job_id)
+            known = None if runtime is None else await self._jobs.row(job_id)
             rows = encoded_tasks(job_id, tasks, when) + encoded_events(events, when)
             await self._rows.write(job_id, rows, when)
             if runtime is not None:
-                await self._jobs.replace(job_id, runtime, text)
+                await self._jobs.replace(job_id, runtime, text, known=known)
 
     async def ping(self) -> None:
         async with self._session.use():
             await self._session.row("ping")
 
     async def close(self) -> None:
+        await self._index.reset()
         await self._session.close()
         await self._index.reset()
         if not self._shared:

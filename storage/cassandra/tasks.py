@@ -1,6 +1,6 @@
 """Task runtimes and pod events: partitions of 1,000 instances, found through the job's list of buckets.
 
-The list is written before a bucket's first row. A handle remembers which it has written.
+The list is written along with a bucket's first rows. A handle remembers which it has written.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Rows:
         by_bucket: defaultdict[int, list[tuple[Bound, int]]] = defaultdict(list)
         for bucket, bound, size in rows:
             by_bucket[bucket].append((bound, size))
-        await self._list(job_id, by_bucket, when)
         await asyncio.gather(
+            self._list(job_id, by_bucket, when),
             *(
                 self._session.write_together(part)
                 for bucket_rows in by_bucket.values()
                 for part in _parts(bucket_rows)
-            )
+            ),
         )
 
     async def buckets(self, job_id: JobId) -> list[int]:
