@@ -26,7 +26,7 @@ import httptools
 MAX_BODY = 64 * 1024 * 1024
 """Longest request body, in bytes, also after decompression; longer ones close the connection."""
 MAX_HEAD = 256 * 1024
-"""Longest request line and headers together, in bytes; longer ones close the connection."""
+"""Longest request line and headers together, in bytes, give or take one read; longer ones close it."""
 MAX_UNREAD = 128 * 1024 * 1024
 """A stream whose reader has left more than this unread is cut off."""
 _GZIP_FROM = 1024
@@ -135,7 +135,6 @@ class _Incoming:
     headers: dict[str, str] = field(default_factory=dict)
     body: list[bytes] = field(default_factory=list)
     size: int = 0
-    head_size: int = 0
 
 
 class Connection(asyncio.Protocol):
@@ -153,6 +152,8 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._reading = False
         self._ended = False
+        self._in_head = False
+        self._head_size = 0
         self._file: Any = None
         self._upgraded: Upgraded | None = None
         self._writable = asyncio.Event()
@@ -198,6 +199,9 @@ class Connection(asyncio.Protocol):
             pass  # the handler decided: upgraded, or answered like any other request
         except httptools.HttpParserError:
             self._ended = True
+        if self._in_head:
+            self._head_size += len(data)
+            self._ended |= self._head_size > MAX_HEAD
         self._reading = False
         self._flush()
         self._after()
@@ -206,20 +210,16 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._incoming = _Incoming()
+        self._in_head = True
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._head_size = 0
 
     def on_url(self, url: bytes) -> None:
         self._incoming.url += url
-        self._count_head(len(url))
-
-    def _count_head(self, size: int) -> None:
-        self._incoming.head_size += size
-        if self._incoming.head_size > MAX_HEAD:
-            self._ended = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count_head(len(name) + len(value))
-        if self._ended:
-            return
         known = _names.get(name)
         if known is None:
             known = name.decode("latin-1").lower()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -308,4 +309,9 @@ async def test_what_is_not_http_ends_the_connection_and_harms_nobody(cluster: Cl
         writer.write(junk)
         assert await asyncio.wait_for(reader.read(), PATIENCE_SECONDS) == b""
         writer.close()
+    reader, writer = await asyncio.open_connection("127.0.0.1", cluster.master_port)
+    writer.write(b"GET /health HTTP/1.1\r\n" + b"X: y\r\n" * 200_000)
+    with contextlib.suppress(ConnectionError):
+        assert await asyncio.wait_for(reader.read(), PATIENCE_SECONDS) == b""
+    writer.close()
     assert (await get(cluster.master_port, "/health")).status == 200
