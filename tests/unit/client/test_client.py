@@ -11,7 +11,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.client import DiscoveryError, LocalDiscovery, PelotonClient
 from peloton.client.auth import BasicAuth, read_basic_auth
-from peloton.client.discovery import UrlDiscovery, address_of
+from peloton.client.discovery import UrlDiscovery, ZooKeeperDiscovery, address_of
 from peloton.client.services import SERVICES
 from peloton.errors import InvalidArgument
 from peloton.membership.interface import Address, Member, Role
@@ -101,6 +101,12 @@ def test_every_service_has_its_stub() -> None:
 def test_a_given_address_goes_before_zookeeper() -> None:
     client = PelotonClient("ann", zk_servers="zk1:2181", jm_url="localhost:5392")
     assert client.address("jobmgr") == "localhost:5392"
+
+
+def test_zookeeper_servers_that_do_not_answer() -> None:
+    discovery = ZooKeeperDiscovery("127.0.0.1:1", timeout=0.2)
+    with pytest.raises(DiscoveryError, match=r"ZooKeeper \(127.0.0.1:1\) did not answer within 0.2 s"):
+        PelotonClient("ann", discovery=discovery).address("jobmgr")
 
 
 def test_zookeeper_servers_that_are_none() -> None:
