@@ -103,3 +103,14 @@ def _resource_text(resource: mesos_pb2.Resource) -> str:
     else:
         value = f"{resource.scalar.value:g}"
     return f"{resource.name}{revocable}:{value}"
+
+
+def spans(instances: Iterable[int]) -> str:
+    """`0-9, 12` for a list of instances."""
+    found: list[list[int]] = []
+    for instance in sorted(instances):
+        if found and found[-1][1] == instance - 1:
+            found[-1][1] = instance
+        else:
+            found.append([instance, instance])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in found) or "none"

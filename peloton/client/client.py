@@ -44,6 +44,7 @@ class PelotonClient:
     host_svc: Any
     jobmgr_private_svc: Any
     resmgr_svc: Any
+    explain_svc: Any
     hostmgr_svc: Any
 
     def __init__(

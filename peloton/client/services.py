@@ -34,5 +34,6 @@ SERVICES: Mapping[str, Service] = {
     "host_svc": Service("hostmgr", "api.v0.host.svc.host_svc", "HostServiceStub"),
     "jobmgr_private_svc": Service("jobmgr", "private.jobmgrsvc.jobmgrsvc", "JobManagerServiceStub"),
     "resmgr_svc": Service("resmgr", "private.resmgrsvc.resmgrsvc", "ResourceManagerServiceStub"),
+    "explain_svc": Service("resmgr", "private.resmgr.explain.explain", "ExplainServiceStub"),
     "hostmgr_svc": Service("hostmgr", "private.hostmgr.hostsvc.hostsvc", "InternalHostServiceStub"),
 }

@@ -220,6 +220,17 @@ def cache(session: Session, job_id: str) -> None:
     session.show(response, lambda: yaml_text(response))
 
 
+@job.command()
+@click.argument("job_id", metavar="JOB")
+@passing
+def why(session: Session, job_id: str) -> None:
+    """Tell why a job's instances are where they are: how many wait for what, run, or ended how."""
+    from peloton.cli.asking import explain_job
+
+    plain, text = explain_job(session, job_id)
+    session.show(plain, lambda: text)
+
+
 @job.command("active-list")
 @passing
 def active_list(session: Session) -> None:

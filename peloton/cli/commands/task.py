@@ -208,6 +208,18 @@ def cache(session: Session, job_id: str, instance: int) -> None:
     session.show(response, lambda: yaml_text(response))
 
 
+@task.command()
+@JOB
+@INSTANCE
+@passing
+def why(session: Session, job_id: str, instance: int) -> None:
+    """Tell why an instance is where it is: what it waits for, where it runs, or how it ended."""
+    from peloton.cli.asking import explain_task
+
+    plain, text = explain_task(session, job_id, instance)
+    session.show(plain, lambda: text)
+
+
 def show_events(session: Session, job_id: str, instance: int, run: str, limit: int) -> None:
     """Print the history of an instance; `run` as in `full_task_id`, `limit` in runs (0: 10)."""
     from peloton.api.v0.task import task_pb2
@@ -241,16 +253,7 @@ def _ranges(spans: tuple[tuple[int, int], ...]) -> list[RangeMessage]:
 
 
 def _done(what: str, done: Any, refused: Any) -> str:
-    text = f"{what}: {_spans(done)}"
-    return f"{text}\nnot {what}: {_spans(refused)}" if refused else text
+    from peloton.cli.rows import spans
 
-
-def _spans(instances: Any) -> str:
-    """`0-9, 12` for a list of instances."""
-    spans: list[list[int]] = []
-    for instance in sorted(instances):
-        if spans and spans[-1][1] == instance - 1:
-            spans[-1][1] = instance
-        else:
-            spans.append([instance, instance])
-    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans) or "none"
+    text = f"{what}: {spans(done)}"
+    return f"{text}\nnot {what}: {spans(refused)}" if refused else text

@@ -58,7 +58,6 @@ async def test_gangs_whose_caller_cancelled_are_ready_again(
     pool = await shell.pool()
     await shell.enqueue(pool, wire_gang(0), wire_gang(1))
     call = stub.DequeueGangs(DEQUEUE, metadata=AS_ENGINE)
-    asyncio.ensure_future(call.wait_for_connection())
     await until(lambda: held)
     assert set((await shell.states()).values()) == {"PLACING"}
     call.cancel()

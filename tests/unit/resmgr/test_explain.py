@@ -190,7 +190,13 @@ async def test_the_service_tells_it_in_the_units_of_the_kinds(shell: Shell) -> N
         pool,
     )
     check = told.check
-    assert (check.check, check.kind, check.held, check.gang, check.bound) == ("entitlement", "cpu", 0, 101, 100)
+    assert (check.check, check.kind, check.held, check.gang, check.bound) == (
+        "entitlement",
+        "cpu",
+        0,
+        101,
+        100,
+    )
     assert told.since.startswith("20")
     assert not told.HasField("head_check") and not told.HasField("tries") and not told.until
     answer = await service.ExplainTask(pb.ExplainTaskRequest(job_id=job, instance=1), CLIENT)
@@ -198,7 +204,7 @@ async def test_the_service_tells_it_in_the_units_of_the_kinds(shell: Shell) -> N
     assert ahead == {"cpu": 101, "memory": 1, "disk": 1}
     grouped = await service.ExplainJob(pb.ExplainJobRequest(job_id=job), CLIENT)
     assert [(group.count, list(group.instances)) for group in grouped.groups] == [(1, [0]), (1, [1])]
-    with pytest.raises(NotFound, match="no task .*-7 is known here"):
+    with pytest.raises(NotFound, match=r"no task .*-7 is known here"):
         await service.ExplainTask(pb.ExplainTaskRequest(job_id=job, instance=7), CLIENT)
     nobody = pb.ExplainJobRequest(job_id=peloton_pb2.JobID(value=OTHER_JOB))
     assert not (await service.ExplainJob(nobody, CLIENT)).groups

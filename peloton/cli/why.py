@@ -1,0 +1,310 @@
+"""Why tasks are where they are, for a human: what the job manager and the resource manager know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from peloton.cli.output import clean, table
+from peloton.cli.rows import spans
+from peloton.cli.times import run_time, short_time
+
+if TYPE_CHECKING:
+    from peloton.api.v0.job.job_pb2 import JobInfo
+    from peloton.api.v0.task.task_pb2 import RuntimeInfo, TaskInfo
+    from peloton.private.resmgr.explain.explain_pb2 import Explanation, Position
+    from peloton.private.resmgr.explain.explain_pb2 import Group as ResmgrGroup
+
+ENDED = ("SUCCEEDED", "FAILED", "LOST", "KILLED", "DELETED")
+ON_HOST = ("LAUNCHED", "STARTING", "RUNNING", "KILLING", "PREEMPTING")
+UNKNOWN_TO_RESMGR = (
+    "the resource manager does not know it: the job manager has just enqueued it or will do so again"
+)
+_MOST_FAILURES = 100
+_INDENT = "  "
+_DOING = {
+    "LAUNCHED": "handed to Mesos; its agent has not started it yet",
+    "STARTING": "its agent starts it",
+    "RUNNING": "running",
+    "KILLING": "being killed",
+    "PREEMPTING": "to be evicted: its resources are needed elsewhere",
+}
+
+
+@dataclass(slots=True)
+class Group:
+    """Instances of a job in one state for one cause."""
+
+    state: str
+    cause: str
+    count: int = 0
+    instances: list[int] = field(default_factory=list)
+    """As far as they were looked at."""
+    lines: list[str] = field(default_factory=list)
+
+    def text(self) -> str:
+        heads = [f"{self.count} {self.state}: {self.cause}"]
+        if self.instances:
+            more = ", …" if len(self.instances) < self.count else ""
+            heads.append(f"{_INDENT}instances {spans(self.instances)}{more}")
+        return "\n".join([*heads, *(f"{_INDENT}{line}" for line in self.lines)])
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "state": self.state,
+            "cause": self.cause,
+            "count": self.count,
+            "instances": self.instances,
+            "lines": self.lines,
+        }
+
+
+def state_name(number: int) -> str:
+    from peloton.api.v0.task import task_pb2
+
+    return str(task_pb2.TaskState.Name(task_pb2.TaskState.ValueType(number)))
+
+
+# One task.
+
+
+def task_lines(info: TaskInfo, found: Explanation | None, job: JobInfo | None, now: float) -> list[str]:
+    """The first line is state and cause. `found` is what the resource manager knows of a task that is on no
+    host, `job` is needed for one that is INITIALIZED; `now` is in seconds since 1970."""
+    runtime = info.runtime
+    state = state_name(runtime.state)
+    if found is not None:
+        state = state_name(found.state)
+        return [f"{state}: {clean(found.cause)}", *explanation_lines(found)]
+    if state in ENDED:
+        return [f"{state}: {ended(runtime)}", *_ended_lines(info)]
+    if state in ON_HOST:
+        return [f"{state}: {_DOING[state]}", *_on_host_lines(runtime, now)]
+    if state == "INITIALIZED" and job is not None:
+        return [f"{state}: {not_enqueued(runtime, info.instanceId, job)}", *_failed_before(info)]
+    return [f"{state}: {said(runtime) or UNKNOWN_TO_RESMGR}"]
+
+
+def explanation_lines(found: Explanation) -> list[str]:
+    """All that the resource manager knows beside state and cause."""
+    lines = [f"since {short_time(found.since)} in pool {clean(found.pool)}"]
+    if found.gang_size > 1:
+        lines.append(f"a gang of {found.gang_size} tasks: admitted and placed together or not at all")
+    if found.HasField("position"):
+        lines.append(position_text(found.position))
+    if found.HasField("head_check") and found.HasField("check"):
+        lines.append(f"its own gang does not pass either: {clean(found.check.text)}")
+    if found.host:
+        lines.append(f"host {clean(found.host)}")
+    if found.holder:
+        lines.append(f"held by {clean(found.holder)}")
+    lines += _tries_lines(found)
+    if found.until:
+        again = found.state == _number("READY") and not found.HasField("position")
+        lines.append(f"{'tried again at' if again else 'until'} {short_time(found.until)}")
+    return [*lines, *_share_lines(found)]
+
+
+def position_text(position: Position, last: int = 0) -> str:
+    """`last`: where the last one of several stands."""
+    where = str(position.position) + (f" to {last}" if last > position.position else "")
+    ahead = ", ".join(f"{amount.kind} {amount.amount:g}" for amount in position.ahead)
+    gangs = position.position - 1
+    if not gangs:
+        text = "at the head"
+    else:
+        text = f"{gangs} {'gang' if gangs == 1 else 'gangs'} ahead" + (f" with {ahead}" if ahead else "")
+    return f"queue {clean(position.queue)}: position {where} of {position.length}, {text}"
+
+
+def _tries_lines(found: Explanation) -> list[str]:
+    if not found.HasField("tries"):
+        return []
+    tries = found.tries
+    returns = f", returned to its pool's queue {tries.returns} times" if tries.returns else ""
+    lines = [
+        f"placing failed {tries.failed} of {tries.most} times{returns}; last: {clean(tries.reason)}",
+    ]
+    counts = sorted(tries.hosts.items(), key=lambda item: (-item[1], item[0]))
+    return lines + [f"{_INDENT}{count} hosts: {clean(name)}" for name, count in counts]
+
+
+def _share_lines(found: Explanation) -> list[str]:
+    if not found.shares or found.state != _number("PENDING"):
+        return []
+    heads = ("Pool", "Kind", "Allocation", "Entitlement", "Demand", "Reservation", "Limit")
+    rows = [
+        (
+            share.pool,
+            f"slack {share.kind}" if share.slack else share.kind,
+            share.allocation,
+            share.entitlement,
+            share.demand,
+            share.reservation,
+            share.limit,
+        )
+        for share in found.shares
+    ]
+    return table(heads, rows).splitlines()
+
+
+# What the job manager knows.
+
+
+def not_enqueued(runtime: RuntimeInfo, instance: int, job: JobInfo) -> str:
+    """Why an INITIALIZED task is not with the resource manager."""
+    sla, stats = job.config.sla, job.runtime.taskStats
+    scheduled = sum(count for name, count in stats.items() if name not in (*ENDED, "INITIALIZED", "UNKNOWN"))
+    most = sla.maximumRunningInstances
+    created = sum(count for name, count in stats.items() if name != "UNKNOWN")
+    if state_name(runtime.goalState) == "KILLED":
+        return "it is stopped: its goal is KILLED"
+    if said(runtime):
+        return said(runtime)
+    if most and scheduled >= most:
+        return (
+            f"not enqueued: {scheduled} instances are scheduled, maximumRunningInstances is {most};"
+            " it follows when one ends"
+        )
+    if instance < sla.minimumRunningInstances and created < min(
+        sla.minimumRunningInstances, job.config.instanceCount
+    ):
+        return f"not enqueued: only {created} of the {sla.minimumRunningInstances} of its gang are created"
+    return "the job manager has not enqueued it yet"
+
+
+def said(runtime: RuntimeInfo) -> str:
+    """Message and reason as one text."""
+    parts = dict.fromkeys(clean(part) for part in (runtime.message, runtime.reason) if part)
+    return "; ".join(parts)
+
+
+def ended(runtime: RuntimeInfo) -> str:
+    """How a run ended, alike for those that ended alike."""
+    from peloton.api.v0.task import task_pb2
+
+    end = runtime.terminationStatus
+    parts = []
+    if runtime.HasField("terminationStatus") and end.reason:
+        name = task_pb2.TerminationStatus.Reason.Name(end.reason)
+        parts.append(name.removeprefix("TERMINATION_STATUS_REASON_").replace("_", " ").lower())
+    if end.signal:
+        parts.append(f"signal {clean(end.signal)}")
+    elif end.exit_code or state_name(runtime.state) == "SUCCEEDED":
+        parts.append(f"exit code {end.exit_code}")
+    return ", ".join(parts) or said(runtime) or "no reason is known"
+
+
+def _ended_lines(info: TaskInfo) -> list[str]:
+    runtime = info.runtime
+    lines = []
+    if runtime.completionTime:
+        took = run_time(runtime.startTime, runtime.completionTime, 0.0)
+        lines.append(f"ended {short_time(runtime.completionTime)}" + (f" after {took}" if took else ""))
+    if runtime.host:
+        lines.append(f"on host {clean(runtime.host)}")
+    if said(runtime):
+        lines.append(said(runtime))
+    if state_name(runtime.state) != "SUCCEEDED":
+        lines.append(_retries(info))
+    return lines
+
+
+def _retries(info: TaskInfo) -> str:
+    most = min(info.config.restartPolicy.maxFailures, _MOST_FAILURES)
+    failed = info.runtime.failureCount
+    return f"failed runs: {failed}; maxFailures {most}: retries left: {max(most - failed, 0)}"
+
+
+def _failed_before(info: TaskInfo) -> list[str]:
+    return [_retries(info)] if info.runtime.failureCount else []
+
+
+def _on_host_lines(runtime: RuntimeInfo, now: float) -> list[str]:
+    lines = []
+    if runtime.startTime:
+        lines.append(f"since {short_time(runtime.startTime)}: {run_time(runtime.startTime, '', now)}")
+    elif runtime.revision.updatedAt:
+        lines.append(f"since {_short(runtime.revision.updatedAt)}")
+    if runtime.host:
+        lines.append(f"on host {clean(runtime.host)}")
+    if said(runtime):
+        lines.append(said(runtime))
+    return lines
+
+
+def _short(nanoseconds: int) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(nanoseconds // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# A job.
+
+
+def waiting_groups(groups: Iterable[ResmgrGroup]) -> list[Group]:
+    """What the resource manager tells of tasks that it keeps from running."""
+    found = []
+    for each in groups:
+        state = state_name(each.first.state)
+        if state in ON_HOST and state != "PREEMPTING":
+            continue
+        lines = explanation_lines(each.first)
+        if each.count > 1 and each.first.HasField("position"):
+            mine = position_text(each.first.position)
+            lines[lines.index(mine)] = position_text(each.first.position, each.last_position)
+        found.append(Group(state, clean(each.first.cause), each.count, list(each.instances), lines))
+    return found
+
+
+def told_groups(tasks: Iterable[TaskInfo], job: JobInfo) -> list[Group]:
+    """Tasks of one state by what the job manager tells of them."""
+    found: dict[tuple[str, str], Group] = {}
+    hosts: dict[tuple[str, str], set[str]] = {}
+    for task in tasks:
+        runtime, state = task.runtime, state_name(task.runtime.state)
+        if state in ENDED:
+            cause = ended(runtime)
+        elif state in ON_HOST:
+            cause = _DOING[state]
+        else:
+            cause = not_enqueued(runtime, task.instanceId, job)
+        group = found.setdefault((state, cause), Group(state, cause))
+        group.count += 1
+        group.instances.append(task.instanceId)
+        if runtime.host:
+            hosts.setdefault((state, cause), set()).add(runtime.host)
+        if state in ENDED and state != "SUCCEEDED" and said(runtime) and not group.lines:
+            group.lines.append(f"instance {task.instanceId}: {said(runtime)}")
+    for key, names in hosts.items():
+        found[key].lines.insert(0, _hosts_text(names))
+    return sorted(found.values(), key=lambda group: -group.count)
+
+
+def _hosts_text(names: set[str]) -> str:
+    shown = ", ".join(clean(name) for name in sorted(names)[:3])
+    return f"on {len(names)} {'host' if len(names) == 1 else 'hosts'}: {shown}" + (
+        ", …" if len(names) > 3 else ""
+    )
+
+
+def job_head(job: JobInfo) -> str:
+    """`Job ID (name): RUNNING; 10 instances: 7 RUNNING, 3 PENDING`."""
+    from peloton.api.v0.job import job_pb2
+
+    stats: Mapping[str, int] = job.runtime.taskStats
+    counts = ", ".join(f"{count} {name}" for name, count in sorted(stats.items()) if count)
+    name = f" ({clean(job.config.name)})" if job.config.name else ""
+    state = job_pb2.JobState.Name(job.runtime.state)
+    text = (
+        f"Job {job.id.value}{name}: {state}; {job.config.instanceCount} instances: {counts or 'none created'}"
+    )
+    missing = job.config.instanceCount - sum(stats.values())
+    return text + (f"; {missing} are still to be created" if missing > 0 and counts else "")
+
+
+def _number(name: str) -> int:
+    from peloton.api.v0.task import task_pb2
+
+    return int(task_pb2.TaskState.Value(name))
