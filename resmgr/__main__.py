@@ -13,6 +13,7 @@ from peloton.membership.interface import Role
 from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
 from peloton.private.resmgr.explain.explain_pb2_grpc import add_ExplainServiceServicer_to_server
+from peloton.private.resmgr.preemption.preemption_pb2_grpc import add_PreemptionServiceServicer_to_server
 from peloton.private.resmgr.waiting.waiting_pb2_grpc import add_WaitingServiceServicer_to_server
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import add_ResourceManagerServiceServicer_to_server
 from peloton.rpc.server import service
@@ -24,6 +25,7 @@ from resmgr.metrics import keep_measuring
 from resmgr.recovery import Recovery
 from resmgr.services.explain import ExplainService
 from resmgr.services.pools import ALIASES, PoolService
+from resmgr.services.preemption import PreemptionService
 from resmgr.services.tasks import TaskService
 from resmgr.services.waiting import WaitingService
 from storage.factory import open_store
@@ -33,6 +35,7 @@ SERVICES = (
     *ALIASES,
     "peloton.private.resmgr.ResourceManagerService",
     "peloton.private.resmgr.explain.ExplainService",
+    "peloton.private.resmgr.preemption.PreemptionService",
     "peloton.private.resmgr.waiting.WaitingService",
 )
 COLLECTION = (50_000, 20, 50)
@@ -60,11 +63,15 @@ async def leading(daemon: Daemon[ResmgrSettings], term: int) -> AsyncIterator[No
             service(add_ResourceManagerServicer_to_server, pools, ALIASES),
             service(add_ResourceManagerServiceServicer_to_server, TaskService(driver)),
             service(add_ExplainServiceServicer_to_server, ExplainService(driver)),
+            service(add_PreemptionServiceServicer_to_server, PreemptionService(driver)),
             service(add_WaitingServiceServicer_to_server, WaitingService(driver)),
         ):
             daemon.spawn("capacity", capacity.run())
             daemon.spawn("admission", driver.run())
             daemon.spawn("leases", driver.watch_leases())
+            daemon.spawn("entitlement", driver.keep_sharing())
+            if settings.enable_preemption:
+                daemon.spawn("preemption", driver.keep_preempting())
             daemon.spawn("requeue", recovery.run())
             daemon.spawn("events", intake.run())
             daemon.spawn("metrics", keep_measuring(driver.scheduler, settings.metrics_interval))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from peloton.config import DaemonSettings, Settings
 from resmgr.core.policy import Policy
+from resmgr.core.preemption.decide import Rules
 from storage.config import ENVIRONMENT, StorageSettings
 
 
@@ -35,11 +37,50 @@ class AdmissionSettings(Settings):
     pause: float = Field(0.005, ge=0)
     """Least time between two turns that found something to do, in seconds, so that changes gather."""
     sharing: float = Field(1.0, ge=0)
-    """Seconds: capacity is shared anew because of demand at most this often, beside `entitlement_interval`."""
+    """Seconds: capacity is shared anew because of demand at most this often, and each `entitlement_interval`
+    anyway."""
     turn: int = Field(1000, ge=1)
     """Gangs admitted in one turn at most."""
     ready_limit: int = Field(100_000, ge=1)
     placed_limit: int = Field(1_000_000, ge=1)
+
+
+def _seconds(value: Any) -> Any:
+    """A number of seconds, also as operators write it: 90s, 1.5m, 1h."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)", value.strip()) if isinstance(value, str) else None
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]] if found else value
+
+
+PoolPath = Annotated[str, Field(pattern=r"^/")]
+
+
+class PreemptionSettings(Settings):
+    """Who has to give way (behaviour 7.5)."""
+
+    period: Annotated[float, BeforeValidator(_seconds), Field(gt=0)] = 60.0
+    """Seconds between two checks."""
+    strikes: int = Field(5, ge=1)
+    """Checks in a row that must find a pool over its entitlement before it loses tasks."""
+    minimum_run: float = Field(0.0, ge=0)
+    """Seconds for which a task runs before it may be preempted."""
+    victims_per_minute: int | None = Field(None, ge=1)
+    """Tasks of one pool that are preempted in a minute at most; a gang that is larger never is. None: no
+    limit."""
+    queue_limit: int = Field(10_000, ge=1)
+    """Tasks that wait for jobmgr to end them."""
+    policies: Mapping[PoolPath, tuple[Literal["between", "within"], ...]] = {}
+    """By path of a pool, for itself and all below it that are not named: `between` gives back what it has
+    over its entitlement, `within` lets its gangs of higher priority take the place of lower ones. Both where
+    nothing is said."""
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(
+            policies=dict(self.policies),
+            strikes=self.strikes,
+            minimum_run=self.minimum_run,
+            per_minute=self.victims_per_minute,
+        )
 
 
 class EventSettings(Settings):
@@ -58,7 +99,10 @@ class ResmgrSettings(DaemonSettings):
     admission: AdmissionSettings = AdmissionSettings()
     events: EventSettings = EventSettings()
     enable_preemption: bool = True
-    """Whether non-preemptible tasks have to keep to their pool's reservation."""
+    """Whether tasks are preempted, and non-preemptible ones have to keep to their pool's reservation."""
+    preemption: PreemptionSettings = PreemptionSettings()
+    entitlement_interval: float = Field(60.0, gt=0)
+    """Seconds after which the capacity is shared anew whatever happened."""
     host_reservation: bool = False
     capacity_first: float = Field(1.0, gt=0)
     """Seconds between questions for the cluster's capacity until it is known."""
@@ -69,6 +113,7 @@ class ResmgrSettings(DaemonSettings):
         **DaemonSettings.environment,
         **ENVIRONMENT,
         "ENABLE_PREEMPTION": "enable_preemption",
+        "TASK_PREEMPTION_PERIOD": "preemption.period",
     }
 
     @property

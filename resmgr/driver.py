@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection
 
 from peloton.clock import NANOSECONDS, Clock
 from peloton.model.states import TaskType
 from resmgr.config import ResmgrSettings
 from resmgr.core.leases import Holder
+from resmgr.core.preemption.policy import Victim
+from resmgr.core.preemptor import Preemptor
 from resmgr.core.scheduler import Scheduler
+from resmgr.metrics import PREEMPTED
 from resmgr.translate import Translator
 
 LEASE_SECONDS = 1.0
@@ -55,6 +59,8 @@ class Driver:
         self.settings = settings
         self.clock = clock
         self.scheduler = Scheduler(settings.policy, stream_id=uuid.uuid4().hex)
+        preemption = settings.preemption
+        self.preemptor = Preemptor(self.scheduler, preemption.rules, preemption.queue_limit)
         self.translator = Translator()
         self.gangs = {kind: Signal() for kind in TaskType}
         self.placements = Signal()
@@ -119,6 +125,32 @@ class Driver:
                 await asyncio.sleep(0)
             else:
                 await asyncio.sleep(admission.pause)
+
+    async def keep_sharing(self) -> None:
+        """Entitlement from time to time, whatever happened."""
+        while True:
+            await asyncio.sleep(self.settings.entitlement_interval)
+            self.scheduler.entitle()
+            self.touched()
+
+    async def keep_preempting(self) -> None:
+        """Check after check, once all that is stored is known."""
+        await self.recovered.wait()
+        while True:
+            await asyncio.sleep(self.settings.preemption.period)
+            self.preempt()
+
+    def preempt(self) -> list[Victim]:
+        """One check; who gives way."""
+        victims = self.preemptor.check(self.now())
+        for victim in victims:
+            PREEMPTED.labels(victim.pool, victim.policy).inc(len(victim.runs))
+        for (pool, reason), count in Counter((each.pool, each.reason) for each in victims).items():
+            log.info("%d gangs of %s give way: %s", count, pool, reason)
+        if len(self.preemptor):
+            self.preemptions.fire()
+        self.touched()
+        return victims
 
     async def watch_leases(self) -> None:
         """Take back what is leased to processes that are gone or silent."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from prometheus_client import Gauge
+from prometheus_client import Counter, Gauge
 
 from peloton.model.resources import KINDS, MILLI, Resources
 from resmgr.core.pools import Pool
@@ -23,6 +23,7 @@ PLACED = Gauge("resmgr_placements", "Placements that wait for the job manager.")
 LEASED = Gauge("resmgr_leased_tasks", "Tasks handed out and not settled.")
 TASKS = Gauge("resmgr_tasks", "Runs held, without orphans.")
 ORPHANS = Gauge("resmgr_orphans", "Earlier runs that still hold an allocation.")
+PREEMPTED = Counter("resmgr_preempted_tasks", "Tasks that had to give way.", ["pool", "policy"])
 _OF_POOLS = (ALLOCATION, SLACK, ENTITLEMENT, DEMAND, RESERVATION, LIMIT, PENDING)
 
 

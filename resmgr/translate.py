@@ -45,7 +45,8 @@ class Translator:
     def new_task(self, wire: resmgr_pb2.Task) -> NewTask:
         """Raises InvalidArgument with the field's path."""
         run = parse_mesos_task_id(wire.taskId.value)
-        return NewTask(run.job_id, run.instance, run.run, self.needs(wire), wire.desiredHost)
+        together = max(wire.minInstances, 1)
+        return NewTask(run.job_id, run.instance, run.run, self.needs(wire), wire.desiredHost, together)
 
     def needs(self, wire: resmgr_pb2.Task) -> Needs:
         """Raises InvalidArgument for amounts that are none and for a type that no engine places."""
@@ -136,6 +137,14 @@ def placement_to(given: Proposal | Handover) -> resmgr_pb2.Placement:
             )
             for run in given.runs
         ],
+    )
+
+
+def preemption_candidate(task: Task) -> resmgr_pb2.PreemptionCandidate:
+    return resmgr_pb2.PreemptionCandidate(
+        id=peloton_pb2.TaskID(value=task_id(task.job.id, task.instance)),
+        reason=resmgr_pb2.PREEMPTION_REASON_REVOKE_RESOURCES,
+        task_id=mesos_pb2.TaskID(value=mesos_task_id(*task.key)),
     )
 
 

@@ -34,6 +34,8 @@ class NewTask(NamedTuple):
     run: int
     needs: Needs
     desired_host: str = ""
+    together: int = 1
+    """The job's instances below this number are one gang; 1: none are."""
 
 
 class Scheduler(Lifecycle):
@@ -100,6 +102,10 @@ class Scheduler(Lifecycle):
         if too_large:
             raise Refused(too_large)
         tasks = [self._new(pool, new, _S.PENDING, now) for new in unknown]
+        if len(unknown) > 1 and unknown[0].together <= 1:
+            first = min(new.instance for new in unknown)
+            for task in tasks:
+                task.job.gangs[task.instance] = first
         self.queue(Gang(pool, tuple(tasks)))
         return tasks
 
@@ -124,6 +130,10 @@ class Scheduler(Lifecycle):
         if known is not None:
             self._supersede(known, now)
             job = self.registry.job(new.job_id)
+        if new.instance < new.together > 1:
+            job.gangs[new.instance] = 0
+        elif job.gangs:
+            job.gangs.pop(new.instance, None)
         task = Task(job, new.instance, new.run, new.needs, pool, state, now, new.desired_host)
         self.registry.add(task)
         return task
@@ -136,6 +146,7 @@ class Scheduler(Lifecycle):
             return
         self.leave_gang(old)
         self.reasons.set(old, "")
+        self.deadlines.cancel(old)
         if old.state is _S.LAUNCHING:
             self.deadlines.set(old, now + self.policy.launching)
         self.registry.orphan(old)
@@ -350,7 +361,7 @@ class Scheduler(Lifecycle):
         self.leave_gang(task)
         if STATES.next(task.state, event) is not task.state:
             self.step(task, event, now)
-        if task.orphan:
+        if task.deadline and (task.orphan or task.state is not _S.PREEMPTING):
             self.deadlines.cancel(task)
         self.reasons.set(task, "")
         return True
@@ -377,6 +388,7 @@ class Scheduler(Lifecycle):
                 self.forget(subject)
             elif subject.state is _S.PREEMPTING:
                 self.step(subject, Event.SPARE, now)
+                self.reasons.set(subject, "")
         return count
 
     def _gang_late(self, gang: Gang, now: float) -> None:

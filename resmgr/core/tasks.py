@@ -166,11 +166,13 @@ class Needs:
 class JobTasks:
     """The current run of each instance of one job."""
 
-    __slots__ = ("id", "tasks")
+    __slots__ = ("gangs", "id", "tasks")
 
     def __init__(self, job_id: JobId) -> None:
         self.id = job_id
         self.tasks: dict[int, Task] = {}
+        self.gangs: dict[int, int] = {}
+        """Instances that belong to a gang of several, also once they run: the same number for one gang."""
 
 
 class Task:

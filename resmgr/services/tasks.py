@@ -28,6 +28,7 @@ from resmgr.translate import (
     gang_to,
     gangs_from,
     placement_to,
+    preemption_candidate,
     proposal_from,
     task_to,
 )
@@ -199,10 +200,20 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     async def GetPreemptibleTasks(
         self, request: pb.GetPreemptibleTasksRequest, context: Any
     ) -> pb.GetPreemptibleTasksResponse:
-        """Waits as long as it was asked to: nothing is evicted so far."""
-        driver = self._driver
-        await driver.poll(self._heard(context), driver.preemptions, lambda: False, request.timeout)
-        return pb.GetPreemptibleTasksResponse()
+        driver, preemptor = self._driver, self._driver.preemptor
+        holder = self._heard(context)
+        await driver.poll(holder, driver.preemptions, lambda: len(preemptor) > 0, request.timeout)
+        tasks = preemptor.take(_limit(request.limit))
+        answer = pb.GetPreemptibleTasksResponse(
+            tasks=map(task_to, tasks), preemptionCandidates=map(preemption_candidate, tasks)
+        )
+        if tasks:
+            await delivered(context, lambda: self._preempted_back(tasks))
+        return answer
+
+    def _preempted_back(self, tasks: list[Task]) -> None:
+        self._driver.preemptor.give_back(tasks)
+        self._driver.preemptions.fire()
 
     async def NotifyTaskUpdates(
         self, request: pb.NotifyTaskUpdatesRequest, context: Any

@@ -104,8 +104,7 @@ class PoolView:
     """Queued, of tasks that are not revocable."""
     slack_demand: Vector = NOTHING
     room: Vector = NOTHING
-    """What admission still has to give here, all but revocable cpu: the least of entitlement - allocation of
-    the pool and of those above it. Negative where one of them is over."""
+    """What it is entitled to and has not allocated, all but revocable cpu; negative where it is over."""
     slack_room: Vector = NOTHING
     """The same of slack."""
     fixed_room: Vector | None = None

@@ -3,7 +3,8 @@
 The reference has no such rule. Here: a gang that nothing but the entitlement keeps waiting may take tasks of
 its own leaf whose priority is lower, as many as it needs and none if those are not enough. Gangs come in the
 order of admission, and the first of a queue that cannot be served ends its queue's turn, as it would block
-the others there anyway.
+the others there anyway. A pool that is below its entitlement and waits for what others hold takes nothing of
+its own: that is for the rule between pools to free.
 """
 
 from __future__ import annotations

@@ -1,0 +1,193 @@
+"""Preemption in the scheduler: what becomes of those who give way."""
+
+from __future__ import annotations
+
+from peloton.model.ids import Run
+from peloton.model.pool import PoolConfig
+from peloton.model.states import TaskState
+from resmgr.core.preemption.decide import Rules
+from resmgr.core.preemptor import Preemptor
+from resmgr.core.tasks import Needs, Task
+from tests.unit.resmgr.world import JOB, OTHER_JOB, World, kinds, needs
+
+S = TaskState
+
+
+def two_pools() -> World:
+    """Both may have all of 100 cpus; 50 of them are reserved for b."""
+    return World(PoolConfig("a", "a", "root", kinds()), PoolConfig("b", "b", "root", kinds(50, 500)))
+
+
+def borrowed(world: World, count: int = 5, of: Needs | None = None) -> None:
+    """Pool a runs tasks of 20 cpus, the last started last; then b asks for 50."""
+    for instance in range(count):
+        world.launch(instance, of=of or needs(20))
+        world.now += 1
+    for instance in range(100, 105):
+        world.enqueue(instance, of=needs(10), pool="b", job=OTHER_JOB)
+    world.admit()
+
+
+def checks(world: World, preemptor: Preemptor, count: int) -> None:
+    for _ in range(count):
+        world.later(60.0)
+        preemptor.check(world.now)
+
+
+def instances(tasks: list[Task]) -> list[int]:
+    return [task.instance for task in tasks]
+
+
+def test_a_pool_gives_back_after_five_checks_and_its_lender_is_served() -> None:
+    world = two_pools()
+    preemptor = Preemptor(world.scheduler)
+    borrowed(world)
+    checks(world, preemptor, 4)
+    assert len(preemptor) == 0
+    checks(world, preemptor, 1)
+    taken = preemptor.take(100)
+    assert instances(taken) == [4, 3, 2]
+    assert {task.state for task in taken} == {S.PREEMPTING}
+    victim = preemptor.why(Run(JOB, 4, 1))
+    assert victim is not None
+    assert (victim.pool, victim.benefits, victim.policy) == ("/a", "/b", "between")
+    assert (
+        world.task(4).reason
+        == victim.reason
+        == (
+            "/a was over its entitlement in 5 checks in a row (cpu: allocation 100 > entitlement 50);"
+            " /b waits for its share"
+        )
+    )
+    for instance in (2, 3, 4):
+        world.observe(instance, S.KILLED)
+    world.admit()
+    assert (world.cpu("a"), world.cpu("b")) == (40, 50)
+    assert preemptor.why(Run(JOB, 4, 1)) is None
+
+
+def test_what_is_on_its_way_out_is_not_preempted_twice() -> None:
+    world = two_pools()
+    preemptor = Preemptor(world.scheduler)
+    borrowed(world)
+    checks(world, preemptor, 7)
+    assert instances(preemptor.take(100)) == [4, 3, 2]
+    assert preemptor.take(100) == []
+    world.observe(4, S.KILLING)
+    checks(world, preemptor, 2)
+    assert len(preemptor) == 0
+
+
+def test_who_is_not_ended_in_time_runs_on_and_may_be_chosen_again() -> None:
+    world = two_pools()
+    preemptor = Preemptor(world.scheduler)
+    borrowed(world)
+    checks(world, preemptor, 5)
+    preemptor.take(100)
+    world.later(601.0)
+    assert world.state(4) is S.RUNNING
+    assert world.task(4).reason == ""
+    assert preemptor.why(Run(JOB, 4, 1)) is None
+    checks(world, preemptor, 5)
+    assert sorted(instances(preemptor.take(100))) == [2, 3, 4]
+
+
+def test_ready_and_placing_go_back_to_their_queue_first() -> None:
+    world = two_pools()
+    preemptor = Preemptor(world.scheduler, Rules(strikes=1))
+    for instance in range(3):
+        world.launch(instance, of=needs(20))
+        world.now += 1
+    world.enqueue(3, of=needs(20))
+    world.admit()
+    world.dequeue()
+    world.enqueue(4, of=needs(20))
+    world.admit()
+    for instance in range(100, 105):
+        world.enqueue(instance, of=needs(10), pool="b", job=OTHER_JOB)
+    world.admit()
+    preemptor.check(world.now)
+    assert [world.state(instance) for instance in range(5)] == [
+        S.RUNNING,
+        S.RUNNING,
+        S.PREEMPTING,
+        S.PENDING,
+        S.PENDING,
+    ]
+    assert "over its entitlement" in world.task(4).reason
+    world.observe(2, S.KILLED)
+    world.admit()
+    assert (world.cpu("a"), world.cpu("b")) == (40, 50)
+    assert {world.state(3), world.state(4)} == {S.PENDING}
+
+
+def test_a_gang_that_runs_gives_way_whole() -> None:
+    world = two_pools()
+    preemptor = Preemptor(world.scheduler, Rules(strikes=1))
+    world.enqueue(0, 1, 2, of=needs(20))
+    world.admit()
+    world.dequeue()
+    assert world.place(0, 1, 2) == []
+    world.hand_over()
+    for instance in range(3):
+        world.observe(instance, S.RUNNING)
+    world.launch(8, of=needs(20))
+    world.launch(9, of=needs(20))
+    world.now += 1
+    for instance in range(100, 105):
+        world.enqueue(instance, of=needs(10), pool="b", job=OTHER_JOB)
+    world.admit()
+    world.task(8).since = world.task(9).since = 0.0
+    preemptor.check(world.now)
+    assert instances(preemptor.take(100)) == [0, 1, 2]
+
+
+def test_a_full_queue_keeps_further_tasks_running() -> None:
+    world = two_pools()
+    preemptor = Preemptor(world.scheduler, Rules(strikes=1), limit=2)
+    borrowed(world)
+    checks(world, preemptor, 2)
+    assert len(preemptor) == 2
+    preemptor.take(1)
+    checks(world, preemptor, 1)
+    assert len(preemptor) == 2
+    assert [world.state(i) for i in range(5)] == [S.RUNNING] * 2 + [S.PREEMPTING] * 3
+
+
+def test_what_did_not_reach_its_taker_is_first_again() -> None:
+    world = two_pools()
+    preemptor = Preemptor(world.scheduler, Rules(strikes=1))
+    borrowed(world)
+    preemptor.check(world.now)
+    preemptor.give_back(preemptor.take(2))
+    assert instances(preemptor.take(100)) == [4, 3, 2]
+
+
+def test_higher_priority_takes_the_place_of_lower_in_a_full_pool() -> None:
+    world = World()
+    preemptor = Preemptor(world.scheduler)
+    world.launch(*range(5), of=needs(20))
+    world.enqueue(9, of=needs(40, priority=7))
+    world.enqueue(10, of=needs(20))
+    world.admit()
+    preemptor.check(world.now)
+    taken = preemptor.take(100)
+    assert len(taken) == 2
+    victim = preemptor.why(taken[0].key)
+    assert victim is not None
+    assert (victim.pool, victim.benefits, victim.policy) == ("/a", "/a", "within")
+    for task in taken:
+        world.observe(task.instance, S.KILLED)
+    world.admit()
+    assert (world.state(9), world.state(10)) == (S.READY, S.PENDING)
+
+
+def test_non_preemptible_gangs_get_their_reservation_back() -> None:
+    world = World(PoolConfig("a", "a", "root", kinds(40, 100)))
+    preemptor = Preemptor(world.scheduler)
+    world.launch(*range(5), of=needs(20))
+    world.enqueue(9, of=needs(40, priority=1, preemptible=False))
+    world.enqueue(10, of=needs(10, priority=1, preemptible=False))
+    world.admit()
+    preemptor.check(world.now)
+    assert len(preemptor.take(100)) == 2
