@@ -71,11 +71,13 @@ def check(history: History) -> Verdict:
 def _jobs_kept(history: History) -> Iterator[Violation]:
     """No acknowledged job is lost, nor the instances that it was acknowledged with."""
     wanted: dict[str, int] = {}
+    perhaps = {(call.job, call.instances) for call in history.calls if call.method == "perhaps-update"}
     for call in history.calls:
         if call.method in ("create", "update"):
             wanted[call.job] = max(call.instances, wanted.get(call.job, 0))
-    for job_id, count in wanted.items():
+    for job_id, least in wanted.items():
         job = history.end.jobs.get(job_id)
+        count = job.count if job is not None and (job_id, job.count) in perhaps else least
         if job is None:
             yield Violation("job lost", f"{job_id} was acknowledged and is not there")
         elif job.count != count or set(job.instances) != set(range(count)):
@@ -172,9 +174,9 @@ def _one_live_run(history: History) -> Iterator[Violation]:
     live: dict[tuple[str, int], list[str]] = defaultdict(list)
     for run, agent in history.end.live:
         live[run.job, run.instance].append(f"run {run.number} on {agent}")
-    for (job, number), runs in live.items():
+    for (owner, number), runs in live.items():
         if len(runs) > 1:
-            yield Violation("live twice", f"{job}-{number}: {', '.join(runs)}")
+            yield Violation("live twice", f"{owner}-{number}: {', '.join(runs)}")
     for job_id, job in history.end.jobs.items():
         for number, instance in job.instances.items():
             if instance.state == "RUNNING" and (job_id, number) not in live:

@@ -65,10 +65,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An API call that was answered with success. What it asks is in force from `answered` on."""
+    """An API call that was answered with success (but for `perhaps-update`): in force from `answered` on."""
 
     method: str
-    """create, update, stop"""
+    """create, update, stop; perhaps-update for one whose answer never came"""
     job: str
     answered: float
     instances: int = 0

@@ -1,0 +1,154 @@
+"""`make faults`: every fault many times, each followed by the proof; resumes where it was broken off.
+
+make faults ARGS="--only kill-jobmgr --times 2"
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+
+from tests.faults.faults import FAULTS
+from tests.faults.rounds import Result, play
+from tests.faults.world import LEADERS, Setup, World
+from tests.servers.maven import Missing
+
+TIMES, TIMES_LONG = 20, 3
+MISSING = {"mesos-failover": "the project's own masters do not elect one among them yet"}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code 1 for a violation."""
+    options = _parser().parse_args(argv)
+    unknown = [name for name in options.only if name not in FAULTS]
+    if unknown:
+        print(f"no such fault: {', '.join(unknown)}; there are {', '.join(FAULTS)}", file=sys.stderr)
+        return 2
+    options.dir.mkdir(parents=True, exist_ok=True)
+    results = options.dir / "results.jsonl"
+    if options.fresh:
+        results.unlink(missing_ok=True)
+    try:
+        for setup, names in _by_setup(options).items():
+            _play_all(setup, names, options, results)
+    except Missing as missing:
+        print(f"cannot go on: {missing}", file=sys.stderr)
+        return 2
+    done = [each for each in _read(results) if not options.only or each.fault in options.only]
+    _table(done)
+    return 1 if any(each.violations for each in done) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
+    add = parser.add_argument
+    add("--only", nargs="+", default=[], metavar="FAULT", help=f"of {', '.join(FAULTS)}")
+    add("--times", type=int, help=f"runs of each (default {TIMES}, {TIMES_LONG} of the long ones)")
+    add("--seed", type=int, default=1, help="of the first run; each further one takes the next")
+    add("--quick", action="store_true", help="shortened outages")
+    add("--membership", choices=("zookeeper", "local"), default="zookeeper")
+    add("--storage", choices=("sqlite", "cassandra"), default="sqlite", help="cassandra: for every fault")
+    add("--dir", type=Path, default=Path("build/faults"), help="results, and what failed runs left")
+    add("--fresh", action="store_true", help="forget the results so far instead of going on from them")
+    return parser
+
+
+def _by_setup(options: argparse.Namespace) -> Mapping[Setup, list[str]]:
+    """Faults by the cluster that they are to be played on."""
+    found: dict[Setup, list[str]] = {}
+    for name in options.only or FAULTS:
+        needs = FAULTS[name].needs
+        setup = Setup(
+            zookeeper=options.membership == "zookeeper" or "zookeeper" in needs,
+            cassandra=options.storage == "cassandra" or "cassandra" in needs,
+            session_seconds=2.0 if options.quick else 5.0,
+        )
+        found.setdefault(setup, []).append(name)
+    return found
+
+
+def _play_all(setup: Setup, names: list[str], options: argparse.Namespace, results: Path) -> None:
+    had = {(each.fault, each.seed) for each in _read(results)}
+    todo = [
+        (name, seed)
+        for name in names
+        for seed in range(options.seed, options.seed + _times(name, options.times))
+        if (name, seed) not in had
+    ]
+    world: World | None = None
+    try:
+        for name, seed in todo:
+            if world is None:
+                print(f"a cluster on {setup} …", flush=True)
+                world = World(options.dir / f"world-{time.time_ns()}", setup, seed)
+                world.up()
+            result = play(world, name, FAULTS[name], seed, options.quick)
+            with results.open("a") as file:
+                file.write(json.dumps(asdict(result)) + "\n")
+            print(_line(result), flush=True)
+            if result.violations:  # what comes after must not suffer from it
+                _keep(world, options.dir / "failed" / f"{name}-{seed}")
+                world.down()
+                world = None
+    finally:
+        if world is not None:
+            world.down()
+            shutil.rmtree(world.folder, ignore_errors=True)
+
+
+def _times(name: str, given: int | None) -> int:
+    return given if given is not None else TIMES_LONG if FAULTS[name].long else TIMES
+
+
+def _keep(world: World, place: Path) -> None:
+    """Logs and history, for whoever looks into it."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    shutil.copytree(world.cluster.layout.log, place / "log")
+    shutil.copy(world.folder / "mesos.jsonl", place)
+
+
+def _read(results: Path) -> list[Result]:
+    lines = results.read_text().splitlines() if results.exists() else []
+    return [Result(**json.loads(line)) for line in lines]
+
+
+def _line(result: Result) -> str:
+    gaps = ", ".join(f"{role} {gap:.1f}" for role, gap in result.without_service.items())
+    more = f", unavoidable {len(result.unavoidable)}" if result.unavoidable else ""
+    more += f", ended by itself: {' '.join(result.deaths)}" if result.deaths else ""
+    wrong = "".join(f"\n    {each}" for each in result.violations)
+    count = len(result.violations)
+    return (
+        f"{result.fault} seed {result.seed}: violations {count}{more}, "
+        f"s without service: {gaps}, took {result.seconds:.0f} s{wrong}"
+    )
+
+
+def _table(results: Iterable[Result]) -> None:
+    by_fault: dict[str, list[Result]] = {}
+    for each in results:
+        by_fault.setdefault(each.fault, []).append(each)
+    roles = "".join(f"  {role + ' median worst':>22}" for role in LEADERS)
+    print(f"\n{'fault':<18} runs violations unavoidable{roles}    (seconds without service)")
+    for name, several in by_fault.items():
+        wrong = sum(len(each.violations) for each in several)
+        unavoidable = sum(len(each.unavoidable) for each in several)
+        line = f"{name:<18} {len(several):>4} {wrong:>10} {unavoidable:>11}"
+        for role in LEADERS:
+            gaps = [each.without_service[role] for each in several if role in each.without_service]
+            line += f"  {median(gaps):>16.1f} {max(gaps):>5.1f}" if gaps else ""
+        print(line)
+    for name, why in MISSING.items():
+        print(f"{name:<18} not played: {why}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

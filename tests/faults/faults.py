@@ -1,0 +1,282 @@
+"""The faults. Each strikes once, at random moments, and has healed all it did when it is over."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from tests.faults.world import PING_SECONDS, PINGS, World, until
+
+AGENT = "mesos-agent{}"
+AGENTS = 3
+
+
+@dataclass(slots=True)
+class Strike:
+    """What a fault has to work with."""
+
+    world: World
+    random: random.Random
+    quick: bool
+    """Shortened outages."""
+
+    def wait(self, least: float, most: float) -> None:
+        time.sleep(self.random.uniform(least, most))
+
+    def outage(self, whole: float, quick: float) -> float:
+        return quick if self.quick else whole
+
+
+class Fault(Protocol):
+    @property
+    def needs(self) -> frozenset[str]:
+        """Of zookeeper, cassandra."""
+        ...
+
+    @property
+    def long(self) -> bool:
+        """Played less often."""
+        ...
+
+    def strike(self, at: Strike) -> None: ...
+
+
+NOTHING: frozenset[str] = frozenset()
+ZOOKEEPER = frozenset({"zookeeper"})
+CASSANDRA = frozenset({"cassandra"})
+
+
+@dataclass(frozen=True, slots=True)
+class KillLeader:
+    """SIGKILL; a supervisor starts it again."""
+
+    role: str
+    needs: frozenset[str] = NOTHING
+    long: bool = False
+
+    def strike(self, at: Strike) -> None:
+        name = at.world.leader(self.role)
+        at.world.kill(name)
+        at.wait(0.5, 3)
+        at.world.start(name)
+
+
+@dataclass(frozen=True, slots=True)
+class KillPlacement:
+    needs: frozenset[str] = NOTHING
+    long: bool = False
+
+    def strike(self, at: Strike) -> None:
+        at.world.kill("placement0")
+        at.wait(0.5, 3)
+        at.world.start("placement0")
+
+
+@dataclass(frozen=True, slots=True)
+class FreezeLeader:
+    """SIGSTOP past the end of its session; another leads; SIGCONT, and it believes that it still leads."""
+
+    role: str
+    needs: frozenset[str] = ZOOKEEPER
+    long: bool = False
+
+    def strike(self, at: Strike) -> None:
+        name = at.world.leader(self.role)
+        at.world.signal(name, signal.SIGSTOP)
+        try:
+            at.wait(1.5 * at.world.setup.session_seconds, 2.5 * at.world.setup.session_seconds)
+        finally:
+            at.world.signal(name, signal.SIGCONT)
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperDown:
+    needs: frozenset[str] = ZOOKEEPER
+    long: bool = True
+
+    def strike(self, at: Strike) -> None:
+        server = at.world.zookeeper
+        assert server is not None
+        server.kill()
+        time.sleep(at.outage(30, 4))
+        server.start()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionsExpired:
+    """The server hears nobody for longer than all sessions last, and then lets them all go."""
+
+    needs: frozenset[str] = ZOOKEEPER
+    long: bool = False
+
+    def strike(self, at: Strike) -> None:
+        server = at.world.zookeeper
+        assert server is not None
+        server.freeze()
+        try:
+            at.wait(1.2 * at.world.setup.session_seconds, 2 * at.world.setup.session_seconds)
+        finally:
+            server.thaw()
+
+
+@dataclass(frozen=True, slots=True)
+class CassandraDown:
+    needs: frozenset[str] = CASSANDRA
+    long: bool = True
+
+    def strike(self, at: Strike) -> None:
+        server, proxy = at.world.cassandra, at.world.store
+        assert server is not None and proxy is not None
+        if at.quick:  # the server itself takes long to come back
+            proxy.down = True
+            proxy.cut()
+            time.sleep(4)
+            proxy.down = False
+            return
+        server.kill()
+        time.sleep(30)
+        server.start()
+
+
+@dataclass(frozen=True, slots=True)
+class CassandraSlow:
+    """Every answer 500 ms late."""
+
+    needs: frozenset[str] = CASSANDRA
+    long: bool = False
+
+    def strike(self, at: Strike) -> None:
+        proxy = at.world.store
+        assert proxy is not None
+        proxy.delay = 0.25
+        time.sleep(at.outage(15, 5))
+        proxy.delay = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CassandraUnknown:
+    """Requests are carried out and never answered, a few moments long."""
+
+    needs: frozenset[str] = CASSANDRA
+    long: bool = False
+
+    def strike(self, at: Strike) -> None:
+        proxy = at.world.store
+        assert proxy is not None
+        for _ in range(2 if at.quick else 4):
+            proxy.silence()
+            at.wait(0.1, 1)
+            proxy.speak()
+            at.wait(0.5, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class KillMesosMaster:
+    needs: frozenset[str] = NOTHING
+    long: bool = False
+
+    def strike(self, at: Strike) -> None:
+        at.world.kill("mesos-master")
+        at.wait(0.2, 3)
+        at.world.start("mesos-master")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentGone:
+    """For good, with its tasks; another comes in its place."""
+
+    needs: frozenset[str] = NOTHING
+    long: bool = False
+
+    def strike(self, at: Strike) -> None:
+        name, since = _agent(at), time.time()
+        at.world.lose_agent(name)
+        until(lambda: at.world.unreachable_since(since), 60, f"{name} given up")
+        at.wait(0, 2)
+        at.world.start(name)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentBack:
+    """Gone until it is given up, then back with all its tasks."""
+
+    needs: frozenset[str] = NOTHING
+    long: bool = False
+
+    def strike(self, at: Strike) -> None:
+        name, since = _agent(at), time.time()
+        at.world.kill(name)
+        until(lambda: at.world.unreachable_since(since), 60, f"{name} given up")
+        at.wait(0, 4)
+        at.world.start(name)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRestarts:
+    """Back before it is given up: its tasks never stopped counting."""
+
+    needs: frozenset[str] = NOTHING
+    long: bool = False
+
+    def strike(self, at: Strike) -> None:
+        name = _agent(at)
+        at.world.kill(name)
+        at.wait(0.1, PING_SECONDS * (PINGS - 2))
+        at.world.start(name)
+
+
+def _agent(at: Strike) -> str:
+    return AGENT.format(at.random.randrange(AGENTS))
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatesMangled:
+    """Status updates on their way to hostmgr are lost, come twice, and come late."""
+
+    needs: frozenset[str] = NOTHING
+    long: bool = False
+
+    def strike(self, at: Strike) -> None:
+        chances = at.world.chances
+        chances.lost, chances.twice, chances.late = 0.25, 0.25, 0.25
+        time.sleep(at.outage(12, 5))
+        chances.lost = chances.twice = chances.late = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class MesosCut:
+    """The connections to Mesos break in the middle of a record, several times."""
+
+    needs: frozenset[str] = NOTHING
+    long: bool = False
+
+    def strike(self, at: Strike) -> None:
+        for _ in range(2 if at.quick else 4):
+            at.world.mesos.cut_within_answer(at.random.randint(1, 100))
+            at.wait(0.5, 2.5)
+
+
+FAULTS: Mapping[str, Fault] = {
+    "kill-jobmgr": KillLeader("jobmgr"),
+    "kill-resmgr": KillLeader("resmgr"),
+    "kill-hostmgr": KillLeader("hostmgr"),
+    "kill-placement": KillPlacement(),
+    "kill-mesos-master": KillMesosMaster(),
+    "mesos-cut": MesosCut(),
+    "updates-mangled": UpdatesMangled(),
+    "agent-restarts": AgentRestarts(),
+    "agent-gone": AgentGone(),
+    "agent-back": AgentBack(),
+    "freeze-jobmgr": FreezeLeader("jobmgr"),
+    "freeze-resmgr": FreezeLeader("resmgr"),
+    "freeze-hostmgr": FreezeLeader("hostmgr"),
+    "sessions-expired": SessionsExpired(),
+    "zookeeper-down": ZooKeeperDown(),
+    "cassandra-slow": CassandraSlow(),
+    "cassandra-unknown": CassandraUnknown(),
+    "cassandra-down": CassandraDown(),
+}

@@ -1,0 +1,99 @@
+"""One round: a workload, a fault in the middle of it, rest, and the proof."""
+
+from __future__ import annotations
+
+import random
+import time
+import urllib.error
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.faults.checker import check
+from tests.faults.faults import Fault, Strike
+from tests.faults.history import TERMINAL, End, History, of_jobs
+from tests.faults.workload import Api, Workload
+from tests.faults.world import World, until
+
+SETTLE_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    fault: str
+    seed: int
+    violations: Sequence[str]
+    unavoidable: Sequence[str]
+    without_service: Mapping[str, float]
+    """Longest time between two answers by role, seconds, of a question every 100 ms."""
+    seconds: float
+    deaths: Sequence[str]
+    """Daemons that ended by themselves and were started again."""
+
+
+def play(world: World, name: str, fault: Fault, seed: int, quick: bool) -> Result:
+    """Never raises for what the cluster does wrong: that is a violation."""
+    draw = random.Random(f"{name}-{seed}")
+    marks = world.folder / f"marks-{name}-{seed}-{time.time_ns()}"
+    marks.mkdir()
+    api = Api(world.client, world.pool)
+    workload = Workload(api, draw, marks, 4.0 if quick else 12.0)
+    began = time.time()
+    wrong: list[str] = []
+    deaths: list[str] = []
+    unavoidable: Sequence[str] = ()
+    try:
+        workload.begin()
+        time.sleep(draw.uniform(0.2, workload.seconds / 2))
+        fault.strike(Strike(world, draw, quick))
+        workload.finish()
+        deaths = _settle(world, workload)
+        wrong += _proof(world, workload, began)[0]
+        for job in workload.staying:
+            api.stop(job)
+        workload.ending += workload.staying
+        workload.staying = []
+        deaths += _settle(world, workload)
+        final, unavoidable = _proof(world, workload, began)
+        wrong += final
+    except TimeoutError as error:
+        wrong.append(f"no rest: {error}")
+    until_ = time.time()
+    gaps = {role: round(probe.longest_gap(began, until_), 2) for role, probe in world.probes.items()}
+    return Result(name, seed, sorted(set(wrong)), unavoidable, gaps, round(until_ - began, 1), deaths)
+
+
+def _settle(world: World, workload: Workload) -> list[str]:
+    """Waits until the jobs rest and Mesos has just what is to be there. Returns the daemons that had ended.
+
+    Raises TimeoutError when the jobs do not come to rest; strays are the checker's to find."""
+    deaths = world.start_dead()
+    try:
+        until(workload.rests, SETTLE_SECONDS, "jobs at rest", 0.3)
+    except TimeoutError as error:
+        raise TimeoutError(f"{error}: {workload.story()}") from None
+    try:
+        until(lambda: _expected(world, workload), 30, "no strays", 0.3)
+    except TimeoutError:
+        return deaths
+    return deaths
+
+
+def _expected(world: World, workload: Workload) -> bool:
+    try:
+        live = {str(run) for run, _ in world.live()}
+    except (urllib.error.URLError, OSError):
+        return False
+    wanted = set()
+    for job_id in workload.staying:
+        job = workload.api.job(job_id)
+        if job is not None:
+            living = {n: each for n, each in job.instances.items() if each.state not in TERMINAL}
+            wanted |= {f"{job_id}-{n}-{each.run}" for n, each in living.items()}
+    return live == wanted
+
+
+def _proof(world: World, workload: Workload, since: float) -> tuple[list[str], Sequence[str]]:
+    jobs = {job_id: job for job_id in workload.jobs if (job := workload.api.job(job_id)) is not None}
+    events = of_jobs(world.events(since), workload.jobs)
+    verdict = check(History(events, workload.api.calls, End(jobs, world.live())))
+    return [str(violation) for violation in verdict.violations], verdict.unavoidable

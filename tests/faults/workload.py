@@ -1,0 +1,246 @@
+"""Jobs of different shapes, from a seed, and what the API acknowledged of them."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from mesos.v1 import mesos_pb2
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.client import PelotonClient
+from peloton.client.discovery import DiscoveryError
+from tests.faults.history import TERMINAL, Call, Instance, Job
+
+PATIENCE = 90.0
+"""Seconds until a call is given up that nobody answers."""
+TRY = 5.0
+"""Seconds that one try of a call may take."""
+FAILURES = 60
+"""Runs that an instance may lose to faults, each of which counts as a failure (behaviour 3.4)."""
+ENDLESS = "sleep 100000"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused(Exception):
+    """The API said no; what was asked is not in force."""
+
+    story: str
+
+
+class Api:
+    """Calls that are repeated until they are answered, and a record of the answers."""
+
+    def __init__(self, client: PelotonClient, pool: str) -> None:
+        self._client = client
+        self._pool = pool
+        self.calls: list[Call] = []
+        self.slowest = 0.0
+        """Seconds that the slowest call took to be answered."""
+
+    def config(self, command: str, instances: int, **sla: Any) -> job_pb2.JobConfig:
+        return job_pb2.JobConfig(
+            name="faults",
+            instanceCount=instances,
+            defaultConfig=task_pb2.TaskConfig(
+                resource=task_pb2.ResourceConfig(cpuLimit=0.2, memLimitMb=32, diskLimitMb=8),
+                command=mesos_pb2.CommandInfo(shell=True, value=command),
+                restartPolicy=task_pb2.RestartPolicy(maxFailures=FAILURES),
+                killGracePeriodSeconds=1,
+            ),
+            respoolID=peloton_pb2.ResourcePoolID(value=self._pool),
+            sla=job_pb2.SlaConfig(preemptible=True, **sla),
+        )
+
+    def create(self, config: job_pb2.JobConfig, job_id: str) -> None:
+        request = job_pb2.CreateRequest(id=_id(job_id), config=config)
+        answer = self._answered(lambda: self._client.job_svc.Create(request, timeout=TRY))
+        if answer.HasField("error") and not answer.error.HasField("alreadyExists"):
+            raise Refused(f"create: {answer.error}")
+        self._note("create", job_id, config.instanceCount)
+
+    def grow(self, config: job_pb2.JobConfig, job_id: str, instances: int) -> None:
+        """Add instances, where the job has not ended."""
+        changed = job_pb2.JobConfig()
+        changed.CopyFrom(config)
+        changed.instanceCount = instances
+        request = job_pb2.UpdateRequest(id=_id(job_id), config=changed)
+        self._note("perhaps-update", job_id, instances)
+        answer = self._answered(lambda: self._client.job_svc.Update(request, timeout=TRY))
+        if answer.HasField("error"):
+            raise Refused(f"update: {answer.error}")
+        self._note("update", job_id, instances)
+
+    def stop(self, job_id: str, instances: tuple[int, int] | None = None) -> None:
+        """The whole job, or instances from … up to, without, …."""
+        ranges = [task_pb2.InstanceRange(**{"from": instances[0], "to": instances[1]})] if instances else []
+        request = task_pb2.StopRequest(jobId=_id(job_id), ranges=ranges)
+        answer = self._answered(lambda: self._client.task_svc.Stop(request, timeout=TRY))
+        if answer.HasField("error"):
+            raise Refused(f"stop: {answer.error}")
+        stopped = tuple(range(*instances)) if instances else None
+        self.calls.append(Call("stop", job_id, time.time(), stopped=stopped))
+
+    def state(self, job_id: str) -> job_pb2.RuntimeInfo:
+        request = job_pb2.GetRequest(id=_id(job_id))
+        runtime: job_pb2.RuntimeInfo = self._answered(
+            lambda: self._client.job_svc.Get(request, timeout=TRY)
+        ).jobInfo.runtime
+        return runtime
+
+    def job(self, job_id: str) -> Job | None:
+        """None for one that is not there."""
+        get = job_pb2.GetRequest(id=_id(job_id))
+        answer = self._answered(lambda: self._client.job_svc.Get(get, timeout=TRY))
+        if answer.error.HasField("notFound"):
+            return None
+        listing = task_pb2.ListRequest(jobId=_id(job_id))
+        tasks = self._answered(lambda: self._client.task_svc.List(listing, timeout=TRY)).result.value
+        runtime = answer.jobInfo.runtime
+        return Job(
+            job_pb2.JobState.Name(runtime.state),
+            answer.jobInfo.config.instanceCount,
+            dict(runtime.taskStats),
+            {number: _instance(task.runtime) for number, task in tasks.items()},
+        )
+
+    def _note(self, method: str, job_id: str, instances: int) -> None:
+        self.calls.append(Call(method, job_id, time.time(), instances))
+
+    def _answered(self, call: Callable[[], Any]) -> Any:
+        """Raises Refused for a refusal, TimeoutError when nobody answers."""
+        began = time.monotonic()
+        while True:
+            try:
+                answer = call()
+            except (grpc.RpcError, DiscoveryError) as error:
+                if time.monotonic() - began > PATIENCE:
+                    raise TimeoutError(f"nobody answered in {PATIENCE:g} s: {error}") from error
+                time.sleep(0.2)
+                continue
+            self.slowest = max(self.slowest, time.monotonic() - began)
+            return answer
+
+
+def _id(job_id: str) -> peloton_pb2.JobID:
+    return peloton_pb2.JobID(value=job_id)
+
+
+def _instance(runtime: task_pb2.RuntimeInfo) -> Instance:
+    run = runtime.mesosTaskId.value.rpartition("-")[2]
+    return Instance(task_pb2.TaskState.Name(runtime.state), int(run) if run else 0)
+
+
+@dataclass(slots=True)
+class Workload:
+    """A round's jobs. `play` creates them, stops some and adds to some, over `seconds`."""
+
+    api: Api
+    random: random.Random
+    folder: Path
+    """For what tasks leave behind."""
+    seconds: float
+    ending: list[str] = field(default_factory=list)
+    """Jobs that come to an end."""
+    staying: list[str] = field(default_factory=list)
+    """Jobs that run until they are stopped."""
+    troubles: list[str] = field(default_factory=list)
+    _steps: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    _thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Create the first jobs, then go on in a thread of its own."""
+        self._plan()
+        self._steps.sort(key=lambda step: step[0])
+        while self._steps and self._steps[0][0] == 0:
+            self._do(self._steps.pop(0)[1])
+        self._thread = threading.Thread(target=self._play, name="workload", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Returns when everything has been asked and answered. Raises TimeoutError."""
+        assert self._thread is not None
+        self._thread.join(self.seconds + 4 * PATIENCE)
+        if self._thread.is_alive() or self.troubles:
+            raise TimeoutError(f"the workload: {self.troubles or 'goes on for ever'}")
+
+    def _play(self) -> None:
+        began = time.monotonic()
+        for at, step in self._steps:
+            time.sleep(max(began + at - time.monotonic(), 0))
+            self._do(step)
+
+    def _do(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Refused:
+            return  # the job had ended before
+        except TimeoutError as error:
+            self.troubles.append(str(error))
+
+    def _plan(self) -> None:
+        draw = self.random.uniform
+        self._job(0, self._nap(), self.random.randint(4, 8))
+        self._job(draw(0, self.seconds), self._nap(), self.random.randint(2, 6))
+        self._job(0, self._fails_once(self._nap()), self.random.randint(2, 4))
+        gang = self.random.randint(2, 4)
+        self._job(draw(0, self.seconds / 2), self._nap(), gang + 1, minimumRunningInstances=gang)
+        self._job(0, ENDLESS, 2, ends=False)
+        whole = self._job(0, ENDLESS, self.random.randint(2, 3))
+        self._at(draw(1, self.seconds), lambda: self.api.stop(whole[0]))
+        part = self._job(0, ENDLESS, 3, ends=False)
+        self._at(draw(1, self.seconds), lambda: self.api.stop(part[0], (0, 2)))
+        grows = self._job(0, f"sleep {self.seconds / 2:.1f}", 2)
+        self._at(draw(0.5, self.seconds), lambda: self.api.grow(grows[1], grows[0], 4))
+
+    def _job(
+        self, at: float, command: str, instances: int, ends: bool = True, **sla: Any
+    ) -> tuple[str, job_pb2.JobConfig]:
+        config = self.api.config(command, instances, **sla)
+        job_id = str(uuid.UUID(int=self.random.getrandbits(128), version=4))
+        (self.ending if ends else self.staying).append(job_id)
+        self._at(at, lambda: self.api.create(config, job_id))
+        return job_id, config
+
+    def _at(self, seconds: float, step: Callable[[], None]) -> None:
+        self._steps.append((seconds, step))
+
+    def _nap(self) -> str:
+        return f"sleep {self.random.uniform(0.5, 2.5):.2f}"
+
+    def _fails_once(self, then: str) -> str:
+        mark = f'"{self.folder}/failed-$PELOTON_INSTANCE_ID"'
+        return f"test -e {mark} || {{ touch {mark}; exit 1; }}; {then}"
+
+    @property
+    def jobs(self) -> list[str]:
+        return [*self.ending, *self.staying]
+
+    def rests(self) -> bool:
+        """Whether everything that ends has ended, and everything that stays runs (or was stopped)."""
+        if any(job_pb2.JobState.Name(self.api.state(job).state) not in TERMINAL for job in self.ending):
+            return False
+        staying = [self.api.job(job) for job in self.staying]
+        wanted = TERMINAL | {"RUNNING"}
+        return all(
+            job is not None and all(each.state in wanted for each in job.instances.values())
+            for job in staying
+        )
+
+    def story(self) -> str:
+        """What has not come to rest."""
+        left = []
+        for job_id in self.jobs:
+            job = self.api.job(job_id)
+            if job is None or job.state not in TERMINAL:
+                left.append(f"{job_id}: {job}")
+        return "; ".join(left)

@@ -1,0 +1,313 @@
+"""A cluster of real processes that can be hurt in every way, with its servers and proxies."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.client import Discovery, LocalDiscovery, PelotonClient
+from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
+from peloton.config import Tree
+from peloton.minicluster.cluster import Cluster, Progress
+from peloton.minicluster.components import Component
+from peloton.minicluster.mesos.cleanup import kill_tasks
+from peloton.minicluster.settings import ClusterSettings, DaemonSettings, Instances
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from tests.faults.history import Event, Run, read_events
+from tests.faults.proxy import Proxy
+from tests.faults.records import Chances, UpdateMangler
+from tests.servers.cassandra import CassandraServer, cassandra_server
+from tests.servers.store import settings_for
+from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
+
+LEADERS = ("jobmgr", "resmgr", "hostmgr")
+POOL = "faults"
+PING_SECONDS, PINGS = 1.5, 4
+"""An agent that does not answer for their product is unreachable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Which servers a cluster stands on."""
+
+    zookeeper: bool = False
+    cassandra: bool = False
+    session_seconds: float = 5.0
+
+    def __str__(self) -> str:
+        store = "cassandra" if self.cassandra else "sqlite"
+        return f"{store} and {'zookeeper' if self.zookeeper else 'local'} membership"
+
+
+class _Cluster(Cluster):
+    """With agents that send updates again soon, and leaders found wherever the daemons find them."""
+
+    def __init__(self, directory: Path, discovery: Discovery, started: Callable[[_Cluster], None]) -> None:
+        super().__init__(directory)
+        self._discovery = discovery
+        self._started = started
+
+    def components(self) -> tuple[Component, ...]:
+        flags = ("--status-update-retry-interval=1",)
+        return tuple(
+            replace(part, flags=(*part.flags, *flags))
+            if part.kind == "mesos-agent"
+            else replace(part, settings=_of_one_kind(part.settings))
+            for part in super().components()
+        )
+
+    def _await(self, parts: Sequence[Component], tell: Progress) -> None:
+        self._started(self)
+        super()._await(parts, tell)
+
+    def _led(self, parts: Sequence[Component]) -> bool:
+        kinds = {part.kind for part in parts}
+        return all(leads(self._discovery, role) for role in LEADERS if role in kinds)
+
+
+def _of_one_kind(settings: Tree) -> Tree:
+    """Without what is left of the minicluster's own membership and store where others are set."""
+    found = dict(settings)
+    for name, kind, own in (("membership", "local", "directory"), ("storage", "sqlite", "path")):
+        if name in found and found[name].get("kind") != kind:
+            found[name] = {key: value for key, value in found[name].items() if key != own}
+    return found
+
+
+def leads(discovery: Discovery, role: str) -> bool:
+    """Whether somebody can be found who leads."""
+    try:
+        return bool(discovery.address(role))
+    except DiscoveryError:
+        return False
+
+
+@dataclass(slots=True)
+class Probe:
+    """Asks one leader over and over; `served`: when it answered, seconds since the epoch."""
+
+    ask: Callable[[], Any]
+    served: list[float] = field(default_factory=list)
+
+    def longest_gap(self, since: float, until: float) -> float:
+        """Seconds between two answers, less what lies between two questions."""
+        times = [since, *(each for each in self.served if since <= each <= until), until]
+        return max(b - a for a, b in pairwise(times))
+
+
+class World:
+    """One cluster, from `up` to `down`; faults hurt it by what it has here."""
+
+    def __init__(self, folder: Path, setup: Setup, seed: int) -> None:
+        self.folder = folder
+        self.setup = setup
+        self.chances = Chances()
+        self.mesos = Proxy("127.0.0.1", 0, lambda: UpdateMangler(random.Random(seed), self.chances))
+        self.store: Proxy | None = None
+        self.zookeeper: ZooKeeperServer | None = None
+        self.cassandra: CassandraServer | None = None
+        self.probes: dict[str, Probe] = {}
+        self._stack = ExitStack()
+        self._over = threading.Event()
+
+    # From up to down.
+
+    def up(self) -> None:
+        try:
+            self._up()
+        except BaseException:
+            self.down()
+            raise
+
+    def _up(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.mesos.start()
+        self._stack.callback(self.mesos.close)
+        settings = self._settings()
+        directory = self.folder / "cluster"
+        self.discovery: Discovery = (
+            ZooKeeperDiscovery(self.zookeeper.address)
+            if self.zookeeper is not None
+            else LocalDiscovery(directory / "membership")
+        )
+        self._stack.callback(self.discovery.close)
+        self.cluster = _Cluster(directory, self.discovery, self._aim)
+        self._stack.callback(self.cluster.down)
+        self.cluster.up(settings)
+        self.client = PelotonClient("faults", discovery=self.discovery)
+        self._stack.callback(self.client.close)
+        self.pool = self._make_pool()
+        self._watch()
+
+    def down(self) -> None:
+        self._over.set()
+        self._stack.close()
+
+    def _aim(self, cluster: Cluster) -> None:
+        master = next(part for part in cluster.components() if part.kind == "mesos-master")
+        self.mesos.target = ("127.0.0.1", master.http)
+
+    def _settings(self) -> ClusterSettings:
+        common = {**self._membership(), **self._storage()}
+        placement = {name: tree for name, tree in common.items() if name == "membership"}
+        mesos = {"mesos": {"master": self.mesos.address, "agents_interval": 2.0}}
+        reconcile = {"reconcile": {"second_look": 5.0, "interval": 15.0, "launch_grace": 5.0}}
+        return ClusterSettings(
+            ports="free",
+            instances=Instances(jobmgr=2, resmgr=2, hostmgr=2),
+            master_flags=(
+                f"--history={self.folder / 'mesos.jsonl'}",
+                f"--agent-ping-timeout={PING_SECONDS}",
+                f"--max-agent-ping-timeouts={PINGS}",
+                "--agent-reregister-timeout=20",
+            ),
+            settings=DaemonSettings(
+                jobmgr=common, resmgr=common, hostmgr={**common, **mesos, **reconcile}, placement=placement
+            ),
+        )
+
+    def _membership(self) -> Tree:
+        if not self.setup.zookeeper:
+            return {}
+        self.zookeeper = self._stack.enter_context(zookeeper_server(self.folder / "zookeeper"))
+        session = self.setup.session_seconds
+        tree = {"kind": "zookeeper", "servers": self.zookeeper.address, "session_seconds": session}
+        return {"membership": tree}
+
+    def _storage(self) -> Tree:
+        if not self.setup.cassandra:
+            return {}
+        folder = self.folder / "cassandra"
+        self.cassandra = self._stack.enter_context(cassandra_server(folder))
+        self.store = Proxy("127.0.0.1", self.cassandra.port)
+        self.store.start()
+        self._stack.callback(self.store.close)
+        settings = settings_for(self.cassandra, folder).model_dump(mode="json")
+        own = {"port": self.store.port, "auto_migrate": True, "request_timeout": 5.0}
+        return {"storage": {**settings, **own}}
+
+    def _make_pool(self) -> str:
+        amounts = (("cpu", 12), ("memory", 6144), ("disk", 60000), ("gpu", 0))
+        config = respool_pb2.ResourcePoolConfig(
+            name=POOL,
+            parent=peloton_pb2.ResourcePoolID(value="root"),
+            resources=[
+                respool_pb2.ResourceConfig(kind=kind, limit=1e6, share=1, reservation=reserved)
+                for kind, reserved in amounts
+            ],
+        )
+        request = respool_pb2.CreateRequest(config=config)
+        made: list[str] = []
+
+        def answers() -> bool:
+            try:
+                made.append(self.client.respool_svc.CreateResourcePool(request, timeout=10).result.value)
+            except grpc.RpcError:
+                return False
+            return bool(made[-1])
+
+        until(answers, 60, "a resource pool")
+        return made[-1]
+
+    # What is seen of it.
+
+    def events(self, since: float) -> list[Event]:
+        return read_events(self.folder / "mesos.jsonl", since)
+
+    def live(self) -> list[tuple[Run, str]]:
+        """Runs that Mesos' agents have."""
+        host, port = self.mesos.target
+        with urllib.request.urlopen(f"http://{host}:{port}/state", timeout=10) as answer:
+            state = json.load(answer)
+        return [
+            (Run.of(task["id"]), task["slave_id"])
+            for framework in state["frameworks"]
+            for task in framework["tasks"]
+        ]
+
+    def leader(self, role: str) -> str:
+        """Name of the component that leads. Raises DiscoveryError."""
+        target = self.discovery.address(role)
+        found = [part.name for part in self.cluster.components() if part.addresses.get("grpc") == target]
+        return found[0]
+
+    def _watch(self) -> None:
+        client = PelotonClient("probe", discovery=self.discovery)
+        lookup = respool_pb2.LookupRequest(path=respool_pb2.ResourcePoolPath(value=f"/{POOL}"))
+        nobody = job_pb2.GetRequest(id=peloton_pb2.JobID(value="00000000-0000-4000-8000-000000000000"))
+        capacity = hostsvc_pb2.ClusterCapacityRequest()
+        self.probes = {
+            "jobmgr": Probe(lambda: client.job_svc.Get(nobody, timeout=1)),
+            "resmgr": Probe(lambda: client.respool_svc.LookupResourcePoolID(lookup, timeout=1)),
+            "hostmgr": Probe(lambda: client.hostmgr_svc.ClusterCapacity(capacity, timeout=1)),
+        }
+        for role, probe in self.probes.items():
+            thread = threading.Thread(target=self._probe, args=(probe,), name=f"probe-{role}", daemon=True)
+            thread.start()
+            self._stack.callback(thread.join, 10)
+        self._stack.callback(self._over.set)
+
+    def _probe(self, probe: Probe) -> None:
+        while not self._over.wait(0.1):
+            try:
+                probe.ask()
+            except (grpc.RpcError, DiscoveryError):
+                continue
+            probe.served.append(time.time())
+
+    # What hurts.
+
+    def kill(self, name: str) -> None:
+        self.cluster.kill([name])
+
+    def start(self, name: str) -> None:
+        self.cluster.start([name])
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        part = next(part for part in self.cluster.components() if part.name == name)
+        process = self.cluster._process(part)
+        assert process is not None, f"{name} does not run"
+        process.signal(number)
+
+    def start_dead(self) -> list[str]:
+        """Start what does not run, as a supervisor would; returns what that was."""
+        dead = [each.name for each in self.cluster.status() if each.state != "running"]
+        if dead:
+            self.cluster.start(dead)
+        return dead
+
+    def lose_agent(self, name: str) -> None:
+        """With all that it runs and knows: what is started under its name afterwards is another."""
+        self.kill(name)
+        work = self.cluster.layout.work_of(name)
+        kill_tasks(work)
+        shutil.rmtree(work, ignore_errors=True)
+
+    def unreachable_since(self, since: float) -> bool:
+        """Whether the framework was told that an agent is gone."""
+        return any(event.kind == "failure" for event in self.events(since) if event.at >= since)
+
+
+def until(holds: Callable[[], bool], seconds: float, what: str, pause: float = 0.1) -> None:
+    """Raises TimeoutError."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {seconds:g} s")
+        time.sleep(pause)
