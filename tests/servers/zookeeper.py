@@ -82,8 +82,9 @@ class ZooKeeperServer:
     def _serves(self) -> bool:
         try:
             with socket.create_connection((self.host, self.port), timeout=1) as probe:
-                probe.sendall(b"ruok")
-                return probe.recv(4) == b"imok"
+                probe.sendall(b"srvr")
+                # Before it serves it says that it does not.
+                return probe.recv(4096).startswith(b"Zookeeper version")
         except OSError:
             return False
 
@@ -116,7 +117,7 @@ def zookeeper_server(folder: Path) -> Iterator[ZooKeeperServer]:
         f"clientPortAddress={server.host}\n"
         f"clientPort={server.port}\n"
         "admin.enableServer=false\n"
-        "4lw.commands.whitelist=ruok\n"
+        "4lw.commands.whitelist=srvr\n"
         "maxClientCnxns=0\n"
     )
     try:

@@ -29,7 +29,12 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Tree:
     if request.param == "local":
         return {"kind": "local", "directory": str(tmp_path)}
     server: ZooKeeperServer = request.getfixturevalue("zookeeper")
-    return {"kind": "zookeeper", "servers": server.address, "root": f"/{uuid.uuid4().hex}"}
+    return {
+        "kind": "zookeeper",
+        "servers": server.address,
+        "root": f"/{uuid.uuid4().hex}",
+        "session_seconds": 3,
+    }
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ async def make(zookeeper: ZooKeeperServer, root: str) -> AsyncIterator[Make]:
 @pytest.fixture
 def raw(zookeeper: ZooKeeperServer) -> Iterator[Any]:
     """A client as others use it."""
-    client = KazooClient(zookeeper.address)
+    client = KazooClient(zookeeper.address, timeout=4)
     client.start()
     yield client
     client.stop()

@@ -27,7 +27,7 @@ from tests.servers.zookeeper import ZooKeeperServer
 from .conftest import Make, until
 
 DAEMON = """
-import asyncio, os, sys
+import asyncio, os, sys, time
 from contextlib import asynccontextmanager
 from pathlib import Path
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
@@ -50,9 +50,10 @@ class Pools(respool_pb2_grpc.ResourceManagerServicer):
 
 async def write(daemon, term):
     while True:
+        now = time.monotonic()
         try:
             daemon.fence()
-            os.write(journal, f"{term}\\n".encode())
+            os.write(journal, f"{now} {term}\\n".encode())
         except Unavailable:
             pass
         await asyncio.sleep(0.005)
@@ -95,8 +96,9 @@ class Processes:
         return (self.folder / f"{name}.log").read_text()
 
     def terms(self) -> list[int]:
-        """Of all writes, in the order of writing."""
-        return [int(line) for line in (self.folder / "journal").read_text().split()]
+        """Of all writes, in the order in which they were allowed."""
+        lines = (line.split() for line in (self.folder / "journal").read_text().splitlines())
+        return [int(term) for _, term in sorted((float(when), term) for when, term in lines)]
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def info(port: int) -> bytes:
 
 
 def announce(raw: Any, root: str, number: int, port: int) -> None:
-    raw.create(f"{root}/json.info_{number:010d}", info(port), makepath=True)
+    raw.retry(raw.create, f"{root}/json.info_{number:010d}", info(port), makepath=True)
 
 
 async def leads(detector: MasterDetector, port: int) -> None:
