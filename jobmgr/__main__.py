@@ -18,6 +18,7 @@ from peloton.membership.interface import Role
 from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import ReconcileServiceStub
+from peloton.private.resmgr.preemption.preemption_pb2_grpc import PreemptionServiceStub
 from peloton.private.resmgr.waiting.waiting_pb2_grpc import WaitingServiceStub
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import ResourceManagerServiceStub
 from storage.factory import open_store
@@ -43,6 +44,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
                 engine,
                 resmgr=daemon.client(Role.RESMGR, ResourceManagerServiceStub),
                 waiting=daemon.client(Role.RESMGR, WaitingServiceStub),
+                preemption=daemon.client(Role.RESMGR, PreemptionServiceStub),
                 hostmgr=hostmgr,
                 events=daemon.client(Role.HOSTMGR, EventStreamServiceStub),
                 reconciler=daemon.client(Role.HOSTMGR, ReconcileServiceStub),

@@ -10,6 +10,7 @@ from typing import Any
 from jobmgr.calls import PASSING, Bucket, Caller, Pause
 from jobmgr.engine import Engine
 from jobmgr.enqueuer import Enqueuer
+from jobmgr.evictor import Evictor
 from jobmgr.intake import Intake
 from jobmgr.killer import Killer
 from jobmgr.launcher import Launcher, Placements, Settler
@@ -29,6 +30,7 @@ def spawn_drivers(
     engine: Engine,
     resmgr: Caller,
     waiting: Caller,
+    preemption: Caller,
     hostmgr: Caller,
     events: Caller,
     reconciler: Caller,
@@ -52,6 +54,7 @@ def spawn_drivers(
     spawn("reconcile", killer.reconcile(outbox.reconcile))
     spawn("event stream", Intake(events, turns).run())
     spawn("waiting reasons", WaitingReasons(waiting, turns).run())
+    spawn("evict", Evictor(resmgr, preemption, turns.post).run())
     spawn("retire", retire(engine.store, outbox.retire))
 
 

@@ -89,6 +89,13 @@ class WaitingTold:
 
 
 @dataclass(frozen=True, slots=True)
+class Preempted:
+    """Runs that have to give way, each with why, for a human."""
+
+    runs: Sequence[tuple[Run, str]]
+
+
+@dataclass(frozen=True, slots=True)
 class ResmgrChanged:
     """Another resmgr leads: what was enqueued but not yet stored as such may have escaped it."""
 
@@ -147,6 +154,7 @@ Event = (
     | Statuses
     | Placed
     | WaitingTold
+    | Preempted
     | ResmgrChanged
     | Enqueued
     | EnqueueRefused

@@ -24,6 +24,7 @@ from jobmgr.core.events import (
     LaunchUncertain,
     Now,
     Placed,
+    Preempted,
     ResmgrChanged,
     RestartAsked,
     StartAsked,
@@ -33,7 +34,7 @@ from jobmgr.core.events import (
     Withdrawn,
 )
 from jobmgr.core.instructions import Enqueue, Instruction, Kill, Reconcile, Retire, Withdraw
-from jobmgr.core.steering import NO_PORTS, Limits, Steering
+from jobmgr.core.steering import LONGEST_MESSAGE, NO_PORTS, Limits, Steering
 from jobmgr.core.work import Busy, Work
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobRuntime, JobSpec
@@ -80,6 +81,7 @@ class Core:
             LaunchRefused: lambda turn, event: launching.refused(self, turn, event),
             LaunchUncertain: lambda turn, event: launching.uncertain(self, turn, event),
             WaitingTold: self._waiting,
+            Preempted: self._preempted,
             ResmgrChanged: self._resmgr_changed,
             Enqueued: self._enqueued,
             EnqueueRefused: self._enqueue_refused,
@@ -175,6 +177,12 @@ class Core:
             work = self.jobs.get(run.job_id)
             if work is not None:
                 work.job.told(run.instance, run.run, state, reason)
+
+    def _preempted(self, turn: Turn, event: Preempted) -> None:
+        for run, reason in event.runs:
+            change = self.change(turn, run.job_id)
+            if change is not None and change.task(run.instance).run == run.run:
+                self.steering.evict(change, run.instance, f"preempted: {reason}"[:LONGEST_MESSAGE])
 
     def _resmgr_changed(self, turn: Turn, event: ResmgrChanged) -> None:
         for job_id in self.jobs:

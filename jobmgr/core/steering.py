@@ -167,13 +167,17 @@ class Steering:
         change.use(used)
         asked = task.termination if task.state is TaskState.KILLING else None
         failed = aim is Aim.RUN and state in FAILED_STATES
+        evicted = asked is not None and asked.reason is TerminationReason.PREEMPTED_RESOURCES
+        done = evicted and state is TaskState.SUCCEEDED
+        message = f"{task.message}; {status.message}" if evicted and not done else status.message
         change.move(
             instance,
             state=state,
             goal=TaskState.KILLED if aim is Aim.STOP else task.goal,
+            desired_run=task.run if done else task.desired_run,
             completion_time=completed,
             agent_id=task.agent_id or status.agent_id,
-            message=status.message,
+            message=message[:LONGEST_MESSAGE],
             reason=status.reason,
             termination=termination(state, asked, status.message),
             failure_count=task.failure_count + failed,
@@ -193,6 +197,20 @@ class Steering:
     def kill_for(self, change: Change, instance: int, reason: TerminationReason, message: str) -> None:
         """The task shall end, for this reason."""
         self._kill(change, instance, TaskState.KILLED, reason, message)
+
+    def evict(self, change: Change, instance: int, message: str) -> None:
+        """End a run on a host, so that others get what it has. Unless it is to stay killed, the next run
+        follows, and this one does not count as failed. A run that shall end anyway, or of which an answer is
+        awaited, is left as it is."""
+        task = change.task(instance)
+        on_host = RULES.get((task.state, aim_of(change.goal, task))) is Action.WATCH
+        if not on_host or instance in change.work.busy:
+            return
+        if change.spec.task(instance).kill_on_preempt:
+            self.kill_for(change, instance, TerminationReason.PREEMPTED_RESOURCES, message)
+            return
+        change.move(instance, desired_run=task.run + 1)
+        self._kill(change, instance, task.goal, TerminationReason.PREEMPTED_RESOURCES, message)
 
     def kill_again(self, change: Change, instance: int, task: TaskRuntime) -> None:
         change.kills.append((instance, task.run))

@@ -14,6 +14,7 @@ from peloton.errors import PelotonError
 from peloton.private.eventstream import eventstream_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.reconcile import reconcile_pb2
+from peloton.private.resmgr.preemption import preemption_pb2
 from peloton.private.resmgr.waiting import waiting_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 
@@ -51,6 +52,8 @@ class World:
         self.stream = "stream-1"
         self.events: list[Any] = []
         self.purged = 0
+        self.preempted: list[str] = []
+        """Runs that have to give way."""
         self.resmgr_stream = "resmgr-1"
         self.deltas: list[waiting_pb2.TaskDelta] = []
         self.refuse: Callable[[Any], str] = lambda task: ""
@@ -104,6 +107,22 @@ class World:
         await _holds(lambda: request.stream_id != self.resmgr_stream or bool(self.deltas))
         deltas, self.deltas = self.deltas, []
         return waiting_pb2.WaitForDeltasResponse(stream_id=self.resmgr_stream, last=1, deltas=deltas)
+
+    async def GetPreemptibleTasks(self, request: Any) -> Any:
+        await _holds(lambda: bool(self.preempted))
+        runs, self.preempted = self.preempted, []
+        answer = resmgrsvc_pb2.GetPreemptibleTasksResponse()
+        for run in runs:
+            answer.preemptionCandidates.add().task_id.value = run
+        return answer
+
+    async def GetReasons(self, request: Any) -> Any:
+        return preemption_pb2.GetReasonsResponse(
+            reasons=[
+                preemption_pb2.Reason(mesos_task_id=run, pool="/a", reason="/a is over; /b waits")
+                for run in request.mesos_task_ids
+            ]
+        )
 
     # hostmgr
 
@@ -190,6 +209,7 @@ class Running:
             self.engine,
             resmgr=world,
             waiting=world,
+            preemption=world,
             hostmgr=world,
             events=world,
             reconciler=world,
