@@ -401,7 +401,7 @@ class Scheduler(Lifecycle):
         elif _S.LAUNCHING in states:
             self.give_reason(gang, "the job manager did not launch it in time")
             self.retry(gang, now)
-        elif gang.queue is None:
+        elif _S.READY in states and gang.queue is None:
             self.ready[gang.type].add(gang)
 
     def lapse(self, now: float, present: Collection[str] | None = None) -> int:

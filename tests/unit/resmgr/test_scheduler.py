@@ -132,6 +132,31 @@ def test_an_orphan_that_shows_life_is_kept() -> None:
     assert len(world.scheduler.registry.orphans) == 1
 
 
+def test_what_is_placed_stays_placed_when_the_rest_of_its_gang_was_launched() -> None:
+    world = World()
+    world.enqueue(0, 1)
+    world.admit()
+    world.dequeue()
+    world.scheduler.propose(world.engine, [proposal([0], "h1"), proposal([1], "h2")], [], world.now)
+    assert world.hand_over(1) == [Run(JOB, 0, 1)]
+    world.observe(0, S.RUNNING)
+    world.later(5000)
+    assert world.state(1) is S.PLACED
+    assert world.dequeue() == []
+    assert world.hand_over() == [Run(JOB, 1, 1)]
+
+
+def test_an_orphan_that_was_being_preempted_holds_its_allocation_until_it_ends() -> None:
+    world = World()
+    world.scheduler.restore(world.pool(), NewTask(JOB, 0, 1, needs(10)), S.PREEMPTING, "h1", world.now)
+    world.enqueue(0, of=needs(1), run=2)
+    world.later(5000)
+    assert list(world.scheduler.registry.orphans) == [Run(JOB, 0, 1)]
+    assert world.cpu() == 11
+    assert world.observe(0, S.KILLED, run=1)
+    assert world.cpu() == 1
+
+
 def test_statuses_of_unknown_runs_say_nothing() -> None:
     world = World()
     world.enqueue(0)

@@ -1,0 +1,389 @@
+"""A random walk over the scheduler: each step is one event, after which everything is compared."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+from peloton.errors import InvalidArgument, NotFound, Refused
+from peloton.model.ids import ROOT_POOL, PoolId, Run
+from peloton.model.pool import KindConfig, PoolConfig, ReservationType
+from peloton.model.resources import KINDS, ZERO, Resources
+from peloton.model.states import TaskState, TaskType
+from resmgr.core.leases import Holder
+from resmgr.core.placements import Failure, Proposal
+from resmgr.core.policy import Policy
+from resmgr.core.pools import Pool, PoolBusy, PoolNotLeaf
+from resmgr.core.preemption.decide import Rules
+from resmgr.core.preemptor import Preemptor
+from resmgr.core.scheduler import NewTask, Scheduler
+from resmgr.core.tasks import Needs, Task
+from resmgr.core.undelivered import take_back_gangs, take_back_placements
+
+from .reference import BEFORE_LAUNCH, ON_HOST, Reference, Step
+
+S = TaskState
+JOBS = ("j1", "j2", "j3")
+INSTANCES = 8
+MOST_POOLS = 9
+NEEDS = [
+    Needs(
+        Resources(cpu, memory, 1, gpu),
+        priority=priority,
+        preemptible=preemptible,
+        controller=controller,
+        revocable=revocable,
+        type=kind,
+    )
+    for cpu, memory, gpu, priority, preemptible, controller, revocable, kind in [
+        (1, 3, 0, 0, True, False, False, TaskType.BATCH),
+        (3, 1, 0, 5, True, False, False, TaskType.BATCH),
+        (2, 2, 0, 0, False, False, False, TaskType.BATCH),
+        (2, 2, 0, 1, False, True, False, TaskType.BATCH),
+        (1, 1, 0, 1, True, True, False, TaskType.BATCH),
+        (4, 1, 0, 0, True, False, True, TaskType.BATCH),
+        (1, 1, 1, 0, True, False, False, TaskType.STATELESS),
+        (0, 0, 0, 2, True, False, False, TaskType.BATCH),
+        (50, 1, 0, 9, True, False, False, TaskType.BATCH),
+    ]
+]
+STEPS_BACK: set[Step] = {(old, S.READY) for old in (S.PLACING, S.PLACED, S.LAUNCHING)}
+STEPS_OUT: set[Step] = {(old, S.PENDING) for old in (S.READY, S.PLACING, S.PLACED, S.LAUNCHING)}
+PREEMPTED: set[Step] = {(S.READY, S.PENDING), (S.PLACING, S.PENDING), (S.RUNNING, S.PREEMPTING)}
+OBSERVED = (S.LAUNCHED, S.STARTING, *[S.RUNNING] * 4, S.KILLING, S.SUCCEEDED, S.SUCCEEDED, S.FAILED, S.LOST)
+FORWARD = (*BEFORE_LAUNCH, S.LAUNCHED, S.STARTING, S.RUNNING)
+"""A status never takes a run back."""
+
+
+class Walk:
+    """One cluster's life. The same random numbers make the same one."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.scheduler = Scheduler(self._policy(), "stream")
+        rules = Rules(strikes=rng.randint(1, 3), per_minute=rng.choice((None, 2)))
+        self.preemptor = Preemptor(self.scheduler, rules, limit=rng.randint(1, 8))
+        self.reference = Reference(self.scheduler)
+        self.now = 1.0
+        self.runs = {(job, instance): 0 for job in JOBS for instance in range(INSTANCES)}
+        self.story: deque[str] = deque(maxlen=10)
+        self._pools = 0
+        for pool_id, parent in (("a", ROOT_POOL), ("p", ROOT_POOL), ("b", "p"), ("c", "p")):
+            self.scheduler.tree.insert(self._config(pool_id, parent))
+        self._events: list[tuple[int, Callable[[], object]]] = [
+            (14, self.enqueue),
+            (14, self.admit),
+            (12, self.dequeue),
+            (14, self.place),
+            (10, self.hand_over),
+            (24, self.observe),
+            (3, self.kill),
+            (1, self.restore),
+            (6, self.wait),
+            (2, self.lapse),
+            (3, self.capacity),
+            (2, self.change_pool),
+            (1, self.add_pool),
+            (1, self.delete_pool),
+            (5, self.preempt),
+            (3, self.take_preempted),
+        ]
+        self._choices = [event for weight, event in self._events for _ in range(weight)]
+
+    def run(self, steps: int) -> None:
+        """Raises AssertionError, with the last events, at the first thing that is wrong."""
+        for step in range(steps):
+            event = self.rng.choice(self._choices)
+            self.story.append(event.__name__)
+            try:
+                event()
+                self.reference.check()
+            except Exception as error:
+                raise AssertionError(f"step {step}: {', '.join(self.story)}: {error!r}") from error
+
+    def finish(self) -> None:
+        """Everything ends: nothing may be left over."""
+        scheduler = self.scheduler
+        for task in list(self.reference.records):
+            scheduler.observe(task.key, S.KILLED, self.now)
+            self.reference.gone(task)
+        self.reference.check()
+        assert len(scheduler.registry) == len(scheduler.leases) == len(scheduler.deadlines) == 0
+        assert not scheduler.placed
+        for pool in scheduler.tree:
+            assert pool.allocation()["total"] == pool.total_demand() == ZERO
+            assert pool.waiting == pool.tasks == 0
+
+    # Tasks.
+
+    def enqueue(self) -> None:
+        rng, scheduler = self.rng, self.scheduler
+        leaf = rng.choice(list(scheduler.tree.leaves()))
+        job, again, needs = rng.choice(JOBS), rng.random() < 0.2, rng.choice(NEEDS)
+        mixed = rng.random() < 0.2
+        gang, fresh, replaced = list[NewTask](), dict[Run, Needs](), list[Task]()
+        for instance in rng.sample(range(INSTANCES), rng.choice((1, 1, 1, 2, 3, 4))):
+            held = scheduler.registry.current(job, instance)
+            run = self.runs[job, instance] + (held is None or again)
+            gang.append(NewTask(job, instance, run, rng.choice(NEEDS) if mixed else needs))
+            if held is None or again:
+                fresh[Run(job, instance, run)] = gang[-1].needs
+                replaced += [held] if held is not None else []
+        wrong = self._refused(leaf, list(fresh.values()))
+        try:
+            made = scheduler.enqueue(leaf, gang, self.now)
+        except Refused:
+            assert wrong
+            return
+        assert not wrong
+        assert {task.key for task in made} == set(fresh)
+        for new in fresh:
+            self.runs[new.job_id, new.instance] = new.run
+        for old in replaced:
+            self.reference.superseded(old)
+        self.reference.came(made, leaf, fresh, S.PENDING)
+
+    def _refused(self, leaf: Pool, needs: list[Needs]) -> bool:
+        """Whether a gang of these is nonsense, or more than a limit."""
+        asked = [0, 0, 0, 0]
+        for each in needs:
+            for kind, amount in enumerate(each.resources.values()):
+                asked[kind] += 0 if each.revocable and not kind else amount
+        over = any(a > b for pool in leaf.lineage[:-1] for a, b in zip(asked, pool.limit, strict=True) if a)
+        return over or len({each.type for each in needs}) > 1
+
+    def admit(self) -> None:
+        before = self.reference.bounds()
+        more = self.scheduler.admit(self.now)
+        self.reference.follow({(S.PENDING, S.READY)})
+        self.reference.check_admitted(before)
+        self.reference.check_entitlement()
+        if not more and self.scheduler.tree.capacity is not None:
+            self.reference.check_nothing_left()
+
+    def dequeue(self) -> None:
+        rng, kind, holder = self.rng, self._kind(), self._holder("placement")
+        gangs = self.scheduler.dequeue(kind, rng.randint(1, 3), holder, self.now)
+        changed = self.reference.follow({(S.READY, S.PLACING)})
+        assert {task for gang in gangs for task in gang.tasks} == set(changed)
+        if rng.random() < 0.1:
+            take_back_gangs(self.scheduler, gangs, holder, self.now)
+            self.reference.follow({(S.PLACING, S.READY)}, changed)
+
+    def place(self) -> None:
+        """A gang is placed, or half of it is, or none."""
+        rng, found = self.rng, list(self.reference.in_state(S.PLACING))
+        if not found:
+            return
+        gang = rng.choice(found).gang
+        assert gang is not None
+        members, holder = list(gang.tasks), gang.tasks[0].holder
+        half = rng.random() < 0.1
+        runs = [task.key for task in (members[:1] if half else members)]
+        if rng.random() < 0.3:
+            self.scheduler.propose(holder, [], [Failure(tuple(runs), "no host")], self.now)
+            self.reference.follow({(S.PLACING, S.READY), (S.PLACING, S.PENDING)}, members)
+            assert all(task.state is not S.PLACING for task in members)
+            return
+        hosts = rng.randint(1, 3)
+        proposals = [
+            Proposal(f"h{i}", "agent", "offer", gang.type, tuple(runs[i::hosts])) for i in range(hosts)
+        ]
+        rejections = self.scheduler.propose(holder, proposals, [], self.now)
+        if len(runs) < len(members):
+            assert len(rejections) == len(runs)
+            self.reference.follow({(S.PLACING, S.READY), (S.PLACING, S.PENDING)}, members)
+        else:
+            assert not rejections
+            assert len(self.reference.follow({(S.PLACING, S.PLACED)}, members)) == len(members)
+
+    def hand_over(self) -> None:
+        holder = self._holder("jobmgr")
+        given = self.scheduler.hand_over(self.rng.randint(1, 3), holder, self.now)
+        changed = self.reference.follow({(S.PLACED, S.LAUNCHING)})
+        assert sorted(run for each in given for run in each.runs) == sorted(task.key for task in changed)
+        if self.rng.random() < 0.1:
+            take_back_placements(self.scheduler, given, holder, self.now)
+            self.reference.follow({(S.LAUNCHING, S.PLACED)}, changed)
+
+    def observe(self) -> None:
+        records = self.reference.records
+        if not records:
+            return
+        task, state = self._told_of(), self.rng.choice(OBSERVED)
+        record = records[task]
+        known = self.scheduler.observe(record.key, state, self.now)
+        if state.terminal:
+            assert known
+            self.reference.gone(task)
+            return
+        allowed: set[Step]
+        if state is S.KILLING:
+            allowed = {(old, state) for old in (S.LAUNCHING, *ON_HOST)}
+        else:
+            allowed = {(old, state) for old in FORWARD[: FORWARD.index(state)]}
+        changed = self.reference.follow(allowed, [task])
+        assert changed or record.state in (*ON_HOST, *BEFORE_LAUNCH)
+
+    def _told_of(self) -> Task:
+        """Mostly one that was launched."""
+        records = self.reference.records
+        launched = [task for task, each in records.items() if each.state in (S.LAUNCHING, *ON_HOST)]
+        return self.rng.choice(launched if launched and self.rng.random() < 0.95 else list(records))
+
+    def kill(self) -> None:
+        job, instance = self.rng.choice(list(self.runs))
+        held = self.scheduler.registry.current(job, instance)
+        try:
+            self.scheduler.kill(job, instance)
+        except NotFound:
+            assert held is None
+        except Refused:
+            assert held is not None
+            assert held.state in ON_HOST
+        else:
+            assert held is not None
+            self.reference.gone(held)
+
+    def restore(self) -> None:
+        job, instance = self.rng.choice(list(self.runs))
+        held = self.scheduler.registry.current(job, instance)
+        self.runs[job, instance] += 1
+        run, needs = Run(job, instance, self.runs[job, instance]), self.rng.choice(NEEDS)
+        leaf = self.rng.choice(list(self.scheduler.tree.leaves()))
+        state = self.rng.choice(sorted(ON_HOST))
+        self.scheduler.restore(leaf, NewTask(job, instance, run.run, needs), state, "h9", self.now)
+        if held is not None:
+            self.reference.superseded(held)
+        made = self.scheduler.registry.current(job, instance)
+        assert made is not None
+        self.reference.came([made], leaf, {run: needs}, state)
+
+    def wait(self) -> None:
+        self.now += self.rng.choice((0.5, 3.0, 60.0, 120.0))
+        late = [task for task in self.reference.records if task.orphan and 0 < task.deadline <= self.now]
+        self.scheduler.expire(self.now)
+        for task in late:
+            self.reference.gone(task)
+        self.reference.follow(
+            {*STEPS_BACK, (S.PLACING, S.PENDING), (S.PREEMPTING, S.RUNNING)},
+        )
+
+    def lapse(self) -> None:
+        names = ("placement/x", "placement/y", "jobmgr/x")
+        present = {name for name in names if self.rng.random() < 0.7}
+        self.scheduler.lapse(self.now, present)
+        self.reference.follow(STEPS_BACK)
+
+    # Preemption.
+
+    def preempt(self) -> None:
+        victims = self.preemptor.check(self.now)
+        changed = self.reference.follow(PREEMPTED)
+        assert sorted(run for victim in victims for run in victim.runs) == sorted(t.key for t in changed)
+        self.reference.check_preempted(changed)
+        self.reference.check_entitlement()
+
+    def take_preempted(self) -> None:
+        waiting = len(self.preemptor)
+        taken = self.preemptor.take(self.rng.randint(1, 3))
+        assert len(set(taken)) == len(taken) <= waiting
+        assert all(task.state is S.PREEMPTING for task in taken)
+        if self.rng.random() < 0.1:
+            self.preemptor.give_back(taken)
+            assert len(self.preemptor) == waiting
+
+    # The cluster and the tree.
+
+    def capacity(self) -> None:
+        amount, slack = self.rng.choice((0, 10, 20, 30, 60, 60)), self.rng.choice((0, 9))
+        self.scheduler.set_capacity(Resources(amount, amount, amount, amount), Resources(cpu=slack))
+        self.reference.check_entitlement()
+
+    def change_pool(self) -> None:
+        tree, rng = self.scheduler.tree, self.rng
+        pool = rng.choice([pool for pool in tree if pool is not tree.root])
+        config, force = self._config(pool.id, pool.config.parent), rng.random() < 0.7
+        if rng.random() < 0.1:
+            self._pools += 1
+            config = replace(config, name=f"renamed{self._pools}")
+        try:
+            tree.update(config, force)
+        except InvalidArgument:
+            assert not force
+        self._changed()
+
+    def add_pool(self) -> None:
+        tree = self.scheduler.tree
+        if len(tree) >= MOST_POOLS:
+            return
+        parent = self.rng.choice(list(tree))
+        self._pools += 1
+        config = self._config(f"n{self._pools}", parent.id)
+        busy = bool(self.reference.counts[parent.id])
+        try:
+            tree.check_new(replace(config, kinds={}))
+        except InvalidArgument:
+            assert busy
+            return
+        assert not busy
+        tree.insert(config)
+        self._changed()
+
+    def delete_pool(self) -> None:
+        tree = self.scheduler.tree
+        pool = self.rng.choice([pool for pool in tree if pool is not tree.root])
+        if len(list(tree.leaves())) == 1:
+            return
+        try:
+            tree.delete(pool.id)
+        except PoolNotLeaf:
+            assert pool.children
+        except PoolBusy:
+            assert self.reference.counts[pool.id]
+        else:
+            assert not pool.children
+            assert not self.reference.counts[pool.id]
+        self._changed()
+
+    def _changed(self) -> None:
+        self.scheduler.entitle()
+        self.reference.check_entitlement()
+
+    # Random things.
+
+    def _policy(self) -> Policy:
+        rng = self.rng
+        return Policy(
+            preemption=rng.random() < 0.8,
+            sharing=rng.choice((0.0, 1.0)),
+            turn=rng.randint(1, 6),
+            ready_limit=rng.randint(1, 10),
+            tries=rng.randint(1, 3),
+            placing=50,
+            launching=100,
+            preempting=70,
+        )
+
+    def _config(self, pool_id: PoolId, parent: PoolId) -> PoolConfig:
+        rng = self.rng
+        kinds = {}
+        for kind in KINDS:
+            reservation = rng.choice((0, 4, 8))
+            kinds[kind] = KindConfig(
+                reservation,
+                reservation + rng.choice((4, 12, 40)),
+                rng.choice((0.0, 1.0, 1.0, 2.5)),
+                rng.choice((ReservationType.ELASTIC, ReservationType.STATIC)),
+            )
+        controller = rng.choice((None, 50.0))
+        return PoolConfig(pool_id, pool_id, parent, kinds, controller_limit_percent=controller)
+
+    def _kind(self) -> TaskType:
+        return self.rng.choice((TaskType.BATCH, TaskType.BATCH, TaskType.STATELESS))
+
+    def _holder(self, role: str) -> Holder | None:
+        name = self.rng.choice((f"{role}/x", f"{role}/y", ""))
+        return self.scheduler.leases.hear(name, self.now)
