@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PROTOS := $(shell find proto -name '*.proto')
 
-.PHONY: setup lint test demo minicluster bench descriptors clean
+.PHONY: setup lint test demo minicluster bench descriptors settings clean
 
 setup: $(READY)
 
@@ -39,6 +39,10 @@ descriptors: $(READY)
 	  -I$$($(BIN)/python -c 'import grpc_tools, pathlib; print(pathlib.Path(grpc_tools.__file__).parent / "_proto")') \
 	  --include_imports --descriptor_set_out=build/descriptors.fds $(patsubst proto/%,%,$(PROTOS))
 	@echo build/descriptors.fds
+
+settings: $(READY)
+	$(BIN)/python -m peloton.reference_settings jobmgr.config:JobmgrSettings resmgr.config:ResmgrSettings \
+	  placement.config:PlacementSettings hostmgr.config:HostmgrSettings > docs/settings.md
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info peloton/api peloton/private mesos .mypy_cache .ruff_cache .hypothesis

@@ -103,17 +103,22 @@ class DaemonSettings(Settings):
 S = TypeVar("S", bound=DaemonSettings)
 
 
-def parse_arguments(cls: type[S], program: str, argv: Sequence[str] | None = None) -> S:
-    """Settings from a daemon's command line: -c FILE (repeated), --debug, a flag per environment variable."""
+def parse_arguments(cls: type[S], program: str, argv: Sequence[str] | None = None) -> tuple[S, bool]:
+    """Settings from a daemon's command line, and whether they are only to be checked.
+
+    -c FILE (repeated), --check, --debug, a flag per environment variable. Raises ConfigError.
+    """
     parser = argparse.ArgumentParser(prog=program, allow_abbrev=False)
     parser.add_argument("-c", "--config", action="append", default=[], type=Path, metavar="FILE")
+    parser.add_argument("--check", action="store_true", help="say whether the settings are right, and end")
     parser.add_argument("--debug", action="store_const", const="true", dest="ENABLE_DEBUG_LOGGING")
     for name in cls.environment:
         if name != "ENABLE_DEBUG_LOGGING":
             parser.add_argument("--" + name.lower().replace("_", "-"), dest=name, metavar="VALUE")
     given = vars(parser.parse_args(argv))
     flags = {name: value for name in cls.environment if (value := given.get(name)) is not None}
-    return load(cls, given["config"], {**_from(os.environ, cls.environment), **flags})
+    settings = load(cls, given["config"], {**_from(os.environ, cls.environment), **flags})
+    return settings, bool(given["check"])
 
 
 def load(cls: type[S], files: Sequence[Path], variables: Mapping[str, str] | None = None) -> S:

@@ -263,9 +263,12 @@ async def _heartbeat() -> None:
 def run(
     cls: type[S], role: Role, build: Callable[[Daemon[S]], None], argv: Sequence[str] | None = None
 ) -> int:
-    """Main of a daemon: the exit code, 0 after an orderly end, 1 otherwise with one clear line on stderr."""
+    """Main of a daemon: the exit code, 0 after an orderly end, 1 otherwise with one clear line on stderr.
+
+    With --check it reads the settings and the files that they name, says `ok` and ends; nothing is connected.
+    """
     try:
-        settings = parse_arguments(cls, f"peloton-{role.value}", argv)
+        settings, only_check = parse_arguments(cls, f"peloton-{role.value}", argv)
     except PelotonError as error:
         print(f"peloton-{role.value}: {error}", file=sys.stderr)
         return 1
@@ -274,6 +277,9 @@ def run(
     async def main() -> str:
         daemon = Daemon(settings, role)
         build(daemon)
+        if only_check:
+            print("ok")
+            return ""
         return await daemon.live()
 
     import uvloop

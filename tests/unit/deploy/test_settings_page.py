@@ -1,0 +1,29 @@
+"""docs/settings.md is what the classes say."""
+
+from __future__ import annotations
+
+from hostmgr.config import HostmgrSettings
+from jobmgr.config import JobmgrSettings
+from peloton.config import DaemonSettings
+from peloton.reference_settings import page
+from placement.config import PlacementSettings
+from resmgr.config import ResmgrSettings
+from tests.unit.deploy.compose import ROOT
+
+CLASSES: tuple[type[DaemonSettings], ...] = (
+    JobmgrSettings,
+    ResmgrSettings,
+    PlacementSettings,
+    HostmgrSettings,
+)
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert (ROOT / "docs" / "settings.md").read_text() == page(CLASSES), "run `make settings`"
+
+
+def test_every_setting_and_variable_is_told() -> None:
+    text = page(CLASSES)
+    for cls in CLASSES:
+        assert all(f"| `{name}` |" in text for name in cls.model_fields)
+        assert all(f"| `{name}` |" in text for name in cls.environment)
