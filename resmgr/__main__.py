@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from peloton.api.v0.respool.respool_pb2_grpc import add_ResourceManagerServicer_to_server
+from peloton.api.v1alpha.respool.svc.respool_svc_pb2_grpc import add_ResourcePoolServiceServicer_to_server
 from peloton.daemon import Daemon, run
 from peloton.membership.interface import Role
 from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
@@ -23,8 +24,10 @@ from resmgr.driver import Driver
 from resmgr.intake import Intake
 from resmgr.metrics import keep_measuring
 from resmgr.recovery import Recovery
+from resmgr.services.changes import PoolChanges
 from resmgr.services.explain import ExplainService
 from resmgr.services.pools import ALIASES, PoolService
+from resmgr.services.pools_v1alpha import PoolServiceV1Alpha
 from resmgr.services.preemption import PreemptionService
 from resmgr.services.tasks import TaskService
 from resmgr.services.waiting import WaitingService
@@ -33,6 +36,7 @@ from storage.factory import open_store
 SERVICES = (
     "peloton.api.v0.respool.ResourceManager",
     *ALIASES,
+    "peloton.api.v1alpha.respool.ResourcePoolService",
     "peloton.private.resmgr.ResourceManagerService",
     "peloton.private.resmgr.explain.ExplainService",
     "peloton.private.resmgr.preemption.PreemptionService",
@@ -58,9 +62,10 @@ async def leading(daemon: Daemon[ResmgrSettings], term: int) -> AsyncIterator[No
         await intake.open()
         await recovery.restore()
         capacity = Capacity(driver, daemon.client(Role.HOSTMGR, InternalHostServiceStub), settings)
-        pools = PoolService(driver, store.pools, capacity.fresh)
+        changes = PoolChanges(driver, store.pools, capacity.fresh)
         async with daemon.serving(
-            service(add_ResourceManagerServicer_to_server, pools, ALIASES),
+            service(add_ResourceManagerServicer_to_server, PoolService(changes), ALIASES),
+            service(add_ResourcePoolServiceServicer_to_server, PoolServiceV1Alpha(changes)),
             service(add_ResourceManagerServiceServicer_to_server, TaskService(driver)),
             service(add_ExplainServiceServicer_to_server, ExplainService(driver)),
             service(add_PreemptionServiceServicer_to_server, PreemptionService(driver)),

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.api.v0.respool import respool_pb2_grpc
 from peloton.errors import InvalidArgument, NotFound, Refused
-from peloton.model.ids import ROOT_POOL
 from peloton.model.pool import PoolConfig
 from peloton.model.resources import KINDS, MILLI
 from peloton.rpc.server import caller
 from peloton.wire.pool import pool_config, pool_config_to
 from resmgr.core.pools import Pool, PoolBusy, PoolExists, PoolNotLeaf
-from resmgr.driver import Driver
-from storage.interface import Pools
+from resmgr.services.changes import PoolChanges
 
 ALIASES = ("peloton.api.respool.ResourceManager",)
 """The name that published clients call (behaviour 1.1)."""
@@ -27,76 +22,46 @@ _POLICIES = (pb.UNKNOWN, pb.PriorityFIFO)
 
 
 class PoolService(respool_pb2_grpc.ResourceManagerServicer):
-    """Changes take turns: checked against the tree, stored, then made in the tree."""
-
-    def __init__(self, driver: Driver, pools: Pools, fresh_capacity: Callable[[], Awaitable[None]]) -> None:
-        """`fresh_capacity` asks for the cluster's capacity as it is now, as well as it can."""
-        self._driver = driver
-        self._tree = driver.scheduler.tree
-        self._pools = pools
-        self._fresh_capacity = fresh_capacity
-        self._turn = asyncio.Lock()
+    def __init__(self, changes: PoolChanges) -> None:
+        self._changes = changes
+        self._tree = changes.tree
 
     async def CreateResourcePool(self, request: pb.CreateRequest, context: Any) -> pb.CreateResponse:
         pool_id, error = str(uuid.uuid4()), pb.CreateResponse.Error
-        async with self._turn:
+        async with self._changes.turn():
             try:
-                config = await self._config(pool_id, request.config)
-                now = self._driver.clock.wall()
-                who = caller(context).instance
-                config = replace(config, version=1, created_at=now, updated_at=now, updated_by=who)
-                self._tree.check_new(config)
+                config = _config(pool_id, request.config)
+                await self._changes.create_in_turn(config, caller(context).instance)
             except PoolExists as exists:
                 same = pb.ResourcePoolAlreadyExists(id=_id(exists.pool_id), message=str(exists))
                 return pb.CreateResponse(error=error(alreadyExists=same))
             except InvalidArgument as wrong:
                 invalid = pb.InvalidResourcePoolConfig(id=_id(pool_id), message=str(wrong))
                 return pb.CreateResponse(error=error(invalidResourcePoolConfig=invalid))
-            await self._pools.write(config)
-            self._tree.insert(config)
-            self._changed()
         return pb.CreateResponse(result=_id(pool_id))
 
     async def UpdateResourcePool(self, request: pb.UpdateRequest, context: Any) -> pb.UpdateResponse:
         error = pb.UpdateResponse.Error
-        async with self._turn:
+        async with self._changes.turn():
             try:
-                held = self._tree.get(request.id.value).config
-                config = await self._config(held.id, request.config)
-                config = replace(
-                    config,
-                    version=held.version + 1,
-                    created_at=held.created_at,
-                    updated_at=self._driver.clock.wall(),
-                    updated_by=caller(context).instance,
-                )
-                self._tree.check_update(config, request.Force)
+                held = self._tree.get(request.id.value)
+                config = _config(held.id, request.config)
+                await self._changes.update_in_turn(config, caller(context).instance, request.Force)
             except NotFound as missing:
                 found = pb.ResourcePoolNotFound(id=request.id, message=str(missing))
                 return pb.UpdateResponse(error=error(notFound=found))
             except InvalidArgument as wrong:
                 invalid = pb.InvalidResourcePoolConfig(id=request.id, message=str(wrong))
                 return pb.UpdateResponse(error=error(invalidResourcePoolConfig=invalid))
-            await self._pools.write(config)
-            self._tree.replace(config)
-            self._changed()
         return pb.UpdateResponse()
-
-    async def _config(self, pool_id: str, wire: pb.ResourcePoolConfig) -> PoolConfig:
-        config = pool_config(pool_id, wire)
-        if wire.policy not in _POLICIES:
-            raise InvalidArgument("policy", wire.policy, "PriorityFIFO (1)")
-        if config.parent == ROOT_POOL:
-            await self._fresh_capacity()
-        return config
 
     async def DeleteResourcePool(self, request: pb.DeleteRequest, context: Any) -> pb.DeleteResponse:
         error = pb.DeleteResponse.Error
-        async with self._turn:
+        async with self._changes.turn():
             pool: Pool | None = None
             try:
                 pool = self._tree.lookup(request.path.value)
-                self._tree.delete(pool.id)
+                await self._changes.delete_in_turn(pool)
             except (NotFound, InvalidArgument) as missing:
                 found = pb.ResourcePoolPathNotFound(path=request.path, message=str(missing))
                 return pb.DeleteResponse(error=error(notFound=found))
@@ -109,19 +74,7 @@ class PoolService(respool_pb2_grpc.ResourceManagerServicer):
             except Refused as refused:
                 not_deleted = pb.ResourcePoolNotDeleted(id=_id_of(pool), message=str(refused))
                 return pb.DeleteResponse(error=error(notDeleted=not_deleted))
-            await self._forget(pool)
         return pb.DeleteResponse()
-
-    async def _forget(self, pool: Pool) -> None:
-        """The pool has left the tree, so that nothing is queued in it while the store forgets it."""
-        stored = False
-        try:
-            await self._pools.delete(pool.id)
-            stored = True
-        finally:
-            if not stored:
-                self._tree.insert(pool.config)
-            self._changed()
 
     async def GetResourcePool(self, request: pb.GetRequest, context: Any) -> pb.GetResponse:
         try:
@@ -147,9 +100,12 @@ class PoolService(respool_pb2_grpc.ResourceManagerServicer):
     async def Query(self, request: pb.QueryRequest, context: Any) -> pb.QueryResponse:
         return pb.QueryResponse(resourcePools=[_info(pool) for pool in self._tree])
 
-    def _changed(self) -> None:
-        self._driver.scheduler.entitle()
-        self._driver.touched()
+
+def _config(pool_id: str, wire: pb.ResourcePoolConfig) -> PoolConfig:
+    config = pool_config(pool_id, wire)
+    if wire.policy not in _POLICIES:
+        raise InvalidArgument("policy", wire.policy, "PriorityFIFO (1)")
+    return config
 
 
 def _id(pool_id: str) -> peloton_pb2.ResourcePoolID:

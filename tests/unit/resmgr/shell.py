@@ -22,6 +22,7 @@ from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
 from resmgr.config import ResmgrSettings
 from resmgr.driver import Driver
+from resmgr.services.changes import PoolChanges
 from resmgr.services.pools import PoolService
 from resmgr.services.tasks import TaskService
 from resmgr.services.waiting import WaitingService
@@ -132,7 +133,8 @@ class Shell:
         scheduler = self.driver.scheduler
         scheduler.policy = replace(scheduler.policy, sharing=0.0)
         scheduler.set_capacity(CAPACITY, ZERO)
-        self.pools = PoolService(self.driver, store.pools, self._fresh)
+        self.changes = PoolChanges(self.driver, store.pools, self._fresh)
+        self.pools = PoolService(self.changes)
         self.tasks = TaskService(self.driver)
         self.waiting = WaitingService(self.driver)
         self.asked = 0

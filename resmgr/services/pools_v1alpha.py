@@ -1,0 +1,96 @@
+"""The v1alpha service of resource pools; refusals are gRPC statuses (behaviour 1.4)."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from peloton.api.v1alpha import peloton_pb2
+from peloton.api.v1alpha.respool import respool_pb2
+from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as pb
+from peloton.api.v1alpha.respool.svc import respool_svc_pb2_grpc
+from peloton.errors import InvalidArgument
+from peloton.model.ids import PoolId, is_uuid
+from peloton.model.resources import KINDS, MILLI
+from peloton.rpc.server import caller
+from peloton.wire.pool_v1alpha import pool_config, pool_spec_to
+from resmgr.core.pools import Pool
+from resmgr.services.changes import PoolChanges
+
+
+class PoolServiceV1Alpha(respool_svc_pb2_grpc.ResourcePoolServiceServicer):
+    """Every PelotonError that is raised here becomes the call's status."""
+
+    def __init__(self, changes: PoolChanges) -> None:
+        self._changes = changes
+
+    async def CreateResourcePool(
+        self, request: pb.CreateResourcePoolRequest, context: Any
+    ) -> pb.CreateResourcePoolResponse:
+        pool_id = _new_id(request.respool_id.value)
+        async with self._changes.turn():
+            await self._changes.create_in_turn(pool_config(pool_id, request.spec), caller(context).instance)
+        return pb.CreateResourcePoolResponse(respool_id=_id(pool_id))
+
+    async def GetResourcePool(
+        self, request: pb.GetResourcePoolRequest, context: Any
+    ) -> pb.GetResourcePoolResponse:
+        pool = self._changes.tree.get(request.respool_id.value)
+        children = pool.children.values() if request.include_child_pools else ()
+        return pb.GetResourcePoolResponse(respool=_info(pool), child_respools=map(_info, children))
+
+    async def DeleteResourcePool(
+        self, request: pb.DeleteResourcePoolRequest, context: Any
+    ) -> pb.DeleteResourcePoolResponse:
+        async with self._changes.turn():
+            await self._changes.delete_in_turn(self._changes.tree.get(request.respool_id.value))
+        return pb.DeleteResourcePoolResponse()
+
+    async def UpdateResourcePool(
+        self, request: pb.UpdateResourcePoolRequest, context: Any
+    ) -> pb.UpdateResourcePoolResponse:
+        async with self._changes.turn():
+            held = self._changes.tree.get(request.respool_id.value)
+            await self._changes.update_in_turn(
+                pool_config(held.id, request.spec), caller(context).instance, request.Force
+            )
+        return pb.UpdateResourcePoolResponse()
+
+    async def LookupResourcePoolID(
+        self, request: pb.LookupResourcePoolIDRequest, context: Any
+    ) -> pb.LookupResourcePoolIDResponse:
+        return pb.LookupResourcePoolIDResponse(
+            respool_id=_id(self._changes.tree.lookup(request.path.value).id)
+        )
+
+    async def QueryResourcePools(
+        self, request: pb.QueryResourcePoolsRequest, context: Any
+    ) -> pb.QueryResourcePoolsResponse:
+        return pb.QueryResourcePoolsResponse(respools=map(_info, self._changes.tree))
+
+
+def _new_id(asked: str) -> PoolId:
+    """Raises InvalidArgument for what is no UUID."""
+    if asked and not is_uuid(asked):
+        raise InvalidArgument("respool_id", asked, "a UUID, or empty")
+    return asked or str(uuid.uuid4())
+
+
+def _id(pool_id: PoolId) -> peloton_pb2.ResourcePoolID:
+    return peloton_pb2.ResourcePoolID(value=pool_id)
+
+
+def _info(pool: Pool) -> respool_pb2.ResourcePoolInfo:
+    allocation = pool.allocation()
+    firm, slack = allocation["non-slack"].values(), allocation["slack"].values()
+    return respool_pb2.ResourcePoolInfo(
+        respool_id=_id(pool.id),
+        spec=pool_spec_to(pool.config),
+        parent=_id(pool.parent.id) if pool.parent is not None else None,
+        children=[_id(child.id) for child in pool.children.values()],
+        usages=[
+            respool_pb2.ResourceUsage(kind=kind, allocation=firm[i] / MILLI, slack=slack[i] / MILLI)
+            for i, kind in enumerate(KINDS)
+        ],
+        path=respool_pb2.ResourcePoolPath(value=pool.path),
+    )
