@@ -123,6 +123,8 @@ def _read(results: Path) -> list[Result]:
 def _line(result: Result) -> str:
     gaps = ", ".join(f"{role} {gap:.1f}" for role, gap in result.without_service.items())
     more = f", unavoidable {len(result.unavoidable)}" if result.unavoidable else ""
+    changed = [f"{role} {count}" for role, count in result.leaders.items() if count]
+    more += f", new leaders: {', '.join(changed)}" if changed else ""
     more += f", ended by itself: {' '.join(result.deaths)}" if result.deaths else ""
     wrong = "".join(f"\n    {each}" for each in result.violations)
     count = len(result.violations)

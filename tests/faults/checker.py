@@ -189,8 +189,11 @@ def lives_of(events: Sequence[Event]) -> list[Life]:
     begin: dict[Run, float] = {}
     end: dict[Run, float] = {}
     given_up: dict[Run, float] = {}
+    dead: dict[str, float] = {}
     for event in events:
         run = event.run
+        if event.kind == "dead":
+            dead[event.agent] = event.at
         if run is None:
             continue
         if event.kind == "update" and event.state in OVER:
@@ -201,7 +204,13 @@ def lives_of(events: Sequence[Event]) -> list[Life]:
         elif event.kind == "told" and event.state in GIVEN_UP:
             given_up.setdefault(run, event.at)
     return [
-        Life(run, agent[run], begin[run], end.get(run, FOREVER), given_up.get(run, FOREVER))
+        Life(
+            run,
+            agent[run],
+            begin[run],
+            min(end.get(run, FOREVER), dead.get(agent[run], FOREVER)),
+            given_up.get(run, FOREVER),
+        )
         for run in sorted(begin)
     ]
 

@@ -25,6 +25,8 @@ class Result:
     unavoidable: Sequence[str]
     without_service: Mapping[str, float]
     """Longest time between two answers by role, seconds, of a question every 100 ms."""
+    leaders: Mapping[str, int]
+    """Changes of leaders by role."""
     seconds: float
     deaths: Sequence[str]
     """Daemons that ended by themselves and were started again."""
@@ -59,7 +61,9 @@ def play(world: World, name: str, fault: Fault, seed: int, quick: bool) -> Resul
         wrong.append(f"no rest: {error}")
     until_ = time.time()
     gaps = {role: round(probe.longest_gap(began, until_), 2) for role, probe in world.probes.items()}
-    return Result(name, seed, sorted(set(wrong)), unavoidable, gaps, round(until_ - began, 1), deaths)
+    changes = {role: sum(began <= at for at, _ in probe.leaders) for role, probe in world.probes.items()}
+    took = round(until_ - began, 1)
+    return Result(name, seed, sorted(set(wrong)), unavoidable, gaps, changes, took, deaths)
 
 
 def _settle(world: World, workload: Workload) -> list[str]:

@@ -167,6 +167,13 @@ def test_two_runs_at_once_where_the_first_agent_was_given_up() -> None:
     assert len(verdict.unavoidable) == 1
 
 
+def test_what_ran_on_an_agent_that_died_is_over() -> None:
+    history = overlapping(given_up=True)
+    events = [event for event in history.events if event.state != "TASK_KILLED"]
+    events = sorted([*events, Event(1.2, "dead", agent="A")], key=lambda event: event.at)
+    assert not check(replace(history, events=events)).unavoidable
+
+
 def test_more_on_a_host_than_it_has() -> None:
     events = [agent(cpus=1.5), *GOOD.events[1:]]
     both = sorted(events, key=lambda event: event.at)

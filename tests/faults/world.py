@@ -104,6 +104,8 @@ class Probe:
 
     ask: Callable[[], Any]
     served: list[float] = field(default_factory=list)
+    leaders: list[tuple[float, str]] = field(default_factory=list)
+    """Addresses that led, and since when."""
 
     def longest_gap(self, since: float, until: float) -> float:
         """Seconds between two answers, less what lies between two questions."""
@@ -123,6 +125,7 @@ class World:
         self.zookeeper: ZooKeeperServer | None = None
         self.cassandra: CassandraServer | None = None
         self.probes: dict[str, Probe] = {}
+        self._dead: list[Event] = []
         self._stack = ExitStack()
         self._over = threading.Event()
 
@@ -228,7 +231,8 @@ class World:
     # What is seen of it.
 
     def events(self, since: float) -> list[Event]:
-        return read_events(self.folder / "mesos.jsonl", since)
+        told = read_events(self.folder / "mesos.jsonl", since)
+        return sorted([*told, *(each for each in self._dead if each.at >= since)], key=lambda each: each.at)
 
     def live(self) -> list[tuple[Run, str]]:
         """Runs that Mesos' agents have."""
@@ -258,14 +262,18 @@ class World:
             "hostmgr": Probe(lambda: client.hostmgr_svc.ClusterCapacity(capacity, timeout=1)),
         }
         for role, probe in self.probes.items():
-            thread = threading.Thread(target=self._probe, args=(probe,), name=f"probe-{role}", daemon=True)
+            arguments = (role, probe)
+            thread = threading.Thread(target=self._probe, args=arguments, name=f"probe-{role}", daemon=True)
             thread.start()
             self._stack.callback(thread.join, 10)
         self._stack.callback(self._over.set)
 
-    def _probe(self, probe: Probe) -> None:
+    def _probe(self, role: str, probe: Probe) -> None:
         while not self._over.wait(0.1):
             try:
+                leader = self.discovery.address(role)
+                if not probe.leaders or probe.leaders[-1][1] != leader:
+                    probe.leaders.append((time.time(), leader))
                 probe.ask()
             except (grpc.RpcError, DiscoveryError):
                 continue
@@ -294,9 +302,11 @@ class World:
 
     def lose_agent(self, name: str) -> None:
         """With all that it runs and knows: what is started under its name afterwards is another."""
+        known = json.loads(self.cluster.layout.ready_of(name).read_text())
         self.kill(name)
         work = self.cluster.layout.work_of(name)
         kill_tasks(work)
+        self._dead.append(Event(time.time(), "dead", agent=known["agent_id"]))
         shutil.rmtree(work, ignore_errors=True)
 
     def unreachable_since(self, since: float) -> bool:
