@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 
 import pytest
@@ -104,7 +105,7 @@ async def test_the_evictor_ends_what_the_resource_manager_names(store: Store) ->
         await reach(engine, S.RUNNING, 2)
         for instance, why in enumerate(("its resources are needed elsewhere", "/a is over; /b waits")):
             world.preempted, following = [mesos_task_id(JOB, instance, 1)], mesos_task_id(JOB, instance, 2)
-            await until(lambda run=following: run in world.alive, "the next run is launched")
+            await until(functools.partial(world.alive.__contains__, following), "the next run is launched")
             history = await store.pod_events.list(JOB, instance, 1)
             assert f"preempted: {why}" in [event.message for event in history]
     assert world.twice == []
