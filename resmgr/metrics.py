@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import REGISTRY, Counter, Gauge
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
 
 from peloton.model.resources import KINDS, MILLI, Resources
 from resmgr.core.pools import Pool
 from resmgr.core.scheduler import Scheduler
+from resmgr.core.times import BOUNDS, Times
 
 _BY_KIND = ["pool", "kind"]
 ALLOCATION = Gauge("resmgr_pool_allocation", "Allocated, slack included, in units of the kind.", _BY_KIND)
 SLACK = Gauge("resmgr_pool_slack_allocation", "Allocated to revocable tasks.", _BY_KIND)
 ENTITLEMENT = Gauge("resmgr_pool_entitlement", "What the pool may have now.", _BY_KIND)
-DEMAND = Gauge("resmgr_pool_demand", "Asked for by queued gangs.", _BY_KIND)
+DEMAND = Gauge("resmgr_pool_demand", "Asked for by queued gangs: what is pending.", _BY_KIND)
 RESERVATION = Gauge("resmgr_pool_reservation", "As configured.", _BY_KIND)
 LIMIT = Gauge("resmgr_pool_limit", "As configured.", _BY_KIND)
 PENDING = Gauge("resmgr_pool_pending", "Gangs in the pool's queues.", ["pool", "queue"])
@@ -27,12 +32,44 @@ PREEMPTED = Counter("resmgr_preempted_tasks", "Tasks that had to give way.", ["p
 _OF_POOLS = (ALLOCATION, SLACK, ENTITLEMENT, DEMAND, RESERVATION, LIMIT, PENDING)
 
 
+class _Waits(Collector):
+    """The leaves' histograms as they were when they were last measured."""
+
+    def __init__(self) -> None:
+        self._families: Sequence[HistogramMetricFamily] = ()
+
+    def collect(self) -> Iterable[HistogramMetricFamily]:
+        return self._families
+
+    def set(self, pools: Sequence[Pool]) -> None:
+        ready = HistogramMetricFamily(
+            "resmgr_pending_to_ready_seconds", "Of gangs, from queued to admitted.", labels=["pool"]
+        )
+        running = HistogramMetricFamily(
+            "resmgr_pending_to_running_seconds", "Of runs, from enqueued to running.", labels=["pool"]
+        )
+        for pool in pools:
+            ready.add_metric([pool.path], _buckets(pool.to_ready), pool.to_ready.total)
+            running.add_metric([pool.path], _buckets(pool.to_running), pool.to_running.total)
+        self._families = (ready, running)
+
+
+WAITS = _Waits()
+REGISTRY.register(WAITS)
+
+
+def _buckets(times: Times) -> list[tuple[str, float]]:
+    ends = [*map(str, BOUNDS), "+Inf"]
+    return list(zip(ends, accumulate(times.counts), strict=True))
+
+
 def measure(scheduler: Scheduler) -> None:
     """Set all gauges. Those of pools that are gone are dropped."""
     for gauge in _OF_POOLS:
         gauge.clear()
     for pool in scheduler.tree:
         _measure_pool(pool)
+    WAITS.set(list(scheduler.tree.leaves()))
     for kind, ready in scheduler.ready.items():
         READY.labels(kind.name).set(len(ready))
     PLACED.set(len(scheduler.placed))

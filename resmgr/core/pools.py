@@ -13,6 +13,7 @@ from peloton.model.resources import total as total_of
 from resmgr.core.checks import check_against_tree, check_alone
 from resmgr.core.queues import GangQueue
 from resmgr.core.tasks import Charge, Gang, Vector
+from resmgr.core.times import Times
 
 NOTHING: Vector = (0, 0, 0, 0)
 DEFAULT_SLACK_PERCENT = 20.0
@@ -58,6 +59,8 @@ class Pool:
         "slack_entitlement",
         "slack_limit",
         "tasks",
+        "to_ready",
+        "to_running",
         "unexplained",
         "used",
     )
@@ -83,6 +86,10 @@ class Pool:
         self.queues = tuple(GangQueue(name) for name in QUEUES)
         self.tasks = 0
         """Tasks that belong to this leaf, in whatever state, orphans included."""
+        self.to_ready = Times()
+        """Of gangs, from coming into the pool's queues to admission."""
+        self.to_running = Times()
+        """Of runs, from being enqueued to running."""
         self.unexplained: deque[Gang] = deque()
         """Gangs that were queued here and have not been told why they wait."""
         self.configure(config)

@@ -114,6 +114,7 @@ class Scheduler(Lifecycle):
         if not self._newer(new):
             return
         task = self._new(pool, new, state, now)
+        task.enqueued = 0.0
         pool.charge(task.needs.charge)
         self.registry.put_on_host(task, host)
         if state is _S.PREEMPTING:
@@ -202,6 +203,7 @@ class Scheduler(Lifecycle):
         pool.unwant(gang.charge)
         pool.charge(gang.charge)
         gang.tries = 0
+        pool.to_ready.add(now - gang.tasks[0].since)
         for task in gang.tasks:
             self.step(task, Event.ADMIT, now)
             if task.reason and not gang.cycles:
@@ -361,6 +363,8 @@ class Scheduler(Lifecycle):
         self.leave_gang(task)
         if STATES.next(task.state, event) is not task.state:
             self.step(task, event, now)
+            if event is Event.RUNNING and task.enqueued:
+                task.pool.to_running.add(now - task.enqueued)
         if task.deadline and (task.orphan or task.state is not _S.PREEMPTING):
             self.deadlines.cancel(task)
         self.reasons.set(task, "")

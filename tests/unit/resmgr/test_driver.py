@@ -8,13 +8,14 @@ from prometheus_client import REGISTRY
 
 from peloton.clock import SystemClock
 from peloton.config import ConfigError, load
-from peloton.model.states import TaskType
+from peloton.model.states import TaskState, TaskType
 from resmgr.config import ResmgrSettings
 from resmgr.core.policy import Policy
+from resmgr.core.scheduler import NewTask
 from resmgr.driver import Driver, Signal
 from resmgr.metrics import measure
 from tests.unit.resmgr.shell import Shell, settings, until, wire_gang
-from tests.unit.resmgr.world import World, needs
+from tests.unit.resmgr.world import JOB, World, needs
 
 
 async def test_admission_wakes_when_something_changes(shell: Shell) -> None:
@@ -71,6 +72,38 @@ def test_gauges_show_pools_and_queues() -> None:
     assert value("resmgr_pool_pending", pool="/a", queue="pending") == 1
     assert value("resmgr_ready_gangs", type="BATCH") == 1
     assert value("resmgr_tasks") == 2
+
+
+def test_histograms_show_how_long_gangs_and_runs_waited() -> None:
+    world = World()
+    world.enqueue(0, of=needs(60))
+    world.enqueue(1, of=needs(60))
+    world.admit()
+    world.dequeue()
+    world.place(0)
+    world.hand_over()
+    world.now += 2
+    world.observe(0, TaskState.RUNNING)
+    world.observe(0, TaskState.RUNNING)
+    world.now += 18
+    world.observe(0, TaskState.SUCCEEDED)
+    world.admit()
+    measure(world.scheduler)
+
+    def under(name: str, seconds: str) -> float | None:
+        return REGISTRY.get_sample_value(f"resmgr_pending_to_{name}_bucket", {"pool": "/a", "le": seconds})
+
+    assert [under("ready_seconds", end) for end in ("0.01", "10.0", "30.0", "+Inf")] == [1, 1, 2, 2]
+    assert [under("running_seconds", end) for end in ("1.0", "3.0", "+Inf")] == [0, 1, 1]
+    assert REGISTRY.get_sample_value("resmgr_pending_to_ready_seconds_sum", {"pool": "/a"}) == 20
+
+
+def test_a_restored_run_says_nothing_of_how_long_it_waited() -> None:
+    world = World()
+    new = NewTask(JOB, 0, 1, needs())
+    world.scheduler.restore(world.pool(), new, TaskState.LAUNCHED, "h1", world.now)
+    world.observe(0, TaskState.RUNNING)
+    assert not any(world.pool().to_running.counts)
 
 
 def test_settings_come_from_files_and_environment(tmp_path: Path) -> None:
