@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PROTOS := $(shell find proto -name '*.proto')
 
-.PHONY: setup lint test demo minicluster bench descriptors settings clean
+.PHONY: setup lint test demo demo-elastic minicluster bench descriptors settings clean
 
 setup: $(READY)
 
@@ -26,6 +26,9 @@ test: $(READY)
 
 demo: $(READY)
 	@$(BIN)/python -m peloton.minicluster.demo
+
+demo-elastic: $(READY)
+	@$(BIN)/python -m peloton.minicluster.demo_elastic
 
 minicluster: $(READY)
 	@$(BIN)/peloton minicluster up $(ARGS)
