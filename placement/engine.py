@@ -13,6 +13,8 @@ from placement.metrics import WAITING
 from placement.pace import Pace
 from placement.round import Parts, Round
 
+HEARD_SECONDS = 10.0
+"""How often resmgr hears of an engine that holds gangs; silent for 30 s, it would lose them."""
 log = logging.getLogger(__name__)
 
 
@@ -20,12 +22,18 @@ class Engine:
     """Keeps nothing that outlives it: gangs are leased, hosts are claimed, both for a time."""
 
     def __init__(
-        self, parts: Parts, dequeue_limit: int = 1000, dequeue_wait: float = 5.0, max_waiting: int = 4000
+        self,
+        parts: Parts,
+        dequeue_limit: int = 1000,
+        dequeue_wait: float = 5.0,
+        max_waiting: int = 4000,
+        heard: float = HEARD_SECONDS,
     ) -> None:
         self._parts = parts
         self._limit = dequeue_limit
         self._wait = dequeue_wait
         self._max_waiting = max_waiting
+        self._heard = heard
         self._rounds: dict[Hashable, Round] = {}
         self._settled = asyncio.Event()
         self._pace = Pace(0.1, 5.0)
@@ -39,6 +47,7 @@ class Engine:
     async def run(self) -> None:
         """Until cancelled. Resmgr and hostmgr may come and go."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep_heard())
             while True:
                 gangs = await self._dequeue()
                 for family, members in _families(self._parts, gangs):
@@ -63,6 +72,17 @@ class Engine:
         if wrong != self._complaint:
             log.warning("no gangs can be taken: %s", wrong)
         self._complaint = wrong
+
+    async def _keep_heard(self) -> None:
+        """Gangs may be worked on for minutes, while no more are taken and none is settled."""
+        while True:
+            await asyncio.sleep(self._heard)
+            if not self.waiting:
+                continue
+            try:
+                await self._parts.queue.settle((), ())
+            except PelotonError as error:
+                log.debug("resmgr does not hear of this engine: %s", error)
 
     async def _until_room(self) -> None:
         while self.waiting >= self._max_waiting:

@@ -31,6 +31,8 @@ class FakeResmgr:
     settle_errors: list[PelotonError] = field(default_factory=list)
     dequeued: list[int] = field(default_factory=list)
     calls: int = 0
+    empty_calls: int = 0
+    """That settle nothing: signs of life."""
 
     async def dequeue(self, limit: int, wait: float) -> Sequence[Gang]:
         if self.dequeue_errors:
@@ -44,6 +46,7 @@ class FakeResmgr:
 
     async def settle(self, uses: Sequence[Use], failures: Sequence[Failure]) -> Sequence[Rejection]:
         self.calls += 1
+        self.empty_calls += not uses and not failures
         if self.settle_errors:
             raise self.settle_errors.pop()
         self.failures.update({failure.gang: failure.reason for failure in failures})
@@ -124,6 +127,7 @@ async def running(
     patience: float = 0.0,
     longest: float = 240.0,
     max_waiting: int = 4000,
+    heard: float = 10.0,
     prepare: Callable[[World], None] = lambda world: None,
 ) -> AsyncIterator[World]:
     """An engine at work; it is stopped at the end."""
@@ -131,7 +135,7 @@ async def running(
     parts = Parts(
         Batch(longest=longest), resmgr, hostmgr, SystemClock(), asyncio.Semaphore(4), patience=patience
     )
-    world = World(resmgr, hostmgr, Engine(parts, max_waiting=max_waiting))
+    world = World(resmgr, hostmgr, Engine(parts, max_waiting=max_waiting, heard=heard))
     prepare(world)
     task = asyncio.create_task(world.engine.run())
     try:

@@ -201,3 +201,18 @@ async def test_thousands_of_gangs_take_few_calls() -> None:
         await world.settled()
     assert len(world.resmgr.placed()) == 4000
     assert len(world.hostmgr.asked) + world.resmgr.calls <= 20
+
+
+async def test_resmgr_hears_of_an_engine_that_holds_gangs_and_has_nothing_to_tell() -> None:
+    def hold(world: World) -> None:
+        world.hostmgr.hold = asyncio.Event()
+        world.resmgr.settle_errors = [Unavailable("no leader")]
+
+    one = gang()
+    async with running([one], [host(0)], max_waiting=1, heard=0.01, prepare=hold) as world:
+        await world.until(lambda: world.resmgr.empty_calls >= 3)
+        assert not world.resmgr.placed(), "it is still at work, and a call that failed did not stop it"
+        assert world.hostmgr.hold is not None
+        world.hostmgr.hold.set()
+        await world.settled()
+        assert world.resmgr.placed() == {one.tasks[0].run_id}
