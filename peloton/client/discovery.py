@@ -7,9 +7,12 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from peloton.errors import PelotonError
+
+if TYPE_CHECKING:
+    from peloton.membership.interface import Address
 
 DEFAULT_ADDRESSES: Mapping[str, str] = {
     "jobmgr": "localhost:5392",
@@ -102,6 +105,10 @@ class ZooKeeperDiscovery:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def address(self, role: str) -> str:
+        return self.leader(role).target
+
+    def leader(self, role: str) -> Address:
+        """All that the leader tells of itself. Raises DiscoveryError."""
         from kazoo.exceptions import KazooException, NoNodeError
 
         from peloton.membership.interface import Address, Role
@@ -110,7 +117,7 @@ class ZooKeeperDiscovery:
         try:
             client = self._connected()
             value, _ = client.get(f"{place}/leader")
-            return Address.from_json(value.decode()).target
+            return Address.from_json(value.decode())
         except NoNodeError:
             if client.exists(place):
                 raise NoLeader(f"ZooKeeper ({self.servers}) shows no leader of {role} at {place}") from None

@@ -34,12 +34,21 @@ def minicluster() -> None:
 @DIRECTORY
 @click.option("--config", type=click.Path(path_type=Path, dir_okay=False), help="What to run, as YAML.")
 @click.option("--mesos", metavar="HOST:PORT", help="Use a Mesos master that already runs.")
+@click.option(
+    "--membership",
+    metavar="local|zookeeper[=HOST:PORT,…]",
+    help="How the daemons find each other: by a folder, by a ZooKeeper started along, or by one that runs.",
+)
 @click.option("--free-ports", is_flag=True, help="Take any free ports, as `ports: free` does.")
-def up(directory: Path, config: Path | None, mesos: str | None, free_ports: bool) -> None:
+def up(
+    directory: Path, config: Path | None, mesos: str | None, membership: str | None, free_ports: bool
+) -> None:
     """Start everything and wait until it answers."""
     overrides: Tree = {}
     if mesos is not None:
         overrides["mesos"] = mesos
+    if membership is not None:
+        overrides["membership"] = membership
     if free_ports:
         overrides["ports"] = "free"
     cluster = Cluster(directory)

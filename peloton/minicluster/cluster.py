@@ -9,20 +9,30 @@ import signal
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
 from peloton.config import Tree, validated
 from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
 from peloton.membership.interface import Address, Role
 from peloton.membership.local import registered
-from peloton.minicluster.components import LOOPBACK, Component, Layout, command, components
+from peloton.minicluster.components import (
+    LOOPBACK,
+    ZOOKEEPER,
+    Component,
+    Layout,
+    command,
+    components,
+    zookeeper_servers,
+)
 from peloton.minicluster.mesos.cleanup import kill_tasks
 from peloton.minicluster.ports import FreePorts, default_ports, is_free
 from peloton.minicluster.processes import Process, launch, load, save, wait_until
+from peloton.minicluster.servers import zookeeper
 from peloton.minicluster.settings import ClusterSettings
 
 UP_SECONDS = 90.0
@@ -91,9 +101,16 @@ class Cluster:
         held = self._ports()
         return components(settings, self.layout, lambda name, kind, index: held[name])
 
+    def zookeeper_servers(self) -> str:
+        """By which its daemons find each other; empty where they do by a folder."""
+        held = self._ports()
+        return zookeeper_servers(self._settings(), lambda name, kind, index: held[name])
+
     def urls(self) -> dict[str, str]:
         """Environment variables with which the CLI finds this cluster."""
         found = {"PELOTON_MINICLUSTER_DIR": str(self.directory)}
+        if servers := self.zookeeper_servers():
+            return {**found, "ZK_SERVERS": servers}
         for variable, kind in (
             ("JOBMGR_URL", "jobmgr"),
             ("RESMGR_URL", "resmgr"),
@@ -275,6 +292,8 @@ class Cluster:
 
     def _ready(self, part: Component) -> bool:
         if not part.grpc:
+            if part.kind == ZOOKEEPER:
+                return zookeeper.serves(part.http)
             return self.layout.ready_of(part.name).exists()
         try:
             with urllib.request.urlopen(f"http://{part.addresses['http']}/health", timeout=2) as answer:
@@ -284,9 +303,11 @@ class Cluster:
 
     def _led(self, parts: Sequence[Component]) -> bool:
         """Whether the leaders have finished taking over: before that they refuse calls."""
-        leaders, _ = registered(self.layout.membership)
         kinds = {part.kind for part in parts}
-        return all(role in leaders and _leads(leaders[role]) for role in LEADERS if role.value in kinds)
+        roles = [role for role in LEADERS if role.value in kinds]
+        servers = self.zookeeper_servers()
+        leaders = _elected(servers, roles) if servers else registered(self.layout.membership)[0]
+        return all(role in leaders and _leads(leaders[role]) for role in roles)
 
     def _last_line(self, name: str) -> str:
         file = self.layout.log_of(name)
@@ -295,7 +316,11 @@ class Cluster:
 
     def _halt(self, parts: Sequence[Component], tell: Progress = lambda line: None) -> None:
         """Ends the components in the reverse order of starting, daemons at once, then what tasks are left."""
-        for kinds in (("placement", "jobmgr", "resmgr", "hostmgr"), ("mesos-agent",), ("mesos-master",)):
+        for kinds in (
+            ("placement", "jobmgr", "resmgr", "hostmgr"),
+            ("mesos-agent",),
+            ("mesos-master", ZOOKEEPER),
+        ):
             group = [
                 (part, process) for part in parts if part.kind in kinds and (process := self._process(part))
             ]
@@ -315,6 +340,16 @@ class Cluster:
         """Tasks that an earlier cluster in this folder left when it was killed."""
         for work in self.layout.mesos.glob("mesos-agent*"):
             kill_tasks(work)
+
+
+def _elected(servers: str, roles: Sequence[Role]) -> dict[Role, Address]:
+    """Who leads, as ZooKeeper says."""
+    with closing(ZooKeeperDiscovery(servers)) as discovery:
+        found: dict[Role, Address] = {}
+        for role in roles:
+            with suppress(DiscoveryError):
+                found[role] = discovery.leader(role.value)
+        return found
 
 
 def _leads(leader: Address) -> bool:

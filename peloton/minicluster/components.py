@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from peloton.config import Tree, merged
+from peloton.minicluster.servers import zookeeper
 from peloton.minicluster.settings import Agent, ClusterSettings
 
 LOOPBACK = "127.0.0.1"
+ZOOKEEPER = "zookeeper"
 DAEMONS = ("hostmgr", "resmgr", "jobmgr", "placement")
 """In the order of starting; they wait for each other, so it is a courtesy only."""
 
@@ -20,10 +22,11 @@ DAEMONS = ("hostmgr", "resmgr", "jobmgr", "placement")
 class Component:
     name: str
     kind: str
-    """mesos-master, mesos-agent, or the name of a daemon."""
+    """zookeeper, mesos-master, mesos-agent, or the name of a daemon."""
     http: int
+    """Of ZooKeeper: where clients connect."""
     grpc: int
-    """0 for Mesos' parts."""
+    """0 for all but daemons."""
     settings: Tree
     """Of a daemon: the content of its configuration file."""
     flags: tuple[str, ...] = ()
@@ -90,10 +93,12 @@ Ports = Callable[[str, str, int], tuple[int, int]]
 def components(cluster: ClusterSettings, layout: Layout, ports: Ports) -> tuple[Component, ...]:
     """All of a cluster's components, in the order of starting."""
     found: list[Component] = []
+    if cluster.membership == "zookeeper":
+        found.append(Component(ZOOKEEPER, ZOOKEEPER, ports(ZOOKEEPER, ZOOKEEPER, 0)[0], 0, {}))
     master = cluster.mesos
     if not master:
         found.append(_master(cluster, layout, ports))
-        master = found[0].addresses["http"]
+        master = found[-1].addresses["http"]
         if cluster.simulated is None:
             found += (
                 agent_component(i, agent, master, layout, ports) for i, agent in enumerate(cluster.agents)
@@ -102,8 +107,20 @@ def components(cluster: ClusterSettings, layout: Layout, ports: Ports) -> tuple[
     return tuple(found)
 
 
+def zookeeper_servers(cluster: ClusterSettings, ports: Ports) -> str:
+    """By which daemons find each other; empty where they do by a folder."""
+    kind, _, servers = cluster.membership.partition("=")
+    if kind != ZOOKEEPER:
+        return ""
+    return servers or f"{LOOPBACK}:{ports(ZOOKEEPER, ZOOKEEPER, 0)[0]}"
+
+
 def command(component: Component, layout: Layout) -> list[str]:
-    """What to execute."""
+    """What to execute. Raises PelotonError where what a server of others needs is not there."""
+    if component.kind == ZOOKEEPER:
+        folder = layout.work_of(component.name)
+        zookeeper.configure(folder, component.http)
+        return zookeeper.command(folder)
     if component.kind in DAEMONS:
         return [sys.executable, "-m", component.kind, "-c", str(layout.conf_of(component.name))]
     part = component.kind.removeprefix("mesos-")
@@ -149,6 +166,11 @@ def _common(name: str, layout: Layout, port: int) -> list[str]:
 
 
 def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str) -> Iterator[Component]:
+    servers = zookeeper_servers(cluster, ports)
+    membership: Tree = {"kind": "local", "directory": str(layout.membership)}
+    if servers:
+        membership = {"kind": "zookeeper", "servers": servers}
+    shared = {"membership": membership}
     store: Tree = {"storage": {"kind": "sqlite", "path": str(layout.database)}}
     own: dict[str, Tree] = {
         "hostmgr": {**store, "mesos": {"master": master}},
@@ -157,23 +179,22 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
     }
     for kind in ("hostmgr", "resmgr", "jobmgr"):
         for i in range(getattr(cluster.instances, kind)):
-            yield _daemon(f"{kind}{i}", kind, ports(f"{kind}{i}", kind, i), own[kind], cluster, layout)
+            settings = {**shared, **own[kind]}
+            yield _daemon(f"{kind}{i}", kind, ports(f"{kind}{i}", kind, i), settings, cluster)
     seen: Counter[str] = Counter()
     for i, task_type in enumerate(cluster.instances.placement):
         found = ports(f"placement{i}", task_type, seen[task_type])
         seen[task_type] += 1
-        yield _daemon(f"placement{i}", "placement", found, {"task_type": task_type}, cluster, layout)
+        settings = {**shared, "task_type": task_type}
+        yield _daemon(f"placement{i}", "placement", found, settings, cluster)
 
 
-def _daemon(
-    name: str, kind: str, ports: tuple[int, int], own: Tree, cluster: ClusterSettings, layout: Layout
-) -> Component:
+def _daemon(name: str, kind: str, ports: tuple[int, int], own: Tree, cluster: ClusterSettings) -> Component:
     settings = {
         "host": LOOPBACK,
         "http_port": ports[0],
         "grpc_port": ports[1],
         "instance": name,
-        "membership": {"kind": "local", "directory": str(layout.membership)},
         **own,
     }
     return Component(name, kind, *ports, merged(settings, getattr(cluster.settings, kind)))

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 from peloton.config import Settings, Tree, read_yaml, validated
 
 BASE_PORTS = {
+    "zookeeper": (2181, 0),
     "mesos-master": (5050, 0),
     "jobmgr": (5292, 5392),
     "resmgr": (5290, 5394),
@@ -88,6 +89,9 @@ class ClusterSettings(Settings):
     settings: DaemonSettings = DaemonSettings()
     mesos: str = ""
     """HOST:PORT of a Mesos master that already runs, in place of an own one; the agents are then not ours."""
+    membership: str = Field("local", pattern=r"^(local|zookeeper(=\S+)?)$")
+    """How daemons find each other: `local`, by a folder; `zookeeper`, by a server that is started along;
+    `zookeeper=HOST:PORT,…`, by servers that run already."""
     master_flags: tuple[str, ...] = ()
     """Further flags for the own master, as `python -m peloton.minicluster.mesos.master --help` lists them."""
     simulated: Simulated | None = None

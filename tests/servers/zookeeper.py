@@ -16,17 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.servers.maven import Broken, class_path, jars, java
+from peloton.minicluster.servers.maven import Broken
+from peloton.minicluster.servers.zookeeper import HOST, command, configure, serves
 
-VERSION = "3.9.5"
-ARTIFACTS = (
-    f"org.apache.zookeeper:zookeeper:{VERSION}",
-    # What its POM expects the server's distribution to bring along.
-    "io.dropwizard.metrics:metrics-core:4.1.12.1",
-    "org.xerial.snappy:snappy-java:1.1.10.5",
-    "org.slf4j:slf4j-simple:2.0.13",
-)
-TICK_MILLISECONDS = 500
 LONGEST_START = 60.0
 """Seconds."""
 
@@ -37,7 +29,7 @@ class ZooKeeperServer:
     and with the same data."""
 
     folder: Path
-    host: str = "127.0.0.1"
+    host: str = HOST
     port: int = 0
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
@@ -55,13 +47,11 @@ class ZooKeeperServer:
 
     def start(self) -> None:
         """Returns when the server answers. Raises Broken with the end of its log where it does not."""
-        library = jars(ARTIFACTS)
+        argv = command(self.folder)
         with (self.folder / "output.log").open("ab") as output:
-            self._process = subprocess.Popen(
-                _command(self.folder, library), cwd=self.folder, stdout=output, stderr=subprocess.STDOUT
-            )
+            self._process = subprocess.Popen(argv, cwd=self.folder, stdout=output, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + LONGEST_START
-        while not self._serves():
+        while not serves(self.port):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 raise Broken(f"ZooKeeper did not start:\n{self._log_end()}")
@@ -78,15 +68,6 @@ class ZooKeeperServer:
 
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
-
-    def _serves(self) -> bool:
-        try:
-            with socket.create_connection((self.host, self.port), timeout=1) as probe:
-                probe.sendall(b"srvr")
-                # Before it serves it says that it does not.
-                return probe.recv(4096).startswith(b"Zookeeper version")
-        except OSError:
-            return False
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is None:
@@ -109,17 +90,8 @@ def zookeeper_server(folder: Path) -> Iterator[ZooKeeperServer]:
 
     Raises Missing without Java 17 or Maven, Broken where the server does not start.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     server = ZooKeeperServer(folder, port=_free_port())
-    (folder / "zoo.cfg").write_text(
-        f"tickTime={TICK_MILLISECONDS}\n"
-        f"dataDir={folder / 'data'}\n"
-        f"clientPortAddress={server.host}\n"
-        f"clientPort={server.port}\n"
-        "admin.enableServer=false\n"
-        "4lw.commands.whitelist=srvr\n"
-        "maxClientCnxns=0\n"
-    )
+    configure(folder, server.port)
     try:
         server.start()
         yield server
@@ -128,23 +100,7 @@ def zookeeper_server(folder: Path) -> Iterator[ZooKeeperServer]:
         shutil.rmtree(folder / "data", ignore_errors=True)
 
 
-def _command(folder: Path, library: Path) -> list[str]:
-    return [
-        str(java()),
-        "-Xmx128m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        "-Dzookeeper.forceSync=no",
-        "-Dzookeeper.sasl.client=false",
-        f"-Djava.io.tmpdir={folder}",
-        "-cp",
-        class_path(library),
-        "org.apache.zookeeper.server.ZooKeeperServerMain",
-        str(folder / "zoo.cfg"),
-    ]
-
-
 def _free_port() -> int:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((HOST, 0))
         return int(probe.getsockname()[1])

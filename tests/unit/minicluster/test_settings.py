@@ -100,3 +100,25 @@ def test_free_ports_differ_and_are_free() -> None:
     taken = [free.take() for _ in range(50)]
     assert len(set(taken)) == 50
     assert all(is_free(port) for port in taken)
+
+
+def test_daemons_find_each_other_by_the_zookeeper_that_is_started_along(tmp_path: Path) -> None:
+    cluster = read_cluster(None, {"membership": "zookeeper", "ports": "free"})
+    parts = components(cluster, Layout(tmp_path), lambda name, kind, index: default_ports(kind, index))
+    assert parts[0].name == "zookeeper" and parts[0].addresses == {"http": "127.0.0.1:2181"}
+    daemons = [part for part in parts if part.grpc]
+    assert {str(part.settings["membership"]) for part in daemons} == {
+        str({"kind": "zookeeper", "servers": "127.0.0.1:2181"})
+    }
+
+
+def test_daemons_find_each_other_by_a_zookeeper_that_runs(tmp_path: Path) -> None:
+    cluster = read_cluster(None, {"membership": "zookeeper=zk1:2181,zk2:2181/below"})
+    parts = components(cluster, Layout(tmp_path), lambda name, kind, index: default_ports(kind, index))
+    assert "zookeeper" not in {part.kind for part in parts}
+    assert parts[-1].settings["membership"] == {"kind": "zookeeper", "servers": "zk1:2181,zk2:2181/below"}
+
+
+def test_a_membership_that_is_none() -> None:
+    with pytest.raises(ConfigError, match="membership: 'etcd'"):
+        read_cluster(None, {"membership": "etcd"})
