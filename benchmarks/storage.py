@@ -75,7 +75,7 @@ async def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         if options.storage == "cassandra":
-            with cassandra_server(Path(directory) / "server", quick=False) as server:
+            with cassandra_server(Path(directory) / "server") as server:
                 settings = settings_for(server, Path(directory)).model_copy(update={"auto_migrate": True})
                 await measure(settings, options, server.cpu_seconds)
         else:

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from peloton import log as logs
 from peloton.clock import Clock, SystemClock
 from peloton.config import DaemonSettings, parse_arguments
-from peloton.errors import Fenced, PelotonError, Unavailable
+from peloton.errors import Fenced, PelotonError, Refused, Unavailable
 from peloton.http import HttpServer
 from peloton.membership.addresses import advertised
 from peloton.membership.factory import membership
@@ -205,6 +205,8 @@ class Daemon(Generic[S]):
             async with AsyncExitStack() as stack:
                 try:
                     await stack.enter_async_context(leading)
+                except Refused:  # wrong credentials, a newer schema: no later try will do better
+                    raise
                 except (PelotonError, OSError) as error:
                     log.error("cannot lead in term %d: %s", term, error)
                     return

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from peloton.errors import Refused
+
 log = logging.getLogger(__name__)
 
 
@@ -39,9 +41,13 @@ class Supervisor:
         if self._closing or task.cancelled():
             return
         error = task.exception()
-        if error is not None:
+        if error is not None and not isinstance(error, Refused):  # which says all in its one line
             log.error("background task %s failed", task.get_name(), exc_info=error)
         if not self._failed.done():
-            self._failed.set_result(
-                f"{task.get_name()} ended: {error!r}" if error else f"{task.get_name()} ended"
-            )
+            self._failed.set_result(_story(task.get_name(), error))
+
+
+def _story(name: str, error: BaseException | None) -> str:
+    if error is None:
+        return f"{name} ended"
+    return f"{name} ended: {error if isinstance(error, Refused) else repr(error)}"

@@ -1,7 +1,9 @@
 """The storage port: repositories as Protocols, with what each promises.
 
 Every write is durable when its call returns. A call that cannot tell raises `Unavailable`; absence is
-`NotFound` or an empty result, never a guess. Within one write all rows go in or none.
+`NotFound` or an empty result, never a guess. Within one write all rows go in or none; but in Cassandra, of a
+write over several partitions that ended with Unavailable, some may be there: repeating it makes it whole
+(`storage.cassandra` says what goes together).
 
 Writes of a leader carry its term: `Store.begin_term` makes every later write of that role through
 any other handle with a lower term raise `Fenced`, checked in the write's own transaction. Before it,
