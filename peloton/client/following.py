@@ -16,7 +16,8 @@ from peloton.client.discovery import NoLeader
 
 NOT_BEGUN = "peloton-not-begun"
 """Key of the trailing metadata of a call that was turned away before it began."""
-_PASSING = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+_LEFT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+"""What is told of a server that goes; CANCELLED where it ends with the call under way."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 _END_STATES = re.compile(r"(Get|List|Query|Browse|Lookup|Refresh|Start|Stop|Kill|Delete)(?![a-z])")
 """Methods that read, or that leave things the same when they are carried out twice."""
@@ -146,10 +147,10 @@ class _Call(_Stream):
         try:
             return call.with_call(request, timeout=rest, **options)
         except grpc.RpcError as error:
-            if error.code() in _PASSING:
+            if error.code() in (*_LEFT, grpc.StatusCode.DEADLINE_EXCEEDED):
                 self._channel.doubt(target)
             again = _never_began(error) or repeatable(self._method, request)
-            if error.code() is grpc.StatusCode.UNAVAILABLE and again:
+            if error.code() in _LEFT and again:
                 raise _AtAnother(error) from None
             raise
 

@@ -27,12 +27,13 @@ class Jobs(job_pb2_grpc.JobManagerServicer):
         self.asked: list[str] = []
         self.refusal = ""
         self.trailing: tuple[tuple[str, str], ...] = ()
+        self.status = grpc.StatusCode.UNAVAILABLE
 
     def _answer(self, name: str, context: Any) -> None:
         self.asked.append(name)
         if self.refusal:
             context.set_trailing_metadata(self.trailing)
-            context.abort(grpc.StatusCode.UNAVAILABLE, self.refusal)
+            context.abort(self.status, self.refusal)
 
     def Get(self, request: Any, context: Any) -> Any:
         self._answer("Get", context)
@@ -102,11 +103,12 @@ def test_a_follower_and_one_who_is_gone_are_passed_over(pair: tuple[Jobs, str, J
     assert (old.asked, new.asked) == (["Create"], ["Create", "Create"])
 
 
+@pytest.mark.parametrize("status", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED])
 def test_what_may_have_happened_is_repeated_only_where_that_is_safe(
-    pair: tuple[Jobs, str, Jobs, str],
+    pair: tuple[Jobs, str, Jobs, str], status: grpc.StatusCode
 ) -> None:
     old, at_old, new, at_new = pair
-    old.refusal = "Socket closed"
+    old.refusal, old.status = "Socket closed", status
     unsafe = PelotonClient("ann", discovery=Found(at_old, at_new))
     with unsafe, pytest.raises(grpc.RpcError, match="Socket closed"):
         unsafe.job_svc.Create(job_pb2.CreateRequest())
