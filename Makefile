@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PROTOS := $(shell find proto -name '*.proto')
 
-.PHONY: setup lint test demo demo-elastic minicluster bench descriptors settings clean
+.PHONY: setup lint test faults demo demo-elastic minicluster bench descriptors settings clean
 
 setup: $(READY)
 
@@ -23,6 +23,9 @@ lint: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest $(ARGS)
+
+faults: $(READY)
+	@$(BIN)/python -m tests.faults $(ARGS)
 
 demo: $(READY)
 	@$(BIN)/python -m peloton.minicluster.demo

@@ -130,7 +130,8 @@ def _line(result: Result) -> str:
     count = len(result.violations)
     return (
         f"{result.fault} seed {result.seed}: violations {count}{more}, "
-        f"s without service: {gaps}, took {result.seconds:.0f} s{wrong}"
+        f"s without service: {gaps}, "
+        f"slowest call {result.slowest:.1f} s, took {result.seconds:.0f} s {list(result.phases)}{wrong}"
     )
 
 

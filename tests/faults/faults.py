@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -258,6 +258,22 @@ class MesosCut:
         for _ in range(2 if at.quick else 4):
             at.world.mesos.cut_within_answer(at.random.randint(1, 100))
             at.wait(0.5, 2.5)
+
+
+@dataclass(frozen=True, slots=True)
+class InTurn:
+    """One after the other, in any order."""
+
+    faults: Sequence[Fault]
+    long: bool = False
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset().union(*(each.needs for each in self.faults))
+
+    def strike(self, at: Strike) -> None:
+        for each in at.random.sample(self.faults, len(self.faults)):
+            each.strike(at)
 
 
 FAULTS: Mapping[str, Fault] = {

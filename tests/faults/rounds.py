@@ -30,6 +30,10 @@ class Result:
     seconds: float
     deaths: Sequence[str]
     """Daemons that ended by themselves and were started again."""
+    slowest: float
+    """Seconds until the slowest call of the workload was answered."""
+    phases: Sequence[float]
+    """Seconds: up to the fault's end, the workload's, rest, and rest after the last stop."""
 
 
 def play(world: World, name: str, fault: Fault, seed: int, quick: bool) -> Result:
@@ -43,18 +47,27 @@ def play(world: World, name: str, fault: Fault, seed: int, quick: bool) -> Resul
     wrong: list[str] = []
     deaths: list[str] = []
     unavoidable: Sequence[str] = ()
+    phases: list[float] = []
+
+    def lap() -> None:
+        phases.append(round(time.time() - began - sum(phases), 1))
+
     try:
         workload.begin()
         time.sleep(draw.uniform(0.2, workload.seconds / 2))
         fault.strike(Strike(world, draw, quick))
+        lap()
         workload.finish()
+        lap()
         deaths = _settle(world, workload)
+        lap()
         wrong += _proof(world, workload, began)[0]
         for job in workload.staying:
             api.stop(job)
         workload.ending += workload.staying
         workload.staying = []
         deaths += _settle(world, workload)
+        lap()
         final, unavoidable = _proof(world, workload, began)
         wrong += final
     except TimeoutError as error:
@@ -63,7 +76,9 @@ def play(world: World, name: str, fault: Fault, seed: int, quick: bool) -> Resul
     gaps = {role: round(probe.longest_gap(began, until_), 2) for role, probe in world.probes.items()}
     changes = {role: sum(began <= at for at, _ in probe.leaders) for role, probe in world.probes.items()}
     took = round(until_ - began, 1)
-    return Result(name, seed, sorted(set(wrong)), unavoidable, gaps, changes, took, deaths)
+    slowest = round(api.slowest, 1)
+    wrong = sorted(set(wrong))
+    return Result(name, seed, wrong, unavoidable, gaps, changes, took, deaths, slowest, phases)
 
 
 def _settle(world: World, workload: Workload) -> list[str]:
