@@ -89,6 +89,8 @@ def task_lines(info: TaskInfo, found: Explanation | None, job: JobInfo | None, n
 def explanation_lines(found: Explanation) -> list[str]:
     """All that the resource manager knows beside state and cause."""
     lines = [f"since {short_time(found.since)} in pool {clean(found.pool)}"]
+    if found.reason and found.state == _number("PREEMPTING"):
+        lines.append(clean(found.reason))
     if found.gang_size > 1:
         lines.append(f"a gang of {found.gang_size} tasks: admitted and placed together or not at all")
     if found.HasField("position"):

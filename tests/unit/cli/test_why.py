@@ -273,7 +273,8 @@ def test_a_running_task_that_is_to_be_evicted(run: Run, daemons: FakeDaemons) ->
     daemons.answers["ExplainTask"] = pb.ExplainTaskResponse(
         explanation=explained("PREEMPTING", cause="it is to be evicted", host="h1", reason="for /b")
     )
-    assert "PREEMPTING: it is to be evicted" in run("task", "why", JOB, "0").out
+    out = run("task", "why", JOB, "0").out
+    assert "PREEMPTING: it is to be evicted" in out and "\n  for /b\n" in out
     daemons.answers["ExplainTask"] = pb.ExplainTaskResponse(explanation=explained("RUNNING", cause="there"))
     assert "RUNNING: running\n" in run("task", "why", JOB, "0").out
 
