@@ -250,6 +250,10 @@ class Reference:
                 continue
             for gang in heads:
                 assert not self._fits(leaf, gang), f"{gang.tasks} waits in {leaf.path} for nothing"
+            blocking = leaf.pending.head()
+            assert blocking is None or not _has_own_queue(blocking), (
+                f"{blocking.tasks} blocks those behind it"
+            )
 
     def _full(self, kind: TaskType) -> bool:
         return len(self.scheduler.ready[kind]) >= self.scheduler.policy.ready_limit
@@ -295,6 +299,12 @@ class Reference:
 
     def in_state(self, *states: TaskState) -> Iterator[Task]:
         return (task for task, record in self.records.items() if record.state in states and not record.orphan)
+
+
+def _has_own_queue(gang: Gang) -> bool:
+    """Whether it steps aside where it is refused."""
+    needs = [task.needs for task in gang.tasks]
+    return any(not each.preemptible or each.controller or each.revocable for each in needs)
 
 
 def _total(needs: Iterable[Needs]) -> list[int]:
