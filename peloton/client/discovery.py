@@ -109,25 +109,35 @@ class ZooKeeperDiscovery:
 
     def leader(self, role: str) -> Address:
         """All that the leader tells of itself. Raises DiscoveryError."""
-        from kazoo.exceptions import KazooException, NoNodeError
+        from kazoo.exceptions import KazooException
+        from kazoo.handlers.threading import KazooTimeoutError
 
         from peloton.membership.interface import Address, Role
 
-        place = f"{self.root.rstrip('/')}/{Role(role).election}"
+        place, told = f"{self.root.rstrip('/')}/{Role(role).election}", f"ZooKeeper ({self.servers})"
+        client = self._connected()
         try:
-            client = self._connected()
-            value, _ = client.get(f"{place}/leader")
+            value = self._read(client, f"{place}/leader")
+            if value is None and self._read(client, place) is None:
+                raise DiscoveryError(f"{told} has no {place}: is the cluster's root {self.root}?")
+        except (KazooException, KazooTimeoutError) as error:
+            raise NoLeader(f"{told} cannot be asked: {type(error).__name__}") from None
+        if value is None:
+            raise NoLeader(f"{told} shows no leader of {role} at {place}")
+        try:
             return Address.from_json(value.decode())
-        except NoNodeError:
-            if client.exists(place):
-                raise NoLeader(f"ZooKeeper ({self.servers}) shows no leader of {role} at {place}") from None
-            raise DiscoveryError(
-                f"ZooKeeper ({self.servers}) has no {place}: is the cluster's root {self.root}?"
-            ) from None
-        except KazooException as error:
-            raise NoLeader(f"ZooKeeper ({self.servers}) cannot be asked: {type(error).__name__}") from None
         except ValueError as error:
-            raise DiscoveryError(f"ZooKeeper ({self.servers}) {place}/leader: {error}") from None
+            raise DiscoveryError(f"{told} {place}/leader: {error}") from None
+
+    def _read(self, client: Any, path: str) -> bytes | None:
+        """None for what is not there. Waits for servers that are away, but not for ever."""
+        from kazoo.exceptions import NoNodeError
+
+        try:
+            value: bytes = client.get_async(path).get(timeout=self.timeout)[0]
+        except NoNodeError:
+            return None
+        return value
 
     def follows(self, role: str) -> bool:
         return True
@@ -152,7 +162,12 @@ class ZooKeeperDiscovery:
             quiet = logging.getLogger(f"{__name__}.kazoo")
             quiet.setLevel(logging.CRITICAL)  # what goes wrong is told by what is raised
             try:
-                client = KazooClient(self.servers.removeprefix("zk://"), timeout=10.0, logger=quiet)
+                client = KazooClient(
+                    self.servers.removeprefix("zk://"),
+                    timeout=10.0,
+                    connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 1.0},
+                    logger=quiet,
+                )
                 client.start(self.timeout)
             except KazooTimeoutError:
                 raise DiscoveryError(
