@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 from tests.faults.faults import FAULTS
-from tests.faults.rounds import Result, play
+from tests.faults.rounds import WORK_SECONDS, WORK_SECONDS_QUICK, Result, play
 from tests.faults.world import LEADERS, Setup, World
 from tests.servers.maven import Missing
 
@@ -89,7 +89,8 @@ def _play_all(setup: Setup, names: list[str], options: argparse.Namespace, resul
                 print(f"a cluster on {setup} …", flush=True)
                 world = World(options.dir / f"world-{time.time_ns()}", setup, seed)
                 world.up()
-            result = play(world, name, FAULTS[name], seed, options.quick)
+            seconds = WORK_SECONDS_QUICK if options.quick else WORK_SECONDS
+            result = play(world, name, FAULTS[name], seed, options.quick, seconds)
             with results.open("a") as file:
                 file.write(json.dumps(asdict(result)) + "\n")
             print(_line(result), flush=True)

@@ -15,6 +15,7 @@ from tests.faults.workload import Api, Workload
 from tests.faults.world import World, until
 
 SETTLE_SECONDS = 120.0
+WORK_SECONDS, WORK_SECONDS_QUICK = 12.0, 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +37,15 @@ class Result:
     """Seconds: up to the fault's end, the workload's, rest, and rest after the last stop."""
 
 
-def play(world: World, name: str, fault: Fault, seed: int, quick: bool) -> Result:
-    """Never raises for what the cluster does wrong: that is a violation."""
+def play(
+    world: World, name: str, fault: Fault, seed: int, quick: bool, seconds: float = WORK_SECONDS
+) -> Result:
+    """`seconds`: of the workload. Never raises for what the cluster does wrong: that is a violation."""
     draw = random.Random(f"{name}-{seed}")
     marks = world.folder / f"marks-{name}-{seed}-{time.time_ns()}"
     marks.mkdir()
     api = Api(world.client, world.pool)
-    workload = Workload(api, draw, marks, 4.0 if quick else 12.0)
+    workload = Workload(api, draw, marks, seconds)
     began = time.time()
     wrong: list[str] = []
     deaths: list[str] = []
@@ -54,7 +57,7 @@ def play(world: World, name: str, fault: Fault, seed: int, quick: bool) -> Resul
 
     try:
         workload.begin()
-        time.sleep(draw.uniform(0.2, workload.seconds / 2))
+        time.sleep(draw.uniform(0.2, min(seconds, WORK_SECONDS) / 2))
         fault.strike(Strike(world, draw, quick))
         lap()
         workload.finish()

@@ -190,7 +190,8 @@ class Workload:
     def _plan(self) -> None:
         draw = self.random.uniform
         self._job(0, self._nap(), self.random.randint(4, 8))
-        self._job(draw(0, self.seconds), self._nap(), self.random.randint(2, 6))
+        for _ in range(max(1, round(self.seconds / 4))):
+            self._job(draw(0, self.seconds), self._nap(), self.random.randint(2, 6))
         self._job(0, self._fails_once(self._nap()), self.random.randint(2, 4))
         gang = self.random.randint(2, 4)
         self._job(draw(0, self.seconds / 2), self._nap(), gang + 1, minimumRunningInstances=gang)
@@ -199,8 +200,8 @@ class Workload:
         self._at(draw(1, self.seconds), lambda: self.api.stop(whole[0]))
         part = self._job(0, ENDLESS, 3, ends=False)
         self._at(draw(1, self.seconds), lambda: self.api.stop(part[0], (0, 2)))
-        grows = self._job(0, f"sleep {self.seconds / 2:.1f}", 2)
-        self._at(draw(0.5, self.seconds), lambda: self.api.grow(grows[1], grows[0], 4))
+        grows = self._job(0, f"sleep {min(self.seconds, 12) / 2:.1f}", 2)
+        self._at(draw(0.5, min(self.seconds, 12) / 2), lambda: self.api.grow(grows[1], grows[0], 4))
 
     def _job(
         self, at: float, command: str, instances: int, ends: bool = True, **sla: Any
