@@ -9,7 +9,11 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
+import sys
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this folder has a resmgr too
 
 from peloton.model.ids import ROOT_POOL, PoolId
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType

@@ -11,9 +11,13 @@ from __future__ import annotations
 
 import argparse
 import random
+import sys
 import time
 import uuid
+from pathlib import Path
 from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this folder has a resmgr too
 
 from peloton.model.ids import Run
 from peloton.model.states import TaskState

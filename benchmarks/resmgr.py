@@ -16,8 +16,12 @@ from __future__ import annotations
 import argparse
 import gc
 import resource
+import sys
 import time
 import uuid
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this folder has a resmgr too
 
 from benchmarks import entitlement, preemption
 from peloton.model.ids import Run
