@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, islice
+from typing import overload
 
+import numpy as np
+from numpy.typing import NDArray
+
+from peloton.model.ids import JobId, Run
 from peloton.model.states import TaskState
 from resmgr.core.entitlement import firm
 from resmgr.core.lifecycle import Lifecycle
 from resmgr.core.pools import Pool, PoolTree
-from resmgr.core.preemption.view import NOTHING, Candidate, Candidates, PoolView, View, Waiting
-from resmgr.core.tasks import Charge, Task, Vector
+from resmgr.core.preemption.view import Candidates, PoolView, View, Waiting
+from resmgr.core.tasks import Charge, Needs, Task, Vector
 
 FIRST_GANGS = 100
 """Of each queue, so many gangs may take the place of others in one check."""
@@ -28,15 +33,14 @@ def picture(scheduler: Lifecycle, tree: PoolTree) -> View:
 
 def with_candidates(scheduler: Lifecycle, view: View, paths: Collection[str]) -> View:
     """The same view with the tasks of some pools."""
-    rows: dict[str, list[Candidate]] = {path: [] for path in paths}
-    gangs: dict[object, int] = {}
+    held: dict[str, list[Task]] = {path: [] for path in paths}
     for task in scheduler.registry:
-        of_pool = rows.get(task.pool.path)
+        of_pool = held.get(task.pool.path)
         if of_pool is not None and task.state is not TaskState.PENDING and task.state not in _LEAVING:
-            of_pool.append(_candidate(task, gangs))
+            of_pool.append(task)
     return View(
         tuple(
-            replace(pool, candidates=Candidates.of(rows[pool.path])) if rows.get(pool.path) else pool
+            replace(pool, candidates=_candidates(held[pool.path])) if held.get(pool.path) else pool
             for pool in view.pools
         )
     )
@@ -95,22 +99,53 @@ def _pool(pool: Pool, leaving: Iterable[Charge], fixed: bool) -> PoolView:
     )
 
 
-def _candidate(task: Task, gangs: dict[object, int]) -> Candidate:
-    """`gangs` numbers the gangs met so far."""
-    job = task.job
-    together = job.gangs.get(task.instance)
-    gang = task if together is None else (job, together)
-    needs = task.needs
-    return Candidate(
-        task.key,
-        gangs.setdefault(gang, len(gangs)),
-        (needs.charge.firm or needs.charge.slack or NOTHING),
-        task.state,
-        needs.priority,
-        task.since,
-        needs.preemptible,
-        needs.revocable,
+class _Runs(Sequence[Run]):
+    """Made when they are asked for: only those of victims are."""
+
+    __slots__ = ("_tasks",)
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self._tasks = tasks
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    @overload
+    def __getitem__(self, index: int) -> Run: ...
+    @overload
+    def __getitem__(self, index: slice) -> _Runs: ...
+    def __getitem__(self, index: int | slice) -> Run | _Runs:
+        if isinstance(index, slice):
+            return _Runs(self._tasks[index])
+        return self._tasks[index].key
+
+
+def _candidates(tasks: Sequence[Task]) -> Candidates:
+    """Column by column; what tasks have in common is looked up once."""
+    count = len(tasks)
+    numbers: dict[Needs, int] = {}
+    rows = np.fromiter((numbers.setdefault(task.needs, len(numbers)) for task in tasks), np.int64, count)
+    return Candidates(
+        runs=_Runs(tasks),
+        gang=_gangs(tasks),
+        amount=np.array([needs.resources.values() for needs in numbers], dtype=np.int64)[rows],
+        state=np.fromiter((task.state for task in tasks), np.int64, count),
+        priority=np.array([needs.priority for needs in numbers], dtype=np.int64)[rows],
+        started=np.fromiter((task.since for task in tasks), np.float64, count),
+        eligible=np.array([needs.preemptible for needs in numbers], dtype=np.bool_)[rows],
+        revocable=np.array([needs.revocable for needs in numbers], dtype=np.bool_)[rows],
     )
+
+
+def _gangs(tasks: Sequence[Task]) -> NDArray[np.int64]:
+    """A number for each gang: the first member's row."""
+    gangs = np.arange(len(tasks))
+    first: dict[tuple[JobId, int], int] = {}
+    for row, task in enumerate(tasks):
+        of_job = task.job.gangs
+        if of_job and task.instance in of_job:
+            gangs[row] = first.setdefault((task.job.id, of_job[task.instance]), row)
+    return gangs
 
 
 def _less(amounts: Iterable[int], parts: Iterable[Vector | None]) -> Vector:

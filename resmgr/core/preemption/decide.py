@@ -101,7 +101,7 @@ def _allowance(memory: Memory, limit: int, path: str) -> Allowance:
 
 
 def _without(view: View, victims: Iterable[Victim]) -> View:
-    """As it is once they are gone."""
+    """As it is once they are gone, for the gangs that wait within their pools."""
     of_pool: dict[str, list[Victim]] = {}
     for victim in victims:
         of_pool.setdefault(victim.pool, []).append(victim)
@@ -109,7 +109,7 @@ def _without(view: View, victims: Iterable[Victim]) -> View:
 
 
 def _pool_without(pool: PoolView, victims: Sequence[Victim]) -> PoolView:
-    if not victims:
+    if not victims or not pool.queues:
         return pool
     gone = {run for victim in victims for run in victim.runs}
     there = np.array([run not in gone for run in pool.candidates.runs], dtype=np.bool_)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -14,7 +15,8 @@ from peloton.model.states import TaskState
 from resmgr.core.preemption.view import ORDER, Candidate, Candidates, PoolView, Waiting
 from resmgr.core.tasks import Needs, Vector
 
-thorough = settings(max_examples=300, deadline=None)
+thorough = settings(max_examples=int(os.environ.get("PELOTON_EXAMPLES", "100")), deadline=None)
+"""100 examples, or as many as PELOTON_EXAMPLES says."""
 _STATES = (*ORDER, TaskState.RUNNING, TaskState.LAUNCHED, TaskState.PLACED)
 _AMOUNTS = st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 1), st.integers(0, 1))
 
