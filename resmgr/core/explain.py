@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from operator import attrgetter
 
 from peloton.model.ids import Run, mesos_task_id
 from peloton.model.resources import KINDS
@@ -13,13 +16,14 @@ from resmgr.core.admission import Check, Refusal, refusal
 from resmgr.core.pools import Pool
 from resmgr.core.queues import GangQueue, ReadyQueue
 from resmgr.core.scheduler import CAPACITY_UNKNOWN, Scheduler
-from resmgr.core.tasks import Gang, Task, Vector
+from resmgr.core.tasks import Charge, Gang, Task, Vector
 
 PLACEMENTS = "placements"
 """Name given to the queue of placements that wait for jobmgr."""
 SHOWN = 1000
 """Instances listed in one group at most."""
 _S = TaskState
+_CHARGE = attrgetter("charge")
 _NOTHING: Vector = (0, 0, 0, 0)
 _HOSTS = re.compile(r"^no host fits: \d+ hosts?: ([^;]*)")
 _HOST_COUNT = re.compile(r"(\d+) ([a-z_]+)(?:, |$)")
@@ -91,46 +95,116 @@ class Explanation:
     shares: Sequence[Share] = ()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Group:
     """Tasks in one state for one cause."""
 
     first: Explanation
     """The one that stands first in its queue."""
-    count: int = 0
-    instances: list[int] = field(default_factory=list)
+    count: int
+    instances: list[int]
     """Ascending; SHOWN at most."""
-    last_position: int = 0
+    last_position: int
+    """0 where they are in no queue."""
 
 
 def explain(scheduler: Scheduler, tasks: Sequence[Task]) -> list[Explanation]:
-    """Each task's, in the order given. Takes one look over each queue that they are in."""
+    """Each task's, in the order given. Looks once over each queue that they are in, and once more for each
+    gang: for a few tasks."""
     places = _positions(scheduler, tasks)
     heads = _Heads(scheduler)
     checks: dict[Gang, Refusal | None] = {}
     return [_explain(scheduler, task, places, heads, checks) for task in tasks]
 
 
-def groups(scheduler: Scheduler, tasks: Sequence[Task]) -> list[Group]:
+def groups(scheduler: Scheduler, tasks: Iterable[Task]) -> list[Group]:
     """Tasks of a job by state and cause, the largest group first."""
-    found: dict[tuple[TaskState, str, str], Group] = {}
-    for each in sorted(explain(scheduler, tasks), key=lambda one: one.run.instance):
-        queue = each.position.queue if each.position else ""
-        group = found.setdefault((each.state, each.cause, queue), Group(each))
-        group.count += 1
-        if len(group.instances) < SHOWN:
-            group.instances.append(each.run.instance)
-        if each.position is not None and group.first.position is not None:
-            group.last_position = max(group.last_position, each.position.position)
-            if each.position.position < group.first.position.position:
-                group.first = each
-    return sorted(found.values(), key=lambda group: -group.count)
+    grouping = Grouping(scheduler)
+    grouping.add(sorted(tasks, key=lambda task: task.instance))
+    return grouping.finish()
 
 
 def host_counts(reason: str) -> dict[str, int]:
     """Hosts by the name of what was found about them, out of what a placement engine said."""
     counted = _HOSTS.match(reason)
     return {name: int(count) for count, name in _HOST_COUNT.findall(counted[1])} if counted else {}
+
+
+@dataclass(slots=True)
+class _Members:
+    """Tasks that wait for the same thing: which, as far as Group tells, and where to look for places."""
+
+    first: Task
+    count: int = 0
+    instances: list[int] = field(default_factory=list)
+    gangs: dict[Gang, Task] = field(default_factory=dict)
+    """Of those in a queue, each with one of its tasks."""
+
+
+class Grouping:
+    """Groups a job's tasks, some at a time, so that a large job holds nobody up. Only one task of each group
+    is explained. A task that moves on meanwhile may be counted where it was."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._found: dict[tuple[object, ...], _Members] = {}
+
+    def add(self, tasks: Iterable[Task]) -> None:
+        """In the order of their instances, over all calls."""
+        heads: dict[GangQueue, Gang | None] = {}
+        for task in tasks:
+            key = _key(task, heads)
+            members = self._found.get(key)
+            if members is None:
+                members = self._found[key] = _Members(task)
+            members.count += 1
+            if members.count <= SHOWN:
+                members.instances.append(task.instance)
+            if task.gang is not None and task.gang.queue is not None:
+                members.gangs.setdefault(task.gang, task)
+
+    def finish(self) -> list[Group]:
+        """The largest group first."""
+        found, last = [], []
+        for members in self._found.values():
+            task, end = _ends(members)
+            found.append(task)
+            last.append(end)
+        explained = explain(self._scheduler, found)
+        made = [
+            Group(first, members.count, members.instances, end)
+            for first, members, end in zip(explained, self._found.values(), last, strict=True)
+        ]
+        return sorted(made, key=lambda group: -group.count)
+
+
+def _key(task: Task, heads: dict[GangQueue, Gang | None]) -> tuple[object, ...]:
+    """Alike for tasks with the same state and cause."""
+    gang = task.gang
+    if gang is None:
+        return task.state, task.pool
+    queue = gang.queue
+    if queue is None:
+        return task.state, task.pool, gang.failure if task.state is _S.READY else ""
+    if isinstance(queue, ReadyQueue):
+        return task.state, task.pool, queue
+    if queue not in heads:
+        heads[queue] = queue.head()
+    return task.state, task.pool, queue, heads[queue] is gang
+
+
+def _ends(members: _Members) -> tuple[Task, int]:
+    """Of those that are in a queue: the one that stands first, and the last one's position."""
+    queue = next((gang.queue for gang in members.gangs if gang.queue is not None), None)
+    first, last, left = members.first, 0, len(members.gangs)
+    if queue is None:
+        return first, 0
+    for position, gang in enumerate(queue, 1):
+        if gang in members.gangs:
+            first, last, left = members.gangs[gang] if not last else first, position, left - 1
+            if not left:
+                break
+    return first, last
 
 
 class _Heads:
@@ -234,17 +308,24 @@ def _positions(scheduler: Scheduler, tasks: Iterable[Task]) -> dict[object, Posi
 
 
 def _in_queue(queue: GangQueue | ReadyQueue, gangs: set[Gang]) -> Iterator[tuple[Gang, Position]]:
+    """A queue may hold a million, so what is ahead is counted by charge, which gangs alike share."""
+    order = list(queue)
+    for gang in gangs:
+        position = order.index(gang)
+        charges = list(map(_CHARGE, islice(order, position)))
+        alike = dict(zip(map(id, charges), charges, strict=True))
+        ahead = _total((alike[one], count) for one, count in Counter(map(id, charges)).items())
+        yield gang, Position(queue.name, position + 1, len(order), ahead)
+
+
+def _total(charges: Iterable[tuple[Charge, int]]) -> Vector:
     cpu = memory = disk = gpu = 0
-    left, length = len(gangs), len(queue)
-    for position, gang in enumerate(queue, 1):
-        if gang in gangs:
-            yield gang, Position(queue.name, position, length, (cpu, memory, disk, gpu))
-            left -= 1
-            if not left:
-                return
-        for part in (gang.charge.firm, gang.charge.slack):
+    for charge, count in charges:
+        for part in (charge.firm, charge.slack):
             if part is not None:
-                cpu, memory, disk, gpu = cpu + part[0], memory + part[1], disk + part[2], gpu + part[3]
+                cpu, memory = cpu + count * part[0], memory + count * part[1]
+                disk, gpu = disk + count * part[2], gpu + count * part[3]
+    return cpu, memory, disk, gpu
 
 
 # Pools.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from peloton.api.v0.task import task_pb2
@@ -12,9 +13,12 @@ from peloton.model.resources import KINDS, MILLI
 from peloton.private.resmgr.explain import explain_pb2 as pb
 from peloton.private.resmgr.explain import explain_pb2_grpc
 from resmgr.core.admission import Refusal
-from resmgr.core.explain import Explanation, Group, Position, Share, Tries, explain, groups
+from resmgr.core.explain import Explanation, Group, Grouping, Position, Share, Tries, explain
 from resmgr.core.tasks import Vector
 from resmgr.driver import Driver
+
+_AT_ONCE = 10_000
+"""Tasks of a job that are looked at before others get their turn."""
 
 
 class ExplainService(explain_pb2_grpc.ExplainServiceServicer):
@@ -32,8 +36,12 @@ class ExplainService(explain_pb2_grpc.ExplainServiceServicer):
     async def ExplainJob(self, request: pb.ExplainJobRequest, context: Any) -> pb.ExplainJobResponse:
         scheduler = self._driver.scheduler
         job = scheduler.registry.jobs.get(request.job_id.value)
-        tasks = list(job.tasks.values()) if job is not None else []
-        return pb.ExplainJobResponse(groups=[self._group(group) for group in groups(scheduler, tasks)])
+        tasks = sorted(job.tasks.values(), key=lambda task: task.instance) if job is not None else []
+        grouping = Grouping(scheduler)
+        for at in range(0, len(tasks), _AT_ONCE):
+            grouping.add(tasks[at : at + _AT_ONCE])
+            await asyncio.sleep(0)
+        return pb.ExplainJobResponse(groups=[self._group(group) for group in grouping.finish()])
 
     def _group(self, group: Group) -> pb.Group:
         return pb.Group(
