@@ -202,7 +202,7 @@ class World:
         self.store.start()
         self._stack.callback(self.store.close)
         settings = settings_for(self.cassandra, folder).model_dump(mode="json")
-        own = {"port": self.store.port, "auto_migrate": True, "request_timeout": 5.0}
+        own = {"port": self.store.port, "auto_migrate": True, "request_timeout": 5.0, "connect_timeout": 5.0}
         return {"storage": {**settings, **own}}
 
     def _make_pool(self) -> str:
