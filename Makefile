@@ -22,7 +22,7 @@ lint: $(READY)
 	$(BIN)/lint-imports --no-cache
 
 test: $(READY)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests)
 
 faults: $(READY)
 	@$(BIN)/python -m tests.faults $(ARGS)
