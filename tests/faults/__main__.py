@@ -97,6 +97,7 @@ def _play_all(setup: Setup, names: list[str], options: argparse.Namespace, resul
             if result.violations:  # what comes after must not suffer from it
                 _keep(world, options.dir / "failed" / f"{name}-{seed}")
                 world.down()
+                shutil.rmtree(world.folder, ignore_errors=True)
                 world = None
     finally:
         if world is not None:

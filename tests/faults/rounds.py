@@ -77,7 +77,7 @@ def play(
         wrong.append(f"no rest: {error}")
     until_ = time.time()
     gaps = {role: round(probe.longest_gap(began, until_), 2) for role, probe in world.probes.items()}
-    changes = {role: sum(began <= at for at, _ in probe.leaders) for role, probe in world.probes.items()}
+    changes = {role: sum(began <= at for at, _ in probe.leaders[1:]) for role, probe in world.probes.items()}
     took = round(until_ - began, 1)
     slowest = round(api.slowest, 1)
     wrong = sorted(set(wrong))
