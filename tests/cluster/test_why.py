@@ -76,12 +76,12 @@ def test_a_task_beyond_the_reservation_and_those_behind_it(harness: Harness, why
 
     def refused() -> bool:
         told.update(why("task", job_id, "0"))
-        return bool(told["resmgr"] and told["resmgr"].get("check"))
+        check = told["resmgr"] and told["resmgr"].get("check")
+        return bool(check) and told["state"] == "PENDING" and check["text"] in told["text"]
 
     wait_for(refused, SECONDS, lambda: str(told))
     check = told["resmgr"]["check"]
     assert (check["kind"], check["gang"]) == ("gpu", 1) and check["held"] + 1 > check["bound"], check
-    assert told["state"] == "PENDING" and check["text"] in told["text"]
     job = why("job", job_id)
     assert groups(job) == {"PENDING": 3}
     positions = [line for group in job["groups"] for line in group["lines"] if line.startswith("queue ")]

@@ -241,7 +241,8 @@ async def test_daemons_outlive_zookeeper_and_wait_for_it(
         assert await who_answers(client) in ("a", "b")
     await until(lambda: len(watching.members(Role.RESMGR)) == 2)
     assert all(child.returncode is None for child in processes.children.values())
-    assert processes.terms() == sorted(processes.terms())
+    terms = processes.terms()
+    assert terms == sorted(terms)
 
 
 async def until_told(address: Address, text: str) -> None:
