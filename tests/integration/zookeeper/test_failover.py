@@ -214,7 +214,8 @@ async def test_a_leader_frozen_past_its_session_does_nothing_more(
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
     await until(lambda: len(processes.terms()) > written + 100)
     await until_told(both.leads, f"the leader is at {both.follows.target}")
-    assert processes.terms() == sorted(processes.terms())
+    terms = processes.terms()
+    assert terms == sorted(terms)
     assert "leadership of term 1 is lost" in processes.log(both.leader)
     assert frozen.returncode is None
 
