@@ -14,7 +14,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.client import PelotonClient
+from peloton.client import LocalDiscovery, PelotonClient
 from peloton.minicluster.cluster import Cluster
 from peloton.minicluster.settings import ClusterSettings
 
@@ -26,10 +26,8 @@ class Harness:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        urls = cluster.urls()
-        self.client = PelotonClient(
-            "test", jm_url=urls["JOBMGR_URL"], rm_url=urls["RESMGR_URL"], hm_url=urls["HOSTMGR_URL"]
-        )
+        # It follows the leaders: a call whose connection dies with a killed daemon is made again.
+        self.client = PelotonClient("test", discovery=LocalDiscovery(cluster.layout.membership))
         self.task: task_pb2.TaskInfo | None = None
         self.pool = self._make_pool()
 
@@ -45,7 +43,7 @@ class Harness:
 
         def answers() -> bool:
             self.answer = self.client.respool_svc.CreateResourcePool(
-                respool_pb2.CreateRequest(config=config), timeout=30, wait_for_ready=True
+                respool_pb2.CreateRequest(config=config), timeout=30
             )
             return not self.answer.HasField("error")
 
@@ -78,7 +76,7 @@ class Harness:
 
     def runtime(self, job_id: str) -> job_pb2.RuntimeInfo:
         request = job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id))
-        return self.client.job_svc.Get(request, timeout=30, wait_for_ready=True).jobInfo.runtime
+        return self.client.job_svc.Get(request, timeout=30).jobInfo.runtime
 
     def tasks(self, job_id: str) -> dict[int, task_pb2.TaskInfo]:
         request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import urllib.request
 from collections.abc import Iterator
 
-import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -81,18 +80,7 @@ def count_running(harness: Harness, job_id: str) -> int:
 
 def usage(harness: Harness) -> Usage:
     """What Query says of each pool and kind: not slack, slack."""
-    answers: list[respool_pb2.QueryResponse] = []
-
-    def answered() -> bool:
-        try:
-            answers.append(harness.client.respool_svc.Query(respool_pb2.QueryRequest(), timeout=30))
-        except grpc.RpcError as error:
-            if error.code() is not grpc.StatusCode.UNAVAILABLE:  # the connection died with a killed resmgr
-                raise
-        return bool(answers)
-
-    wait_for(answered, 60)
-    [answer] = answers
+    answer = harness.client.respool_svc.Query(respool_pb2.QueryRequest(), timeout=60)
     return {
         (pool.path.value, each.kind): (each.allocation, each.slack)
         for pool in answer.resourcePools
