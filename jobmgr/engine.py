@@ -171,8 +171,8 @@ class Engine:
 
     async def _take(self, job_id: JobId) -> None:
         if self.job(job_id) is None:
-            self.turns.core.recover(job_id, *await read_job(self.store, job_id))
+            self.turns.core.active.recover(job_id, *await read_job(self.store, job_id))
 
     async def _read_again(self, job_id: JobId) -> None:
         if self.job(job_id) is not None:
-            self.turns.core.refresh(job_id, *await read_job(self.store, job_id))
+            self.turns.core.active.refresh(job_id, *await read_job(self.store, job_id))

@@ -39,6 +39,6 @@ async def recover(store: Store, turns: Turns) -> int:
             log.warning("job %s is active but not stored: retired", job_id)
             await store.jobs.retire(job_id)
             continue
-        turns.core.recover(job_id, spec, runtime, pages)
+        turns.core.active.recover(job_id, spec, runtime, pages)
         found += 1
     return found

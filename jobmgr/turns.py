@@ -27,7 +27,8 @@ from jobmgr.core.events import (
     Statuses,
     Withdrawn,
 )
-from jobmgr.core.machine import Core, Turn
+from jobmgr.core.machine import Core
+from jobmgr.core.turn import Turn
 from jobmgr.outbox import Outbox
 from peloton.clock import Clock
 from peloton.errors import Fenced, PelotonError, Unavailable
@@ -72,15 +73,15 @@ class Turns:
         self._over = ""
 
     def job(self, job_id: JobId) -> CachedJob | None:
-        work = self.core.jobs.get(job_id)
+        work = self.core.active.jobs.get(job_id)
         return None if work is None else work.job
 
     def jobs(self) -> list[JobId]:
-        return list(self.core.jobs)
+        return list(self.core.active.jobs)
 
     def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
         """Take a job that is stored."""
-        self.core.create(job_id, spec, runtime)
+        self.core.active.create(job_id, spec, runtime)
         self._wake.set()
 
     def post(self, event: Event) -> None:
@@ -131,7 +132,7 @@ class Turns:
         ended = self.core.commit(turn)
         for job in ended:
             self.on_end(job)
-        _count(turn, len(ended), len(self.core.jobs))
+        _count(turn, len(ended), len(self.core.active.jobs))
         self._outbox.send(turn.instructions)
         for (_, answer), reply in zip(batch, turn.replies, strict=True):
             _tell(answer, reply)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from jobmgr.core.active import ActiveJobs
 from jobmgr.core.cache import UNBORN
 from jobmgr.core.change import Change
 from jobmgr.core.events import JobUpdated, RestartAsked, StartAsked, StopAsked
 from jobmgr.core.goalstate import Aim, aim_of
+from jobmgr.core.turn import Turn
 from peloton.errors import Conflict, NotFound, PelotonError, Refused
 from peloton.model.ids import JobId
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
 
-if TYPE_CHECKING:
-    from jobmgr.core.machine import Core, Turn
-
 Answer = list[int] | PelotonError
 
 
-def updated(core: Core, turn: Turn, event: JobUpdated) -> PelotonError | None:
-    change = core.change(turn, event.job_id)
+def updated(active: ActiveJobs, turn: Turn, event: JobUpdated) -> PelotonError | None:
+    change = active.change(turn, event.job_id)
     if change is None:
         return NotFound(f"no active job {event.job_id}")
     if change.spec.version != event.base:
@@ -30,16 +28,16 @@ def updated(core: Core, turn: Turn, event: JobUpdated) -> PelotonError | None:
         return Refused(f"job {event.job_id} is being stopped")
     change.work.unborn = min(change.work.unborn, change.spec.instance_count)
     change.grow(event.spec)
-    core.create_rows(event.job_id)
+    active.create_rows(event.job_id)
     return None
 
 
-def stop(core: Core, turn: Turn, event: StopAsked) -> Answer:
-    change = core.change(turn, event.job_id)
+def stop(active: ActiveJobs, turn: Turn, event: StopAsked) -> Answer:
+    change = active.change(turn, event.job_id)
     if change is None:
         return NotFound(f"no active job {event.job_id}")
     if event.instances is None:
-        return _stop_job(core, change)
+        return _stop_job(active, change)
     stopped = []
     for instance in _known(change, event.instances):
         task = change.task(instance)
@@ -48,31 +46,31 @@ def stop(core: Core, turn: Turn, event: StopAsked) -> Answer:
         stopped.append(instance)
         if task.goal is not TaskState.KILLED:
             change.move(instance, goal=TaskState.KILLED, desired_run=task.run)
-            core.steering.evaluate(change, instance)
+            active.steering.evaluate(change, instance)
     return stopped
 
 
-def start(core: Core, turn: Turn, event: StartAsked) -> Answer:
+def start(active: ActiveJobs, turn: Turn, event: StartAsked) -> Answer:
     return _renew(
-        core, turn, event.job_id, event.instances, "start", lambda task: task.goal is TaskState.KILLED
+        active, turn, event.job_id, event.instances, "start", lambda task: task.goal is TaskState.KILLED
     )
 
 
-def restart(core: Core, turn: Turn, event: RestartAsked) -> Answer:
+def restart(active: ActiveJobs, turn: Turn, event: RestartAsked) -> Answer:
     return _renew(
-        core, turn, event.job_id, event.instances, "restart", lambda task: task.goal is not TaskState.KILLED
+        active, turn, event.job_id, event.instances, "restart", lambda task: task.goal is not TaskState.KILLED
     )
 
 
-def _stop_job(core: Core, change: Change) -> list[int]:
+def _stop_job(active: ActiveJobs, change: Change) -> list[int]:
     change.goal = JobState.KILLED
-    core.sweep(change.job_id)
+    active.sweep(change.job_id)
     instances = range(change.spec.instance_count)
     return [i for i in instances if not change.task(i).state.terminal]
 
 
 def _renew(
-    core: Core,
+    active: ActiveJobs,
     turn: Turn,
     job_id: JobId,
     instances: Sequence[int] | None,
@@ -80,7 +78,7 @@ def _renew(
     wanted: Callable[[TaskRuntime], bool],
 ) -> Answer:
     """Want the next run of those instances that `wanted` picks."""
-    change = core.change(turn, job_id)
+    change = active.change(turn, job_id)
     if change is None or change.job.runtime.state.terminal:
         return Refused(f"cannot {what} tasks in a terminated job")
     if change.goal in (JobState.KILLED, JobState.DELETED):
@@ -93,7 +91,7 @@ def _renew(
         renewed.append(instance)
         if aim_of(change.goal, task) is not Aim.RENEW:
             change.move(instance, goal=TaskState.SUCCEEDED, desired_run=task.run + 1)
-            core.steering.evaluate(change, instance)
+            active.steering.evaluate(change, instance)
     return renewed
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from jobmgr.core.active import ActiveJobs
 from jobmgr.core.cache import UNBORN
 from jobmgr.core.change import Change
 from jobmgr.core.events import Launched, LaunchRefused, LaunchUncertain, Placed, Placement
@@ -11,77 +10,75 @@ from jobmgr.core.goalstate import Aim, aim_of
 from jobmgr.core.instructions import Launch, Release, Settle, ShutDown
 from jobmgr.core.retry import delay
 from jobmgr.core.steering import NO_PORTS
+from jobmgr.core.turn import Turn
 from jobmgr.core.work import Busy
 from peloton.model.ids import Run
 from peloton.model.states import ON_HOST_TASK_STATES, TaskState, TerminationReason
 from peloton.model.task import PortSpec, TaskRuntime, TaskStatus
-
-if TYPE_CHECKING:
-    from jobmgr.core.machine import Core, Turn
 
 FAULTY = "CONTAINER_LAUNCH_FAILED"
 """The reason of a run whose launch is refused for what it asks."""
 _WAITS = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
 
 
-def placed(core: Core, turn: Turn, event: Placed) -> None:
+def placed(active: ActiveJobs, turn: Turn, event: Placed) -> None:
     for placement in event.placements:
-        _place(core, turn, placement)
+        _place(active, turn, placement)
 
 
-def launched(core: Core, turn: Turn, event: Launched) -> None:
+def launched(active: ActiveJobs, turn: Turn, event: Launched) -> None:
     settled = []
     for run in event.runs:
-        change = _current(core, turn, run)
+        change = _current(active, turn, run)
         if change is None:
             continue
         change.work.free(run.instance, Busy.LAUNCH)
         if change.task(run.instance).state in ON_HOST_TASK_STATES:
             settled.append((run, TaskState.LAUNCHED))
             if aim_of(change.goal, change.task(run.instance)) is not Aim.RUN:
-                core.steering.evaluate(change, run.instance)
+                active.steering.evaluate(change, run.instance)
     _settle(turn, settled)
 
 
-def refused(core: Core, turn: Turn, event: LaunchRefused) -> None:
+def refused(active: ActiveJobs, turn: Turn, event: LaunchRefused) -> None:
     settled = []
     for run in event.runs:
         settled.append((run, TaskState.FAILED if event.faulty else TaskState.LOST))
-        change = _current(core, turn, run)
+        change = _current(active, turn, run)
         if change is None:
             continue
         change.work.free(run.instance, Busy.LAUNCH)
         if change.task(run.instance).state is not TaskState.LAUNCHED:
-            core.steering.evaluate(change, run.instance)
+            active.steering.evaluate(change, run.instance)
         elif event.faulty:
-            core.steering.end(change, run.instance, _faulty(run, event.message))
+            active.steering.end(change, run.instance, _faulty(run, event.message))
         else:
-            core.steering.refused(change, run.instance, change.task(run.instance), event.message)
+            active.steering.refused(change, run.instance, change.task(run.instance), event.message)
     _settle(turn, settled)
 
 
-def uncertain(core: Core, turn: Turn, event: LaunchUncertain) -> None:
+def uncertain(active: ActiveJobs, turn: Turn, event: LaunchUncertain) -> None:
     for run in event.runs:
-        change = _current(core, turn, run)
+        change = _current(active, turn, run)
         if change is None:
             continue
         change.work.free(run.instance, Busy.LAUNCH)
         if change.task(run.instance).state is TaskState.LAUNCHED:
             change.work.unconfirmed.add(run.instance)
-            core.steering.evaluate(change, run.instance)
+            active.steering.evaluate(change, run.instance)
 
 
-def due(core: Core, turn: Turn, change: Change, instance: int) -> None:
+def due(active: ActiveJobs, turn: Turn, change: Change, instance: int) -> None:
     """A task's deadline has come: what it was for follows from its state."""
-    steering, task = core.steering, change.task(instance)
+    steering, task = active.steering, change.task(instance)
     change.work.free(instance, Busy.PAUSE)
     if task.state in (TaskState.LAUNCHED, TaskState.STARTING):
         if steering.age(task) >= steering.limits.stuck_after:
             steering.start_over(change, instance, task)
         else:
-            _ask(core, turn, change, instance, task)
+            _ask(active, turn, change, instance, task)
     elif task.state is TaskState.RUNNING:
-        _running_due(core, turn, change, instance, task)
+        _running_due(active, turn, change, instance, task)
     elif task.state is TaskState.KILLING and steering.age(task) >= steering.limits.stuck_after:
         run = Run(change.job_id, instance, task.run)
         turn.instructions.append(ShutDown(((run, task.agent_id),)))
@@ -90,7 +87,7 @@ def due(core: Core, turn: Turn, change: Change, instance: int) -> None:
         steering.evaluate(change, instance)
 
 
-def resume(core: Core, change: Change, instance: int) -> None:
+def resume(active: ActiveJobs, change: Change, instance: int) -> None:
     """Look at a task anew: what its runs may have missed is made good."""
     task, work = change.task(instance), change.work
     running = aim_of(change.goal, task) is Aim.RUN
@@ -98,51 +95,51 @@ def resume(core: Core, change: Change, instance: int) -> None:
         work.escaped.add(instance)
     if work.recovered and task.state in ON_HOST_TASK_STATES and running and instance not in work.busy:
         work.unconfirmed.add(instance)
-    core.steering.evaluate(change, instance)
+    active.steering.evaluate(change, instance)
 
 
-def _running_due(core: Core, turn: Turn, change: Change, instance: int, task: TaskRuntime) -> None:
-    steering = core.steering
+def _running_due(active: ActiveJobs, turn: Turn, change: Change, instance: int, task: TaskRuntime) -> None:
+    steering = active.steering
     left = steering.time_left(change, task)
     if left is not None and left <= 0:
         past = f"ran longer than its maxRunningTime of {change.spec.sla.max_running_time} s"
         steering.kill_for(change, instance, TerminationReason.DEADLINE_TIMEOUT_EXCEEDED, past)
     elif instance in change.work.unconfirmed:
-        _ask(core, turn, change, instance, task)
+        _ask(active, turn, change, instance, task)
     else:
         steering.evaluate(change, instance)
 
 
-def _ask(core: Core, turn: Turn, change: Change, instance: int, task: TaskRuntime) -> None:
+def _ask(active: ActiveJobs, turn: Turn, change: Change, instance: int, task: TaskRuntime) -> None:
     """Ask Mesos about the run, and again after a growing pause, until a status tells."""
-    steering, limits = core.steering, core.steering.limits
+    steering, limits = active.steering, active.steering.limits
     turn.reconcile.append((Run(change.job_id, instance, task.run), task.agent_id))
     pause = delay(change.work.failed(instance), limits.kill_again_after, limits.news_after)
     left = steering.time_left(change, task) if task.state is TaskState.RUNNING else None
     steering.arm(change, instance, pause if left is None else min(pause, left))
 
 
-def _current(core: Core, turn: Turn, run: Run) -> Change | None:
+def _current(active: ActiveJobs, turn: Turn, run: Run) -> Change | None:
     """The job's change where the run is still its instance's current one."""
-    change = core.change(turn, run.job_id)
+    change = active.change(turn, run.job_id)
     return change if change is not None and change.task(run.instance).run == run.run else None
 
 
-def _place(core: Core, turn: Turn, placement: Placement) -> None:
-    ports = _shares(core, turn, placement)
+def _place(active: ActiveJobs, turn: Turn, placement: Placement) -> None:
+    ports = _shares(active, turn, placement)
     going: list[Run] = []
     settled: list[tuple[Run, TaskState]] = []
     for run, share in zip(placement.runs, ports, strict=True):
-        change = core.change(turn, run.job_id)
+        change = active.change(turn, run.job_id)
         task = UNBORN if change is None else change.task(run.instance)
         if change is None or task.run != run.run or task.state not in _WAITS:
             settled.append((run, _known_state(task, run)))
         elif share is None:
             settled.append((run, TaskState.LOST))
             message = f"placed on {placement.hostname} without the ports that it needs"
-            core.steering.refused(change, run.instance, task, message)
+            active.steering.refused(change, run.instance, task, message)
         elif change.work.busy.get(run.instance) is not Busy.WITHDRAW:
-            _intend(core, change, run, task, placement, share)
+            _intend(active, change, run, task, placement, share)
             going.append(run)
     host = (placement.hostname, placement.agent_id, placement.offer_id)
     turn.instructions.append(Launch(*host, tuple(going)) if going else Release(*host))
@@ -150,7 +147,12 @@ def _place(core: Core, turn: Turn, placement: Placement) -> None:
 
 
 def _intend(
-    core: Core, change: Change, run: Run, task: TaskRuntime, placement: Placement, ports: tuple[int, ...]
+    active: ActiveJobs,
+    change: Change,
+    run: Run,
+    task: TaskRuntime,
+    placement: Placement,
+    ports: tuple[int, ...],
 ) -> None:
     """Note where the run goes, before it goes there."""
     change.work.occupy(run.instance, Busy.LAUNCH)
@@ -163,7 +165,7 @@ def _intend(
         message="",
         reason="",
     )
-    core.steering.arm(change, run.instance, core.steering.limits.news_after)
+    active.steering.arm(change, run.instance, active.steering.limits.news_after)
 
 
 def _known_state(task: TaskRuntime, run: Run) -> TaskState:
@@ -173,11 +175,11 @@ def _known_state(task: TaskRuntime, run: Run) -> TaskState:
     return task.state if task.run == run.run and task.state.terminal else TaskState.KILLED
 
 
-def _shares(core: Core, turn: Turn, placement: Placement) -> list[tuple[int, ...] | None]:
+def _shares(active: ActiveJobs, turn: Turn, placement: Placement) -> list[tuple[int, ...] | None]:
     """Each run's ports out of the flat list; None where they cannot be told."""
     needs: list[int | None] = []
     for run in placement.runs:
-        change = core.change(turn, run.job_id)
+        change = active.change(turn, run.job_id)
         needs.append(None if change is None else change.spec.task(run.instance).dynamic_ports)
     unknown = needs.count(None)
     rest = len(placement.ports) - sum(need or 0 for need in needs)

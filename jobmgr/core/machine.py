@@ -7,13 +7,13 @@ begins after the last one's commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jobmgr.core import asking, feed, launching, reports
+from jobmgr.core import asking, feed, launching, queueing, reports
+from jobmgr.core.active import ActiveJobs
 from jobmgr.core.cache import UNBORN, CachedJob
-from jobmgr.core.change import Change, Stamps
+from jobmgr.core.change import Change
 from jobmgr.core.events import (
     Enqueued,
     EnqueueRefused,
@@ -33,69 +33,45 @@ from jobmgr.core.events import (
     WaitingTold,
     Withdrawn,
 )
-from jobmgr.core.instructions import Enqueue, Instruction, Kill, Reconcile, Retire, Withdraw
-from jobmgr.core.steering import LONGEST_MESSAGE, NO_PORTS, Limits, Steering
-from jobmgr.core.work import Busy, Work
-from peloton.model.ids import JobId, Run
-from peloton.model.job import JobRuntime, JobSpec
+from jobmgr.core.instructions import Enqueue, Kill, Reconcile, Retire, Withdraw
+from jobmgr.core.steering import NO_PORTS, Limits
+from jobmgr.core.turn import Turn
+from peloton.model.ids import Run
 from peloton.model.states import JobState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, Termination
 
 DUE_PER_TURN = 2000
-_BEFORE_LAUNCH = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
-
-
-@dataclass(slots=True)
-class Turn:
-    """What one turn decided."""
-
-    now: Now
-    changes: dict[JobId, Change] = field(default_factory=dict)
-    instructions: list[Instruction] = field(default_factory=list)
-    replies: list[Any] = field(default_factory=list)
-    """What each event is answered with; a PelotonError where it was refused."""
-    reconcile: list[tuple[Run, str]] = field(default_factory=list)
-    orphans: list[Run] = field(default_factory=list)
-    more: bool = False
-    """Whether the next turn has something to do even without an event."""
+_HANDLERS: Mapping[type, Callable[[ActiveJobs, Turn, Any], Any]] = {
+    JobUpdated: asking.updated,
+    StopAsked: asking.stop,
+    StartAsked: asking.start,
+    RestartAsked: asking.restart,
+    Statuses: reports.received,
+    Placed: launching.placed,
+    Launched: launching.launched,
+    LaunchRefused: launching.refused,
+    LaunchUncertain: launching.uncertain,
+    WaitingTold: queueing.waiting,
+    Preempted: queueing.preempted,
+    ResmgrChanged: queueing.resmgr_changed,
+    Enqueued: queueing.enqueued,
+    EnqueueRefused: queueing.enqueue_refused,
+    Withdrawn: queueing.withdrawn,
+}
 
 
 class Core:
     """All active jobs. Its methods are called by one shell, one at a time."""
 
     def __init__(self, limits: Limits | None = None) -> None:
-        self.jobs: dict[JobId, Work] = {}
-        self.steering = Steering(limits or Limits())
-        self.orphans = reports.Orphans()
-        self._stamps = Stamps()
-        self._busy_jobs: dict[JobId, None] = {}
-        """Jobs with rows to be created or tasks to be looked at, oldest first."""
-        self._handlers: Mapping[type, Callable[[Turn, Any], Any]] = {
-            JobUpdated: lambda turn, event: asking.updated(self, turn, event),
-            StopAsked: lambda turn, event: asking.stop(self, turn, event),
-            StartAsked: lambda turn, event: asking.start(self, turn, event),
-            RestartAsked: lambda turn, event: asking.restart(self, turn, event),
-            Statuses: lambda turn, event: reports.received(self, turn, event),
-            Placed: lambda turn, event: launching.placed(self, turn, event),
-            Launched: lambda turn, event: launching.launched(self, turn, event),
-            LaunchRefused: lambda turn, event: launching.refused(self, turn, event),
-            LaunchUncertain: lambda turn, event: launching.uncertain(self, turn, event),
-            WaitingTold: self._waiting,
-            Preempted: self._preempted,
-            ResmgrChanged: self._resmgr_changed,
-            Enqueued: self._enqueued,
-            EnqueueRefused: self._enqueue_refused,
-            Withdrawn: self._withdrawn,
-        }
-
-    # Turns.
+        self.active = ActiveJobs(limits or Limits())
 
     def turn(self, events: Sequence[Event], now: Now) -> Turn:
         """Work out what the events lead to, in their order, and what has fallen due."""
-        self.steering.now = now
+        self.active.steering.now = now
         turn = Turn(now)
         for event in events:
-            turn.replies.append(self._handlers[type(event)](turn, event))
+            turn.replies.append(_HANDLERS[type(event)](self.active, turn, event))
         self._due(turn)
         self._advance(turn)
         self._close(turn)
@@ -108,151 +84,41 @@ class Core:
             change.commit()
             if change.job.runtime.state.terminal and not change.unborn:
                 ended.append(change.job)
-                self.forget(change.job_id)
+                self.active.forget(change.job_id)
         return ended
 
     def idle_until(self) -> float | None:
         """When the next turn is due without an event; None: never."""
-        if self._busy_jobs:
-            return self.steering.now.monotonic
-        return self.steering.deadlines.next()
-
-    def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
-        """Take a job that was just stored; its tasks follow in the turns to come."""
-        if job_id in self.jobs:
-            return
-        self.jobs[job_id] = Work(CachedJob(job_id, spec, runtime))
-        self.create_rows(job_id)
-
-    def recover(
-        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, rows: Iterable[Mapping[int, TaskRuntime]]
-    ) -> None:
-        """Take an active job from the store; its tasks are looked at in the turns that follow."""
-        self.forget(job_id)
-        self.jobs[job_id] = Work(_cached(job_id, spec, runtime, rows), recovered=True)
-        self.sweep(job_id)
-
-    def refresh(
-        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, rows: Iterable[Mapping[int, TaskRuntime]]
-    ) -> None:
-        """Take what the store holds of a job that is known; what is under way for it goes on."""
-        work = self.jobs[job_id]
-        job = _cached(job_id, spec, runtime, rows)
-        job.waiting = work.job.waiting
-        work.job, work.unborn = job, 0
-        self.sweep(job_id)
-
-    def forget(self, job_id: JobId) -> None:
-        """Let go of a job."""
-        work = self.jobs.pop(job_id, None)
-        self._busy_jobs.pop(job_id, None)
-        if work is not None:
-            for instance in range(len(work.job.tasks)):
-                self.steering.deadlines.cancel((job_id, instance))
-
-    # For the handlers.
-
-    def change(self, turn: Turn, job_id: JobId) -> Change | None:
-        """What this turn changes about a job; None where it is not active."""
-        change = turn.changes.get(job_id)
-        if change is None:
-            work = self.jobs.get(job_id)
-            if work is None:
-                return None
-            change = turn.changes[job_id] = Change(work, self._stamps, turn.now.wall)
-        return change
-
-    def sweep(self, job_id: JobId) -> None:
-        """Look at all of a job's tasks anew, in this turn and those that follow."""
-        self.jobs[job_id].sweep_anew()
-        self._busy_jobs[job_id] = None
-
-    def create_rows(self, job_id: JobId) -> None:
-        self._busy_jobs[job_id] = None
-
-    # Events.
-
-    def _waiting(self, turn: Turn, event: WaitingTold) -> None:
-        for run, state, reason in event.deltas:
-            work = self.jobs.get(run.job_id)
-            if work is not None:
-                work.job.told(run.instance, run.run, state, reason)
-
-    def _preempted(self, turn: Turn, event: Preempted) -> None:
-        for run, reason in event.runs:
-            change = self.change(turn, run.job_id)
-            if change is not None and change.task(run.instance).run == run.run:
-                self.steering.evict(change, run.instance, f"preempted: {reason}"[:LONGEST_MESSAGE])
-
-    def _resmgr_changed(self, turn: Turn, event: ResmgrChanged) -> None:
-        for job_id in self.jobs:
-            change = self.change(turn, job_id)
-            if change is not None and change.counts.get(TaskState.PENDING):
-                instances = range(change.spec.instance_count)
-                change.work.escaped.update(i for i in instances if change.task(i).state is TaskState.PENDING)
-
-    def _enqueued(self, turn: Turn, event: Enqueued) -> None:
-        change = self.change(turn, event.job_id)
-        if change is None:
-            return
-        current = [i for i, run in event.runs if change.task(i).run == run]
-        for instance in current:
-            change.work.free(instance, Busy.ENQUEUE)
-        fresh = [i for i in current if change.task(i).state is TaskState.INITIALIZED]
-        change.move_all(fresh, state=TaskState.PENDING, reason="")
-        for instance in current:
-            self.steering.evaluate(change, instance)
-
-    def _enqueue_refused(self, turn: Turn, event: EnqueueRefused) -> None:
-        change = self.change(turn, event.job_id)
-        if change is None:
-            return
-        for instance, run in event.runs:
-            if change.task(instance).run == run and change.work.busy.get(instance) is Busy.ENQUEUE:
-                self.steering.pause(change, instance, event.message)
-
-    def _withdrawn(self, turn: Turn, event: Withdrawn) -> None:
-        change = self.change(turn, event.job_id)
-        if change is None:
-            return
-        for instance, run in event.runs:
-            task = change.task(instance)
-            if task.run != run:
-                continue
-            change.work.free(instance, Busy.WITHDRAW)
-            if task.state in _BEFORE_LAUNCH:
-                self.steering.end_unlaunched(change, instance, "stopped before it was launched")
-            else:
-                self.steering.evaluate(change, instance)
-
-    # Time.
+        if self.active.unfinished:
+            return self.active.steering.now.monotonic
+        return self.active.steering.deadlines.next()
 
     def _due(self, turn: Turn) -> None:
-        keys = self.steering.deadlines.due(turn.now.monotonic, DUE_PER_TURN)
+        keys = self.active.steering.deadlines.due(turn.now.monotonic, DUE_PER_TURN)
         for job_id, instance in keys:
-            change = self.change(turn, job_id)
+            change = self.active.change(turn, job_id)
             if change is not None:
-                launching.due(self, turn, change, instance)
+                launching.due(self.active, turn, change, instance)
         turn.more = len(keys) == DUE_PER_TURN
 
     def _advance(self, turn: Turn) -> None:
         """Create rows and look at tasks, up to a turn's share."""
-        share = self.steering.limits.rows_per_turn
-        while share > 0 and self._busy_jobs:
-            job_id = next(iter(self._busy_jobs))
-            change = self.change(turn, job_id)
+        share = self.active.steering.limits.rows_per_turn
+        while share > 0 and self.active.unfinished:
+            job_id = next(iter(self.active.unfinished))
+            change = self.active.change(turn, job_id)
             if change is None:
-                del self._busy_jobs[job_id]
+                del self.active.unfinished[job_id]
                 continue
             share -= self._create(change, share)
             if share > 0:
                 share -= self._look(change, share)
             if change.unborn or change.work.sweep is not None:
                 break
-            del self._busy_jobs[job_id]
-        if self._busy_jobs:
-            first = next(iter(self._busy_jobs))
-            self._busy_jobs[first] = self._busy_jobs.pop(first)
+            del self.active.unfinished[job_id]
+        if self.active.unfinished:
+            first = next(iter(self.active.unfinished))
+            self.active.unfinished[first] = self.active.unfinished.pop(first)
             turn.more = True
 
     def _create(self, change: Change, share: int) -> int:
@@ -279,7 +145,7 @@ class Core:
         end = min(first + share, count)
         for instance in range(first, end):
             if change.task(instance) is not UNBORN:
-                launching.resume(self, change, instance)
+                launching.resume(self.active, change, instance)
         work.sweep = None if end == count else end
         return end - first
 
@@ -300,17 +166,6 @@ class Core:
             turn.instructions.append(Kill(tuple(kills)))
         if turn.reconcile:
             turn.instructions.append(Reconcile(tuple(turn.reconcile)))
-
-
-def _cached(
-    job_id: JobId, spec: JobSpec, runtime: JobRuntime, rows: Iterable[Mapping[int, TaskRuntime]]
-) -> CachedJob:
-    job = CachedJob(job_id, spec, runtime)
-    for page in rows:
-        for instance, task in page.items():
-            if instance < spec.instance_count:
-                job.put(instance, task)
-    return job
 
 
 def _first_runtime(change: Change, stopped: bool) -> TaskRuntime:

@@ -46,7 +46,7 @@ class Simulation:
     def __post_init__(self) -> None:
         self.runtime = JobRuntime(JobState.INITIALIZED, JobState.SUCCEEDED, 1, self.wall)
         self.core = Core(self.limits)
-        self.core.create(JOB, self.spec, self.runtime)
+        self.core.active.create(JOB, self.spec, self.runtime)
 
     @property
     def wall(self) -> int:
@@ -71,11 +71,11 @@ class Simulation:
         self.inbox, self.todo = [], []
         self.core = Core(self.limits)
         if not self.retired:
-            self.core.recover(JOB, self.spec, self.runtime, [dict(self.rows)])
+            self.core.active.recover(JOB, self.spec, self.runtime, [dict(self.rows)])
 
     def check(self, changes: object) -> None:
         """The counts are those of the rows."""
-        work = self.core.jobs.get(JOB)
+        work = self.core.active.jobs.get(JOB)
         if work is None:
             return
         counts: dict[TaskState, int] = {}

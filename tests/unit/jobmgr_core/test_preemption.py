@@ -62,7 +62,7 @@ def test_kill_on_preempt_stays_killed() -> None:
     time = running(stays_killed())
     preempt(time)
     time.say(S.RUNNING)
-    job = time.core.jobs[JOB].job
+    job = time.core.active.jobs[JOB].job
     time.say(S.KILLED)
     [task] = job.tasks
     assert (task.state, task.goal, task.run) == (S.KILLED, S.KILLED, 1)

@@ -29,7 +29,7 @@ class Time:
         self.core = Core(limits)
         self.now = 1000.0
         self.done: list[ins.Instruction] = []
-        self.core.create(JOB, job, JobRuntime(JobState.INITIALIZED, JobState.SUCCEEDED, 1, 1))
+        self.core.active.create(JOB, job, JobRuntime(JobState.INITIALIZED, JobState.SUCCEEDED, 1, 1))
         self.turn()
 
     def turn(self, *events: ev.Event) -> Sequence[ins.Instruction]:
@@ -44,7 +44,7 @@ class Time:
         return self.turn()
 
     def task(self, instance: int = 0) -> TaskRuntime:
-        return self.core.jobs[JOB].job.tasks[instance]
+        return self.core.active.jobs[JOB].job.tasks[instance]
 
     def place(self, *runs: Run, ports: tuple[int, ...] = ()) -> Sequence[ins.Instruction]:
         return self.turn(ev.Placed([ev.Placement("host", "agent", "offer", ports, runs)]))
@@ -166,7 +166,7 @@ def test_nothing_is_launched_while_it_is_being_withdrawn() -> None:
     assert time.turn(ev.StopAsked(JOB, [0])) == [ins.Withdraw(JOB, ((0, 1),))]
     assert time.place(Run(JOB, 0, 1)) == [ins.Release("host", "agent", "offer")]
     time.turn(ev.Withdrawn(JOB, [(0, 1)]))
-    assert JOB not in time.core.jobs
+    assert JOB not in time.core.active.jobs
 
 
 def test_a_placement_comes_twice() -> None:
@@ -247,5 +247,5 @@ def test_usage_is_limit_times_seconds() -> None:
     time.now += 10
     time.say(S.SUCCEEDED)
     assert time.task().resource_usage == pytest.approx({"cpu": 10.0, "gpu": 0.0, "memory": 1000.0})
-    job = time.core.jobs[JOB].job
+    job = time.core.active.jobs[JOB].job
     assert job.runtime.resource_usage == pytest.approx({"cpu": 10.0, "gpu": 0.0, "memory": 1000.0})

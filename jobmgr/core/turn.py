@@ -1,0 +1,26 @@
+"""What one turn of the core decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobmgr.core.change import Change
+from jobmgr.core.events import Now
+from jobmgr.core.instructions import Instruction
+from peloton.model.ids import JobId, Run
+
+
+@dataclass(slots=True)
+class Turn:
+    """What one turn decided."""
+
+    now: Now
+    changes: dict[JobId, Change] = field(default_factory=dict)
+    instructions: list[Instruction] = field(default_factory=list)
+    replies: list[Any] = field(default_factory=list)
+    """What each event is answered with; a PelotonError where it was refused."""
+    reconcile: list[tuple[Run, str]] = field(default_factory=list)
+    orphans: list[Run] = field(default_factory=list)
+    more: bool = False
+    """Whether the next turn has something to do even without an event."""
