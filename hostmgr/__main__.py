@@ -19,7 +19,6 @@ from hostmgr.core.table import HostTable
 from hostmgr.manager import HostManager
 from hostmgr.mesos.calls import Framework
 from hostmgr.mesos.codec import codec
-from hostmgr.mesos.detector import MasterDetector, detecting
 from hostmgr.mesos.http import basic
 from hostmgr.mesos.operator import OperatorClient
 from hostmgr.mesos.session import Session
@@ -35,6 +34,7 @@ from peloton.config import ConfigError
 from peloton.daemon import Daemon, run
 from peloton.eventstream import EventRing
 from peloton.membership.interface import Role
+from peloton.membership.mesos import MasterDetector, detecting
 from peloton.private.eventstream.eventstream_pb2_grpc import add_EventStreamServiceServicer_to_server
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import add_InternalHostServiceServicer_to_server
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import add_ReconcileServiceServicer_to_server

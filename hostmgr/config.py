@@ -9,9 +9,9 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator
 
 from hostmgr.core.filter import Ranking
-from hostmgr.mesos.detector import ElectionPath, MasterAddress
 from peloton.config import DaemonSettings, Settings
 from peloton.errors import PelotonError
+from peloton.membership.mesos import parse_master
 from storage.config import ENVIRONMENT, StorageSettings
 
 
@@ -39,7 +39,7 @@ class MesosSettings(Settings):
     @classmethod
     def _host_and_port(cls, value: str) -> str:
         try:
-            (ElectionPath if value.startswith("zk://") else MasterAddress).parse(value)
+            parse_master(value)
         except PelotonError as error:
             raise ValueError(str(error)) from None
         return value

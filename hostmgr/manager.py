@@ -15,7 +15,6 @@ from hostmgr.core.offers import Need
 from hostmgr.core.reconcile import Reconciler
 from hostmgr.core.runs import Runs
 from hostmgr.mesos.calls import Calls
-from hostmgr.mesos.detector import MasterAddress
 from hostmgr.mesos.stream import Event
 from hostmgr.mesos.transport import MesosDriver
 from hostmgr.statuses import Event as StreamEvent
@@ -27,6 +26,7 @@ from mesos.v1.scheduler import scheduler_pb2
 from peloton.clock import Clock
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.eventstream import EventRing
+from peloton.membership.mesos import MasterAddress
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from storage.interface import Store
 

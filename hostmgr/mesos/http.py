@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from hostmgr.mesos.detector import MasterAddress
+from peloton.membership.mesos import MasterAddress
 
 READ_SIZE = 256 * 1024
 MAX_HEAD = 64 * 1024

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from hostmgr.mesos.codec import Codec, MalformedMessage
-from hostmgr.mesos.detector import MasterAddress, MasterDetector
+from peloton.membership.mesos import MasterAddress, MasterDetector
 from hostmgr.mesos.http import READ_SIZE, Answer, AnswerParser, BrokenHttp, Requests, connect, location
 from mesos.v1.master import master_pb2
 from mesos.v1.quota import quota_pb2

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from hostmgr.mesos.codec import Codec
-from hostmgr.mesos.detector import MasterAddress
+from peloton.membership.mesos import MasterAddress
 from hostmgr.mesos.http import READ_SIZE, AnswerParser, BrokenHttp, location
 from hostmgr.mesos.recordio import RecordParser
 from hostmgr.mesos.session import Session

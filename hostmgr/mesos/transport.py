@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Protocol
 
 from hostmgr.mesos.calls import Call, Framework, subscribe
 from hostmgr.mesos.codec import Codec, MalformedMessage
-from hostmgr.mesos.detector import MasterAddress, MasterDetector
+from peloton.membership.mesos import MasterAddress, MasterDetector
 from hostmgr.mesos.http import READ_SIZE, Requests, connect
 from hostmgr.mesos.pipe import CallPipe
 from hostmgr.mesos.recordio import MalformedStream

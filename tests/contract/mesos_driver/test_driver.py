@@ -10,12 +10,12 @@ import pytest
 
 from hostmgr.mesos.calls import Calls, Framework
 from hostmgr.mesos.codec import codec
-from hostmgr.mesos.detector import MasterAddress, StaticMaster
 from hostmgr.mesos.session import Backoff, Session
 from hostmgr.mesos.stream import Event
 from hostmgr.mesos.transport import MesosDriver
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.errors import Unavailable
+from peloton.membership.mesos import MasterAddress, StaticMaster
 
 WIRE = codec("protobuf")
 Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter, scheduler_pb2.Call], Awaitable[None]]

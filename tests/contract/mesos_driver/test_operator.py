@@ -6,15 +6,16 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from hostmgr.mesos.codec import codec
-from hostmgr.mesos.detector import MasterAddress, StaticMaster
 from hostmgr.mesos.http import basic
 from hostmgr.mesos.operator import OperatorClient
 from mesos.v1.master import master_pb2
 from peloton.errors import InvalidArgument, Unavailable
+from peloton.membership.mesos import MasterAddress, StaticMaster
 from tests.contract.mesos_driver import recordings
 
 
@@ -95,7 +96,7 @@ async def test_silence_ends_with_the_time_out() -> None:
 
 @recordings.needed
 async def test_the_recorded_answers() -> None:
-    replies = {}
+    replies: dict[str, Any] = {}
     called = ""
     for line in recordings.lines("12-operator"):
         if line["kind"] == "request" and line.get("encoding") == "json":

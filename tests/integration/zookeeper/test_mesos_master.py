@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hostmgr.mesos.detector import ElectionPath, MasterAddress, MasterDetector, detecting
 from peloton.errors import InvalidArgument, Unavailable
+from peloton.membership.mesos import ElectionPath, MasterAddress, MasterDetector, detecting
 from tests.servers.zookeeper import ZooKeeperServer
 
 MASTERS = {1: 5050, 2: 5070, 3: 5060}

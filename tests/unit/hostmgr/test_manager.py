@@ -13,7 +13,6 @@ from hostmgr.core.runs import Runs
 from hostmgr.core.table import HostTable
 from hostmgr.manager import HostManager
 from hostmgr.mesos.calls import Call
-from hostmgr.mesos.detector import MasterAddress
 from hostmgr.mesos.stream import Event
 from hostmgr.statuses import CLIENTS, HOLDER
 from mesos.v1 import mesos_pb2
@@ -22,6 +21,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.clock import ManualClock
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.eventstream import EventRing
+from peloton.membership.mesos import MasterAddress
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 
 JOB = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"

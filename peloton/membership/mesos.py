@@ -1,4 +1,8 @@
-"""Where the Mesos master is."""
+"""Where the Mesos master is: by address, or as masters elect one through ZooKeeper.
+
+Each master makes an ephemeral node `json.info_<number>` with its MasterInfo as JSON; the lowest leads
+(recording 09-master-failover-zk).
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,9 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from peloton.errors import InvalidArgument, PelotonError, Unavailable
@@ -24,7 +28,10 @@ _ZOOKEEPER = re.compile(r"zk://([^/@\s]+:\d{1,5}(?:,[^/@,\s]+:\d{1,5})*)((?:/[^/
 @dataclass(frozen=True, slots=True)
 class MasterAddress:
     host: str
+    """Where to connect."""
     port: int
+    name: str = field(default="", compare=False)
+    """Hostname that the master goes by, which its certificate is for; empty where only `host` is known."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -38,18 +45,15 @@ class MasterAddress:
         raise InvalidArgument("Mesos master", text, "HOST:PORT")
 
 
-class MasterDetector(Protocol):
-    async def master(self) -> MasterAddress:
-        """The leading master as far as known now. Raises Unavailable where there is none."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ElectionPath:
     """Where Mesos masters contend: the servers of a ZooKeeper, and a node there."""
 
     servers: str
     path: str
+
+    def __str__(self) -> str:
+        return f"zk://{self.servers}{self.path}"
 
     @classmethod
     def parse(cls, text: str) -> ElectionPath:
@@ -60,17 +64,40 @@ class ElectionPath:
         return cls(found[1], found[2])
 
 
+def parse_master(text: str) -> ElectionPath | MasterAddress:
+    """Raises InvalidArgument."""
+    return (ElectionPath if text.startswith("zk://") else MasterAddress).parse(text)
+
+
+class MasterDetector(Protocol):
+    async def master(self) -> MasterAddress:
+        """The leading master as far as known now. Raises Unavailable where there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """The master that leads, as it announces itself."""
+
+    master_id: str
+    address: MasterAddress
+
+
+Look = Callable[[Elected | None], None]
+"""Hears what each look at the nodes found; None: no master leads."""
+
+
 @asynccontextmanager
-async def detecting(master: str) -> AsyncIterator[MasterDetector]:
+async def detecting(master: str, looked: Look = lambda found: None) -> AsyncIterator[MasterDetector]:
     """For HOST:PORT or zk://…, meanwhile. Waits for ZooKeeper, saying so. Raises InvalidArgument."""
-    if not master.startswith("zk://"):
-        yield StaticMaster(MasterAddress.parse(master))
+    where = parse_master(master)
+    if isinstance(where, MasterAddress):
+        yield StaticMaster(where)
         return
-    where = ElectionPath.parse(master)
     connection = Connection(where.servers, SESSION)
     try:
         await connection.open()
-        elected = ElectedMaster(connection, where)
+        elected = ElectedMaster(connection, where, looked)
         following = asyncio.create_task(elected.follow(), name="mesos master")
         try:
             yield elected
@@ -82,19 +109,22 @@ async def detecting(master: str) -> AsyncIterator[MasterDetector]:
 
 
 class ElectedMaster:
-    """The master that leads as Mesos' own election says: the lowest `json.info_*` (recording 09)."""
+    """The master that leads as Mesos' own election says."""
 
-    def __init__(self, connection: Connection, where: ElectionPath) -> None:
+    def __init__(
+        self, connection: Connection, where: ElectionPath, looked: Look = lambda found: None
+    ) -> None:
         self._connection = connection
         self._where = where
+        self._tell = looked
         self._looked = asyncio.Event()
-        self._master: MasterAddress | None = None
+        self._elected: Elected | None = None
 
     async def master(self) -> MasterAddress:
         await self._looked.wait()
-        if self._master is None:
-            raise Unavailable(f"no Mesos master leads at zk://{self._where.servers}{self._where.path}")
-        return self._master
+        if self._elected is None:
+            raise Unavailable(f"no Mesos master leads at {self._where}")
+        return self._elected.address
 
     async def follow(self) -> None:
         """For ever. While ZooKeeper cannot be heard, the last master that was seen counts."""
@@ -107,13 +137,14 @@ class ElectedMaster:
                 await asyncio.sleep(PAUSE)
                 await self._connection.connected()
                 continue
-            if found != self._master:
-                log.info("Mesos master: %s", found or "none")
-            self._master = found
+            if found != self._elected:
+                log.info("Mesos master: %s", found.address if found else "none")
+            self._elected = found
             self._looked.set()
+            self._tell(found)
             await touched.wait()
 
-    async def _look(self, watch: Watch) -> MasterAddress | None:
+    async def _look(self, watch: Watch) -> Elected | None:
         """Raises NotFound where what was there went meanwhile."""
         path = self._where.path
         if not await self._connection.exists(path, watch):
@@ -122,14 +153,16 @@ class ElectedMaster:
         if not names:
             return None
         lowest = min(names, key=lambda name: (len(name), name))
-        return _address((await self._connection.get(f"{path}/{lowest}", watch)).value)
+        return announced((await self._connection.get(f"{path}/{lowest}", watch)).value)
 
 
-def _address(value: bytes) -> MasterAddress | None:
-    """None where it is none, and the log tells it."""
+def announced(value: bytes) -> Elected | None:
+    """What a master's node says; None where it says nothing of use, and the log tells it."""
     try:
-        held = json.loads(value)["address"]
-        return MasterAddress(str(held["ip"]), int(held["port"]))
+        info = json.loads(value)
+        held = info["address"]
+        address = MasterAddress(str(held["ip"]), int(held["port"]), str(info["hostname"]))
+        return Elected(str(info["id"]), address)
     except (ValueError, KeyError, TypeError) as error:
         log.error("a Mesos master tells no address: %r: %.200r", error, value)
         return None
