@@ -117,7 +117,7 @@ class World:
     """One cluster, from `up` to `down`; faults hurt it by what it has here."""
 
     def __init__(self, folder: Path, setup: Setup, seed: int) -> None:
-        self.folder = folder
+        self.folder = folder.resolve()  # servers run in folders of their own
         self.setup = setup
         self.chances = Chances()
         self.mesos = Proxy("127.0.0.1", 0, lambda: UpdateMangler(random.Random(seed), self.chances))
