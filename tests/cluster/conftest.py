@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ class Harness:
         wait_for(answers, 30, lambda: str(self.answer))
         return str(self.answer.result.value)
 
-    def config(self, command: str, instances: int = 1, **changes: object) -> job_pb2.JobConfig:
+    def config(self, command: str, instances: int = 1, **changes: Any) -> job_pb2.JobConfig:
         task = task_pb2.TaskConfig(
             resource=task_pb2.ResourceConfig(cpuLimit=0.1, memLimitMb=32, diskLimitMb=8),
             command=mesos_pb2.CommandInfo(shell=True, value=command),
@@ -76,7 +77,8 @@ class Harness:
 
     def runtime(self, job_id: str) -> job_pb2.RuntimeInfo:
         request = job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id))
-        return self.client.job_svc.Get(request, timeout=30).jobInfo.runtime
+        answer: job_pb2.GetResponse = self.client.job_svc.Get(request, timeout=30)
+        return answer.jobInfo.runtime
 
     def tasks(self, job_id: str) -> dict[int, task_pb2.TaskInfo]:
         request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id))

@@ -195,9 +195,8 @@ async def test_environment_uris_and_the_line_about_a_missing_docker(cluster: Clu
     container = {"type": "DOCKER", "docker": {"image": "no.such.registry/image:1"}}
     command = "cat inner; echo; echo $GREETING; ls copy; echo $MESOS_SANDBOX"
     docker = await docker_answers()
-    await cluster.framework.launch(
-        "fetched", command, command=more, **({} if docker else {"container": container})
-    )
+    plain: dict[str, Any] = {} if docker else {"container": container}
+    await cluster.framework.launch("fetched", command, command=more, **plain)
     assert (await cluster.framework.until(*ENDS))["state"] == "TASK_FINISHED"
     sandbox = cluster.sandbox("fetched").resolve()
     assert (sandbox / "stdout").read_text().split() == ["inside", "hello", "copy", str(sandbox)]

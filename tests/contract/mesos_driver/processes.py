@@ -147,7 +147,8 @@ class Client:
         )
 
     async def open_stream(self, name: str = "jobmgr") -> events_pb.InitStreamResponse:
-        answer = await self.events.InitStream(events_pb.InitStreamRequest(clientName=name))
+        request = events_pb.InitStreamRequest(clientName=name)
+        answer: events_pb.InitStreamResponse = await self.events.InitStream(request)
         self.stream_id, self.offset = answer.streamID, answer.minOffset
         return answer
 

@@ -103,11 +103,11 @@ class Simulation:
         elif isinstance(instruction, ins.Launch):
             self._launch(instruction)
         elif isinstance(instruction, ins.Kill):
-            for run in instruction.runs:
-                self._kill(run)
+            for killed in instruction.runs:
+                self._kill(killed)
         elif isinstance(instruction, ins.Reconcile):
-            for run, _ in instruction.runs:
-                self._say(run, self._state(run))
+            for asked, _ in instruction.runs:
+                self._say(asked, self._state(asked))
         elif isinstance(instruction, ins.Retire):
             self.retired = True
 

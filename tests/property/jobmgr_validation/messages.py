@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -20,14 +21,22 @@ INTEGERS = {
     FieldDescriptor.TYPE_INT64: st.sampled_from([-1, 0, 1, 2**63 - 1]),
 }
 
+T = TypeVar("T")
 
-def mutate(draw: st.DrawFn, message: Message, most: int = 5) -> None:
+
+class Draw(Protocol):
+    """Of a composite strategy, or of st.data()."""
+
+    def __call__(self, strategy: st.SearchStrategy[T]) -> T: ...
+
+
+def mutate(draw: Draw, message: Message, most: int = 5) -> None:
     """Change 1 … `most` fields of the message."""
     for _ in range(draw(st.integers(1, most))):
         _mutate(draw, message, depth=0)
 
 
-def _mutate(draw: st.DrawFn, message: Message, depth: int) -> None:
+def _mutate(draw: Draw, message: Message, depth: int) -> None:
     field = draw(st.sampled_from(list(message.DESCRIPTOR.fields)))
     if field.type == FieldDescriptor.TYPE_MESSAGE:
         _mutate_message(draw, message, field, depth)
@@ -37,7 +46,7 @@ def _mutate(draw: st.DrawFn, message: Message, depth: int) -> None:
         setattr(message, field.name, draw(_scalar(field)))
 
 
-def _mutate_message(draw: st.DrawFn, message: Message, field: FieldDescriptor, depth: int) -> None:
+def _mutate_message(draw: Draw, message: Message, field: FieldDescriptor, depth: int) -> None:
     held = getattr(message, field.name)
     if field.message_type.GetOptions().map_entry:
         child = held[draw(st.sampled_from([0, 1, 2, 3, 2**32 - 1]))]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from jobmgr.services.jobs import JobManager
 from jobmgr.services.sandbox import Sandboxes
 from jobmgr.services.tasks import TaskManager
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.clock import ManualClock
@@ -61,7 +62,7 @@ class World:
             JobManager(engine, ManualClock(epoch=NOW)),
             TaskManager(engine, Sandboxes(hostmgr)),
         )
-        await self.jobs.Create(job_pb2.CreateRequest(id={"value": JOB}, config=job()), None)
+        await self.jobs.Create(job_pb2.CreateRequest(id=peloton_pb2.JobID(value=JOB), config=job()), None)
         await engine.put(JOB, {0: task(run=2, host="h", agent_id="S"), 1: task()})
         event = PodEvent(JOB, 0, 1, TaskState.FAILED, TaskState.SUCCEEDED, NOW, 1, 1, agent_id="S")
         await self.store.pod_events.append([event])

@@ -16,7 +16,7 @@ import grpc
 from peloton.client.services import SERVICES
 
 
-class FakeDaemons(grpc.GenericRpcHandler):
+class FakeDaemons(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Answers a method with what `answers` holds for its name: a message, a failure as (code, details), a
     list of such, one per call (the last one stays), or a function of the request.
     """

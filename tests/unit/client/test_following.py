@@ -66,14 +66,15 @@ class Found:
 @pytest.fixture
 def pair() -> Iterator[tuple[Jobs, str, Jobs, str]]:
     """Two servers and their addresses."""
-    servers, found = [], []
+    servers: list[grpc.Server] = []
+    found: list[tuple[Jobs, str]] = []
     for _ in range(2):
         each, jobs = grpc.server(ThreadPoolExecutor(1)), Jobs()
         job_pb2_grpc.add_JobManagerServicer_to_server(jobs, each)
-        found += [jobs, f"127.0.0.1:{each.add_insecure_port('127.0.0.1:0')}"]
+        found.append((jobs, f"127.0.0.1:{each.add_insecure_port('127.0.0.1:0')}"))
         each.start()
         servers.append(each)
-    yield tuple(found)
+    yield *found[0], *found[1]
     for each in servers:
         each.stop(None)
 

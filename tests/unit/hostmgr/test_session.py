@@ -20,9 +20,11 @@ def subscribed(interval: float = 15.0) -> Session:
 
 def test_the_way_to_subscribed_and_back() -> None:
     session = Session(None)
-    assert session.state is State.DISCONNECTED and not session.expired(1e9)
+    states = [session.state]
+    assert not session.expired(1e9)
     session.connect(0.0)
-    assert session.state is State.SUBSCRIBING
+    states.append(session.state)
+    assert states == [State.DISCONNECTED, State.SUBSCRIBING]
     session.response(200, "s1", 0.0)
     session.on_subscribed("f1", 15.0, "m1", 0.0)
     assert (session.state, session.framework_id, session.stream_id) == (State.SUBSCRIBED, "f1", "s1")

@@ -79,7 +79,7 @@ async def test_a_pool_that_is_gone_refuses_all() -> None:
 async def test_one_gang_is_refused_and_what_is_known_is_not() -> None:
     answer = resmgrsvc_pb2.EnqueueGangsResponse()
     for instance, code in ((0, ALREADY), (1, 0)):
-        failed = answer.error.failure.failed.add(message=f"no {instance}", errorcode=code)  # type: ignore[arg-type]
+        failed = answer.error.failure.failed.add(message=f"no {instance}", errorcode=code)
         failed.task.id.value = f"{JOB}-{instance}"
     assert await told(Script(answer), job(2), ONE_BY_ONE, 2) == [
         EnqueueRefused(JOB, ((1, 1),), "no 1"),

@@ -367,7 +367,7 @@ async def test_a_job_that_was_stored_without_an_answer_is_adopted(store: Store) 
 
     async with Running(Engine(store), world) as running:
         engine = running.engine
-        store.jobs.create = unanswered  # type: ignore[method-assign]
+        store.jobs.create = unanswered  # type: ignore[method-assign, assignment]
         with pytest.raises(Unavailable):
             await engine.create_job(JOB, spec(2))
         store.jobs.create = create  # type: ignore[method-assign]

@@ -41,14 +41,16 @@ def status(code: grpc.StatusCode, text: str = "") -> Iterator[None]:
 @dataclass
 class Served:
     channel: Any
-    engine: FakeEngine
+    engine: Any
     hostmgr: FakeHostmgr
     jobs: Any
     tasks: Any
     private: Any
 
     async def create(self, text: str = "", job: str = JOB) -> job_pb2.CreateResponse:
-        return await self.jobs.Create(job_pb2.CreateRequest(id=job_id(job), config=_job(text)))
+        request = job_pb2.CreateRequest(id=job_id(job), config=_job(text))
+        answer: job_pb2.CreateResponse = await self.jobs.Create(request)
+        return answer
 
 
 _job = job

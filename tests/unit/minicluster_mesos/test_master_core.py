@@ -43,7 +43,7 @@ def subscribe(
     info.user, info.name, info.checkpoint, info.failover_timeout = "root", "test", checkpoint, 100
     info.roles.extend(roles)
     for capability in capabilities:
-        info.capabilities.add(type=capability)  # type: ignore[arg-type]
+        info.capabilities.add(type=capability)
     if framework_id is not None:
         info.id.value = framework_id
     frameworks.subscribe(cluster, call, stream, now)
@@ -352,7 +352,9 @@ def simulation() -> tuple[Simulation, link.Launch]:
     return Simulation(config), link.Launch(framework, a_task("a"))
 
 
-def drive(simulated: Simulation, answers: list[tuple[str, link.AgentMessage]], now: float) -> list[int]:
+def drive(
+    simulated: Simulation, answers: list[tuple[str, link.AgentMessage]], now: float
+) -> list[mesos.TaskState.ValueType]:
     """Acknowledge whatever comes; return the states."""
     states = []
     while answers:

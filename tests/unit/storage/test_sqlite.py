@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from pathlib import Path
@@ -126,12 +127,11 @@ async def test_writes_that_wait_share_a_transaction_and_callers_wait_for_room(tm
         lambda statement: begun.append(statement) if statement.startswith("BEGIN") else None
     )
     writer = Writer(db, max_queued=10)
-    await asyncio.gather(
-        *(
-            writer.submit(lambda db, i=i: db.execute("INSERT INTO t VALUES (?)", (i,)).rowcount)
-            for i in range(40)
-        )  # type: ignore[misc]
-    )
+
+    def insert(value: int) -> Callable[[sqlite3.Connection], int]:
+        return lambda db: db.execute("INSERT INTO t VALUES (?)", (value,)).rowcount
+
+    await asyncio.gather(*(writer.submit(insert(i)) for i in range(40)))
     assert len(begun) == 4
     await writer.close()
 
