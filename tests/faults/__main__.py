@@ -127,6 +127,8 @@ def _line(result: Result) -> str:
     more = f", unavoidable {len(result.unavoidable)}" if result.unavoidable else ""
     changed = [f"{role} {count}" for role, count in result.leaders.items() if count]
     more += f", new leaders: {', '.join(changed)}" if changed else ""
+    took_over = [f"{role} {seconds:.2f} s" for role, seconds in result.takeovers.items()]
+    more += f", another served after: {', '.join(took_over)}" if took_over else ""
     more += f", ended by itself: {' '.join(result.deaths)}" if result.deaths else ""
     wrong = "".join(f"\n    {each}" for each in result.violations)
     count = len(result.violations)

@@ -6,7 +6,7 @@ import random
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tests.faults.world import PING_SECONDS, PINGS, World, until
@@ -23,6 +23,8 @@ class Strike:
     random: random.Random
     quick: bool
     """Shortened outages."""
+    takeovers: dict[str, float] = field(default_factory=dict)
+    """Seconds from the end of a role's leader until another answered."""
 
     def wait(self, least: float, most: float) -> None:
         time.sleep(self.random.uniform(least, most))
@@ -60,9 +62,28 @@ class KillLeader:
 
     def strike(self, at: Strike) -> None:
         name = at.world.leader(self.role)
+        takeover = at.world.takeover(self.role)
         at.world.kill(name)
         at.wait(0.5, 3)
         at.world.start(name)
+        at.takeovers[self.role] = takeover.result()
+
+
+@dataclass(frozen=True, slots=True)
+class StopLeader:
+    """SIGTERM: it ends in good order, and is started again."""
+
+    role: str
+    needs: frozenset[str] = NOTHING
+    long: bool = False
+
+    def strike(self, at: Strike) -> None:
+        name = at.world.leader(self.role)
+        takeover = at.world.takeover(self.role)
+        at.world.stop(name)
+        at.wait(0.5, 3)
+        at.world.start(name)
+        at.takeovers[self.role] = takeover.result()
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +302,9 @@ FAULTS: Mapping[str, Fault] = {
     "kill-resmgr": KillLeader("resmgr"),
     "kill-hostmgr": KillLeader("hostmgr"),
     "kill-placement": KillPlacement(),
+    "stop-jobmgr": StopLeader("jobmgr"),
+    "stop-resmgr": StopLeader("resmgr"),
+    "stop-hostmgr": StopLeader("hostmgr"),
     "kill-mesos-master": KillMesosMaster(),
     "mesos-cut": MesosCut(),
     "updates-mangled": UpdatesMangled(),

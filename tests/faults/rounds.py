@@ -6,7 +6,7 @@ import random
 import time
 import urllib.error
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.faults.checker import check
 from tests.faults.faults import Fault, Strike
@@ -35,6 +35,8 @@ class Result:
     """Seconds until the slowest call of the workload was answered."""
     phases: Sequence[float]
     """Seconds: up to the fault's end, the workload's, rest, and rest after the last stop."""
+    takeovers: Mapping[str, float] = field(default_factory=dict)
+    """Seconds from the end of a role's leader, where the fault ended it, until another answered."""
 
 
 def play(
@@ -51,6 +53,7 @@ def play(
     deaths: list[str] = []
     unavoidable: Sequence[str] = ()
     phases: list[float] = []
+    strike = Strike(world, draw, quick)
 
     def lap() -> None:
         phases.append(round(time.time() - began - sum(phases), 1))
@@ -58,7 +61,7 @@ def play(
     try:
         workload.begin()
         time.sleep(draw.uniform(0.2, min(seconds, WORK_SECONDS) / 2))
-        fault.strike(Strike(world, draw, quick))
+        fault.strike(strike)
         lap()
         workload.finish()
         lap()
@@ -81,7 +84,8 @@ def play(
     took = round(until_ - began, 1)
     slowest = round(api.slowest, 1)
     wrong = sorted(set(wrong))
-    return Result(name, seed, wrong, unavoidable, gaps, changes, took, deaths, slowest, phases)
+    takeovers = {role: round(after, 2) for role, after in strike.takeovers.items()}
+    return Result(name, seed, wrong, unavoidable, gaps, changes, took, deaths, slowest, phases, takeovers)
 
 
 def _settle(world: World, workload: Workload) -> list[str]:

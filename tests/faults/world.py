@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from typing import Any
 import grpc
 
 from peloton.api.v0 import peloton_pb2
-from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.client import Discovery, LocalDiscovery, PelotonClient
 from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
@@ -28,10 +28,10 @@ from peloton.minicluster.cluster import Cluster, Progress
 from peloton.minicluster.components import Component
 from peloton.minicluster.mesos.cleanup import kill_tasks
 from peloton.minicluster.settings import ClusterSettings, DaemonSettings, Instances
-from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from tests.faults.history import Event, Run, read_events
 from tests.faults.proxy import Proxy
 from tests.faults.records import Chances, UpdateMangler
+from tests.faults.takeover import QUESTIONS, Takeover
 from tests.servers.cassandra import CassandraServer, cassandra_server
 from tests.servers.store import settings_for
 from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
@@ -251,16 +251,13 @@ class World:
         found = [part.name for part in self.cluster.components() if part.addresses.get("grpc") == target]
         return found[0]
 
+    def takeover(self, role: str) -> Takeover:
+        """To make just before the role's leader goes."""
+        return Takeover(self.discovery, role, self.discovery.address(role))
+
     def _watch(self) -> None:
         client = PelotonClient("probe", discovery=self.discovery)
-        lookup = respool_pb2.LookupRequest(path=respool_pb2.ResourcePoolPath(value=f"/{POOL}"))
-        nobody = job_pb2.GetRequest(id=peloton_pb2.JobID(value="00000000-0000-4000-8000-000000000000"))
-        capacity = hostsvc_pb2.ClusterCapacityRequest()
-        self.probes = {
-            "jobmgr": Probe(lambda: client.job_svc.Get(nobody, timeout=1)),
-            "resmgr": Probe(lambda: client.respool_svc.LookupResourcePoolID(lookup, timeout=1)),
-            "hostmgr": Probe(lambda: client.hostmgr_svc.ClusterCapacity(capacity, timeout=1)),
-        }
+        self.probes = {role: Probe(partial(ask, client)) for role, ask in QUESTIONS.items()}
         for role, probe in self.probes.items():
             arguments = (role, probe)
             thread = threading.Thread(target=self._probe, args=arguments, name=f"probe-{role}", daemon=True)
@@ -283,6 +280,10 @@ class World:
 
     def kill(self, name: str) -> None:
         self.cluster.kill([name])
+
+    def stop(self, name: str) -> None:
+        """In good order."""
+        self.cluster.stop([name])
 
     def start(self, name: str) -> None:
         self.cluster.start([name])

@@ -1,0 +1,84 @@
+"""How long it takes until another leader answers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.client import Discovery, PelotonClient
+from peloton.client.discovery import DiscoveryError, UrlDiscovery
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+
+PAUSE = 0.01
+LONGEST = 60.0
+"""Seconds; then nobody has taken over."""
+_ROOT = respool_pb2.LookupRequest(path=respool_pb2.ResourcePoolPath(value="/"))
+_NOBODY = job_pb2.GetRequest(id=peloton_pb2.JobID(value="00000000-0000-4000-8000-000000000000"))
+_CAPACITY = hostsvc_pb2.ClusterCapacityRequest()
+QUESTIONS: Mapping[str, Callable[[PelotonClient], Any]] = {
+    "jobmgr": lambda client: client.job_svc.Get(_NOBODY, timeout=1),
+    "resmgr": lambda client: client.respool_svc.LookupResourcePoolID(_ROOT, timeout=1),
+    "hostmgr": lambda client: client.hostmgr_svc.ClusterCapacity(_CAPACITY, timeout=1),
+}
+"""Calls that only a leader who serves can answer, by role; each raises what the client raises."""
+
+
+@dataclass(slots=True)
+class Takeover:
+    """Waits in a thread of its own, from the moment it is made, for the first answer of another leader."""
+
+    discovery: Discovery
+    role: str
+    before: str
+    """Address of the leader that goes."""
+    seconds: float | None = None
+    """None while nobody has answered."""
+    _thread: threading.Thread = field(init=False, repr=False)
+    _began: float = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._began = time.monotonic()
+        self._thread = threading.Thread(target=self._wait, name=f"takeover-{self.role}", daemon=True)
+        self._thread.start()
+
+    def result(self) -> float:
+        """Seconds. Raises TimeoutError where nobody took over."""
+        self._thread.join(LONGEST + 10)
+        if self.seconds is None:
+            raise TimeoutError(f"nobody took over from {self.role} {self.before} within {LONGEST:g} s")
+        return self.seconds
+
+    def _wait(self) -> None:
+        while time.monotonic() < self._began + LONGEST:
+            target = self._leader()
+            if target and target != self.before and self._answers(target):
+                self.seconds = time.monotonic() - self._began
+                return
+            time.sleep(PAUSE)
+
+    def _leader(self) -> str:
+        try:
+            return self.discovery.address(self.role)
+        except DiscoveryError:
+            return ""
+
+    def _answers(self, target: str) -> bool:
+        """Asks until it answers or leads no longer."""
+        with PelotonClient("takeover", discovery=UrlDiscovery({self.role: target})) as client:
+            while time.monotonic() < self._began + LONGEST:
+                try:
+                    QUESTIONS[self.role](client)
+                    return True
+                except grpc.RpcError:
+                    if self._leader() != target:
+                        return False
+                time.sleep(PAUSE)
+        return False
