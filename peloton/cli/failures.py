@@ -78,12 +78,12 @@ def _told(error: Any) -> str:
 
 def _reason(refusal: Any) -> str:
     said = str(getattr(refusal, "message", "")).strip()
+    value = next((part.value for _, part in refusal.ListFields() if hasattr(part, "value")), "")
     if said:
-        return said
+        return said if not value or value in said else f"{said}: {value}"
     kind = str(refusal.DESCRIPTOR.name)
     if kind == "InstanceIdOutOfRange":
         count = refusal.instanceCount
         return f"no such instance: the job has {count}, 0 to {count - 1}" if count else "no such instance"
     words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in kind).strip()
-    value = next((part.value for _, part in refusal.ListFields() if hasattr(part, "value")), "")
     return f"{words}: {value}" if value else words

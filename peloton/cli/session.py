@@ -103,6 +103,8 @@ def pool_id(session: Session, path: str) -> str:
     response = session.ask("respool_svc", "LookupResourcePoolID", request)
     if response.HasField("error") or not response.id.value:
         said = response.error.notFound.message or response.error.invalidPath.message
+        if path and path in said:
+            raise Refused(said)
         hint = "" if path.startswith("/") else ": a pool's path begins with `/`, such as /DefaultResPool"
         raise Refused(f"resource pool {path!r}: {said or 'there is no pool of this path'}{hint}")
     return str(response.id.value)

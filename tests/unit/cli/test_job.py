@@ -83,6 +83,20 @@ def test_refused_create_says_what_the_server_says(run: Run, daemons: FakeDaemons
     assert outcome == (1, "", "peloton: instanceCount: 0 is not between 1 and 100000\n")
 
 
+def test_a_refusal_that_names_the_pool_is_told_as_it_is(run: Run, daemons: FakeDaemons, spec: str) -> None:
+    missing = respool_pb2.ResourcePoolPathNotFound(message="no resource pool '/a/b': /a has no child 'b'")
+    daemons.answers["LookupResourcePoolID"] = respool_pb2.LookupResponse(
+        error=respool_pb2.LookupResponse.Error(notFound=missing)
+    )
+    assert run("job", "create", "/a/b", spec) == (1, "", f"peloton: {missing.message}\n")
+
+
+def test_a_refusal_says_which_job(run: Run, daemons: FakeDaemons) -> None:
+    missing = errors_pb2.JobNotFound(id=peloton_pb2.JobID(value="x"), message="job not found")
+    daemons.answers["Get"] = job_pb2.GetResponse(error=job_pb2.GetResponse.Error(notFound=missing))
+    assert run("job", "get", "x") == (1, "", "peloton: job not found: x\n")
+
+
 def test_unknown_pool(run: Run, daemons: FakeDaemons, spec: str) -> None:
     missing = respool_pb2.ResourcePoolPathNotFound(message="no pool has this path")
     daemons.answers["LookupResourcePoolID"] = respool_pb2.LookupResponse(
