@@ -154,7 +154,10 @@ def _stop(session: Session, job_id: str) -> dict[str, Any] | None:
         return None
     count = len(response.stoppedInstanceIds)
     if not session.json:
-        click.echo(f"Job {job_id} is being stopped" + (f": {count} instances" if count else ""))
+        click.echo(
+            f"Job {job_id} "
+            + (f"is being stopped: {count} instances" if count else "has no instance left to stop")
+        )
     return {"jobId": job_id, "stoppedInstanceIds": list(response.stoppedInstanceIds)}
 
 

@@ -235,7 +235,7 @@ def test_stop_goes_on_behind_a_refusal(run: Run, daemons: FakeDaemons) -> None:
     missing = task_pb2.StopResponse.Error(notFound=errors_pb2.JobNotFound(message="job not found"))
     daemons.answers["Stop"] = [task_pb2.StopResponse(error=missing), task_pb2.StopResponse()]
     outcome = run("job", "stop", "--owner", "me", "-f")
-    assert outcome == (1, "Job b is being stopped\n", "peloton: job a: job not found\n")
+    assert outcome == (1, "Job b has no instance left to stop\n", "peloton: job a: job not found\n")
 
 
 def test_stop_asks_before_it_stops_what_it_found(
