@@ -8,12 +8,15 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from tests.faults.faults import FAULTS
 from tests.faults.rounds import WORK_SECONDS, WORK_SECONDS_QUICK, Result, play
@@ -21,11 +24,13 @@ from tests.faults.world import LEADERS, Setup, World
 from tests.servers.maven import Missing
 
 TIMES, TIMES_LONG = 20, 3
+INTERRUPTED = 130
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MISSING = {"mesos-failover": "the project's own masters do not elect one among them yet"}
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code 1 for a violation."""
+    """Exit code 1 for a violation, 130 where it was broken off."""
     options = _parser().parse_args(argv)
     unknown = [name for name in options.only if name not in FAULTS]
     if unknown:
@@ -35,15 +40,38 @@ def main(argv: list[str] | None = None) -> int:
     results = options.dir / "results.jsonl"
     if options.fresh:
         results.unlink(missing_ok=True)
+    for number in STOPS:
+        signal.signal(number, _interrupt)
+    broken_off = False
     try:
         for setup, names in _by_setup(options).items():
             _play_all(setup, names, options, results)
     except Missing as missing:
         print(f"cannot go on: {missing}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        broken_off = True
     done = [each for each in _read(results) if not options.only or each.fault in options.only]
     _table(done)
+    if broken_off:
+        print("broken off; the same command goes on from here")
+        return INTERRUPTED
     return 1 if any(each.violations for each in done) else 0
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Whoever presses Ctrl-C twice has not to find by hand what still runs."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in STOPS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -96,13 +124,19 @@ def _play_all(setup: Setup, names: list[str], options: argparse.Namespace, resul
             print(_line(result), flush=True)
             if result.violations:  # what comes after must not suffer from it
                 _keep(world, options.dir / "failed" / f"{name}-{seed}")
-                world.down()
-                shutil.rmtree(world.folder, ignore_errors=True)
+                _end(world)
                 world = None
+            if (name, seed) == [each for each in todo if each[0] == name][-1]:
+                _table(each for each in _read(results) if each.fault == name)
     finally:
         if world is not None:
-            world.down()
-            shutil.rmtree(world.folder, ignore_errors=True)
+            _end(world)
+
+
+def _end(world: World) -> None:
+    with _uninterrupted():
+        world.down()
+        shutil.rmtree(world.folder, ignore_errors=True)
 
 
 def _times(name: str, given: int | None) -> int:
@@ -143,18 +177,21 @@ def _table(results: Iterable[Result]) -> None:
     by_fault: dict[str, list[Result]] = {}
     for each in results:
         by_fault.setdefault(each.fault, []).append(each)
-    roles = "".join(f"  {role + ' median worst':>22}" for role in LEADERS)
-    print(f"\n{'fault':<18} runs violations unavoidable{roles}    (seconds without service)")
+    roles = "".join(f"  {role + ' median worst':>20}" for role in LEADERS)
+    print(f"\n{'':<18} {'':>27}{'seconds without service':>66}  another served")
+    print(f"{'fault':<18} runs violations unavoidable{roles}    median worst")
     for name, several in by_fault.items():
         wrong = sum(len(each.violations) for each in several)
         unavoidable = sum(len(each.unavoidable) for each in several)
         line = f"{name:<18} {len(several):>4} {wrong:>10} {unavoidable:>11}"
         for role in LEADERS:
             gaps = [each.without_service[role] for each in several if role in each.without_service]
-            line += f"  {median(gaps):>16.1f} {max(gaps):>5.1f}" if gaps else ""
-        print(line)
+            line += f"  {median(gaps):>14.1f} {max(gaps):>5.1f}" if gaps else ""
+        took_over = [seconds for each in several for seconds in each.takeovers.values()]
+        print(line + (f"    {median(took_over):>6.2f} {max(took_over):>5.2f}" if took_over else ""))
     for name, why in MISSING.items():
         print(f"{name:<18} not played: {why}")
+    print(flush=True)
 
 
 if __name__ == "__main__":
