@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import socket
+import ssl
 import time
 import zlib
 from collections.abc import Callable
@@ -371,11 +372,11 @@ class Server:
         self._open: set[Connection] = set()
         self._server: asyncio.Server | None = None
 
-    async def serve(self, sock: socket.socket) -> None:
+    async def serve(self, sock: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         """Accept connections on a socket that is bound and listens."""
         loop = asyncio.get_running_loop()
         make = lambda: Connection(self._handler, self._after, self._open)  # noqa: E731
-        self._server = await loop.create_server(make, sock=sock)
+        self._server = await loop.create_server(make, sock=sock, ssl=tls)
 
     async def stop(self) -> None:
         """Stop listening and drop all connections."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+import ssl
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -48,6 +49,26 @@ def listen(ip: str, port: int) -> socket.socket:
         raise Refusal(f"cannot listen on {ip}:{port}: {reason}; use a free port, or 0 for any") from error
     sock.setblocking(False)
     return sock
+
+
+def server_tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> ssl.SSLContext | None:
+    """Return what a server needs for TLS, None without a certificate.
+
+    With ``client_ca`` its clients must show a certificate of that authority.
+
+    Raises Refusal.
+    """
+    if certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(certificate, key)
+        if client_ca is not None:
+            context.load_verify_locations(client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except OSError as error:
+        raise Refusal(f"--tls-certificate {certificate}, --tls-key {key}: {error}; name PEM files") from error
+    return context
 
 
 def write_ready_file(path: Path | None, content: dict[str, Any]) -> None:

@@ -264,7 +264,7 @@ async def test_bad_flags_are_refused_in_one_line(cluster: Cluster) -> None:
     )
     wrong = await cluster.refused("agent", *at, "--port", "0", "--attributes", "x:{a,b}")
     assert "Bad type for attribute 'x'" in wrong
-    assert "is no address" in await cluster.refused("agent", "--master", "here", *at[2:], "--port", "0")
+    assert "is not HOST:PORT" in await cluster.refused("agent", "--master", "here", *at[2:], "--port", "0")
     (root / "file").touch()
     unwritable = await cluster.refused("master", "--port", "0", "--work-dir", str(root / "file"))
     assert "cannot be written to" in unwritable

@@ -7,8 +7,11 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+from peloton.errors import InvalidArgument
+from peloton.membership.mesos import detecting, parse_master
 from peloton.minicluster.mesos import notation
 from peloton.minicluster.mesos import resources as res
 from peloton.minicluster.mesos.agent.launcher import Launcher
@@ -22,7 +25,7 @@ from peloton.minicluster.mesos.updates import FIRST_RETRY_SECONDS
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="mesos-agent", description=__doc__)
     add = parser.add_argument
-    add("--master", required=True, help="the master's HOST:PORT")
+    add("--master", required=True, help="the master's HOST:PORT, or zk://HOST:PORT,…/PATH")
     add("--ip", default="127.0.0.1", help="address to listen on")
     add("--port", type=int, default=5051, help="port to listen on, 0 for any")
     add("--hostname", default="localhost", help="name under which it is offered")
@@ -38,11 +41,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _master(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise Refusal(f"--master '{text}' is no address; right is HOST:PORT, for example 127.0.0.1:5050")
-    return host, int(port)
+def _check_master(text: str) -> None:
+    try:
+        parse_master(text)
+    except InvalidArgument as error:
+        raise Refusal(f"--master: {error}") from error
 
 
 def _resources(options: argparse.Namespace) -> res.Bundle:
@@ -60,7 +63,6 @@ def _config(options: argparse.Namespace, port: int) -> AgentConfig:
     except notation.NotationError as error:
         raise Refusal(f"--attributes: {error}") from error
     return AgentConfig(
-        master=_master(options.master),
         ip=options.ip,
         port=port,
         hostname=options.hostname,
@@ -71,6 +73,7 @@ def _config(options: argparse.Namespace, port: int) -> AgentConfig:
 
 
 async def _serve(options: argparse.Namespace) -> None:
+    _check_master(options.master)
     prepare_directory(options.work_dir, "--work-dir")
     layout = Layout(options.work_dir.absolute())
     layout.make()
@@ -84,6 +87,12 @@ async def _serve(options: argparse.Namespace) -> None:
     await _until_stopped(service, options, port)
     await service.server.stop()
     remove_cgroup(layout)
+
+
+async def _belong(service: AgentService, master: str, registered: Callable[[str], None]) -> str:
+    """Follow the leading master until it says that this agent is to end; return why."""
+    async with detecting(master, service.master_seen) as masters:
+        return await service.stay_connected(masters, registered)
 
 
 async def _until_stopped(service: AgentService, options: argparse.Namespace, port: int) -> None:
@@ -100,7 +109,7 @@ async def _until_stopped(service: AgentService, options: argparse.Namespace, por
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    connected = asyncio.create_task(service.stay_connected(registered))
+    connected = asyncio.create_task(_belong(service, options.master, registered))
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait({connected, stopped}, return_when=asyncio.FIRST_COMPLETED)
     if stopped.done():

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
+from peloton.errors import Unavailable
+from peloton.membership.mesos import Elected, MasterAddress, MasterDetector
 from peloton.minicluster.mesos import link
 from peloton.minicluster.mesos import resources as res
 from peloton.minicluster.mesos.agent.files import Files
@@ -30,7 +32,6 @@ _PINGS_MISSED = 6
 class AgentConfig:
     """Settings of an agent. ``resources`` and ``attributes`` as they were written on the command line."""
 
-    master: tuple[str, int]
     ip: str
     port: int
     hostname: str
@@ -52,6 +53,7 @@ class AgentService:
         self._files = Files(layout)
         self._started = time.time()
         self._writer: asyncio.StreamWriter | None = None
+        self._master: MasterAddress | None = None
         self._silence = 90.0
         self._leaving = False
         self.runs = Runs(layout, launcher, config.ip, self._send, config.first_retry)
@@ -99,19 +101,24 @@ class AgentService:
         if self._writer is not None:
             self._writer.write(link.encode(message))
 
-    async def stay_connected(self, registered: Callable[[str], None]) -> str:
-        """Keep a link to the master until it says that this agent is to end; return why.
+    def master_seen(self, elected: Elected | None) -> None:
+        """Leave a master that does not lead any more; it may stand still, and not end the link itself."""
+        if elected is not None and elected.address != self._master:
+            self._drop_link()
+
+    async def stay_connected(self, masters: MasterDetector, registered: Callable[[str], None]) -> str:
+        """Keep a link to the leading master until one says that this agent is to end; return why.
 
         ``registered`` is called with the agent's id after each registration.
         """
         failures = 0
         while True:
             try:
-                await self._one_link(registered)
+                await self._one_link(await masters.master(), registered)
                 failures = 0
             except _Ended as ended:
                 return str(ended)
-            except (OSError, link.LinkError, asyncio.IncompleteReadError, TimeoutError):
+            except (Unavailable, OSError, link.LinkError, asyncio.IncompleteReadError):
                 failures += 1
             finally:
                 self._drop_link()
@@ -124,12 +131,11 @@ class AgentService:
             self._writer.close()
             self._writer = None
 
-    async def _one_link(self, registered: Callable[[str], None]) -> None:
-        host, port = self._config.master
-        reader, writer = await asyncio.open_connection(host, port)
+    async def _one_link(self, master: MasterAddress, registered: Callable[[str], None]) -> None:
+        reader, writer = await asyncio.open_connection(master.host, master.port)
         try:
             writer.write(
-                f"POST {link.UPGRADE_PATH} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: Upgrade\r\n"
+                f"POST {link.UPGRADE_PATH} HTTP/1.1\r\nHost: {master}\r\nConnection: Upgrade\r\n"
                 f"Upgrade: {link.UPGRADE_NAME}\r\nContent-Length: 0\r\n\r\n".encode()
             )
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
@@ -139,7 +145,7 @@ class AgentService:
         except BaseException:
             writer.close()
             raise
-        self._writer = writer
+        self._writer, self._master = writer, master
         await self._listen(reader, registered)
 
     def _registration(self) -> link.Register:

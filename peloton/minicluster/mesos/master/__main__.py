@@ -10,16 +10,29 @@ import os
 import signal
 import sys
 import uuid
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
+from peloton.errors import InvalidArgument
+from peloton.membership.connection import Connection
+from peloton.membership.mesos import ElectionPath
 from peloton.minicluster.mesos import notation
 from peloton.minicluster.mesos.master.calls import Credentials
 from peloton.minicluster.mesos.master.core.simulation import SimulationConfig
 from peloton.minicluster.mesos.master.core.state import MasterConfig
+from peloton.minicluster.mesos.master.election import Deposed, Election
 from peloton.minicluster.mesos.master.history import History
-from peloton.minicluster.mesos.master.registry import Registry, RegistryError
+from peloton.minicluster.mesos.master.registry import FileRegistry, RegistryError
 from peloton.minicluster.mesos.master.service import MasterService
-from peloton.minicluster.mesos.process import Refusal, listen, prepare_directory, run, write_ready_file
+from peloton.minicluster.mesos.process import (
+    Refusal,
+    listen,
+    prepare_directory,
+    run,
+    server_tls,
+    write_ready_file,
+)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -31,6 +44,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--work-dir", type=Path, required=True, help="where the registry is kept")
     add("--ready-file", type=Path, help="written once the master listens: JSON with pid, host and port")
     add("--registry", choices=("replicated_log", "in_memory"), default="replicated_log")
+    add("--zk", help="zk://HOST:PORT,…/PATH: be one of several masters, which elect one there")
+    add("--zk-session-timeout", type=float, default=10.0, help="seconds until ZooKeeper gives it up")
+    add(
+        "--tls-certificate", type=Path, help="PEM file: serve TLS; agents of other processes cannot join then"
+    )
+    add("--tls-key", type=Path, help="PEM file; without it the key is in the certificate's")
+    add("--tls-client-ca", type=Path, help="PEM file: clients must show a certificate of this authority")
     add("--credentials", type=Path, help='JSON {"credentials": [{"principal": …, "secret": …}]}: Basic auth')
     add("--history", type=Path, help="file to which is added what becomes of tasks, one JSON object a line")
     add("--offer-timeout", type=float, help="seconds after which an unused offer is rescinded")
@@ -95,30 +115,73 @@ def _history(path: Path | None) -> History | None:
         raise Refusal(f"--history {path}: {error.strerror}; name a file that can be written") from error
 
 
-async def _serve(options: argparse.Namespace) -> None:
-    gc.set_threshold(50_000, 20, 50)  # nearly everything here lives long, and little of it in cycles
-    prepare_directory(options.work_dir, "--work-dir")
-    registry_path = options.work_dir / "registry.json" if options.registry == "replicated_log" else None
-    flags = {name: str(value) for name, value in vars(options).items() if value is not None}
-    credentials, simulation = _credentials(options.credentials), _simulation(options)
-    socket = listen(options.ip, options.port)
-    port = socket.getsockname()[1]
-    registry = Registry(registry_path)
-    service = MasterService(
-        _config(options, port), registry, flags, credentials, simulation, _history(options.history)
-    )
+def _election_path(text: str) -> ElectionPath:
     try:
+        return ElectionPath.parse(text)
+    except InvalidArgument as error:
+        raise Refusal(f"--zk: {error}") from error
+
+
+def _lead(service: MasterService, options: argparse.Namespace) -> None:
+    """Lead at once: there are no others."""
+    if options.registry == "in_memory":
         service.start()
+        return
+    registry = FileRegistry(options.work_dir / "registry.json")
+    try:
+        service.start(registry.read(), registry.write)
     except RegistryError as error:
+        raise Refusal(f"{registry.path}: {error}") from error
+
+
+async def _contend(service: MasterService, where: ElectionPath, session: float) -> None:
+    """Lead when elected, for ever.
+
+    Raises Refusal when this master has to end.
+    """
+    connection = Connection(where.servers, session)
+    try:
+        await Election(connection, where, service.cluster.config, session, service).run()
+    except (Deposed, RegistryError) as error:
         raise Refusal(str(error)) from error
-    await service.server.serve(socket)
-    print(f"master: listening on {options.ip}:{port}", flush=True)
-    write_ready_file(options.ready_file, {"pid": os.getpid(), "host": options.ip, "port": port})
+
+
+async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Work until SIGTERM or SIGINT. Raises what ends the work before."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await stop.wait()
-    await service.server.stop()
+    stopped, working = asyncio.create_task(stop.wait()), asyncio.create_task(work)
+    await asyncio.wait({stopped, working}, return_when=asyncio.FIRST_COMPLETED)
+    if working.done():
+        await working  # raises
+        await stopped
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+
+
+async def _serve(options: argparse.Namespace) -> None:
+    gc.set_threshold(50_000, 20, 50)  # nearly everything here lives long, and little of it in cycles
+    prepare_directory(options.work_dir, "--work-dir")
+    flags = {name: str(value) for name, value in vars(options).items() if value is not None}
+    credentials, simulation = _credentials(options.credentials), _simulation(options)
+    where = _election_path(options.zk) if options.zk else None
+    tls = server_tls(options.tls_certificate, options.tls_key, options.tls_client_ca)
+    socket = listen(options.ip, options.port)
+    port = socket.getsockname()[1]
+    history = _history(options.history)
+    service = MasterService(_config(options, port), flags, credentials, simulation, history)
+    if where is None:
+        _lead(service, options)
+    await service.server.serve(socket, tls)
+    print(f"master: listening on {options.ip}:{port}", flush=True)
+    write_ready_file(options.ready_file, {"pid": os.getpid(), "host": options.ip, "port": port})
+    try:
+        await _until_stopped(
+            _contend(service, where, options.zk_session_timeout) if where is not None else asyncio.sleep(0)
+        )
+    finally:
+        await service.server.stop()
 
 
 def main() -> int:

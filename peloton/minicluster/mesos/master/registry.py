@@ -1,66 +1,151 @@
-"""The registry: which agents were admitted, kept across restarts of the master.
+"""The registry: which agents were admitted, kept across restarts and changes of the master.
 
-A real master keeps it in a replicated log; here it is one JSON file in the work directory.
+A real master keeps it in a replicated log. Here it is one JSON document: in the work directory of a master
+that is alone, in a ZooKeeper node where several elect one among them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from pathlib import Path
+from typing import NoReturn
 
 from google.protobuf.message import DecodeError
 
 from mesos.v1 import mesos_pb2 as mesos
+from peloton.errors import Conflict, NotFound, PelotonError
+from peloton.membership.connection import Connection, put
 from peloton.minicluster.mesos.master.core.agents import expect_recovered
 from peloton.minicluster.mesos.master.core.maintenance import restore
 from peloton.minicluster.mesos.master.core.state import Cluster
 
+RETRY_SECONDS = 0.2
+
 
 class RegistryError(Exception):
-    """The registry file cannot be read or written."""
+    """The registry cannot be read or written."""
 
 
-class Registry:
-    """One registry file; ``path`` None keeps nothing (--registry=in_memory)."""
+def recover(cluster: Cluster, registry: bytes, now: float) -> None:
+    """Expect the agents of the earlier master back.
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+    Raises RegistryError when these bytes, if there are any, are no registry.
+    """
+    if not registry:
+        return
+    try:
+        content = json.loads(registry)
+        infos = [mesos.AgentInfo.FromString(base64.b64decode(item)) for item in content["agents"]]
+        cluster.unreachable.update(content["unreachable"])
+        cluster.gone.update(content["gone"])
+        down = [(str(host), str(ip)) for host, ip in content["down"]]
+        restore(cluster, base64.b64decode(content["schedule"]), down)
+    except (ValueError, KeyError, TypeError, DecodeError) as error:
+        raise RegistryError(f"no registry: {error!r}") from error
+    expect_recovered(cluster, infos, now)
 
-    def load(self, cluster: Cluster, now: float) -> None:
-        """Expect the agents of the earlier master back.
+
+def snapshot(cluster: Cluster) -> bytes:
+    """Return what ``recover`` reads; simulated agents are not in it, they end with their master."""
+    infos = [item.info for item in cluster.agents.values() if not item.simulated]
+    infos += cluster.recovered.values()
+    content = {
+        "agents": [base64.b64encode(info.SerializeToString()).decode("ascii") for info in infos],
+        "unreachable": cluster.unreachable,
+        "gone": cluster.gone,
+        "schedule": base64.b64encode(cluster.schedule).decode("ascii"),
+        "down": [key for key, machine in cluster.machines.items() if machine.down],
+    }
+    return json.dumps(content).encode()
+
+
+class FileRegistry:
+    """The registry of a master that is alone."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> bytes:
+        """Return what was written last, nothing where nothing was.
 
         Raises RegistryError when the file is there and cannot be read.
         """
-        if self._path is None or not self._path.exists():
-            return
         try:
-            content = json.loads(self._path.read_text())
-            infos = [mesos.AgentInfo.FromString(base64.b64decode(item)) for item in content["agents"]]
-            cluster.unreachable.update(content["unreachable"])
-            cluster.gone.update(content["gone"])
-            down = [(str(host), str(ip)) for host, ip in content["down"]]
-            restore(cluster, base64.b64decode(content["schedule"]), down)
-        except (OSError, ValueError, KeyError, TypeError, DecodeError) as error:
-            raise RegistryError(f"cannot read the registry {self._path}: {error}") from error
-        expect_recovered(cluster, infos, now)
+            return self.path.read_bytes() if self.path.exists() else b""
+        except OSError as error:
+            raise RegistryError(str(error)) from error
 
-    def save_if_changed(self, cluster: Cluster) -> None:
-        """Write the file when agents came or went; it is replaced as a whole."""
-        if not cluster.registry_changed:
-            return
-        cluster.registry_changed = False
-        if self._path is None:
-            return
-        infos = [item.info for item in cluster.agents.values() if not item.simulated]
-        infos += cluster.recovered.values()
-        content = {
-            "agents": [base64.b64encode(info.SerializeToString()).decode("ascii") for info in infos],
-            "unreachable": cluster.unreachable,
-            "gone": cluster.gone,
-            "schedule": base64.b64encode(cluster.schedule).decode("ascii"),
-            "down": [key for key, machine in cluster.machines.items() if machine.down],
-        }
-        temporary = self._path.with_suffix(".new")
-        temporary.write_text(json.dumps(content))
-        temporary.replace(self._path)
+    def write(self, registry: bytes) -> None:
+        """Replace the file as a whole."""
+        temporary = self.path.with_suffix(".new")
+        temporary.write_bytes(registry)
+        temporary.replace(self.path)
+
+
+class NodeRegistry:
+    """The registry in a ZooKeeper node, which only the newest of its readers can write to.
+
+    ``write`` is heard at once and carried out by ``run``: what was changed in the last moments of a master
+    that was killed may be missing, and such an agent comes back to the next as one that was not known.
+    """
+
+    def __init__(self, connection: Connection, path: str) -> None:
+        self._connection = connection
+        self._path = path
+        self._version = 0
+        self._content = b""
+        self._wanted = asyncio.Event()
+
+    async def read(self) -> bytes:
+        """Return what was written last, nothing where nothing was.
+
+        Raises PelotonError where ZooKeeper cannot tell.
+        """
+        await self._connection.make(self._path)
+        node = await self._connection.get(self._path)
+        # Whoever read before and still believes to lead is shut out by the new version.
+        await self._connection.commit(put(self._path, node.value, node.version))
+        self._version = node.version + 1
+        return node.value
+
+    def write(self, registry: bytes) -> None:
+        """Have this written; what is not yet, when the next comes, is passed over."""
+        self._content = registry
+        self._wanted.set()
+
+    async def run(self) -> NoReturn:
+        """Write what is to be written, for ever.
+
+        Raises RegistryError when another master has taken the registry over.
+        """
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            content = self._content
+            while not await self._written(content):
+                await asyncio.sleep(RETRY_SECONDS)
+                await self._connection.connected()
+
+    async def _written(self, content: bytes) -> bool:
+        """Whether it is written now; False where ZooKeeper did not answer, and the next try will tell."""
+        try:
+            await self._connection.commit(put(self._path, content, self._version))
+            self._version += 1
+        except (Conflict, NotFound):
+            return await self._was_written(content)
+        except PelotonError:
+            return False
+        return True
+
+    async def _was_written(self, content: bytes) -> bool:
+        """Whether the version is another one only because an unanswered write of ours took effect."""
+        try:
+            node = await self._connection.get(self._path)
+        except PelotonError:
+            return False
+        if node.value != content or node.version != self._version + 1:
+            raise RegistryError(f"another master has taken the registry {self._path} over")
+        self._version = node.version
+        return True

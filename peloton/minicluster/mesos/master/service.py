@@ -1,7 +1,8 @@
 """The master as a process: HTTP in and out, links to agents, one timer.
 
 All decisions are in ``core``; here bytes become calls and what the core queued becomes bytes. Whether this
-master leads, and who does otherwise, is one value (``Leadership``); a master that does not lead redirects.
+master leads, and who does otherwise, is one value (``leadership``), which an election changes; a master that
+does not lead redirects to the one that does.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mesos.v1 import mesos_pb2 as mesos
@@ -33,17 +35,12 @@ from peloton.minicluster.mesos.master.calls import (
 from peloton.minicluster.mesos.master.core import agents, allocator, frameworks, tasks
 from peloton.minicluster.mesos.master.core.simulation import Simulation, SimulationConfig, registrations
 from peloton.minicluster.mesos.master.core.state import Agent, Cluster, MasterConfig
+from peloton.minicluster.mesos.master.election import Leadership
 from peloton.minicluster.mesos.master.history import History
 from peloton.minicluster.mesos.master.operator import OperatorApi
-from peloton.minicluster.mesos.master.registry import Registry
+from peloton.minicluster.mesos.master.registry import recover, snapshot
 
-
-@dataclass(frozen=True, slots=True)
-class Leadership:
-    """Whether this master leads; if not, ``leader`` is the leading one's ``host:port``, None for nobody."""
-
-    leads: bool
-    leader: str | None
+_NO_LEADER = refuse(503, "No leader elected")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +88,6 @@ class MasterService:
     def __init__(
         self,
         config: MasterConfig,
-        registry: Registry,
         flags: dict[str, str],
         credentials: Credentials | None = None,
         simulation: SimulationConfig | None = None,
@@ -100,9 +96,9 @@ class MasterService:
         self._history = history
         self._offset = time.time() - time.monotonic()
         self.cluster = Cluster(config)
-        self.leadership = Leadership(True, f"{config.hostname}:{config.port}")
+        self.leadership = Leadership()
         self._credentials = credentials
-        self._registry = registry
+        self._save: Callable[[bytes], None] | None = None
         self._operator = OperatorApi(self.cluster, flags, self.now())
         self._simulation = Simulation(simulation) if simulation is not None else None
         self._simulation_config = simulation
@@ -116,15 +112,17 @@ class MasterService:
         """Return seconds since the epoch, of a clock that never goes back."""
         return time.monotonic() + self._offset
 
-    def start(self) -> None:
-        """Recover the registry, let simulated agents in, begin to allocate.
+    def start(self, registry: bytes = b"", save: Callable[[bytes], None] | None = None) -> None:
+        """Lead: recover the registry, let simulated agents in, begin to allocate.
 
-        Raises RegistryError.
+        ``save`` is given the registry whenever it changes. Raises RegistryError.
         """
         now = self.now()
         if self._history is not None:
             self._history.began(now)
-        self._registry.load(self.cluster, now)
+        recover(self.cluster, registry, now)
+        self._save = save
+        self.leadership = Leadership(True, f"{self.cluster.config.hostname}:{self.cluster.config.port}", True)
         config = self._simulation_config
         if config is not None:
             for message in registrations(config, self.cluster.config.ip, self.cluster.config.port):
@@ -143,17 +141,20 @@ class MasterService:
             return self._upgrade(request, connection)
         return self._other(path, request)
 
-    def _redirect(self, request: Request) -> Response | None:
+    def _elsewhere(self, request: Request) -> Response | None:
+        """What a master that cannot answer this says: None where it can."""
         if self.leadership.leads:
-            return None
+            calls = "/api/" in request.path or request.path == link.UPGRADE_PATH
+            unready = calls and not self.leadership.recovered
+            return refuse(503, "Master has not finished recovery") if unready else None
         if self.leadership.leader is None:
-            return refuse(503, "No leader elected")
+            return _NO_LEADER
         path = request.path if request.path.startswith("/master/") else "/master" + request.path
         query = f"?{request.query}" if request.query else ""
         return Response(307, headers=(("Location", f"//{self.leadership.leader}{path}{query}"),))
 
     def _scheduler(self, request: Request, connection: Connection) -> Response | None:
-        elsewhere = self._redirect(request)
+        elsewhere = self._elsewhere(request)
         if elsewhere is not None:
             return elsewhere
         result = handle(self.cluster, request, self._credentials, self.now())
@@ -180,12 +181,12 @@ class MasterService:
             return self._operator.version()
         if path == "/redirect":
             leader = self.leadership.leader
-            return Response(307, headers=(("Location", f"//{leader}"),)) if leader else refuse(503, "")
-        if not (path.startswith("/api/v1") or path in ("/state", "/state.json", "/teardown")):
-            return NOT_FOUND
-        return self._redirect(request) or self._guarded(path, request)
+            return Response(307, headers=(("Location", f"//{leader}"),)) if leader else _NO_LEADER
+        return self._elsewhere(request) or self._guarded(path, request)
 
     def _guarded(self, path: str, request: Request) -> Response:
+        if not (path.startswith("/api/v1") or path in ("/state", "/state.json", "/teardown")):
+            return NOT_FOUND
         realm = "readonly" if path.startswith("/state") else "readwrite"
         if self._credentials is not None and principal_of(request, self._credentials) is None:
             return unauthorized(realm)
@@ -200,6 +201,9 @@ class MasterService:
     def _upgrade(self, request: Request, connection: Connection) -> Response | None:
         if request.headers.get("upgrade") != link.UPGRADE_NAME:
             return NOT_FOUND
+        elsewhere = self._elsewhere(request)
+        if elsewhere is not None:
+            return elsewhere
         reply = (
             f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {link.UPGRADE_NAME}\r\n\r\n"
         )
@@ -262,8 +266,13 @@ class MasterService:
             self._record(now, self._history)
         self._to_agents(now)
         self._to_frameworks()
-        self._registry.save_if_changed(self.cluster)
+        self._save_if_changed()
         self._arm(now)
+
+    def _save_if_changed(self) -> None:
+        if self.cluster.registry_changed and self._save is not None:
+            self._save(snapshot(self.cluster))
+        self.cluster.registry_changed = False
 
     def _record(self, now: float, history: History) -> None:
         outbox = self.cluster.outbox
