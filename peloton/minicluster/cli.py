@@ -39,16 +39,18 @@ def minicluster() -> None:
     metavar="local|zookeeper[=HOST:PORT,…]",
     help="How the daemons find each other: by a folder, by a ZooKeeper started along, or by one that runs.",
 )
+@click.option(
+    "--storage",
+    metavar="sqlite|cassandra[=HOST:PORT,…]",
+    help="Where the daemons keep what lasts: in a file, in a Cassandra started along, or in one that runs.",
+)
 @click.option("--free-ports", is_flag=True, help="Take any free ports, as `ports: free` does.")
-def up(
-    directory: Path, config: Path | None, mesos: str | None, membership: str | None, free_ports: bool
-) -> None:
-    """Start everything and wait until it answers."""
-    overrides: Tree = {}
-    if mesos is not None:
-        overrides["mesos"] = mesos
-    if membership is not None:
-        overrides["membership"] = membership
+def up(directory: Path, config: Path | None, free_ports: bool, **given: str | None) -> None:
+    """Start everything and wait until it answers.
+
+    ZooKeeper and Cassandra, where they are to be started along, need Java 17, and Maven to fetch them once.
+    """
+    overrides: Tree = {name: value for name, value in given.items() if value is not None}
     if free_ports:
         overrides["ports"] = "free"
     cluster = Cluster(directory)
@@ -134,7 +136,7 @@ def show(cluster: Cluster, as_json_: bool) -> None:
         return
     width = max(len(each.name) for each in statuses)
     for each in statuses:
-        where = "  ".join(f"{kind} {address}" for kind, address in each.addresses.items())
+        where = "  ".join(f"{kind:<4} {address}" for kind, address in each.addresses.items())
         click.echo(f"{each.name:<{width}}  {each.state:<7}  {each.pid or '-':<7}  {where}")
 
 

@@ -6,9 +6,10 @@ import fcntl
 import json
 import shutil
 import signal
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,30 +22,37 @@ from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
 from peloton.membership.interface import Address, Role
 from peloton.membership.local import registered
 from peloton.minicluster.components import (
+    CASSANDRA,
     LOOPBACK,
     ZOOKEEPER,
     Component,
     Layout,
     command,
     components,
+    given_servers,
+    storage_settings,
     zookeeper_servers,
 )
 from peloton.minicluster.mesos.cleanup import kill_tasks
 from peloton.minicluster.ports import FreePorts, default_ports, is_free
+from peloton.minicluster.preparing import Progress, fetch, make_tables
 from peloton.minicluster.processes import Process, launch, load, save, wait_until
-from peloton.minicluster.servers import zookeeper
+from peloton.minicluster.servers import cassandra, zookeeper
 from peloton.minicluster.settings import ClusterSettings
 
 UP_SECONDS = 90.0
+SLOW_SECONDS = 240.0
+"""Until a Cassandra answers on a machine that is busy."""
+TELL_SECONDS = 5.0
 STOP_SECONDS = 20.0
 MARK = "cluster.yaml"
-Progress = Callable[[str], None]
 LEADERS = (Role.JOBMGR, Role.RESMGR, Role.HOSTMGR)
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One component now. `state` is running, stopped (asked for) or dead (ended by itself or killed)."""
+    """One component now. `state` is running, stopped (asked for), dead (ended by itself or killed), or given:
+    a server that is not the cluster's own."""
 
     name: str
     state: str
@@ -63,6 +71,7 @@ class Cluster:
 
     def up(self, settings: ClusterSettings, tell: Progress = lambda line: None) -> None:
         """Start everything and wait until it answers. A cluster that already runs is left as it is."""
+        fetch(settings, tell)
         self._make_folders()
         with self._turn():
             if self._exists() and any(each.state == "running" for each in self.status()):
@@ -74,9 +83,7 @@ class Cluster:
             parts = self.components()
             self._require_ports(parts)
             try:
-                for part in parts:
-                    self._launch(part)
-                self._await(parts, tell)
+                self._bring_up(parts, tell)
             except BaseException:
                 self._halt(parts)
                 raise
@@ -94,7 +101,11 @@ class Cluster:
 
     def status(self) -> list[Status]:
         """Raises NotFound where no cluster was ever brought up here."""
-        return [self._status(part) for part in self.components()]
+        given = given_servers(self._settings())
+        return [
+            *(Status(name, "given", None, addresses) for name, addresses in given.items()),
+            *(self._status(part) for part in self.components()),
+        ]
 
     def components(self) -> tuple[Component, ...]:
         settings = self._settings()
@@ -130,9 +141,7 @@ class Cluster:
             if changes:
                 self._change_agent(names, changes)
             parts = [part for part in self._named(names) if self._status(part).state != "running"]
-            for part in parts:
-                self._launch(part)
-            self._await(parts, tell)
+            self._begin_all(parts, tell)
 
     def stop(self, names: Sequence[str]) -> None:
         """An orderly end."""
@@ -250,7 +259,7 @@ class Cluster:
         )
 
     def _require_whole(self) -> None:
-        lacking = [each.name for each in self.status() if each.state != "running"]
+        lacking = [each.name for each in self.status() if each.state not in ("running", "given")]
         if lacking:
             raise Refused(
                 f"the minicluster in {self.directory} is half up, {', '.join(lacking)} not running: "
@@ -259,12 +268,27 @@ class Cluster:
 
     def _require_ports(self, parts: Sequence[Component]) -> None:
         for part in parts:
-            for port in (part.http, part.grpc):
+            for port in (part.http, part.grpc, part.inner):
                 if port and not is_free(port):
                     raise Unavailable(
                         f"{part.name}: port {LOOPBACK}:{port} is in use; `ports: free` in a --config FILE, "
                         "or --free-ports, takes others"
                     )
+
+    def _bring_up(self, parts: Sequence[Component], tell: Progress) -> None:
+        """Where daemons need tables in Cassandra, these come first."""
+        if self._settings().storage.startswith(CASSANDRA):
+            self._begin_all([part for part in parts if not part.grpc], tell)
+            held = self._ports()
+            storage = storage_settings(self._settings(), self.layout, lambda name, kind, index: held[name])
+            make_tables(storage, self.layout.storage, tell)
+            parts = [part for part in parts if part.grpc]
+        self._begin_all(parts, tell)
+
+    def _begin_all(self, parts: Sequence[Component], tell: Progress) -> None:
+        for part in parts:
+            self._launch(part)
+        self._await(parts, tell)
 
     def _launch(self, part: Component) -> None:
         layout = self.layout
@@ -276,24 +300,33 @@ class Cluster:
     def _await(self, parts: Sequence[Component], tell: Progress) -> None:
         """Wait until each answers, and the leaders are known. Raises Unavailable with the log's last line."""
         waiting = list(parts)
+        longest = SLOW_SECONDS if any(part.kind == CASSANDRA for part in parts) else UP_SECONDS
+        begun = told = time.monotonic()
 
         def all_ready() -> bool:
+            nonlocal told
             for part in list(waiting):
                 if self._ready(part):
                     waiting.remove(part)
                     tell(f"{part.name} answers")
                 elif self._status(part).state != "running":
                     raise Unavailable(f"{part.name} ended: {self._last_line(part.name)}")
+            if time.monotonic() - told > TELL_SECONDS:
+                told = time.monotonic()
+                slow = ", ".join(part.name for part in waiting) or "an election"
+                tell(f"waiting for {slow}, {told - begun:.0f} s so far")
             return not waiting and self._led(parts)
 
-        if not wait_until(all_ready, UP_SECONDS):
+        if not wait_until(all_ready, longest):
             slow = waiting[0].name if waiting else "an election"
-            raise Unavailable(f"{slow} did not answer in {UP_SECONDS:.0f} s: {self._last_line(slow)}")
+            raise Unavailable(f"{slow} did not answer in {longest:.0f} s: {self._last_line(slow)}")
 
     def _ready(self, part: Component) -> bool:
         if not part.grpc:
             if part.kind == ZOOKEEPER:
                 return zookeeper.serves(part.http)
+            if part.kind == CASSANDRA:
+                return cassandra.serves(part.http)
             return self.layout.ready_of(part.name).exists()
         try:
             with urllib.request.urlopen(f"http://{part.addresses['http']}/health", timeout=2) as answer:
@@ -305,6 +338,8 @@ class Cluster:
         """Whether the leaders have finished taking over: before that they refuse calls."""
         kinds = {part.kind for part in parts}
         roles = [role for role in LEADERS if role.value in kinds]
+        if not roles:
+            return True
         servers = self.zookeeper_servers()
         leaders = _elected(servers, roles) if servers else registered(self.layout.membership)[0]
         return all(role in leaders and _leads(leaders[role]) for role in roles)
@@ -312,6 +347,8 @@ class Cluster:
     def _last_line(self, name: str) -> str:
         file = self.layout.log_of(name)
         lines = file.read_text(errors="replace").splitlines() if file.exists() else []
+        if name in (ZOOKEEPER, CASSANDRA):  # says why it failed, and then by which ways it came there
+            lines = [line for line in lines if "ERROR" in line or "Exception" in line] or lines
         return f"{lines[-1] if lines else 'it said nothing'} (log: {file})"
 
     def _halt(self, parts: Sequence[Component], tell: Progress = lambda line: None) -> None:
@@ -319,7 +356,7 @@ class Cluster:
         for kinds in (
             ("placement", "jobmgr", "resmgr", "hostmgr"),
             ("mesos-agent",),
-            ("mesos-master", ZOOKEEPER),
+            ("mesos-master", ZOOKEEPER, CASSANDRA),
         ):
             group = [
                 (part, process) for part in parts if part.kind in kinds and (process := self._process(part))

@@ -4,37 +4,42 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from peloton.config import Tree, merged
-from peloton.minicluster.servers import zookeeper
+from peloton.minicluster.servers import cassandra, zookeeper
 from peloton.minicluster.settings import Agent, ClusterSettings
 
 LOOPBACK = "127.0.0.1"
 ZOOKEEPER = "zookeeper"
+CASSANDRA = "cassandra"
 DAEMONS = ("hostmgr", "resmgr", "jobmgr", "placement")
 """In the order of starting; they wait for each other, so it is a courtesy only."""
+PROTOCOLS = {ZOOKEEPER: "zk", CASSANDRA: "cql"}
+"""What is spoken at a component's first port, where that is not HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
     name: str
     kind: str
-    """zookeeper, mesos-master, mesos-agent, or the name of a daemon."""
+    """zookeeper, cassandra, mesos-master, mesos-agent, or the name of a daemon."""
     http: int
-    """Of ZooKeeper: where clients connect."""
+    """Of ZooKeeper and Cassandra: where clients connect."""
     grpc: int
     """0 for all but daemons."""
     settings: Tree
     """Of a daemon: the content of its configuration file."""
     flags: tuple[str, ...] = ()
     """Of Mesos' parts: the command line's."""
+    inner: int = 0
+    """Of Cassandra: the port where other servers would connect."""
 
     @property
     def addresses(self) -> dict[str, str]:
-        found = {"http": f"{LOOPBACK}:{self.http}"}
+        found = {PROTOCOLS.get(self.kind, "http"): f"{LOOPBACK}:{self.http}"}
         if self.grpc:
             found["grpc"] = f"{LOOPBACK}:{self.grpc}"
         return found
@@ -67,6 +72,11 @@ class Layout:
         return self.root / "peloton.db"
 
     @property
+    def storage(self) -> Path:
+        """Settings of the store, as `peloton-migrate` reads them."""
+        return self.conf / "storage.yaml"
+
+    @property
     def mesos(self) -> Path:
         return self.root / "mesos"
 
@@ -95,6 +105,9 @@ def components(cluster: ClusterSettings, layout: Layout, ports: Ports) -> tuple[
     found: list[Component] = []
     if cluster.membership == "zookeeper":
         found.append(Component(ZOOKEEPER, ZOOKEEPER, ports(ZOOKEEPER, ZOOKEEPER, 0)[0], 0, {}))
+    if cluster.storage == CASSANDRA:
+        port, inner = ports(CASSANDRA, CASSANDRA, 0)
+        found.append(Component(CASSANDRA, CASSANDRA, port, 0, {}, inner=inner))
     master = cluster.mesos
     if not master:
         found.append(_master(cluster, layout, ports))
@@ -115,12 +128,51 @@ def zookeeper_servers(cluster: ClusterSettings, ports: Ports) -> str:
     return servers or f"{LOOPBACK}:{ports(ZOOKEEPER, ZOOKEEPER, 0)[0]}"
 
 
+def storage_settings(cluster: ClusterSettings, layout: Layout, ports: Ports) -> Tree:
+    """`storage` of each daemon that has a store. What is given for one daemon goes on top."""
+    kind, _, given = cluster.storage.partition("=")
+    if kind != CASSANDRA:
+        return {"kind": "sqlite", "path": str(layout.database)}
+    servers = given.split(",") if given else [f"{LOOPBACK}:{ports(CASSANDRA, CASSANDRA, 0)[0]}"]
+    found: Tree = {
+        "kind": CASSANDRA,
+        "contact_points": [server.rpartition(":")[0] for server in servers],
+        "port": int(servers[0].rpartition(":")[2]),
+        # Three copies at most, and no more than there are servers to hold them.
+        "replication": {"class": "NetworkTopologyStrategy", "replication_factor": min(3, len(servers))},
+    }
+    return merged(found, cluster.cassandra)
+
+
+def given_servers(cluster: ClusterSettings) -> dict[str, dict[str, str]]:
+    """Addresses of servers that are not the cluster's own, by what they are."""
+    found = {
+        kind: {PROTOCOLS[kind]: servers}
+        for kind, _, servers in (cluster.membership.partition("="), cluster.storage.partition("="))
+        if servers
+    }
+    return {**found, "mesos-master": {"http": cluster.mesos}} if cluster.mesos else found
+
+
+def own_servers(cluster: ClusterSettings) -> dict[str, Sequence[str]]:
+    """Maven artifacts of the servers of others that are started along, by what they are."""
+    wanted: tuple[tuple[str, str, Sequence[str]], ...] = (
+        (cluster.membership, ZOOKEEPER, zookeeper.ARTIFACTS),
+        (cluster.storage, CASSANDRA, cassandra.ARTIFACTS),
+    )
+    return {kind: artifacts for chosen, kind, artifacts in wanted if chosen == kind}
+
+
 def command(component: Component, layout: Layout) -> list[str]:
     """What to execute. Raises PelotonError where what a server of others needs is not there."""
     if component.kind == ZOOKEEPER:
         folder = layout.work_of(component.name)
         zookeeper.configure(folder, component.http)
         return zookeeper.command(folder)
+    if component.kind == CASSANDRA:
+        server = cassandra.Server(layout.work_of(component.name), component.http, component.inner)
+        cassandra.configure(server)
+        return cassandra.command(server)
     if component.kind in DAEMONS:
         return [sys.executable, "-m", component.kind, "-c", str(layout.conf_of(component.name))]
     part = component.kind.removeprefix("mesos-")
@@ -171,7 +223,7 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
     if servers:
         membership = {"kind": "zookeeper", "servers": servers}
     shared = {"membership": membership}
-    store: Tree = {"storage": {"kind": "sqlite", "path": str(layout.database)}}
+    store: Tree = {"storage": storage_settings(cluster, layout, ports)}
     own: dict[str, Tree] = {
         "hostmgr": {**store, "mesos": {"master": master}},
         "resmgr": store,

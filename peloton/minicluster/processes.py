@@ -14,6 +14,11 @@ from pathlib import Path
 from peloton.errors import Unavailable
 
 POLL_SECONDS = 0.05
+FOREIGN = {
+    *("HTTP_PORT", "GRPC_PORT", "ELECTION_ZK_SERVERS", "MESOS_ZK_PATH"),
+    *("CASSANDRA_HOSTS", "CASSANDRA_PORT", "CASSANDRA_STORE"),
+}
+"""Environment variables by which a daemon's settings are overridden."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +48,16 @@ def launch(argv: Sequence[str], log: Path, environment: Mapping[str, str]) -> Pr
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
-            env={**_inherited(), **environment},
+            env={**inherited(), **environment},
             start_new_session=True,
         )
     return Process(child.pid, _started(child.pid) or "")
 
 
-def _inherited() -> dict[str, str]:
-    """Our environment without what would give all daemons the same ports."""
-    return {name: value for name, value in os.environ.items() if name not in ("HTTP_PORT", "GRPC_PORT")}
+def inherited() -> dict[str, str]:
+    """Our environment without what would give all daemons the same ports, or other servers than the
+    cluster's."""
+    return {name: value for name, value in os.environ.items() if name not in FOREIGN}
 
 
 def save(process: Process, file: Path) -> None:

@@ -6,12 +6,13 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from peloton.config import Settings, Tree, read_yaml, validated
 
 BASE_PORTS = {
     "zookeeper": (2181, 0),
+    "cassandra": (9042, 7000),
     "mesos-master": (5050, 0),
     "jobmgr": (5292, 5392),
     "resmgr": (5290, 5394),
@@ -21,7 +22,8 @@ BASE_PORTS = {
     "stateful": (5296, 5398),
     "daemon": (5298, 5390),
 }
-"""HTTP and gRPC port of the first instance; each further one on the machine takes 10 more."""
+"""HTTP and gRPC port of the first instance; each further one on the machine takes 10 more. Of Cassandra: for
+clients and for other servers."""
 
 AGENT_PORT = 5051
 _ADDRESS = re.compile(r"[^:/\s]+:\d{1,5}")
@@ -92,6 +94,11 @@ class ClusterSettings(Settings):
     membership: str = Field("local", pattern=r"^(local|zookeeper(=\S+)?)$")
     """How daemons find each other: `local`, by a folder; `zookeeper`, by a server that is started along;
     `zookeeper=HOST:PORT,…`, by servers that run already."""
+    storage: str = Field("sqlite", pattern=r"^(sqlite|cassandra(=\S+)?)$")
+    """Where daemons keep what lasts: `sqlite`, in a file of the cluster's folder; `cassandra`, on a server
+    that is started along; `cassandra=HOST:PORT,…`, on servers that run already, all at one port."""
+    cassandra: dict[str, Any] = Field(default_factory=dict)
+    """Further settings of a Cassandra store, as a daemon's `storage` has them: keyspace, username, …"""
     master_flags: tuple[str, ...] = ()
     """Further flags for the own master, as `python -m peloton.minicluster.mesos.master --help` lists them."""
     simulated: Simulated | None = None
@@ -102,6 +109,22 @@ class ClusterSettings(Settings):
         if value and not _ADDRESS.fullmatch(value):
             raise ValueError("give the address of a Mesos master as HOST:PORT")
         return value
+
+    @field_validator("storage")
+    @classmethod
+    def _at_one_port(cls, value: str) -> str:
+        servers = value.partition("=")[2].split(",") if "=" in value else []
+        if wrong := [one for one in servers if not _ADDRESS.fullmatch(one)]:
+            raise ValueError(f"give each Cassandra server as HOST:PORT, not {wrong[0]!r}")
+        if len({one.rpartition(":")[2] for one in servers}) > 1:
+            raise ValueError("Cassandra's servers all listen at the same port")
+        return value
+
+    @model_validator(mode="after")
+    def _where_it_counts(self) -> ClusterSettings:
+        if self.cassandra and self.storage == "sqlite":
+            raise ValueError("`cassandra` counts with `storage: cassandra` only")
+        return self
 
     @field_validator("agents")
     @classmethod

@@ -24,9 +24,10 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.client import Discovery, LocalDiscovery, PelotonClient
 from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
 from peloton.config import Tree
-from peloton.minicluster.cluster import Cluster, Progress
+from peloton.minicluster.cluster import Cluster
 from peloton.minicluster.components import Component
 from peloton.minicluster.mesos.cleanup import kill_tasks
+from peloton.minicluster.preparing import Progress
 from peloton.minicluster.settings import ClusterSettings, DaemonSettings, Instances
 from tests.faults.history import Event, Run, read_events
 from tests.faults.proxy import Proxy

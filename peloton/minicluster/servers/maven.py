@@ -18,6 +18,7 @@ from pathlib import Path
 from peloton.errors import PelotonError
 
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+MARKER = ".complete"
 LONGEST = 900
 """Seconds for all downloads of one server."""
 
@@ -48,15 +49,24 @@ def jars(coordinates: Sequence[str]) -> Path:
     """
     _, artifact, version = coordinates[0].split(":")
     folder = cache() / f"{artifact}-{version}"
-    marker = folder / ".complete"
-    wanted = "\n".join(coordinates)
     with _locked(folder.with_suffix(".lock")):
-        if not marker.exists() or marker.read_text() != wanted:
+        if not _complete(folder, coordinates):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
             _copy(folder, artifact, coordinates)
-            marker.write_text(wanted)
+            (folder / MARKER).write_text("\n".join(coordinates))
     return folder
+
+
+def present(coordinates: Sequence[str]) -> bool:
+    """Whether `jars` would download nothing."""
+    _, artifact, version = coordinates[0].split(":")
+    return _complete(cache() / f"{artifact}-{version}", coordinates)
+
+
+def _complete(folder: Path, coordinates: Sequence[str]) -> bool:
+    marker = folder / MARKER
+    return marker.exists() and marker.read_text() == "\n".join(coordinates)
 
 
 def class_path(folder: Path) -> str:
@@ -93,7 +103,10 @@ def _copy(folder: Path, name: str, coordinates: Sequence[str]) -> None:
     command += [f"-DoutputDirectory={folder}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
     if done.returncode:
-        raise Broken(f"{' '.join(command)}\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+        told = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise Broken(
+            f"Maven cannot fetch {name}: {told[0] if told else 'it says nothing'} ({' '.join(command)})"
+        )
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from peloton.config import ConfigError
-from peloton.minicluster.components import Layout, command, components
+from peloton.minicluster.components import Layout, command, components, given_servers, own_servers
 from peloton.minicluster.ports import FreePorts, default_ports, is_free
 from peloton.minicluster.settings import ClusterSettings, read_cluster
 
@@ -82,6 +82,10 @@ def test_another_mesos_replaces_master_and_agents(tmp_path: Path) -> None:
         ("agents: [{hostname: a}, {hostname: a}]", "hostnames must differ: a, a"),
         ("agents: [{resources: x}]", "agents.0.hostname"),
         ("mesos: nonsense", "mesos: 'nonsense'"),
+        ("storage: postgres", "storage: 'postgres'"),
+        ("storage: cassandra=here", "give each Cassandra server as HOST:PORT, not 'here'"),
+        ("storage: 'cassandra=a:1,b:2'", "all listen at the same port"),
+        ("cassandra: {keyspace: k}", "`cassandra` counts with `storage: cassandra` only"),
         ("- 1", "not a mapping"),
         ("a: [", "not YAML"),
     ],
@@ -105,7 +109,7 @@ def test_free_ports_differ_and_are_free() -> None:
 def test_daemons_find_each_other_by_the_zookeeper_that_is_started_along(tmp_path: Path) -> None:
     cluster = read_cluster(None, {"membership": "zookeeper", "ports": "free"})
     parts = components(cluster, Layout(tmp_path), lambda name, kind, index: default_ports(kind, index))
-    assert parts[0].name == "zookeeper" and parts[0].addresses == {"http": "127.0.0.1:2181"}
+    assert parts[0].name == "zookeeper" and parts[0].addresses == {"zk": "127.0.0.1:2181"}
     daemons = [part for part in parts if part.grpc]
     assert {str(part.settings["membership"]) for part in daemons} == {
         str({"kind": "zookeeper", "servers": "127.0.0.1:2181"})
@@ -122,3 +126,41 @@ def test_daemons_find_each_other_by_a_zookeeper_that_runs(tmp_path: Path) -> Non
 def test_a_membership_that_is_none() -> None:
     with pytest.raises(ConfigError, match="membership: 'etcd'"):
         read_cluster(None, {"membership": "etcd"})
+
+
+def test_daemons_keep_what_lasts_in_the_cassandra_that_is_started_along(tmp_path: Path) -> None:
+    cluster = read_cluster(None, {"storage": "cassandra", "membership": "zookeeper"})
+    parts = components(cluster, Layout(tmp_path), lambda name, kind, index: default_ports(kind, index))
+    (server,) = (part for part in parts if part.name == "cassandra")
+    assert (server.addresses, server.inner) == ({"cql": "127.0.0.1:9042"}, 7000)
+    stores = [part.settings["storage"] for part in parts if part.kind in ("jobmgr", "resmgr", "hostmgr")]
+    assert stores == 3 * [
+        {
+            "kind": "cassandra",
+            "contact_points": ["127.0.0.1"],
+            "port": 9042,
+            "replication": {"class": "NetworkTopologyStrategy", "replication_factor": 1},
+        }
+    ]
+    assert all("storage" not in part.settings for part in parts if part.kind == "placement")
+    assert list(own_servers(cluster)) == ["zookeeper", "cassandra"]
+    assert given_servers(cluster) == {}
+
+
+def test_daemons_keep_what_lasts_in_a_cassandra_that_runs(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text("storage: 'cassandra=c1:9043,c2:9043'\ncassandra: {keyspace: mine, username: me}\n")
+    cluster = read_cluster(file)
+    parts = components(cluster, Layout(tmp_path), lambda name, kind, index: default_ports(kind, index))
+    assert "cassandra" not in {part.kind for part in parts}
+    (jobmgr,) = (part for part in parts if part.kind == "jobmgr")
+    assert jobmgr.settings["storage"] == {
+        "kind": "cassandra",
+        "contact_points": ["c1", "c2"],
+        "port": 9043,
+        "keyspace": "mine",
+        "username": "me",
+        "replication": {"class": "NetworkTopologyStrategy", "replication_factor": 2},
+    }
+    assert own_servers(cluster) == {}
+    assert given_servers(cluster) == {"cassandra": {"cql": "c1:9043,c2:9043"}}
