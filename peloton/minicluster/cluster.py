@@ -348,7 +348,8 @@ class Cluster:
         file = self.layout.log_of(name)
         lines = file.read_text(errors="replace").splitlines() if file.exists() else []
         if name in (ZOOKEEPER, CASSANDRA):  # says why it failed, and then by which ways it came there
-            lines = [line for line in lines if "ERROR" in line or "Exception" in line] or lines
+            whole = [line for line in lines if not line.lstrip().startswith(("at ", "..."))]
+            lines = [line for line in whole if "ERROR" in line or "Exception" in line] or lines
         return f"{lines[-1] if lines else 'it said nothing'} (log: {file})"
 
     def _halt(self, parts: Sequence[Component], tell: Progress = lambda line: None) -> None:
