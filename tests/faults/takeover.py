@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import grpc
 
@@ -23,12 +23,13 @@ LONGEST = 60.0
 _ROOT = respool_pb2.LookupRequest(path=respool_pb2.ResourcePoolPath(value="/"))
 _NOBODY = job_pb2.GetRequest(id=peloton_pb2.JobID(value="00000000-0000-4000-8000-000000000000"))
 _CAPACITY = hostsvc_pb2.ClusterCapacityRequest()
-QUESTIONS: Mapping[str, Callable[[PelotonClient], Any]] = {
-    "jobmgr": lambda client: client.job_svc.Get(_NOBODY, timeout=1),
-    "resmgr": lambda client: client.respool_svc.LookupResourcePoolID(_ROOT, timeout=1),
-    "hostmgr": lambda client: client.hostmgr_svc.ClusterCapacity(_CAPACITY, timeout=1),
+QUESTIONS: Mapping[str, Callable[[PelotonClient], bool]] = {
+    "jobmgr": lambda client: client.job_svc.Get(_NOBODY, timeout=1).error.HasField("notFound"),
+    "resmgr": lambda client: bool(client.respool_svc.LookupResourcePoolID(_ROOT, timeout=1).id.value),
+    "hostmgr": lambda client: not client.hostmgr_svc.ClusterCapacity(_CAPACITY, timeout=1).HasField("error"),
 }
-"""Calls that only a leader who serves can answer, by role; each raises what the client raises."""
+"""Whether the role's leader gives a good answer to a call that nobody else can answer. Each raises what the
+client raises."""
 
 
 @dataclass(slots=True)
@@ -74,11 +75,10 @@ class Takeover:
         """Asks until it answers or leads no longer."""
         with PelotonClient("takeover", discovery=UrlDiscovery({self.role: target})) as client:
             while time.monotonic() < self._began + LONGEST:
-                try:
-                    QUESTIONS[self.role](client)
-                    return True
-                except grpc.RpcError:
-                    if self._leader() != target:
-                        return False
+                with suppress(grpc.RpcError):
+                    if QUESTIONS[self.role](client):
+                        return True
+                if self._leader() != target:
+                    return False
                 time.sleep(PAUSE)
         return False

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import grpc
 
@@ -103,7 +102,7 @@ def leads(discovery: Discovery, role: str) -> bool:
 class Probe:
     """Asks one leader over and over; `served`: when it answered, seconds since the epoch."""
 
-    ask: Callable[[], Any]
+    ask: Callable[[], bool]
     served: list[float] = field(default_factory=list)
     leaders: list[tuple[float, str]] = field(default_factory=list)
     """Addresses that led, and since when."""
@@ -272,10 +271,11 @@ class World:
                 leader = self.discovery.address(role)
                 if not probe.leaders or probe.leaders[-1][1] != leader:
                     probe.leaders.append((time.time(), leader))
-                probe.ask()
+                served = probe.ask()
             except (grpc.RpcError, DiscoveryError):
                 continue
-            probe.served.append(time.time())
+            if served:
+                probe.served.append(time.time())
 
     # What hurts.
 
