@@ -15,6 +15,7 @@ import logging
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 from peloton.errors import Unavailable
@@ -169,8 +170,14 @@ def _held(file: Path) -> str | None:
 def _leader(file: Path) -> Address | None:
     with suppress(ValueError):  # empty or half written: not yet leader
         if text := _held(file):
-            return Address.from_json(text)
+            return _address(text)
     return None
+
+
+@lru_cache(1000)
+def _address(text: str) -> Address:
+    """Read once: the same few are looked at ten times a second."""
+    return Address.from_json(text)
 
 
 def _members(role: Role, folder: Path) -> dict[str, Member]:
@@ -183,5 +190,5 @@ def _members(role: Role, folder: Path) -> dict[str, Member]:
             file.unlink(missing_ok=True)
             continue
         with suppress(ValueError):
-            found[file.name] = Member(role, file.name, Address.from_json(text))
+            found[file.name] = Member(role, file.name, _address(text))
     return found
