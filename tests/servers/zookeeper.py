@@ -84,14 +84,20 @@ class ZooKeeperServer:
         return (self.folder / "output.log").read_text(errors="replace")[-4000:]
 
 
+def new_zookeeper(folder: Path) -> ZooKeeperServer:
+    """A server that is yet to be started, with its files in `folder`, which is made."""
+    server = ZooKeeperServer(folder, port=_free_port())
+    configure(folder, server.port)
+    return server
+
+
 @contextmanager
 def zookeeper_server(folder: Path) -> Iterator[ZooKeeperServer]:
     """A running server with its files in `folder`, which it makes; they are removed at the end.
 
     Raises Missing without Java 17 or Maven, Broken where the server does not start.
     """
-    server = ZooKeeperServer(folder, port=_free_port())
-    configure(folder, server.port)
+    server = new_zookeeper(folder)
     try:
         server.start()
         yield server

@@ -17,12 +17,11 @@ from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from peloton.minicluster.mesos import jsoncodec
 from peloton.minicluster.mesos.cleanup import kill_tasks
 from tests.contract.mesos.client import Reply, Stream, Wire, render
-from tests.contract.mesos.cluster import RecordedCluster
+from tests.contract.mesos.cluster import MASTER_PORT, RecordedCluster, recorded_flags
 from tests.contract.mesos.matching import Binding, Mismatch
 
 RECORDINGS = Path(__file__).resolve().parents[4] / "shared" / "mesos"
 PATIENCE_SECONDS = 30.0
-_PORTS = {5050: "master", 5051: "agent-1", 5052: "agent-2"}
 _MAY_COME_MORE_OFTEN = frozenset({"OFFER", "RESCIND"})
 
 
@@ -35,6 +34,8 @@ class Scenario:
     regular expression; only requests to such paths are played. ``edits``: texts replaced in requests.
     ``scale``: what refuse_seconds, kill policies and max_completion_time are multiplied by.
     ``accept_scale``: the same for filters of ACCEPT; ``revive``: lift them when an offer is waited for.
+    ``late``: masters that are started only when all others of the same moment are. ``held``: beginning of the
+    note from which on agents stand still, until an offer is expected.
     ``pause``: seconds to wait after hanging up. ``pace``: how much of the recorded time to let pass before a
     request. ``ignored``: ends of paths in JSON that are not compared.
     """
@@ -48,6 +49,8 @@ class Scenario:
     pause: float = 0.0
     pace: float = 0.0
     paths: str = "/"
+    late: tuple[str, ...] = ()
+    held: str | None = None
     drop: tuple[str, ...] = ()
     edits: tuple[tuple[str, str], ...] = ()
     ignored: frozenset[str] = frozenset({".agent_info.checkpoint", ".agents.capabilities"})
@@ -103,6 +106,8 @@ class Player:
     queries: dict[str, bytes] = field(default_factory=dict)
     skipped_replies: int = 0
     starting: list[asyncio.Task[Any]] = field(default_factory=list)
+    late: list[tuple[str, str]] = field(default_factory=list)
+    holding: bool = False
 
     def __post_init__(self) -> None:
         self.binding = Binding(self.scenario.ignored)
@@ -139,6 +144,7 @@ class Player:
         kind = record["kind"]
         if kind == "note":
             await self._note(record["text"])
+            await self._nodes(record)
         elif kind == "request":
             await self._request(record, skipped)
         elif kind == "reply":
@@ -154,21 +160,69 @@ class Player:
 
     async def _note(self, text: str) -> None:
         if match := re.match(r"start ([\w-]+): (/.*)", text):
-            await self._start(match[1], match[2])
-        elif match := re.match(r"(SIG\w+) to (\S+)", text):
-            number = signal.Signals[match[1]]
-            if number == signal.SIGUSR1:
-                number = signal.SIGTERM  # ours says goodbye on SIGTERM, a real one on SIGUSR1
-            await asyncio.sleep(0.1)  # what was sent before, an acknowledgement say, has arrived by then
-            await self.cluster.processes.signal(match[2], number)
-            if self.executors_too:
-                work_dir = self.cluster.processes.root / match[2]
-                await asyncio.to_thread(kill_tasks, work_dir)
+            if match[1] in self.scenario.late and match[1] not in self.cluster.processes.members:
+                self.late.append((match[1], match[2]))
+            else:
+                await self._start(match[1], match[2])
+            return
+        while self.late:
+            await self._start(*self.late.pop(0))
+        if self.scenario.held is not None and text.startswith(self.scenario.held):
+            await self._hold(True)
+        if match := re.match(r"(SIG\w+) to (\S+)", text):
+            await self._signal(match[2], signal.Signals[match[1]])
         elif text.startswith(("kill -9 of the agent", "the same")):
             self.executors_too = "of the executor" in text or text.startswith("the same")
-        elif match := re.match(r"(\S+) (?:agent )?process exit code (\d+)", text):
-            name = match[1] if match[1] != "agent" else "agent-1"
-            await self._exit(name, int(match[2]))
+        elif match := re.match(r"(?:[\d.]+ s after the kill of ZooKeeper: )?(\S+) process exit code (\d+)", text):
+            await self._exit({"agent": "agent-1", "master": "master-1"}.get(match[1], match[1]), int(match[2]))
+        elif match := re.match(r"new leader is port (\d+)", text):
+            await self._led_by(int(match[1]))
+        elif text == "ZooKeeper and the master are back":
+            await self._led_by(MASTER_PORT, by_agents_too=True)
+
+    async def _signal(self, name: str, number: signal.Signals) -> None:
+        if number == signal.SIGUSR1:
+            number = signal.SIGTERM  # ours says goodbye on SIGTERM, a real one on SIGUSR1
+        await asyncio.sleep(0.1)  # what was sent before, an acknowledgement say, has arrived by then
+        if name == "zookeeper" and self.cluster.zookeeper is not None:
+            await asyncio.to_thread(self.cluster.zookeeper.kill)
+            return
+        await self.cluster.processes.signal(name, number)
+        if self.executors_too:
+            work_dir = self.cluster.processes.root / name
+            await asyncio.to_thread(kill_tasks, work_dir)
+
+    async def _hold(self, still: bool) -> None:
+        self.holding = still
+        for name in self.cluster.processes.members:
+            if name.startswith("agent"):
+                await self.cluster.processes.signal(name, signal.SIGSTOP if still else signal.SIGCONT)
+
+    async def _led_by(self, recorded: int, *, by_agents_too: bool = False) -> None:
+        """Wait until the master at this port leads, and has recovered, its agents perhaps too."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                reply = await self._ask(self.cluster.ports[recorded], "GET_AGENTS")
+                if reply.status == 200:
+                    recovered = json.loads(reply.body)["get_agents"]["recovered_agents"]
+                    if not (recovered and by_agents_too):
+                        return
+                await asyncio.sleep(0.02)
+
+    async def _ask(self, port: int, kind: str) -> Reply:
+        wire = await Wire.open("127.0.0.1", port)
+        body = json.dumps({"type": kind}).encode()
+        wire.send("POST", render("POST", "/api/v1", {"Content-Type": "application/json"}, body, "x"))
+        reply = await wire.reply()
+        wire.close()
+        return reply
+
+    async def _nodes(self, record: dict[str, Any]) -> None:
+        """Compare what masters announce, in the order in which they are to lead."""
+        recorded = [node["data"] for node in record.get("nodes", ()) if "/json.info_" in node["path"]]
+        if recorded:
+            ours = await asyncio.to_thread(self.cluster.announced)
+            self.binding.match(self._localised(recorded), ours, "nodes")
 
     async def _exit(self, name: str, code: int) -> None:
         process = self.cluster.processes.members[name].process
@@ -178,14 +232,15 @@ class Player:
 
     async def _start(self, name: str, command: str) -> None:
         member = await self.cluster.start(name, command)
-        if name not in self.cluster.ports:
+        recorded = int(recorded_flags(command).get("port", MASTER_PORT))
+        if member is not None and recorded not in self.cluster.ports:
             ready = asyncio.ensure_future(member.wait_ready())
             self.starting.append(ready)
-            ready.add_done_callback(lambda done: self._learn_port(name, done))
+            ready.add_done_callback(lambda done: self._learn_port(recorded, done))
 
-    def _learn_port(self, name: str, done: asyncio.Future[dict[str, Any]]) -> None:
+    def _learn_port(self, recorded: int, done: asyncio.Future[dict[str, Any]]) -> None:
         if not done.cancelled() and done.exception() is None:
-            self.cluster.ports[name] = done.result()["port"]
+            self.cluster.ports[recorded] = done.result()["port"]
 
     # --- out ---
 
@@ -196,14 +251,15 @@ class Player:
         if isinstance(value, list):
             return [self._localised(item) for item in value]
         if isinstance(value, str):
-            for number, name in _PORTS.items():
-                if name in self.cluster.ports:
-                    value = value.replace(f":{number}", f":{self.cluster.ports[name]}")
+            value = re.sub(r"(?<=:)50\d\d\b", lambda match: str(self._port(int(match[0]))), value)
             return value.replace("/var/lib/mesos/", f"{self.cluster.processes.root}/")
         return value
 
     def _local_port(self, key: str, value: Any) -> Any:
-        return self.cluster.ports.get(_PORTS[value], value) if key == "port" and value in _PORTS else value
+        return self._port(value) if key == "port" else value
+
+    def _port(self, recorded: int) -> int:
+        return self.cluster.ports.get(recorded, recorded)
 
     def _scaled(self, value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
@@ -242,7 +298,7 @@ class Player:
             del body["accept"]
         text = json.dumps(body).encode()
         for old, new in self.scenario.edits:
-            text = text.replace(old.encode(), new.encode())
+            text = text.replace(old.encode(), new.format(root=self.cluster.processes.root).encode())
         if record["encoding"] != "protobuf":
             return text
         kind = master.Call if _is_operator(record) else scheduler.Call
@@ -259,7 +315,7 @@ class Player:
     async def _wire(self, name: str, record: dict[str, Any]) -> Wire:
         if name not in self.wires:
             host = record["headers"].get("Host", record["headers"].get("host", "127.0.0.1:5050"))
-            port = self.cluster.ports[_PORTS[int(host.rsplit(":", 1)[1])]]
+            port = self.cluster.ports[int(host.rsplit(":", 1)[1])]
             self.wires[name] = await Wire.open("127.0.0.1", port)
         return self.wires[name]
 
@@ -311,6 +367,9 @@ class Player:
         for name in ("Content-Type", "Allow", "WWW-Authenticate", "Content-Disposition"):
             if record["headers"].get(name) != reply.headers.get(name):
                 raise Mismatch(f"{name}: {reply.headers.get(name)}, recorded {record['headers'].get(name)}")
+        there, here = self._localised(record["headers"].get("Location")), reply.headers.get("Location")
+        if there != here:
+            raise Mismatch(f"Location: {here}, recorded {there}")
         if "Transfer-Encoding" in reply.headers:
             self._open(record, reply)
             if isinstance(record["body"], str):
@@ -359,10 +418,18 @@ class Player:
             body = stream.decode(base64.b64decode(body["base64"]))
         body = self._localised(body)
         if record["type"] != "OFFERS":
+            self._permit_end(body)
             await self._expect(stream, body)
             return
+        if self.holding:
+            await self._hold(False)
         for offer in body["offers"]["offers"]:
             await self._expect(stream, {"type": "OFFER", "offer": offer})
+
+    def _permit_end(self, body: dict[str, Any]) -> None:
+        """Let tasks end that were changed to wait for it, so that they do not while others are slow."""
+        if body.get("update", {}).get("status", {}).get("state") == "TASK_FINISHED":
+            (self.cluster.processes.root / "finish").touch()
 
     async def _expect(self, stream: Stream, body: dict[str, Any]) -> None:
         """Wait for an event like this one; others that came meanwhile stay where they are."""
@@ -402,7 +469,7 @@ class Player:
             call |= {"type": "DECLINE", "decline": given_back}
         else:
             call |= {"type": "REVIVE"}
-        wire = await Wire.open("127.0.0.1", self.cluster.ports["master"])
+        wire = await Wire.open("127.0.0.1", self.cluster.ports[MASTER_PORT])
         headers = {"Content-Type": "application/json", "Mesos-Stream-Id": self.own_ids[name]}
         data = render("POST", "/api/v1/scheduler", headers, json.dumps(call).encode(), "127.0.0.1")
         wire.send("POST", data)
