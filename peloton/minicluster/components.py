@@ -13,6 +13,8 @@ from peloton.minicluster.servers import cassandra, zookeeper
 from peloton.minicluster.settings import Agent, ClusterSettings
 
 LOOPBACK = "127.0.0.1"
+MASTER_SESSION_SECONDS = 5
+"""How long another Mesos master waits for the one that leads."""
 ZOOKEEPER = "zookeeper"
 CASSANDRA = "cassandra"
 DAEMONS = ("hostmgr", "resmgr", "jobmgr", "placement")
@@ -110,8 +112,8 @@ def components(cluster: ClusterSettings, layout: Layout, ports: Ports) -> tuple[
         found.append(Component(CASSANDRA, CASSANDRA, port, 0, {}, inner=inner))
     master = cluster.mesos
     if not master:
-        found.append(_master(cluster, layout, ports))
-        master = found[-1].addresses["http"]
+        found += (_master(i, cluster, layout, ports) for i in range(cluster.mesos_masters))
+        master = _election(cluster, ports) or found[-1].addresses["http"]
         if cluster.simulated is None:
             found += (
                 agent_component(i, agent, master, layout, ports) for i, agent in enumerate(cluster.agents)
@@ -193,10 +195,19 @@ def agent_component(index: int, agent: Agent, master: str, layout: Layout, ports
     return Component(name, "mesos-agent", http, 0, {}, tuple(flags))
 
 
-def _master(cluster: ClusterSettings, layout: Layout, ports: Ports) -> Component:
-    name = "mesos-master"
-    http, _ = ports(name, name, 0)
-    flags = [*_common(name, layout, http), *cluster.master_flags]
+def _election(cluster: ClusterSettings, ports: Ports) -> str:
+    """Where several masters elect one among them; empty for one alone."""
+    return f"zk://{zookeeper_servers(cluster, ports)}/mesos" if cluster.mesos_masters > 1 else ""
+
+
+def _master(index: int, cluster: ClusterSettings, layout: Layout, ports: Ports) -> Component:
+    kind = "mesos-master"
+    name = f"{kind}{index}" if index else kind
+    http, _ = ports(name, kind, index)
+    flags = _common(name, layout, http)
+    if election := _election(cluster, ports):
+        flags += [f"--zk={election}", f"--zk-session-timeout={MASTER_SESSION_SECONDS}"]
+    flags += cluster.master_flags
     if cluster.simulated is not None:
         simulated = cluster.simulated
         flags += [
@@ -205,7 +216,7 @@ def _master(cluster: ClusterSettings, layout: Layout, ports: Ports) -> Component
             f"--simulated-task-seconds={simulated.task_seconds}",
         ]
         flags += [f"--simulated-attributes={simulated.attributes}"] if simulated.attributes else []
-    return Component(name, name, http, 0, {}, tuple(flags))
+    return Component(name, kind, http, 0, {}, tuple(flags))
 
 
 def _common(name: str, layout: Layout, port: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -91,6 +91,8 @@ class ClusterSettings(Settings):
     settings: DaemonSettings = DaemonSettings()
     mesos: str = ""
     """HOST:PORT of a Mesos master that already runs, in place of an own one; the agents are then not ours."""
+    mesos_masters: int = Field(1, ge=1, le=5)
+    """Several elect one among them through the ZooKeeper of `membership`."""
     membership: str = Field("local", pattern=r"^(local|zookeeper(=\S+)?)$")
     """How daemons find each other: `local`, by a folder; `zookeeper`, by a server that is started along;
     `zookeeper=HOST:PORT,…`, by servers that run already."""
@@ -102,6 +104,15 @@ class ClusterSettings(Settings):
     master_flags: tuple[str, ...] = ()
     """Further flags for the own master, as `python -m peloton.minicluster.mesos.master --help` lists them."""
     simulated: Simulated | None = None
+
+    @model_validator(mode="after")
+    def _can_elect(self) -> Self:
+        if self.mesos_masters > 1:
+            if self.membership == "local":
+                raise ValueError("mesos_masters: several need `membership: zookeeper`")
+            if self.mesos or self.simulated is not None:
+                raise ValueError("mesos_masters: only own masters without simulated agents can be several")
+        return self
 
     @field_validator("mesos")
     @classmethod

@@ -16,6 +16,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.client import LocalDiscovery, PelotonClient
+from peloton.client.discovery import ZooKeeperDiscovery
 from peloton.minicluster.cluster import Cluster
 from peloton.minicluster.settings import ClusterSettings
 
@@ -27,8 +28,10 @@ class Harness:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        servers = cluster.zookeeper_servers()
+        discovery = ZooKeeperDiscovery(servers) if servers else LocalDiscovery(cluster.layout.membership)
         # It follows the leaders: a call whose connection dies with a killed daemon is made again.
-        self.client = PelotonClient("test", discovery=LocalDiscovery(cluster.layout.membership))
+        self.client = PelotonClient("test", discovery=discovery)
         self.task: task_pb2.TaskInfo | None = None
         self.pool = self._make_pool()
 

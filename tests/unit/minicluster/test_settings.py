@@ -71,9 +71,22 @@ def test_another_mesos_replaces_master_and_agents(tmp_path: Path) -> None:
     assert found[0].settings["mesos"]["master"] == "10.0.0.1:5050"
 
 
+def test_several_masters_are_found_through_zookeeper(tmp_path: Path) -> None:
+    settings = read_cluster(None, {"mesos_masters": 2, "membership": "zookeeper=a:1,b:2"})
+    found = components(settings, Layout(tmp_path), lambda n, k, i: default_ports(k, i))
+    by_name = {part.name: part for part in found}
+    for name, port in (("mesos-master", 5050), ("mesos-master1", 5060)):
+        assert by_name[name].http == port
+        assert "--zk=zk://a:1,b:2/mesos" in by_name[name].flags
+    assert "--master=zk://a:1,b:2/mesos" in by_name["mesos-agent0"].flags
+    assert by_name["hostmgr0"].settings["mesos"]["master"] == "zk://a:1,b:2/mesos"
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        ("mesos_masters: 2", "several need `membership: zookeeper`"),
+        ("{mesos_masters: 2, membership: zookeeper, mesos: 'h:1'}", "only own masters"),
         ("agent: []", "agent: unknown setting"),
         ("ports: some", "ports: 'some'"),
         ("instances: {jobmgr: 0}", "instances.jobmgr: 0"),
