@@ -39,7 +39,7 @@ from peloton.private.eventstream.eventstream_pb2_grpc import add_EventStreamServ
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import add_InternalHostServiceServicer_to_server
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import add_ReconcileServiceServicer_to_server
 from peloton.rpc.server import service
-from storage.factory import open_store
+from storage.factory import Stores
 from storage.interface import Store
 
 EXPIRE_SECONDS = 1.0
@@ -57,18 +57,19 @@ Hostmgr = Daemon[HostmgrSettings]
 
 def build(daemon: Hostmgr) -> None:
     authorization = _authorization(daemon.settings.mesos)
+    stores = Stores(daemon.settings.storage)
 
     def leading(term: int) -> AbstractAsyncContextManager[None]:
-        return _lead(daemon, authorization, term)
+        return _lead(daemon, stores, authorization, term)
 
-    daemon.lead(leading, SERVICES)
+    daemon.lead(leading, SERVICES, lambda: stores.standby(daemon.spawn))
     daemon.checks.append(lambda: "" if daemon.membership.leader(Role.HOSTMGR) else "no hostmgr leads")
 
 
 @asynccontextmanager
-async def _lead(daemon: Hostmgr, authorization: str, term: int) -> AsyncIterator[None]:
+async def _lead(daemon: Hostmgr, stores: Stores, authorization: str, term: int) -> AsyncIterator[None]:
     with _checked(daemon, lambda: "about to lead"):
-        store = await open_store(daemon.settings.storage)
+        store = await stores.open()
     try:
         with _checked(daemon, lambda: "about to lead"):
             await store.begin_term(Role.HOSTMGR.value, term, daemon.fence)

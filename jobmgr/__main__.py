@@ -21,18 +21,18 @@ from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import ReconcileServic
 from peloton.private.resmgr.preemption.preemption_pb2_grpc import PreemptionServiceStub
 from peloton.private.resmgr.waiting.waiting_pb2_grpc import WaitingServiceStub
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import ResourceManagerServiceStub
-from storage.factory import open_store
+from storage.factory import Stores
 
 log = logging.getLogger(__name__)
 
 
 def build(daemon: Daemon[JobmgrSettings]) -> None:
-    settings = daemon.settings
+    settings, stores = daemon.settings, Stores(daemon.settings.storage)
 
     @asynccontextmanager
     async def leading(term: int) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            store = await open_store(settings.storage)
+            store = await stores.open()
             stack.push_async_callback(store.close)
             await store.begin_term(Role.JOBMGR.value, term, daemon.fence)
             engine = Engine(store, daemon.clock, settings.goal_state.limits())
@@ -54,7 +54,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
             await stack.enter_async_context(daemon.serving(*services(engine, daemon.clock, hostmgr)))
             yield
 
-    daemon.lead(leading, NAMES)
+    daemon.lead(leading, NAMES, lambda: stores.standby(daemon.spawn))
 
 
 @contextmanager

@@ -9,7 +9,13 @@ import socket
 import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from typing import Any, Generic, TypeVar
 
 from peloton import log as logs
@@ -30,6 +36,7 @@ from peloton.supervise import Supervisor
 S = TypeVar("S", bound=DaemonSettings)
 Leading = Callable[[int], AbstractAsyncContextManager[None]]
 Working = Callable[[], AbstractAsyncContextManager[None]]
+Standby = Callable[[], AbstractAsyncContextManager[None]]
 
 HEARTBEAT_SECONDS = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
@@ -58,14 +65,16 @@ class Daemon(Generic[S]):
 
     # What build() calls, once.
 
-    def lead(self, leading: Leading, services: Iterable[str] = ()) -> None:
+    def lead(self, leading: Leading, services: Iterable[str] = (), standby: Standby = nullcontext) -> None:
         """Campaign for ever; `leading(term)` is entered when elected and left on stepping down.
 
-        `services` are the full names answered UNAVAILABLE while another instance leads.
+        `services` are the full names answered UNAVAILABLE while another instance leads. `standby` is entered
+        before the first campaign and left after the last term: what it holds ready lets a term begin at once,
+        and what it takes long to give up holds nobody up.
         """
         self.rpc.announce(services)
         self._elected = True
-        self._life = lambda: self._campaign(leading)
+        self._life = lambda: self._campaign(leading, standby)
 
     def work(self, working: Working) -> None:
         """Work without election."""
@@ -166,17 +175,18 @@ class Daemon(Generic[S]):
         async with working():
             await asyncio.Event().wait()
 
-    async def _campaign(self, leading: Leading) -> None:
+    async def _campaign(self, leading: Leading, standby: Standby) -> None:
         pause = FIRST_PAUSE
-        while True:
-            leadership = await self.membership.campaign(self._member)
-            try:
-                if await self._reign(leadership, leading):
-                    pause = FIRST_PAUSE
-            finally:
-                await leadership.resign()
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+        async with standby():
+            while True:
+                leadership = await self.membership.campaign(self._member)
+                try:
+                    if await self._reign(leadership, leading):
+                        pause = FIRST_PAUSE
+                finally:
+                    await leadership.resign()
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _reign(self, leadership: Leadership, leading: Leading) -> bool:
         """One term; whether it began well. A start that fails gives leadership up again."""

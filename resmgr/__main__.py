@@ -31,7 +31,7 @@ from resmgr.services.pools_v1alpha import PoolServiceV1Alpha
 from resmgr.services.preemption import PreemptionService
 from resmgr.services.tasks import TaskService
 from resmgr.services.waiting import WaitingService
-from storage.factory import open_store
+from storage.factory import Stores
 
 SERVICES = (
     "peloton.api.v0.respool.ResourceManager",
@@ -48,10 +48,10 @@ by default costs a fifth of the time when there are hundreds of thousands."""
 
 
 @asynccontextmanager
-async def leading(daemon: Daemon[ResmgrSettings], term: int) -> AsyncIterator[None]:
+async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> AsyncIterator[None]:
     """One term: what the store holds is taken in first, then the services open."""
     settings = daemon.settings
-    store = await open_store(settings.storage)
+    store = await stores.open()
     try:
         await store.begin_term(Role.RESMGR.value, term, daemon.fence)
         driver = Driver(settings, daemon.clock, lambda: _present(daemon))
@@ -91,7 +91,8 @@ def _present(daemon: Daemon[ResmgrSettings]) -> set[str]:
 
 
 def build(daemon: Daemon[ResmgrSettings]) -> None:
-    daemon.lead(lambda term: leading(daemon, term), SERVICES)
+    stores = Stores(daemon.settings.storage)
+    daemon.lead(lambda term: leading(daemon, stores, term), SERVICES, lambda: stores.standby(daemon.spawn))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

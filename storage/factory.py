@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from peloton.errors import Unavailable
 from storage.config import CassandraSettings, SqliteSettings
 from storage.interface import Store
 from storage.sqlite.store import open_sqlite
+
+if TYPE_CHECKING:
+    from storage.cassandra.connection import Connection
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+log = logging.getLogger(__name__)
 
 
 async def open_store(settings: SqliteSettings | CassandraSettings) -> Store:
@@ -19,3 +32,58 @@ async def open_store(settings: SqliteSettings | CassandraSettings) -> Store:
 
         return await open_cassandra(settings)
     return await open_sqlite(settings)
+
+
+class Stores:
+    """Opens a handle for each term of a leader. To connect to Cassandra takes half a second and more, in
+    which nobody would lead: the connection is made while another leads, and kept from term to term.
+
+    Belongs to the event loop that uses it first.
+    """
+
+    def __init__(self, settings: SqliteSettings | CassandraSettings) -> None:
+        self._settings = settings
+        self._connection: Connection | None = None
+        self._turn = asyncio.Lock()
+
+    async def open(self) -> Store:
+        """Raises as `open_store` does."""
+        if not isinstance(self._settings, CassandraSettings):
+            return await open_sqlite(self._settings)
+        from storage.cassandra.store import CassandraStore
+
+        return CassandraStore(await self._connected(self._settings), self._settings, shared=True)
+
+    @asynccontextmanager
+    async def standby(self, spawn: Callable[[str, Coroutine[Any, Any, Any]], None]) -> AsyncIterator[None]:
+        """For as long as a daemon may be elected. `spawn` supervises a task by its name."""
+        if isinstance(self._settings, CassandraSettings):
+            spawn("store", self._connect_ahead(self._settings))
+        try:
+            yield
+        finally:
+            if self._connection is not None:
+                await asyncio.to_thread(self._connection.close)
+
+    async def _connect_ahead(self, settings: CassandraSettings) -> NoReturn:
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self._connected(settings)
+                await asyncio.Event().wait()
+            except Unavailable as error:
+                log.warning("%s, trying again", error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _connected(self, settings: CassandraSettings) -> Connection:
+        """To a keyspace whose schema is this program's now."""
+        from storage.cassandra.migrate import check
+        from storage.cassandra.store import connected
+
+        async with self._turn:
+            if self._connection is None:
+                self._connection = await asyncio.to_thread(connected, settings)
+            else:
+                await asyncio.to_thread(check, self._connection, settings)
+            return self._connection

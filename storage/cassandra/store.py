@@ -85,11 +85,11 @@ class CassandraStore:
 
 async def open_cassandra(settings: CassandraSettings) -> CassandraStore:
     """Raises as `storage.factory.open_store` does."""
-    return CassandraStore(await asyncio.to_thread(_connected, settings), settings)
+    return CassandraStore(await asyncio.to_thread(connected, settings), settings)
 
 
-def _connected(settings: CassandraSettings) -> Connection:
-    """To a keyspace whose schema is this program's."""
+def connected(settings: CassandraSettings) -> Connection:
+    """To a keyspace whose schema is this program's. Blocks. Raises as `open_cassandra` does."""
     if settings.auto_migrate:
         up(settings)
     connection = connect(settings, settings.keyspace)

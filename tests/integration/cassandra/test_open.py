@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +16,9 @@ from peloton.errors import PelotonError, Refused, Unavailable
 from storage import migrate as command
 from storage.cassandra.connection import Connection, connect
 from storage.cassandra.migrate import migrations, up, version
+from storage.cassandra.store import connected
 from storage.config import CassandraSettings
-from storage.factory import open_store
+from storage.factory import Stores, open_store
 from tests.contract.storage.samples import job_id, task_runtime
 from tests.servers.cassandra import CassandraServer
 
@@ -76,6 +78,35 @@ async def test_a_schema_newer_or_older_than_the_program_is_refused(fresh: Cassan
     one_line(told.value)
     with pytest.raises(Refused, match="999"):
         await asyncio.to_thread(up, fresh)
+
+
+async def test_the_connection_is_made_ahead_and_kept_and_the_schema_looked_at_each_time(
+    fresh: CassandraSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    up(fresh)
+    made: list[CassandraSettings] = []
+    ahead, first = list[asyncio.Task[None]](), threading.Event()
+
+    def counted(settings: CassandraSettings) -> Connection:
+        made.append(settings)
+        first.set()
+        return connected(settings)
+
+    monkeypatch.setattr("storage.cassandra.store.connected", counted)
+    stores = Stores(fresh)
+    async with stores.standby(lambda name, work: ahead.append(asyncio.create_task(work, name=name))):
+        assert await asyncio.to_thread(first.wait, 20)
+        for number in (1, 2):
+            store = await stores.open()
+            await store.tasks.write(job_id(number), {0: task_runtime()})
+            await store.close()
+        assert made == [fresh]
+        opened = connect(fresh, fresh.keyspace)
+        opened.execute("INSERT INTO schema_version (shard, version) VALUES (0, 999)")
+        opened.close()
+        with pytest.raises(Refused, match="schema version 999"):
+            await stores.open()
+        ahead[0].cancel()
 
 
 async def test_a_wrong_password_is_refused(store_settings: CassandraSettings, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -20,6 +21,8 @@ from peloton.rpc.caller import INSTANCE
 from peloton.rpc.client import Channels, LeaderClient
 
 DAEMON = """
+import asyncio
+import os
 import sys
 from contextlib import asynccontextmanager
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
@@ -47,16 +50,28 @@ def build(daemon):
             Pools(), ["peloton.api.respool.ResourceManager"])
         async with daemon.serving(pools):
             yield
-    daemon.lead(leading, ["peloton.api.v0.respool.ResourceManager"])
+    @asynccontextmanager
+    async def standby():
+        try:
+            yield
+        finally:
+            while os.path.exists(os.environ.get("HOLD_UP", "")):
+                await asyncio.sleep(0.05)
+    daemon.lead(leading, ["peloton.api.v0.respool.ResourceManager"], standby)
 
 sys.exit(run(DaemonSettings, Role.RESMGR, build, sys.argv[1:]))
 """
 
 
 @asynccontextmanager
-async def process(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def process(*arguments: str, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", DAEMON, *arguments, stderr=asyncio.subprocess.PIPE
+        sys.executable,
+        "-c",
+        DAEMON,
+        *arguments,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **environment},
     )
     try:
         yield child
@@ -159,6 +174,24 @@ async def test_a_second_instance_names_the_leader(folder: Path) -> None:
                 call = channel.unary_unary("/peloton.api.v0.respool.ResourceManager/Query")(b"", timeout=10)
                 assert await call.code() is grpc.StatusCode.UNAVAILABLE
                 assert first.target in await call.details()
+        await membership.close()
+
+
+async def test_another_leads_before_the_first_has_given_up_all_it_held(folder: Path) -> None:
+    hold_up, settings = folder / "hold-up", ("-c", str(folder / "settings.yaml"))
+    hold_up.touch()
+    async with process(*settings, HOLD_UP=str(hold_up)) as child:
+        membership = LocalMembership(folder / "members")
+        await membership.start()
+        first = await leader(membership)
+        async with process(*settings):
+            child.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(20):
+                while membership.leader(Role.RESMGR) in (first, None):
+                    await membership.changed()
+            assert child.returncode is None
+            hold_up.unlink()
+            assert await asyncio.wait_for(child.wait(), 20) == 0
         await membership.close()
 
 
