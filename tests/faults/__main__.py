@@ -26,7 +26,6 @@ from tests.servers.maven import Missing
 TIMES, TIMES_LONG = 20, 3
 INTERRUPTED = 130
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-MISSING = {"mesos-failover": "the project's own masters do not elect one among them yet"}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -97,6 +96,7 @@ def _by_setup(options: argparse.Namespace) -> Mapping[Setup, list[str]]:
             zookeeper=options.membership == "zookeeper" or "zookeeper" in needs,
             cassandra=options.storage == "cassandra" or "cassandra" in needs,
             session_seconds=2.0 if options.quick else 5.0,
+            masters=2 if "masters" in needs else 1,
         )
         found.setdefault(setup, []).append(name)
     return found
@@ -189,8 +189,6 @@ def _table(results: Iterable[Result]) -> None:
             line += f"  {median(gaps):>14.1f} {max(gaps):>5.1f}" if gaps else ""
         took_over = [seconds for each in several for seconds in each.takeovers.values()]
         print(line + (f"    {median(took_over):>6.2f} {max(took_over):>5.2f}" if took_over else ""))
-    for name, why in MISSING.items():
-        print(f"{name:<18} not played: {why}")
     print(flush=True)
 
 

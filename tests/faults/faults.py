@@ -36,7 +36,7 @@ class Strike:
 class Fault(Protocol):
     @property
     def needs(self) -> frozenset[str]:
-        """Of zookeeper, cassandra."""
+        """Of zookeeper, cassandra, masters (of Mesos, several)."""
         ...
 
     @property
@@ -50,6 +50,7 @@ class Fault(Protocol):
 NOTHING: frozenset[str] = frozenset()
 ZOOKEEPER = frozenset({"zookeeper"})
 CASSANDRA = frozenset({"cassandra"})
+MASTERS = frozenset({"zookeeper", "masters"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +208,23 @@ class KillMesosMaster:
 
 
 @dataclass(frozen=True, slots=True)
+class MesosFailover:
+    """SIGKILL of the Mesos master that leads; another takes over, and the killed one comes back behind it."""
+
+    needs: frozenset[str] = MASTERS
+    long: bool = False
+
+    def strike(self, at: Strike) -> None:
+        world = at.world
+        name = world.leading_master()
+        assert name is not None, "no Mesos master leads"
+        world.kill(name)
+        at.wait(0.2, 1.5 * world.setup.session_seconds)
+        world.start(name)
+        until(lambda: world.leading_master() not in (None, name), 60, "another Mesos master")
+
+
+@dataclass(frozen=True, slots=True)
 class AgentGone:
     """For good, with its tasks; another comes in its place."""
 
@@ -306,6 +324,7 @@ FAULTS: Mapping[str, Fault] = {
     "stop-resmgr": StopLeader("resmgr"),
     "stop-hostmgr": StopLeader("hostmgr"),
     "kill-mesos-master": KillMesosMaster(),
+    "mesos-failover": MesosFailover(),
     "mesos-cut": MesosCut(),
     "updates-mangled": UpdatesMangled(),
     "agent-restarts": AgentRestarts(),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -24,22 +26,39 @@ ROUNDS = {
     "zookeeper": ("sessions-expired", "zookeeper-down"),
     "cassandra": ("cassandra-slow", "cassandra-unknown", "cassandra-down"),
 }
+FAILOVER = "mesos-failover"
 
 
 def test_no_fault_is_left_out() -> None:
-    assert sorted(name for names in ROUNDS.values() for name in names) == sorted(FAULTS)
+    assert sorted([FAILOVER, *(name for names in ROUNDS.values() for name in names)]) == sorted(FAULTS)
+
+
+@pytest.mark.timeout(300)
+def test_nothing_is_lost_with_a_mesos_master(tmp_path: Path) -> None:
+    """On a cluster of its own, since others want the proxy in front of the one master."""
+    with _up(World(tmp_path / "world", Setup(True, session_seconds=2.0, masters=2), SEED)) as world:
+        result = play(world, FAILOVER, FAULTS[FAILOVER], SEED, quick=True, seconds=SECONDS)
+        print(result)
+        assert not result.violations, "\n".join(result.violations)
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """One cluster for all faults: a fault heals what it did."""
-    made = World(tmp_path_factory.mktemp("faults"), Setup(True, True, session_seconds=3.0), SEED)
+    with _up(World(tmp_path_factory.mktemp("faults"), Setup(True, True, session_seconds=3.0), SEED)) as made:
+        yield made
+
+
+@contextmanager
+def _up(made: World) -> Iterator[World]:
     try:
         made.up()
     except Missing as missing:
         lacking(missing)
-    yield made
-    made.down()
+    try:
+        yield made
+    finally:
+        made.down()
 
 
 @pytest.mark.timeout(300)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -49,10 +50,13 @@ class Setup:
     zookeeper: bool = False
     cassandra: bool = False
     session_seconds: float = 5.0
+    masters: int = 1
+    """Of Mesos. Several elect one among them in ZooKeeper, where hostmgr finds it: no proxy is in between."""
 
     def __str__(self) -> str:
         store = "cassandra" if self.cassandra else "sqlite"
-        return f"{store} and {'zookeeper' if self.zookeeper else 'local'} membership"
+        several = f", {self.masters} Mesos masters" if self.masters > 1 else ""
+        return f"{store} and {'zookeeper' if self.zookeeper else 'local'} membership{several}"
 
 
 class _Cluster(Cluster):
@@ -169,7 +173,8 @@ class World:
     def _settings(self) -> ClusterSettings:
         common = {**self._membership(), **self._storage()}
         placement = {name: tree for name, tree in common.items() if name == "membership"}
-        mesos = {"mesos": {"master": self.mesos.address, "agents_interval": 2.0}}
+        proxied = {"master": self.mesos.address} if self.setup.masters == 1 else {}
+        mesos = {"mesos": {**proxied, "agents_interval": 2.0}}
         reconcile = {"reconcile": {"second_look": 5.0, "interval": 15.0, "launch_grace": 5.0}}
         return ClusterSettings(
             ports="free",
@@ -179,7 +184,10 @@ class World:
                 f"--agent-ping-timeout={PING_SECONDS}",
                 f"--max-agent-ping-timeouts={PINGS}",
                 "--agent-reregister-timeout=20",
+                f"--zk-session-timeout={self.setup.session_seconds}",
             ),
+            mesos_masters=self.setup.masters,
+            membership=f"zookeeper={self.zookeeper.address}" if self.zookeeper is not None else "local",
             settings=DaemonSettings(
                 jobmgr=common, resmgr=common, hostmgr={**common, **mesos, **reconcile}, placement=placement
             ),
@@ -236,14 +244,32 @@ class World:
 
     def live(self) -> list[tuple[Run, str]]:
         """Runs that Mesos' agents have."""
-        host, port = self.mesos.target
-        with urllib.request.urlopen(f"http://{host}:{port}/state", timeout=10) as answer:
-            state = json.load(answer)
         return [
             (Run.of(task["id"]), task["slave_id"])
-            for framework in state["frameworks"]
+            for framework in self._state()["frameworks"]
             for task in framework["tasks"]
         ]
+
+    def leading_master(self) -> str | None:
+        """Name of the component; None while none leads that can be reached."""
+        try:
+            port = self._state()["leader_info"]["port"]
+        except OSError:
+            return None
+        return next(part.name for part in self._masters() if part.http == port)
+
+    def _state(self) -> Any:
+        """As the leading Mesos master tells, to which the others redirect. Raises OSError."""
+        for part in self._masters():
+            try:
+                with urllib.request.urlopen(f"http://{part.addresses['http']}/state", timeout=10) as answer:
+                    return json.load(answer)
+            except OSError as error:
+                missed = error
+        raise missed
+
+    def _masters(self) -> list[Component]:
+        return [part for part in self.cluster.components() if part.kind == "mesos-master"]
 
     def leader(self, role: str) -> str:
         """Name of the component that leads. Raises DiscoveryError."""
@@ -297,7 +323,7 @@ class World:
 
     def start_dead(self) -> list[str]:
         """Start what does not run, as a supervisor would; returns what that was."""
-        dead = [each.name for each in self.cluster.status() if each.state != "running"]
+        dead = [each.name for each in self.cluster.status() if each.state in ("stopped", "dead")]
         if dead:
             self.cluster.start(dead)
         return dead
