@@ -295,7 +295,10 @@ class Cluster:
         layout.ready_of(part.name).unlink(missing_ok=True)
         if part.grpc:
             layout.conf_of(part.name).write_text(yaml.safe_dump(part.settings))
-        save(launch(command(part, layout), layout.log_of(part.name), {}), layout.run_of(part.name))
+        save(launch(self._command(part), layout.log_of(part.name), {}), layout.run_of(part.name))
+
+    def _command(self, part: Component) -> list[str]:
+        return command(part, self.layout)
 
     def _await(self, parts: Sequence[Component], tell: Progress) -> None:
         """Wait until each answers, and the leaders are known. Raises Unavailable with the log's last line."""

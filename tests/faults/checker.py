@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.faults.history import ENDS, GIVEN_UP, OVER, TERMINAL, Call, Event, History, Instance, Job, Run
+from tests.faults.leaders import two_leaders
 
 EPSILON = 1e-6
 FOREVER = float("inf")
@@ -60,6 +61,7 @@ def check(history: History) -> Verdict:
             *_one_live_run(history),
             *_capacity(history.events),
             *wrong,
+            *(Violation(*told) for told in two_leaders(history.deeds, history.events)),
         ],
         unavoidable,
     )

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.faults.deeds import Deed
+
 ENDS = {
     "TASK_FINISHED": "SUCCEEDED",
     "TASK_FAILED": "FAILED",
@@ -111,6 +113,8 @@ class History:
     events: Sequence[Event]
     calls: Sequence[Call]
     end: End
+    deeds: Sequence[Deed] = ()
+    """In the order in which they began."""
 
 
 def read_events(path: Path, since: float = 0.0) -> list[Event]:

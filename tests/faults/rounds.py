@@ -121,5 +121,5 @@ def _expected(world: World, workload: Workload) -> bool:
 def _proof(world: World, workload: Workload, since: float) -> tuple[list[str], Sequence[str]]:
     jobs = {job_id: job for job_id in workload.jobs if (job := workload.api.job(job_id)) is not None}
     events = of_jobs(world.events(since), workload.jobs)
-    verdict = check(History(events, workload.api.calls, End(jobs, world.live())))
+    verdict = check(History(events, workload.api.calls, End(jobs, world.live()), world.deeds.since(since)))
     return [str(violation) for violation in verdict.violations], verdict.unavoidable

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.faults.checker import check
+from tests.faults.deeds import Deed
 from tests.faults.history import Call, End, Event, History, Instance, Job, Run
 
 JOB = "11111111-2222-3333-4444-555555555555"
@@ -188,3 +189,60 @@ def test_what_has_ended_makes_room() -> None:
 def test_one_port_for_two() -> None:
     events = [replace(event, ports=(31000,)) if event.kind == "launch" else event for event in GOOD.events]
     assert rules(replace(GOOD, events=sorted(events, key=lambda event: event.at))) == ["port twice"]
+
+
+def began(term: int, at: float, who: str = "") -> Deed:
+    return Deed("term", "hostmgr", term, who or f"hostmgr{term}", at, at + 0.1)
+
+
+def wrote(term: int, at: float, until: float) -> Deed:
+    return Deed("write", "hostmgr", term, f"hostmgr{term}", at, until, "hosts.write")
+
+
+def sent(kind: str, term: int, at: float, which: Run) -> Deed:
+    return Deed(kind, "hostmgr", term, f"hostmgr{term}", at, at, str(which))
+
+
+def with_deeds(*deeds: Deed) -> History:
+    """A good history, whose launch of instance 1 comes through at 1 s and a kill of it at 2.5 s."""
+    events = [*GOOD.events, Event(2.5, "kill", run(1), "A")]
+    return replace(GOOD, events=sorted(events, key=lambda e: e.at), deeds=sorted(deeds, key=lambda d: d.at))
+
+
+def test_leaders_who_follow_each_other_are_good() -> None:
+    first = [began(1, 0), sent("launch", 1, 0.9, run(1)), wrote(1, 1.5, 1.6)]
+    second = [began(2, 2), wrote(2, 2.2, 2.3), sent("kill", 2, 2.4, run(1))]
+    assert rules(with_deeds(*first, *second)) == []
+
+
+def test_another_roles_leader_changes_nothing() -> None:
+    later = Deed("term", "jobmgr", 9, "jobmgr9", 0, 0.1)
+    assert rules(with_deeds(began(1, 0), later, wrote(1, 1, 1.1))) == []
+
+
+def test_a_write_of_a_leader_whose_successor_has_begun() -> None:
+    assert rules(with_deeds(began(1, 0), began(2, 1), wrote(1, 1.2, 1.3))) == ["fenced leader acts"]
+
+
+def test_a_write_that_was_under_way_when_the_successor_began() -> None:
+    assert rules(with_deeds(began(1, 0), wrote(1, 0.9, 5), began(2, 1))) == []
+
+
+@pytest.mark.parametrize(("kind", "at"), [("launch", 0.9), ("kill", 2.4)])
+def test_a_call_that_comes_through_after_the_successor_has_begun(kind: str, at: float) -> None:
+    call = sent(kind, 1, 0.2, run(1))
+    assert rules(with_deeds(began(1, 0), call, began(2, at - 0.2))) == ["fenced leader acts"]
+    assert rules(with_deeds(began(1, 0), call, began(2, 2.6))) == []
+
+
+def test_a_call_that_the_successor_repeats_is_its_own() -> None:
+    again = sent("kill", 2, 2.4, run(1))
+    assert rules(with_deeds(began(1, 0), sent("kill", 1, 0.2, run(1)), began(2, 2), again)) == []
+
+
+def test_one_term_of_two_processes() -> None:
+    assert rules(with_deeds(began(1, 0, "hostmgrA"), began(1, 3, "hostmgrB"))) == ["two leaders"]
+
+
+def test_a_term_that_begins_after_a_later_one() -> None:
+    assert rules(with_deeds(began(2, 0), began(1, 3))) == ["two leaders"]

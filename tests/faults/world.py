@@ -29,6 +29,7 @@ from peloton.minicluster.components import Component
 from peloton.minicluster.mesos.cleanup import kill_tasks
 from peloton.minicluster.preparing import Progress
 from peloton.minicluster.settings import ClusterSettings, DaemonSettings, Instances
+from tests.faults.deeds import DeedLog
 from tests.faults.history import Event, Run, read_events
 from tests.faults.proxy import Proxy
 from tests.faults.records import Chances, UpdateMangler
@@ -60,10 +61,14 @@ class Setup:
 
 
 class _Cluster(Cluster):
-    """With agents that send updates again soon, and leaders found wherever the daemons find them."""
+    """With agents that send updates again soon, daemons that record what they do, in the folder `deeds`, and
+    leaders found wherever the daemons find them."""
 
-    def __init__(self, directory: Path, discovery: Discovery, started: Callable[[_Cluster], None]) -> None:
+    def __init__(
+        self, directory: Path, deeds: Path, discovery: Discovery, started: Callable[[_Cluster], None]
+    ) -> None:
         super().__init__(directory)
+        self.deeds = deeds
         self._discovery = discovery
         self._started = started
 
@@ -75,6 +80,12 @@ class _Cluster(Cluster):
             else replace(part, settings=_of_one_kind(part.settings))
             for part in super().components()
         )
+
+    def _command(self, part: Component) -> list[str]:
+        python, option, *rest = super()._command(part)
+        if part.kind not in LEADERS:
+            return [python, option, *rest]
+        return [python, option, "tests.faults.recorded", str(self.deeds), *rest]
 
     def _await(self, parts: Sequence[Component], tell: Progress) -> None:
         self._started(self)
@@ -124,6 +135,7 @@ class World:
         self.folder = folder.resolve()  # servers run in folders of their own
         self.setup = setup
         self.chances = Chances()
+        self.deeds = DeedLog(self.folder / "deeds")
         self.mesos = Proxy("127.0.0.1", 0, lambda: UpdateMangler(random.Random(seed), self.chances))
         self.store: Proxy | None = None
         self.zookeeper: ZooKeeperServer | None = None
@@ -154,7 +166,8 @@ class World:
             else LocalDiscovery(directory / "membership")
         )
         self._stack.callback(self.discovery.close)
-        self.cluster = _Cluster(directory, self.discovery, self._aim)
+        self.deeds.folder.mkdir()
+        self.cluster = _Cluster(directory, self.deeds.folder, self.discovery, self._aim)
         self._stack.callback(self.cluster.down)
         self.cluster.up(settings)
         self.client = PelotonClient("faults", discovery=self.discovery)
