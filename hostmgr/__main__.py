@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import ssl
 import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from hostmgr.cluster import Cluster
@@ -22,6 +24,7 @@ from hostmgr.mesos.codec import codec
 from hostmgr.mesos.http import basic
 from hostmgr.mesos.operator import OperatorClient
 from hostmgr.mesos.session import Session
+from hostmgr.mesos.tls import client_context
 from hostmgr.mesos.transport import MesosDriver
 from hostmgr.reconciliation import Reconciliation
 from hostmgr.services.events import EventStream
@@ -56,18 +59,18 @@ Hostmgr = Daemon[HostmgrSettings]
 
 
 def build(daemon: Hostmgr) -> None:
-    authorization = _authorization(daemon.settings.mesos)
+    access = _access(daemon.settings.mesos)
     stores = Stores(daemon.settings.storage)
 
     def leading(term: int) -> AbstractAsyncContextManager[None]:
-        return _lead(daemon, stores, authorization, term)
+        return _lead(daemon, stores, access, term)
 
     daemon.lead(leading, SERVICES, lambda: stores.standby(daemon.spawn))
     daemon.checks.append(lambda: "" if daemon.membership.leader(Role.HOSTMGR) else "no hostmgr leads")
 
 
 @asynccontextmanager
-async def _lead(daemon: Hostmgr, stores: Stores, authorization: str, term: int) -> AsyncIterator[None]:
+async def _lead(daemon: Hostmgr, stores: Stores, access: Access, term: int) -> AsyncIterator[None]:
     with _checked(daemon, lambda: "about to lead"):
         store = await stores.open()
     try:
@@ -75,7 +78,7 @@ async def _lead(daemon: Hostmgr, stores: Stores, authorization: str, term: int) 
             await store.begin_term(Role.HOSTMGR.value, term, daemon.fence)
         async with detecting(daemon.settings.mesos.master) as detector:
             with _checked(daemon, lambda: "about to lead"):
-                manager, cluster, reconciliation = await _parts(daemon, store, detector, authorization)
+                manager, cluster, reconciliation = await _parts(daemon, store, detector, access)
             with _checked(daemon, lambda: manager.unhealthy or cluster.unhealthy):
                 async with _serve(daemon, manager, cluster, reconciliation):
                     yield
@@ -94,7 +97,7 @@ def _checked(daemon: Hostmgr, check: Callable[[], str]) -> Iterator[None]:
 
 
 async def _parts(
-    daemon: Hostmgr, store: Store, detector: MasterDetector, authorization: str
+    daemon: Hostmgr, store: Store, detector: MasterDetector, access: Access
 ) -> tuple[HostManager, Cluster, Reconciliation]:
     """The state of a term, rebuilt from nothing but the framework id: Mesos tells the rest."""
     settings, now = daemon.settings, daemon.clock.monotonic
@@ -114,11 +117,11 @@ async def _parts(
         claim_grace=settings.claim_grace,
     )
     manager.driver = MesosDriver(
-        Session(framework_id or None), _framework(settings), wire, detector, manager, now, authorization,
-        max_record=settings.mesos.max_record_bytes, fence=daemon.fence,
+        Session(framework_id or None), _framework(settings), wire, detector, manager, now,
+        access.authorization, access.tls, max_record=settings.mesos.max_record_bytes, fence=daemon.fence,
     )  # fmt: skip
     cluster = Cluster(
-        OperatorClient(detector, wire, settings.mesos.operator_timeout, authorization),
+        OperatorClient(detector, wire, settings.mesos.operator_timeout, access.authorization, access.tls),
         manager.hosts, reconciler, settings.mesos.role, settings.mesos.agents_interval, now,
     )  # fmt: skip
     reconciliation = Reconciliation(manager, reconciler, store, daemon.clock, settings.reconcile.batch)
@@ -179,6 +182,21 @@ def _framework(settings: HostmgrSettings) -> Framework:
         gpus=mesos.gpu_resources,
         revocable=settings.enable_revocable_resources,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the Mesos master is spoken to."""
+
+    authorization: str = field(repr=False)
+    tls: ssl.SSLContext | None
+
+
+def _access(settings: MesosSettings) -> Access:
+    """Raises ConfigError where a file is not as it should be."""
+    tls = settings.tls
+    context = client_context(tls.ca_file, tls.certificate_file, tls.key_file) if tls.enabled else None
+    return Access(_authorization(settings), context)
 
 
 def _authorization(settings: MesosSettings) -> str:

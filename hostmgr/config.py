@@ -4,15 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from hostmgr.core.filter import Ranking
 from peloton.config import DaemonSettings, Settings
 from peloton.errors import PelotonError
 from peloton.membership.mesos import parse_master
 from storage.config import ENVIRONMENT, StorageSettings
+
+
+class TlsSettings(Settings):
+    """TLS to the Mesos master, whose certificate must be for the hostname that it goes by. PEM files."""
+
+    enabled: bool = False
+    ca_file: Path | None = None
+    """Certificates of the authorities that are trusted; the system's are without it."""
+    certificate_file: Path | None = None
+    """For masters that ask who hostmgr is."""
+    key_file: Path | None = None
+    """Of the certificate, where its file does not hold the key too."""
+
+    @model_validator(mode="after")
+    def _used(self) -> Self:
+        if not self.enabled and (self.ca_file or self.certificate_file or self.key_file):
+            raise ValueError("tls: files are named, but enabled is not true")
+        if self.key_file and not self.certificate_file:
+            raise ValueError("tls: a key_file needs a certificate_file")
+        return self
 
 
 class MesosSettings(Settings):
@@ -27,6 +47,7 @@ class MesosSettings(Settings):
     principal: str = "peloton"
     secret_file: Path | None = None
     """Holds the principal's secret, for Basic authentication; none is used without it."""
+    tls: TlsSettings = TlsSettings()
     failover_timeout: float = Field(6e7, ge=0)
     """Seconds that the master keeps the tasks while no hostmgr is there."""
     gpu_resources: bool = True

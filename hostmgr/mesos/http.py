@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import ssl
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 import httptools
 
+from hostmgr.mesos.tls import trouble
 from peloton.membership.mesos import MasterAddress
 
 READ_SIZE = 256 * 1024
@@ -131,7 +133,15 @@ def location(value: str) -> MasterAddress:
     return MasterAddress(host, port)
 
 
-async def connect(master: MasterAddress, timeout: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def connect(
+    master: MasterAddress, timeout: float, tls: ssl.SSLContext | None = None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Raises OSError, TimeoutError among them."""
-    async with asyncio.timeout(timeout):
-        return await asyncio.open_connection(master.host, master.port, limit=READ_SIZE)
+    name = master.name or master.host
+    try:
+        async with asyncio.timeout(timeout):
+            return await asyncio.open_connection(
+                master.host, master.port, limit=READ_SIZE, ssl=tls, server_hostname=name if tls else None
+            )
+    except ssl.SSLError as error:
+        raise BrokenHttp(trouble(error, name)) from None

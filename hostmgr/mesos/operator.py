@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Sequence
 
 from hostmgr.mesos.codec import Codec, MalformedMessage
@@ -13,6 +14,7 @@ from mesos.v1.quota import quota_pb2
 from peloton.errors import Unavailable
 
 PATH = "/api/v1"
+MOST_REDIRECTS = 3
 MAX_ANSWER = 512 * 1024 * 1024
 Call = master_pb2.Call
 Agent = master_pb2.Response.GetAgents.Agent
@@ -22,11 +24,17 @@ class OperatorClient:
     """One connection a call; each call raises Unavailable where it cannot be answered in `timeout` seconds."""
 
     def __init__(
-        self, detector: MasterDetector, codec: Codec, timeout: float = 10.0, authorization: str = ""
+        self,
+        detector: MasterDetector,
+        codec: Codec,
+        timeout: float = 10.0,
+        authorization: str = "",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._detector = detector
         self._codec = codec
         self._timeout = timeout
+        self._tls = tls
         self._headers = {
             "Content-Type": codec.content_type,
             "Accept": codec.content_type,
@@ -57,14 +65,17 @@ class OperatorClient:
             raise Unavailable(f"Mesos {name}: {str(error) or type(error).__name__}") from None
 
     async def _post_to_leader(self, body: bytes) -> Answer:
-        """A master that does not lead says who does."""
-        answer = await self._post(await self._detector.master(), body)
-        if 300 <= answer.status < 400:
-            answer = await self._post(location(answer.headers.get("location", "")), body)
-        return answer
+        """A master that does not lead says who does. Raises BrokenHttp where they go on sending us around."""
+        master = await self._detector.master()
+        for _ in range(MOST_REDIRECTS + 1):
+            answer = await self._post(master, body)
+            if not 300 <= answer.status < 400:
+                return answer
+            master = location(answer.headers.get("location", ""))
+        raise BrokenHttp(f"redirected {MOST_REDIRECTS} times, and then to {master}")
 
     async def _post(self, master: MasterAddress, body: bytes) -> Answer:
-        reader, writer = await connect(master, self._timeout)
+        reader, writer = await connect(master, self._timeout, self._tls)
         try:
             writer.write(Requests(master, PATH, self._headers).post(body))
             parser = AnswerParser(MAX_ANSWER)

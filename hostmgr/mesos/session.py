@@ -39,6 +39,7 @@ MACHINE: StateMachine[State, Trigger] = StateMachine(
 
 FRAMEWORK_REMOVED = "Framework has been removed"
 """Beginning of the ERROR that says that the master gave this framework id up for good."""
+UNAUTHORIZED = "SUBSCRIBE was answered with 401: mesos.principal or mesos.secret_file is not what it expects"
 MISSED_HEARTBEATS = 3
 DEFAULT_HEARTBEAT = 15.0
 
@@ -89,6 +90,8 @@ class Session:
 
     def response(self, status: int, stream_id: str, now: float) -> None:
         """The head of the answer to SUBSCRIBE. Raises SessionBroken unless it opens a stream of events."""
+        if status == 401:
+            raise SessionBroken(UNAUTHORIZED)
         if status != 200:
             raise SessionBroken(f"SUBSCRIBE was answered with status {status}")
         if not stream_id:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, Protocol
 
@@ -61,6 +62,7 @@ class MesosDriver:
         handler: Handler,
         now: Callable[[], float],
         authorization: str = "",
+        tls: ssl.SSLContext | None = None,
         backoff: Backoff = Backoff(),
         max_record: int = 64 * 1024 * 1024,
         fence: Callable[[], None] = lambda: None,
@@ -72,6 +74,7 @@ class MesosDriver:
         self._detector = detector
         self._handler = handler
         self._now = now
+        self._tls = tls
         self._backoff = backoff
         self._max_record = max_record
         self._fence = fence
@@ -108,10 +111,13 @@ class MesosDriver:
         while True:
             why = await self._until_broken()
             self.session.disconnect()
-            log.warning("Mesos: %s", why)
             self._handler.on_disconnected(why)
-            if self._redirect is None:
-                await asyncio.sleep(self._backoff.delay(self.session.failures, random.random()))
+            if self._redirect is not None:
+                log.info("Mesos: %s", why)
+                continue
+            pause = self._backoff.delay(self.session.failures, random.random())
+            log.warning("Mesos: %s; trying again in %.1f s", why, pause)
+            await asyncio.sleep(pause)
 
     async def _until_broken(self) -> str:
         """Why this subscription, or the try for one, ended."""
@@ -124,16 +130,23 @@ class MesosDriver:
             self.session.connect(self._now())
             await self._subscription(master)
         except Redirected as error:
-            self._redirects += 1
-            self._redirect = error.to if self._redirects <= MOST_REDIRECTS else None
-            return f"{where}: {error}"
+            return f"{where}: {self._follow(error)}"
         except (OSError, Unavailable, SessionBroken, MalformedStream, MalformedMessage) as error:
             self._redirects = 0
             return f"{where}: {str(error) or type(error).__name__}"
         return f"{where}: the subscription ended"
 
+    def _follow(self, error: Redirected) -> str:
+        """Go where a master sends us, but not round and round without a pause."""
+        if self._redirects < MOST_REDIRECTS:
+            self._redirects += 1
+            self._redirect = error.to
+            return str(error)
+        self._redirects = 0
+        return f"{error}, after {MOST_REDIRECTS} redirects before"
+
     async def _subscription(self, master: MasterAddress) -> None:
-        reader, writer = await connect(master, CONNECT_SECONDS)
+        reader, writer = await connect(master, CONNECT_SECONDS, self._tls)
         try:
             call = subscribe(self._framework, self.session.framework_id)
             writer.write(Requests(master, PATH, self._headers).post(self._codec.encode(call)))
@@ -160,7 +173,7 @@ class MesosDriver:
         events: list[Event],
     ) -> None:
         headers = {**self._headers, "Mesos-Stream-Id": self.session.stream_id}
-        answers, writer = await connect(master, CONNECT_SECONDS)
+        answers, writer = await connect(master, CONNECT_SECONDS, self._tls)
         pipe = CallPipe(Requests(master, PATH, headers), answers, writer, self._handler.on_refused, self._now)
         try:
             assert self.session.framework_id is not None

@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import urllib.request
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -175,3 +176,18 @@ class Client:
         async with asyncio.timeout(60):
             while not condition():
                 await self.pull(purge)
+
+
+async def connected(processes: Processes) -> Client:
+    """To the hostmgr that leads, once it can serve."""
+
+    def healthy() -> bool:
+        try:
+            address = processes.address()
+            with urllib.request.urlopen(f"http://{address.ip}:{address.http}/health", timeout=1) as answer:
+                return bool(answer.status == 200)
+        except (OSError, ValueError):
+            return False
+
+    await until(healthy, "hostmgr is healthy")
+    return Client(processes.address().target)

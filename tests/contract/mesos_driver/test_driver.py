@@ -12,7 +12,7 @@ from hostmgr.mesos.calls import Calls, Framework
 from hostmgr.mesos.codec import codec
 from hostmgr.mesos.session import Backoff, Session
 from hostmgr.mesos.stream import Event
-from hostmgr.mesos.transport import MesosDriver
+from hostmgr.mesos.transport import MOST_REDIRECTS, MesosDriver
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.errors import Unavailable
 from peloton.membership.mesos import MasterAddress, StaticMaster
@@ -268,21 +268,44 @@ async def test_the_calls_connection_closing_subscribes_anew() -> None:
         await until(lambda: len(heard.subscribed) == 2 and driver.ready)
 
 
-async def test_redirects_are_followed() -> None:
-    leader = FakeMaster(GOOD)
-    server = await asyncio.start_server(leader.serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-
+def redirecting(port: Callable[[], int]) -> Conversation:
     async def elsewhere(
         reader: asyncio.StreamReader, writer: asyncio.StreamWriter, call: scheduler_pb2.Call
     ) -> None:
         writer.write(
             b"HTTP/1.1 307 Temporary Redirect\r\nLocation: //127.0.0.1:%d/master/api/v1/scheduler\r\n"
-            b"Content-Length: 0\r\n\r\n" % port
+            b"Content-Length: 0\r\n\r\n" % port()
         )
         await writer.drain()
 
-    async with driving(FakeMaster(elsewhere)) as (driver, heard):
+    return elsewhere
+
+
+async def test_redirects_are_followed() -> None:
+    leader = FakeMaster(GOOD)
+    server = await asyncio.start_server(leader.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with driving(FakeMaster(redirecting(lambda: port))) as (driver, heard):
         await until(lambda: driver.ready and bool(heard.events))
         assert [call.type for call in leader.calls] == [scheduler_pb2.Call.SUBSCRIBE]
     server.close()
+
+
+async def test_redirects_in_a_circle_end_and_begin_again_after_a_pause() -> None:
+    master = FakeMaster(redirecting(lambda: master.port))
+    async with driving(master) as (_, heard):
+        await until(lambda: len(heard.disconnected) >= 2 * (MOST_REDIRECTS + 1))
+        ends = [number for number, why in enumerate(heard.disconnected) if "redirects before" in why]
+        assert ends[:2] == [MOST_REDIRECTS, 2 * MOST_REDIRECTS + 1]
+
+
+async def test_wrong_credentials_are_named_as_such() -> None:
+    async def unauthorized(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, call: scheduler_pb2.Call
+    ) -> None:
+        writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 17\r\n\r\n401 Unauthorized.")
+        await writer.drain()
+
+    async with driving(FakeMaster(unauthorized)) as (_, heard):
+        await until(lambda: len(heard.disconnected) >= 2)
+        assert "mesos.principal or mesos.secret_file is not what it expects" in heard.disconnected[0]

@@ -20,7 +20,7 @@ from tests.contract.mesos_driver import recordings
 
 
 @asynccontextmanager
-async def answering(answer: bytes) -> AsyncIterator[tuple[int, list[bytes]]]:
+async def answering(answer: bytes, port: int = 0) -> AsyncIterator[tuple[int, list[bytes]]]:
     """A server that gives this answer to every request, and the heads of the requests."""
     heads: list[bytes] = []
 
@@ -32,7 +32,7 @@ async def answering(answer: bytes) -> AsyncIterator[tuple[int, list[bytes]]]:
             await reader.read()
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", port)
     try:
         yield server.sockets[0].getsockname()[1], heads
     finally:
@@ -69,6 +69,15 @@ async def test_a_master_that_does_not_lead_says_who_does() -> None:
         location = f"Location: //127.0.0.1:{leader}/master/api/v1"
         async with answering(http("307 Temporary Redirect", b"", location)) as (port, _):
             assert len(await client(port).agents()) == 1
+
+
+async def test_masters_that_send_us_in_a_circle() -> None:
+    async with answering(b"") as (port, _):
+        circle = http("307 Temporary Redirect", b"", f"Location: //127.0.0.1:{port}/master/api/v1")
+    async with answering(circle, port) as (port, heads):
+        with pytest.raises(Unavailable, match="redirected 3 times, and then to"):
+            await client(port).agents()
+        assert len(heads) == 4
 
 
 @pytest.mark.parametrize(

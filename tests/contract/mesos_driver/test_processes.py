@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from mesos.v1 import mesos_pb2
 from peloton.private.eventstream import eventstream_pb2 as events_pb
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
-from tests.contract.mesos_driver.processes import Client, Processes, until
+from tests.contract.mesos_driver.processes import Client, Processes, connected
 
 STARTING, RUNNING, FINISHED = mesos_pb2.TASK_STARTING, mesos_pb2.TASK_RUNNING, mesos_pb2.TASK_FINISHED
 
@@ -31,21 +30,6 @@ async def processes(idle: Processes) -> Processes:
     await idle.start_master()
     await idle.start_hostmgr()
     return idle
-
-
-async def connected(processes: Processes) -> Client:
-    """To the hostmgr that leads, once it can serve."""
-
-    def healthy() -> bool:
-        try:
-            address = processes.address()
-            with urllib.request.urlopen(f"http://{address.ip}:{address.http}/health", timeout=1) as answer:
-                return bool(answer.status == 200)
-        except (OSError, ValueError):
-            return False
-
-    await until(healthy, "hostmgr is healthy")
-    return Client(processes.address().target)
 
 
 def states(client: Client, run: str) -> list[int]:
