@@ -4,12 +4,16 @@ One leaf runs 100,000 preemptible tasks of several sizes and priorities and is o
 what 39,000 of them hold. Prints, one per line:
 
     preempted tasks: N
-    preemption seconds: N     of CPU, from the tasks' rows to the victims and their reasons
+    preemption seconds: N           of CPU, from the tasks' rows to the victims and their reasons
+    preemption longest step ms: N   of CPU, of a whole check with a million tasks in one pool that is over
+
+The last is how long others wait at most while a check goes on (resmgr.core.steps).
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import random
 import sys
 import time
@@ -19,12 +23,17 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this folder has a resmgr too
 
-from peloton.model.ids import Run
+from peloton.model.ids import ROOT_POOL, Run
+from peloton.model.pool import KindConfig, PoolConfig
+from peloton.model.resources import KINDS, Resources
 from peloton.model.states import TaskState
+from resmgr.__main__ import COLLECTION
 from resmgr.core.preemption.decide import Memory, Rules, decide, prepare
 from resmgr.core.preemption.strikes import Strikes
 from resmgr.core.preemption.view import Candidate, Candidates, PoolView, View
-from resmgr.core.tasks import Vector
+from resmgr.core.preemptor import Preemptor
+from resmgr.core.scheduler import NewTask, Scheduler
+from resmgr.core.tasks import Needs, Vector
 
 MILLI = 1000
 PER_JOB = 1000
@@ -67,9 +76,45 @@ def main() -> None:
     parser.add_argument("--gangs", type=int, default=1_000, help="pairs of tasks that belong together")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
+    gc.set_threshold(*COLLECTION)
     figures = measured(given.tasks, given.victims, given.gangs, given.seed)
     print(f"preempted tasks: {figures.tasks}")
     print(f"preemption seconds: {figures.seconds:.2f}")
+    print(f"preemption longest step ms: {longest_step():.0f}")
+
+
+def longest_step(tasks: int = 1_000_000, victims: int = 390_000, limit: int = 10_000) -> float:
+    """In milliseconds. The tasks run; `limit` of the victims are taken, as many as may wait for jobmgr."""
+    scheduler = running(tasks)
+    rest = tasks - victims
+    scheduler.set_capacity(Resources.of(rest, 1024 * tasks, 1024 * tasks), Resources())
+    gc.collect()
+    steps = Preemptor(scheduler, Rules(strikes=1), limit).steps(100_000.0)
+    longest, taken = 0.0, 0
+    while not taken:
+        begun = time.process_time()
+        try:
+            next(steps)
+        except StopIteration as end:
+            taken = len(end.value)
+        longest = max(longest, time.process_time() - begun)
+    assert taken == limit
+    return longest * 1000
+
+
+def running(tasks: int) -> Scheduler:
+    """One leaf whose tasks run since different times."""
+    rng, scheduler = random.Random(1), Scheduler()
+    kinds = {kind: KindConfig(0, 10**15) for kind in KINDS}
+    pool = scheduler.tree.add(PoolConfig("over", "over", ROOT_POOL, kinds))
+    needs = [Needs(Resources.of(1, size, 1024), priority=size % 3, preemptible=True) for size in range(1, 65)]
+    job = ""
+    for number in range(tasks):
+        if not number % PER_JOB:
+            job = str(uuid.UUID(int=rng.getrandbits(128)))
+        new = NewTask(job, number % PER_JOB, 1, rng.choice(needs))
+        scheduler.restore(pool, new, TaskState.RUNNING, f"h{number // 100}", rng.random() * 86_400)
+    return scheduler
 
 
 def measured(tasks: int = 100_000, victims: int = 39_000, gangs: int = 1_000, seed: int = 1) -> Figures:

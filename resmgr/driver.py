@@ -15,6 +15,7 @@ from resmgr.core.leases import Holder
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemptor import Preemptor
 from resmgr.core.scheduler import Scheduler
+from resmgr.core.steps import Steps, T
 from resmgr.metrics import PREEMPTED
 from resmgr.translate import Translator
 
@@ -44,6 +45,17 @@ class Signal:
                 await event.wait()
         except TimeoutError:
             pass
+
+
+async def in_turns(steps: Steps[T]) -> T:
+    """Take the steps, letting others have their turn after each."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await asyncio.sleep(0)
 
 
 class Driver:
@@ -138,11 +150,11 @@ class Driver:
         await self.recovered.wait()
         while True:
             await asyncio.sleep(self.settings.preemption.period)
-            self.preempt()
+            await self.preempt()
 
-    def preempt(self) -> list[Victim]:
-        """One check; who gives way."""
-        victims = self.preemptor.check(self.now())
+    async def preempt(self) -> list[Victim]:
+        """One check, others having their turn between its steps; who gives way."""
+        victims = await in_turns(self.preemptor.steps(self.now()))
         for victim in victims:
             PREEMPTED.labels(victim.pool, victim.policy).inc(len(victim.runs))
         for (pool, reason), count in Counter((each.pool, each.reason) for each in victims).items():

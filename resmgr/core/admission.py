@@ -18,13 +18,14 @@ class Check(Enum):
     """Which rule refused: the two amounts that it names."""
 
     ENTITLEMENT = ("allocation", "entitlement")
+    NON_SLACK_ENTITLEMENT = ("non-slack allocation", "non-slack entitlement")
     SLACK_ENTITLEMENT = ("slack allocation", "slack entitlement")
     CONTROLLER = ("controller allocation", "controller limit")
     RESERVATION = ("non-preemptible allocation", "reservation")
     LIMIT = ("nothing", "limit")
 
 
-SHARED = frozenset({Check.ENTITLEMENT, Check.SLACK_ENTITLEMENT})
+SHARED = frozenset({Check.ENTITLEMENT, Check.NON_SLACK_ENTITLEMENT, Check.SLACK_ENTITLEMENT})
 """Checks against what depends on all pools' demand."""
 
 
@@ -50,8 +51,9 @@ class Refusal:
 def refusal(gang: Gang, preemption: bool) -> Refusal | None:
     """The first check that the gang does not pass, None if it may be admitted.
 
-    `preemption`: whether the cluster preempts, which is what makes non-preemptible tasks keep to the
-    reservation.
+    The pool's entitlement bounds all that it has, and each side of it what is of that side: what is for
+    revocable tasks is not there for others meanwhile, who would be preempted for it. `preemption`: whether
+    the cluster preempts, which is what makes non-preemptible tasks keep to the reservation.
     """
     charge, leaf = gang.charge, gang.pool
     asked = charge.entitled
@@ -66,6 +68,11 @@ def refusal(gang: Gang, preemption: bool) -> Refusal | None:
             or used[3] + gpu > bound[3]
         ):
             found = _over(Check.ENTITLEMENT, used, asked, bound, pool)
+            if found is not None:
+                return found
+        if pool.firm_entitlement is not None and charge.firm is not None:
+            side = Check.NON_SLACK_ENTITLEMENT
+            found = _over(side, pool.firm(), charge.firm, pool.firm_entitlement, pool)
             if found is not None:
                 return found
     if charge.slack is not None:
@@ -99,19 +106,18 @@ def beyond_limit(pool: Pool, charges: Sequence[Charge]) -> str:
     return ""
 
 
-def turn(pool: Pool, preemption: bool) -> Iterator[tuple[Gang, Refusal | None]]:
-    """One turn through the pool's queues: each gang that may be admitted, in order, and each head that not.
+def turn(queue: GangQueue, preemption: bool) -> Iterator[tuple[Gang, Refusal | None]]:
+    """One turn through a pool's queue: each gang that may be admitted, in order, and each head that not.
 
     The caller takes an admitted gang out of its queue and charges the pool before it asks for the next
     one; it may stop at any time. A refused head of `pending` that has a queue of its own has been moved
-    there; any other refused head ends its queue's turn.
+    there; any other refused head ends the turn.
     """
-    for queue in pool.queues:
-        while (gang := queue.head()) is not None:
-            refused = refusal(gang, preemption)
-            yield gang, refused
-            if refused is not None and not _step_aside(gang, queue, refused):
-                break
+    while (gang := queue.head()) is not None:
+        refused = refusal(gang, preemption)
+        yield gang, refused
+        if refused is not None and not _step_aside(gang, queue, refused):
+            return
 
 
 def _step_aside(gang: Gang, queue: GangQueue, refused: Refusal) -> bool:
@@ -136,7 +142,7 @@ def _step_aside(gang: Gang, queue: GangQueue, refused: Refusal) -> bool:
     return True
 
 
-def _over(check: Check, held: list[int], asked: Vector, bound: Vector, pool: Pool) -> Refusal | None:
+def _over(check: Check, held: Sequence[int], asked: Vector, bound: Vector, pool: Pool) -> Refusal | None:
     if (
         held[0] + asked[0] <= bound[0]
         and held[1] + asked[1] <= bound[1]

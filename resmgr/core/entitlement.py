@@ -5,7 +5,6 @@ from __future__ import annotations
 from peloton.model.resources import Resources
 from resmgr.core.fairshare import Load, Snapshot, entitlements
 from resmgr.core.pools import Pool, PoolTree
-from resmgr.core.tasks import Vector
 
 Loads = tuple[tuple[int, ...], ...]
 _NO_LOAD = (0,) * 16
@@ -29,20 +28,12 @@ def entitle(tree: PoolTree) -> None:
         },
     )
     for pool_id, entitled in entitlements(snapshot).items():
-        pool = tree.get(pool_id)
-        pool.entitlement = entitled.total.values()
-        pool.slack_entitlement = entitled.slack.values()
-
-
-def firm(pool: Pool) -> Vector:
-    """Allocated to tasks that are not revocable."""
-    used, slack = pool.used, pool.slack
-    return used[0], used[1] - slack[1], used[2] - slack[2], used[3] - slack[3]
+        tree.get(pool_id).entitle(entitled.total.values(), entitled.slack.values())
 
 
 def _load(pool: Pool) -> Load:
     return Load(
-        allocation=Resources(*firm(pool)),
+        allocation=Resources(*pool.firm()),
         demand=Resources(*pool.demand),
         slack_allocation=Resources(*pool.slack),
         slack_demand=Resources(*pool.slack_demand),

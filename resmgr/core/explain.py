@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import attrgetter
 
+from peloton.model import hostcounts
 from peloton.model.ids import Run, mesos_task_id
 from peloton.model.resources import KINDS
 from peloton.model.states import TaskState
 from resmgr.core.admission import Check, Refusal, refusal
 from resmgr.core.pools import Pool
 from resmgr.core.queues import GangQueue, ReadyQueue
-from resmgr.core.scheduler import CAPACITY_UNKNOWN, Scheduler
+from resmgr.core.scheduler import Scheduler
+from resmgr.core.sharing import CAPACITY_UNKNOWN
 from resmgr.core.tasks import Charge, Gang, Task, Vector
 
 PLACEMENTS = "placements"
@@ -25,9 +26,8 @@ SHOWN = 1000
 _S = TaskState
 _CHARGE = attrgetter("charge")
 _NOTHING: Vector = (0, 0, 0, 0)
-_HOSTS = re.compile(r"^no host fits: \d+ hosts?: ([^;]*)")
-_HOST_COUNT = re.compile(r"(\d+) ([a-z_]+)(?:, |$)")
-"""What `placement.core.reasons` writes of hostmgr's filter counts."""
+_SIDES = {Check.SLACK_ENTITLEMENT: (True,), Check.NON_SLACK_ENTITLEMENT: (False, True)}
+"""Whether slack is told of where such a check refuses."""
 _WAITS_FOR = {
     _S.PLACING: "a placement engine looks for a host",
     _S.PLACED: "a host was found; the job manager has not taken the placement yet",
@@ -122,12 +122,6 @@ def groups(scheduler: Scheduler, tasks: Iterable[Task]) -> list[Group]:
     grouping = Grouping(scheduler)
     grouping.add(sorted(tasks, key=lambda task: task.instance))
     return grouping.finish()
-
-
-def host_counts(reason: str) -> dict[str, int]:
-    """Hosts by the name of what was found about them, out of what a placement engine said."""
-    counted = _HOSTS.match(reason)
-    return {name: int(count) for count, name in _HOST_COUNT.findall(counted[1])} if counted else {}
 
 
 @dataclass(slots=True)
@@ -281,7 +275,7 @@ def _cause(
 def _tries(scheduler: Scheduler, gang: Gang) -> Tries | None:
     if not gang.failure:
         return None
-    return Tries(gang.tries, scheduler.policy.tries, gang.cycles, gang.failure, host_counts(gang.failure))
+    return Tries(gang.tries, scheduler.policy.tries, gang.cycles, gang.failure, hostcounts.read(gang.failure))
 
 
 # Queues.
@@ -332,17 +326,18 @@ def _total(charges: Iterable[tuple[Charge, int]]) -> Vector:
 
 
 def _shares(task: Task, check: Refusal | None) -> list[Share]:
-    """Of the leaf and its ancestors: in the kind of the check, else in all kinds that the gang asks for."""
+    """Of the leaf and its ancestors: in the kind of the check, else in all kinds that the gang asks for; with
+    the part for revocable tasks where that is what is missing."""
     if task.gang is None:
         return []
     charge = task.gang.charge
     if check is not None:
-        kinds, slack = [check.kind], check.check is Check.SLACK_ENTITLEMENT
+        kinds, sides = [check.kind], _SIDES.get(check.check, (False,))
     else:
-        slack = charge.slack is not None
+        sides = (charge.slack is not None,)
         asked = charge.slack if charge.slack is not None else charge.entitled
         kinds = [kind for kind, amount in zip(KINDS, asked, strict=True) if amount]
-    return [_share(pool, kind, slack) for pool in task.pool.lineage for kind in kinds]
+    return [_share(pool, kind, slack) for pool in task.pool.lineage for kind in kinds for slack in sides]
 
 
 def _share(pool: Pool, kind: str, slack: bool) -> Share:

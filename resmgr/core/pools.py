@@ -47,6 +47,7 @@ class Pool:
         "controller_limit",
         "demand",
         "entitlement",
+        "firm_entitlement",
         "limit",
         "lineage",
         "non_preemptible",
@@ -73,6 +74,9 @@ class Pool:
         """This pool, its parent, and so on up to the root."""
         self.entitlement: Vector = NOTHING
         self.slack_entitlement: Vector = NOTHING
+        """For revocable tasks: a part of the entitlement, but the cpu, which is slack cpu, on top of it."""
+        self.firm_entitlement: Vector | None = None
+        """What of the entitlement is for tasks that are not revocable; None: all of it."""
         self.used = [0, 0, 0, 0]
         """Allocated from what the pool is entitled to: all of it but the slack cpu."""
         self.slack = [0, 0, 0, 0]
@@ -126,6 +130,17 @@ class Pool:
         percent = config.slack_limit_percent
         share = _percent(self.reservation, DEFAULT_SLACK_PERCENT if percent is None else percent)
         self.slack_limit: Vector = (0, *share[1:])
+
+    def entitle(self, whole: Vector, slack: Vector) -> None:
+        """Both its entitlement and the part of it that is for revocable tasks."""
+        self.entitlement, self.slack_entitlement, self.firm_entitlement = whole, slack, None
+        if any(slack[1:]):
+            self.firm_entitlement = (whole[0], whole[1] - slack[1], whole[2] - slack[2], whole[3] - slack[3])
+
+    def firm(self) -> Vector:
+        """Allocated to tasks that are not revocable."""
+        used, slack = self.used, self.slack
+        return used[0], used[1] - slack[1], used[2] - slack[2], used[3] - slack[3]
 
     def charge(self, charge: Charge) -> None:
         """Allocate: here, and as far as others share it all the way up."""

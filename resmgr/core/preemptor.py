@@ -6,13 +6,17 @@ from collections import OrderedDict
 
 from peloton.model.ids import Run
 from peloton.model.states import TaskState
-from resmgr.core.picture import picture, with_candidates
-from resmgr.core.preemption.decide import Memory, Rules, concerned, decide, prepare
+from resmgr.core.picture import over, picture, with_candidates
+from resmgr.core.preemption.decide import Memory, Rules, concerned, prepare, settled
+from resmgr.core.preemption.decide import steps as decided
 from resmgr.core.preemption.policy import Victim
+from resmgr.core.preemption.view import BETWEEN, ORDER
 from resmgr.core.scheduler import Scheduler
+from resmgr.core.steps import Steps, whole
 from resmgr.core.tasks import Event, Gang, Task
 
 _S = TaskState
+_NOT_TAKEN = frozenset({_S.PENDING, _S.PREEMPTING, _S.KILLING})
 
 
 class Preemptor:
@@ -33,21 +37,30 @@ class Preemptor:
         return sum(1 for task in self._queue if task.state is _S.PREEMPTING)
 
     def check(self, now: float) -> list[Victim]:
-        """One check (behaviour 7.5), after sharing the capacity anew. Returns who gave way."""
+        """All steps of a check at once."""
+        return whole(self.steps(now))
+
+    def steps(self, now: float) -> Steps[list[Victim]]:
+        """One check (behaviour 7.5), after sharing the capacity anew; who gave way. Other events may come
+        between two steps. A check is to be over before the next one begins."""
         scheduler, rules = self._scheduler, self._rules
         self._forget_settled()
         scheduler.entitle()
-        view = picture(scheduler, scheduler.tree)
+        yield
+        view = yield from picture(scheduler)
         view, self._memory = prepare(view, self._memory, rules, now)
         paths = concerned(view, rules)
         if paths:
-            view = with_candidates(scheduler, view, paths)
-        victims, self._memory = decide(view, self._memory, rules, now)
+            view = yield from with_candidates(scheduler, view, paths, now)
         done: list[Victim] = []
-        for victim in victims:
-            if not self._give_way(victim, now):
-                break
-            done.append(victim)
+        for victim in decided(view, rules, now):
+            if victim is None:
+                yield
+            elif tasks := self._still_there(victim, now):
+                if not self._give_way(victim, tasks, now):
+                    break
+                done.append(victim)
+        self._memory = settled(self._memory, rules, done, now)
         return done
 
     def take(self, limit: int) -> list[Task]:
@@ -74,9 +87,21 @@ class Preemptor:
             return None
         return self._victims.get(task)
 
-    def _give_way(self, victim: Victim, now: float) -> bool:
+    def _still_there(self, victim: Victim, now: float) -> list[Task]:
+        """Its tasks; none where one of them has moved since the check began, or its pool is not over its
+        entitlement any more."""
+        tasks: list[Task] = []
+        for run in victim.runs:
+            task = self._scheduler.registry.find(run)
+            if task is None or task.orphan or task.state not in ORDER or task.since > now:
+                return []
+            tasks.append(task)
+        if victim.policy == BETWEEN and not over(tasks[0].pool):
+            return []
+        return tasks if _whole_gang(tasks) else []
+
+    def _give_way(self, victim: Victim, tasks: list[Task], now: float) -> bool:
         """Whether there was room for it in the queue."""
-        tasks = [task for run in victim.runs if (task := self._scheduler.registry.find(run)) is not None]
         running = [task for task in tasks if task.state is _S.RUNNING]
         if len(self._queue) + len(running) > self._limit:
             return False
@@ -103,3 +128,13 @@ class Preemptor:
         }
         for task in [task for task in self._queue if task not in self._victims]:
             del self._queue[task]
+
+
+def _whole_gang(tasks: list[Task]) -> bool:
+    """Whether no other member of their gang holds an allocation, but what is on its way out."""
+    job = tasks[0].job
+    number = job.gangs.get(tasks[0].instance)
+    if number is None:
+        return True
+    members = [job.tasks.get(instance) for instance, of in job.gangs.items() if of == number]
+    return all(task is None or task in tasks or task.state in _NOT_TAKEN for task in members)

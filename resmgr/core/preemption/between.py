@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import sub
 
 import numpy as np
@@ -12,6 +12,8 @@ from resmgr.core.preemption.cover import Gangs, cover
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.view import BETWEEN, SIDES, PoolView, View
 from resmgr.core.tasks import Vector
+
+_AT_ONCE = 1000
 
 
 class Between:
@@ -28,12 +30,14 @@ class Between:
         return self.name in pool.policies and pool.strikes >= self.strikes and any(pool.excess())
 
     def victims(self, view: View, now: float) -> list[Victim]:
-        found: list[Victim] = []
+        """All steps at once."""
+        return [victim for victim in self.steps(view, now) if victim is not None]
+
+    def steps(self, view: View, now: float) -> Iterator[Victim | None]:
         claims = Claims(view)
         for pool in view.pools:
             if self.concerns(pool):
-                found += _of_pool(pool, claims)
-        return found
+                yield from _of_pool(pool, claims)
 
 
 class Claims:
@@ -61,23 +65,24 @@ class Claims:
         return at if at < len(claims) else None
 
 
-def _of_pool(pool: PoolView, claims: Claims) -> list[Victim]:
-    gangs = Gangs.of(pool.candidates)
+def _of_pool(pool: PoolView, claims: Claims) -> Iterator[Victim | None]:
+    gangs = yield from Gangs.of(pool.candidates)
     excess = pool.excess()
     may = None if pool.largest is None else np.flatnonzero(gangs.size <= pool.largest)
-    rows, _ = cover(gangs.frees, excess, may)
+    rows, _ = yield from cover(gangs.frees, excess, may)
     if pool.budget is not None:
         rows = rows[: int(np.searchsorted(np.cumsum(gangs.size[rows]), pool.budget, side="right"))]
     needed = [side for side, amount in enumerate(excess) if amount > 0]
-    found: list[Victim] = []
     reasons: dict[str, str] = {}
-    for row, frees in zip(rows, gangs.frees[rows].tolist(), strict=True):
-        sides = [side for side in needed if frees[side] > 0]
-        heir = claims.serve(sides, frees)
-        if heir not in reasons:
-            reasons[heir] = _reason(pool, excess, heir)
-        found.append(Victim.of(gangs.runs(row), frees, sides, (pool.path, heir), BETWEEN, reasons[heir]))
-    return found
+    for at in range(0, len(rows), _AT_ONCE):
+        part = rows[at : at + _AT_ONCE]
+        for row, frees in zip(part, gangs.frees[part].tolist(), strict=True):
+            sides = [side for side in needed if frees[side] > 0]
+            heir = claims.serve(sides, frees)
+            if heir not in reasons:
+                reasons[heir] = _reason(pool, excess, heir)
+            yield gangs.victim(row, frees, sides, (pool.path, heir), BETWEEN, reasons[heir])
+        yield None
 
 
 def _reason(pool: PoolView, excess: Sequence[int], heir: str) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
+from peloton.model.resources import Resources, total
 from resmgr.core.preemption.between import Between
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.protection import Allowance, protect
@@ -75,24 +74,37 @@ def concerned(view: View, rules: Rules) -> set[str]:
 
 
 def decide(view: View, memory: Memory, rules: Rules, now: float) -> tuple[list[Victim], Memory]:
-    """The victims of a prepared view, cheapest first within each pool and policy. What serves pools comes
-    first; what is freed by that is there for the gangs that wait within a pool."""
+    """The victims of a prepared view, all steps at once, and the memory if all of them are taken."""
+    found = [victim for victim in steps(view, rules, now) if victim is not None]
+    return found, settled(memory, rules, found, now)
+
+
+def steps(view: View, rules: Rules, now: float) -> Iterator[Victim | None]:
+    """The victims of a prepared view, cheapest first within each pool and policy; None between two steps.
+    What serves pools comes first; what is freed by that is there for the gangs that wait within a pool."""
     guarded = tuple(
         replace(pool, candidates=protect(pool.candidates, rules.minimum_run, now)) for pool in view.pools
     )
-    view = View(guarded)
-    first = Between(rules.strikes).victims(view, now)
-    found = first + Within().victims(_without(view, first), now)
+    view, first = View(guarded), list[Victim]()
+    for victim in Between(rules.strikes).steps(view, now):
+        if victim is not None:
+            first.append(victim)
+        yield victim
+    yield from Within().steps(_without(view, first), now)
+
+
+def settled(memory: Memory, rules: Rules, taken: Iterable[Victim], now: float) -> Memory:
+    """What the next check has to know of those that were taken."""
     if rules.per_minute is None:
-        return found, replace(memory, allowances={})
-    taken = Counter[str]()
-    for victim in found:
-        taken[victim.pool] += len(victim.runs)
+        return replace(memory, allowances={})
+    counts = Counter[str]()
+    for victim in taken:
+        counts[victim.pool] += len(victim.runs)
     allowances = {
-        path: _allowance(memory, rules.per_minute, path).after(taken[path], now)
-        for path in {*memory.allowances, *taken}
+        path: _allowance(memory, rules.per_minute, path).after(counts[path], now)
+        for path in {*memory.allowances, *counts}
     }
-    return found, replace(memory, allowances={p: each for p, each in allowances.items() if each.taken})
+    return replace(memory, allowances={path: each for path, each in allowances.items() if each.taken})
 
 
 def _allowance(memory: Memory, limit: int, path: str) -> Allowance:
@@ -111,22 +123,22 @@ def _without(view: View, victims: Iterable[Victim]) -> View:
 def _pool_without(pool: PoolView, victims: Sequence[Victim]) -> PoolView:
     if not victims or not pool.queues:
         return pool
-    gone = {run for victim in victims for run in victim.runs}
-    there = np.array([run not in gone for run in pool.candidates.runs], dtype=np.bool_)
-    candidates = replace(pool.candidates, eligible=pool.candidates.eligible & there)
-    freed, freed_slack = (0, 0, 0, 0), (0, 0, 0, 0)
-    for victim in victims:
-        freed = _plus(freed, victim.frees.values())
-        freed_slack = _plus(freed_slack, victim.frees_slack.values())
-    budget = None if pool.budget is None else pool.budget - len(gone)
+    gone = [row for victim in victims for row in victim.rows]
+    eligible = pool.candidates.eligible.copy()
+    eligible[gone] = False
+    freed = total(victim.frees for victim in victims)
+    freed_slack = total(victim.frees_slack for victim in victims)
+    freed_firm = freed - replace(freed_slack, cpu=0)
     return replace(
         pool,
-        candidates=candidates,
-        budget=budget,
+        candidates=replace(pool.candidates, eligible=eligible),
+        budget=None if pool.budget is None else pool.budget - len(gone),
         room=_plus(pool.room, freed),
         slack_room=_plus(pool.slack_room, freed_slack),
+        firm_room=None if pool.firm_room is None else _plus(pool.firm_room, freed_firm),
     )
 
 
-def _plus(one: Vector, other: Vector) -> Vector:
-    return one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3]
+def _plus(room: Vector, freed: Resources) -> Vector:
+    cpu, memory, disk, gpu = freed.values()
+    return room[0] + cpu, room[1] + memory, room[2] + disk, room[3] + gpu

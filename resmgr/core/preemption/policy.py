@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from peloton.model.ids import Run
 from peloton.model.resources import Resources
-from resmgr.core.preemption.view import SIDES, View
+from resmgr.core.preemption.view import SIDES, PoolView, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,8 @@ class Victim:
     """A gang that has to give way, whole; a task of its own is a gang of one."""
 
     runs: tuple[Run, ...]
+    rows: tuple[int, ...]
+    """Theirs, of the pool's candidates."""
     pool: str
     """Path of the pool that it belongs to."""
     benefits: str
@@ -33,6 +35,7 @@ class Victim:
     @staticmethod
     def of(
         runs: tuple[Run, ...],
+        rows: tuple[int, ...],
         frees: Sequence[int],
         sides: Sequence[int],
         pools: tuple[str, str],
@@ -44,6 +47,7 @@ class Victim:
         cpu, memory, disk, gpu, slack_cpu, slack_memory, slack_disk, slack_gpu = frees
         return Victim(
             runs,
+            rows,
             *pools,
             frees=Resources(cpu, memory + slack_memory, disk + slack_disk, gpu + slack_gpu),
             frees_slack=Resources(slack_cpu, slack_memory, slack_disk, slack_gpu),
@@ -59,6 +63,11 @@ class Policy(Protocol):
     @property
     def name(self) -> str: ...
 
-    def victims(self, view: View, now: float) -> list[Victim]:
-        """Cheapest first, pool by pool, each pool's budget kept. `now`: seconds on the monotonic clock."""
+    def concerns(self, pool: PoolView) -> bool:
+        """Whether tasks of the pool may have to be taken now."""
+        ...
+
+    def steps(self, view: View, now: float) -> Iterator[Victim | None]:
+        """Cheapest first, pool by pool, each pool's budget kept; None between two steps (resmgr.core.steps).
+        `now`: seconds on the monotonic clock."""
         ...

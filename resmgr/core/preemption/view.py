@@ -107,6 +107,8 @@ class PoolView:
     """What it is entitled to and has not allocated, all but revocable cpu; negative where it is over."""
     slack_room: Vector = NOTHING
     """The same of slack."""
+    firm_room: Vector | None = None
+    """The same of what is not slack. None: nothing of the entitlement is for slack only."""
     fixed_room: Vector | None = None
     """For non-preemptible tasks: reservation - their allocation. None: they need not keep to it."""
     controller_room: Vector | None = None

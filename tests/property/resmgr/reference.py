@@ -224,8 +224,12 @@ class Reference:
 
     def bounds(self) -> dict[tuple[PoolId, str], list[int]]:
         """What admission raises, as it is now."""
-        names = ("used", "slack", "non_preemptible", "controller")
-        return {(pool.id, name): list(getattr(pool, name)) for pool in self.scheduler.tree for name in names}
+        names = ("used", "slack", "firm", "non_preemptible", "controller")
+        return {(pool.id, name): self._held(pool, name) for pool in self.scheduler.tree for name in names}
+
+    def _held(self, pool: Pool, name: str) -> list[int]:
+        """`firm` is what is allocated and not revocable."""
+        return _less(pool.used, pool.slack) if name == "firm" else list(getattr(pool, name))
 
     def check_admitted(self, before: dict[tuple[PoolId, str], list[int]]) -> None:
         """Nothing was raised over its bound."""
@@ -234,10 +238,11 @@ class Reference:
             for name, bound in (
                 ("used", pool.entitlement),
                 ("slack", pool.slack_entitlement),
+                ("firm", _less(pool.entitlement, pool.slack_entitlement)),
                 ("non_preemptible", pool.reservation if preemption else None),
                 ("controller", pool.controller_limit),
             ):
-                had, has = before[pool.id, name], getattr(pool, name)
+                had, has = before[pool.id, name], self._held(pool, name)
                 for kind in range(4):
                     if bound is not None and has[kind] > had[kind]:
                         assert has[kind] <= bound[kind], (pool.path, name, kind, has, bound)
@@ -246,12 +251,12 @@ class Reference:
         """After a turn that was finished: no head of a queue could have been admitted."""
         for leaf in self.scheduler.tree.leaves():
             heads = [gang for queue in leaf.queues if (gang := queue.head()) is not None]
-            if any(self._full(gang.type) for gang in heads):
-                continue
             for gang in heads:
+                if self._full(gang.type):
+                    continue
                 assert not self._fits(leaf, gang), f"{gang.tasks} waits in {leaf.path} for nothing"
             blocking = leaf.pending.head()
-            assert blocking is None or not _has_own_queue(blocking), (
+            assert blocking is None or self._full(blocking.type) or not _has_own_queue(blocking), (
                 f"{blocking.tasks} blocks those behind it"
             )
 
@@ -267,6 +272,8 @@ class Reference:
             if _over(pool.used, entitled, pool.entitlement) or _over(
                 pool.slack, slack, pool.slack_entitlement
             ):
+                return False
+            if _over(self._held(pool, "firm"), firm, _less(pool.entitlement, pool.slack_entitlement)):
                 return False
         controller = _total(needs for needs in asked if needs.controller)
         if leaf.controller_limit is not None and _over(leaf.controller, controller, leaf.controller_limit):
@@ -313,6 +320,12 @@ def _total(needs: Iterable[Needs]) -> list[int]:
         for kind, amount in enumerate(each.resources.values()):
             sums[kind] += amount
     return sums
+
+
+def _less(whole: Iterable[int], slack: Iterable[int]) -> list[int]:
+    """Without the slack, whose cpu is no part of the whole."""
+    cpu, *others = (a - b for a, b in zip(whole, slack, strict=True))
+    return [cpu + next(iter(slack)), *others]
 
 
 def _over(held: list[int], asked: list[int], bound: Iterable[int]) -> bool:

@@ -17,8 +17,10 @@ from resmgr.core.placements import Failure, Proposal
 from resmgr.core.policy import Policy
 from resmgr.core.pools import Pool, PoolBusy, PoolNotLeaf
 from resmgr.core.preemption.decide import Rules
+from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemptor import Preemptor
 from resmgr.core.scheduler import NewTask, Scheduler
+from resmgr.core.steps import Steps
 from resmgr.core.tasks import Needs, Task
 from resmgr.core.undelivered import take_back_gangs, take_back_placements
 
@@ -70,6 +72,9 @@ class Walk:
         self.runs = {(job, instance): 0 for job in JOBS for instance in range(INSTANCES)}
         self.story: deque[str] = deque(maxlen=10)
         self._pools = 0
+        self._check: Steps[list[Victim]] | None = None
+        self._preempted: list[Task] = []
+        """By the check that goes on."""
         for pool_id, parent in (("a", ROOT_POOL), ("p", ROOT_POOL), ("b", "p"), ("c", "p")):
             self.scheduler.tree.insert(self._config(pool_id, parent))
         self._events: list[tuple[int, Callable[[], object]]] = [
@@ -88,6 +93,7 @@ class Walk:
             (1, self.add_pool),
             (1, self.delete_pool),
             (5, self.preempt),
+            (9, self.preempt_in_steps),
             (3, self.take_preempted),
         ]
         self._choices = [event for weight, event in self._events for _ in range(weight)]
@@ -96,6 +102,7 @@ class Walk:
         """Raises AssertionError, with the last events, at the first thing that is wrong."""
         for step in range(steps):
             event = self.rng.choice(self._choices)
+            self.now += 0.001
             self.story.append(event.__name__)
             try:
                 event()
@@ -280,11 +287,30 @@ class Walk:
     # Preemption.
 
     def preempt(self) -> None:
+        if self._check is not None:
+            return
         victims = self.preemptor.check(self.now)
         changed = self.reference.follow(PREEMPTED)
         assert sorted(run for victim in victims for run in victim.runs) == sorted(t.key for t in changed)
         self.reference.check_preempted(changed)
         self.reference.check_entitlement()
+
+    def preempt_in_steps(self) -> None:
+        """Some steps of a check, other events coming between; more than enough where it is near its end."""
+        if self._check is None:
+            self._check, self._preempted = self.preemptor.steps(self.now), []
+        over: list[Victim] | None = None
+        try:
+            for _ in range(self.rng.choice((1, 5, 40, 200))):
+                next(self._check)
+        except StopIteration as end:
+            self._check, over = None, end.value
+        changed = self.reference.follow(PREEMPTED)
+        self.reference.check_preempted(changed)
+        self._preempted += changed
+        if over is not None:
+            runs = sorted(run for victim in over for run in victim.runs)
+            assert runs == sorted(task.key for task in self._preempted)
 
     def take_preempted(self) -> None:
         waiting = len(self.preemptor)
@@ -378,8 +404,10 @@ class Walk:
                 rng.choice((0.0, 1.0, 1.0, 2.5)),
                 rng.choice((ReservationType.ELASTIC, ReservationType.STATIC)),
             )
-        controller = rng.choice((None, 50.0))
-        return PoolConfig(pool_id, pool_id, parent, kinds, controller_limit_percent=controller)
+        controller, slack = rng.choice((None, 50.0)), rng.choice((None, 50.0, 100.0))
+        return PoolConfig(
+            pool_id, pool_id, parent, kinds, controller_limit_percent=controller, slack_limit_percent=slack
+        )
 
     def _kind(self) -> TaskType:
         return self.rng.choice((TaskType.BATCH, TaskType.BATCH, TaskType.STATELESS))

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import Resources
-from peloton.model.states import TaskState
+from peloton.model.states import TaskState, TaskType
 from resmgr.core.policy import Policy
-from resmgr.core.scheduler import CAPACITY_UNKNOWN
+from resmgr.core.sharing import CAPACITY_UNKNOWN
 from resmgr.core.tasks import Needs
 from tests.unit.resmgr.world import JOB, World, kinds, needs
 
@@ -195,6 +195,23 @@ def test_revocable_tasks_take_slack_cpu_and_a_share_of_the_rest() -> None:
     assert world.task(3).reason == "memory: slack allocation 60 + gang 41 > slack entitlement 100 in /a"
 
 
+def test_what_is_for_revocable_tasks_is_not_there_for_others() -> None:
+    """Others would be preempted for it; once nobody asks for it, it is theirs."""
+    world = World(PoolConfig("a", "a", "root", kinds(50, 100)), slack=Resources.of(30))
+    world.scheduler.policy = replace(world.scheduler.policy, sharing=1e9)
+    world.enqueue(0, of=needs(100, memory=100, revocable=True))
+    world.admit()
+    world.enqueue(1, of=needs(1, memory=901))
+    assert ready(world) == []
+    assert world.task(0).reason == "cpu: slack allocation 0 + gang 100 > slack entitlement 30 in /a"
+    refused = "memory: non-slack allocation 0 + gang 901 > non-slack entitlement 900 in /a"
+    assert world.task(1).reason == refused
+    world.scheduler.kill(JOB, 0)
+    assert ready(world) == []
+    world.scheduler.entitle()
+    assert ready(world) == [1]
+
+
 def test_no_capacity_no_admission_and_the_reason_says_so() -> None:
     world = World(capacity=None)
     world.enqueue(0)
@@ -232,6 +249,19 @@ def test_a_full_ready_queue_holds_admission_up() -> None:
     assert world.task(1).reason == "the ready queue of BATCH tasks is full with 1 gangs"
     world.dequeue()
     assert ready(world) == [1]
+
+
+def test_a_full_ready_queue_holds_up_one_queue_and_not_the_others_of_the_pool() -> None:
+    world = World(PoolConfig("a", "a", "root", kinds(10, 100)), policy=Policy(ready_limit=1))
+    world.enqueue(0, of=needs(8, preemptible=False))
+    world.enqueue(1, of=needs(8, preemptible=False))
+    assert ready(world) == [0]
+    world.scheduler.tree.update(PoolConfig("a", "a", "root", kinds(20, 100)))
+    world.scheduler.entitle()
+    world.enqueue(2, of=needs(1, type=TaskType.STATELESS))
+    assert ready(world) == [0, 2]
+    assert queued(world) == {"non-preemptible": [1]}
+    assert world.task(1).reason == "the ready queue of BATCH tasks is full with 1 gangs"
 
 
 def test_one_turn_admits_no_more_than_its_share() -> None:

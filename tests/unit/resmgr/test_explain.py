@@ -5,12 +5,13 @@ import pytest
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import NotFound
+from peloton.model import hostcounts
 from peloton.model.pool import PoolConfig
 from peloton.model.resources import Resources
 from peloton.model.states import TaskState
 from peloton.private.resmgr.explain import explain_pb2 as pb
 from resmgr.core.admission import Check
-from resmgr.core.explain import PLACEMENTS, Explanation, explain, groups, host_counts
+from resmgr.core.explain import PLACEMENTS, Explanation, explain, groups
 from resmgr.services.explain import ExplainService
 from tests.unit.resmgr.shell import CLIENT, Shell, run_id, wire_gang
 from tests.unit.resmgr.world import ENGINE, JOB, JOBMGR, OTHER_JOB, World, kinds, needs
@@ -154,7 +155,7 @@ def test_failed_placements_are_counted_and_remembered_through_the_pools_queue() 
     ],
 )
 def test_host_counts_are_read_from_the_engines_text(reason: str, counts: dict[str, int]) -> None:
-    assert host_counts(reason) == counts
+    assert hostcounts.read(reason) == counts
 
 
 def test_a_jobs_tasks_are_grouped_by_cause() -> None:

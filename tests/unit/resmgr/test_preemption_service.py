@@ -43,7 +43,7 @@ async def test_preempted_tasks_are_handed_out_once_with_their_reasons(shell: She
     request = pb.GetPreemptibleTasksRequest(limit=10, timeout=20_000)
     waiting = asyncio.create_task(shell.tasks.GetPreemptibleTasks(request, JOBMGR))
     await asyncio.sleep(0)
-    assert len(shell.driver.preempt()) == 1
+    assert len(await shell.driver.preempt()) == 1
     answer = await asyncio.wait_for(waiting, 10)
     [candidate] = answer.preemptionCandidates
     assert candidate.reason == resmgr_pb2.PREEMPTION_REASON_REVOKE_RESOURCES

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from peloton.model.ids import Run
 from peloton.model.pool import PoolConfig
+from peloton.model.resources import ZERO, Resources
 from peloton.model.states import TaskState
 from resmgr.core.preemption.decide import Rules
+from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemptor import Preemptor
-from resmgr.core.tasks import Needs, Task
+from resmgr.core.scheduler import NewTask
+from resmgr.core.steps import whole
+from resmgr.core.tasks import Event, Needs, Task
 from tests.unit.resmgr.world import JOB, OTHER_JOB, World, kinds, needs
 
 S = TaskState
@@ -191,3 +197,78 @@ def test_non_preemptible_gangs_get_their_reservation_back() -> None:
     world.admit()
     preemptor.check(world.now)
     assert len(preemptor.take(100)) == 2
+
+
+def test_events_between_two_steps_change_who_is_taken() -> None:
+    """Five run; the check would take the last three, for 50 cpus."""
+    meanwhile: list[tuple[Callable[[World], object], list[int]]] = [
+        (lambda world: None, [4, 3, 2]),
+        (lambda world: world.observe(3, S.FAILED), [4, 2]),
+        (lambda world: world.observe(4, S.KILLING), [3, 2]),
+        (lambda world: world.enqueue(2, run=2), [4, 3]),
+        (lambda world: world.scheduler.set_capacity(Resources.of(500, 5000, 5000), ZERO), []),
+    ]
+    for event, taken in meanwhile:
+        world = two_pools()
+        preemptor = Preemptor(world.scheduler, Rules(strikes=1))
+        borrowed(world)
+        steps = preemptor.steps(world.now)
+        for _ in range(20):
+            next(steps)
+        world.now += 0.1
+        event(world)
+        victims = whole(steps)
+        assert [run.instance for victim in victims for run in victim.runs] == taken
+        assert instances(preemptor.take(100)) == taken
+
+
+def test_a_gang_with_a_member_that_came_back_meanwhile_is_left_alone() -> None:
+    world = two_pools()
+    preemptor = Preemptor(world.scheduler, Rules(strikes=1))
+    world.launch(8, of=needs(10))
+    world.now += 1
+    world.enqueue(0, 1, of=needs(45))
+    world.admit()
+    world.dequeue()
+    assert world.place(0, 1) == []
+    world.hand_over()
+    world.observe(0, S.RUNNING)
+    world.observe(1, S.RUNNING)
+    for instance in range(100, 105):
+        world.enqueue(instance, of=needs(10), pool="b", job=OTHER_JOB)
+    world.admit()
+    world.scheduler.step(world.task(1), Event.PREEMPT, world.now)
+    steps = preemptor.steps(world.now)
+    for _ in range(20):
+        next(steps)
+    world.now += 0.1
+    world.scheduler.step(world.task(1), Event.SPARE, world.now)
+    assert whole(steps) == []
+
+
+def test_what_found_no_room_in_the_queue_does_not_count_as_taken() -> None:
+    world = two_pools()
+    preemptor = Preemptor(world.scheduler, Rules(strikes=1, per_minute=3), limit=1)
+    borrowed(world)
+    assert len(preemptor.check(world.now)) == 1
+    preemptor.take(1)
+    world.later(1.0)
+    assert len(preemptor.check(world.now)) == 1
+
+
+def test_a_check_of_many_tasks_goes_in_many_steps() -> None:
+    many = 30_000
+    world = two_pools()
+    pool, of = world.pool("a"), Needs(Resources.of(0.01), preemptible=True)
+    for instance in range(many):
+        world.scheduler.restore(pool, NewTask(JOB, instance, 1, of), S.RUNNING, "h", float(instance))
+    steps, count = Preemptor(world.scheduler, Rules(strikes=1), limit=many).steps(1e6), 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            victims: list[Victim] = end.value
+            break
+        count += 1
+    assert len(victims) == many - 10_000
+    assert count > len(victims) // 1000 + many // 10_000
