@@ -19,6 +19,7 @@ class TlsSettings(Settings):
     """TLS to the Mesos master, whose certificate must be for the hostname that it goes by. PEM files."""
 
     enabled: bool = False
+    """Whether the master is spoken to by TLS."""
     ca_file: Path | None = None
     """Certificates of the authorities that are trusted; the system's are without it."""
     certificate_file: Path | None = None
@@ -41,20 +42,29 @@ class MesosSettings(Settings):
     master: str = "127.0.0.1:5050"
     """HOST:PORT, or zk://HOST:PORT,HOST:PORT/PATH for the one that leads among several."""
     encoding: Literal["protobuf", "json"] = "protobuf"
+    """Of what is sent to the master and comes from it."""
     user: str = "root"
+    """The user of the framework, as whom tasks run."""
     name: str = "Peloton"
+    """The framework's name in Mesos."""
     role: str = "peloton"
+    """The role whose offers are taken; resources reserved for it are ours."""
     principal: str = "peloton"
+    """As whom the framework subscribes, reserves and authenticates."""
     secret_file: Path | None = None
     """Holds the principal's secret, for Basic authentication; none is used without it."""
     tls: TlsSettings = TlsSettings()
+    """Whether and how the connection is encrypted."""
     failover_timeout: float = Field(6e7, ge=0)
     """Seconds that the master keeps the tasks while no hostmgr is there."""
     gpu_resources: bool = True
+    """Whether hosts with GPUs are offered: Mesos withholds them from others."""
     operator_timeout: float = Field(10.0, gt=0)
+    """Seconds that a call of the master's operator API may take."""
     agents_interval: float = Field(10.0, gt=0)
     """Seconds between looks at the master's map of agents."""
     max_record_bytes: int = Field(64 * 1024 * 1024, ge=1024)
+    """Bytes that one event from the master has at most."""
 
     @field_validator("master")
     @classmethod
@@ -73,17 +83,22 @@ class ReconcileSettings(Settings):
     second_look: float = Field(60.0, gt=0)
     launch_grace: float = Field(30.0, ge=0)
     agent_reregister: float = Field(600.0, ge=0)
+    """How long agents may take to come back to a new master."""
     batch: int = Field(1000, ge=1, le=10_000)
     """Tasks a call."""
 
 
 class HostmgrSettings(DaemonSettings):
     mesos: MesosSettings = MesosSettings()
+    """Which master, and as whom."""
     storage: StorageSettings
+    """Where the framework's id is kept."""
     reconcile: ReconcileSettings = ReconcileSettings()
+    """When Mesos is asked what became of tasks."""
     bin_packing: Literal["FIRST_FIT", "DEFRAG", "LOAD_AWARE"] = "FIRST_FIT"
     """Order in which matching hosts are claimed."""
     enable_revocable_resources: bool = True
+    """Whether revocable resources are offered to revocable tasks."""
     scarce_resource_types: str = "GPU"
     """Comma-separated; hosts that have them take only tasks that ask for some. GPU is the only kind known."""
     placing_seconds: float = Field(300.0, gt=0)

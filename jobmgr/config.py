@@ -24,6 +24,7 @@ class GoalStateSettings(Settings):
     confirm_after: float = Field(60.0, gt=0)
     kill_again_after: float = Field(10.0, gt=0)
     kill_again_most: float = Field(600.0, gt=0)
+    """Longest pause before a kill is repeated."""
     refusals_at_once: int = Field(3, ge=0)
     rows_per_turn: int = Field(2000, ge=1, le=50_000)
 
@@ -35,7 +36,9 @@ class RateSettings(Settings):
     """So many a second, `burst` of them at once; a rate of 0 sets no limit."""
 
     rate: float = Field(0.0, ge=0)
+    """Calls a second; 0: no limit."""
     burst: int = Field(100, ge=1)
+    """Calls that may come at once."""
 
     def bucket(self) -> Bucket:
         return Bucket(self.rate, self.burst)
@@ -43,8 +46,12 @@ class RateSettings(Settings):
 
 class JobmgrSettings(DaemonSettings):
     storage: StorageSettings
+    """Where jobs, tasks and their history are kept."""
     goal_state: GoalStateSettings = GoalStateSettings()
+    """When tasks are asked for, killed again and started over."""
     task_kill: RateSettings = RateSettings()
+    """How many tasks are killed a second."""
     executor_shutdown: RateSettings = RateSettings()
+    """How many executors are shut down a second whose tasks could not be killed."""
 
     environment: ClassVar[Mapping[str, str]] = {**DaemonSettings.environment, **ENVIRONMENT}

@@ -31,6 +31,7 @@ class LocalMembershipSettings(Settings):
     """Daemons of one machine find each other and elect leaders by a folder."""
 
     kind: Literal["local"] = "local"
+    """By a folder."""
     directory: Path = Path(".minicluster/membership")
     """They share it."""
 
@@ -39,9 +40,11 @@ class ZooKeeperMembershipSettings(Settings):
     """Daemons find each other and elect leaders by ZooKeeper."""
 
     kind: Literal["zookeeper"] = "zookeeper"
+    """By ZooKeeper."""
     servers: str
     """host:port,host:port,… and, where everything is to lie below a node, its path behind the last one."""
     root: str = Field("/peloton", pattern=r"^(/[^/\s]+)+$")
+    """The node below which all of ours are."""
     session_seconds: float = Field(5.0, ge=1, le=60)
     """A leader that vanished is followed by another after that long. The servers' maxSessionTimeout must not
     be shorter."""
@@ -82,11 +85,15 @@ class DaemonSettings(Settings):
     http_port: int = Field(0, ge=0, le=65535)
     """0 takes any free port."""
     grpc_port: int = Field(0, ge=0, le=65535)
+    """0 takes any free port."""
     instance: str = ""
     """Name of this instance in logs and in the membership; a new one is made where empty."""
     cluster: str = ""
+    """The cluster's name, for people."""
     debug: bool = False
+    """Whether what is told at level debug is logged too."""
     membership: MembershipSettings = LocalMembershipSettings()
+    """How daemons find each other and elect leaders."""
 
     environment: ClassVar[Mapping[str, str]] = {
         "HTTP_PORT": "http_port",

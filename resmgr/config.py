@@ -18,15 +18,21 @@ class PlacementSettings(Settings):
     """Time-outs and retries of placing and launching, in seconds (behaviour 5.3 and 7.4)."""
 
     placing_timeout: float = Field(600.0, gt=0)
+    """How long an engine may work on a gang at its first try; twice as long at each further one."""
     launching_timeout: float = Field(1200.0, gt=0)
+    """How long jobmgr may take to launch what was placed; then it is placed again."""
     reserved_timeout: float = Field(1800.0, gt=0)
+    """How long a gang waits for a host that is reserved for it; then it returns to its pool's queue."""
     preempting_timeout: float = Field(600.0, gt=0)
+    """How long a task waits to be evicted; then it runs on."""
     tries: int = Field(3, ge=1)
     """Failed tries after which a gang frees its allocation and returns to its pool's queue."""
     cycles: int = Field(3, ge=1)
+    """Such returns after which a gang asks for a reserved host."""
     retry_first: float = Field(1.0, gt=0)
     """Pause after the first failed try; doubled by each further one."""
     retry_longest: float = Field(30.0, gt=0)
+    """Longest such pause."""
     lease_silence: float = Field(30.0, gt=0)
     """How long what was handed out outlives the holder's last call."""
 
@@ -42,7 +48,9 @@ class AdmissionSettings(Settings):
     turn: int = Field(1000, ge=1)
     """Gangs admitted in one turn at most."""
     ready_limit: int = Field(100_000, ge=1)
+    """Gangs of one task type that are admitted and not yet taken by an engine; no more are admitted then."""
     placed_limit: int = Field(1_000_000, ge=1)
+    """Placements that wait for jobmgr; further ones are refused."""
 
 
 def _seconds(value: Any) -> Any:
@@ -87,6 +95,7 @@ class EventSettings(Settings):
     """Pulling hostmgr's event stream."""
 
     batch: int = Field(1000, ge=1)
+    """Events in one answer at most."""
     poll: float = Field(10.0, gt=0)
     """Longest wait for an event, in seconds."""
     pause: float = Field(0.5, gt=0)
@@ -95,19 +104,27 @@ class EventSettings(Settings):
 
 class ResmgrSettings(DaemonSettings):
     storage: StorageSettings
+    """Where pools are kept; jobs and tasks are read there when leadership begins."""
     placement: PlacementSettings = PlacementSettings()
+    """How long placing and launching may take, and how often it is tried."""
     admission: AdmissionSettings = AdmissionSettings()
+    """When waiting gangs are tried."""
     events: EventSettings = EventSettings()
+    """How statuses are pulled from hostmgr."""
     enable_preemption: bool = True
     """Whether tasks are preempted, and non-preemptible ones have to keep to their pool's reservation."""
     preemption: PreemptionSettings = PreemptionSettings()
+    """When tasks are preempted, which, and how many."""
     entitlement_interval: float = Field(60.0, gt=0)
     """Seconds after which the capacity is shared anew whatever happened."""
     host_reservation: bool = False
+    """Whether gangs that could not be placed again and again ask for a host of their own."""
     capacity_first: float = Field(1.0, gt=0)
     """Seconds between questions for the cluster's capacity until it is known."""
     capacity_interval: float = Field(10.0, gt=0)
+    """The same once it is known and does not change."""
     metrics_interval: float = Field(5.0, gt=0)
+    """Seconds between two settings of the gauges of pools and queues."""
 
     environment: ClassVar[Mapping[str, str]] = {
         **DaemonSettings.environment,

@@ -29,6 +29,7 @@ class SqliteSettings(Settings):
     """Which file, and how it is used. Processes on one machine share it."""
 
     kind: Literal["sqlite"] = "sqlite"
+    """SQLite: a file on this machine."""
     path: Path
     """The database's file; its directory is made where it is missing."""
     busy_timeout: float = Field(default=10.0, gt=0)
@@ -43,10 +44,13 @@ class CassandraSettings(Settings):
     """Which cluster, and how it is used."""
 
     kind: Literal["cassandra"] = "cassandra"
+    """Cassandra."""
     contact_points: tuple[str, ...] = Field(default=("127.0.0.1",), min_length=1)
     """Some of the cluster's servers, from which the others are learnt. As text: separated by commas."""
     port: int = Field(default=9042, ge=1, le=65535)
+    """At which all servers answer."""
     keyspace: str = Field(default="peloton", pattern=r"\A[a-z][a-z0-9_]{0,47}\z")
+    """What belongs to this cluster is kept there."""
     username: str = ""
     """Empty: without a password."""
     password_file: Path | None = None
@@ -58,7 +62,9 @@ class CassandraSettings(Settings):
     auto_migrate: bool = False
     """Whether a daemon makes keyspace and tables by itself, as `peloton-migrate up` does."""
     consistency: Consistency = "LOCAL_QUORUM"
+    """How many replicas answer each read and each write."""
     serial_consistency: Literal["SERIAL", "LOCAL_SERIAL"] = "LOCAL_SERIAL"
+    """Where those replicas are that agree on conditional writes: everywhere, or in the data center only."""
     connect_timeout: float = Field(default=5.0, gt=0)
     """Seconds."""
     request_timeout: float = Field(default=10.0, gt=0)

@@ -22,6 +22,11 @@ def test_the_page_is_up_to_date() -> None:
     assert (ROOT / "docs" / "settings.md").read_text() == page(CLASSES), "run `make settings`"
 
 
+def test_no_setting_is_left_without_a_meaning() -> None:
+    rows = [line for line in page(CLASSES).splitlines() if line.startswith("| `")]
+    assert [row for row in rows if row.replace(" ", "").endswith("||")] == []
+
+
 def test_every_setting_and_variable_is_told() -> None:
     text = page(CLASSES)
     for cls in CLASSES:
