@@ -39,7 +39,8 @@ Working = Callable[[], AbstractAsyncContextManager[None]]
 Standby = Callable[[], AbstractAsyncContextManager[None]]
 
 HEARTBEAT_SECONDS = 5.0
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
+"""Seconds from an attempt to lead that failed to the next one."""
 STEP_DOWN_SECONDS = 15.0
 log = logging.getLogger(__name__)
 
@@ -185,6 +186,7 @@ class Daemon(Generic[S]):
                         pause = FIRST_PAUSE
                 finally:
                     await leadership.resign()
+                log.info("campaigning again in %.1f s", pause)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
 

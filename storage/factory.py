@@ -16,7 +16,8 @@ from storage.sqlite.store import open_sqlite
 if TYPE_CHECKING:
     from storage.cassandra.connection import Connection
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
+"""Seconds between tries to connect."""
 log = logging.getLogger(__name__)
 
 
@@ -72,7 +73,7 @@ class Stores:
                 await self._connected(settings)
                 await asyncio.Event().wait()
             except Unavailable as error:
-                log.warning("%s, trying again", error)
+                log.warning("%s; trying again in %.1f s", error, pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 

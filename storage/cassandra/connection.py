@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from cassandra import ConsistencyLevel, ProtocolVersion
+from cassandra import ConsistencyLevel, ProtocolVersion, UnresolvableContactPoints
 from cassandra.auth import PlainTextAuthProvider
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, DefaultConnection, ExecutionProfile, Session
+from cassandra.connection import ConnectionShutdown
 from cassandra.policies import (
     DCAwareRoundRobinPolicy,
     ExponentialReconnectionPolicy,
@@ -21,7 +22,7 @@ from cassandra.policies import (
 )
 from cassandra.query import PreparedStatement, tuple_factory
 
-from peloton.errors import Refused
+from peloton.errors import Refused, Unavailable
 from storage.cassandra.errors import DRIVER_ERRORS, translated
 from storage.cassandra.named import conditional, statements
 from storage.config import CassandraSettings
@@ -29,6 +30,18 @@ from storage.config import CassandraSettings
 _RECONNECT_FIRST, _RECONNECT_LAST = 0.25, 5.0
 """Seconds between tries to reach a server that is away."""
 _PREPARING_AT_ONCE = 4
+
+
+class _Prompt(DefaultConnection):  # type: ignore[misc]
+    """Fails at once where the server hangs up during the handshake, as one that comes or goes does; the
+    driver's own waits until its time is over."""
+
+    def close(self) -> None:
+        super().close()
+        if not self.connected_event.is_set():
+            if self.last_error is None:  # type: ignore[has-type]
+                self.last_error = ConnectionShutdown("hung up during the handshake")
+            self.connected_event.set()
 
 
 class Connection:
@@ -68,10 +81,28 @@ def connect(settings: CassandraSettings, keyspace: str | None) -> Connection:
     keyspace is not accepted."""
     # It tells of every failed try by several lines; what matters comes back as an error.
     logging.getLogger("cassandra").setLevel(logging.CRITICAL)
-    cluster = Cluster(
+    credentials = _credentials(settings)
+    try:
+        cluster = _cluster(settings, credentials)
+    except UnresolvableContactPoints:
+        names = ", ".join(settings.contact_points)
+        raise Unavailable(f"Cassandra cannot be reached: no address is known of {names}") from None
+    try:
+        session = cluster.connect()
+        if keyspace is not None:
+            session.set_keyspace(keyspace)
+    except DRIVER_ERRORS as error:
+        cluster.shutdown()
+        raise _explained(error, settings) from error
+    return Connection(cluster, session)
+
+
+def _cluster(settings: CassandraSettings, credentials: PlainTextAuthProvider | None) -> Cluster:
+    return Cluster(
         list(settings.contact_points),
         port=settings.port,
-        auth_provider=_credentials(settings),
+        connection_class=_Prompt,
+        auth_provider=credentials,
         execution_profiles={EXEC_PROFILE_DEFAULT: _profile(settings)},
         connect_timeout=settings.connect_timeout,
         control_connection_timeout=settings.connect_timeout,
@@ -83,14 +114,6 @@ def connect(settings: CassandraSettings, keyspace: str | None) -> Connection:
         idle_heartbeat_interval=10,
         idle_heartbeat_timeout=settings.connect_timeout,
     )
-    try:
-        session = cluster.connect()
-        if keyspace is not None:
-            session.set_keyspace(keyspace)
-    except DRIVER_ERRORS as error:
-        cluster.shutdown()
-        raise _explained(error, settings) from error
-    return Connection(cluster, session)
 
 
 def _profile(settings: CassandraSettings) -> ExecutionProfile:

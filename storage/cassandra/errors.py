@@ -24,6 +24,9 @@ _REFUSED = (RequestValidationException, InvalidMessage)
 """Statements that are not understood, not allowed, or do not fit what is there."""
 
 
+_TOO_OLD = "while using explicitly set client protocol_version"
+
+
 def translated(error: BaseException) -> PelotonError:
     """What Cassandra will not do is Refused; what may pass, and what may or may not have been done, is
     Unavailable."""
@@ -32,6 +35,8 @@ def translated(error: BaseException) -> PelotonError:
     refusal = next((one for one in _causes(error) if isinstance(one, AuthenticationFailed)), None)
     if refusal is not None:
         return Refused(f"Cassandra does not accept the user or the password: {_line(refusal)}")
+    if any(_TOO_OLD in str(one) for one in _causes(error)):
+        return Refused("Cassandra is too old: it does not speak its native protocol in version 5")
     if isinstance(error, _REFUSED):
         return Refused(f"Cassandra refused: {_line(error)}")
     return Unavailable(f"Cassandra {_story(error)}")
