@@ -2,7 +2,7 @@
 
 No index of Cassandra's finds by parts of names, by keywords and labels, sorts by any property and counts what
 it found. So queries run over a copy of the jobs in SQLite, with the tables and the statements of
-`storage.sqlite`: a temporary file, which grows with the jobs while its memory does not.
+`storage.sqlite` (`storage.cassandra.copy`).
 
 A handle with a term is the only one that changes jobs. It reads all jobs once, when its term begins, and from
 then on follows its own changes: a query costs one read of the term, and the time that SQLite takes. A change
@@ -14,76 +14,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TypeVar
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
-from peloton.api.v0.job import job_pb2
 from peloton.errors import Fenced, NotFound, PelotonError
 from peloton.model.ids import JobId
 from peloton.model.job import JobPage, JobQuery
-from storage.cassandra.configs import Configs, IndexedConfig
+from storage.cassandra.configs import Configs
+from storage.cassandra.copy import Change, Copy
 from storage.cassandra.ranges import token_ranges
 from storage.cassandra.session import Row, Session
 from storage.cassandra.terms import Terms
-from storage.codec import JOB_RUNTIME
-from storage.index import label_lines
-from storage.sqlite.jobs import INSERT_CONFIG, REPLACE_INDEX, UPDATE_INDEX
-from storage.sqlite.migrate import migrations
-from storage.sqlite.query import find
 
-T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-REPLACE_JOB = "INSERT OR REPLACE INTO jobs (job_id, revision, active, runtime) VALUES (?, 0, 1, ?)"
-DELETE_CONFIGS = "DELETE FROM job_configs WHERE job_id = ?"
-DELETE_JOB = tuple(f"DELETE FROM {table} WHERE job_id = ?" for table in ("jobs", "job_configs", "job_index"))
 
-_moment = JOB_RUNTIME.picker("state", "creation_time", "completion_time")
 _RANGES = 16
 _JOBS_AT_ONCE = 500
 _CHANGES_AT_ONCE = 2000
 """Changes held back until they go into the copy, where no query asks for them before."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What became of a job: the runtime None is its end, the config None is the one that the index has."""
-
-    runtime: str | None
-    config: IndexedConfig | None = None
-
-
-class Copy:
-    """The copy, in a thread of its own."""
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "storage-index")
-        self._db = sqlite3.connect("", isolation_level=None, check_same_thread=False, cached_statements=256)
-
-    async def prepare(self) -> None:
-        await self._run(_prepare)
-
-    async def apply(self, changes: Sequence[tuple[JobId, Change]]) -> None:
-        await self._run(partial(_apply, changes))
-
-    async def insert(self, changes: Sequence[tuple[JobId, Change]]) -> None:
-        """Jobs that are not there yet."""
-        await self._run(partial(_insert, changes))
-
-    async def find(self, query: JobQuery) -> JobPage:
-        return await self._run(partial(find, query))
-
-    async def close(self) -> None:
-        await self._run(sqlite3.Connection.close)
-        self._thread.shutdown()
-
-    async def _run(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function, self._db)
 
 
 class JobIndex:
@@ -177,8 +127,13 @@ class JobIndex:
 
     async def _flush(self, copy: Copy) -> None:
         changes, self._changes = self._changes, {}
-        if changes:
+        if not changes:
+            return
+        try:
             await copy.apply(list(changes.items()))
+        except PelotonError:  # it has some of them and not the others
+            await self._let_go()
+            raise
 
     async def flush_many(self) -> None:
         """Keeps the changes that wait bounded; called after each."""
@@ -224,63 +179,3 @@ class JobIndex:
                 except NotFound:  # a large config, deleted meanwhile
                     continue
                 yield job_id, Change(runtime, config)
-
-
-def _prepare(db: sqlite3.Connection) -> None:
-    for pragma in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -65536"):
-        db.execute(f"PRAGMA {pragma}")
-    for script in migrations().values():
-        db.executescript(script)
-
-
-def _apply(changes: Sequence[tuple[JobId, Change]], db: sqlite3.Connection) -> None:
-    """A job's later change comes after its earlier ones."""
-    db.execute("BEGIN")
-    for job_id, change in changes:
-        if change.runtime is None:
-            for statement in DELETE_JOB:
-                db.execute(statement, (job_id,))
-        elif change.config is None:
-            _follow(db, job_id, change.runtime)
-        else:
-            _replace(db, job_id, change.runtime, change.config)
-    db.execute("COMMIT")
-
-
-def _insert(changes: Sequence[tuple[JobId, Change]], db: sqlite3.Connection) -> None:
-    """Of jobs that are not there yet."""
-    rows = [
-        (job_id, change.runtime, config, _columns(change.runtime, config))
-        for job_id, change in changes
-        if change.runtime is not None and (config := change.config) is not None
-    ]
-    db.execute("BEGIN")
-    db.executemany(REPLACE_JOB, [(job_id, text) for job_id, text, _, _ in rows])
-    db.executemany(
-        INSERT_CONFIG,
-        [(job_id, config.version, config.words, config.summary, b"") for job_id, _, config, _ in rows],
-    )
-    db.executemany(REPLACE_INDEX, [(job_id, *columns) for job_id, _, _, columns in rows])
-    db.execute("COMMIT")
-
-
-def _follow(db: sqlite3.Connection, job_id: JobId, text: str) -> None:
-    state, created, completed = _moment(text)
-    row = {"job_id": job_id, "state": state, "created": created, "completed": completed}
-    db.execute(REPLACE_JOB, (job_id, text))
-    db.execute(UPDATE_INDEX, row)
-
-
-def _replace(db: sqlite3.Connection, job_id: JobId, text: str, config: IndexedConfig) -> None:
-    db.execute(REPLACE_JOB, (job_id, text))
-    db.execute(DELETE_CONFIGS, (job_id,))
-    db.execute(INSERT_CONFIG, (job_id, config.version, config.words, config.summary, b""))
-    db.execute(REPLACE_INDEX, (job_id, *_columns(text, config)))
-
-
-def _columns(text: str, config: IndexedConfig) -> tuple[object, ...]:
-    """Of the index row, without the job's id."""
-    summary = job_pb2.JobConfig.FromString(config.summary)
-    words = (summary.name, summary.owner, summary.respoolID.value)
-    labels = label_lines((label.key, label.value) for label in summary.labels)
-    return config.version, *_moment(text), *words, labels

@@ -13,7 +13,8 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
 from peloton.wire.job import job_spec_from_payload
 from storage.cassandra.configs import ConfigRow, Configs, IndexedConfig, config_row
-from storage.cassandra.index import Change, JobIndex
+from storage.cassandra.copy import Change
+from storage.cassandra.index import JobIndex
 from storage.cassandra.session import Bound, Session
 from storage.cassandra.tasks import Rows
 from storage.cassandra.terms import Gate, Terms

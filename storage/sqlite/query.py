@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from peloton.errors import InvalidArgument
 from peloton.model.job import JobPage, JobQuery, JobSummary, TimeRange
@@ -31,10 +31,19 @@ Term = tuple[str, Sequence[object]]
 """A condition and the values of its places."""
 
 
-def find(query: JobQuery, db: sqlite3.Connection) -> JobPage:
+def has_keywords(keywords: Sequence[str]) -> Term:
+    """Of jobs whose config has all the keywords, which are case folded, as parts of its words."""
+    return HAS_KEYWORDS.format(each=" AND ".join([HAS_KEYWORD] * len(keywords))), keywords
+
+
+def find(
+    query: JobQuery, db: sqlite3.Connection, by_keywords: Callable[[Sequence[str]], Term] = has_keywords
+) -> JobPage:
     """Raises InvalidArgument for an order by what is no property. Jobs that are equal in all that is
     sorted by come in the order of their ids."""
     terms = list(_terms(query))
+    if query.keywords:
+        terms.append(by_keywords([keyword.casefold() for keyword in query.keywords]))
     where = " AND ".join(condition for condition, _ in terms) or "1"
     values = [value for _, some in terms for value in some]
     (total,) = db.execute(COUNT.format(where=where), values).fetchone()
@@ -61,9 +70,6 @@ def _terms(query: JobQuery) -> Iterator[Term]:
         yield from _within("completion_time", query.completed)
     for label in query.labels:
         yield "instr(labels, ?) > 0", (label_lines([label]),)
-    if query.keywords:
-        each = " AND ".join([HAS_KEYWORD] * len(query.keywords))
-        yield HAS_KEYWORDS.format(each=each), [keyword.casefold() for keyword in query.keywords]
 
 
 def _within(column: str, bounds: TimeRange) -> Iterator[Term]:
