@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +22,11 @@ OPERATOR_IGNORED = frozenset(
 )
 Plays = dict[str, "Future[None]"]
 CREDENTIALS = {"peloton": "secret", "ops": "opssecret", "limited": "limited"}
+
+def _other_port(recorded: int, ours: int) -> tuple[tuple[str, str], ...]:
+    """Have a task listen where no task of another test does; the recorded port is what it takes of the offer."""
+    return (f'"port": {recorded}', f'"port": {ours}'), (f"http.server {recorded}", f"http.server {ours}")
+
 
 SCENARIOS = (
     Scenario("01-subscribe"),
@@ -89,6 +95,20 @@ SCENARIOS = (
         skip=("browse, /slave(1)-less and with the jsonp",),
         until="virtual path of an ended task",
         ignored=frozenset({".size"}),  # a real executor writes into stderr itself
+    ),
+    Scenario(
+        "15-health",
+        scale=1.0,  # of the filters: what a task leaves is offered again while it runs
+        until="check (not health)",
+        edits=(
+            # Twice unhealthy, however slow the machine is.
+            ("test -e ok", "test -e ok || ! echo x >> failures"),
+            ("sleep 1.3; touch", "until [ $(wc -l < failures) -ge 2 ]; do sleep 0.02; done; touch"),
+            ("/usr/bin/python3", sys.executable),
+            *_other_port(31005, 20305),
+            *_other_port(31006, 20306),
+            ('"grace_period_seconds": 2.0', '"grace_period_seconds": 20.0'),
+        ),
     ),
     Scenario(
         "16-auth",

@@ -14,6 +14,11 @@ ROOT = Path(__file__).resolve().parents[4] / "shared" / "mesos"
 needed = pytest.mark.skipif(not ROOT.is_dir(), reason=f"the recordings of a real Mesos are not at {ROOT}")
 
 
+def scenarios() -> list[str]:
+    """All there are; none without the recordings."""
+    return sorted(folder.name for folder in ROOT.iterdir() if folder.is_dir()) if ROOT.is_dir() else []
+
+
 def lines(scenario: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (ROOT / scenario / "exchange.jsonl").open()]
 
