@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tests.faults.world import PING_SECONDS, PINGS, World, until
+from tests.faults.workload import ENDLESS, Workload
+from tests.faults.world import PING_SECONDS, PINGS, ROWS, World, until
 
 AGENT = "mesos-agent{}"
 AGENTS = 3
+TRAP_SECONDS = 30.0
 
 
 @dataclass(slots=True)
@@ -23,6 +25,7 @@ class Strike:
     random: random.Random
     quick: bool
     """Shortened outages."""
+    workload: Workload
     takeovers: dict[str, float] = field(default_factory=dict)
     """Seconds from the end of a role's leader until another answered."""
 
@@ -85,6 +88,49 @@ class StopLeader:
         at.wait(0.5, 3)
         at.world.start(name)
         at.takeovers[self.role] = takeover.result()
+
+
+Work = Callable[[Strike, Callable[[str], None]], None]
+"""Calls what it is given with the job that it is about to do something with, and does it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutOff:
+    """SIGKILL of a role's leader just within a piece of work, at one of some moments (a role and what
+    `tests.faults.recorded` knows); it is started again."""
+
+    work: Work
+    moments: Sequence[tuple[str, str]]
+    needs: frozenset[str] = NOTHING
+    long: bool = False
+
+    def strike(self, at: Strike) -> None:
+        role, moment = at.random.choice(self.moments)
+        name = at.world.leader(role)
+        sprung: list[Callable[[], bool]] = []
+        self.work(at, lambda job: sprung.append(at.world.trap(role, moment, job)))
+        until(sprung[0], TRAP_SECONDS, f"{role} in a {moment}", 0.01)
+        takeover = at.world.takeover(role)
+        at.wait(0.5, 3)
+        at.world.start(name)
+        at.takeovers[role] = takeover.result()
+
+
+def _create(at: Strike, begins: Callable[[str], None]) -> None:
+    """A job whose tasks are made in several steps."""
+    at.workload.add("sleep 0.5", 3 * ROWS, begins)
+
+
+def _launch(at: Strike, begins: Callable[[str], None]) -> None:
+    begins("")
+    at.workload.add("sleep 1", 3)
+
+
+def _kill(at: Strike, begins: Callable[[str], None]) -> None:
+    job_id = at.workload.add(ENDLESS, 3)
+    until(lambda: at.workload.runs(job_id), TRAP_SECONDS, f"job {job_id} running")
+    begins("")
+    at.workload.stop(job_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +366,13 @@ FAULTS: Mapping[str, Fault] = {
     "kill-resmgr": KillLeader("resmgr"),
     "kill-hostmgr": KillLeader("hostmgr"),
     "kill-placement": KillPlacement(),
+    "cut-create": CutOff(_create, (("jobmgr", "jobs.create"), ("jobmgr", "write_all INITIALIZED"))),
+    "cut-launch": CutOff(
+        _launch, (("jobmgr", "write_all LAUNCHED"), ("hostmgr", "before launch"), ("hostmgr", "after launch"))
+    ),
+    "cut-kill": CutOff(
+        _kill, (("jobmgr", "write_all KILLING"), ("hostmgr", "before kill"), ("hostmgr", "after kill"))
+    ),
     "stop-jobmgr": StopLeader("jobmgr"),
     "stop-resmgr": StopLeader("resmgr"),
     "stop-hostmgr": StopLeader("hostmgr"),

@@ -1,16 +1,28 @@
 """A daemon that records what it does as leader, for the checker: `FOLDER ROLE [the daemon's own arguments]`.
 
-It stands between the daemon and its two ports to what lasts, the store and Mesos, and changes neither.
+It stands between the daemon and its two ports to what lasts, the store and Mesos, and changes neither. Where
+a trap is set for a moment, the process kills itself then, as SIGKILL from outside would at just that moment:
+
+================================  ==================================================================
+moment                            the process ends when
+================================  ==================================================================
+`jobs.create` and other writes    the store has taken it, and the daemon does not know yet
+`write_all STATE`                 the same, of a write with a task in that state
+`before launch`, `before kill`    nothing of the call has left for Mesos
+`after launch`, `after kill`      Mesos has the call, and who asked for it has no answer
+================================  ==================================================================
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
@@ -28,6 +40,13 @@ WRITES = {
 }
 """Of the store's repositories."""
 Call = scheduler_pb2.Call
+FLUSH_SECONDS = 0.05
+"""Until what was written to a connection has left."""
+
+
+def trap(folder: Path, role: str, moment: str) -> Path:
+    """The file that sets the trap: empty, or with the job that it is for. It is gone once it has sprung."""
+    return folder / f"{role} {moment}.trap"
 
 
 class Journal:
@@ -35,6 +54,7 @@ class Journal:
 
     def __init__(self, file: Path, role: str) -> None:
         self._file = file.open("a", encoding="utf-8")
+        self._folder = file.parent
         self._role = role
         self._who = file.stem
         self._term = 0
@@ -47,6 +67,17 @@ class Journal:
         deed = Deed(kind, self._role, self._term, self._who, at, time.time(), what)
         self._file.write(json.dumps(asdict(deed)) + "\n")
         self._file.flush()
+
+    def trapped(self, moment: str, job: str = "") -> bool:
+        """Whether to die now. A trap springs once."""
+        file = trap(self._folder, self._role, moment)
+        try:
+            if file.read_text() not in ("", job):
+                return False
+            file.unlink()
+        except FileNotFoundError:
+            return False
+        return True
 
 
 class RecordedStore:
@@ -87,10 +118,25 @@ def _recorded(write: Callable[..., Any], what: str, journal: Journal) -> Callabl
     async def recorded(*arguments: Any, **named: Any) -> Any:
         began = time.time()
         result = await write(*arguments, **named)
-        journal.note("write", began, what)
+        states = _states(arguments)
+        journal.note("write", began, " ".join([what, *states]))
+        job = str(arguments[0]) if arguments else ""
+        for moment in (what, *(f"{what} {state}" for state in states)):
+            if journal.trapped(moment, job):
+                die()
         return result
 
     return recorded
+
+
+def _states(arguments: Iterable[Any]) -> list[str]:
+    """Of the tasks that a write is about."""
+    tasks = [each for each in arguments if isinstance(each, Mapping)]
+    return sorted({runtime.state.name for each in tasks for runtime in each.values()})
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def tell_of(calls: Iterable[Any], journal: Journal, at: float) -> None:
@@ -103,26 +149,48 @@ def tell_of(calls: Iterable[Any], journal: Journal, at: float) -> None:
             journal.note("kill", at, call.kill.task_id.value)
 
 
+def recorded_driver(driver: Any, journal: Journal) -> Any:
+    """The class `hostmgr.mesos.transport.MesosDriver` with a record of its calls."""
+
+    class RecordedDriver(driver):  # type: ignore[misc]
+        dying = False
+
+        def send(self, *calls: Any) -> None:
+            began, kinds = time.time(), sorted(_kinds(calls))
+            if any(journal.trapped(f"before {kind}") for kind in kinds):
+                die()
+            super().send(*calls)
+            tell_of(calls, journal, began)
+            if any(journal.trapped(f"after {kind}") for kind in kinds):
+                self.dying = True
+                asyncio.get_running_loop().call_later(FLUSH_SECONDS, die)
+
+        async def drain(self) -> None:
+            if self.dying:
+                await asyncio.Event().wait()
+            await super().drain()
+
+    return RecordedDriver
+
+
+def _kinds(calls: Iterable[Any]) -> set[str]:
+    names = {Call.ACCEPT: "launch", Call.KILL: "kill"}
+    return {names[call.type] for call in calls if call.type in names}
+
+
 def main(argv: list[str]) -> int:
     folder, role, *arguments = argv
     sys.argv = [role, *arguments]
     journal = Journal(Path(folder) / f"{role}-{os.getpid()}-{time.time_ns()}.jsonl", role)
-    daemon = importlib.import_module(f"{role}.__main__")
+    daemon: Any = importlib.import_module(f"{role}.__main__")
 
-    class RecordedStores(daemon.Stores):  # type: ignore[misc, name-defined]
+    class RecordedStores(daemon.Stores):  # type: ignore[misc]
         async def open(self) -> Any:
             return RecordedStore(await super().open(), journal)
 
-    daemon.Stores = RecordedStores  # type: ignore[attr-defined]
+    daemon.Stores = RecordedStores
     if role == "hostmgr":
-
-        class RecordedDriver(daemon.MesosDriver):  # type: ignore[misc, name-defined]
-            def send(self, *calls: Any) -> None:
-                began = time.time()
-                super().send(*calls)
-                tell_of(calls, journal, began)
-
-        daemon.MesosDriver = RecordedDriver  # type: ignore[attr-defined]
+        daemon.MesosDriver = recorded_driver(daemon.MesosDriver, journal)
     return int(daemon.main())
 
 

@@ -53,7 +53,7 @@ def play(
     deaths: list[str] = []
     unavoidable: Sequence[str] = ()
     phases: list[float] = []
-    strike = Strike(world, draw, quick)
+    strike = Strike(world, draw, quick, workload)
 
     def lap() -> None:
         phases.append(round(time.time() - began - sum(phases), 1))

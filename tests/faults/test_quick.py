@@ -19,6 +19,7 @@ SECONDS = 4.0
 """Of the workload, for each fault."""
 ROUNDS = {
     "kills": ("kill-jobmgr", "kill-resmgr", "kill-hostmgr", "kill-placement"),
+    "cuts": ("cut-create", "cut-launch", "cut-kill"),
     "stops": ("stop-jobmgr", "stop-resmgr", "stop-hostmgr"),
     "freezes": ("freeze-jobmgr", "freeze-resmgr", "freeze-hostmgr"),
     "mesos": ("kill-mesos-master", "mesos-cut", "updates-mangled"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from pathlib import Path
 
@@ -15,7 +16,16 @@ from storage.config import SqliteSettings
 from storage.factory import open_store
 from tests.contract.storage.samples import job_id, task_runtime
 from tests.faults.deeds import DeedLog
-from tests.faults.recorded import WRITES, Call, Journal, RecordedStore, tell_of
+from tests.faults.recorded import (
+    FLUSH_SECONDS,
+    WRITES,
+    Call,
+    Journal,
+    RecordedStore,
+    recorded_driver,
+    tell_of,
+    trap,
+)
 
 PORTS = {
     "jobs": interface.Jobs,
@@ -45,11 +55,12 @@ async def test_writes_are_recorded_once_they_are_taken(tmp_path: Path) -> None:
     await newer.begin_term("jobmgr", 4)
     with pytest.raises(Fenced):
         await store.write_all(job_id(1), {1: task_runtime()})
+    state = task_runtime().state.name
     told = [(deed.kind, deed.role, deed.term, deed.what) for deed in log.since(0)]
     assert told == [
         ("term", "jobmgr", 3, ""),
-        ("write", "jobmgr", 3, "tasks.write"),
-        ("write", "jobmgr", 3, "write_all"),
+        ("write", "jobmgr", 3, f"tasks.write {state}"),
+        ("write", "jobmgr", 3, f"write_all {state}"),
     ]
     await store.close()
     await newer.close()
@@ -76,3 +87,71 @@ def test_what_a_killed_process_left_unfinished_is_not_read(tmp_path: Path) -> No
         file.write('{"kind": "wri')
     assert [deed.kind for deed in log.since(0)] == ["term"]
     assert [deed.kind for deed in log.since(0)] == ["term"]
+
+
+def test_a_trap_springs_once_for_its_moment_and_its_job(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr")
+    trap(tmp_path, "jobmgr", "jobs.create").write_text("b")
+    trap(tmp_path, "hostmgr", "before kill").write_text("")
+    assert not journal.trapped("jobs.create", "a")
+    assert not journal.trapped("before kill")
+    assert journal.trapped("jobs.create", "b")
+    assert not journal.trapped("jobs.create", "b")
+
+
+class Died(Exception):
+    pass
+
+
+@pytest.fixture
+def deaths(monkeypatch: pytest.MonkeyPatch) -> None:
+    def die() -> None:
+        raise Died
+
+    monkeypatch.setattr("tests.faults.recorded.die", die)
+
+
+async def test_who_is_trapped_at_a_write_dies_after_it_and_before_it_can_go_on(
+    tmp_path: Path, deaths: None
+) -> None:
+    store = await open_store(SqliteSettings(path=tmp_path / "peloton.db"))
+    recorded = RecordedStore(store, Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr"))
+    state = task_runtime().state.name
+    trap(tmp_path, "jobmgr", f"write_all {state}").write_text(str(job_id(1)))
+    await recorded.write_all(job_id(2), {0: task_runtime()})
+    with pytest.raises(Died):
+        await recorded.write_all(job_id(1), {0: task_runtime()})
+    assert await store.tasks.get(job_id(1), 0) == task_runtime()
+    await store.close()
+
+
+class Driver:
+    """Stands for the driver of Mesos."""
+
+    def __init__(self) -> None:
+        self.sent: list[object] = []
+
+    def send(self, *calls: object) -> None:
+        self.sent += calls
+
+    async def drain(self) -> None:
+        """There is room."""
+
+
+async def test_who_is_trapped_at_a_launch_dies_before_or_after_it(tmp_path: Path, deaths: None) -> None:
+    driver = recorded_driver(Driver, Journal(tmp_path / "hostmgr-1.jsonl", "hostmgr"))()
+    accept = Call(type=Call.ACCEPT)
+    trap(tmp_path, "hostmgr", "before launch").write_text("")
+    with pytest.raises(Died):
+        driver.send(accept)
+    assert driver.sent == []
+    trap(tmp_path, "hostmgr", "after launch").write_text("")
+    told: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append("died"))
+    driver.send(Call(type=Call.KILL))
+    await driver.drain()
+    driver.send(accept)
+    assert driver.sent[-1] is accept
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(driver.drain(), 4 * FLUSH_SECONDS)
+    assert told == ["died"]

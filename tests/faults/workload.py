@@ -156,6 +156,7 @@ class Workload:
     troubles: list[str] = field(default_factory=list)
     _steps: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     _thread: threading.Thread | None = None
+    _further: list[threading.Thread] = field(default_factory=list)
 
     def begin(self) -> None:
         """Create the first jobs, then go on in a thread of its own."""
@@ -166,11 +167,36 @@ class Workload:
         self._thread = threading.Thread(target=self._play, name="workload", daemon=True)
         self._thread.start()
 
+    def add(self, command: str, instances: int, begins: Callable[[str], None] = lambda job_id: None) -> str:
+        """A further job, created at this moment; returns its id, perhaps before it is there. `begins` is
+        called with it before anything else."""
+        job_id, config = self._new(command, instances)
+        self.ending.append(job_id)
+        begins(job_id)
+        self._beside(lambda: self.api.create(config, job_id))
+        return job_id
+
+    def stop(self, job_id: str) -> None:
+        """At this moment. Returns perhaps before it is answered."""
+        self._beside(lambda: self.api.stop(job_id))
+
+    def runs(self, job_id: str) -> bool:
+        """Whether all of the job's tasks do."""
+        job = self.api.job(job_id)
+        return job is not None and {each.state for each in job.instances.values()} == {"RUNNING"}
+
+    def _beside(self, step: Callable[[], None]) -> None:
+        """In a thread of its own, which `finish` waits for."""
+        self._further.append(threading.Thread(target=self._do, args=(step,), name="further", daemon=True))
+        self._further[-1].start()
+
     def finish(self) -> None:
         """Returns when everything has been asked and answered. Raises TimeoutError."""
         assert self._thread is not None
-        self._thread.join(self.seconds + 4 * PATIENCE)
-        if self._thread.is_alive() or self.troubles:
+        threads = [self._thread, *self._further]
+        for each in threads:
+            each.join(self.seconds + 4 * PATIENCE)
+        if any(each.is_alive() for each in threads) or self.troubles:
             raise TimeoutError(f"the workload: {self.troubles or 'goes on for ever'}")
 
     def _play(self) -> None:
@@ -206,11 +232,14 @@ class Workload:
     def _job(
         self, at: float, command: str, instances: int, ends: bool = True, **sla: Any
     ) -> tuple[str, job_pb2.JobConfig]:
-        config = self.api.config(command, instances, **sla)
-        job_id = str(uuid.UUID(int=self.random.getrandbits(128), version=4))
+        job_id, config = self._new(command, instances, **sla)
         (self.ending if ends else self.staying).append(job_id)
         self._at(at, lambda: self.api.create(config, job_id))
         return job_id, config
+
+    def _new(self, command: str, instances: int, **sla: Any) -> tuple[str, job_pb2.JobConfig]:
+        job_id = str(uuid.UUID(int=self.random.getrandbits(128), version=4))
+        return job_id, self.api.config(command, instances, **sla)
 
     def _at(self, seconds: float, step: Callable[[], None]) -> None:
         self._steps.append((seconds, step))

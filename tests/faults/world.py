@@ -32,6 +32,7 @@ from peloton.minicluster.settings import ClusterSettings, DaemonSettings, Instan
 from tests.faults.deeds import DeedLog
 from tests.faults.history import Event, Run, read_events
 from tests.faults.proxy import Proxy
+from tests.faults.recorded import trap
 from tests.faults.records import Chances, UpdateMangler
 from tests.faults.takeover import QUESTIONS, Takeover
 from tests.servers.cassandra import CassandraServer, cassandra_server
@@ -40,6 +41,8 @@ from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
 
 LEADERS = ("jobmgr", "resmgr", "hostmgr")
 POOL = "faults"
+ROWS = 20
+"""A job's tasks that jobmgr makes at once: larger jobs can be cut off half-way."""
 PING_SECONDS, PINGS = 1.5, 4
 """An agent that does not answer for their product is unreachable."""
 
@@ -185,6 +188,7 @@ class World:
 
     def _settings(self) -> ClusterSettings:
         common = {**self._membership(), **self._storage()}
+        jobmgr = {**common, "goal_state": {"rows_per_turn": ROWS}}
         placement = {name: tree for name, tree in common.items() if name == "membership"}
         proxied = {"master": self.mesos.address} if self.setup.masters == 1 else {}
         mesos = {"mesos": {**proxied, "agents_interval": 2.0}}
@@ -202,7 +206,7 @@ class World:
             mesos_masters=self.setup.masters,
             membership=f"zookeeper={self.zookeeper.address}" if self.zookeeper is not None else "local",
             settings=DaemonSettings(
-                jobmgr=common, resmgr=common, hostmgr={**common, **mesos, **reconcile}, placement=placement
+                jobmgr=jobmgr, resmgr=common, hostmgr={**common, **mesos, **reconcile}, placement=placement
             ),
         )
 
@@ -320,6 +324,13 @@ class World:
 
     def kill(self, name: str) -> None:
         self.cluster.kill([name])
+
+    def trap(self, role: str, moment: str, job: str = "") -> Callable[[], bool]:
+        """Have the role's leader killed at a moment of `tests.faults.recorded`; returns what tells whether it
+        was."""
+        file = trap(self.deeds.folder, role, moment)
+        file.write_text(job)
+        return lambda: not file.exists()
 
     def stop(self, name: str) -> None:
         """In good order."""
