@@ -1,4 +1,9 @@
-"""Reads the store: at the start of leadership, and after events were missed (behaviour 8). Never writes."""
+"""Reads the store: at the start of leadership, and after events were missed (behaviour 8). Never writes.
+
+The store knows the current run of each instance only. So a new leader has no orphans: an earlier run that
+still lives is jobmgr's to kill, which hears of it from Mesos (behaviour 3.2); until then it runs without
+allocation.
+"""
 
 from __future__ import annotations
 

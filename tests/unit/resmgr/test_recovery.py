@@ -285,3 +285,31 @@ async def test_a_task_launched_while_the_store_is_read_is_kept(
     await store.tasks.delete(JOB, [1])
     await made.recovery.resync()
     assert made.states() == {(JOB, 0): S.RUNNING, (OTHER_JOB, 0): S.LAUNCHED}
+
+
+async def test_an_orphan_does_not_outlive_the_leader_and_its_end_takes_nothing_from_the_current_run(
+    store: Store,
+) -> None:
+    """The store knows run 2 only. Run 1 is on its host still: before the restart with its allocation."""
+    restart = await prepared(store, {0: S.RUNNING, 1: S.PENDING})
+    await restart.begin()
+    await restart.recovery.requeue()
+    scheduler, again = restart.driver.scheduler, [NewTask(JOB, 0, 2, needs(2))]
+    scheduler.enqueue(scheduler.tree.get("a"), again, restart.driver.now())
+    assert [run.run for run in scheduler.registry.orphans] == [1]
+    assert restart.cpu() == 2, "the orphan's; run 2 waits"
+    written = runtimes({0: S.RUNNING, 1: S.RUNNING}, run=2)
+    await store.tasks.write(JOB, written)
+
+    restart.hostmgr.status(run_id(0), mesos_pb2.TASK_RUNNING)
+    restart.hostmgr.status(run_id(1), mesos_pb2.TASK_RUNNING)
+    new = Restart(store, restart.hostmgr)
+    await new.begin()
+    await new.recovery.requeue()
+    assert (new.cpu(), dict(new.driver.scheduler.registry.orphans)) == (4, {})
+    restart.hostmgr.status(run_id(0), mesos_pb2.TASK_KILLED)
+    await new.until(lambda: restart.hostmgr.purged == 3)
+    assert new.cpu() == 4
+    assert new.states() == {(JOB, 0): S.RUNNING, (JOB, 1): S.RUNNING}
+    restart.hostmgr.status(run_id(0, 2), mesos_pb2.TASK_FINISHED)
+    await new.until(lambda: new.cpu() == 2)
