@@ -20,6 +20,11 @@ OPERATOR_DROPPED = ("operator-events", "GET_FLAGS", "GET_WEIGHTS", "GET_OPERATIO
 OPERATOR_IGNORED = frozenset(
     {".agent_info.checkpoint", ".recovered_agents.checkpoint", ".agents.capabilities", ".build_date", ".build_time", ".build_user", ".weight"}
 )
+HTTP_DETAILS = (
+    *(f"call-{number}" for number in (*range(1, 19), 23, 24)),
+    *("subscribe-close", "subscribe-shared"),
+)
+"""Connections recorded as bytes, or without their events: `test_http_details` plays them."""
 Plays = dict[str, "Future[None]"]
 CREDENTIALS = {"peloton": "secret", "ops": "opssecret", "limited": "limited"}
 
@@ -39,6 +44,7 @@ SCENARIOS = (
     Scenario("04-offers", edits=(('"refuse_seconds": -5', '"refuse_seconds": 0.1'),)),
     Scenario("05-reconcile"),
     Scenario("06-invalid"),
+    Scenario("06-http-details", drop=(*HTTP_DETAILS, "GET_FLAGS")),
     Scenario(
         "07-unacknowledged",
         edits=(("sleep 3", "sleep 0.1"),),
