@@ -71,7 +71,13 @@ def version(connection: Connection, settings: CassandraSettings) -> int:
     """Of the keyspace's schema; 0 where it is empty. Blocks."""
     if not connection.execute(SELECT_TABLE, (settings.keyspace,)):
         return 0
-    ((found,),) = connection.execute(SELECT_VERSION)
+    try:
+        ((found,),) = connection.execute(SELECT_VERSION)
+    except Refused as error:
+        # A server lists a table a moment before it knows it: somebody is making it now.
+        if "schema_version does not exist" not in str(error):
+            raise
+        return 0
     return found or 0
 
 
