@@ -14,7 +14,7 @@ from resmgr.config import ResmgrSettings
 from resmgr.core.leases import Holder
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemptor import Preemptor
-from resmgr.core.scheduler import Scheduler
+from resmgr.core.scheduler import AT_ONCE, Scheduler
 from resmgr.core.steps import Steps, T
 from resmgr.metrics import PREEMPTED
 from resmgr.translate import Translator
@@ -112,8 +112,8 @@ class Driver:
     def turn(self) -> bool:
         """What is due now: deadlines, a turn of admission, reasons; whether more may be admitted at once."""
         scheduler, now = self.scheduler, self.now()
-        scheduler.expire(now)
-        more = scheduler.admit(now)
+        late = scheduler.expire(now) >= AT_ONCE
+        more = scheduler.admit(now) or late
         for kind, ready in scheduler.ready.items():
             if ready:
                 self.gangs[kind].fire()

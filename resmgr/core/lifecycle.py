@@ -98,6 +98,7 @@ class Lifecycle:
         self.deadlines.cancel(task)
         self.registry.remove(task)
         self.reasons.set(task, "")
+        task.state = STATES.table[task.state, Event.END]
         self.changed = True
 
     def leave_gang(self, task: Task) -> None:

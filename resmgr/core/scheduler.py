@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from peloton.errors import NotFound, Refused
@@ -16,6 +17,8 @@ from resmgr.core.pools import Pool
 from resmgr.core.sharing import Sharing
 from resmgr.core.tasks import BEFORE_LAUNCH, IN_ENGINE, OBSERVED, STATES, Event, Gang, Needs, Task
 
+AT_ONCE = 5000
+"""Deadlines acted on in one turn at most."""
 _S = TaskState
 
 
@@ -266,9 +269,9 @@ class Scheduler(Sharing):
     # Time.
 
     def expire(self, now: float) -> int:
-        """Act on the deadlines that have come; how many there were."""
+        """Act on the deadlines that have come, the earliest AT_ONCE of them; how many there were."""
         count = 0
-        for subject in self.deadlines.due(now):
+        for subject in islice(self.deadlines.due(now), AT_ONCE):
             count += 1
             if isinstance(subject, Gang):
                 self._gang_late(subject, now)

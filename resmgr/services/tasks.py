@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -36,6 +37,8 @@ from resmgr.translate import (
 MAX_GANGS = 10_000
 """Gangs or placements in one answer."""
 DEFAULT_LIMIT = 100
+_AT_ONCE = 5000
+"""Tasks that are written down before others get their turn. One that ends meanwhile is left out."""
 log = logging.getLogger(__name__)
 
 
@@ -235,7 +238,11 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         except (InvalidArgument, NotFound) as wrong:
             return pb.GetActiveTasksResponse(error=pb.GetActiveTasksResponse.Error(message=str(wrong)))
         answer = pb.GetActiveTasksResponse()
-        for task in tasks:
+        for number, task in enumerate(tasks, 1):
+            if not number % _AT_ONCE:
+                await asyncio.sleep(0)
+            if task.state is TaskState.DELETED:
+                continue
             run, state = mesos_task_id(*task.key), task.state.name
             answer.taskStatesMap[run] = state
             answer.tasksByState[state].taskEntry.add(

@@ -11,7 +11,9 @@ from peloton.config import ConfigError, load
 from peloton.model.states import TaskState, TaskType
 from resmgr.config import ResmgrSettings
 from resmgr.core.policy import Policy
+from resmgr.core.preemption.policy import Victim
 from resmgr.core.scheduler import NewTask
+from resmgr.core.steps import Steps
 from resmgr.driver import Driver, Signal
 from resmgr.metrics import measure
 from tests.unit.resmgr.shell import Shell, settings, until, wire_gang
@@ -115,3 +117,54 @@ def test_settings_come_from_files_and_environment(tmp_path: Path) -> None:
     file.write_text("storage: {path: /x/y.db}\nplacement: {tries: 0}\n")
     with pytest.raises(ConfigError, match=r"placement\.tries: 0"):
         load(ResmgrSettings, [file])
+
+
+async def test_others_have_their_turn_while_a_check_goes_on(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[int] = []
+
+    def steps(now: float) -> Steps[list[Victim]]:
+        for _ in range(10):
+            yield
+            turns.append(others)
+        return []
+
+    monkeypatch.setattr(shell.driver.preemptor, "steps", steps)
+    others, done = 0, asyncio.create_task(shell.driver.preempt())
+    while not done.done():
+        others += 1
+        await asyncio.sleep(0)
+    assert done.result() == []
+    assert len(set(turns)) == 10
+
+
+async def test_many_deadlines_at_once_take_several_turns(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("resmgr.driver", "resmgr.core.scheduler"):
+        monkeypatch.setattr(f"{module}.AT_ONCE", 2)
+    pool = await shell.pool()
+    await shell.enqueue(pool, *(wire_gang(instance) for instance in range(5)))
+    await shell.dequeue()
+    scheduler, now = shell.driver.scheduler, shell.driver.now()
+    for task in scheduler.registry:
+        assert task.gang is not None
+        scheduler.deadlines.set(task.gang, now)
+    placing = []
+    for _ in range(3):
+        more = shell.driver.turn()
+        placing.append((sum(task.state is TaskState.PLACING for task in scheduler.registry), more))
+    assert placing == [(3, True), (1, True), (0, False)]
+
+
+async def test_a_task_that_ends_while_all_are_told_is_left_out(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resmgr.services.tasks._AT_ONCE", 2)
+    pool = await shell.pool()
+    await shell.enqueue(pool, *(wire_gang(instance) for instance in range(4)))
+    telling = asyncio.create_task(shell.states())
+    await asyncio.sleep(0)
+    shell.driver.scheduler.kill(JOB, 3)
+    assert len(await telling) == 3

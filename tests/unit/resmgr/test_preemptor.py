@@ -160,6 +160,16 @@ def test_a_full_queue_keeps_further_tasks_running() -> None:
     assert [world.state(i) for i in range(5)] == [S.RUNNING] * 2 + [S.PREEMPTING] * 3
 
 
+def test_what_ended_before_it_was_taken_is_not_handed_out() -> None:
+    world = two_pools()
+    preemptor = Preemptor(world.scheduler, Rules(strikes=1), limit=3)
+    borrowed(world)
+    preemptor.check(world.now)
+    world.observe(3, S.FAILED)
+    assert len(preemptor) == 2
+    assert instances(preemptor.take(100)) == [4, 2]
+
+
 def test_what_did_not_reach_its_taker_is_first_again() -> None:
     world = two_pools()
     preemptor = Preemptor(world.scheduler, Rules(strikes=1))
