@@ -270,6 +270,9 @@ async def test_bad_flags_are_refused_in_one_line(cluster: Cluster) -> None:
     assert "cannot be written to" in unwritable
     ours = ("--port", str(cluster.master_port), "--work-dir", str(root / "other-master"))
     assert "Address already in use" in await cluster.refused("master", *ours)
+    free = ("--port", "0", "--work-dir", str(root / "other-master"))
+    assert "is not zk://" in await cluster.refused("master", *free, "--zk", "127.0.0.1:2181/mesos")
+    assert "name PEM files" in await cluster.refused("master", *free, "--tls-certificate", str(root / "file"))
 
 
 SUBSCRIBE = {"type": "SUBSCRIBE", "subscribe": {"framework_info": {"user": "u", "name": "n"}}}

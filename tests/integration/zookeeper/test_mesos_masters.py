@@ -1,0 +1,129 @@
+"""The project's own Mesos masters elect one among them: frozen, stopped in good order, shut out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peloton.membership.connection import Connection
+from peloton.minicluster.mesos.master.registry import NodeRegistry, RegistryError
+from tests.contract.mesos.cluster import Processes
+from tests.contract.mesos.framework import Framework, get
+from tests.servers.zookeeper import ZooKeeperServer
+
+SECONDS = 30.0
+
+
+async def until(holds: Callable[[], Awaitable[bool]], seconds: float = SECONDS) -> None:
+    async with asyncio.timeout(seconds):
+        while not await holds():  # noqa: ASYNC110 - other processes give no notice
+            await asyncio.sleep(0.02)
+
+
+@dataclass
+class Masters:
+    """By name, on one ZooKeeper."""
+
+    processes: Processes
+    election: str
+    ports: dict[str, int] = field(default_factory=dict)
+
+    async def start(self, name: str, session: float) -> None:
+        flags = ("--port=0", f"--work-dir={self.processes.root / name}", "--allocation-interval=0.1")
+        zk = (f"--zk={self.election}", f"--zk-session-timeout={session}")
+        member = await self.processes.start(name, "master", *flags, *zk)
+        self.ports[name] = (await member.wait_ready())["port"]
+
+    async def start_agent(self) -> str:
+        """Its id."""
+        work = self.processes.root / "agent"
+        self.processes.work_dirs.add(work)
+        flags = (f"--master={self.election}", "--port=0", f"--work-dir={work}")
+        member = await self.processes.start("agent", "agent", *flags)
+        return str((await member.wait_ready())["agent_id"])
+
+    async def state(self, name: str) -> dict[str, Any]:
+        """Empty while another leads."""
+        reply = await get(self.ports[name], "/state")
+        return dict(json.loads(reply.body)) if reply.status == 200 else {}
+
+    async def leads(self, name: str, seconds: float = SECONDS) -> None:
+        async def so() -> bool:
+            return bool(await self.state(name))
+
+        await until(so, seconds)
+
+    async def knows(self, name: str, *tasks: str) -> None:
+        async def so() -> bool:
+            return await self.tasks(name) == list(tasks)
+
+        await until(so)
+
+    async def tasks(self, name: str) -> list[str]:
+        """Ids of those that the master knows."""
+        frameworks = (await self.state(name)).get("frameworks", [])
+        return [task["id"] for framework in frameworks for task in framework["tasks"]]
+
+
+@pytest.fixture
+async def masters(zookeeper: ZooKeeperServer, root: str, tmp_path: Path) -> AsyncIterator[Masters]:
+    processes = Processes(tmp_path)
+    yield Masters(processes, f"zk://{zookeeper.address}{root}/mesos")
+    await processes.stop()
+
+
+async def test_a_frozen_leader_is_left_and_ends_when_it_wakes(masters: Masters) -> None:
+    await masters.start("first", 1.5)
+    await masters.leads("first")
+    await masters.start("second", 1.5)
+    await masters.start_agent()
+    framework = await Framework.subscribe(masters.ports["first"])
+    await framework.launch("t", "sleep 600")
+    await framework.until("TASK_RUNNING")
+    await masters.processes.signal("first", signal.SIGSTOP)
+    await masters.leads("second")
+    await masters.knows("second", "t")
+    first = masters.processes.members["first"]
+    await masters.processes.signal("first", signal.SIGCONT)
+    assert await asyncio.wait_for(first.process.wait(), SECONDS) == 1
+    assert "master: lost leadership: " in first.errors.read_text().splitlines()[-1]
+    assert await masters.tasks("second") == ["t"]
+    framework.close()
+
+
+async def test_a_leader_that_is_stopped_is_followed_at_once(masters: Masters) -> None:
+    await masters.start("first", 10)
+    await masters.leads("first")
+    await masters.start("second", 10)
+    await masters.processes.signal("first", signal.SIGTERM)
+    await masters.leads("second", seconds=8)
+    assert await asyncio.wait_for(masters.processes.members["first"].process.wait(), SECONDS) == 0
+
+
+async def test_only_the_newest_reader_writes_the_registry(zookeeper: ZooKeeperServer, root: str) -> None:
+    connection = Connection(zookeeper.address, 4.0)
+    await connection.open()
+    try:
+        older, newer = (NodeRegistry(connection, f"{root}/registry") for _ in range(2))
+        assert await older.read() == b""
+        older.write(b"one")
+        writing = asyncio.create_task(older.run())
+
+        async def written() -> bool:
+            return (await connection.get(f"{root}/registry")).value == b"one"
+
+        await until(written)
+        assert await newer.read() == b"one"
+        older.write(b"two")
+        with pytest.raises(RegistryError, match=r"another master has taken the registry .* over"):
+            await asyncio.wait_for(writing, SECONDS)
+        assert (await connection.get(f"{root}/registry")).value == b"one"
+    finally:
+        await connection.close()
