@@ -117,13 +117,22 @@ class MesosDriver:
                 continue
             pause = self._backoff.delay(self.session.failures, random.random())
             log.warning("Mesos: %s; trying again in %.1f s", why, pause)
-            await asyncio.sleep(pause)
+            await self._pause(pause)
+
+    async def _pause(self, seconds: float) -> None:
+        """The pause is for the master that failed: another one is tried as soon as it leads."""
+        until = self._now() + seconds
+        while (left := until - self._now()) > 0:
+            await asyncio.sleep(min(left, WATCH_SECONDS))
+            if await self._other_master() is not None:
+                return
 
     async def _until_broken(self) -> str:
         """Why this subscription, or the try for one, ended."""
         where = "no master"
         try:
             self._fence()
+            self._detected = None
             self._detected = await self._detector.master()
             master, self._redirect = self._redirect or self._detected, None
             where = f"master {master}"
@@ -202,16 +211,17 @@ class MesosDriver:
                 raise SessionBroken("three heartbeats were missed")
             if pipe.stalled():
                 raise SessionBroken("a call got no answer")
-            await self._require_same_master()
+            if (other := await self._other_master()) is not None:
+                # One that stands still does not end its connection when another is elected.
+                raise SessionBroken(f"the master at {other} leads now")
 
-    async def _require_same_master(self) -> None:
-        """A master that stands still does not end its connection when another is elected."""
+    async def _other_master(self) -> MasterAddress | None:
+        """Who leads, if that is not the one we turned to."""
         try:
             detected = await self._detector.master()
         except Unavailable:  # a new one is being elected, and then we shall see
-            return
-        if detected != self._detected:
-            raise SessionBroken(f"the master at {detected} leads now")
+            return None
+        return detected if detected != self._detected else None
 
     async def _on_error(self, message: str) -> None:
         if self.session.on_error(message):

@@ -309,3 +309,34 @@ async def test_wrong_credentials_are_named_as_such() -> None:
     async with driving(FakeMaster(unauthorized)) as (_, heard):
         await until(lambda: len(heard.disconnected) >= 2)
         assert "mesos.principal or mesos.secret_file is not what it expects" in heard.disconnected[0]
+
+
+class Changing:
+    """A detector that tells what it is told to; None: nobody leads."""
+
+    def __init__(self, address: MasterAddress | None) -> None:
+        self.address = address
+
+    async def master(self) -> MasterAddress:
+        if self.address is None:
+            raise Unavailable("nobody leads")
+        return self.address
+
+
+@pytest.mark.parametrize("leads_before", [True, False])
+async def test_a_new_master_is_not_waited_for_as_long_as_the_old(leads_before: bool) -> None:
+    leader, gone = FakeMaster(GOOD), await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    dead = MasterAddress("127.0.0.1", gone.sockets[0].getsockname()[1])
+    gone.close()
+    server = await asyncio.start_server(leader.serve, "127.0.0.1", 0)
+    detector, heard = Changing(dead if leads_before else None), Recorder()
+    now = asyncio.get_running_loop().time
+    patient = Backoff(first=1000, longest=1000)
+    driver = MesosDriver(Session(None), Framework(), WIRE, detector, heard, now, backoff=patient)
+    running = asyncio.create_task(driver.run())
+    await until(lambda: len(heard.disconnected) == 1)
+    detector.address = MasterAddress("127.0.0.1", server.sockets[0].getsockname()[1])
+    await until(lambda: driver.ready)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    server.close()
