@@ -63,9 +63,12 @@ def uncertain(active: ActiveJobs, turn: Turn, event: LaunchUncertain) -> None:
         if change is None:
             continue
         change.work.free(run.instance, Busy.LAUNCH)
-        if change.task(run.instance).state is TaskState.LAUNCHED:
+        task = change.task(run.instance)
+        if task.state is TaskState.LAUNCHED:
             change.work.unconfirmed.add(run.instance)
-            active.steering.evaluate(change, run.instance)
+        elif aim_of(change.goal, task) is Aim.RUN:
+            continue
+        active.steering.evaluate(change, run.instance)
 
 
 def due(active: ActiveJobs, turn: Turn, change: Change, instance: int) -> None:

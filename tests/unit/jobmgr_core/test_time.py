@@ -222,6 +222,19 @@ def test_a_stop_during_a_launch_kills_when_the_launch_is_answered() -> None:
     assert time.task().state is S.KILLING
 
 
+@pytest.mark.parametrize("heard", [[], [S.STARTING], [S.STARTING, S.RUNNING]])
+def test_a_stop_during_a_launch_whose_answer_is_lost_kills_when_that_is_known(heard: list[TaskState]) -> None:
+    time = Time(spec(1))
+    time.turn(ev.Enqueued(JOB, [(0, 1)]))
+    time.place(Run(JOB, 0, 1))
+    for state in heard:
+        time.say(state)
+    assert time.turn(ev.StopAsked(JOB, None)) == []
+    time.turn(ev.LaunchUncertain([Run(JOB, 0, 1)]))
+    assert time.done == [ins.Kill((Run(JOB, 0, 1),))]
+    assert time.task().state is S.KILLING
+
+
 def test_a_stop_during_a_launch_that_did_not_happen() -> None:
     time = Time(spec(1))
     time.turn(ev.Enqueued(JOB, [(0, 1)]))
