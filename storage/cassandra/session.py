@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 from cassandra import ConsistencyLevel
 from cassandra.cluster import ResponseFuture
-from cassandra.query import BatchStatement, BatchType, BoundStatement
+from cassandra.query import BoundStatement
 
 from peloton.errors import Unavailable
+from storage.cassandra.binding import Binder, Bound
 from storage.cassandra.connection import Connection
 from storage.cassandra.errors import DRIVER_ERRORS, translated
 from storage.config import CassandraSettings
@@ -23,9 +24,6 @@ from storage.interface import Fence, unfenced
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
-Bound = tuple[str, Sequence[object]]
-"""A named statement and its values."""
-
 _FIRST_PAUSE = 0.1
 """Seconds before the second try; doubled with each further one."""
 
@@ -35,6 +33,7 @@ class Session:
 
     def __init__(self, connection: Connection, settings: CassandraSettings) -> None:
         self._connection = connection
+        self._binder = Binder(connection.prepared)
         self._loop = asyncio.get_running_loop()
         self._room = asyncio.Semaphore(settings.max_in_flight)
         self._attempts = settings.attempts
@@ -99,28 +98,20 @@ class Session:
 
     async def write_together(self, parts: Iterable[Bound]) -> None:
         """Statements of one partition as one mutation."""
-        await self._repeated(self._batch(parts), None, self.fence)
+        await self._repeated(self._binder.batch(parts), None, self.fence)
 
     async def decide(self, parts: Sequence[Bound]) -> bool:
         """Conditional statements of one partition, and others with them: whether the conditions held.
 
         Never repeated here. Raises Unavailable where the outcome is unknown.
         """
-        statement = self._bound(*parts[0]) if len(parts) == 1 else self._batch(parts)
+        statement = self._bound(*parts[0]) if len(parts) == 1 else self._binder.batch(parts)
         statement.is_idempotent = False
         page, _ = await self._once(statement, None, self.fence)
         return bool(page[0][0])
 
     def _bound(self, name: str, values: Sequence[object]) -> BoundStatement:
         return self._connection.prepared[name].bind(values)
-
-    def _batch(self, parts: Iterable[Bound]) -> BatchStatement:
-        batch = BatchStatement(BatchType.UNLOGGED)
-        prepared = self._connection.prepared
-        for name, values in parts:
-            batch.add(prepared[name], values)
-        batch.is_idempotent = True
-        return batch
 
     async def _repeated(
         self, statement: Any, state: bytes | None, fence: Fence = unfenced

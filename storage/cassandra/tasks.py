@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from peloton.errors import NotFound
 from peloton.model.ids import JobId, task_id
 from peloton.model.task import PodEvent, TaskRuntime
-from storage.cassandra.session import Bound, Row, Session
+from storage.cassandra.binding import Bound
+from storage.cassandra.session import Row, Session
 from storage.cassandra.terms import Gate
 from storage.codec import POD_EVENT, TASK_RUNTIME
 from storage.eventorder import STEP

@@ -13,8 +13,8 @@ from peloton.errors import AlreadyExists, Fenced, NotFound, Unavailable
 from peloton.model.job import JobQuery
 from peloton.model.states import JobState
 from peloton.wire.job import job_spec
+from storage.cassandra.binding import Bound
 from storage.cassandra.connection import Connection
-from storage.cassandra.session import Bound
 from storage.cassandra.store import CassandraStore
 from tests.contract.storage.samples import HOUR, event, job_id, job_runtime, spec, task_runtime
 from tests.integration.cassandra.conftest import Opener
