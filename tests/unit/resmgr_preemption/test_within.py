@@ -95,3 +95,21 @@ def test_names_who_gets_it_and_why() -> None:
         "11111111-1111-1111-1111-111111111111-9-1 of priority 5 waits in /a, which is at its entitlement"
         " (cpu: 1 short); this one has priority 0"
     )
+
+
+def test_what_is_for_revocable_tasks_is_no_room_for_others() -> None:
+    """There is room of all, but none of what is not slack: only what is not revocable makes some."""
+    rows = [task(1, 1, 2, revocable=True), task(2, 1, 2, priority=1), task(3, 1, 2, priority=2)]
+    pool = PoolView(
+        "/a",
+        candidates=Candidates.of(rows),
+        queues=((waiting(9, 1, 2),),),
+        room=amounts(9, 9),
+        firm_room=amounts(9, 0),
+    )
+    (victim,) = found(pool)
+    assert numbers([victim]) == [2]
+    assert victim.kinds == ("memory",)
+    assert "(memory: non-slack 2 short)" in victim.reason
+    assert taken(replace(pool, firm_room=amounts(9, 2))) == []
+    assert taken(replace(pool, queues=((waiting(9, 1, 2, revocable=True),),), slack_room=amounts(9, 9))) == []
