@@ -54,6 +54,7 @@ def check(history: History) -> Verdict:
             *_jobs_kept(history),
             *_counts_add_up(history),
             *_stops_kept(history),
+            *_stays_stopped(history),
             *_updates_kept(history),
             *_runs_known(history),
             *_each_ran(history),
@@ -97,6 +98,27 @@ def _stops_kept(history: History) -> Iterator[Violation]:
             if instance.state not in TERMINAL:
                 told = f"{call.job}-{number} was stopped and is {instance.state}"
                 yield Violation("kill lost", told)
+
+
+def _stays_stopped(history: History) -> Iterator[Violation]:
+    """Of what was stopped no further run is launched. One launch may have been under way."""
+    for call in history.calls:
+        if call.method != "stop":
+            continue
+        runs: dict[int, set[int]] = defaultdict(set)
+        for event in history.events:
+            run = event.run
+            if (
+                event.kind == "launch"
+                and run is not None
+                and run.job == call.job
+                and event.at > call.answered
+            ):
+                runs[run.instance].add(run.number)
+        for number, launched in runs.items():
+            if len(launched) > 1 and (call.stopped is None or number in call.stopped):
+                told = f"{call.job}-{number} was stopped, then runs {sorted(launched)} were launched"
+                yield Violation("kill undone", told)
 
 
 def _stopped(call: Call, job: Job) -> list[tuple[int, Instance]]:

@@ -90,6 +90,35 @@ def test_an_update_that_left_no_instances_is_lost() -> None:
     assert rules(replace(GOOD, calls=[CREATED, more])) == ["update lost"]
 
 
+def test_an_acknowledged_instance_that_is_not_there_is_lost() -> None:
+    end = End({JOB: Job("SUCCEEDED", 2, {"SUCCEEDED": 1}, {0: DONE})}, [])
+    assert "update lost" in rules(replace(GOOD, end=end))
+
+
+def test_an_update_without_an_answer_may_be_in_force_or_not() -> None:
+    perhaps = Call("perhaps-update", JOB, 2.0, instances=3)
+    assert rules(replace(GOOD, calls=[CREATED, perhaps])) == []
+    events = sorted([*GOOD.events, *whole(run(2), 3, 4)], key=lambda event: event.at)
+    three = ends(DONE, DONE, DONE, state="SUCCEEDED")
+    assert rules(History(events, [CREATED, perhaps], three)) == []
+    assert rules(History(events, [CREATED], three)) == ["update lost"]
+
+
+def test_a_stopped_job_that_lives_on_is_a_lost_kill() -> None:
+    events = [agent(), *whole(run(0), 1, 2), launch(1, run(1)), update(1, run(1), "TASK_RUNNING")]
+    end = ends(DONE, Instance("RUNNING", 1), live=[(run(1), "A")])
+    assert rules(History(events, [CREATED, Call("stop", JOB, 3.0)], end)) == ["kill lost"]
+
+
+def test_what_was_stopped_is_not_launched_anew() -> None:
+    events = [agent(cpus=9.0), *whole(run(0), 1, 2), *whole(run(1), 1, 2)]
+    stop, end = Call("stop", JOB, 3.0, stopped=(0,)), ends(Instance("SUCCEEDED", 3), DONE, state="SUCCEEDED")
+    again = [*whole(run(0, 2), 4, 5, "TASK_FAILED"), *whole(run(0, 3), 6, 7)]
+    assert rules(History([*events, *again], [CREATED, stop], end)) == ["kill undone"]
+    once = ends(Instance("SUCCEEDED", 2), DONE, state="SUCCEEDED")
+    assert rules(History([*events, *whole(run(0, 2), 4, 5)], [CREATED, stop], once)) == []
+
+
 def test_a_stopped_instance_that_lives_on_is_a_lost_kill() -> None:
     events = [agent(), launch(1, run(0)), update(1, run(0), "TASK_RUNNING"), *whole(run(1), 1, 2)]
     end = ends(Instance("RUNNING", 1), DONE, live=[(run(0), "A")])
@@ -112,6 +141,17 @@ def test_a_terminal_job_has_no_instance_that_is_not() -> None:
 def test_an_acknowledged_end_must_be_known() -> None:
     end = ends(Instance("FAILED", 1), DONE, state="FAILED")
     assert rules(replace(GOOD, end=end)) == ["status lost"]
+
+
+def test_an_acknowledged_end_of_a_run_that_is_not_known() -> None:
+    events = sorted([*GOOD.events, *whole(run(0, 2), 3, 4)], key=lambda event: event.at)
+    assert rules(replace(GOOD, events=events)) == ["status lost", "unknown run"]
+
+
+def test_an_acknowledged_end_of_a_run_that_had_been_given_up_may_be_unknown() -> None:
+    events = sorted([*GOOD.events, told(1.5, run(0), "TASK_UNREACHABLE")], key=lambda event: event.at)
+    end = ends(Instance("LOST", 1), DONE, state="FAILED")
+    assert rules(replace(GOOD, events=events, end=end)) == []
 
 
 def test_an_end_that_was_not_acknowledged_may_be_unknown() -> None:
