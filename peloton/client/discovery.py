@@ -21,6 +21,10 @@ DEFAULT_ADDRESSES: Mapping[str, str] = {
 }
 """gRPC addresses by role where nothing else is said (behaviour 1.1)."""
 
+SESSION_SECONDS = 4.0
+"""The least that ZooKeeper's servers grant by default. A server that is just starting may leave a client
+without an answer for as long, and a longer session does nothing for one who only reads."""
+
 _SCHEME = re.compile(r"^(grpc|http|https|dns)://+", re.IGNORECASE)
 
 
@@ -164,7 +168,7 @@ class ZooKeeperDiscovery:
             try:
                 client = KazooClient(
                     self.servers.removeprefix("zk://"),
-                    timeout=10.0,
+                    timeout=SESSION_SECONDS,
                     connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 1.0},
                     logger=quiet,
                 )
