@@ -159,6 +159,7 @@ class Election:
     async def _lead(self) -> NoReturn:
         await self._elected.wait()
         self._candidate.start(await self._recovered(), self._registry.write)
+        print(f"master: leads, at {self._where}", flush=True)
         await self._registry.run()
 
     async def _recovered(self) -> bytes:
