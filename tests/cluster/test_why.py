@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.cli.__main__ import main
 
@@ -105,3 +107,47 @@ def test_running_waiting_for_room_in_the_job_and_ended(harness: Harness, why: Wh
     assert "failed runs: 1; maxFailures 1: retries left: 0" in ended["lines"]
     [group] = why("job", job_id)["groups"]
     assert (group["state"], group["cause"], group["count"]) == ("FAILED", "failed, exit code 3", 2)
+
+
+def small_pool(harness: Harness, name: str) -> str:
+    """With room for one cpu."""
+    config = respool_pb2.ResourcePoolConfig(
+        name=name,
+        parent=peloton_pb2.ResourcePoolID(value="root"),
+        resources=[
+            respool_pb2.ResourceConfig(kind=kind, limit=limit, share=1)
+            for kind, limit in (("cpu", 1), ("memory", 1e6), ("disk", 1e6))
+        ],
+    )
+    answer = harness.client.respool_svc.CreateResourcePool(
+        respool_pb2.CreateRequest(config=config), timeout=SECONDS
+    )
+    assert not answer.HasField("error"), answer
+    return str(answer.result.value)
+
+
+def test_a_gang_beyond_a_limit_is_told_and_not_queued(harness: Harness, why: Why) -> None:
+    config = harness.config("sleep 600", 3, sla=job_pb2.SlaConfig(minimumRunningInstances=3))
+    config.defaultConfig.resource.cpuLimit = 0.5
+    config.respoolID.value = small_pool(harness, "small")
+    job_id = harness.create(config)
+    told: dict[str, Any] = {}
+
+    def refused() -> bool:
+        told.update(why("task", job_id, "1"))
+        return "cpu: gang 1.5 > limit 1 of /small" in told["text"]
+
+    wait_for(refused, SECONDS, lambda: str(told))
+    assert told["state"] == "INITIALIZED"
+    assert harness.tasks(job_id)[2].runtime.reason == "cpu: gang 1.5 > limit 1 of /small"
+    assert groups(why("job", job_id)) == {"INITIALIZED": 3}
+
+
+def test_a_pool_that_is_gone_takes_no_job(harness: Harness) -> None:
+    pool = small_pool(harness, "passing")
+    request = respool_pb2.DeleteRequest(path=respool_pb2.ResourcePoolPath(value="/passing"))
+    assert not harness.client.respool_svc.DeleteResourcePool(request, timeout=SECONDS).HasField("error")
+    config = harness.config("true")
+    config.respoolID.value = pool
+    answer = harness.client.job_svc.Create(job_pb2.CreateRequest(config=config), timeout=SECONDS)
+    assert pool in str(answer.error)
