@@ -11,8 +11,10 @@ What a write promises, for no transaction reaches over partitions here:
   tasks and events together, go in or not as one. A write over several buckets that ends with Unavailable may
   be there in part; repeating it makes it whole. `write_all` writes the job's runtime last.
 - **Creation**: what the job's row will name is written before it. A creation cut off half-way is invisible,
-  and may be repeated.
-- **Deletion** removes the job's row first and then what hung on it; repeated, it finishes what was cut off.
+  and may be repeated; what it has left of a large config is dropped by a leader that finds it two weeks
+  later.
+- **Deletion** removes the job's row first and then what hung on it; repeated, it finishes what was cut off,
+  but for a large config's text: that goes as a creation's does.
 - **One job's writes** through one handle are carried out one after the other, in the order of the calls.
 
 **Terms.** Every write of a handle with a term reads the newest term first (one read for all that wait), at

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 from peloton.errors import NotFound
 from peloton.model.ids import JobId
 from peloton.model.job import JobSpec
+from storage.cassandra.ranges import token_ranges
 from storage.cassandra.session import Row, Session
 from storage.index import indexed_texts
 
@@ -18,6 +19,10 @@ _LARGEST_INLINE = 128 * 1024
 _CHUNK = 512 * 1024
 _LARGEST_ON_LOOP = 32 * 1024
 _CHUNKS_AT_ONCE = 8
+_RANGES = 16
+KEPT_US = 14 * 24 * 3600 * 1_000_000
+"""Age at which chunks that no config names are dropped, microseconds. A conditional write whose outcome is
+unknown may come in for as long as Cassandra remembers it: gc_grace_seconds of the jobs' table, 10 days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,29 @@ class Configs:
         """Bodies of all versions, with their numbers of chunks."""
         rows = await self._session.rows("read_bodies", job_id)
         return [(body_id, first + count) for _, body_id, first, count in rows if body_id is not None]
+
+    async def sweep(self, before: int) -> int:
+        """Drop chunks written before then (microseconds since 1970) that no config names: of creations that
+        were cut off, and of deletions. How many went.
+
+        What is old is listed first and what configs name after it, so that a config which comes in between
+        loses nothing."""
+        old = [(body_id, chunk) async for body_id, chunk, when in self._scan("scan_chunks") if when < before]
+        if not old:
+            return 0
+        named = {body_id async for (body_id,) in self._scan("scan_bodies") if body_id is not None}
+        gone = [key for key in old if key[0] not in named]
+        for start in range(0, len(gone), _CHUNKS_AT_ONCE):
+            when = self._session.timestamp()
+            some = gone[start : start + _CHUNKS_AT_ONCE]
+            await asyncio.gather(*(self._session.write("delete_chunk", when, *key) for key in some))
+        return len(gone)
+
+    async def _scan(self, name: str) -> AsyncIterator[Row]:
+        for low, high in token_ranges(_RANGES):
+            async for page in self._session.pages(name, low, high):
+                for row in page:
+                    yield row
 
     async def _body(self, body_id: UUID, first: int, count: int) -> bytes:
         data: list[bytes] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,7 +11,8 @@ import pytest
 
 from peloton.api.v0.job import job_pb2
 from peloton.errors import AlreadyExists, Fenced, NotFound, Unavailable
-from peloton.model.job import JobQuery
+from peloton.membership.interface import Role
+from peloton.model.job import JobQuery, JobSpec
 from peloton.model.states import JobState
 from peloton.wire.job import job_spec
 from storage.cassandra.binding import Bound
@@ -177,11 +179,45 @@ async def test_writes_share_the_look_at_the_term(store: CassandraStore) -> None:
     assert 1 <= looks <= 2
 
 
-async def test_a_large_config_lies_in_chunks(store: CassandraStore, connection: Connection) -> None:
+def large_spec() -> JobSpec:
     config = job_pb2.JobConfig(name="large", type=job_pb2.BATCH, instanceCount=3000)
     for instance in range(3000):
         config.instanceConfig[instance].command.value = f"echo {instance} {'x' * 400} needle-{instance}"
-    large = job_spec(config, 1)
+    return job_spec(config, 1)
+
+
+async def test_what_a_cut_off_creation_left_is_swept(store: CassandraStore, connection: Connection) -> None:
+    """And nothing else is."""
+    large = large_spec()
+    await store.jobs.create(JOB, large, job_runtime())
+    (kept,) = connection.execute("SELECT count(*) FROM config_chunks")
+    lose_answers(store, made=False)
+    with pytest.raises(Unavailable):
+        await store.jobs.create(job_id(2), large, job_runtime())
+    assert connection.execute("SELECT count(*) FROM config_chunks") == [(2 * kept[0],)]
+    configs = store._jobs._configs
+    assert await configs.sweep(time.time_ns() // 1000 - HOUR // 1000) == 0
+    assert await configs.sweep(store._session.timestamp()) == kept[0]
+    assert connection.execute("SELECT count(*) FROM config_chunks") == [kept]
+    assert await store.jobs.config(JOB, 1) == large
+
+
+async def test_a_leader_sweeps_what_is_old(store: CassandraStore, connection: Connection) -> None:
+    for age in (13, 15):
+        when = (time.time_ns() - age * 24 * HOUR) // 1000
+        connection.execute(
+            "INSERT INTO config_chunks (body_id, chunk, data) VALUES (uuid(), %s, 0x00) USING TIMESTAMP %s",
+            (age, when),
+        )
+    await store.begin_term(Role.JOBMGR.value, 1)
+    async with asyncio.timeout(20):
+        while len(connection.execute("SELECT chunk FROM config_chunks")) > 1:  # noqa: ASYNC110 - the server's
+            await asyncio.sleep(0.05)
+    assert connection.execute("SELECT chunk FROM config_chunks") == [(13,)]
+
+
+async def test_a_large_config_lies_in_chunks(store: CassandraStore, connection: Connection) -> None:
+    large = large_spec()
     assert len(large.payload) > 1024 * 1024
     await store.jobs.create(JOB, large, job_runtime())
     with pytest.raises(AlreadyExists):
