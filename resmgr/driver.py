@@ -155,8 +155,11 @@ class Driver:
     async def preempt(self) -> list[Victim]:
         """One check, others having their turn between its steps; who gives way."""
         victims = await in_turns(self.preemptor.steps(self.now()))
+        tasks = Counter[tuple[str, str]]()
         for victim in victims:
-            PREEMPTED.labels(victim.pool, victim.policy).inc(len(victim.runs))
+            tasks[victim.pool, victim.policy] += len(victim.runs)
+        for labels, count in tasks.items():
+            PREEMPTED.labels(*labels).inc(count)
         for (pool, reason), count in Counter((each.pool, each.reason) for each in victims).items():
             log.info("%d gangs of %s give way: %s", count, pool, reason)
         if len(self.preemptor):

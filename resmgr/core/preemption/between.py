@@ -13,7 +13,7 @@ from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.view import BETWEEN, SIDES, PoolView, View
 from resmgr.core.tasks import Vector
 
-_AT_ONCE = 1000
+_AT_ONCE = 500
 
 
 class Between:

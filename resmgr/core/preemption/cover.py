@@ -15,7 +15,8 @@ from resmgr.core.steps import Steps
 
 _NEVER = len(ORDER)
 _PART = 4096
-Freed = list[int]
+Freed = tuple[int, ...]
+"""A tuple, not a list: of hundreds of thousands, Python's cycle collector need not keep track."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +124,7 @@ def _helping(
         part = rows[at : at + _PART]
         freed = frees[part][:, sides]
         helps = (freed > 0).any(axis=1)
-        yield zip(part[helps].tolist(), freed[helps].tolist(), strict=True)
+        yield zip(part[helps].tolist(), map(tuple, freed[helps].tolist()), strict=True)
 
 
 def _take(part: Iterable[tuple[int, Freed]], taken: list[tuple[int, Freed]], short: list[int]) -> list[int]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from resmgr.core.steps import Steps
 
-AT_ONCE = 50_000
+AT_ONCE = 30_000
 Column = NDArray[Any]
 
 
