@@ -12,7 +12,8 @@ import pytest
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.minicluster.cluster import Cluster
-from peloton.minicluster.settings import ClusterSettings
+from peloton.minicluster.mesos.cleanup import kill_tasks
+from peloton.minicluster.settings import ClusterSettings, DaemonSettings
 from tests.servers.zookeeper import ZooKeeperServer
 
 from .conftest import Harness, wait_for
@@ -20,14 +21,20 @@ from .conftest import Harness, wait_for
 TASKS = 6
 
 
-@pytest.fixture
-def harness(zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[Harness]:
-    cluster = Cluster(tmp_path / "cluster")
+REREGISTER_SECONDS = 8
+"""What an agent has to come back to a new master."""
+
+
+@pytest.fixture(scope="module")
+def harness(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    cluster = Cluster(tmp_path_factory.mktemp("failover") / "cluster")
+    reconcile = {"agent_reregister": REREGISTER_SECONDS, "second_look": 2}
     settings = ClusterSettings(
         ports="free",
         membership=f"zookeeper={zookeeper.address}",
         mesos_masters=2,
-        master_flags=("--zk-session-timeout=2",),
+        master_flags=("--zk-session-timeout=2", f"--agent-reregister-timeout={REREGISTER_SECONDS}"),
+        settings=DaemonSettings(hostmgr={"reconcile": reconcile}),
     )
     cluster.up(settings)
     try:
@@ -63,22 +70,65 @@ def fail_over(cluster: Cluster) -> None:
     cluster.start([dead])
 
 
+class Waiting:
+    """A job whose tasks run until they are let go, and leave a file behind at each start."""
+
+    def __init__(self, harness: Harness, folder: Path) -> None:
+        self._harness = harness
+        self._starts, self._go = folder / "starts", folder / "go"
+        self._starts.mkdir()
+        command = (
+            f"mktemp {self._starts}/$PELOTON_TASK_ID-XXXXXX && until [ -e {self._go} ]; do sleep 0.1; done"
+        )
+        self.job = harness.create(harness.config(command, TASKS))
+        for instance in range(TASKS):
+            harness.running(self.job, instance)
+
+    def runs(self) -> dict[int, str]:
+        return {number: task.runtime.mesosTaskId.value for number, task in self.tasks().items()}
+
+    def tasks(self) -> dict[int, task_pb2.TaskInfo]:
+        return self._harness.tasks(self.job)
+
+    def starts(self) -> int:
+        return len(list(self._starts.iterdir()))
+
+    def end(self) -> None:
+        self._go.touch()
+        assert self._harness.ended(self.job).state == job_pb2.SUCCEEDED
+
+
 def test_running_tasks_outlive_their_master(harness: Harness, tmp_path: Path) -> None:
-    starts, go = tmp_path / "starts", tmp_path / "go"
-    starts.mkdir()
-    command = f"mktemp {starts}/$PELOTON_TASK_ID-XXXXXX && until [ -e {go} ]; do sleep 0.1; done"
-    job = harness.create(harness.config(command, TASKS))
-    for instance in range(TASKS):
-        harness.running(job, instance)
-    before = {instance: task.runtime.mesosTaskId.value for instance, task in harness.tasks(job).items()}
+    waiting = Waiting(harness, tmp_path)
+    before = waiting.runs()
     for _ in range(2):  # there, and back to the first
         fail_over(harness.cluster)
     late = harness.create(harness.config("true", 2))
     assert harness.ended(late).state == job_pb2.SUCCEEDED, "the new master launches"
-    states = {task.runtime.state for task in harness.tasks(job).values()}
-    assert states == {task_pb2.RUNNING}
-    go.touch()
-    assert harness.ended(job).state == job_pb2.SUCCEEDED
-    after = {instance: task.runtime.mesosTaskId.value for instance, task in harness.tasks(job).items()}
-    assert after == before, "no run was taken for lost"
-    assert len(list(starts.iterdir())) == TASKS, "and none was started twice"
+    assert {task.runtime.state for task in waiting.tasks().values()} == {task_pb2.RUNNING}
+    waiting.end()
+    assert waiting.runs() == before, "no run was taken for lost"
+    assert waiting.starts() == TASKS, "and none was started twice"
+
+
+def test_an_agent_that_went_with_its_master_is_given_up(harness: Harness, tmp_path: Path) -> None:
+    """No master saw it go: the new one waits for it, and then its tasks are run anew, and only they."""
+    waiting = Waiting(harness, tmp_path)
+    before = waiting.runs()
+    host = waiting.tasks()[0].runtime.host
+    lost = {number for number, task in waiting.tasks().items() if task.runtime.host == host}
+    cluster = harness.cluster
+    flag = f"--hostname={host}"
+    agent = next(part.name for part in cluster.components() if flag in part.flags)
+    cluster.kill([agent])
+    kill_tasks(cluster.layout.work_of(agent))
+    fail_over(cluster)
+
+    def anew() -> bool:
+        changed = {number for number, run in waiting.runs().items() if run != before[number]}
+        states = {task.runtime.state for task in waiting.tasks().values()}
+        return changed == lost and states == {task_pb2.RUNNING}
+
+    wait_for(anew, 60, lambda: str({n: str(task.runtime) for n, task in waiting.tasks().items()}))
+    waiting.end()
+    assert waiting.starts() == TASKS + len(lost)
