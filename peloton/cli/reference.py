@@ -28,8 +28,8 @@ _TAIL = """
 ## minicluster
 
 A whole cluster on this machine: `peloton minicluster up`, `down`, `status`, `logs`, `start`, `stop`, `kill`,
-`restart`; see `peloton minicluster COMMAND --help`. `up --storage cassandra --membership zookeeper` runs it on a
-Cassandra and a ZooKeeper of its own, `=HOST:PORT,…` behind either on ones that run already; see
+`restart`; see `peloton minicluster COMMAND --help`. `up --storage cassandra --membership zookeeper` runs it
+on a Cassandra and a ZooKeeper of its own, `=HOST:PORT,…` behind either on ones that run already; see
 [operations.md](operations.md).
 """
 

@@ -314,11 +314,13 @@ class Cluster:
                     tell(f"{part.name} answers")
                 elif self._status(part).state != "running":
                     raise Unavailable(f"{part.name} ended: {self._last_line(part.name)}")
+            if not waiting and self._led(parts):
+                return True
             if time.monotonic() - told > TELL_SECONDS:
                 told = time.monotonic()
                 slow = ", ".join(part.name for part in waiting) or "an election"
                 tell(f"waiting for {slow}, {told - begun:.0f} s so far")
-            return not waiting and self._led(parts)
+            return False
 
         if not wait_until(all_ready, longest):
             slow = waiting[0].name if waiting else "an election"

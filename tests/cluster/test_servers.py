@@ -60,7 +60,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     result = peloton("minicluster", "up", "--dir", str(path), *flags)
     try:
         assert result.returncode == 0, result.stderr
-        assert "cassandra answers\nkeyspace peloton has schema version" in result.stderr
+        told = result.stderr.splitlines()
+        (made,) = (i for i, line in enumerate(told) if line.startswith("keyspace peloton has schema version"))
+        assert told.index("cassandra answers") < made < told.index("jobmgr0 answers"), told
         yield path
     finally:
         pids = [each["pid"] for each in components(path).values() if each["pid"]]
