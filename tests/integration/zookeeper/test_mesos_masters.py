@@ -107,6 +107,25 @@ async def test_a_leader_that_is_stopped_is_followed_at_once(masters: Masters) ->
     assert await asyncio.wait_for(masters.processes.members["first"].process.wait(), SECONDS) == 0
 
 
+async def test_no_master_leads_without_zookeeper(masters: Masters, zookeeper: ZooKeeperServer) -> None:
+    await masters.start("first", 1.5)
+    await masters.leads("first")
+    await masters.start("second", 1.5)
+
+    async def nobody_leads() -> bool:
+        reply = await get(masters.ports["second"], "/state")
+        return (reply.status, reply.body) == (503, b"No leader elected")
+
+    zookeeper.freeze()
+    try:
+        first = masters.processes.members["first"].process
+        assert await asyncio.wait_for(first.wait(), SECONDS) == 1
+        await until(nobody_leads)
+    finally:
+        zookeeper.thaw()
+    await masters.leads("second")
+
+
 async def test_only_the_newest_reader_writes_the_registry(zookeeper: ZooKeeperServer, root: str) -> None:
     connection = Connection(zookeeper.address, 4.0)
     await connection.open()

@@ -146,16 +146,18 @@ async def _contend(service: MasterService, where: ElectionPath, session: float) 
         raise Refusal(str(error)) from error
 
 
-async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Work until SIGTERM or SIGINT. Raises what ends the work before."""
+async def _until_stopped(work: Coroutine[Any, Any, None] | None) -> None:
+    """Work, if there is anything, until SIGTERM or SIGINT. Raises what ends the work before."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    if work is None:
+        await stop.wait()
+        return
     stopped, working = asyncio.create_task(stop.wait()), asyncio.create_task(work)
     await asyncio.wait({stopped, working}, return_when=asyncio.FIRST_COMPLETED)
     if working.done():
         await working  # raises
-        await stopped
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
 
@@ -177,9 +179,7 @@ async def _serve(options: argparse.Namespace) -> None:
     print(f"master: listening on {options.ip}:{port}", flush=True)
     write_ready_file(options.ready_file, {"pid": os.getpid(), "host": options.ip, "port": port})
     try:
-        await _until_stopped(
-            _contend(service, where, options.zk_session_timeout) if where is not None else asyncio.sleep(0)
-        )
+        await _until_stopped(_contend(service, where, options.zk_session_timeout) if where else None)
     finally:
         await service.server.stop()
 
