@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from peloton.errors import Unavailable
-from peloton.minicluster.processes import Process, launch, load, save
+from peloton.minicluster.processes import Process, inherited, launch, load, save
 
 SLEEPER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]
 
@@ -43,3 +43,11 @@ def test_a_record_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(Unavailable, match=r"bad\.json"):
         load(tmp_path / "bad.json")
+
+
+def test_settings_of_the_caller_do_not_reach_a_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CASSANDRA_HOSTS", "ELECTION_ZK_SERVERS", "HTTP_PORT", "ENABLE_DEBUG_LOGGING"):
+        monkeypatch.setenv(name, "1")
+    found = inherited()
+    assert not {"CASSANDRA_HOSTS", "ELECTION_ZK_SERVERS", "HTTP_PORT"} & found.keys()
+    assert found["ENABLE_DEBUG_LOGGING"] == "1"
