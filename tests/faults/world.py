@@ -28,6 +28,7 @@ from peloton.minicluster.cluster import Cluster
 from peloton.minicluster.components import Component
 from peloton.minicluster.mesos.cleanup import kill_tasks
 from peloton.minicluster.preparing import Progress
+from peloton.minicluster.servers.cassandra import Lasting
 from peloton.minicluster.settings import ClusterSettings, DaemonSettings, Instances
 from tests.faults.deeds import DeedLog
 from tests.faults.history import Event, Run, read_events
@@ -222,7 +223,7 @@ class World:
         if not self.setup.cassandra:
             return {}
         folder = self.folder / "cassandra"
-        self.cassandra = self._stack.enter_context(cassandra_server(folder))
+        self.cassandra = self._stack.enter_context(cassandra_server(folder, lasting=Lasting.ALL))
         self.store = Proxy("127.0.0.1", self.cassandra.port)
         self.store.start()
         self._stack.callback(self.store.close)

@@ -1,8 +1,4 @@
-"""A Cassandra server of one node: real, small, empty, on free loopback ports.
-
-Its data do not outlive a crash of the machine (no fsync for the system's own tables), only one of the
-process.
-"""
+"""A Cassandra server of one node: real, small, empty, on free loopback ports."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from peloton.minicluster.servers.cassandra import HOST, Server, command, configure, serves
+from peloton.minicluster.servers.cassandra import HOST, Lasting, Server, command, configure, serves
 from peloton.minicluster.servers.maven import Broken
 
 USERNAME = PASSWORD = "cassandra"
@@ -108,14 +104,15 @@ class CassandraServer:
 
 @contextmanager
 def cassandra_server(
-    folder: Path, *, authenticate: bool = True, quick: bool = True
+    folder: Path, *, authenticate: bool = True, quick: bool = True, lasting: Lasting = Lasting.NOTHING
 ) -> Iterator[CassandraServer]:
-    """A running server with its files in `folder`, which it makes; they are removed at the end.
+    """A running server with its files in `folder`, which it makes; they are removed at the end. `lasting`
+    is for one that is to be killed and started again.
 
     Raises Missing without Java 17 or Maven, Broken where the server does not start.
     """
     port, storage_port = _free_ports(2)
-    server = CassandraServer(Server(folder, port, storage_port, authenticate, quick=quick))
+    server = CassandraServer(Server(folder, port, storage_port, authenticate, quick=quick, lasting=lasting))
     configure(server.server)
     try:
         server.start()

@@ -1,7 +1,6 @@
 """A Cassandra server of one node: real and small.
 
-Its data do not outlive a crash of the machine (no fsync for the system's own tables), only one of the
-process.
+What of its data outlives a kill is `Server.lasting`'s to say.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import json
 import socket
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from peloton.minicluster.servers.maven import class_path, jars, java
@@ -57,6 +57,17 @@ LOGBACK = """<configuration>
 """
 
 
+class Lasting(Enum):
+    """What a server that was killed knows when it is started again."""
+
+    NOTHING = "nothing"
+    """Not even its tables, which are made sooner: for tests."""
+    MOST = "most"
+    """All but the last second's writes, as Cassandra comes: several servers hold each row elsewhere."""
+    ALL = "all"
+    """Each write waits for the disk."""
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """What one server is to be."""
@@ -71,6 +82,7 @@ class Server:
     heap: str = "512m"
     quick: bool = True
     """Starts sooner and never becomes as fast as it could: for tests and short work."""
+    lasting: Lasting = Lasting.MOST
 
 
 def configure(server: Server) -> None:
@@ -97,7 +109,7 @@ def command(server: Server) -> list[str]:
         f"-javaagent:{jamm}",
         *(f"--add-exports={name}=ALL-UNNAMED" for name in EXPORTS),
         *(f"--add-opens={name}=ALL-UNNAMED" for name in OPENS),
-        *(f"-D{name}={value}" for name, value in _properties(server.folder).items()),
+        *(f"-D{name}={value}" for name, value in _properties(server).items()),
         "-cp",
         class_path(library),
         "org.apache.cassandra.service.CassandraDaemon",
@@ -115,7 +127,8 @@ def serves(port: int) -> bool:
         return False
 
 
-def _properties(folder: Path) -> dict[str, object]:
+def _properties(server: Server) -> dict[str, object]:
+    folder = server.folder
     return {
         "cassandra.config": (folder / "cassandra.yaml").as_uri(),
         "cassandra.storagedir": folder / "data",
@@ -125,8 +138,8 @@ def _properties(folder: Path) -> dict[str, object]:
         "cassandra.skip_wait_for_gossip_to_settle": 0,
         "cassandra.superuser_setup_delay_ms": 0,
         "cassandra.auth_bcrypt_gensalt_log2_rounds": 4,
-        # Changes of the schema do not wait for the disk.
-        "cassandra.unsafesystem": "true",
+        # Where true, changes of the schema are not flushed, and the commit log is read only after the schema.
+        "cassandra.unsafesystem": str(server.lasting is Lasting.NOTHING).lower(),
         "logback.configurationFile": (folder / "logback.xml").as_uri(),
         "java.io.tmpdir": folder,
         "jdk.attach.allowAttachSelf": "true",
@@ -146,8 +159,7 @@ def _settings(server: Server) -> dict[str, object]:
         "saved_caches_directory": str(data / "saved_caches"),
         "hints_directory": str(data / "hints"),
         "cdc_raw_directory": str(data / "cdc_raw"),
-        "commitlog_sync": "periodic",
-        "commitlog_sync_period": "1000ms",
+        **_commit_log(server.lasting),
         "commitlog_disk_access_mode": "mmap",
         "commitlog_total_space": "256MiB",
         "listen_address": HOST,
@@ -176,3 +188,10 @@ def _settings(server: Server) -> dict[str, object]:
         "memtable_heap_space": "128MiB",
         "memtable_offheap_space": "64MiB",
     }
+
+
+def _commit_log(lasting: Lasting) -> dict[str, str]:
+    """What is in the log since it was last synchronized is not read again, even where it reached the disk."""
+    if lasting is Lasting.ALL:
+        return {"commitlog_sync": "batch"}
+    return {"commitlog_sync": "periodic", "commitlog_sync_period": "1000ms"}
