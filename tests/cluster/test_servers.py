@@ -100,7 +100,11 @@ def test_one_that_is_half_dead_is_told_and_mended(folder: Path) -> None:
     assert len(up.stderr.splitlines()) == 1
     start = cluster("start")
     assert start.returncode == 0, start.stderr
-    assert components(folder)["cassandra"]["state"] == "running"
+    found = components(folder)
+    assert found["cassandra"]["state"] == "running"
+    assert cluster("restart", "jobmgr0").returncode == 0
+    jobs = peloton("job", "query", ZK_SERVERS=found["zookeeper"]["addresses"]["zk"])
+    assert "smallest" in jobs.stdout, (jobs.stdout, jobs.stderr)
 
 
 def test_a_cluster_on_servers_that_run(folder: Path, tmp_path: Path) -> None:
