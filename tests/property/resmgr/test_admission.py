@@ -76,11 +76,11 @@ def test_a_gang_is_refused_by_the_first_check_that_it_does_not_pass_and_by_no_ot
         wrong[Check.SLACK_ENTITLEMENT, path] = _over(_slack(held), _slack(asked), slack)
     limit = leaf.controller_limit
     if limit is not None:
-        theirs = ([each for each in some if each.controller] for some in (ours, asked))
-        wrong[Check.CONTROLLER, leaf.path] = _over(*map(_all, theirs), limit)
+        theirs = [[each for each in some if each.controller] for some in (ours, asked)]
+        wrong[Check.CONTROLLER, leaf.path] = _over(_all(theirs[0]), _all(theirs[1]), limit)
     if preemption:
-        theirs = ([each for each in some if not each.preemptible] for some in (ours, asked))
-        wrong[Check.RESERVATION, leaf.path] = _over(*map(_all, theirs), (reservation,) * 4)
+        theirs = [[each for each in some if not each.preemptible] for some in (ours, asked)]
+        wrong[Check.RESERVATION, leaf.path] = _over(_all(theirs[0]), _all(theirs[1]), (reservation,) * 4)
     if found is None:
         assert not any(wrong.values())
     else:

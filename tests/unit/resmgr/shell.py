@@ -71,7 +71,7 @@ class Hostmgr:
         self.calls: list[str] = []
         self.purged = 0
 
-    def status(self, run: str, state: mesos_pb2.TaskState) -> None:
+    def status(self, run: str, state: mesos_pb2.TaskState.ValueType) -> None:
         """Mesos says so of a run."""
         event = eventstream_pb2.Event(
             offset=self.first + len(self.events), type=eventstream_pb2.Event.MESOS_TASK_STATUS

@@ -61,8 +61,8 @@ async def test_pools_of_such_amounts_are_refused_by_name(sane: Shell, name: str,
     assert message.startswith(f"resources[1].{name}: {amount} is not a number from 0 to")
     made = await sane.pool("b")
     update = respool_pb2.UpdateRequest(id=peloton_pb2.ResourcePoolID(value=made), config=config, Force=True)
-    answer = await sane.pools.UpdateResourcePool(update, CLIENT)
-    assert answer.error.invalidResourcePoolConfig.message == message, "not even by force"
+    updated = await sane.pools.UpdateResourcePool(update, CLIENT)
+    assert updated.error.invalidResourcePoolConfig.message == message, "not even by force"
 
 
 @pytest.mark.parametrize("percent", [-1.0, 100.5, math.nan, math.inf])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mesos.v1 import mesos_pb2
+from peloton.api.v0.task import task_pb2
 from peloton.config import ConfigError, load
 from peloton.errors import InvalidArgument
 from peloton.private.resmgr import resmgr_pb2
@@ -30,7 +31,7 @@ async def crowded(shell: Shell) -> None:
     await shell.hand_over()
     states = [
         pb.UpdateTasksStateRequest.UpdateTaskStateEntry(
-            mesosTaskId=mesos_pb2.TaskID(value=run_id(instance)), state=8
+            mesosTaskId=mesos_pb2.TaskID(value=run_id(instance)), state=task_pb2.RUNNING
         )
         for instance in range(2)
     ]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from peloton.errors import NotFound, Refused
@@ -171,7 +173,7 @@ def test_statuses_of_unknown_runs_say_nothing() -> None:
 def test_a_status_takes_a_queued_task_out_of_its_queue(steps: int) -> None:
     world = World()
     world.enqueue(0, of=needs(10))
-    ways = [world.admit, world.dequeue, lambda: world.place(0), world.hand_over]
+    ways: list[Callable[[], object]] = [world.admit, world.dequeue, lambda: world.place(0), world.hand_over]
     for way in ways[:steps]:
         way()
     assert world.observe(0, S.RUNNING)
@@ -200,7 +202,7 @@ def test_no_step_back() -> None:
 def test_a_task_may_be_killed_in_every_state_before_launch(steps: int) -> None:
     world = World()
     world.enqueue(0, of=needs(10))
-    ways = [world.admit, world.dequeue, lambda: world.place(0), world.hand_over]
+    ways: list[Callable[[], object]] = [world.admit, world.dequeue, lambda: world.place(0), world.hand_over]
     for way in ways[:steps]:
         way()
     world.scheduler.kill(JOB, 0)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def task_ids(*instances: int) -> list[peloton_pb2.TaskID]:
     return [peloton_pb2.TaskID(value=f"{JOB}-{instance}") for instance in instances]
 
 
-def updates(state: task_pb2.TaskState, *instances: int) -> pb.UpdateTasksStateRequest:
+def updates(state: task_pb2.TaskState.ValueType, *instances: int) -> pb.UpdateTasksStateRequest:
     request = pb.UpdateTasksStateRequest()
     for instance in instances:
         request.taskStates.add(mesosTaskId=mesos_pb2.TaskID(value=run_id(instance)), state=state)
@@ -109,7 +110,7 @@ async def test_a_gang_beyond_a_limit_is_refused(shell: Shell) -> None:
 
 async def test_numbers_that_mean_nothing_are_refused(shell: Shell) -> None:
     request = pb.UpdateTasksStateRequest()
-    request.taskStates.add(mesosTaskId=mesos_pb2.TaskID(value=run_id(0)), state=77)  # type: ignore[arg-type]
+    request.taskStates.add(mesosTaskId=mesos_pb2.TaskID(value=run_id(0)), state=77)
     with pytest.raises(InvalidArgument, match=r"taskStates\[0\].state: 77"):
         await shell.tasks.UpdateTasksState(request, JOBMGR)
     for kind in (0, 77):
@@ -184,7 +185,7 @@ async def test_active_tasks_are_filtered(shell: Shell) -> None:
     await shell.dequeue()
     await shell.place(wire_gang(0), host="h9")
 
-    async def runs(**of: object) -> dict[str, str]:
+    async def runs(**of: Any) -> dict[str, str]:
         return dict((await shell.tasks.GetActiveTasks(pb.GetActiveTasksRequest(**of), CLIENT)).taskStatesMap)
 
     assert await runs(states=["PENDING", "PLACED"]) == {run_id(0): "PLACED", run_id(1): "PENDING"}
