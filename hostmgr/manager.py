@@ -195,6 +195,9 @@ class HostManager:
         plan = self.hosts.plan_launch(request.id.value, request.hostname, request.agentId.value, needs)
         if plan is None:
             return
+        late = [each.task_id for each in needs if self.runs.given_up(each.task_id)]
+        if late:
+            raise InvalidOffers(f"reported as lost before its launch came: {', '.join(late)}")
         agent_id = plan.claim.agent_id
         infos = [
             task_info(task, agent_id, map(self._forms.resource, taken))

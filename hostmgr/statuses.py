@@ -93,9 +93,17 @@ class Statuses:
         run = status.task_id.value
         agent_id = status.agent_id.value or self._runs.agent(run)
         unknown = status.state == mesos_pb2.TASK_UNKNOWN
+        over = TASK_STATES[status.state].terminal
+        missing = over and status.reason == mesos_pb2.TaskStatus.REASON_RECONCILIATION
+        if missing and self._runs.unheard(run):
+            self._runs.confirm(run)
+            self._reconciler.doubt(run, agent_id, self._now())
+            return "asked again"
         if self._reconciler.judge(run, agent_id, unknown, self._now()) is Verdict.ASK_AGAIN:
             return "asked again"
-        self._follow(run, agent_id, TASK_STATES[status.state].terminal)
+        self._follow(run, agent_id, over)
+        if missing:
+            self._runs.give_up(run)
         event = Event(offset=self.ring.end, type=Event.MESOS_TASK_STATUS, mesosTaskStatus=status)
         added = self.ring.append(event, status.uuid)
         if added is Added.PASSED:

@@ -103,6 +103,10 @@ class Reconciler:
         until = now + self._policy.second_look
         self._put_off.update(dict.fromkeys(runs, until))
 
+    def doubt(self, run: MesosTaskId, agent_id: str, now: float) -> None:
+        """Mesos did not have it when it was asked, and it was launched since: ask once more."""
+        self._again[run] = (now + _FIRST_PAUSE, _Asked(agent_id, _FIRST_PAUSE))
+
     def overlooked(self, now: float) -> None:
         """A status that Mesos does not send again could not be taken: ask for all soon."""
         if not any(

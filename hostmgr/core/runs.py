@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 
 from peloton.model.ids import MesosTaskId
+
+MOST_GIVEN_UP = 100_000
 
 
 class Runs:
@@ -14,6 +17,7 @@ class Runs:
         self._agent: dict[MesosTaskId, str] = {}
         self._on: dict[str, set[MesosTaskId]] = {}
         self._unconfirmed: set[MesosTaskId] = set()
+        self._given_up: OrderedDict[MesosTaskId, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._agent)
@@ -26,6 +30,19 @@ class Runs:
     def confirm(self, run: MesosTaskId) -> None:
         """Mesos has spoken of it."""
         self._unconfirmed.discard(run)
+
+    def unheard(self, run: MesosTaskId) -> bool:
+        """Whether it was launched and Mesos has not spoken of it."""
+        return run in self._unconfirmed
+
+    def give_up(self, run: MesosTaskId) -> None:
+        """jobmgr is told that Mesos does not have it: it must never be launched any more."""
+        self._given_up[run] = None
+        if len(self._given_up) > MOST_GIVEN_UP:
+            self._given_up.popitem(last=False)
+
+    def given_up(self, run: MesosTaskId) -> bool:
+        return run in self._given_up
 
     def unconfirmed(self) -> list[tuple[MesosTaskId, str]]:
         """Launched runs that Mesos has not spoken of, with their agents."""

@@ -202,6 +202,50 @@ async def test_launches_without_an_answer_are_asked_for_after_a_new_subscription
     assert it.manager.reconciler.ask_again(it.clock.monotonic()) == [(f"{JOB}-0-1", "S0")]
 
 
+def missing(run: str, state: Any = mesos_pb2.TASK_GONE) -> Event:
+    """Mesos' answer about a run that it does not have."""
+    event = Event(type=Event.UPDATE)
+    event.update.status.task_id.value, event.update.status.state = run, state
+    event.update.status.reason = mesos_pb2.TaskStatus.REASON_RECONCILIATION
+    return event
+
+
+async def test_what_was_reported_as_lost_is_not_launched_any_more(it: Fixture) -> None:
+    """A store that is slow may show a run as LAUNCHED long before jobmgr can launch it."""
+    await it.subscribe()
+    it.manager.on_events([missing(f"{JOB}-1-1")])
+    assert it.manager.statuses.ring.pending == 1
+    it.offer(1)
+    with pytest.raises(InvalidOffers, match=f"reported as lost before its launch came: {JOB}-1-1"):
+        it.launch(it.claim(), 0, 1)
+    it.launch(it.claim(), 0)
+    assert it.types() == ["ACCEPT"]
+
+
+async def test_an_answer_to_what_was_asked_before_the_launch_is_not_believed(it: Fixture) -> None:
+    await it.subscribe()
+    it.offer(1)
+    it.manager.ask([(f"{JOB}-0-1", "S0")])
+    it.launch(it.claim(), 0)
+    it.manager.on_events([missing(f"{JOB}-0-1")])
+    assert it.manager.statuses.ring.pending == 0
+    assert it.manager.runs.agent(f"{JOB}-0-1") == "S0"
+    it.clock.advance(3)
+    assert it.manager.reconciler.ask_again(it.clock.monotonic()) == [(f"{JOB}-0-1", "S0")]
+    it.manager.on_events([missing(f"{JOB}-0-1")])
+    assert it.manager.statuses.ring.pending == 1
+
+
+async def test_a_launch_that_is_repeated_after_its_run_was_lost_changes_nothing(it: Fixture) -> None:
+    await it.subscribe()
+    it.offer(1)
+    claim = it.claim()
+    it.launch(claim, 0)
+    it.manager.on_events([missing(f"{JOB}-0-1"), missing(f"{JOB}-0-1")])
+    it.launch(claim, 0)
+    assert it.types() == ["ACCEPT"]
+
+
 async def test_a_lost_agent_and_the_end_of_an_executor(it: Fixture) -> None:
     await it.subscribe()
     it.offer(1)
