@@ -1,8 +1,9 @@
 """Proves a run right, or says what is wrong with it. Pure.
 
 Violations are what must never be. Two runs of an instance that lived at once are one, unless the first run's
-agent had been given up (unreachable, or gone) before the second was launched: nobody can know then that the
-first is over, and every task is to run at least once. Those are counted apart, as unavoidable.
+agent had been given up (unreachable, or gone) after its launch and before the second was launched: nobody can
+know then that the first is over, and every task is to run at least once. Those are counted apart, as
+unavoidable.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """When a run lived on its agent, as the agent told it. `given_up`: when the framework heard that
-    its agent is not to be reached, if it did."""
+    """When a run lived on its agent, as the agent told it. `given_up`: when the framework heard, after the
+    launch, that its agent is not to be reached, if it did."""
 
     run: Run
     agent: str
@@ -213,6 +214,7 @@ def lives_of(events: Sequence[Event]) -> list[Life]:
     begin: dict[Run, float] = {}
     end: dict[Run, float] = {}
     given_up: dict[Run, float] = {}
+    launched: set[Run] = set()
     dead: dict[str, float] = {}
     for event in events:
         run = event.run
@@ -225,7 +227,9 @@ def lives_of(events: Sequence[Event]) -> list[Life]:
         elif event.kind == "update":
             begin[run] = min(event.when, begin.get(run, FOREVER))
             agent[run] = event.agent
-        elif event.kind == "told" and event.state in GIVEN_UP:
+        elif event.kind == "launch":
+            launched.add(run)
+        elif event.kind == "told" and event.state in GIVEN_UP and run in launched:
             given_up.setdefault(run, event.at)
     return [
         Life(

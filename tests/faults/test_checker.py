@@ -208,6 +208,12 @@ def test_two_runs_at_once_where_the_first_agent_was_given_up() -> None:
     assert len(verdict.unavoidable) == 1
 
 
+def test_two_runs_at_once_where_the_first_was_launched_after_it_was_given_up() -> None:
+    early = [told(0.5, run(0), "TASK_GONE"), *overlapping(given_up=False).events]
+    events = sorted(early, key=lambda event: event.at)
+    assert rules(replace(overlapping(given_up=False), events=events)) == ["ran twice at once"]
+
+
 def test_what_ran_on_an_agent_that_died_is_over() -> None:
     history = overlapping(given_up=True)
     events = [event for event in history.events if event.state != "TASK_KILLED"]
