@@ -7,11 +7,11 @@ import ssl
 from collections.abc import Sequence
 
 from hostmgr.mesos.codec import Codec, MalformedMessage
-from peloton.membership.mesos import MasterAddress, MasterDetector
 from hostmgr.mesos.http import READ_SIZE, Answer, AnswerParser, BrokenHttp, Requests, connect, location
 from mesos.v1.master import master_pb2
 from mesos.v1.quota import quota_pb2
 from peloton.errors import Unavailable
+from peloton.membership.mesos import MasterAddress, MasterDetector
 
 PATH = "/api/v1"
 MOST_REDIRECTS = 3
@@ -21,7 +21,7 @@ Agent = master_pb2.Response.GetAgents.Agent
 
 
 class OperatorClient:
-    """One connection a call; each call raises Unavailable where it cannot be answered in `timeout` seconds."""
+    """One connection a call; it raises Unavailable where it cannot be answered in `timeout` seconds."""
 
     def __init__(
         self,

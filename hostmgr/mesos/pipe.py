@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from hostmgr.mesos.http import READ_SIZE, StatusParser, BrokenHttp, Requests
+from hostmgr.mesos.http import READ_SIZE, BrokenHttp, Requests, StatusParser
 from hostmgr.mesos.session import SessionBroken
 from peloton.errors import Unavailable
 

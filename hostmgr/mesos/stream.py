@@ -6,11 +6,11 @@ import logging
 from collections.abc import Mapping
 
 from hostmgr.mesos.codec import Codec
-from peloton.membership.mesos import MasterAddress
 from hostmgr.mesos.http import READ_SIZE, AnswerParser, BrokenHttp, location
 from hostmgr.mesos.recordio import RecordParser
 from hostmgr.mesos.session import Session
 from mesos.v1.scheduler import scheduler_pb2
+from peloton.membership.mesos import MasterAddress
 
 Event = scheduler_pb2.Event
 log = logging.getLogger(__name__)

@@ -15,13 +15,13 @@ from typing import Any, NoReturn, Protocol
 
 from hostmgr.mesos.calls import Call, Framework, subscribe
 from hostmgr.mesos.codec import Codec, MalformedMessage
-from peloton.membership.mesos import MasterAddress, MasterDetector
 from hostmgr.mesos.http import READ_SIZE, Requests, connect
 from hostmgr.mesos.pipe import CallPipe
 from hostmgr.mesos.recordio import MalformedStream
 from hostmgr.mesos.session import Backoff, Session, SessionBroken
 from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused
 from peloton.errors import Unavailable
+from peloton.membership.mesos import MasterAddress, MasterDetector
 
 PATH = "/api/v1/scheduler"
 CONNECT_SECONDS = 10.0
@@ -63,7 +63,7 @@ class MesosDriver:
         now: Callable[[], float],
         authorization: str = "",
         tls: ssl.SSLContext | None = None,
-        backoff: Backoff = Backoff(),
+        backoff: Backoff | None = None,
         max_record: int = 64 * 1024 * 1024,
         fence: Callable[[], None] = lambda: None,
     ) -> None:
@@ -75,7 +75,7 @@ class MesosDriver:
         self._handler = handler
         self._now = now
         self._tls = tls
-        self._backoff = backoff
+        self._backoff = backoff or Backoff()
         self._max_record = max_record
         self._fence = fence
         self._detected: MasterAddress | None = None

@@ -9,8 +9,8 @@ What keeps one from running is one line on standard error and exit code 1.
     The rules, without I/O, clock or randomness of its own: calls and agents' messages in, queued events and
     messages out. Simulated agents live there too and take the same way as real ones.
 ``master``
-    HTTP (``calls``: the scheduler API, ``operator``: the rest), the registry, one timer. With ``--zk`` it is one
-    of several: ``election`` says which leads, and the others redirect to it.
+    HTTP (``calls``: the scheduler API, ``operator``: the rest), the registry, one timer. With ``--zk`` it is
+    one of several: ``election`` says which leads, and the others redirect to it.
 ``agent``
     Runs tasks as processes of their own, each under a supervisor that outlives the agent. What is where below
     its work directory, the records of process groups in ``meta/pids`` among it, is in ``agent.layout``.
@@ -20,9 +20,10 @@ What keeps one from running is one line on standard error and exit code 1.
 An agent that is killed (SIGKILL) comes back under its id and finds its tasks; one that is stopped (SIGTERM,
 SIGINT) says goodbye, ends its tasks, and is a new agent when it is started again.
 
-A new master recovers from the registry which agents there are, and learns tasks and frameworks from the agents
-as they come back and from the frameworks as they subscribe again. The registry of several masters is a node in
-their ZooKeeper, not a replicated log: one master of any number can lead, whether the others live or not.
+A new master recovers from the registry which agents there are, and learns tasks and frameworks from the
+agents as they come back and from the frameworks as they subscribe again. The registry of several masters is
+a node in their ZooKeeper, not a replicated log: one master of any number can lead, whether the others live
+or not.
 
 Not here, and dropped or refused: custom executors, task groups, reservations and volumes, ACLs, the event
 stream of the operator API, enforcement of quotas. Labels that steer tasks on simulated agents are in

@@ -176,7 +176,7 @@ class RecordedCluster:
 
     async def _contends(self, port: int) -> None:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while all(info["port"] != port for info in await asyncio.to_thread(self.announced)):
+            while all(info["port"] != port for info in await asyncio.to_thread(self.announced)):  # noqa: ASYNC110 - it only answers
                 await asyncio.sleep(0.02)
 
     def _election(self, recorded: str) -> str:

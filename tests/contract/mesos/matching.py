@@ -18,7 +18,15 @@ _OPAQUE = frozenset({"uuid", "status_update_uuid"})
 _UNORDERED = frozenset(
     {
         *("resources", "total_resources", "allocated_resources", "offered_resources"),
-        *("agents", "recovered_agents", "draining_machines", "tasks", "completed_tasks", "frameworks", "offers"),
+        *(
+            "agents",
+            "recovered_agents",
+            "draining_machines",
+            "tasks",
+            "completed_tasks",
+            "frameworks",
+            "offers",
+        ),
     }
 )
 

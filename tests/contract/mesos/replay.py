@@ -35,7 +35,7 @@ class Scenario:
     ``scale``: what refuse_seconds, kill policies and max_completion_time are multiplied by.
     ``accept_scale``: the same for filters of ACCEPT; ``revive``: lift them when an offer is waited for.
     ``late``: masters that are started only when all others of the same moment are. ``held``: beginning of the
-    note from which on agents stand still, until an offer is expected.
+    note from which on agents stand still, until something is expected that takes one.
     ``pause``: seconds to wait after hanging up. ``pace``: how much of the recorded time to let pass before a
     request. ``ignored``: ends of paths in JSON that are not compared.
     """
@@ -173,8 +173,12 @@ class Player:
             await self._signal(match[2], signal.Signals[match[1]])
         elif text.startswith(("kill -9 of the agent", "the same")):
             self.executors_too = "of the executor" in text or text.startswith("the same")
-        elif match := re.match(r"(?:[\d.]+ s after the kill of ZooKeeper: )?(\S+) process exit code (\d+)", text):
-            await self._exit({"agent": "agent-1", "master": "master-1"}.get(match[1], match[1]), int(match[2]))
+        elif match := re.match(
+            r"(?:[\d.]+ s after the kill of ZooKeeper: )?(\S+) process exit code (\d+)", text
+        ):
+            await self._exit(
+                {"agent": "agent-1", "master": "master-1"}.get(match[1], match[1]), int(match[2])
+            )
         elif match := re.match(r"new leader is port (\d+)", text):
             await self._led_by(int(match[1]))
         elif text == "ZooKeeper and the master are back":
@@ -417,12 +421,12 @@ class Player:
         if record["encoding"] == "protobuf":
             body = stream.decode(base64.b64decode(body["base64"]))
         body = self._localised(body)
+        if self.holding and _takes_an_agent(body):
+            await self._hold(False)
         if record["type"] != "OFFERS":
             self._permit_end(body)
             await self._expect(stream, body)
             return
-        if self.holding:
-            await self._hold(False)
         for offer in body["offers"]["offers"]:
             await self._expect(stream, {"type": "OFFER", "offer": offer})
 
@@ -492,6 +496,11 @@ class Player:
                 await stream.changed.wait()
         if stream.ended != expected:
             raise Mismatch(f"the stream ended with {stream.ended}, recorded: {how}")
+
+
+def _takes_an_agent(body: dict[str, Any]) -> bool:
+    reason = body.get("update", {}).get("status", {}).get("reason")
+    return body["type"] == "OFFERS" or reason == "REASON_AGENT_REREGISTERED"
 
 
 def _is_operator(record: dict[str, Any]) -> bool:

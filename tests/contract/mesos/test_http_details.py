@@ -161,7 +161,8 @@ def test_a_call_on_the_subscriptions_own_connection_is_answered_within_the_strea
 
 
 @pytest.mark.parametrize(
-    ("stream", "calls", "closes"), [("subscribe-close", "call-23", True), ("subscribe-shared", "call-24", False)]
+    ("stream", "calls", "closes"),
+    [("subscribe-close", "call-23", True), ("subscribe-shared", "call-24", False)],
 )
 def test_a_teardown_ends_the_stream(port: int, stream: str, calls: str, closes: bool) -> None:
     subscribe, teardown = requests(stream)[0], requests(calls)[0]

@@ -18,7 +18,15 @@ pytestmark = pytest.mark.skipif(not RECORDINGS.is_dir(), reason="no recordings: 
 
 OPERATOR_DROPPED = ("operator-events", "GET_FLAGS", "GET_WEIGHTS", "GET_OPERATIONS")
 OPERATOR_IGNORED = frozenset(
-    {".agent_info.checkpoint", ".recovered_agents.checkpoint", ".agents.capabilities", ".build_date", ".build_time", ".build_user", ".weight"}
+    {
+        ".agent_info.checkpoint",
+        ".recovered_agents.checkpoint",
+        ".agents.capabilities",
+        ".build_date",
+        ".build_time",
+        ".build_user",
+        ".weight",
+    }
 )
 HTTP_DETAILS = (
     *(f"call-{number}" for number in (*range(1, 19), 23, 24)),
@@ -28,8 +36,9 @@ HTTP_DETAILS = (
 Plays = dict[str, "Future[None]"]
 CREDENTIALS = {"peloton": "secret", "ops": "opssecret", "limited": "limited"}
 
+
 def _other_port(recorded: int, ours: int) -> tuple[tuple[str, str], ...]:
-    """Have a task listen where no task of another test does; the recorded port is what it takes of the offer."""
+    """Have a task listen where no task of another test does; the offer still has the recorded one."""
     return (f'"port": {recorded}', f'"port": {ours}'), (f"http.server {recorded}", f"http.server {ours}")
 
 
@@ -54,7 +63,7 @@ SCENARIOS = (
         "08-framework-failover", pause=0.4, edits=(('"failover_timeout": 3.0', '"failover_timeout": 0.1'),)
     ),
     Scenario("08-disconnected-updates", edits=(("sleep 3", "sleep 0.5"),)),
-    Scenario("09-master-failover-single", accept_scale=20),
+    Scenario("09-master-failover-single", accept_scale=20, held="SIGKILL to master"),
     Scenario(
         "09-master-failover-zk",
         skip=("one master of three alone",),  # ours needs no quorum to recover
