@@ -500,7 +500,7 @@ class Player:
 
 def _takes_an_agent(body: dict[str, Any]) -> bool:
     reason = body.get("update", {}).get("status", {}).get("reason")
-    return body["type"] == "OFFERS" or reason == "REASON_AGENT_REREGISTERED"
+    return bool(body["type"] == "OFFERS") or reason == "REASON_AGENT_REREGISTERED"
 
 
 def _is_operator(record: dict[str, Any]) -> bool:
