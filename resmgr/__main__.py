@@ -19,6 +19,7 @@ from peloton.private.resmgr.waiting.waiting_pb2_grpc import add_WaitingServiceSe
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import add_ResourceManagerServiceServicer_to_server
 from peloton.rpc.server import service
 from resmgr.capacity import Capacity
+from resmgr.claims import Claims
 from resmgr.config import ResmgrSettings
 from resmgr.driver import Driver
 from resmgr.intake import Intake
@@ -74,6 +75,7 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             daemon.spawn("capacity", capacity.run())
             daemon.spawn("admission", driver.run())
             daemon.spawn("leases", driver.watch_leases())
+            daemon.spawn("claims", Claims(driver, daemon.client(Role.HOSTMGR, InternalHostServiceStub)).run())
             daemon.spawn("entitlement", driver.keep_sharing())
             if settings.enable_preemption:
                 daemon.spawn("preemption", driver.keep_preempting())

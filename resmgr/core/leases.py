@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Collection, Iterable
 
+from resmgr.core.placements import Handover
 from resmgr.core.tasks import Task
 
 ABSENCE = 2.0
@@ -12,12 +14,25 @@ ABSENCE = 2.0
 class Holder:
     """A process that dequeued gangs or took placements. `name` is `<role>/<id>`."""
 
-    __slots__ = ("heard", "name", "tasks")
+    __slots__ = ("_given", "heard", "name", "tasks")
 
     def __init__(self, name: str, now: float) -> None:
         self.name = name
         self.heard = now
         self.tasks: dict[Task, None] = {}
+        self._given: deque[Handover] = deque()
+
+    def keep(self, given: Iterable[Handover]) -> None:
+        """It took placements. Those before are let go of as far as they are settled, in order."""
+        held = {task.key for task in self.tasks}
+        while self._given and held.isdisjoint(self._given[0].runs):
+            self._given.popleft()
+        self._given.extend(given)
+
+    def unsettled(self) -> list[Handover]:
+        """Placements that it took and of which no task is settled."""
+        held = {task.key for task in self.tasks}
+        return [each for each in self._given if held.issuperset(each.runs)]
 
 
 class Leases:

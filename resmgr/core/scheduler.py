@@ -39,6 +39,8 @@ class Scheduler(Sharing):
 
     def __init__(self, policy: Policy | None = None, stream_id: str = "") -> None:
         super().__init__(policy or Policy(), stream_id)
+        self.forsaken: list[Handover] = []
+        """Placements that nobody will launch: whoever had them is gone, and their hosts are still claimed."""
 
     # Coming in.
 
@@ -233,6 +235,8 @@ class Scheduler(Sharing):
             )
             for task in placement.tasks:
                 task.placement = None
+        if holder is not None and given:
+            holder.keep(given)
         return given
 
     def observe(self, run: Run, state: TaskState, now: float) -> bool:
@@ -300,6 +304,7 @@ class Scheduler(Sharing):
         gangs that was."""
         gangs: dict[Gang, None] = {}
         for holder in self.leases.over(now, self.policy.silence, present):
+            self.forsaken += holder.unsettled()
             gangs.update((task.gang, None) for task in holder.tasks if task.gang is not None)
         for gang in gangs:
             self.retry(gang, now)

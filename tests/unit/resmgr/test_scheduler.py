@@ -386,6 +386,19 @@ def test_what_an_absent_holder_had_goes_back_but_not_what_it_settled() -> None:
     assert [len(gang.tasks) for gang in world.dequeue()] == [2]
 
 
+def test_the_claims_of_placements_that_nobody_will_launch_are_told() -> None:
+    world = World()
+    world.enqueue(0)
+    world.enqueue(1)
+    world.admit()
+    world.dequeue()
+    world.scheduler.propose(world.engine, [proposal([0], "h1"), proposal([1], "h2")], [], world.now)
+    world.hand_over()
+    world.observe(0, S.LAUNCHED)
+    world.scheduler.lapse(world.now + 60)
+    assert [each.host for each in world.scheduler.forsaken] == ["h2"]
+
+
 def test_a_gang_whose_members_are_apart_comes_back_together() -> None:
     world = World()
     world.enqueue(0, 1)
