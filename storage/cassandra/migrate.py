@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
+from typing import Any
 from uuid import UUID, uuid4, uuid5
 
 from peloton.errors import Conflict, Refused, Unavailable
@@ -32,8 +33,10 @@ SELECT_TABLE = (
 
 _TABLES = UUID("5a3c1ed0-7065-4c6f-8000-000000000001")
 _LONGEST_WAIT = 120.0
+_LONGEST_MAKING = 10.0
 _PAUSE = 0.25
 """Seconds."""
+_HALF_MADE = ("Unknown CF", "schema_version does not exist", "schema_lock does not exist")
 
 
 def migrations() -> Mapping[int, str]:
@@ -71,14 +74,23 @@ def version(connection: Connection, settings: CassandraSettings) -> int:
     """Of the keyspace's schema; 0 where it is empty. Blocks."""
     if not connection.execute(SELECT_TABLE, (settings.keyspace,)):
         return 0
-    try:
-        ((found,),) = connection.execute(SELECT_VERSION)
-    except Refused as error:
-        # A server lists a table a moment before it knows it: somebody is making it now.
-        if "schema_version does not exist" not in str(error):
-            raise
-        return 0
-    return found or 0
+    ((found,),) = asked(connection, SELECT_VERSION)
+    return int(found or 0)
+
+
+def asked(
+    connection: Connection, statement: str, values: tuple[object, ...] = (), pause: float = _PAUSE
+) -> list[tuple[Any, ...]]:
+    """Execute a statement about a table that somebody may be making now: a server lists a table a moment
+    before it knows it, which is waited out. Blocks; `pause` in seconds."""
+    deadline = time.monotonic() + _LONGEST_MAKING
+    while True:
+        try:
+            return connection.execute(statement, values)
+        except (Refused, Unavailable) as error:
+            if time.monotonic() > deadline or not any(words in str(error) for words in _HALF_MADE):
+                raise
+        time.sleep(pause)
 
 
 def check(connection: Connection, settings: CassandraSettings) -> None:
@@ -123,7 +135,7 @@ def _apply_missing(
     for number, script in scripts.items():
         if number > current:
             for statement in _statements(script):
-                if not _applied(connection.execute(KEEP_LOCK, (holder, holder))):
+                if not _applied(asked(connection, KEEP_LOCK, (holder, holder))):
                     raise Conflict("the lock for changing the schema was lost to another machine")
                 connection.execute(statement)
             connection.execute(INSERT_VERSION, (number,))
@@ -133,7 +145,7 @@ def _apply_missing(
 def _lock(connection: Connection) -> Iterator[object]:
     holder = uuid4()
     deadline = time.monotonic() + _LONGEST_WAIT
-    while not _applied(connection.execute(TAKE_LOCK, (holder,))):
+    while not _applied(asked(connection, TAKE_LOCK, (holder,))):
         if time.monotonic() > deadline:
             raise Unavailable(f"another machine has been changing the schema for {_LONGEST_WAIT:.0f} s")
         time.sleep(_PAUSE)
@@ -143,7 +155,7 @@ def _lock(connection: Connection) -> Iterator[object]:
         connection.execute(FREE_LOCK, (holder,))
 
 
-def _applied(rows: list[tuple[object, ...]]) -> bool:
+def _applied(rows: list[tuple[Any, ...]]) -> bool:
     return bool(rows[0][0])
 
 
