@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,8 +14,11 @@ from .walk import Walk
 STEPS = int(os.environ.get("PELOTON_STEPS", "50000"))
 SEED = int(os.environ.get("PELOTON_SEED", "1"))
 LIFE = 1000
+LONGEST = 300 + STEPS // 100
+"""Seconds: a hundred steps each, far below what a slow machine does."""
 
 
+@pytest.mark.timeout(LONGEST)
 def test_what_must_hold_holds_after_every_step() -> None:
     for life in range(-(-STEPS // LIFE)):
         walk = Walk(Random(SEED + life))
