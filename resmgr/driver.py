@@ -7,6 +7,7 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection
+from contextlib import suppress
 
 from peloton.clock import NANOSECONDS, Clock
 from peloton.model.states import TaskType
@@ -40,11 +41,9 @@ class Signal:
     async def wait(self, timeout: float) -> None:
         """Returns at the next change, or after `timeout` seconds."""
         event = self._event
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await event.wait()
-        except TimeoutError:
-            pass
 
 
 async def in_turns(steps: Steps[T]) -> T:
@@ -126,11 +125,9 @@ class Driver:
         admission = self.settings.admission
         while True:
             if not self._wake.is_set():
-                try:
+                with suppress(TimeoutError):
                     async with asyncio.timeout(admission.interval):
                         await self._wake.wait()
-                except TimeoutError:
-                    pass
             self._wake.clear()
             if self.turn():
                 self._wake.set()

@@ -67,27 +67,21 @@ class KillLeader:
     def strike(self, at: Strike) -> None:
         name = at.world.leader(self.role)
         takeover = at.world.takeover(self.role)
-        at.world.kill(name)
+        self.end(at, name)
         at.wait(0.5, 3)
         at.world.start(name)
         at.takeovers[self.role] = takeover.result()
+
+    def end(self, at: Strike, name: str) -> None:
+        at.world.kill(name)
 
 
 @dataclass(frozen=True, slots=True)
-class StopLeader:
+class StopLeader(KillLeader):
     """SIGTERM: it ends in good order, and is started again."""
 
-    role: str
-    needs: frozenset[str] = NOTHING
-    long: bool = False
-
-    def strike(self, at: Strike) -> None:
-        name = at.world.leader(self.role)
-        takeover = at.world.takeover(self.role)
+    def end(self, at: Strike, name: str) -> None:
         at.world.stop(name)
-        at.wait(0.5, 3)
-        at.world.start(name)
-        at.takeovers[self.role] = takeover.result()
 
 
 Work = Callable[[Strike, Callable[[str], None]], None]
