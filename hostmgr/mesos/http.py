@@ -128,7 +128,7 @@ def location(value: str) -> MasterAddress:
         host, port = parts.hostname, parts.port
     except ValueError:
         host = port = None
-    if not host or not port:
+    if not host or not port or not host.isascii():
         raise BrokenHttp(f"redirected to {value!r}, which names no host and port")
     return MasterAddress(host, port)
 
@@ -145,3 +145,5 @@ async def connect(
             )
     except ssl.SSLError as error:
         raise BrokenHttp(trouble(error, name)) from None
+    except ValueError as error:  # of a name that cannot be one of the DNS
+        raise BrokenHttp(f"{master} ({name}) is no host: {error}") from None

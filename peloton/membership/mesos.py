@@ -34,7 +34,7 @@ class MasterAddress:
     """Hostname that the master goes by, which its certificate is for; empty where only `host` is known."""
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @classmethod
     def parse(cls, text: str) -> MasterAddress:

@@ -10,6 +10,7 @@ import pytest
 
 from hostmgr.mesos.calls import Calls, Framework
 from hostmgr.mesos.codec import codec
+from hostmgr.mesos.http import Requests, location
 from hostmgr.mesos.session import Backoff, Session
 from hostmgr.mesos.stream import Event
 from hostmgr.mesos.transport import MOST_REDIRECTS, MesosDriver
@@ -297,6 +298,28 @@ async def test_redirects_in_a_circle_end_and_begin_again_after_a_pause() -> None
         await until(lambda: len(heard.disconnected) >= 2 * (MOST_REDIRECTS + 1))
         ends = [number for number, why in enumerate(heard.disconnected) if "redirects before" in why]
         assert ends[:2] == [MOST_REDIRECTS, 2 * MOST_REDIRECTS + 1]
+
+
+@pytest.mark.parametrize("host", [b"a..b", b"x" * 64, b"m\xe4ster", b"[::1"])
+async def test_a_redirect_to_what_is_no_host_is_one_failure_among_others(host: bytes) -> None:
+    async def nowhere(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, call: scheduler_pb2.Call
+    ) -> None:
+        writer.write(
+            b"HTTP/1.1 307 Temporary Redirect\r\nLocation: //%b:5050/master/api/v1/scheduler\r\n"
+            b"Content-Length: 0\r\n\r\n" % host
+        )
+        await writer.drain()
+
+    async with driving(FakeMaster(nowhere, GOOD)) as (driver, _):
+        await until(lambda: driver.ready)
+
+
+def test_an_address_of_ipv6_is_bracketed() -> None:
+    address = location("//[::1]:5050/master/api/v1/scheduler")
+    assert (address.host, str(address)) == ("::1", "[::1]:5050")
+    assert MasterAddress.parse(str(address)) == address
+    assert b"\r\nHost: [::1]:5050\r\n" in Requests(address, "/", {}).post(b"")
 
 
 async def test_wrong_credentials_are_named_as_such() -> None:
