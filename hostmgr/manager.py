@@ -164,12 +164,17 @@ class HostManager:
             log.warning("claim %s of %s on %s is over, unused", claim.id, claim.owner, claim.hostname)
 
     def prune_offers(self) -> None:
-        """Give back what was kept for too long."""
+        """Give back what was kept for too long; what cannot be given back now waits for the next time."""
         old = self.hosts.old_offers(self._clock.monotonic())
-        if old and self._calls is not None and self.driver.ready:
+        if not old or self._calls is None:
+            return
+        try:
             self.driver.send(self._calls.decline(old))
-            for offer_id in old:
-                self.hosts.remove_offer(offer_id)
+        except Unavailable as error:
+            log.info("%d old offers are kept on: %s", len(old), error)
+            return
+        for offer_id in old:
+            self.hosts.remove_offer(offer_id)
 
     def launch(self, request: hostsvc_pb2.LaunchTasksRequest) -> None:
         """Write one ACCEPT for the claimed host; the same launch again changes nothing.

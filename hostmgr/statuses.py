@@ -11,6 +11,7 @@ import logging
 from collections import Counter as Counts
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import NoReturn, Protocol
 
 from prometheus_client import Counter, Gauge
@@ -27,6 +28,7 @@ from peloton.wire.mesos import TASK_STATES
 CLIENTS = ("jobmgr", "resmgr")
 HOLDER = "jobmgr"
 ACK_BATCH = 256
+RETRY_SECONDS = 0.2
 STATUSES = Counter("hostmgr_statuses", "Statuses from Mesos, by what became of them.", ["result"])
 ACKNOWLEDGED = Counter("hostmgr_acknowledged", "Statuses acknowledged to Mesos.")
 PENDING = Gauge("hostmgr_events_pending", "Events that jobmgr has not passed.")
@@ -95,7 +97,7 @@ class Statuses:
         unknown = status.state == mesos_pb2.TASK_UNKNOWN
         over = TASK_STATES[status.state].terminal
         missing = over and status.reason == mesos_pb2.TaskStatus.REASON_RECONCILIATION
-        if missing and self._runs.unheard(run):
+        if missing and (self._runs.unheard(run) or self._reconciler.doubted(run)):
             self._runs.confirm(run)
             self._reconciler.doubt(run, agent_id, self._now())
             return "asked again"
@@ -170,11 +172,17 @@ class Statuses:
                     self._send_batch(caller)
                     await caller.drain()
             except Unavailable as error:
-                log.debug("acknowledgements wait for the next subscription: %s", error)
+                # Without a connection nothing is left to tell; without leave to send it is soon tried again.
+                log.debug("acknowledgements wait: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+                if self._to_acknowledge:
+                    self._acknowledge.set()
 
     def _send_batch(self, caller: Caller) -> None:
         queue, calls = self._to_acknowledge, self._calls
         if calls is not None:
-            batch = [queue.popleft() for _ in range(min(ACK_BATCH, len(queue)))]
+            batch = list(islice(queue, ACK_BATCH))
             caller.send(*map(calls.acknowledge, batch))
+            for _ in batch:
+                queue.popleft()
             ACKNOWLEDGED.inc(len(batch))

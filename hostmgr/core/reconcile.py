@@ -60,6 +60,7 @@ class Reconciler:
         self._settled_at = 0.0
         self._rounds: list[tuple[float, Round]] = []
         self._again: dict[MesosTaskId, tuple[float, _Asked]] = {}
+        self._doubted: set[MesosTaskId] = set()
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._put_off: dict[MesosTaskId, float] = {}
 
@@ -88,6 +89,7 @@ class Reconciler:
     def disconnected(self) -> None:
         self._rounds.clear()
         self._again.clear()
+        self._doubted.clear()
 
     def agent_gone(self, agent_id: str) -> None:
         self._gone[agent_id] = None
@@ -104,8 +106,11 @@ class Reconciler:
         self._put_off.update(dict.fromkeys(runs, until))
 
     def doubt(self, run: MesosTaskId, agent_id: str, now: float) -> None:
-        """Mesos did not have it when it was asked, and it was launched since: ask once more."""
-        self._again[run] = (now + _FIRST_PAUSE, _Asked(agent_id, _FIRST_PAUSE))
+        """Mesos did not have it when it was asked, and it was launched since: ask once more, and believe no
+        answer before."""
+        if run not in self._doubted:
+            self._doubted.add(run)
+            self._again[run] = (now + _FIRST_PAUSE, _Asked(agent_id, _FIRST_PAUSE))
 
     def overlooked(self, now: float) -> None:
         """A status that Mesos does not send again could not be taken: ask for all soon."""
@@ -117,6 +122,10 @@ class Reconciler:
 
     # What to do.
 
+    def doubted(self, run: MesosTaskId) -> bool:
+        """Whether answers about it may still be to what was asked before its launch."""
+        return run in self._doubted
+
     @property
     def settled_at(self) -> float:
         """When a new master knows all agents that will come back."""
@@ -127,6 +136,7 @@ class Reconciler:
         it is known."""
         if not unknown or agent_id in self._gone or now >= self._settled_at:
             self._again.pop(run, None)
+            self._doubted.discard(run)
             return Verdict.PASS_ON
         held = self._again.get(run)
         pause = min(held[1].pause * 2, _LONGEST_PAUSE) if held else _FIRST_PAUSE
@@ -137,6 +147,7 @@ class Reconciler:
         """Runs, with their agents, whose turn it is to be asked for once more."""
         due = [(run, asked) for run, (at, asked) in self._again.items() if at <= now]
         for run, asked in due:
+            self._doubted.discard(run)
             pause = min(asked.pause * 2, _LONGEST_PAUSE)
             self._again[run] = (now + pause, _Asked(asked.agent_id, pause))
         return [(run, asked.agent_id) for run, asked in due]

@@ -31,10 +31,11 @@ MASTER = MasterAddress("m", 5050)
 class Driver:
     def __init__(self) -> None:
         self.ready = True
+        self.fenced = False
         self.calls: list[Call] = []
 
     def send(self, *calls: Call) -> None:
-        if not self.ready:
+        if not self.ready or self.fenced:
             raise Unavailable("away")
         self.calls += calls
 
@@ -230,6 +231,8 @@ async def test_an_answer_to_what_was_asked_before_the_launch_is_not_believed(it:
     it.manager.on_events([missing(f"{JOB}-0-1")])
     assert it.manager.statuses.ring.pending == 0
     assert it.manager.runs.agent(f"{JOB}-0-1") == "S0"
+    it.manager.on_events([missing(f"{JOB}-0-1")])
+    assert it.manager.statuses.ring.pending == 0, "it may have been asked for twice before"
     it.clock.advance(3)
     assert it.manager.reconciler.ask_again(it.clock.monotonic()) == [(f"{JOB}-0-1", "S0")]
     it.manager.on_events([missing(f"{JOB}-0-1")])
@@ -241,7 +244,11 @@ async def test_a_launch_that_is_repeated_after_its_run_was_lost_changes_nothing(
     it.offer(1)
     claim = it.claim()
     it.launch(claim, 0)
-    it.manager.on_events([missing(f"{JOB}-0-1"), missing(f"{JOB}-0-1")])
+    it.manager.on_events([missing(f"{JOB}-0-1")])
+    it.clock.advance(3)
+    it.manager.reconciler.ask_again(it.clock.monotonic())
+    it.manager.on_events([missing(f"{JOB}-0-1")])
+    assert it.manager.statuses.ring.pending == 1
     it.launch(claim, 0)
     assert it.types() == ["ACCEPT"]
 
@@ -266,6 +273,18 @@ async def test_rescinded_offers_go(it: Fixture) -> None:
     rescind.rescind.offer_id.value = "O1"
     it.manager.on_events([rescind, rescind])
     assert it.manager.hosts.offers() == []
+
+
+async def test_old_offers_are_kept_on_while_nothing_may_be_sent(it: Fixture) -> None:
+    await it.subscribe()
+    it.offer(1)
+    it.clock.advance(11 * 86400)
+    it.driver.fenced = True
+    it.manager.prune_offers()
+    assert len(it.manager.hosts.offers()) == 1
+    it.driver.fenced = False
+    it.manager.prune_offers()
+    assert it.types() == ["DECLINE"] and it.manager.hosts.offers() == []
 
 
 async def test_a_call_that_was_refused_is_looked_into(it: Fixture) -> None:

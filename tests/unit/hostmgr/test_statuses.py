@@ -124,6 +124,18 @@ async def test_what_was_passed_while_mesos_was_away_is_acknowledged_when_it_come
     assert it.mesos.acknowledged == [b"u1"]
 
 
+async def test_what_could_not_be_acknowledged_for_a_while_is_soon(it: Fixture) -> None:
+    """While hostmgr cannot tell whether it leads, it sends nothing, though Mesos is there."""
+    it.statuses.take([status(1, RUNNING, b"u1"), status(2, RUNNING, b"u2")])
+    it.mesos.away = True
+    await it.passed(2)
+    it.mesos.away = False
+    async with asyncio.timeout(5):
+        while not it.mesos.acknowledged:  # noqa: ASYNC110 - it tries again by itself
+            await asyncio.sleep(0.01)
+    assert it.mesos.acknowledged == [b"u1", b"u2"]
+
+
 async def test_a_full_ring_takes_nothing_and_asks_for_what_mesos_does_not_repeat(it: Fixture) -> None:
     it.reconciler.subscribed("m1", 0.0)
     while it.reconciler.next_round(1e6):
