@@ -67,17 +67,22 @@ class Cluster:
 
     async def look(self) -> None:
         """Raises Unavailable, having changed nothing."""
-        agents = await self._client.agents()
+        settled = self._settled()
+        told = await self._client.agents()
         quotas = await self._client.quotas()
-        self._read = await self._translated([each for each in agents if each.active])
+        self._read = await self._translated([each for each in told.agents if each.active])
         self.agents = {agent_id: wire for agent_id, (wire, _, _) in self._read.items()}
         for agent_id in self.agents:
             self._reconciler.agent_seen(agent_id)
-        complete = self._now() >= self._reconciler.settled_at
+        # A new master may have answered, of which the driver has yet to hear.
+        complete = settled and self._settled() and not told.recovered_agents
         self._hosts.set_agents([agent for _, _, agent in self._read.values()], complete=complete)
         self.quota = _limits(quotas, self._role)
         self.known = True
         AGENTS.set(len(self.agents))
+
+    def _settled(self) -> bool:
+        return self._reconciler.settled(self._now())
 
     async def _translated(self, agents: Sequence[Wire]) -> dict[str, tuple[Wire, bytes, Agent]]:
         """By agent id; what has not changed since the last time is not read anew."""

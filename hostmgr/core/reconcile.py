@@ -57,6 +57,7 @@ class Reconciler:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._master_id = ""
+        self._subscribed = False
         self._settled_at = 0.0
         self._rounds: list[tuple[float, Round]] = []
         self._again: dict[MesosTaskId, tuple[float, _Asked]] = {}
@@ -75,6 +76,7 @@ class Reconciler:
         and may have been lost with it: they are asked for until Mesos says something of them.
         """
         policy = self._policy
+        self._subscribed = True
         if master_id != self._master_id:
             self._master_id = master_id
             self._settled_at = now + policy.reregister
@@ -87,6 +89,7 @@ class Reconciler:
             self._again[run] = (now, _Asked(agent_id, _FIRST_PAUSE))
 
     def disconnected(self) -> None:
+        self._subscribed = False
         self._rounds.clear()
         self._again.clear()
         self._doubted.clear()
@@ -130,6 +133,10 @@ class Reconciler:
     def settled_at(self) -> float:
         """When a new master knows all agents that will come back."""
         return self._settled_at
+
+    def settled(self, now: float) -> bool:
+        """Whether the master is one that knows all agents that will come back."""
+        return self._subscribed and now >= self._settled_at
 
     def judge(self, run: MesosTaskId, agent_id: str, unknown: bool, now: float) -> Verdict:
         """What to do with a status; `unknown` says that it is TASK_UNKNOWN. The agent is the run's as far as

@@ -17,7 +17,8 @@ PATH = "/api/v1"
 MOST_REDIRECTS = 3
 MAX_ANSWER = 512 * 1024 * 1024
 Call = master_pb2.Call
-Agent = master_pb2.Response.GetAgents.Agent
+Agents = master_pb2.Response.GetAgents
+Agent = Agents.Agent
 
 
 class OperatorClient:
@@ -43,10 +44,10 @@ class OperatorClient:
         if authorization:
             self._headers["Authorization"] = authorization
 
-    async def agents(self) -> Sequence[Agent]:
-        """The registered agents."""
+    async def agents(self) -> Agents:
+        """The registered agents, and those that a new master expects back."""
         answer = await self._call(Call(type=Call.GET_AGENTS))
-        return answer.get_agents.agents
+        return answer.get_agents
 
     async def quotas(self) -> Sequence[quota_pb2.QuotaConfig]:
         """The roles' quotas; one that is listed may be without limits."""
@@ -60,7 +61,11 @@ class OperatorClient:
                 answer = await self._post_to_leader(self._codec.encode(call))
             if answer.status != 200:
                 raise BrokenHttp(f"{answer.status} {answer.text[:200]}")
-            return self._codec.decode(b"".join(answer.body), master_pb2.Response)
+            response = self._codec.decode(b"".join(answer.body), master_pb2.Response)
+            if master_pb2.Response.Type.Name(response.type) != name:
+                # An empty body is a message of nothing, which must not be taken for "there are none".
+                raise BrokenHttp(f"the answer is of another type, {response.type}")
+            return response
         except (OSError, MalformedMessage) as error:
             raise Unavailable(f"Mesos {name}: {str(error) or type(error).__name__}") from None
 

@@ -59,7 +59,7 @@ def agents() -> bytes:
 async def test_agents_with_authorization() -> None:
     async with answering(http("200 OK", agents())) as (port, heads):
         found = await client(port).agents()
-        assert [each.agent_info.hostname for each in found] == ["h"]
+        assert [each.agent_info.hostname for each in found.agents] == ["h"]
     assert b"Authorization: Basic cDpz\r\n" in heads[0]
     assert base64.b64decode("cDpz") == b"p:s"
 
@@ -68,7 +68,7 @@ async def test_a_master_that_does_not_lead_says_who_does() -> None:
     async with answering(http("200 OK", agents())) as (leader, _):
         location = f"Location: //127.0.0.1:{leader}/master/api/v1"
         async with answering(http("307 Temporary Redirect", b"", location)) as (port, _):
-            assert len(await client(port).agents()) == 1
+            assert len((await client(port).agents()).agents) == 1
 
 
 async def test_masters_that_send_us_in_a_circle() -> None:
@@ -86,10 +86,11 @@ async def test_masters_that_send_us_in_a_circle() -> None:
         http("503 Service Unavailable", b"No leader elected"),
         http("307 Temporary Redirect"),
         http("200 OK", b"\xff\xff"),
+        http("200 OK"),
         b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort",
         b"nonsense\r\n\r\n",
     ],
-    ids=["no leader", "nowhere", "no message", "cut", "no http"],
+    ids=["no leader", "nowhere", "no message", "nothing", "cut", "no http"],
 )
 async def test_what_is_no_answer_is_unavailable(answer: bytes) -> None:
     async with answering(answer) as (port, _):
@@ -114,7 +115,7 @@ async def test_the_recorded_answers() -> None:
             replies.setdefault(called, recordings.body_of(line))
     async with answering(http("200 OK", replies["GET_AGENTS"])) as (port, _):
         found = await client(port, "json").agents()
-        assert {each.agent_info.hostname for each in found} == {"agent-1", "agent-2"}
+        assert {each.agent_info.hostname for each in found.agents} == {"agent-1", "agent-2"}
     async with answering(http("200 OK", replies["GET_QUOTA"])) as (port, _):
         await client(port, "json").quotas()
 

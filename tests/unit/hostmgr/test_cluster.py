@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from hostmgr.cluster import Cluster
 from hostmgr.core.hosts import Hosts
 from hostmgr.core.reconcile import Policy, Reconciler
 from hostmgr.core.table import HostTable
-from hostmgr.mesos.operator import Agent
+from hostmgr.mesos.operator import Agent, Agents
 from hostmgr.services.internal import filter_from
 from mesos.v1 import mesos_pb2
 from mesos.v1.quota import quota_pb2
@@ -23,13 +23,18 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 class Operator:
     def __init__(self) -> None:
         self.listed: list[Agent] = []
+        self.recovered: list[mesos_pb2.AgentInfo] = []
+        """Agents that a new master expects back."""
         self.quota: list[quota_pb2.QuotaConfig] = []
         self.away = False
+        self.asked: Callable[[], None] = lambda: None
+        """Called while the master is being asked."""
 
-    async def agents(self) -> Sequence[Agent]:
+    async def agents(self) -> Agents:
         if self.away:
             raise Unavailable("away")
-        return self.listed
+        self.asked()
+        return Agents(agents=self.listed, recovered_agents=self.recovered)
 
     async def quotas(self) -> Sequence[quota_pb2.QuotaConfig]:
         return self.quota
@@ -45,10 +50,14 @@ def agent(number: int, cpus: float = 4, active: bool = True) -> Agent:
     return wire
 
 
-def made(operator: Operator, now: float = 0.0) -> tuple[Cluster, Hosts]:
-    hosts, reconciler = Hosts(HostTable()), Reconciler(Policy())
+def made(operator: Operator, reconciler: Reconciler | None = None) -> tuple[Cluster, Hosts]:
+    """Subscribed for so long that all agents are back that will come back."""
+    if reconciler is None:
+        reconciler = Reconciler(Policy())
+        reconciler.subscribed("m", -1000)
+    hosts = Hosts(HostTable())
     client: Any = operator
-    return Cluster(client, hosts, reconciler, "peloton", 10.0, lambda: now), hosts
+    return Cluster(client, hosts, reconciler, "peloton", 10.0, lambda: 0.0), hosts
 
 
 async def test_active_agents_count_and_changes_are_seen() -> None:
@@ -62,6 +71,34 @@ async def test_active_agents_count_and_changes_are_seen() -> None:
     operator.listed = [agent(0, cpus=6)]
     await cluster.look()
     assert hosts.capacity().total == Resources.of(6) and len(hosts.table) == 1
+
+
+async def test_a_new_masters_map_takes_no_host_away() -> None:
+    """It may be read before hostmgr has noticed that there is a new master."""
+    operator, reconciler = Operator(), Reconciler(Policy())
+    reconciler.subscribed("m", -1000)
+    cluster, hosts = made(operator, reconciler)
+    operator.listed = [agent(0), agent(1)]
+    await cluster.look()
+    whole = hosts.capacity()
+
+    operator.listed, operator.recovered = [agent(0)], [agent(1).agent_info]
+    await cluster.look()
+    assert len(hosts.table) == 2 and hosts.capacity() == whole, "the master says that it waits for one"
+    operator.recovered = []
+
+    operator.asked = reconciler.disconnected
+    await cluster.look()
+    assert len(hosts.table) == 2 and hosts.capacity() == whole, "the old master went meanwhile"
+    operator.asked = lambda: None
+    await cluster.look()
+    assert len(hosts.table) == 2 and hosts.capacity() == whole, "nobody knows whose map that is"
+
+    operator.asked = lambda: reconciler.subscribed("m", -1000)
+    await cluster.look()
+    assert len(hosts.table) == 2, "it was asked for before"
+    await cluster.look()
+    assert len(hosts.table) == 1 and hosts.capacity().total == Resources.of(4)
 
 
 async def test_a_master_that_cannot_answer_changes_nothing() -> None:
