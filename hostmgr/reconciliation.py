@@ -54,8 +54,8 @@ class Reconciliation:
     async def _turn(self) -> None:
         now = self._clock.monotonic()
         again = self._reconciler.ask_again(now)
-        if again:
-            await self._ask(again)
+        for start in range(0, len(again), self._batch):
+            await self._ask(again[start : start + self._batch])
         kind = self._reconciler.next_round(now)
         if kind is Round.EXPLICIT:
             self._manager.repeat_kills()

@@ -39,6 +39,9 @@ class Driver:
             raise Unavailable("away")
         self.calls += calls
 
+    async def drain(self) -> None:
+        """There is always room."""
+
 
 class Store:
     """The part that holds the framework id."""

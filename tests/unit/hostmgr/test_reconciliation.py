@@ -1,0 +1,46 @@
+"""Asking Mesos about runs, batch by batch."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from hostmgr.reconciliation import Reconciliation
+from tests.unit.hostmgr.test_manager import Fixture
+
+BATCH = 10
+RUNS = [f"6f7d1b0e-9a3e-4a4b-8f4e-7b1d8f9a0c11-{number}-1" for number in range(25)]
+
+
+class NoJobs:
+    """The part of the store that holds jobs."""
+
+    def __init__(self) -> None:
+        self.jobs = self
+
+    async def active(self) -> list[str]:
+        return []
+
+
+async def test_what_is_asked_for_again_goes_in_batches_too() -> None:
+    """After a change of masters it may be every task there is."""
+    it, store = Fixture(), NoJobs()
+    await it.subscribe()
+    for run in RUNS:
+        it.manager.runs.launched(run, "S0")
+    it.manager.on_disconnected("gone")
+    await it.subscribe()
+    unused: Any = store
+    asking = Reconciliation(it.manager, it.manager.reconciler, unused, it.clock, BATCH)
+    running = asyncio.create_task(asking.run())
+    asked: list[str] = []
+    async with asyncio.timeout(20):
+        while len(asked) < len(RUNS):
+            await asyncio.sleep(0.01)
+            asked = [task.task_id.value for call in it.driver.calls for task in call.reconcile.tasks]
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    assert sorted(asked) == sorted(RUNS)
+    assert max(len(call.reconcile.tasks) for call in it.driver.calls) == BATCH
