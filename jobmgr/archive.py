@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from jobmgr.core.cache import CachedJob
+from jobmgr.core.cache import CachedJob, cached
 from jobmgr.recovery import read_job
 from jobmgr.turns import Turns
 from peloton.model.ids import JobId
@@ -42,12 +42,8 @@ class Archive:
         """Raises NotFound."""
         job = self._held.get(job_id)
         if job is None:
-            spec, runtime, pages = await read_job(self._turns.store, job_id)
-            job = CachedJob(job_id, spec, runtime)
-            for page in pages:
-                for instance, task in page.items():
-                    job.put(instance, task)
-            if runtime.state.terminal:
+            job = cached(job_id, *await read_job(self._turns.store, job_id))
+            if job.runtime.state.terminal:
                 self.keep(job)
         return job
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from jobmgr.core.cache import CachedJob
+from jobmgr.core.cache import CachedJob, cached
 from jobmgr.core.change import Change, Stamps
 from jobmgr.core.orphans import Orphans
 from jobmgr.core.steering import Limits, Steering
@@ -38,7 +38,7 @@ class ActiveJobs:
     ) -> None:
         """Take an active job from the store; its tasks are looked at in the turns that follow."""
         self.forget(job_id)
-        self.jobs[job_id] = Work(_cached(job_id, spec, runtime, rows), recovered=True)
+        self.jobs[job_id] = Work(_added_up(job_id, spec, runtime, rows), recovered=True)
         self.sweep(job_id)
 
     def refresh(
@@ -46,7 +46,7 @@ class ActiveJobs:
     ) -> None:
         """Take what the store holds of a job that is known; what is under way for it goes on."""
         work = self.jobs[job_id]
-        job = _cached(job_id, spec, runtime, rows)
+        job = _added_up(job_id, spec, runtime, rows)
         job.waiting = work.job.waiting
         work.job, work.unborn = job, 0
         self.sweep(job_id)
@@ -78,12 +78,9 @@ class ActiveJobs:
         self.unfinished[job_id] = None
 
 
-def _cached(
+def _added_up(
     job_id: JobId, spec: JobSpec, runtime: JobRuntime, rows: Iterable[Mapping[int, TaskRuntime]]
 ) -> CachedJob:
-    job = CachedJob(job_id, spec, runtime)
-    for page in rows:
-        for instance, task in page.items():
-            if instance < spec.instance_count:
-                job.put(instance, task)
+    job = cached(job_id, spec, runtime, rows)
+    job.add_up()
     return job

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from jobmgr.core.active import ActiveJobs
+from jobmgr.core.births import first_runtime
 from jobmgr.core.cache import UNBORN
 from jobmgr.core.change import Change
 from jobmgr.core.events import JobUpdated, RestartAsked, StartAsked, StopAsked
@@ -38,16 +39,7 @@ def stop(active: ActiveJobs, turn: Turn, event: StopAsked) -> Answer:
         return NotFound(f"no active job {event.job_id}")
     if event.instances is None:
         return _stop_job(active, change)
-    stopped = []
-    for instance in _known(change, event.instances):
-        task = change.task(instance)
-        if task.state.terminal:
-            continue
-        stopped.append(instance)
-        if task.goal is not TaskState.KILLED:
-            change.move(instance, goal=TaskState.KILLED, desired_run=task.run)
-            active.steering.evaluate(change, instance)
-    return stopped
+    return [i for i in sorted(set(event.instances)) if _stop_task(active, change, i)]
 
 
 def start(active: ActiveJobs, turn: Turn, event: StartAsked) -> Answer:
@@ -60,6 +52,19 @@ def restart(active: ActiveJobs, turn: Turn, event: RestartAsked) -> Answer:
     return _renew(
         active, turn, event.job_id, event.instances, "restart", lambda task: task.goal is not TaskState.KILLED
     )
+
+
+def _stop_task(active: ActiveJobs, change: Change, instance: int) -> bool:
+    """Whether it is there and had not ended. One that has no row yet gets it now, as one that has ended."""
+    task = change.task(instance)
+    if not 0 <= instance < change.spec.instance_count or task.state.terminal:
+        return False
+    if task is UNBORN:
+        change.bear([instance], first_runtime(change, stopped=True))
+    elif task.goal is not TaskState.KILLED:
+        change.move(instance, goal=TaskState.KILLED, desired_run=task.run)
+        active.steering.evaluate(change, instance)
+    return True
 
 
 def _stop_job(active: ActiveJobs, change: Change) -> list[int]:

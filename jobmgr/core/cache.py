@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from peloton.model.ids import JobId
@@ -99,7 +100,39 @@ class CachedJob:
                 del counts[before]
         counts[after] = counts.get(after, 0) + 1
 
+    def add_up(self) -> None:
+        """Take the runtime's sums from the tasks: rows may be stored whose leader fell before it had stored
+        what they add to the job."""
+        versions: dict[int, int] = {}
+        used: dict[str, float] = {}
+        started = 0
+        for _, task in self.born():
+            versions[task.config_version] = versions.get(task.config_version, 0) + 1
+            for kind, amount in task.resource_usage.items():
+                used[kind] = used.get(kind, 0.0) + amount
+            if task.start_time and (not started or task.start_time < started):
+                started = task.start_time
+        self.runtime = replace(
+            self.runtime,
+            start_time=self.runtime.start_time or started,
+            task_counts=self.counts,
+            config_counts=versions,
+            resource_usage=used,
+        )
+
     def grow(self, spec: JobSpec) -> None:
         """Take a spec with more instances."""
         self.spec = spec
         self.tasks.extend([UNBORN] * (spec.instance_count - len(self.tasks)))
+
+
+def cached(
+    job_id: JobId, spec: JobSpec, runtime: JobRuntime, rows: Iterable[Mapping[int, TaskRuntime]]
+) -> CachedJob:
+    """A job as it was read. Rows of an update that was cut off before the job took it on are left out."""
+    job = CachedJob(job_id, spec, runtime)
+    for page in rows:
+        for instance, task in page.items():
+            if instance < spec.instance_count:
+                job.put(instance, task)
+    return job

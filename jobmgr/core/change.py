@@ -81,7 +81,7 @@ class Change:
         self.withdrawals: list[RunOf] = []
         self.kills: list[RunOf] = []
         self._usage: dict[str, float] = {}
-        self._births = 0
+        self._births: dict[int, int] = {}
         self._ran = False
         self._stamps = stamps
         self._now = wall
@@ -104,9 +104,10 @@ class Change:
 
     def bear(self, instances: Iterable[int], task: TaskRuntime) -> None:
         """Give these instances their first row, which they share."""
+        version = task.config_version
         for instance in instances:
             self.tasks[instance] = task
-            self._births += 1
+            self._births[version] = self._births.get(version, 0) + 1
             self.events.append(self._event(instance, task))
             self._count(task.state, 1)
 
@@ -187,12 +188,13 @@ class Change:
 
     def _put(self, instance: int, old: TaskRuntime, new: TaskRuntime) -> None:
         self.tasks[instance] = new
+        if new.start_time and not old.start_time:
+            self._ran = True
         if new.state is not old.state or new.run != old.run or new.health is not old.health:
             self.events.append(self._event(instance, new))
         if new.state is not old.state:
             self._count(old.state, -1)
             self._count(new.state, 1)
-            self._ran |= new.state is TaskState.RUNNING
 
     def _count(self, state: TaskState, step: int) -> None:
         count = self.counts.get(state, 0) + step
@@ -222,9 +224,8 @@ class Change:
 
     def _config_counts(self, old: JobRuntime) -> dict[int, int]:
         counts = dict(old.config_counts)
-        if self._births:
-            version = self.spec.version
-            counts[version] = counts.get(version, 0) + self._births
+        for version, births in self._births.items():
+            counts[version] = counts.get(version, 0) + births
         return counts
 
     def _used(self, old: JobRuntime) -> dict[str, float]:

@@ -14,16 +14,16 @@ def feed(change: Change) -> None:
     """Make gangs of what may go, and mark their instances busy."""
     if change.work.escaped:
         _feed_escaped(change)
-    room = _room(change)
-    while room > 0 and (instance := change.work.first_ready()) is not None:
+    left = room(change)
+    while left > 0 and (instance := change.work.first_ready()) is not None:
         gang = _next_gang(change, instance)
         if gang is None:
             return
-        if len(gang) > room:
+        if len(gang) > left:
             for member in gang:
                 change.work.offer(member)
             return
-        room -= len(gang)
+        left -= len(gang)
         _send(change, gang)
 
 
@@ -33,7 +33,8 @@ def gang_size(change: Change) -> int:
     return minimum if minimum > 1 else 0
 
 
-def _room(change: Change) -> int:
+def room(change: Change) -> int:
+    """How many more of the job's instances may be scheduled now."""
     instances = change.spec.instance_count
     maximum = change.spec.sla.maximum_running_instances or instances
     waiting = change.counts.get(TaskState.INITIALIZED, 0)

@@ -6,6 +6,7 @@ from jobmgr.core.active import ActiveJobs
 from jobmgr.core.cache import UNBORN
 from jobmgr.core.change import Change
 from jobmgr.core.events import Launched, LaunchRefused, LaunchUncertain, Placed, Placement
+from jobmgr.core.feed import room
 from jobmgr.core.goalstate import Aim, aim_of
 from jobmgr.core.instructions import Launch, Release, Settle, ShutDown
 from jobmgr.core.retry import delay
@@ -141,12 +142,22 @@ def _place(active: ActiveJobs, turn: Turn, placement: Placement) -> None:
             settled.append((run, TaskState.LOST))
             message = f"placed on {placement.hostname} without the ports that it needs"
             active.steering.refused(change, run.instance, task, message)
+        elif _is_too_many(change, run.instance, task):
+            settled.append((run, TaskState.LOST))
+            message = f"maximumRunningInstances of {change.spec.sla.maximum_running_instances} are scheduled"
+            active.steering.refused(change, run.instance, task, message)
         elif change.work.busy.get(run.instance) is not Busy.WITHDRAW:
             _intend(active, change, run, task, placement, share)
             going.append(run)
     host = (placement.hostname, placement.agent_id, placement.offer_id)
     turn.instructions.append(Launch(*host, tuple(going)) if going else Release(*host))
     _settle(turn, settled)
+
+
+def _is_too_many(change: Change, instance: int, task: TaskRuntime) -> bool:
+    """An earlier leader enqueued it, and fell before it had stored that: this one has scheduled others."""
+    counted = task.state is not TaskState.INITIALIZED or change.work.busy.get(instance) is Busy.ENQUEUE
+    return not counted and room(change) <= 0
 
 
 def _intend(

@@ -12,6 +12,7 @@ from typing import Any
 
 from jobmgr.core import asking, feed, launching, queueing, reports
 from jobmgr.core.active import ActiveJobs
+from jobmgr.core.births import first_runtime
 from jobmgr.core.cache import UNBORN, CachedJob
 from jobmgr.core.change import Change
 from jobmgr.core.events import (
@@ -34,11 +35,10 @@ from jobmgr.core.events import (
     Withdrawn,
 )
 from jobmgr.core.instructions import Enqueue, Kill, Reconcile, Retire, Withdraw
-from jobmgr.core.steering import NO_PORTS, Limits
+from jobmgr.core.steering import Limits
 from jobmgr.core.turn import Turn
 from peloton.model.ids import Run
-from peloton.model.states import JobState, TaskState, TerminationReason
-from peloton.model.task import TaskRuntime, Termination
+from peloton.model.states import JobState
 
 DUE_PER_TURN = 2000
 _HANDLERS: Mapping[type, Callable[[ActiveJobs, Turn, Any], Any]] = {
@@ -131,7 +131,7 @@ class Core:
         born = [i for i in range(work.unborn, end) if change.task(i) is UNBORN]
         looked, work.unborn = end - work.unborn, end
         stopped = change.goal in (JobState.KILLED, JobState.DELETED)
-        change.bear(born, _first_runtime(change, stopped))
+        change.bear(born, first_runtime(change, stopped))
         if not stopped:
             for instance in born:
                 work.offer(instance)
@@ -166,22 +166,3 @@ class Core:
             turn.instructions.append(Kill(tuple(kills)))
         if turn.reconcile:
             turn.instructions.append(Reconcile(tuple(turn.reconcile)))
-
-
-def _first_runtime(change: Change, stopped: bool) -> TaskRuntime:
-    """What a new instance starts with; one of a job that is being stopped ends at once."""
-    version, now = change.spec.version, change.stamp()
-    return TaskRuntime(
-        state=TaskState.KILLED if stopped else TaskState.INITIALIZED,
-        goal=TaskState.KILLED if stopped else TaskState.SUCCEEDED,
-        run=1,
-        config_version=version,
-        desired_config_version=version,
-        desired_run=1,
-        ports=NO_PORTS,
-        completion_time=now if stopped else 0,
-        termination=Termination(TerminationReason.KILLED_ON_REQUEST) if stopped else None,
-        message="stopped before it was enqueued" if stopped else "",
-        created_at=now,
-        updated_at=now,
-    )

@@ -37,9 +37,9 @@ class Verdict(Enum):
 
 
 def judge(task: TaskRuntime, run: int, status: TaskStatus) -> Verdict:
-    """`task` is what is known of the instance, `run` the run that the status is about."""
+    """`task` is what is known of the instance, `run` the run that the status is about. Run 0 is nobody's."""
     ended = status.state.terminal
-    if run != task.run or task.state.terminal:
+    if not run or run != task.run or task.state.terminal:
         return Verdict.STALE if ended else Verdict.ORPHAN
     if ended:
         return Verdict.END

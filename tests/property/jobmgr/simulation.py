@@ -6,7 +6,8 @@ turn's storing and its instructions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
 from jobmgr.core import events as ev
 from jobmgr.core import instructions as ins
@@ -21,6 +22,8 @@ from tests.unit.jobmgr_core.specs import JOB
 S = TaskState
 SECOND = 1_000_000_000
 LIMITS = Limits(rows_per_turn=3)
+BUCKET = 2
+"""Instances whose rows are written together or not at all."""
 
 
 @dataclass
@@ -45,8 +48,19 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self.runtime = JobRuntime(JobState.INITIALIZED, JobState.SUCCEEDED, 1, self.wall)
+        self.specs = {1: self.spec}
         self.core = Core(self.limits)
         self.core.active.create(JOB, self.spec, self.runtime)
+
+    @property
+    def stored(self) -> JobSpec:
+        """The job's config, as the store knows it."""
+        return self.specs[self.runtime.config_version]
+
+    @property
+    def tasks(self) -> dict[int, TaskRuntime]:
+        """The rows that are the job's: an update that was torn may have left others."""
+        return {i: task for i, task in self.rows.items() if i < self.stored.instance_count}
 
     @property
     def wall(self) -> int:
@@ -66,23 +80,41 @@ class Simulation:
         if not crash:
             self.todo += turn.instructions
 
+    def tear(self, at: int) -> None:
+        """The leader falls while it stores a turn: of the job's rows some are written, its runtime is not."""
+        events, self.inbox = self.inbox, []
+        turn = self.core.turn(events, ev.Now(self.wall, self.monotonic))
+        for change in turn.changes.values():
+            self.rows.update((i, task) for i, task in change.tasks.items() if at >> (i // BUCKET) & 1)
+        self.inbox = events
+        self.fall()
+
     def fall(self) -> None:
-        """The leader is gone, with all that was under way; the next one reads the store."""
-        self.inbox, self.todo = [], []
+        """The leader is gone, with all that was under way; the next one reads the store, and is told the
+        statuses that this one had not stored."""
+        self.inbox = [event for event in self.inbox if isinstance(event, ev.Statuses)]
+        self.todo = []
         self.core = Core(self.limits)
         if not self.retired:
-            self.core.active.recover(JOB, self.spec, self.runtime, [dict(self.rows)])
+            self.core.active.recover(JOB, self.stored, self.runtime, [dict(self.rows)])
 
     def check(self, changes: object) -> None:
-        """The counts are those of the rows."""
+        """What the leader holds is what is stored, and the counts are those of the rows. What a torn update has
+        left is written again before it counts."""
         work = self.core.active.jobs.get(JOB)
         if work is None:
             return
-        counts: dict[TaskState, int] = {}
-        for task in self.rows.values():
-            counts[task.state] = counts.get(task.state, 0) + 1
-        assert work.job.counts == counts
-        assert {i: t for i, t in enumerate(work.job.tasks) if t.run} == self.rows
+        born = dict(work.job.born())
+        assert born == {i: self.rows.get(i) for i in born}
+        assert set(born) >= {i for i in self.rows if i < self.spec.instance_count}
+        assert work.job.counts == Counter(task.state for task in born.values())
+
+    def grow(self, more: int) -> None:
+        """A client adds instances: the new config is stored first."""
+        version = max(self.specs) + 1
+        count = self.stored.instance_count + more
+        self.specs[version] = replace(self.stored, version=version, instance_count=count)
+        self.inbox.append(ev.JobUpdated(JOB, self.specs[version], self.runtime.config_version))
 
     # The others.
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pytest import approx
 
 from jobmgr.core import events as ev
 from peloton.model.states import JobState, TaskState
@@ -15,8 +18,8 @@ INSTANCES = 5
 Step = tuple[str, int]
 
 ORDINARY = ("act", "act", "progress", "progress", "place", "repeat", "turn", "turn")
-ROUGH = (*ORDINARY, "refuse", "doubt launched", "doubt not", "fall", "crash", "lose", "wait")
-ASKED = (*ROUGH, "stop some", "start some", "restart some", "stop all")
+ROUGH = (*ORDINARY, "refuse", "doubt launched", "doubt not", "fall", "crash", "tear", "lose", "wait")
+ASKED = (*ROUGH, "stop some", "start some", "restart some", "stop all", "grow")
 
 
 def steps(of: tuple[str, ...]) -> st.SearchStrategy[list[Step]]:
@@ -53,6 +56,8 @@ def take(simulation: Simulation, step: Step) -> None:
     elif kind == "crash":
         simulation.turn(crash=True)
         simulation.fall()
+    elif kind == "tear":
+        simulation.tear(at)
     elif kind == "lose":
         simulation.lose()
     elif kind == "wait":
@@ -65,8 +70,23 @@ def take(simulation: Simulation, step: Step) -> None:
         simulation.inbox.append(ev.RestartAsked(JOB, some))
     elif kind == "stop all":
         simulation.inbox.append(ev.StopAsked(JOB, None))
+    elif kind == "grow":
+        simulation.grow(at % 3)
     elif kind == "turn":
         simulation.turn()
+
+
+def add_up(simulation: Simulation) -> None:
+    """The job's sums are those of its tasks."""
+    runtime, rows = simulation.runtime, simulation.tasks.values()
+    assert runtime.task_counts == Counter(task.state for task in rows)
+    assert runtime.config_counts == Counter(task.config_version for task in rows)
+    for kind in ("cpu", "memory"):
+        used = sum(task.resource_usage.get(kind, 0.0) for task in rows)
+        assert runtime.resource_usage.get(kind, 0.0) == approx(used)
+    started = [task.start_time for task in rows if task.start_time]
+    assert bool(runtime.start_time) or not started
+    assert runtime.completion_time
 
 
 def expected(outcomes: dict[tuple[int, int], TaskState], attempts: int) -> dict[int, tuple[int, TaskState]]:
@@ -108,6 +128,7 @@ def test_falls_and_doubts_lose_nothing(
     simulation.settle()
     assert simulation.runtime.state is JobState.SUCCEEDED
     assert simulation.runtime.task_counts == {S.SUCCEEDED: INSTANCES}
+    add_up(simulation)
     assert {instance for instance, _ in simulation.launched} == set(range(INSTANCES))
     assert not simulation.twice
 
@@ -122,17 +143,20 @@ def test_what_clients_ask_comes_about(
         take(simulation, step)
     simulation.settle()
     assert simulation.runtime.state.terminal
-    assert all(task.state.terminal for task in simulation.rows.values())
-    assert len(simulation.rows) == INSTANCES
+    assert all(task.state.terminal for task in simulation.tasks.values())
+    assert len(simulation.tasks) == simulation.stored.instance_count >= INSTANCES
+    add_up(simulation)
     assert not simulation.twice
-    for task in simulation.rows.values():
+    for task in simulation.tasks.values():
         assert task.goal is not S.KILLED or task.state in (S.KILLED, S.SUCCEEDED, S.FAILED, S.LOST)
 
 
-@given(steps(ROUGH), st.integers(1, 3))
+@given(steps(ROUGH), ENDS, st.integers(1, 3))
 @settings(max_examples=40, deadline=None)
-def test_never_more_than_the_maximum_in_mesos(order: list[Step], maximum: int) -> None:
-    simulation = Simulation(spec(INSTANCES, max_failures=100, maximumRunningInstances=maximum), {})
+def test_never_more_than_the_maximum_in_mesos(
+    order: list[Step], outcomes: dict[tuple[int, int], TaskState], maximum: int
+) -> None:
+    simulation = Simulation(spec(INSTANCES, max_failures=100, maximumRunningInstances=maximum), outcomes)
     for step in order:
         take(simulation, step)
         assert len(simulation.alive) <= maximum

@@ -1,0 +1,138 @@
+"""What a leader leaves half done when it falls, between two writes or within one."""
+
+from __future__ import annotations
+
+from jobmgr.core import events as ev
+from jobmgr.core.instructions import Launch, Settle
+from jobmgr.core.machine import Core
+from jobmgr.core.steering import Limits
+from jobmgr.core.turn import Turn
+from jobmgr.engine import Engine
+from peloton.model.ids import Run, mesos_task_id
+from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.states import JobState, TaskState
+from peloton.model.task import TaskRuntime, TaskStatus
+from storage.interface import Store
+from tests.unit.jobmgr_core.specs import JOB, spec
+from tests.unit.jobmgr_core.steps import ended
+from tests.unit.jobmgr_core.world import Running, World
+
+S = TaskState
+WALL = 1_700_000_000_000_000_000
+
+
+class Leader:
+    """A core of which each turn is stored at once."""
+
+    def __init__(
+        self, made: JobSpec, runtime: JobRuntime, rows: dict[int, TaskRuntime], **limits: int
+    ) -> None:
+        self.core = Core(Limits(**limits))
+        self.core.active.recover(JOB, made, runtime, [rows])
+        self.at = 0
+
+    def turn(self, *events: ev.Event) -> Turn:
+        self.at += 1
+        turn = self.core.turn(events, ev.Now(WALL + self.at, float(self.at)))
+        self.core.commit(turn)
+        return turn
+
+    def task(self, instance: int) -> TaskRuntime:
+        return self.core.active.jobs[JOB].job.tasks[instance]
+
+
+def runtime(version: int = 1) -> JobRuntime:
+    return JobRuntime(JobState.PENDING, JobState.SUCCEEDED, version, 1)
+
+
+def row(state: TaskState, run: int = 1, start_time: int = 0, **usage: float) -> TaskRuntime:
+    return TaskRuntime(state, S.SUCCEEDED, run, 1, 1, run, start_time=start_time, resource_usage=usage)
+
+
+def told(state: TaskState, *instances: int, run: int = 1) -> ev.Statuses:
+    runs = [Run(JOB, instance, run) for instance in instances]
+    return ev.Statuses([(each, TaskStatus(mesos_task_id(*each), state, WALL)) for each in runs])
+
+
+def placed(*instances: int) -> ev.Placed:
+    runs = tuple(Run(JOB, instance, 1) for instance in instances)
+    return ev.Placed([ev.Placement("host", "agent", "offer", (), runs)])
+
+
+def launched(turn: Turn) -> list[int]:
+    return [run.instance for each in turn.instructions if isinstance(each, Launch) for run in each.runs]
+
+
+def settled(turn: Turn) -> list[tuple[int, TaskState]]:
+    return [
+        (run.instance, state)
+        for each in turn.instructions
+        if isinstance(each, Settle)
+        for run, state in each.runs
+    ]
+
+
+def test_the_sums_of_a_job_are_those_of_the_rows_that_were_written_without_it() -> None:
+    """Of a write over several partitions the rows may be there and the job's own runtime not."""
+    rows = {0: row(S.SUCCEEDED, start_time=WALL - 7, cpu=2.0), 1: row(S.RUNNING, start_time=WALL - 5)}
+    leader = Leader(spec(2), runtime(), rows)
+    leader.turn()
+    change = leader.turn(told(S.SUCCEEDED, 1)).changes[JOB]
+    assert change.runtime is not None
+    assert change.runtime.state is JobState.SUCCEEDED
+    assert change.runtime.start_time == WALL - 7
+    assert change.runtime.config_counts == {1: 2}
+    assert change.runtime.task_counts == {S.SUCCEEDED: 2}
+    assert change.runtime.resource_usage["cpu"] > 2.0
+
+
+def test_a_job_has_begun_when_a_run_that_is_being_killed_is_heard_to_run() -> None:
+    leader = Leader(spec(1), runtime(), {0: row(S.LAUNCHED)})
+    leader.turn(ev.StopAsked(JOB, None))
+    change = leader.turn(told(S.RUNNING, 0)).changes[JOB]
+    assert change.runtime is not None
+    assert change.runtime.start_time
+
+
+def test_what_an_earlier_leader_enqueued_goes_beside_no_more_than_the_maximum() -> None:
+    """It had enqueued 2 and fell; this one has enqueued 0 and 1."""
+    made = spec(3, maximumRunningInstances=2)
+    leader = Leader(made, runtime(), dict.fromkeys(range(3), row(S.INITIALIZED)))
+    leader.turn()
+    turn = leader.turn(placed(0, 1, 2))
+    assert launched(turn) == [0, 1]
+    assert settled(turn) == [(2, S.LOST)]
+    assert (leader.task(2).state, leader.task(2).run) == (S.INITIALIZED, 2)
+    assert "maximumRunningInstances of 2" in leader.task(2).message
+
+
+def test_what_an_earlier_leader_enqueued_is_launched_where_there_is_room() -> None:
+    leader = Leader(spec(3), runtime(), dict.fromkeys(range(3), row(S.INITIALIZED)), rows_per_turn=1)
+    assert launched(leader.turn(placed(2))) == [2]
+
+
+def test_a_status_of_run_0_which_there_never_is_kills_that_run_only() -> None:
+    leader = Leader(spec(2), runtime(), {0: row(S.PENDING)}, rows_per_turn=1)
+    turn = leader.turn(told(S.RUNNING, 1, run=0))
+    assert turn.orphans == [Run(JOB, 1, 0)]
+    assert not leader.turn(told(S.FAILED, 1, run=0)).orphans
+
+
+def test_what_is_stopped_before_it_has_a_row_never_runs() -> None:
+    leader = Leader(spec(5), runtime(), {}, rows_per_turn=2)
+    turn = leader.turn(ev.StopAsked(JOB, [3, 4, 9]))
+    assert turn.replies == [[3, 4]]
+    for _ in range(3):
+        leader.turn()
+    assert [leader.task(i).state for i in range(5)] == [S.INITIALIZED] * 3 + [S.KILLED] * 2
+    leader.turn(ev.StartAsked(JOB, [4]))
+    assert (leader.task(4).state, leader.task(4).run) == (S.INITIALIZED, 2)
+
+
+async def test_rows_of_an_update_that_was_cut_off_are_no_part_of_the_finished_job(store: Store) -> None:
+    async with Running(Engine(store), World()) as running:
+        await running.engine.create_job(JOB, spec(2))
+        await ended(running.engine)
+    await store.tasks.write(JOB, dict.fromkeys((2, 3), row(S.INITIALIZED)))
+    job = await Engine(store).load(JOB)
+    assert job.counts == {S.SUCCEEDED: 2}
