@@ -117,7 +117,8 @@ MasterMessage = (
 
 @dataclass(frozen=True, slots=True)
 class AgentTask:
-    """A task as the agent knows it: its statuses so far (at least one), and its oldest pending update."""
+    """A task as the agent knows it: its statuses so far (none before it starts), and its oldest pending
+    update."""
 
     framework_id: str
     task: mesos.TaskInfo

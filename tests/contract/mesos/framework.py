@@ -36,10 +36,14 @@ class Framework:
     updates: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
-    async def subscribe(cls, port: int) -> Framework:
-        """Subscribe as a new framework."""
+    async def subscribe(cls, port: int, framework_id: str = "") -> Framework:
+        """Subscribe, as a new framework unless it has an id."""
         wire = await Wire.open("127.0.0.1", port)
-        body = json.dumps({"type": "SUBSCRIBE", "subscribe": {"framework_info": INFO}}).encode()
+        known = {"value": framework_id}
+        call: dict[str, Any] = {"type": "SUBSCRIBE", "subscribe": {"framework_info": INFO}}
+        if framework_id:
+            call |= {"framework_id": known, "subscribe": {"framework_info": {**INFO, "id": known}}}
+        body = json.dumps(call).encode()
         wire.send("POST", render("POST", "/api/v1/scheduler", _TYPES, body, "x"))
         reply = await wire.reply()
         assert reply.status == 200

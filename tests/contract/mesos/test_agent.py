@@ -37,18 +37,22 @@ class Cluster:
         self.framework: Framework
 
     async def start(self) -> None:
-        flags = (
-            "--port",
-            "0",
-            "--work-dir",
-            str(self.processes.root / "master"),
-            "--allocation-interval",
-            "0.05",
-        )
-        master = await self.processes.start("master", "master", *flags)
-        self.master_port = (await master.wait_ready())["port"]
+        await self.start_master()
         await self.start_agent()
         self.framework = await Framework.subscribe(self.master_port)
+
+    async def start_master(self) -> None:
+        """At the port and with the registry of before."""
+        at = (f"--port={self.master_port}", f"--work-dir={self.processes.root / 'master'}")
+        master = await self.processes.start("master", "master", *at, "--allocation-interval=0.05")
+        self.master_port = (await master.wait_ready())["port"]
+
+    async def change_masters(self) -> None:
+        """Kill the master; the next one knows which agents there are, and learns the rest from them."""
+        await self.processes.signal("master", signal.SIGKILL)
+        self.framework.close()
+        await self.start_master()
+        self.framework = await Framework.subscribe(self.master_port, self.framework.id)
 
     async def start_agent(self, *flags: str) -> None:
         self.processes.work_dirs.add(self.work_dir)
@@ -202,6 +206,25 @@ async def test_environment_uris_and_the_line_about_a_missing_docker(cluster: Clu
     assert (sandbox / "stdout").read_text().split() == ["inside", "hello", "copy", str(sandbox)]
     if not docker:
         assert "is run as a plain process" in (sandbox / "stderr").read_text()
+
+
+async def test_a_task_that_is_being_fetched_is_not_lost_with_its_master(cluster: Cluster) -> None:
+    """If it were said to be gone, another run of it would be launched, and then there would be two."""
+    typing, terminal = os.openpty()
+    slow = {"uris": [{"value": os.ttyname(terminal), "extract": False, "output_file": "typed"}]}
+    agent_id = await cluster.framework.launch("one", "cat typed; sleep 600", command=slow)
+    await eventually(lambda: list(cluster.work_dir.glob("meta/runs/*/task.pb")))
+    await cluster.change_masters()
+    asked = {"tasks": [{"task_id": {"value": "one"}, "agent_id": {"value": agent_id}}]}
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while all(event["type"] != "UPDATE" for event in cluster.framework.stream.waiting):
+            await cluster.framework.call("RECONCILE", reconcile=asked)  # no answer until the agent is back
+            await asyncio.sleep(0.02)
+    assert (await cluster.framework.update())["state"] == "TASK_STAGING"
+    os.write(typing, b"typed\n\x04\x04")
+    await cluster.framework.until("TASK_RUNNING")
+    os.close(typing)
+    os.close(terminal)
 
 
 async def test_nothing_outside_of_the_sandboxes_is_served(cluster: Cluster) -> None:

@@ -317,6 +317,33 @@ def test_a_launch_that_never_reached_the_agent_is_dropped_when_it_is_back() -> N
     sums_are_right(cluster)
 
 
+def test_a_task_without_any_status_comes_back_as_staging() -> None:
+    cluster = new_cluster()
+    framework, agent = running(cluster)
+    task = framework.tasks["t"].info
+    agents.disconnected(cluster, agent, 1)
+    events(cluster)
+    known = link.AgentTask(framework.id, task, (), None)
+    agents.register(cluster, link.Register(agent.info, agent.ip, "1", (framework.info,), (known,)), 2)
+    tasks.reconcile_one(cluster, framework, "t", agent.id, 3)
+    assert [status.state for status in updates(cluster)] == [mesos.TASK_STAGING]
+    sums_are_right(cluster)
+
+
+def test_tasks_of_a_framework_that_was_removed_meanwhile_end_with_the_agents_return() -> None:
+    cluster = new_cluster()
+    framework, agent = running(cluster)
+    task = framework.tasks["t"].info
+    agents.disconnected(cluster, agent, 1)
+    frameworks.remove(cluster, framework, 2)
+    cluster.outbox.agents.clear()
+    known = link.AgentTask(framework.id, task, (), None)
+    agents.register(cluster, link.Register(agent.info, agent.ip, "1", (framework.info,), (known,)), 3)
+    assert (agent.id, link.ShutdownFramework(framework.id)) in cluster.outbox.agents
+    assert framework.id not in cluster.frameworks
+    sums_are_right(cluster)
+
+
 def test_a_framework_that_does_not_come_back_in_time_is_removed() -> None:
     cluster = new_cluster()
     framework, agent = running(cluster)

@@ -141,7 +141,7 @@ class Runs:
         return tuple(
             AgentTask(run.place.framework_id, run.task, tuple(run.statuses), self._updates.first(run.key))
             for run in self.live.values()
-            if run.statuses and not run.silent
+            if not run.silent
         )
 
     def frameworks(self) -> tuple[mesos.FrameworkInfo, ...]:

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from mesos.v1 import mesos_pb2 as mesos
 from peloton.minicluster.mesos import resources as res
-from peloton.minicluster.mesos.link import AgentTask, Kill, Ping, Refused, Register, Registered, ResendUpdates
+from peloton.minicluster.mesos.link import (
+    AgentTask,
+    Kill,
+    Ping,
+    Refused,
+    Register,
+    Registered,
+    ResendUpdates,
+    ShutdownFramework,
+)
 from peloton.minicluster.mesos.master.core import events
 from peloton.minicluster.mesos.master.core.allocator import allocate
 from peloton.minicluster.mesos.master.core.frameworks import recover
@@ -88,7 +97,9 @@ def _reregistered(cluster: Cluster, agent: Agent, message: Register, known: bool
     unreachable = cluster.unreachable.pop(agent.id, None) is not None
     recovered = cluster.recovered.pop(agent.id, None) is not None
     for info in message.frameworks:
-        if info.id.value not in cluster.frameworks and info.id.value not in cluster.removed_frameworks:
+        if info.id.value in cluster.removed_frameworks:
+            cluster.tell(agent, ShutdownFramework(info.id.value))
+        elif info.id.value not in cluster.frameworks:
             recover(cluster, info, now)
     news = None
     if unreachable:
@@ -98,7 +109,7 @@ def _reregistered(cluster: Cluster, agent: Agent, message: Register, known: bool
     for task in message.tasks:
         _restore(cluster, agent, task, news, now)
     _drop_missing(cluster, agent, message, now)
-    for framework_id in sorted({item.framework_id for item in message.tasks}):
+    for framework_id in sorted({item.framework_id for item in message.tasks} & set(cluster.frameworks)):
         _resume(cluster, agent, framework_id)
 
 
@@ -118,11 +129,12 @@ def _restore(cluster: Cluster, agent: Agent, known: AgentTask, news: str | None,
     task = framework.tasks.get(known.task.task_id.value)
     if task is None:
         task = _adopt(cluster, agent, framework, known)
-    newest = known.statuses[-1]
-    task.state = newest.state
-    told = known.unacknowledged or newest
-    task.told, task.told_uuid = told.state, told.uuid
-    task.statuses = list(known.statuses)
+    if known.statuses:  # else it is STAGING: its container is still being prepared
+        newest = known.statuses[-1]
+        task.state = newest.state
+        told = known.unacknowledged or newest
+        task.told, task.told_uuid = told.state, told.uuid
+        task.statuses = list(known.statuses)
     if is_terminal(task.state):
         cluster.release(task)
     if news is not None:
