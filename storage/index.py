@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from peloton.api.v0.job import job_pb2
 from peloton.model.constraint import Label
 from peloton.model.job import JobSpec
 from peloton.wire.job import job_config
@@ -28,13 +29,23 @@ class IndexedTexts:
 def indexed_texts(spec: JobSpec) -> IndexedTexts:
     config = job_config(spec)
     words = "\n".join(dict.fromkeys(text.casefold() for text in _texts(config)))
-    config.ClearField("instanceConfig")
-    return IndexedTexts(config.SerializeToString(deterministic=True), words)
+    return IndexedTexts(_summary(config), words)
+
+
+def summary_of(payload: bytes) -> bytes:
+    """Of a serialised JobConfig: what IndexedTexts.summary is."""
+    return _summary(job_pb2.JobConfig.FromString(payload))
 
 
 def label_lines(labels: Iterable[Label]) -> str:
     """One JSON pair a line, each with a line feed before and after, so that a label is found as a part."""
     return "".join(f"\n{json.dumps(label)}\n" for label in labels)
+
+
+def _summary(config: job_pb2.JobConfig) -> bytes:
+    """Changes the config."""
+    config.ClearField("instanceConfig")
+    return config.SerializeToString(deterministic=True)
 
 
 def _texts(message: Message) -> Iterator[str]:

@@ -12,14 +12,19 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobSpec
 from storage.cassandra.ranges import token_ranges
 from storage.cassandra.session import Row, Session
-from storage.index import indexed_texts
+from storage.index import indexed_texts, summary_of
 
 _LARGEST_INLINE = 128 * 1024
-"""Bytes of payload and words together that lie in the row itself."""
+"""Bytes of payload, words and summary together that lie in the row itself."""
+_LARGEST_SUMMARY = 32 * 1024
+"""Bytes of a summary that lies in the row where payload and words do not. A larger one is made of the payload
+when it is wanted: rows are read by the hundred."""
 _CHUNK = 512 * 1024
 _LARGEST_ON_LOOP = 32 * 1024
 _CHUNKS_AT_ONCE = 8
 _RANGES = 16
+_ROWS_AT_ONCE = 200
+"""In a page of all jobs' configs. A server reads the whole rows, whatever is asked for of them."""
 KEPT_US = 14 * 24 * 3600 * 1_000_000
 """Age at which chunks that no config names are dropped, microseconds. A conditional write whose outcome is
 unknown may come in for as long as Cassandra remembers it: gc_grace_seconds of the jobs' table, 10 days."""
@@ -56,12 +61,13 @@ def _config_row(job_id: JobId, spec: JobSpec) -> ConfigRow:
     texts = indexed_texts(spec)
     indexed = IndexedConfig(spec.version, texts.summary, texts.words)
     words = texts.words.encode()
-    key = (job_id, spec.version, texts.summary)
-    if len(spec.payload) + len(words) <= _LARGEST_INLINE:
-        return ConfigRow(indexed, (*key, texts.words, spec.payload, None, 0, 0), None, ())
+    key = (job_id, spec.version)
+    if len(spec.payload) + len(words) + len(texts.summary) <= _LARGEST_INLINE:
+        return ConfigRow(indexed, (*key, texts.summary, texts.words, spec.payload, None, 0, 0), None, ())
     payload_chunks, word_chunks = list(_cut(spec.payload)), list(_cut(words))
     body_id = uuid4()
-    values = (*key, "", b"", body_id, len(payload_chunks), len(word_chunks))
+    summary = texts.summary if len(texts.summary) <= _LARGEST_SUMMARY else b""
+    values = (*key, summary, "", b"", body_id, len(payload_chunks), len(word_chunks))
     return ConfigRow(indexed, values, body_id, payload_chunks + word_chunks)
 
 
@@ -77,6 +83,8 @@ class Configs:
         self._session = session
 
     async def put_body(self, row: ConfigRow, when: int) -> None:
+        if row.body_id is not None:
+            await self._session.write("list_body", row.body_id, len(row.chunks), when)
         for start in range(0, len(row.chunks), _CHUNKS_AT_ONCE):
             some = enumerate(row.chunks[start : start + _CHUNKS_AT_ONCE], start)
             await asyncio.gather(
@@ -88,6 +96,7 @@ class Configs:
             await asyncio.gather(
                 *(self._session.write("delete_chunk", when, body_id, number) for number in range(chunks))
             )
+            await self._session.write("unlist_body", when, body_id)
 
     async def payload(self, job_id: JobId, version: int) -> bytes:
         """Raises NotFound."""
@@ -109,6 +118,8 @@ class Configs:
         summary, words, body_id, first, count = row
         if body_id is not None:
             words = (await self._body(body_id, first, count)).decode()
+            if not summary:
+                summary = await asyncio.to_thread(summary_of, await self._body(body_id, 0, first))
         return IndexedConfig(version, bytes(summary), words)
 
     async def bodies(self, job_id: JobId) -> list[tuple[UUID, int]]:
@@ -117,25 +128,24 @@ class Configs:
         return [(body_id, first + count) for _, body_id, first, count in rows if body_id is not None]
 
     async def sweep(self, before: int) -> int:
-        """Drop chunks written before then (microseconds since 1970) that no config names: of creations that
+        """Drop bodies written before then (microseconds since 1970) that no config names: of creations that
         were cut off, and of deletions. How many went.
 
         What is old is listed first and what configs name after it, so that a config which comes in between
         loses nothing."""
-        old = [(body_id, chunk) async for body_id, chunk, when in self._scan("scan_chunks") if when < before]
+        listed = self._scan("scan_listed_bodies")
+        old = {body_id: chunks async for body_id, chunks, when in listed if when < before}
         if not old:
             return 0
-        named = {body_id async for (body_id,) in self._scan("scan_bodies") if body_id is not None}
-        gone = [key for key in old if key[0] not in named]
-        for start in range(0, len(gone), _CHUNKS_AT_ONCE):
-            when = self._session.timestamp()
-            some = gone[start : start + _CHUNKS_AT_ONCE]
-            await asyncio.gather(*(self._session.write("delete_chunk", when, *key) for key in some))
-        return len(gone)
+        async for (body_id,) in self._scan("scan_named_bodies"):
+            old.pop(body_id, None)
+        for body_id, chunks in old.items():
+            await self.drop_body(body_id, chunks, self._session.timestamp())
+        return len(old)
 
     async def _scan(self, name: str) -> AsyncIterator[Row]:
         for low, high in token_ranges(_RANGES):
-            async for page in self._session.pages(name, low, high):
+            async for page in self._session.pages(name, low, high, size=_ROWS_AT_ONCE):
                 for row in page:
                     yield row
 

@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 
 
 _RANGES = 16
-_JOBS_AT_ONCE = 500
+_JOBS_AT_ONCE = 200
+"""Rows in a page: a server answers with all of it at once, 25 MiB of rows as large as may be."""
 _CHANGES_AT_ONCE = 2000
 """Changes held back until they go into the copy, where no query asks for them before."""
 
@@ -108,7 +109,7 @@ class JobIndex:
             log.warning("configs' leftovers not looked for, the next leader does: %s", error)
         else:
             if gone:
-                log.info("%d chunks of configs dropped that no job has", gone)
+                log.info("%d bodies of configs dropped that no job has", gone)
 
     async def _leading(self) -> bool:
         if not self._terms.held:

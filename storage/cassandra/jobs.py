@@ -143,7 +143,7 @@ class CassandraJobs:
             await self._session.write("doubt_active", when, _bucket(job_id), job_id)
 
             async def decide(row: JobRow, stamp: UUID) -> Sequence[Bound]:
-                return [("delete_job", (job_id, row.stamp)), ("delete_configs", (job_id,))]
+                return [("delete_job", (job_id, row.stamp)), ("delete_rest", (job_id,))]
 
             await self._change(job_id, decide)
             await self._noted(job_id, Change(None))

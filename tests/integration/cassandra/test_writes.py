@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
+from uuid import UUID, uuid4
 
 import pytest
+from cassandra.metadata import Murmur3Token
 
 from peloton.api.v0.job import job_pb2
 from peloton.errors import AlreadyExists, Fenced, NotFound, Unavailable
@@ -16,7 +20,9 @@ from peloton.model.job import JobQuery, JobSpec
 from peloton.model.states import JobState
 from peloton.wire.job import job_spec
 from storage.cassandra.binding import Bound
+from storage.cassandra.configs import ConfigRow, IndexedConfig
 from storage.cassandra.connection import Connection
+from storage.cassandra.ranges import token_ranges
 from storage.cassandra.store import CassandraStore
 from tests.contract.storage.samples import HOUR, event, job_id, job_runtime, spec, task_runtime
 from tests.integration.cassandra.conftest import Opener
@@ -197,23 +203,71 @@ async def test_what_a_cut_off_creation_left_is_swept(store: CassandraStore, conn
     assert connection.execute("SELECT count(*) FROM config_chunks") == [(2 * kept[0],)]
     configs = store._jobs._configs
     assert await configs.sweep(time.time_ns() // 1000 - HOUR // 1000) == 0
-    assert await configs.sweep(store._session.timestamp()) == kept[0]
+    assert await configs.sweep(store._session.timestamp()) == 1
     assert connection.execute("SELECT count(*) FROM config_chunks") == [kept]
     assert await store.jobs.config(JOB, 1) == large
 
 
+async def put_body(
+    store: CassandraStore, chunks: int, when: int, size: int = 1, body_id: UUID | None = None
+) -> None:
+    """A body that no config names."""
+    body = ConfigRow(IndexedConfig(1, b"", ""), (), body_id or uuid4(), [os.urandom(size)] * chunks)
+    await store._jobs._configs.put_body(body, when)
+
+
 async def test_a_leader_sweeps_what_is_old(store: CassandraStore, connection: Connection) -> None:
     for age in (13, 15):
-        when = (time.time_ns() - age * 24 * HOUR) // 1000
-        connection.execute(
-            "INSERT INTO config_chunks (body_id, chunk, data) VALUES (uuid(), %s, 0x00) USING TIMESTAMP %s",
-            (age, when),
-        )
+        await put_body(store, age, (time.time_ns() - age * 24 * HOUR) // 1000)
     await store.begin_term(Role.JOBMGR.value, 1)
     async with asyncio.timeout(20):
-        while len(connection.execute("SELECT chunk FROM config_chunks")) > 1:  # noqa: ASYNC110 - the server's
+        while len(connection.execute("SELECT body_id FROM config_bodies")) > 1:  # noqa: ASYNC110 - the server's
             await asyncio.sleep(0.05)
-    assert connection.execute("SELECT chunk FROM config_chunks") == [(13,)]
+    assert connection.execute("SELECT count(*) FROM config_chunks") == [(13,)]
+
+
+def side_by_side(connection: Connection) -> Iterator[UUID]:
+    """Bodies whose first chunks lie in one sixteenth of the ring."""
+    low, high = next(token_ranges(16))
+    chunk = connection.prepared["read_chunk"]
+    while True:
+        body_id = uuid4()
+        if low <= Murmur3Token.hash_fn(chunk.bind((body_id, 0)).routing_key) <= high:
+            yield body_id
+
+
+async def test_sweeping_reads_no_chunks(store: CassandraStore, connection: Connection) -> None:
+    """These are half the server's heap: as one page of a scan they were its end."""
+    for body_id in islice(side_by_side(connection), 64):
+        await put_body(store, 1, 1, 4 * 1024 * 1024, body_id)
+    assert await store._jobs._configs.sweep(2) == 64
+    assert connection.execute("SELECT body_id FROM config_bodies") == []
+
+
+async def test_a_row_is_small_whatever_the_config(store: CassandraStore, connection: Connection) -> None:
+    """Rows are read by the hundred."""
+    large = spec(command=f"echo {'x' * 1_000_000}")
+    await store.jobs.create(JOB, large, job_runtime())
+    (row,) = connection.execute("SELECT summary, words, payload FROM jobs")
+    assert sum(map(len, row)) < 128 * 1024
+    assert await store.jobs.config(JOB, 1) == large
+    (found,) = (await store.jobs.query(JobQuery(labels=large.labels))).jobs
+    assert found.spec.name == large.name and not found.spec.overrides
+
+
+async def test_scans_of_all_jobs_do_not_read_the_deleted_ones(
+    store: CassandraStore, connection: Connection
+) -> None:
+    """A server refuses a request that comes upon 100,000 things deleted, for as long as it remembers them."""
+    for number in range(10):
+        await store.jobs.create(job_id(number), spec(), job_runtime())
+        await store.jobs.add_config(job_id(number), spec(2))
+        await store.jobs.delete(job_id(number))
+    (everything,) = token_ranges(1)
+    sent = connection.session.execute_async(connection.prepared["scan_jobs"].bind(everything), trace=True)
+    assert list(sent.result()) == []
+    told = [event.description for event in sent.get_query_trace(max_wait=20).events]
+    assert [line for line in told if "tombstone" in line] == ["Read 0 live rows and 0 tombstone cells"]
 
 
 async def test_a_large_config_lies_in_chunks(store: CassandraStore, connection: Connection) -> None:
