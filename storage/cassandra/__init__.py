@@ -21,7 +21,8 @@ What a write promises, for no transaction reaches over partitions here:
 the quorum which acknowledged it: a write called after a newer term began loses. A process that stands still
 between that read and its write may still send it: on a job's fate it then loses if the newer leader has
 touched the job (the condition fails and the row's term tells why); a plain write loses against all that the
-newer leader has written since, its timestamp being of before. What the newer leader has not written since may
-thus still be overwritten by a value of before its term, as if it had come in just before it. The leader's
-lease with its margin keeps writers out of that state; clocks have to agree to within that margin too.
+newer leader has written since: each term reserves its timestamps, and begins above those of the one before
+(`storage.cassandra.terms`), so that clocks need not agree. What the newer leader has not written since may
+still be overwritten by a value of before its term, as if it had come in just before it. The leader's lease
+with its margin keeps writers out of that state.
 """

@@ -51,6 +51,14 @@ class Session:
         self._last_stamp = max(time.time_ns() // 1000, self._last_stamp + 1)
         return self._last_stamp
 
+    def pass_by(self, stamp: int) -> None:
+        """All given out from now on are later than this one."""
+        self._last_stamp = max(self._last_stamp, stamp)
+
+    def ahead(self, by: int, least: int) -> int:
+        """A timestamp `by` microseconds from now, and at least `least` after the last one given out."""
+        return max(time.time_ns() // 1000 + by, self._last_stamp + least)
+
     @asynccontextmanager
     async def use(self) -> AsyncIterator[None]:
         """Around each call of the port: `close` waits for it. Raises Unavailable once closed."""

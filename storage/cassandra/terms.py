@@ -11,13 +11,27 @@ from peloton.model.ids import JobId
 from storage.cassandra.session import Session
 from storage.interface import Fence
 
+_AHEAD = 10_000_000
+"""Microseconds by which a term reserves timestamps ahead of its clock."""
+_LEAST_AHEAD = 1_000_000
+"""The same where its timestamps are ahead of the clock already: so many writes. Terms that follow each other
+fast do not run away from the time by more than that each."""
+_TRIES = 5
+
 
 class Terms:
-    """The term in which a handle writes, if any."""
+    """The term in which a handle writes, if any, and the timestamps that it may give to its writes.
+
+    A term reserves its timestamps in the row that tells the newest term, and the next one begins above what
+    is reserved there: whatever the clocks of two machines say, all writes of a term win over all of the terms
+    before it.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._term: tuple[str, int] | None = None
+        self._reserved = 0
+        self._reserving = asyncio.Lock()
         self._running: asyncio.Task[None] | None = None
         self._waiting: asyncio.Task[None] | None = None
 
@@ -34,15 +48,17 @@ class Terms:
     async def begin(self, role: str, term: int, fence: Fence) -> None:
         """Raises Fenced where a newer term has begun, and what `fence` raises."""
         self._session.fence = fence
-        for _ in range(2):
-            created = await self._session.decide([("create_term", (role, term))])
-            if created or await self._session.decide([("raise_term", (term, role, term))]):
-                self._term = (role, term)
-                return
-            newest = await self._newest(role, serial=True)
-            if newest > term:
-                raise _fenced(role, term, newest)
-        raise Unavailable(f"{role}: cannot begin term {term}")
+        self._reserved = await self._claimed(role, term)
+        self._term = (role, term)
+
+    async def timestamp(self) -> int:
+        """Of a write, later than all given out before. Raises Fenced where the term is seen to be over."""
+        when = self._session.timestamp()
+        if self._term is not None and when > self._reserved:
+            async with self._reserving:
+                if when > self._reserved:
+                    self._reserved = await self._claimed(*self._term)
+        return when
 
     async def check(self) -> None:
         """Raises Fenced where the term is over. The read begins after the call; calls that wait share one."""
@@ -63,13 +79,23 @@ class Terms:
         self._running, self._waiting = self._waiting, None
         assert self._term is not None
         role, term = self._term
-        newest = await self._newest(role)
-        if newest > term:
-            raise _fenced(role, term, newest)
+        row = await self._session.row("read_term", role)
+        if row is not None and row[0] > term:
+            raise _fenced(role, term, row[0])
 
-    async def _newest(self, role: str, serial: bool = False) -> int:
-        row = await self._session.row("read_term", role, serial=serial)
-        return int(row[0]) if row else 0
+    async def _claimed(self, role: str, term: int) -> int:
+        """Make it the newest term, and reserve timestamps above those of all terms before; up to which."""
+        for _ in range(_TRIES):
+            found = await self._session.row("read_stamps", role, serial=True)
+            newest, reserved = found or (0, None)
+            if newest > term:
+                raise _fenced(role, term, newest)
+            self._session.pass_by(reserved or 0)
+            ahead = self._session.ahead(_AHEAD, _LEAST_AHEAD)
+            change = ("raise_term", (term, ahead, role, newest, reserved))
+            if await self._session.decide([change if found else ("create_term", (role, term, ahead))]):
+                return ahead
+        raise Unavailable(f"{role}: others change what is known of its terms all the time")
 
 
 class InOrder:
@@ -96,8 +122,8 @@ class Gate:
     """What a write of the port goes through: the handle is open, the job's earlier writes are done, the term
     lives. Raises Unavailable or Fenced.
 
-    It gives the timestamp of the write: after those of the job's earlier writes, and before the term was seen
-    to live, so that a write which is sent later nonetheless loses against those of a newer term."""
+    It gives the timestamp of the write: after those of the handle's earlier writes and of earlier terms,
+    before those of later terms."""
 
     def __init__(self, session: Session, terms: Terms) -> None:
         self._session = session
@@ -114,7 +140,7 @@ class Gate:
                     yield await self._passed()
 
     async def _passed(self) -> int:
-        when = self._session.timestamp()
+        when = await self._terms.timestamp()
         await self._terms.check()
         return when
 

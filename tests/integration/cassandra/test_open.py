@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from peloton.errors import PelotonError, Refused, Unavailable
+from peloton.errors import Fenced, PelotonError, Refused, Unavailable
 from storage import migrate as command
 from storage.cassandra.connection import Connection, connect
 from storage.cassandra.migrate import migrations, up, version
@@ -51,6 +51,25 @@ async def test_a_migration_cut_off_is_finished(fresh: CassandraSettings) -> None
     with pytest.raises(Refused):
         await asyncio.to_thread(up, fresh, broken)
     assert await asyncio.to_thread(up, fresh, {1: broken[1].replace("no statement;", "")}) == 1
+
+
+async def test_the_first_versions_tables_are_brought_up_to_date(fresh: CassandraSettings) -> None:
+    """By several machines at once, cut off in between, and with the term of a leader that wrote in them."""
+    first = {1: migrations()[1]}
+    assert await asyncio.to_thread(up, fresh, first) == 1
+    opened = connect(fresh, fresh.keyspace)
+    opened.execute("INSERT INTO terms (role, term) VALUES ('jobmanager', 7) IF NOT EXISTS")
+    opened.close()
+    cut_off = {**first, 2: migrations()[2] + "no statement;"}
+    with pytest.raises(Refused):
+        await asyncio.to_thread(up, fresh, cut_off)
+    assert await asyncio.gather(*(asyncio.to_thread(up, fresh) for _ in range(2))) == [NEWEST] * 2
+    store = await open_store(fresh)
+    with pytest.raises(Fenced, match="term 7 has begun"):
+        await store.begin_term("jobmanager", 6)
+    await store.begin_term("jobmanager", 8)
+    await store.tasks.write(job_id(1), {0: task_runtime()})
+    await store.close()
 
 
 async def test_a_keyspace_that_is_not_there_is_told(fresh: CassandraSettings) -> None:

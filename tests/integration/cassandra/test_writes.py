@@ -148,6 +148,42 @@ async def test_a_leader_that_stood_still_loses_against_what_the_next_one_wrote(o
     assert await new.jobs.active() == (JOB,)
 
 
+async def test_a_leader_whose_clock_is_behind_is_not_overruled(open_handle: Opener) -> None:
+    """Nor does it matter after it that of two clocks one was an hour ahead."""
+    ahead, behind, last = await open_handle(), await open_handle(), await open_handle()
+    ahead._session.pass_by(ahead._session.timestamp() + HOUR // 1000)
+    job = job_id(99)  # no other test's: what is deleted in an hour is so until then
+    for term, store in enumerate((ahead, behind, last), 1):
+        await store.begin_term("jobmanager", term)
+        await store.jobs.create(job, spec(), job_runtime())
+        await store.write_all(job, {0: task_runtime(term)}, [event(job, run=term)])
+        await store.hosts.write_framework_id("Elsewhere", f"f-{term}")
+        assert await store.jobs.active() == (job,)
+        assert (await store.tasks.get(job, 0)).run == term
+        assert [one.run for one in await store.pod_events.list(job, 0)] == [term]
+        assert await store.hosts.framework_id("Elsewhere") == f"f-{term}"
+        await store.jobs.delete(job)
+
+
+async def test_timestamps_are_reserved_before_they_are_used(
+    open_handle: Opener, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.cassandra.terms._AHEAD", 0)
+    monkeypatch.setattr("storage.cassandra.terms._LEAST_AHEAD", 3)
+    store, other = await open_handle(), await open_handle()
+    await store.begin_term("jobmanager", 1)
+    await other.begin_term("jobmanager", 1)
+    for _ in range(5):
+        await asyncio.gather(*(store.tasks.write(job_id(n), {0: task_runtime()}) for n in range(5)))
+        await asyncio.gather(*(other.tasks.write(job_id(n), {0: task_runtime(2)}) for n in range(5)))
+        ((reserved,),) = connection.execute("SELECT stamps FROM terms")
+        assert all(when <= reserved for (when,) in connection.execute("SELECT writetime(runtime) FROM tasks"))
+    await other.begin_term("jobmanager", 2)
+    with pytest.raises(Fenced):
+        for _ in range(10):
+            await store._terms.timestamp()
+
+
 async def test_each_write_asks_the_fence(store: CassandraStore) -> None:
     leading = True
 
