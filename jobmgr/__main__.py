@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -23,8 +22,6 @@ from peloton.private.resmgr.waiting.waiting_pb2_grpc import WaitingServiceStub
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import ResourceManagerServiceStub
 from storage.factory import Stores
 
-log = logging.getLogger(__name__)
-
 
 def build(daemon: Daemon[JobmgrSettings]) -> None:
     settings, stores = daemon.settings, Stores(daemon.settings.storage)
@@ -36,7 +33,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
             stack.push_async_callback(store.close)
             await store.begin_term(Role.JOBMGR.value, term, daemon.fence)
             engine = Engine(store, daemon.clock, settings.goal_state.limits())
-            log.info("%d active jobs", await recover(store, engine.turns))
+            await recover(store, engine.turns)
             stack.enter_context(_watched(daemon, lambda: engine.turns.trouble))
             hostmgr = daemon.client(Role.HOSTMGR, InternalHostServiceStub)
             spawn_drivers(

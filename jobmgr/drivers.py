@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from jobmgr.calls import PASSING, Bucket, Caller, Pause
-from jobmgr.engine import Engine
+from jobmgr.engine import LOOKS, Engine
 from jobmgr.enqueuer import Enqueuer
 from jobmgr.evictor import Evictor
 from jobmgr.intake import Intake
@@ -16,6 +16,7 @@ from jobmgr.killer import Killer
 from jobmgr.launcher import Launcher, Placements, Settler
 from jobmgr.outbox import Queue
 from jobmgr.waiting import WaitingReasons
+from peloton.errors import NotFound
 from peloton.model.ids import JobId
 from storage.interface import Store
 
@@ -56,6 +57,7 @@ def spawn_drivers(
     spawn("waiting reasons", WaitingReasons(waiting, turns).run())
     spawn("evict", Evictor(resmgr, preemption, turns.post).run())
     spawn("retire", retire(engine.store, outbox.retire))
+    spawn("adopt", adopt(engine))
 
 
 async def retire(store: Store, queue: Queue[JobId]) -> None:
@@ -73,4 +75,28 @@ async def _retire(store: Store, job_id: JobId) -> None:
             return
         except PASSING as error:
             log.warning("cannot retire job %s: %s", job_id, error)
+        await pause.wait()
+
+
+async def adopt(engine: Engine, looks: Sequence[float] = LOOKS) -> None:
+    """Take on the jobs that are stored though nobody could tell; run for ever."""
+    while True:
+        for job_id in await engine.doubtful.take(1):
+            for pause in looks:
+                await asyncio.sleep(pause)
+                if await _adopted(engine, job_id):
+                    break
+
+
+async def _adopted(engine: Engine, job_id: JobId) -> bool:
+    """Whether it is stored."""
+    pause = Pause()
+    while True:
+        try:
+            await engine.find(job_id)
+            return True
+        except NotFound:
+            return False
+        except PASSING as error:
+            log.warning("cannot tell whether job %s is stored: %s", job_id, error)
         await pause.wait()

@@ -6,6 +6,7 @@ Reading is from `job` (active jobs, in memory, always what is stored) or `load` 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,17 +15,20 @@ from jobmgr.core.cache import CachedJob
 from jobmgr.core.events import JobUpdated, RestartAsked, StartAsked, StopAsked
 from jobmgr.core.machine import Core
 from jobmgr.core.steering import Limits
-from jobmgr.outbox import Outbox
+from jobmgr.outbox import Outbox, Queue
 from jobmgr.recovery import read_job
 from jobmgr.turns import Turns
 from peloton.clock import Clock, SystemClock
-from peloton.errors import AlreadyExists, Conflict, NotFound, Refused
+from peloton.errors import AlreadyExists, Conflict, NotFound, Refused, Unavailable
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec, JobSummary
 from peloton.model.states import JobState, JobType
 from storage.interface import Store
 
-VERSIONS_TRIED = 8
+VERSIONS_TRIED = 1000
+"""One more for each update that was cut off between storing its config and making it the current one."""
+LOOKS = (0.0, 1.0, 5.0)
+"""Seconds before each look for a job of which nobody could tell whether it was stored: it may come late."""
 
 
 class Engine:
@@ -36,10 +40,14 @@ class Engine:
         self.clock = clock or SystemClock()
         self.outbox = Outbox()
         self.turns = Turns(Core(limits), store, self.clock, self.outbox)
+        self.doubtful: Queue[JobId] = Queue()
+        """Jobs that may be stored, though whoever created them was told of a failure."""
         self._archive = Archive(self.turns)
+        self._creating: set[asyncio.Task[None]] = set()
 
     async def create_job(self, job_id: JobId, spec: JobSpec) -> None:
-        """Store a new job (`spec.version` 1) and start it; its tasks' rows follow in the background.
+        """Store a new job (`spec.version` 1) and start it; its tasks' rows follow in the background. A caller
+        who does not wait for the end breaks nothing off.
 
         Raises AlreadyExists."""
         now = self.clock.wall()
@@ -50,10 +58,19 @@ class Engine:
             creation_time=now,
             updated_at=now,
         )
+        creating = asyncio.create_task(self._create(job_id, spec, runtime))
+        self._creating.add(creating)
+        creating.add_done_callback(self._creating.discard)
+        await asyncio.shield(creating)
+
+    async def _create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
         try:
             await self.store.jobs.create(job_id, spec, runtime)
         except AlreadyExists:
-            await self._adopt(job_id)
+            await self.find(job_id)
+            raise
+        except Unavailable:
+            self.doubtful.put([job_id])
             raise
         self.turns.create(job_id, spec, runtime)
 
@@ -62,7 +79,7 @@ class Engine:
         instances: whoever calls has checked that.
 
         Raises NotFound, Conflict where the version is not the next one, Refused where the job has ended."""
-        job = self.job(job_id)
+        job = await self.find(job_id)
         if job is None:
             await self._refuse_ended(job_id, "update")
             return
@@ -77,8 +94,7 @@ class Engine:
 
         Returns the instances that had not ended and now have the goal KILLED, in order. Those that have
         ended, and those that are not there, are left out. A job that has ended: empty. Raises NotFound."""
-        if self.job(job_id) is None:
-            await self.store.jobs.runtime(job_id)
+        if await self.find(job_id) is None:
             return []
         stopped: list[int] = await self.turns.ask(StopAsked(job_id, instances))
         return stopped
@@ -87,7 +103,7 @@ class Engine:
         """Give instances whose goal is KILLED a new run (None: all of them). Returns those that get one.
 
         Raises NotFound, and Refused where the job has ended or is being stopped as a whole."""
-        if self.job(job_id) is None:
+        if await self.find(job_id) is None:
             await self._refuse_ended(job_id, "start tasks of")
         started: list[int] = await self.turns.ask(StartAsked(job_id, instances))
         return started
@@ -97,7 +113,7 @@ class Engine:
         Instances whose goal is KILLED are left out. Returns those that are restarted.
 
         Raises NotFound, and Refused where the job has ended or is being stopped as a whole."""
-        if self.job(job_id) is None:
+        if await self.find(job_id) is None:
             await self._refuse_ended(job_id, "restart tasks of")
         restarted: list[int] = await self.turns.ask(RestartAsked(job_id, instances))
         return restarted
@@ -118,9 +134,8 @@ class Engine:
     async def refresh(self, job_id: JobId) -> None:
         """Read the job from the store again and look at each task's goal anew. A job that has ended: nothing.
         Raises NotFound."""
-        if self.job(job_id) is None:
+        if await self.find(job_id) is None:
             self._archive.drop(job_id)
-            await self.store.jobs.runtime(job_id)
             return
         await self.turns.between(lambda: self._read_again(job_id))
 
@@ -131,6 +146,13 @@ class Engine:
     def job(self, job_id: JobId) -> CachedJob | None:
         """An active job, not to be changed; None where the job has ended or is not there."""
         return self.turns.job(job_id)
+
+    async def find(self, job_id: JobId) -> CachedJob | None:
+        """An active job, not to be changed; None where it has ended. One that is stored and not known here,
+        because the store could not tell that it had stored it, is taken on. Raises NotFound."""
+        if self.job(job_id) is None and not (await self.store.jobs.runtime(job_id)).state.terminal:
+            await self.turns.between(lambda: self._take(job_id))
+        return self.job(job_id)
 
     async def load(self, job_id: JobId) -> CachedJob:
         """Any job with all its tasks: from memory, or from the store where it has ended. Raises NotFound."""
@@ -148,11 +170,6 @@ class Engine:
     def active_jobs(self) -> list[JobId]:
         """Ids of the jobs that have not ended."""
         return self.turns.jobs()
-
-    async def _adopt(self, job_id: JobId) -> None:
-        """A job can be stored and unknown here where the store could not tell that it had stored it."""
-        if self.job(job_id) is None and not (await self.store.jobs.runtime(job_id)).state.terminal:
-            await self.turns.between(lambda: self._take(job_id))
 
     async def _store_version(self, job_id: JobId, spec: JobSpec) -> JobSpec:
         """A version that an earlier attempt left behind without making it the current one is passed over."""

@@ -11,7 +11,7 @@ from jobmgr.core.change import Change
 from jobmgr.core.events import JobUpdated, RestartAsked, StartAsked, StopAsked
 from jobmgr.core.goalstate import Aim, aim_of
 from jobmgr.core.turn import Turn
-from peloton.errors import Conflict, NotFound, PelotonError, Refused
+from peloton.errors import Conflict, PelotonError, Refused
 from peloton.model.ids import JobId
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
@@ -22,7 +22,7 @@ Answer = list[int] | PelotonError
 def updated(active: ActiveJobs, turn: Turn, event: JobUpdated) -> PelotonError | None:
     change = active.change(turn, event.job_id)
     if change is None:
-        return NotFound(f"no active job {event.job_id}")
+        return Refused(f"job {event.job_id} has ended")
     if change.spec.version != event.base:
         return Conflict(f"the config is at version {change.spec.version}, not {event.base}")
     if change.goal in (JobState.KILLED, JobState.DELETED):
@@ -36,7 +36,7 @@ def updated(active: ActiveJobs, turn: Turn, event: JobUpdated) -> PelotonError |
 def stop(active: ActiveJobs, turn: Turn, event: StopAsked) -> Answer:
     change = active.change(turn, event.job_id)
     if change is None:
-        return NotFound(f"no active job {event.job_id}")
+        return []  # it has ended
     if event.instances is None:
         return _stop_job(active, change)
     return [i for i in sorted(set(event.instances)) if _stop_task(active, change, i)]

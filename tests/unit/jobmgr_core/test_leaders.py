@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
 from jobmgr.core.events import Now
 from jobmgr.engine import Engine
 from jobmgr.recovery import recover
 from mesos.v1 import mesos_pb2
-from peloton.errors import Fenced, Refused, Unavailable
+from peloton.errors import Fenced, NotFound, Refused, Unavailable
 from peloton.model.states import JobState, TaskState
+from peloton.model.task import TaskRuntime
 from storage.config import SqliteSettings
 from storage.interface import Store
 from storage.sqlite.store import open_sqlite
 from tests.unit.jobmgr_core.specs import JOB, spec
 from tests.unit.jobmgr_core.steps import FAST, ended, reach
 from tests.unit.jobmgr_core.world import Running, World, runs_on, runs_well, until
+
+MEASURED = ("jobs", "jobs_read", "tasks_read")
+
+
+def task() -> TaskRuntime:
+    return TaskRuntime(TaskState.PENDING, TaskState.SUCCEEDED, 1, 1, 1, 1)
 
 
 async def succeed(store: Store, world: World, job: str = JOB) -> Engine:
@@ -94,6 +103,34 @@ async def test_a_new_leader_retires_what_had_ended(store: Store) -> None:
     await store.jobs.revive(JOB)
     engine = await succeed(store, World())
     assert engine.active_jobs() == []
+
+
+async def test_how_far_a_new_leader_is_is_told(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    jobs = [f"0f3f5c2a-0000-4000-8000-{number:012}" for number in range(40)]
+    for job in jobs:
+        await Engine(store).create_job(job, spec(3))
+        await store.tasks.write(job, {0: task(), 1: task()})
+    engine = Engine(store, limits=FAST)
+    with caplog.at_level(logging.INFO, "jobmgr.recovery"):
+        assert await recover(store, engine.turns, tell=0.0) == 40
+    assert engine.active_jobs() == jobs
+    lines = [record.getMessage() for record in caplog.records]
+    assert any(line.startswith("16 of 40 active jobs are read, ") for line in lines)
+    assert lines[-1].startswith("40 of 40 active jobs are read, 80 tasks, in ")
+    told = {name: REGISTRY.get_sample_value(f"jobmgr_recovery_{name}") for name in MEASURED}
+    assert told == {"jobs": 40, "jobs_read": 40, "tasks_read": 80}
+    assert REGISTRY.get_sample_value("jobmgr_active_jobs") == 40
+
+
+async def test_a_job_whose_config_is_missing_is_not_let_go_of(store: Store) -> None:
+    """Its tasks run. Only a job of which nothing is stored was being deleted."""
+    await Engine(store).create_job(JOB, spec(1))
+    runtime = await store.jobs.runtime(JOB)
+    await store.jobs.delete(JOB)
+    await store.jobs.create(JOB, spec(1, version=7), runtime)
+    with pytest.raises(NotFound, match="no config version 1"):
+        await recover(store, Engine(store).turns)
+    assert await store.jobs.active() == (JOB,)
 
 
 async def test_a_leader_whose_term_is_over_does_nothing_more(store: Store, tmp_path: Path) -> None:

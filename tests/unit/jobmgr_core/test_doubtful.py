@@ -1,0 +1,108 @@
+"""Jobs of which nobody could tell whether they were stored, callers who went away, and updates cut off."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from jobmgr.engine import Engine
+from jobmgr.recovery import recover
+from peloton.errors import AlreadyExists, NotFound, Unavailable
+from peloton.model.states import JobState, TaskState
+from storage.interface import Jobs, Store
+from tests.unit.jobmgr_core.specs import JOB, spec
+from tests.unit.jobmgr_core.steps import ended, reach
+from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+
+
+class Doubtful:
+    """The jobs of a store that creates one when it is let, and may then not say so."""
+
+    def __init__(self, jobs: Jobs, answered: bool) -> None:
+        self._jobs = jobs
+        self._answered = answered
+        self.begun = False
+        self.let = asyncio.Event()
+
+    async def create(self, *args: object) -> None:
+        self.begun = True
+        await self.let.wait()
+        await self._jobs.create(*args)  # type: ignore[arg-type]
+        if not self._answered:
+            raise Unavailable("who knows")
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._jobs, name)
+
+
+async def created_without_an_answer(engine: Engine) -> None:
+    jobs = engine.store.jobs
+    doubtful = Doubtful(jobs, answered=False)
+    doubtful.let.set()
+    engine.store.jobs = doubtful  # type: ignore[assignment]
+    with pytest.raises(Unavailable):
+        await engine.create_job(JOB, spec(2))
+    engine.store.jobs = jobs
+
+
+async def test_a_job_that_was_stored_without_an_answer_runs(store: Store) -> None:
+    world = World()
+    async with Running(Engine(store), world) as running:
+        await created_without_an_answer(running.engine)
+        await until(lambda: len(world.launched) == 2, "it runs")
+        await ended(running.engine)
+        with pytest.raises(AlreadyExists):
+            await running.engine.create_job(JOB, spec(2))
+
+
+async def test_a_stop_of_a_job_that_was_stored_without_an_answer_is_kept(store: Store) -> None:
+    world = World()
+    world.hold = True
+    engine = Engine(store)
+    async with Running(engine, world):
+        await created_without_an_answer(engine)
+        assert await engine.stop(JOB, None) == [0, 1]
+        await ended(engine)
+    later = Engine(store)
+    assert await recover(store, later.turns) == 0
+    assert (await later.load(JOB)).runtime.state is JobState.KILLED
+
+
+async def test_what_the_store_never_got_is_not_looked_for_for_ever(store: Store) -> None:
+    engine = Engine(store)
+    async with Running(engine, World()):
+        engine.doubtful.put([JOB])
+        await until(lambda: not len(engine.doubtful), "it is looked for")
+        with pytest.raises(NotFound):
+            await engine.stop(JOB, None)
+        assert not engine.active_jobs()
+
+
+async def test_who_does_not_wait_for_a_creation_breaks_nothing_off(store: Store) -> None:
+    """As where a client's time is over while the store is slow."""
+    world = World()
+    engine, slow = Engine(store), Doubtful(store.jobs, answered=True)
+    store.jobs = slow  # type: ignore[assignment]
+    async with Running(engine, world):
+        creating = asyncio.create_task(engine.create_job(JOB, spec(2)))
+        await until(lambda: slow.begun, "the store is asked")
+        creating.cancel()
+        await asyncio.gather(creating, return_exceptions=True)
+        slow.let.set()
+        await until(lambda: len(world.launched) == 2, "it runs")
+        await ended(engine)
+
+
+async def test_updates_that_were_cut_off_often_are_passed_over(store: Store) -> None:
+    """Each left a config that never became the job's."""
+    world = World(runs_on)
+    engine = Engine(store)
+    async with Running(engine, world):
+        await engine.create_job(JOB, spec(1))
+        await reach(engine, TaskState.RUNNING, 1)
+        for version in range(2, 20):
+            await store.jobs.add_config(JOB, spec(2, version=version))
+        await engine.update_job(JOB, spec(2, version=2))
+        await reach(engine, TaskState.RUNNING, 2)
+        assert (await engine.summary(JOB)).runtime.config_version == 20
