@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator
 
 from peloton.errors import PelotonError
+from peloton.wrongsettings import told
 
 Tree = dict[str, Any]
 
@@ -43,7 +44,7 @@ class ZooKeeperMembershipSettings(Settings):
     """By ZooKeeper."""
     servers: str
     """host:port,host:port,… and, where everything is to lie below a node, its path behind the last one."""
-    root: str = Field("/peloton", pattern=r"^(/[^/\s]+)+$")
+    root: str = "/peloton"
     """The node below which all of ours are."""
     session_seconds: float = Field(5.0, ge=1, le=60)
     """A leader that vanished is followed by another after that long. The servers' maxSessionTimeout must not
@@ -57,6 +58,13 @@ class ZooKeeperMembershipSettings(Settings):
         hosts = value.split("/", 1)[0]
         if not all(re.fullmatch(r"\s*[^\s,/]+:\d{1,5}\s*", each) for each in hosts.split(",")):
             raise ValueError("is not host:port,host:port… with a path behind the last one where needed")
+        return value
+
+    @field_validator("root")
+    @classmethod
+    def _a_path(cls, value: str) -> str:
+        if not re.fullmatch(r"(/[^/\s]+)+", value):
+            raise ValueError("is not the path of a node, such as /peloton")
         return value
 
 
@@ -121,11 +129,16 @@ def parse_arguments(cls: type[S], program: str, argv: Sequence[str] | None = Non
     parser.add_argument("--debug", action="store_const", const="true", dest="ENABLE_DEBUG_LOGGING")
     for name in cls.environment:
         if name != "ENABLE_DEBUG_LOGGING":
-            parser.add_argument("--" + name.lower().replace("_", "-"), dest=name, metavar="VALUE")
+            parser.add_argument(flag_of(name), dest=name, metavar="VALUE")
     given = vars(parser.parse_args(argv))
     flags = {name: value for name in cls.environment if (value := given.get(name)) is not None}
     settings = load(cls, given["config"], {**_from(os.environ, cls.environment), **flags})
     return settings, bool(given["check"])
+
+
+def flag_of(variable: str) -> str:
+    """That does the same as an environment variable."""
+    return "--debug" if variable == "ENABLE_DEBUG_LOGGING" else "--" + variable.lower().replace("_", "-")
 
 
 def load(cls: type[S], files: Sequence[Path], variables: Mapping[str, str] | None = None) -> S:
@@ -133,26 +146,45 @@ def load(cls: type[S], files: Sequence[Path], variables: Mapping[str, str] | Non
     tree: Tree = {}
     for file in files:
         tree = merged(tree, read_yaml(file))
+    given: dict[str, str] = {}
     for name, value in (variables or {}).items():
         tree = _filled(tree, cls.environment[name].split("."), value)
-    return validated(cls, tree, ", ".join(map(str, files)) or "settings")
+        given[re.sub(r"\[.*?\]", "", cls.environment[name])] = f"{name} or {flag_of(name)}"
+    return validated(cls, tree, ", ".join(map(str, files)) or "settings", given)
 
 
 M = TypeVar("M", bound=BaseModel)
 
 
-def validated(cls: type[M], tree: Tree, source: str) -> M:
-    """The tree as a settings object. Raises ConfigError, a line for each thing that is wrong."""
+def validated(cls: type[M], tree: Tree, source: str, given: Mapping[str, str] | None = None) -> M:
+    """The tree as a settings object. `given` names what filled a setting, by its dotted path, where the
+    source did not. Raises ConfigError, a line for each thing that is wrong."""
     try:
         return cls.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError("\n".join(_told(source, item) for item in error.errors())) from None
+        wrong = [told(cls, source, given or {}, item) for item in error.errors()]
+        raise ConfigError("\n".join(wrong)) from None
+
+
+class _Once(yaml.SafeLoader):
+    """Takes no key twice: all but the last would be lost without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"{key.value} is given twice", key.start_mark
+                    )
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 def read_yaml(file: Path) -> Tree:
     """A YAML file that holds a mapping. Raises ConfigError."""
     try:
-        content = yaml.safe_load(file.read_text())
+        content = yaml.load(file.read_text(), _Once)
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -188,10 +220,3 @@ def _filled(tree: Tree, path: Sequence[str], value: object) -> Tree:
         key, _, chosen = choice.partition("=")
         inner = inner if inner.get(key) == chosen else {key: chosen}
     return {**tree, name: _filled(inner, path[1:], value)}
-
-
-def _told(source: str, item: Any) -> str:
-    path = ".".join(map(str, item["loc"])) or "(all of it)"
-    if item["type"] == "extra_forbidden":
-        return f"{source}: {path}: unknown setting"
-    return f"{source}: {path}: {item['input']!r}: {item['msg']}"

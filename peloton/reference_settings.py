@@ -19,7 +19,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic.fields import FieldInfo
 
-from peloton.config import DaemonSettings, Settings
+from peloton.config import DaemonSettings, Settings, flag_of
+from peloton.wrongsettings import classes_in
 
 HEAD = """# Settings
 
@@ -63,7 +64,7 @@ def _sections(section: Section, told: dict[Class, str]) -> Iterator[str]:
     rows = []
     meanings = _documentation(section.cls)
     for name, field in section.fields.items():
-        path, parts = section.path + name, _inside(field.annotation)
+        path, parts = section.path + name, classes_in(field.annotation, Settings)
         for part in parts:
             if part not in told:
                 told[part] = path + _kind(part)
@@ -129,13 +130,6 @@ def _default(field: FieldInfo, whole: bool) -> str:
     return f"`{value}`"
 
 
-def _inside(annotation: Any) -> list[Class]:
-    """The settings classes that an annotation is made of."""
-    if isinstance(annotation, type) and not get_args(annotation):
-        return [annotation] if issubclass(annotation, Settings) else []
-    return [found for each in get_args(annotation) for found in _inside(each)]
-
-
 def _kind(cls: Class) -> str:
     field = cls.model_fields.get("kind")
     return "" if field is None else f" (kind: {field.default})"
@@ -188,7 +182,7 @@ def _environment(classes: Sequence[type[DaemonSettings]]) -> str:
         for variable, path in cls.environment.items():
             users.setdefault((variable, _CHOICE.sub("", path)), []).append(_daemon(cls))
     rows = [
-        f"| `{variable}` | `{_flag(variable)}` | `{path}` | {_whose(whose, len(classes))} |"
+        f"| `{variable}` | `{flag_of(variable)}` | `{path}` | {_whose(whose, len(classes))} |"
         for (variable, path), whose in users.items()
     ]
     return "\n".join(
@@ -200,11 +194,6 @@ def _environment(classes: Sequence[type[DaemonSettings]]) -> str:
             *rows,
         )
     )
-
-
-def _flag(variable: str) -> str:
-    """As `peloton.config.parse_arguments` has them."""
-    return "--debug" if variable == "ENABLE_DEBUG_LOGGING" else "--" + variable.lower().replace("_", "-")
 
 
 def _whose(daemons: Sequence[str], all_of_them: int) -> str:

@@ -160,7 +160,7 @@ def test_wrong_settings_end_with_one_clear_line(tmp_path: Path) -> None:
     file.write_text("htpp_port: 1\n")
     done = run(["peloton-placement", "-c", str(file), "--check"])
     assert (done.stdout, done.returncode) == ("", 1)
-    assert done.stderr == f"peloton-placement: {file}: htpp_port: unknown setting\n"
+    assert done.stderr == f"peloton-placement: {file}: htpp_port: unknown setting; did you mean http_port?\n"
 
 
 def test_a_secret_that_cannot_be_read_is_found_by_the_check(tmp_path: Path) -> None:

@@ -85,4 +85,4 @@ def test_wrong_settings_are_one_clear_line(tmp_path: Path) -> None:
         [sys.executable, "-m", "resmgr", "-c", str(file)], capture_output=True, text=True, timeout=SECONDS
     )
     assert ended.returncode == 1
-    assert ended.stderr == f"peloton-resmgr: {file}: placemant: unknown setting\n"
+    assert ended.stderr == f"peloton-resmgr: {file}: placemant: unknown setting; did you mean placement?\n"

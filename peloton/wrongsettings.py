@@ -1,0 +1,89 @@
+"""What is wrong with settings, one line each: where it stands, its value, and what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel
+
+C = TypeVar("C", bound=BaseModel)
+LONGEST = 80
+"""Characters of a value that are shown."""
+_SAYS = (("Value error, ", ""), ("Input should be", "should be"), ("String should", "should"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Of a setting: the dotted path as one writes it, the class that has it, and of which kind that is."""
+
+    path: str
+    owner: type[BaseModel] | None
+    kind: str
+
+
+def told(cls: type[BaseModel], source: str, given: Mapping[str, str], error: Any) -> str:
+    """One of pydantic's errors as a line. `given` names what filled a setting, by its path, where that was
+    not the source."""
+    place = _place(cls, error["loc"])
+    where = f"{given.get(place.path, source)}: {place.path or '(all of it)'}"
+    match error["type"]:
+        case "extra_forbidden":
+            return f"{where}: unknown setting{_of(place)}{_instead(place)}"
+        case "missing":
+            return f"{where}: is needed{_of(place)}, and not given"
+        case "union_tag_invalid":
+            right = " or ".join(error["ctx"]["expected_tags"].split(", "))
+            return f"{where}.kind: {_shown(error['ctx']['tag'])}: should be {right}"
+        case "model_type" | "dict_type" | "mapping_type":
+            return f"{where}: {_shown(error['input'])}: should be a mapping of settings"
+    return f"{where}: {_shown(error['input'])}: {_words(error['msg'])}"
+
+
+def classes_in(annotation: Any, base: type[C]) -> list[type[C]]:
+    """The settings classes that an annotation is made of."""
+    if isinstance(annotation, type) and not get_args(annotation):
+        return [annotation] if issubclass(annotation, base) else []
+    return [found for each in get_args(annotation) for found in classes_in(each, base)]
+
+
+def _place(cls: type[BaseModel], loc: Sequence[str | int]) -> _Place:
+    """Where settings are of one kind among several, pydantic has the kind in its path, and nobody else."""
+    owner, kind, path = cls, "", []
+    candidates: list[type[BaseModel]] = [cls]
+    for part in loc:
+        if len(candidates) > 1:
+            kind = str(part)
+            candidates = [each for each in candidates if each.model_fields["kind"].default == part]
+            continue
+        path.append(str(part))
+        if isinstance(part, int) or not candidates:
+            continue
+        (owner,) = candidates
+        field = owner.model_fields.get(part)
+        candidates = classes_in(field.annotation, BaseModel) if field is not None else []
+    return _Place(".".join(path), owner, kind)
+
+
+def _of(place: _Place) -> str:
+    return f" with kind {place.kind}" if place.kind else ""
+
+
+def _instead(place: _Place) -> str:
+    if place.owner is None:
+        return ""
+    near = get_close_matches(place.path.rpartition(".")[2], place.owner.model_fields, 1)
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(place.owner.model_fields)}"
+
+
+def _words(message: str) -> str:
+    for theirs, ours in _SAYS:
+        message = message.replace(theirs, ours, 1)
+    return message
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

@@ -1,0 +1,98 @@
+"""Settings that are wrong: each line says where, what, and what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from jobmgr.config import JobmgrSettings
+from peloton.config import ConfigError, load
+
+STORE = "storage: {kind: sqlite, path: /x.db}\n"
+
+
+def refusal(folder: Path, text: str, variables: Mapping[str, str] | None = None) -> str:
+    file = folder / "daemon.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load(JobmgrSettings, [file], variables)
+    return str(caught.value).replace(str(file), "FILE")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "FILE: storage: is needed, and not given"),
+        ("storage: {}", "FILE: storage.path: is needed with kind sqlite, and not given"),
+        ("storage: {kind: mysql}", "FILE: storage.kind: 'mysql': should be 'sqlite' or 'cassandra'"),
+        ("storage: []", "FILE: storage: []: should be a mapping of settings"),
+        (STORE + "goal_state:", "FILE: goal_state: None: should be a mapping of settings"),
+        (STORE + "htpp_port: 1", "FILE: htpp_port: unknown setting; did you mean http_port?"),
+        (
+            STORE + "goal_state: {newsafter: 1}",
+            "FILE: goal_state.newsafter: unknown setting; did you mean news_after?",
+        ),
+        (
+            STORE + "membership: {kind: local, servers: 'a:1'}",
+            "FILE: membership.servers: unknown setting with kind local; there are kind, directory",
+        ),
+        (
+            STORE + "membership: {servers: a}",
+            "FILE: membership.servers: 'a': is not host:port,host:port… with a path behind the last one "
+            "where needed",
+        ),
+        (
+            STORE + "membership: {servers: 'a:1', root: peloton}",
+            "FILE: membership.root: 'peloton': is not the path of a node, such as /peloton",
+        ),
+        (STORE + "http_port: 99999", "FILE: http_port: 99999: should be less than or equal to 65535"),
+        (STORE + "host: 5", "FILE: host: 5: should be a valid string"),
+    ],
+)
+def test_a_line_says_where_what_and_what_would_be_right(tmp_path: Path, text: str, said: str) -> None:
+    assert refusal(tmp_path, text) == said
+
+
+def test_each_wrong_setting_has_a_line(tmp_path: Path) -> None:
+    lines = refusal(tmp_path, STORE + "http_port: -1\ngrpc_port: x\n").splitlines()
+    assert [line.split(": ")[1] for line in lines] == ["http_port", "grpc_port"]
+
+
+@pytest.mark.parametrize(
+    ("text", "variable", "value", "said"),
+    [
+        ("", "HTTP_PORT", "abc", "HTTP_PORT or --http-port: http_port: 'abc': should be a valid integer"),
+        ("", "ENABLE_DEBUG_LOGGING", "maybe", "ENABLE_DEBUG_LOGGING or --debug: debug: 'maybe': should be"),
+        (
+            "membership: {directory: /x}",
+            "ELECTION_ZK_SERVERS",
+            "zk1",
+            "ELECTION_ZK_SERVERS or --election-zk-servers: membership.servers: 'zk1': is not",
+        ),
+    ],
+)
+def test_what_no_file_said_is_not_put_down_to_one(
+    tmp_path: Path, text: str, variable: str, value: str, said: str
+) -> None:
+    assert refusal(tmp_path, STORE + text, {variable: value}).startswith(said)
+
+
+def test_a_long_value_is_cut(tmp_path: Path) -> None:
+    assert len(refusal(tmp_path, STORE + f"http_port: {'x' * 5000}")) < 250
+
+
+@pytest.mark.parametrize(("text", "key"), [("a: 1\nhost: x\na: 2\n", "a"), ("s: {b: 1, b: 1}", "b")])
+def test_a_key_given_twice_is_told(tmp_path: Path, text: str, key: str) -> None:
+    said = refusal(tmp_path, text)
+    assert said.startswith(f"FILE: not YAML: {key} is given twice") and "line" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_merge_keys_are_no_repetition(tmp_path: Path) -> None:
+    file = tmp_path / "daemon.yaml"
+    file.write_text("storage: &s {kind: sqlite, path: /x}\ngoal_state: &g {ask_after: 1}\n")
+    assert load(JobmgrSettings, [file]).goal_state.ask_after == 1
+    file.write_text("storage: &s {path: /y}\nmembership: {<<: {directory: /a}, directory: /b}\n")
+    assert str(load(JobmgrSettings, [file]).membership.directory) == "/b"  # type: ignore[union-attr]
