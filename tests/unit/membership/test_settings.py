@@ -38,7 +38,7 @@ def test_the_environment_leaves_what_else_is_said_of_zookeeper(tmp_path: Path) -
         ({"servers": "zk1:2181", "root": "peloton"}, "membership.root: 'peloton'"),
         (
             {"servers": "zk1:2181", "directory": "/x"},
-            "membership.directory: unknown setting of kind zookeeper",
+            "membership.directory: unknown setting with kind zookeeper",
         ),
         ({"kind": "local", "servers": "zk1:2181"}, "membership.servers: unknown setting with kind local"),
         ({"kind": "etcd"}, "membership.kind: 'etcd': should be 'local' or 'zookeeper'"),
