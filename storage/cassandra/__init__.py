@@ -13,8 +13,9 @@ What a write promises, for no transaction reaches over partitions here:
 - **Creation**: what the job's row will name is written before it. A creation cut off half-way is invisible,
   and may be repeated; what it has left of a large config is dropped by a leader that finds it two weeks
   later.
-- **Deletion** removes the job's row first and then what hung on it; repeated, it finishes what was cut off,
-  but for a large config's text: that goes as a creation's does.
+- **Deletion** notes first that it has begun, removes the job's row, then what hung on it, then the note. One
+  that was cut off is finished by the next leader, or where a job of the same id is created, but for a large
+  config's text: that goes as a creation's does.
 - **One job's writes** through one handle are carried out one after the other, in the order of the calls.
 
 **Terms.** Every write of a handle with a term reads the newest term first (one read for all that wait), at

@@ -25,9 +25,6 @@ _CHUNKS_AT_ONCE = 8
 _RANGES = 16
 _ROWS_AT_ONCE = 200
 """In a page of all jobs' configs. A server reads the whole rows, whatever is asked for of them."""
-KEPT_US = 14 * 24 * 3600 * 1_000_000
-"""Age at which chunks that no config names are dropped, microseconds. A conditional write whose outcome is
-unknown may come in for as long as Cassandra remembers it: gc_grace_seconds of the jobs' table, 10 days."""
 
 
 @dataclass(frozen=True, slots=True)

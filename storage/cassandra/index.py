@@ -15,13 +15,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from peloton.errors import Fenced, NotFound, PelotonError
 from peloton.model.ids import JobId
 from peloton.model.job import JobPage, JobQuery
-from storage.cassandra.configs import KEPT_US, Configs
+from storage.cassandra.configs import Configs
 from storage.cassandra.copy import Change, Copy
 from storage.cassandra.ranges import token_ranges
 from storage.cassandra.session import Row, Session
@@ -85,12 +85,11 @@ class JobIndex:
         async with self._turn:
             await self._let_go()
 
-    def warm(self) -> None:
-        """Read the jobs in the background, so that the first query finds them read; then drop what configs
-        left that nobody names."""
-        self._warming = asyncio.get_running_loop().create_task(self._warm(), name="job-index")
+    def warm(self, then: Callable[[], Awaitable[None]]) -> None:
+        """Read the jobs in the background, so that the first query finds them read; then do what is given."""
+        self._warming = asyncio.get_running_loop().create_task(self._warm(then), name="job-index")
 
-    async def _warm(self) -> None:
+    async def _warm(self, then: Callable[[], Awaitable[None]]) -> None:
         begin = time.monotonic()
         try:
             async with self._turn:
@@ -99,17 +98,7 @@ class JobIndex:
             log.warning("job index not read, the next query tries again: %s", error)
         else:
             log.info("job index read in %.1f s", time.monotonic() - begin)
-            await self._sweep()
-
-    async def _sweep(self) -> None:
-        try:
-            await self._terms.check()
-            gone = await self._configs.sweep(self._session.timestamp() - KEPT_US)
-        except PelotonError as error:
-            log.warning("configs' leftovers not looked for, the next leader does: %s", error)
-        else:
-            if gone:
-                log.info("%d bodies of configs dropped that no job has", gone)
+        await then()
 
     async def _leading(self) -> bool:
         if not self._terms.held:

@@ -59,7 +59,12 @@ class CassandraJobs:
         async with self._gate(job_id) as when:
             row = await config_row(job_id, spec)
             await self._configs.put_body(row, when)
-            await self._session.write("put_active", _bucket(job_id), job_id, when)
+            doomed, _ = await asyncio.gather(
+                self._session.row("read_sure", _bucket(job_id), job_id),
+                self._session.write("put_active", _bucket(job_id), job_id, when),
+            )
+            if doomed is not None and doomed[0] is False and await self._read(job_id, serial=True) is None:
+                await self._rows.delete(job_id, when)
             stamp = uuid4()
             state = (stamp, self._terms.number, runtime.revision, runtime.config_version, text, job_id)
             try:
@@ -140,17 +145,28 @@ class CassandraJobs:
     async def delete(self, job_id: JobId) -> None:
         async with self._gate(job_id) as when:
             bodies = await self._configs.bodies(job_id)
-            await self._session.write("doubt_active", when, _bucket(job_id), job_id)
+            await self._session.write("doom_active", _bucket(job_id), job_id, when)
 
             async def decide(row: JobRow, stamp: UUID) -> Sequence[Bound]:
                 return [("delete_job", (job_id, row.stamp)), ("delete_rest", (job_id,))]
 
             await self._change(job_id, decide)
             await self._noted(job_id, Change(None))
-            await self._session.write("delete_active", when, _bucket(job_id), job_id)
-            await self._rows.delete(job_id, when)
             for body_id, chunks in bodies:
                 await self._configs.drop_body(body_id, chunks, when)
+            await self._clear(job_id, when)
+
+    async def finish_deletions(self) -> int:
+        """Those that were cut off when the job itself was gone already; how many."""
+        finished = 0
+        for bucket in range(_ACTIVE_BUCKETS):
+            for job_id, sure in await self._session.rows("read_active", bucket):
+                if sure is False:
+                    async with self._gate(job_id) as when:
+                        if await self._read(job_id, serial=True) is None:
+                            await self._clear(job_id, when)
+                            finished += 1
+        return finished
 
     async def query(self, query: JobQuery) -> JobPage:
         async with self._session.use():
@@ -173,6 +189,11 @@ class CassandraJobs:
             if await self._set_active(job_id, True) is None:
                 raise _unknown(job_id)
             await self._session.write("confirm_active", _bucket(job_id), job_id, when)
+
+    async def _clear(self, job_id: JobId, when: int) -> None:
+        """What hung on a job that is gone; that there may be something is forgotten last."""
+        await self._rows.delete(job_id, when)
+        await self._session.write("delete_active", when, _bucket(job_id), job_id)
 
     async def _set_active(self, job_id: JobId, active: bool) -> JobRow | None:
         async def decide(row: JobRow, stamp: UUID) -> Sequence[Bound]:

@@ -15,6 +15,7 @@ from storage.cassandra.connection import Connection, connect
 from storage.cassandra.events import CassandraPodEvents
 from storage.cassandra.index import JobIndex
 from storage.cassandra.jobs import CassandraJobs
+from storage.cassandra.leftovers import Leftovers
 from storage.cassandra.migrate import check, up
 from storage.cassandra.session import Session
 from storage.cassandra.tasks import CassandraTasks, Rows, encoded_events, encoded_tasks
@@ -41,6 +42,7 @@ class CassandraStore:
         configs = Configs(session)
         self._index = JobIndex(session, configs, terms)
         self._jobs = CassandraJobs(session, gate, terms, rows, configs, self._index)
+        self._leftovers = Leftovers(session, self._jobs, configs)
         self.jobs: Jobs = self._jobs
         self.tasks: Tasks = CassandraTasks(session, gate, rows)
         self.pod_events: PodEvents = CassandraPodEvents(session, gate, rows)
@@ -53,7 +55,7 @@ class CassandraStore:
             self._rows.forget()
             await self._index.reset()
             if role == Role.JOBMGR.value:
-                self._index.warm()
+                self._index.warm(self._leftovers.clear)
 
     async def write_all(
         self,

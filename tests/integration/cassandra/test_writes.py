@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from uuid import UUID, uuid4
 
@@ -14,7 +15,7 @@ import pytest
 from cassandra.metadata import Murmur3Token
 
 from peloton.api.v0.job import job_pb2
-from peloton.errors import AlreadyExists, Fenced, NotFound, Unavailable
+from peloton.errors import AlreadyExists, Conflict, Fenced, NotFound, Unavailable
 from peloton.membership.interface import Role
 from peloton.model.job import JobQuery, JobSpec
 from peloton.model.states import JobState
@@ -23,6 +24,7 @@ from storage.cassandra.binding import Bound
 from storage.cassandra.configs import ConfigRow, IndexedConfig
 from storage.cassandra.connection import Connection
 from storage.cassandra.ranges import token_ranges
+from storage.cassandra.session import Session
 from storage.cassandra.store import CassandraStore
 from tests.contract.storage.samples import HOUR, event, job_id, job_runtime, spec, task_runtime
 from tests.integration.cassandra.conftest import Opener
@@ -32,7 +34,7 @@ JOB = job_id(1)
 
 def lose_answers(store: CassandraStore, *, made: bool, times: int = 1) -> None:
     """Of the next conditional writes, which are `made` or not."""
-    decide = store._session.decide
+    decide = partial(Session.decide, store._session)
     left = times
 
     async def losing(parts: Sequence[Bound]) -> bool:
@@ -45,6 +47,18 @@ def lose_answers(store: CassandraStore, *, made: bool, times: int = 1) -> None:
         raise Unavailable("the answer is lost")
 
     store._session.decide = losing  # type: ignore[method-assign]
+
+
+def cut_off_at(store: CassandraStore, statement: str) -> None:
+    """Of the writes of one statement none is made any more, as if the process had died before."""
+    write = store._session.write
+
+    async def until_then(name: str, *values: object) -> None:
+        if name == statement:
+            raise Unavailable("cut off")
+        await write(name, *values)
+
+    store._session.write = until_then  # type: ignore[method-assign]
 
 
 async def test_a_change_whose_answer_is_lost_is_made_once(store: CassandraStore) -> None:
@@ -80,14 +94,7 @@ async def test_a_creation_cut_off_before_the_job_is_there_is_invisible(open_hand
 
 async def test_a_creation_cut_off_after_that_is_whole(open_handle: Opener) -> None:
     store, other = await open_handle(), await open_handle()
-    write = store._session.write
-
-    async def cut_off(name: str, *values: object) -> None:
-        if name == "confirm_active":
-            raise Unavailable("cut off")
-        await write(name, *values)
-
-    store._session.write = cut_off  # type: ignore[method-assign]
+    cut_off_at(store, "confirm_active")
     with pytest.raises(Unavailable):
         await store.jobs.create(JOB, spec(), job_runtime())
     assert await other.jobs.active() == (JOB,)
@@ -104,6 +111,59 @@ async def test_a_second_creation_does_not_wake_a_retired_job(open_handle: Opener
     with pytest.raises(AlreadyExists):
         await store.jobs.create(JOB, spec(), job_runtime())
     assert await store.jobs.active() == ()
+
+
+async def cut_off_deletion(store: CassandraStore) -> None:
+    """A job with tasks is gone, and its tasks are not."""
+    await store.jobs.create(JOB, large_spec(), job_runtime())
+    await store.write_all(JOB, dict.fromkeys((0, 5000), task_runtime()), [event(JOB)])
+    await store.jobs.retire(JOB)
+    cut_off_at(store, "delete_tasks")
+    with pytest.raises(Unavailable):
+        await store.jobs.delete(JOB)
+    with pytest.raises(NotFound):
+        await store.jobs.runtime(JOB)
+
+
+async def test_a_job_made_again_has_nothing_of_a_deletion_cut_off(open_handle: Opener) -> None:
+    first, then = await open_handle(), await open_handle()
+    await cut_off_deletion(first)
+    for store in (first, then):
+        assert await store.jobs.active() == ()
+    await then.jobs.create(JOB, spec(), job_runtime())
+    with pytest.raises(AlreadyExists):
+        await then.jobs.create(JOB, spec(), job_runtime())
+    await then.write_all(JOB, {1: task_runtime(2)})
+    assert [list(page) async for page in then.tasks.list(JOB)] == [[1]]
+    assert list(await then.pod_events.list(JOB, 0)) == []
+    assert await then.jobs.active() == (JOB,)
+    await then.jobs.retire(JOB)
+    with pytest.raises(AlreadyExists):
+        await then.jobs.create(JOB, spec(), job_runtime())
+    assert [list(page) async for page in then.tasks.list(JOB)] == [[1]]
+
+
+async def test_a_leader_finishes_deletions_that_were_cut_off(
+    open_handle: Opener, connection: Connection
+) -> None:
+    """And leaves alone what is there again, or still."""
+    first, then = await open_handle(), await open_handle()
+    await first.jobs.create(job_id(2), spec(), job_runtime())
+    await first.tasks.write(job_id(2), {0: task_runtime()})
+    lose_answers(first, made=False, times=100)
+    with pytest.raises(Conflict):
+        await first.jobs.delete(job_id(2))
+    lose_answers(first, made=False, times=0)
+    await cut_off_deletion(first)
+    await then.begin_term(Role.JOBMGR.value, 1)
+    async with asyncio.timeout(20):
+        while len(connection.execute("SELECT job_id FROM task_buckets")) > 1:  # noqa: ASYNC110 - the server's
+            await asyncio.sleep(0.05)
+    assert connection.execute("SELECT instance FROM tasks") == [(0,)]
+    assert await then.jobs.active() == (job_id(2),)
+    await then.jobs.delete(job_id(2))
+    assert connection.execute("SELECT instance FROM tasks") == []
+    assert connection.execute("SELECT job_id FROM active_jobs") == []
 
 
 class Freeze:

@@ -1,0 +1,33 @@
+"""What was cut off half-way: a new leader looks for it, and finishes it or drops it."""
+
+from __future__ import annotations
+
+import logging
+
+from peloton.errors import PelotonError
+from storage.cassandra.configs import Configs
+from storage.cassandra.jobs import CassandraJobs
+from storage.cassandra.session import Session
+
+KEPT_US = 14 * 24 * 3600 * 1_000_000
+"""Age at which bodies that no config names are dropped, microseconds. A conditional write whose outcome is
+unknown may come in for as long as Cassandra remembers it: gc_grace_seconds of the jobs' table, 10 days."""
+log = logging.getLogger(__name__)
+
+
+class Leftovers:
+    def __init__(self, session: Session, jobs: CassandraJobs, configs: Configs) -> None:
+        self._session = session
+        self._jobs = jobs
+        self._configs = configs
+
+    async def clear(self) -> None:
+        """Within a leader's term. Where it cannot be done, the next leader does it."""
+        try:
+            finished = await self._jobs.finish_deletions()
+            dropped = await self._configs.sweep(self._session.timestamp() - KEPT_US)
+        except PelotonError as error:
+            log.warning("leftovers not looked for, the next leader does: %s", error)
+            return
+        if finished or dropped:
+            log.info("%d deletions finished, %d bodies of configs dropped that no job has", finished, dropped)
