@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from kazoo import exceptions
-from kazoo.client import KazooClient, KazooState
+from kazoo.client import KazooState
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
 from peloton.clock import SystemClock
 from peloton.config import ConfigError
 from peloton.errors import AlreadyExists, Conflict, NotFound, PelotonError, Refused, Unavailable
+from peloton.membership.client import Client
 
 SAY_EVERY = 2.0
 CLOSE_SECONDS = 2.0
@@ -71,39 +72,45 @@ class Connection:
         self._servers = servers
         self._clock = SystemClock()
         self._acl = credentials.acl if credentials else OPEN_ACL_UNSAFE
-        self._client = KazooClient(
-            hosts=servers,
-            timeout=session,
+        self._asked = session
+        self._client = Client(
+            servers,
+            session,
             default_acl=self._acl,
             auth_data=[("digest", f"{credentials.user}:{credentials.password}")] if credentials else None,
             connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 1.0},
             logger=_quiet,
         )
         self._connected = asyncio.Event()
+        self._waiting: set[asyncio.Future[Any]] = set()
+        self._given_up = ""
+        self._closing = False
         self._began = self._clock.monotonic()
         self.on_state: list[Callable[[str], None]] = []
         """Called on the event loop with each new KazooState: CONNECTED, SUSPENDED, LOST."""
 
     async def open(self) -> None:
-        """Wait until the servers answer, and say so meanwhile."""
+        """Wait until the servers answer, and say so meanwhile. Raises as `connected` does."""
         loop = asyncio.get_running_loop()
 
         def heard(state: str) -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody is interested
-                loop.call_soon_threadsafe(self._on_state, state)
+                loop.call_soon_threadsafe(self._on_state, state, self._client.given_up())
 
         self._client.add_listener(heard)
         await asyncio.to_thread(self._client.start_async)
         while True:
             try:
                 async with asyncio.timeout(SAY_EVERY):
-                    await self._connected.wait()
+                    await self.connected()
                 break
             except TimeoutError:
+                self._end(self._client.given_up())
                 log.warning("%s, trying again", self.trouble())
 
     async def close(self) -> None:
         """Ends the session: what it held is gone at once. Servers that do not answer are not waited for."""
+        self._closing = True
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
 
         def stop() -> None:
@@ -124,14 +131,28 @@ class Connection:
         held = self._client.client_id
         return int(held[0] or 0) if held else 0
 
+    @property
+    def granted(self) -> float:
+        """Seconds for which the servers keep the present session when they do not hear of it."""
+        return self._client.granted
+
     def trouble(self) -> str:
         """Why nothing is heard of the servers; empty where they are connected."""
+        if self._given_up:
+            return self._given_up
         if self._connected.is_set():
             return ""
         return f"ZooKeeper {self._servers} has not answered for {self._clock.monotonic() - self._began:.0f} s"
 
+    @property
+    def whole(self) -> bool:
+        """Whether the servers are connected, as last heard."""
+        return self._connected.is_set() and not self._given_up
+
     async def connected(self) -> None:
+        """Waits until the servers are connected. Raises PelotonError where they never will be."""
         await self._connected.wait()
+        self._require_hope()
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         """Raises NotFound."""
@@ -167,26 +188,28 @@ class Connection:
         for step in steps:
             step(transaction, self._acl)
         results = await self._ask(transaction.commit_async)
-        for result in results:
+        for operation, result in zip(transaction.operations, results, strict=True):
             if isinstance(result, Exception) and not isinstance(
                 result, exceptions.RolledBackError | exceptions.RuntimeInconsistency
             ):
-                raise _translated(result, "a transaction")
+                raise _translated(result, operation.path)
         return list(results)
 
     async def _ask(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        loop = asyncio.get_running_loop()
+        self._require_hope()
+        loop, what = asyncio.get_running_loop(), str(arguments[0]) if arguments else "a transaction"
         future: asyncio.Future[Any] = loop.create_future()
 
         def answered(result: Any) -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody is interested
-                loop.call_soon_threadsafe(_settle, future, result)
+                loop.call_soon_threadsafe(_settle, future, result, what)
 
-        call(*arguments, **named).rawlink(answered)
+        self._waiting.add(future)
         try:
+            call(*arguments, **named).rawlink(answered)
             return await future
-        except exceptions.KazooException as error:
-            raise _translated(error, str(arguments[0]) if arguments else "a transaction") from None
+        finally:
+            self._waiting.discard(future)
 
     def _into_loop(self, watch: Watch | None) -> Callable[[Any], None] | None:
         if watch is None:
@@ -199,15 +222,45 @@ class Connection:
 
         return fired
 
-    def _on_state(self, state: str) -> None:
+    def _on_state(self, state: str, given_up: str = "") -> None:
         if state == KazooState.CONNECTED:
             self._connected.set()
+            self._compare()
         elif self._connected.is_set():
             self._connected.clear()
             self._began = self._clock.monotonic()
         log.info("ZooKeeper %s: %s", self._servers, state.lower())
+        self._end(given_up)
+        if state == KazooState.LOST:
+            self._forget()
         for each in self.on_state:
             each(state)
+
+    def _end(self, given_up: str) -> None:
+        """All that waits, or asks later, is to hear it."""
+        if given_up and not self._closing:
+            self._given_up = f"ZooKeeper {self._servers} {given_up}"
+            self._connected.set()
+
+    def _require_hope(self) -> None:
+        if self._given_up:
+            raise PelotonError(self._given_up)
+
+    def _forget(self) -> None:
+        """The session has ended, and with it kazoo has told all who wait; but for who came between that and
+        its own forgetting them."""
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(Unavailable("ZooKeeper: the session has ended"))
+
+    def _compare(self) -> None:
+        """Who set a session's length is told where another one counts."""
+        if self.granted < self._asked:
+            log.warning(
+                "ZooKeeper %s grants sessions of %g s, its maxSessionTimeout, which counts: "
+                "membership.session_seconds is %g",
+                self._servers, self.granted, self._asked,
+            )  # fmt: skip
 
 
 Step = Callable[[Any, Iterable[ACL]], None]
@@ -231,14 +284,13 @@ def drop(path: str) -> Step:
     return lambda transaction, acl: transaction.delete(path)
 
 
-def _settle(future: asyncio.Future[Any], result: Any) -> None:
+def _settle(future: asyncio.Future[Any], result: Any, what: str) -> None:
     if future.done():
         return
-    error = result.exception
-    if error is None:
+    if result.exception is None:
         future.set_result(result.value)
     else:
-        future.set_exception(error)
+        future.set_exception(_translated(result.exception, what))
 
 
 def _translated(error: Exception, what: str) -> PelotonError:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ PAUSE = 0.2
 RESIGN_SECONDS = 1.0
 BEATS = 5
 """Renewals in a session's length."""
+_NUMBERED = re.compile(r"-\d+\Z")
+"""What ZooKeeper puts behind a contender's name; others may have left nodes of their own."""
 log = logging.getLogger(__name__)
 _clock = SystemClock()
 
@@ -68,13 +71,14 @@ class Election:
             try:
                 await self._sweep()
                 return await self._contend()
-            except Unavailable as error:
+            except (Unavailable, NotFound) as error:
                 log.info("will contend again to lead: %s", error)
             await asyncio.sleep(PAUSE)
             await self._connection.connected()
 
     async def _sweep(self) -> None:
         """Take away what an earlier candidacy left when its end could not be told to ZooKeeper."""
+        await self._connection.make(self._places.contenders)
         for name in await self._connection.children(self._places.contenders):
             if name.startswith(self._mark):
                 await self._connection.delete(f"{self._places.contenders}/{name}")
@@ -100,7 +104,7 @@ class Election:
             names = await self._connection.children(self._places.contenders)
             if own not in names:
                 raise Unavailable(f"{own} is no contender any more: its session has ended")
-            earlier = [name for name in names if _number(name) < _number(own)]
+            earlier = [name for name in names if _NUMBERED.search(name) and _number(name) < _number(own)]
             if not earlier:
                 return
             gone = asyncio.Event()
@@ -114,7 +118,7 @@ class Election:
         address = self._member.address.to_json().encode()
         while True:
             term, version = await self._last_term()
-            lease = Lease(self._session, _clock.monotonic())
+            lease = Lease(min(self._session, self._connection.granted), _clock.monotonic())
             try:
                 _, stat, _ = await self._connection.commit(
                     check(own, 0),
@@ -168,6 +172,8 @@ class ZooKeeperLeadership:
         self._over = asyncio.Event()
         self._wake = asyncio.Event()
         connection.on_state.append(self._on_state)
+        # What became of the connection since the election's answer left has been told to nobody.
+        self._on_state("CONNECTED" if connection.whole else "SUSPENDED")
         self._beating = asyncio.create_task(self._beat(), name="lease")
 
     @property
@@ -194,24 +200,26 @@ class ZooKeeperLeadership:
             log.info("the end of term %d could not be told: %r", self._term, error)
 
     async def _beat(self) -> None:
-        while (now := _clock.monotonic()) < self._lease.until:
+        """Renew the lease until it is over, whatever ends it: a leader that cannot renew makes room."""
+        try:
+            while _clock.monotonic() < self._lease.until:
+                await self._beat_once()
+            log.warning("term %d is over: ZooKeeper ended the session, or did not answer in time", self._term)
+        except PelotonError as error:
+            log.warning("term %d is over: %s", self._term, error)
+        finally:
+            self._end()
+
+    async def _beat_once(self) -> None:
+        with suppress(TimeoutError):
             try:
-                async with asyncio.timeout(self._lease.until - now):
+                async with asyncio.timeout(self._lease.until - _clock.monotonic()):
                     self._wake.clear()
                     await self._renew()
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(self._lease.session / BEATS):
-                            await self._wake.wait()
+                    async with asyncio.timeout(self._lease.session / BEATS):
+                        await self._wake.wait()
             except Unavailable:
                 await asyncio.sleep(PAUSE)
-            except (NotFound, Conflict) as error:
-                log.warning("term %d is over: %s", self._term, error)
-                break
-            except TimeoutError:
-                continue
-        else:
-            log.warning("term %d is over: ZooKeeper has not answered in time", self._term)
-        self._end()
 
     async def _renew(self) -> None:
         """Raises NotFound or Conflict where the election is lost, Unavailable where nobody can tell."""
@@ -238,6 +246,8 @@ class ZooKeeperLeadership:
             self._end()
         elif state == "SUSPENDED":
             self._lease.suspend(_clock.monotonic())
+        else:
+            self._lease.shorten(self._connection.granted)
         self._wake.set()
 
     def _end(self) -> None:

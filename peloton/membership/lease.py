@@ -65,6 +65,12 @@ class Lease:
         self._whole = max(self._whole, stamp)
         self._until = max(self._until, stamp + self.seconds)
 
+    def shorten(self, session: float) -> None:
+        """The registry keeps the session alive for so long only. It may have begun with the last renewal."""
+        if session < self.session:
+            self.session = session
+            self._until = min(self._until, self._whole + self.seconds)
+
     def suspend(self, now: float) -> None:
         self._suspended = max(self._suspended, now)
 

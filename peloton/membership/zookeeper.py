@@ -109,23 +109,36 @@ class ZooKeeperMembership:
 
     async def _look_for_leader(self, role: Role, watch: Watch) -> None:
         path, found = self._places[role].leader, None
-        with suppress(NotFound):
-            found = _address((await self._connection.get(path, watch)).value)
-        if found is None and await self._connection.exists(path, watch):
-            watch()  # it came between the two
+        try:
+            value = (await self._connection.get(path, watch)).value
+            found = _address(value)
+            if found is None:
+                log.warning("%s is no address of a leader: %.200r", path, value)
+        except NotFound:
+            if await self._connection.exists(path, watch):
+                watch()  # it came between the two
         if found != self._leaders.get(role):
             self._leaders = {**self._leaders, role: found} if found else _without(self._leaders, role)
             self._tell()
 
     async def _look_for_members(self, role: Role, watch: Watch) -> None:
         held, found = self._members[role], dict[str, Member]()
-        for name in await self._connection.children(self._places[role].members, watch):
+        for name in await self._member_names(role, watch):
             member = held.get(name) or await self._member(role, name)
             if member is not None:
                 found[name] = member
         if found != held:
             self._members[role] = found
             self._tell()
+        if any(own.id not in found for own in self._own if own.role is role):
+            self._listing.set()
+
+    async def _member_names(self, role: Role, watch: Watch) -> list[str]:
+        while True:
+            try:
+                return await self._connection.children(self._places[role].members, watch)
+            except NotFound:  # somebody cleared it away
+                await self._connection.make(self._places[role].members)
 
     async def _member(self, role: Role, name: str) -> Member | None:
         with suppress(NotFound):
@@ -135,7 +148,7 @@ class ZooKeeperMembership:
         return None
 
     async def _stay_listed(self) -> None:
-        """A new session begins without any node."""
+        """A new session begins without any node, and any may be taken away by hand."""
         while True:
             await self._listing.wait()
             self._listing.clear()
@@ -146,15 +159,22 @@ class ZooKeeperMembership:
         path = f"{self._places[member.role].members}/{member.id}"
         while True:
             try:
-                await self._connection.create(path, member.address.to_json().encode(), ephemeral=True)
+                await self._make_own(path, member.address)
+                return
+            except Unavailable:
+                await asyncio.sleep(PAUSE)
+                await self._connection.connected()
+
+    async def _make_own(self, path: str, address: Address) -> None:
+        """What an earlier session of ours left there is replaced."""
+        while True:
+            try:
+                await self._connection.create(path, address.to_json().encode(), ephemeral=True)
                 return
             except AlreadyExists:
                 if await self._is_own(path):
                     return
                 await self._connection.delete(path)
-            except Unavailable:
-                await asyncio.sleep(PAUSE)
-                await self._connection.connected()
 
     async def _is_own(self, path: str) -> bool:
         with suppress(NotFound):

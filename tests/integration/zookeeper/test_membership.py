@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from peloton.config import ConfigError
@@ -18,7 +17,7 @@ from peloton.membership.interface import Role
 from peloton.membership.lease import Standing
 from tests.servers.zookeeper import ZooKeeperServer
 
-from .conftest import Make, member, standing, until
+from .conftest import Make, expire, member, standing, until
 
 
 async def test_the_nodes_are_what_existing_clients_expect(make: Make, raw: Any, root: str) -> None:
@@ -47,7 +46,7 @@ async def test_an_expired_session_ends_leadership_and_begins_anew(
     first = await one.campaign(member("a"))
     waiting = asyncio.create_task(other.campaign(member("b")))
     await until(lambda: "a" in other.members(Role.RESMGR))
-    await asyncio.to_thread(_expire, one._connection._client, zookeeper)
+    await asyncio.to_thread(expire, one._connection._client, zookeeper)
     await asyncio.wait_for(first.lost(), 10)
     assert standing(first) is Standing.OVER
     second = await asyncio.wait_for(waiting, 10)
@@ -58,14 +57,6 @@ async def test_an_expired_session_ends_leadership_and_begins_anew(
     await second.resign()
     third = await asyncio.wait_for(again, 10)
     assert third.term > second.term and standing(third) is Standing.HELD
-
-
-def _expire(client: Any, server: ZooKeeperServer) -> None:
-    """Whoever takes a session over and ends it, ends it for all."""
-    thief = KazooClient(server.address, client_id=client.client_id)
-    thief.start()
-    thief.stop()
-    thief.close()
 
 
 async def test_a_leader_goes_on_when_zookeeper_is_back_in_time(

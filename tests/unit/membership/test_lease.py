@@ -51,6 +51,17 @@ def test_ended_is_over() -> None:
     assert lease.standing(100.2) is Standing.OVER
 
 
+def test_a_session_that_is_granted_for_less_shortens_it_from_the_last_renewal_on() -> None:
+    lease = Lease(session=60, stamp=100)
+    lease.renew(stamp=101, now=102)
+    lease.shorten(60)
+    assert lease.until == 149
+    lease.shorten(10)
+    assert lease.until == 109
+    lease.renew(stamp=103, now=104)
+    assert lease.until == 111
+
+
 @dataclass(frozen=True)
 class Turn:
     """One renewal: how long until it is sent, until the registry hears of it, until the answer is read."""

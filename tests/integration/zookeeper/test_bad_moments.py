@@ -1,0 +1,230 @@
+"""What goes wrong at a bad moment: answers that are lost, servers that are silent, nodes that others made."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+from kazoo.security import make_acl
+
+from peloton.errors import PelotonError, Refused, Unavailable
+from peloton.membership.connection import Connection, Node, Step, Watch
+from peloton.membership.interface import Role
+from peloton.membership.lease import Standing
+from peloton.membership.zookeeper import ZooKeeperMembership
+from tests.servers.zookeeper import ZooKeeperServer
+
+from .conftest import Make, expire, member, until
+
+
+class Losing(Connection):
+    """Loses the first answers to `get` of paths with this in them."""
+
+    lost = "nothing yet"
+    times = 0
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        if self.times and self.lost in path:
+            self.times -= 1
+            raise Unavailable("ConnectionLoss")
+        return await super().get(path, watch)
+
+
+async def test_a_member_is_listed_again_though_the_connection_breaks_once_more(
+    zookeeper: ZooKeeperServer, root: str
+) -> None:
+    """When it is back, the process looks whether its node is its own; this is when it breaks again."""
+    connection = Losing(zookeeper.address, 3)
+    membership = ZooKeeperMembership(connection, root, 3)
+    await membership.start()
+    try:
+        await membership.join(member("a"))
+        await until(lambda: "a" in membership.members(Role.RESMGR))
+        connection.lost, connection.times = "members/a", 1
+        connection.on_state[0]("CONNECTED")
+        await until(lambda: connection.times == 0)
+        changed = asyncio.create_task(membership.changed())
+        await membership.join(member("b"))
+        await asyncio.wait_for(changed, 5)
+        await until(lambda: set(membership.members(Role.RESMGR)) == {"a", "b"})
+    finally:
+        await membership.close()
+
+
+async def test_a_lease_is_no_longer_than_the_session_that_the_servers_grant(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Which is 10 s at most here, 20 ticks."""
+    caplog.set_level(logging.WARNING)
+    one = make(session_seconds=30)
+    await one.start()
+    leadership = await one.campaign(member("a"))
+    assert leadership.standing(time.monotonic() + 7) is Standing.HELD
+    assert leadership.standing(time.monotonic() + 10) is Standing.OVER
+    assert "grants sessions of 10 s" in caplog.text and "membership.session_seconds is 30" in caplog.text
+
+
+@contextmanager
+def silent() -> Iterator[str]:
+    """The address of a server whose machine is gone: who connects waits."""
+    with ExitStack() as held:
+        server = held.enter_context(socket.socket())
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(3):  # its queue is full then, and further calls are dropped
+            waiting = held.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+async def test_servers_that_are_gone_do_not_use_up_the_session(
+    make: Make, zookeeper: ZooKeeperServer
+) -> None:
+    """Two of three, in whatever order they are tried."""
+    with silent() as one, silent() as two:
+        began = time.monotonic()
+        memberships = [make(servers=f"{one},{two},{zookeeper.address}") for _ in range(4)]
+        await asyncio.gather(*(each.start() for each in memberships))
+        assert time.monotonic() - began < 4
+
+
+async def test_a_leaders_node_without_an_address_is_read_once(
+    zookeeper: ZooKeeperServer, root: str, raw: Any
+) -> None:
+    raw.create(f"{root}/resourcemanager/leader", b"not ours", makepath=True)
+    connection = Counting(zookeeper.address, 3)
+    membership = ZooKeeperMembership(connection, root, 3)
+    await membership.start()
+    try:
+        await asyncio.sleep(0.3)  # for nothing to happen
+        assert connection.gets < 10
+        assert membership.leader(Role.RESMGR) is None
+        raw.set(f"{root}/resourcemanager/leader", member("a").address.to_json().encode())
+        await until(lambda: membership.leader(Role.RESMGR) == member("a").address)
+    finally:
+        await membership.close()
+
+
+class Counting(Connection):
+    gets = 0
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        self.gets += 1
+        return await super().get(path, watch)
+
+
+async def test_one_elected_as_the_connection_breaks_waits_until_it_is_whole(
+    zookeeper: ZooKeeperServer, root: str
+) -> None:
+    """That it broke is told before the answer to the election is read."""
+    connection = Breaking(zookeeper.address, 10)
+    membership = ZooKeeperMembership(connection, root, 10)
+    await membership.start()
+    try:
+        connection.breaks = True
+        leadership = await membership.campaign(member("a"))
+        assert leadership.standing(time.monotonic()) is Standing.SUSPENDED
+        connection._on_state("CONNECTED")
+        await until(lambda: leadership.standing(time.monotonic()) is Standing.HELD)
+    finally:
+        await membership.close()
+
+
+class Breaking(Connection):
+    """Breaks after the next transaction."""
+
+    breaks = False
+
+    async def commit(self, *steps: Step) -> list[Any]:
+        results = await super().commit(*steps)
+        if self.breaks:
+            self.breaks = False
+            self._on_state("SUSPENDED")
+        return results
+
+
+async def test_what_kazoo_forgot_as_its_session_ended_is_not_waited_for(zookeeper: ZooKeeperServer) -> None:
+    """It forgets what comes as it lets a session go: after it told who waits, before it forgets who does."""
+    connection = Connection(zookeeper.address, 3)
+    await connection.open()
+    try:
+        zookeeper.freeze()
+        try:
+            await until(lambda: not connection.whole)
+            asked = asyncio.create_task(connection.exists("/"))
+            await until(lambda: len(connection._client._queue) > 0)
+            connection._client._queue.clear()
+        finally:
+            zookeeper.thaw()
+        await connection.connected()
+        await asyncio.to_thread(expire, connection._client, zookeeper)
+        with pytest.raises(Unavailable, match="session"):
+            await asyncio.wait_for(asked, 10)
+    finally:
+        await connection.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_a_connection_that_kazoo_gave_up_is_told(zookeeper: ZooKeeperServer, root: str) -> None:
+    """Its thread ends where something is not as it expects, and nothing would ever be heard again."""
+    connection = Connection(zookeeper.address, 3)
+    membership = ZooKeeperMembership(connection, root, 3)
+    await membership.start()
+    try:
+        changed = asyncio.create_task(membership.changed())
+        leadership = await membership.campaign(member("a"))
+        connection._client._pending.append((None, None, 0))
+        with pytest.raises(PelotonError, match="whose thread ended"):
+            while True:
+                await asyncio.wait_for(changed, 10)
+                changed = asyncio.create_task(membership.changed())
+        await asyncio.wait_for(leadership.lost(), 10)
+        with pytest.raises(PelotonError, match="whose thread ended"):
+            await asyncio.wait_for(membership.campaign(member("a")), 10)
+        assert "whose thread ended" in membership.trouble()
+    finally:
+        await membership.close()
+
+
+async def test_a_leader_that_may_not_write_any_more_leads_no_longer(make: Make, raw: Any, root: str) -> None:
+    one = make(session_seconds=2)
+    await one.start()
+    leadership = await one.campaign(member("a"))
+    raw.set_acls(f"{root}/resourcemanager/term", [make_acl("world", "anyone", read=True)])
+    await asyncio.wait_for(leadership.lost(), 5)
+    assert leadership.standing(time.monotonic()) is Standing.OVER
+    await leadership.resign()
+    with pytest.raises(Refused, match="resourcemanager/term: NoAuth"):
+        await one.campaign(member("a"))
+
+
+async def test_nodes_that_others_put_among_the_contenders_are_passed_over(
+    make: Make, raw: Any, root: str
+) -> None:
+    raw.create(f"{root}/resourcemanager/contenders/note", makepath=True)
+    one = make()
+    await one.start()
+    leadership = await asyncio.wait_for(one.campaign(member("a")), 5)
+    assert leadership.term == 1
+
+
+async def test_nodes_taken_away_by_hand_are_made_again(make: Make, raw: Any, root: str) -> None:
+    """One process's, then all there are."""
+    one = make()
+    await one.start()
+    await one.join(member("a"))
+    await until(lambda: "a" in one.members(Role.RESMGR))
+    for gone in ("resourcemanager/members/a", ""):
+        raw.delete(f"{root}/{gone}".rstrip("/"), recursive=True)
+        await until(lambda: raw.exists(f"{root}/resourcemanager/members/a") is not None, 5)
+        await until(lambda: "a" in one.members(Role.RESMGR), 5)
+    leadership = await asyncio.wait_for(one.campaign(member("a")), 5)
+    await until(lambda: one.leader(Role.RESMGR) is not None, 5)
+    await leadership.resign()
