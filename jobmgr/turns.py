@@ -175,8 +175,9 @@ class Turns:
         if not self._wake.is_set():
             due = self.core.idle_until()
             try:
-                timeout = None if due is None else max(due - self._clock.monotonic(), 0.0)
-                await asyncio.wait_for(self._wake.wait(), timeout)
+                # Not `wait_for`: before Python 3.12 it forgets a cancellation that comes with the event.
+                async with asyncio.timeout(None if due is None else max(due - self._clock.monotonic(), 0.0)):
+                    await self._wake.wait()
             except TimeoutError:
                 return
         self._wake.clear()

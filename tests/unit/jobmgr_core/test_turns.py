@@ -1,0 +1,39 @@
+"""The loop around the core."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from jobmgr.core.events import Statuses
+from jobmgr.core.machine import Core
+from jobmgr.core.steering import Limits
+from jobmgr.outbox import Outbox
+from jobmgr.turns import Turns
+from peloton.clock import SystemClock
+from storage.interface import Store
+
+FAR = 1e9
+
+
+class Waiting(Core):
+    """Always has something that falls due, far away."""
+
+    def idle_until(self) -> float | None:
+        return FAR
+
+
+@pytest.mark.parametrize("moments", range(6))
+async def test_the_loop_ends_when_told_to_even_as_something_happens(store: Store, moments: int) -> None:
+    turns = Turns(Waiting(Limits()), store, SystemClock(), Outbox())
+    loop = asyncio.create_task(turns.run())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    turns.post(Statuses(()))
+    for _ in range(moments):
+        await asyncio.sleep(0)
+    loop.cancel()
+    _, left = await asyncio.wait({loop}, timeout=2)
+    loop.cancel()
+    assert not left, f"{moments} moments after an event the loop did not hear that it is to end"
