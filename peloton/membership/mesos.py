@@ -25,6 +25,22 @@ log = logging.getLogger(__name__)
 _ZOOKEEPER = re.compile(r"zk://([^/@\s]+:\d{1,5}(?:,[^/@,\s]+:\d{1,5})*)((?:/[^/\s]+)+)\Z")
 
 
+class Trouble:
+    """Says each reason why something is tried again and again, but once until it is over."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._said: set[str] = set()
+
+    def met(self, error: PelotonError) -> None:
+        if (reason := str(error)) not in self._said:
+            self._said.add(reason)
+            log.warning("%s: %s; trying again", self._what, reason)
+
+    def over(self) -> None:
+        self._said.clear()
+
+
 @dataclass(frozen=True, slots=True)
 class MasterAddress:
     host: str
@@ -128,15 +144,17 @@ class ElectedMaster:
 
     async def follow(self) -> None:
         """For ever. While ZooKeeper cannot be heard, the last master that was seen counts."""
+        trouble = Trouble(f"Mesos master at {self._where}")
         while True:
             touched = asyncio.Event()
             try:
                 found = await self._look(touched.set)
             except PelotonError as error:
-                log.warning("Mesos master: %s", error)
+                trouble.met(error)
                 await asyncio.sleep(PAUSE)
                 await self._connection.connected()
                 continue
+            trouble.over()
             if found != self._elected:
                 log.info("Mesos master: %s", found.address if found else "none")
             self._elected = found
@@ -161,7 +179,7 @@ def announced(value: bytes) -> Elected | None:
     try:
         info = json.loads(value)
         held = info["address"]
-        address = MasterAddress(str(held["ip"]), int(held["port"]), str(info["hostname"]))
+        address = MasterAddress(str(held["ip"]), int(held["port"]), str(info.get("hostname", "")))
         return Elected(str(info["id"]), address)
     except (ValueError, KeyError, TypeError) as error:
         log.error("a Mesos master tells no address: %r: %.200r", error, value)

@@ -6,16 +6,21 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
+from peloton.errors import Unavailable
 from peloton.membership.connection import Connection
+from peloton.membership.mesos import Trouble
 from peloton.minicluster.mesos.master.registry import NodeRegistry, RegistryError
 from tests.contract.mesos.cluster import Processes
 from tests.contract.mesos.framework import Framework, get
+from tests.faults.proxy import Proxy
 from tests.servers.zookeeper import ZooKeeperServer
 
 SECONDS = 30.0
@@ -32,14 +37,25 @@ class Masters:
     """By name, on one ZooKeeper."""
 
     processes: Processes
-    election: str
+    zookeeper: str
+    root: str
     ports: dict[str, int] = field(default_factory=dict)
 
-    async def start(self, name: str, session: float) -> None:
+    async def start(self, name: str, session: float, by: str = "") -> None:
+        """``by``: another address of the same ZooKeeper."""
         flags = ("--port=0", f"--work-dir={self.processes.root / name}", "--allocation-interval=0.1")
-        zk = (f"--zk={self.election}", f"--zk-session-timeout={session}")
+        election = self.election.replace(self.zookeeper, by or self.zookeeper)
+        zk = (f"--zk={election}", f"--zk-session-timeout={session}")
         member = await self.processes.start(name, "master", *flags, *zk)
         self.ports[name] = (await member.wait_ready())["port"]
+
+    @property
+    def election(self) -> str:
+        return f"zk://{self.zookeeper}{self.root}/mesos"
+
+    def told(self, name: str) -> str:
+        """What a master wrote on its standard output and error."""
+        return self.processes.members[name].errors.read_text()
 
     async def start_agent(self) -> str:
         """Its id."""
@@ -75,7 +91,7 @@ class Masters:
 @pytest.fixture
 async def masters(zookeeper: ZooKeeperServer, root: str, tmp_path: Path) -> AsyncIterator[Masters]:
     processes = Processes(tmp_path)
-    yield Masters(processes, f"zk://{zookeeper.address}{root}/mesos")
+    yield Masters(processes, zookeeper.address, root)
     await processes.stop()
 
 
@@ -126,11 +142,71 @@ async def test_no_master_leads_without_zookeeper(masters: Masters, zookeeper: Zo
     await masters.leads("second")
 
 
-async def test_only_the_newest_reader_writes_the_registry(zookeeper: ZooKeeperServer, root: str) -> None:
+async def test_a_leader_that_zookeeper_hears_no_more_decides_nothing_beside_the_next(
+    masters: Masters, zookeeper: ZooKeeperServer
+) -> None:
+    """It alone is cut off; frameworks and agents still reach it."""
+    proxy = Proxy(zookeeper.host, zookeeper.port)
+    proxy.start()
+    try:
+        await masters.start("first", 2, by=proxy.address)
+        await masters.leads("first")
+        await masters.start("second", 2)
+        stays = await Framework.subscribe(masters.ports["first"])
+        proxy.delay = 3600
+
+        async def second_leads() -> bool:
+            return bool(await masters.state("second"))
+
+        await until(second_leads)
+        first = masters.processes.members["first"].process
+        if first.returncode is None:
+            with suppress(ConnectionError, EOFError, asyncio.IncompleteReadError):
+                assert await masters.state("first") == {}
+                assert (await stays.call("RECONCILE", reconcile={})).status == 503
+        assert await asyncio.wait_for(first.wait(), SECONDS) == 1
+        assert "master: lost leadership: " in masters.told("first").splitlines()[-1]
+        stays.close()
+    finally:
+        proxy.close()
+
+
+@pytest.mark.parametrize("refused", ["announcing this master", "reading the registry"])
+async def test_what_zookeeper_refuses_is_said_once_and_tried_until_it_is_granted(
+    masters: Masters, raw: Any, root: str, refused: str
+) -> None:
+    node = f"{root}/mesos" if refused.startswith("announcing") else f"{root}/mesos/registry"
+    raw.ensure_path(node)
+    raw.set_acls(node, [make_acl("world", "anyone", read=True, admin=True)])
+    await masters.start("first", 4)
+
+    async def said() -> bool:
+        return refused in masters.told("first")
+
+    await until(said)
+    raw.set_acls(node, OPEN_ACL_UNSAFE)
+    await masters.leads("first")
+    assert masters.told("first").count(refused) == 1
+
+
+def test_each_trouble_is_said_once_until_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    trouble = Trouble("reading")
+    for why in ("no", "no", "never", "no"):
+        trouble.met(Unavailable(why))
+    assert caplog.messages == ["reading: no; trying again", "reading: never; trying again"]
+    trouble.over()
+    trouble.met(Unavailable("no"))
+    assert len(caplog.messages) == 3
+
+
+@pytest.mark.parametrize("second", [b"two", b"one"], ids=["changed", "as it is"])
+async def test_only_the_newest_reader_writes_the_registry(
+    zookeeper: ZooKeeperServer, root: str, second: bytes
+) -> None:
     connection = Connection(zookeeper.address, 4.0)
     await connection.open()
     try:
-        older, newer = (NodeRegistry(connection, f"{root}/registry") for _ in range(2))
+        older, newer = (NodeRegistry(connection, f"{root}/registry", 4.0) for _ in range(2))
         assert await older.read() == b""
         older.write(b"one")
         writing = asyncio.create_task(older.run())
@@ -140,7 +216,7 @@ async def test_only_the_newest_reader_writes_the_registry(zookeeper: ZooKeeperSe
 
         await until(written)
         assert await newer.read() == b"one"
-        older.write(b"two")
+        older.write(second)
         with pytest.raises(RegistryError, match=r"another master has taken the registry .* over"):
             await asyncio.wait_for(writing, SECONDS)
         assert (await connection.get(f"{root}/registry")).value == b"one"

@@ -1,7 +1,9 @@
 """Which of several masters leads: the one whose node in ZooKeeper is the lowest.
 
 Source: recordings ``09-master-failover-zk``, ``09-no-leader``. A master that leads and loses its session, or
-finds another one's node before its own, ends; it comes back as a new one behind the others.
+finds another one's node before its own, ends; it comes back as a new one behind the others. It also ends, and
+decides nothing more, when ZooKeeper has not confirmed its leading for most of a session's length. A real one
+goes on for longer, and leaves it to its replicated log to shut it out.
 """
 
 from __future__ import annotations
@@ -14,13 +16,14 @@ from typing import Any, NoReturn, Protocol
 
 from kazoo.client import KazooState
 
+from peloton.clock import SystemClock
 from peloton.errors import PelotonError
 from peloton.membership.connection import Connection
-from peloton.membership.mesos import INFO, Elected, ElectedMaster, ElectionPath, announced
+from peloton.membership.mesos import INFO, Elected, ElectedMaster, ElectionPath, Trouble, announced
 from peloton.minicluster.mesos.jsoncodec import to_dict
 from peloton.minicluster.mesos.master.core.events import master_info
 from peloton.minicluster.mesos.master.core.state import MasterConfig
-from peloton.minicluster.mesos.master.registry import NodeRegistry
+from peloton.minicluster.mesos.master.registry import NodeRegistry, RegistryError
 
 RETRY_SECONDS = 0.2
 
@@ -44,8 +47,8 @@ class Candidate(Protocol):
 
     leadership: Leadership
 
-    def start(self, registry: bytes, save: Callable[[bytes], None]) -> None:
-        """Lead, with what the master before left."""
+    def start(self, registry: bytes, save: Callable[[bytes], None], holds: Callable[[], bool]) -> None:
+        """Lead, with what the master before left, while it ``holds``."""
 
 
 class Election:
@@ -65,11 +68,12 @@ class Election:
         self._config = config
         self._session = session
         self._candidate = candidate
-        self._registry = NodeRegistry(connection, f"{where.path}/registry")
+        self._registry = NodeRegistry(connection, f"{where.path}/registry", session)
         self._elected = asyncio.Event()
         self._deposed: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
         self._present = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._clock = SystemClock()
 
     async def run(self) -> NoReturn:
         """Contend for leadership, then lead.
@@ -89,12 +93,15 @@ class Election:
 
     async def _contend(self) -> NoReturn:
         """Have a node in each session."""
+        trouble = Trouble(f"announcing this master at {self._where}")
         while True:
             await self._present.wait()
             self._present.clear()
             try:
                 await self._announce()
-            except PelotonError:
+                trouble.over()
+            except PelotonError as error:
+                trouble.met(error)
                 self._present.set()
                 await asyncio.sleep(RETRY_SECONDS)
                 await self._connection.connected()
@@ -158,17 +165,29 @@ class Election:
 
     async def _lead(self) -> NoReturn:
         await self._elected.wait()
-        self._candidate.start(await self._recovered(), self._registry.write)
+        self._candidate.start(await self._recovered(), self._registry.write, self._registry.holds)
         print(f"master: leads, at {self._where}", flush=True)
-        await self._registry.run()
+        try:
+            await _all(self._registry.run(), self._until_unproven())
+        except RegistryError as error:
+            raise Deposed(f"lost leadership: {error}") from None
+        raise AssertionError("each of them ends by raising only")
 
     async def _recovered(self) -> bytes:
+        trouble = Trouble(f"reading the registry at {self._where}")
         while True:
             try:
                 return await self._registry.read()
-            except PelotonError:
+            except PelotonError as error:
+                trouble.met(error)
                 await asyncio.sleep(RETRY_SECONDS)
                 await self._connection.connected()
+
+    async def _until_unproven(self) -> NoReturn:
+        """ZooKeeper lets nobody else lead before this."""
+        while (left := self._registry.until - self._clock.monotonic()) > 0:  # noqa: ASYNC110 - it moves on
+            await asyncio.sleep(left)
+        raise Deposed("lost leadership: ZooKeeper has not confirmed it in time")
 
 
 async def _all(*work: Coroutine[Any, Any, None]) -> None:

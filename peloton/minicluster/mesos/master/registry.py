@@ -9,14 +9,20 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import math
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 from google.protobuf.message import DecodeError
 
 from mesos.v1 import mesos_pb2 as mesos
+from peloton.clock import SystemClock
 from peloton.errors import Conflict, NotFound, PelotonError
-from peloton.membership.connection import Connection, put
+from peloton.membership.connection import Connection, check, put
+from peloton.membership.election import BEATS
+from peloton.membership.lease import Lease
+from peloton.membership.mesos import Trouble
 from peloton.minicluster.mesos.master.core.agents import expect_recovered
 from peloton.minicluster.mesos.master.core.maintenance import restore
 from peloton.minicluster.mesos.master.core.state import Cluster
@@ -89,14 +95,32 @@ class NodeRegistry:
 
     ``write`` is heard at once and carried out by ``run``: what was changed in the last moments of a master
     that was killed may be missing, and such an agent comes back to the next as one that was not known.
+
+    Whoever reads takes it over, and each of its writes proves that nobody has since. With nothing to write
+    that is asked for by itself, some times in a session's length: see ``holds``.
     """
 
-    def __init__(self, connection: Connection, path: str) -> None:
+    def __init__(self, connection: Connection, path: str, session: float) -> None:
+        """``session``: seconds after which a ZooKeeper that hears nothing lets another master lead."""
         self._connection = connection
         self._path = path
+        self._session = session
+        self._clock = SystemClock()
+        self._lease: Lease | None = None
         self._version = 0
+        self._saved = b""
         self._content = b""
         self._wanted = asyncio.Event()
+        self._trouble = Trouble(f"writing the registry {path}")
+
+    @property
+    def until(self) -> float:
+        """When ``holds`` ends unless it is proven anew, on the monotonic clock."""
+        return self._lease.until if self._lease is not None else -math.inf
+
+    def holds(self) -> bool:
+        """Whether no other master can lead yet: only then may anything be admitted or decided."""
+        return self._clock.monotonic() < self.until
 
     async def read(self) -> bytes:
         """Return what was written last, nothing where nothing was.
@@ -105,9 +129,11 @@ class NodeRegistry:
         """
         await self._connection.make(self._path)
         node = await self._connection.get(self._path)
+        lease = Lease(self._session, self._clock.monotonic())
         # Whoever read before and still believes to lead is shut out by the new version.
         await self._connection.commit(put(self._path, node.value, node.version))
-        self._version = node.version + 1
+        self._version, self._lease = node.version + 1, lease
+        self._content = self._saved = node.value
         return node.value
 
     def write(self, registry: bytes) -> None:
@@ -121,31 +147,56 @@ class NodeRegistry:
         Raises RegistryError when another master has taken the registry over.
         """
         while True:
-            await self._wanted.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._session / BEATS):
+                    await self._wanted.wait()
             self._wanted.clear()
             content = self._content
             while not await self._written(content):
                 await asyncio.sleep(RETRY_SECONDS)
                 await self._connection.connected()
+            self._trouble.over()
 
     async def _written(self, content: bytes) -> bool:
         """Whether it is written now; False where ZooKeeper did not answer, and the next try will tell."""
+        begun = self._clock.monotonic()
         try:
-            await self._connection.commit(put(self._path, content, self._version))
-            self._version += 1
+            if content == self._saved:
+                await self._still_held()
+            else:
+                await self._connection.commit(put(self._path, content, self._version))
+                self._version += 1
         except (Conflict, NotFound):
             return await self._was_written(content)
-        except PelotonError:
+        except PelotonError as error:
+            self._trouble.met(error)
             return False
+        self._saved = content
+        if self._lease is not None:
+            self._lease.renew(begun, self._clock.monotonic())
         return True
 
+    async def _still_held(self) -> None:
+        """By a transaction: a read might be answered by a server that is cut off from the others."""
+        try:
+            await self._connection.commit(check(self._path, self._version))
+        except (Conflict, NotFound):
+            raise self._taken_over() from None
+
     async def _was_written(self, content: bytes) -> bool:
-        """Whether the version is another one only because an unanswered write of ours took effect."""
+        """Whether the version is another one only because an unanswered write of ours took effect.
+
+        Taking it over leaves what was written before, which is not ``content``.
+        """
         try:
             node = await self._connection.get(self._path)
-        except PelotonError:
+        except PelotonError as error:
+            self._trouble.met(error)
             return False
         if node.value != content or node.version != self._version + 1:
-            raise RegistryError(f"another master has taken the registry {self._path} over")
-        self._version = node.version
+            raise self._taken_over()
+        self._version, self._saved = node.version, content
         return True
+
+    def _taken_over(self) -> RegistryError:
+        return RegistryError(f"another master has taken the registry {self._path} over")

@@ -34,7 +34,7 @@ from peloton.minicluster.mesos.master.calls import (
 )
 from peloton.minicluster.mesos.master.core import agents, allocator, frameworks, tasks
 from peloton.minicluster.mesos.master.core.simulation import Simulation, SimulationConfig, registrations
-from peloton.minicluster.mesos.master.core.state import Agent, Cluster, MasterConfig
+from peloton.minicluster.mesos.master.core.state import Agent, Cluster, MasterConfig, Outbox
 from peloton.minicluster.mesos.master.election import Leadership
 from peloton.minicluster.mesos.master.history import History
 from peloton.minicluster.mesos.master.operator import OperatorApi
@@ -99,6 +99,7 @@ class MasterService:
         self.leadership = Leadership()
         self._credentials = credentials
         self._save: Callable[[bytes], None] | None = None
+        self._holds: Callable[[], bool] = lambda: True
         self._operator = OperatorApi(self.cluster, flags, self.now())
         self._simulation = Simulation(simulation) if simulation is not None else None
         self._simulation_config = simulation
@@ -112,16 +113,22 @@ class MasterService:
         """Return seconds since the epoch, of a clock that never goes back."""
         return time.monotonic() + self._offset
 
-    def start(self, registry: bytes = b"", save: Callable[[bytes], None] | None = None) -> None:
+    def start(
+        self,
+        registry: bytes = b"",
+        save: Callable[[bytes], None] | None = None,
+        holds: Callable[[], bool] = lambda: True,
+    ) -> None:
         """Lead: recover the registry, let simulated agents in, begin to allocate.
 
-        ``save`` is given the registry whenever it changes. Raises RegistryError.
+        ``save`` is given the registry whenever it changes. From when leadership no longer ``holds``, nothing
+        is taken and nothing goes out. Raises RegistryError.
         """
         now = self.now()
         if self._history is not None:
             self._history.began(now)
         recover(self.cluster, registry, now)
-        self._save = save
+        self._save, self._holds = save, holds
         self.leadership = Leadership(True, f"{self.cluster.config.hostname}:{self.cluster.config.port}", True)
         config = self._simulation_config
         if config is not None:
@@ -143,6 +150,8 @@ class MasterService:
 
     def _elsewhere(self, request: Request) -> Response | None:
         """What a master that cannot answer this says: None where it can."""
+        if not self._holds():
+            return _NO_LEADER
         if self.leadership.leads:
             calls = "/api/" in request.path or request.path == link.UPGRADE_PATH
             unready = calls and not self.leadership.recovered
@@ -212,7 +221,9 @@ class MasterService:
 
     def from_link(self, source: AgentLink, message: object) -> None:
         """Take a message of a real agent."""
-        if isinstance(message, link.Register):
+        if not self._holds():
+            source.close()
+        elif isinstance(message, link.Register):
             self._register(source, message)
         elif source.agent_id is not None:
             agent = self.cluster.agents.get(source.agent_id)
@@ -261,6 +272,9 @@ class MasterService:
 
     def _after(self) -> None:
         """Carry out what the core queued, and set the timer anew."""
+        if not self._holds():
+            self.cluster.outbox = Outbox()
+            return
         now = self.now()
         if self._history is not None:
             self._record(now, self._history)

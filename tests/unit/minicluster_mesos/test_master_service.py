@@ -1,0 +1,55 @@
+"""A master whose leadership may end at any moment."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from peloton.minicluster.mesos.master.core.state import MasterConfig
+from peloton.minicluster.mesos.master.service import MasterService
+from peloton.minicluster.mesos.process import listen
+from tests.contract.mesos.framework import Framework, get
+
+
+class Leading:
+    """One master in this process, on a free port."""
+
+    def __init__(self) -> None:
+        self.held = True
+        self.port = 0
+        self.saved: list[bytes] = []
+        socket = listen("127.0.0.1", 0)
+        self.port = socket.getsockname()[1]
+        self.service = MasterService(MasterConfig("m", "127.0.0.1", self.port, "master"), {})
+        self._socket = socket
+
+    async def start(self) -> None:
+        self.service.start(b"", self.saved.append, lambda: self.held)
+        await self.service.server.serve(self._socket)
+
+
+@pytest.fixture
+async def master() -> AsyncIterator[Leading]:
+    made = Leading()
+    await made.start()
+    yield made
+    await made.service.server.stop()
+
+
+async def test_when_leadership_is_over_nothing_is_answered_or_told(master: Leading) -> None:
+    framework = await Framework.subscribe(master.port)
+    asked: dict[str, Any] = {"tasks": [{"task_id": {"value": "t"}}]}
+    assert (await framework.call("RECONCILE", reconcile=asked)).status == 202
+    assert (await framework.update())["state"] == "TASK_UNKNOWN"
+    master.held = False
+    assert (await framework.call("RECONCILE", reconcile=asked)).status == 503
+    for path in ("/state", "/master/state"):
+        reply = await get(master.port, path)
+        assert (reply.status, reply.body) == (503, b"No leader elected")
+    assert (await get(master.port, "/health")).status == 200
+    master.service.cluster.registry_changed = True
+    await get(master.port, "/health")
+    assert framework.stream.waiting == [] and master.saved == []
+    framework.close()
