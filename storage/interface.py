@@ -104,7 +104,7 @@ class PodEvents(Protocol):
     """The history of each instance's runs, kept for 90 days."""
 
     async def append(self, events: Sequence[PodEvent]) -> None:
-        """Writing the same event twice leaves one."""
+        """Those of one run, moment and state are one event, of which the words written last stay."""
         ...
 
     async def list(

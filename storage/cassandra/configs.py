@@ -103,6 +103,11 @@ class Configs:
         payload, body_id, chunks = row
         return bytes(payload) if body_id is None else await self._body(body_id, 0, chunks)
 
+    async def require(self, job_id: JobId, version: int) -> None:
+        """Raises NotFound where it is not stored."""
+        if await self._session.row("read_version", job_id, version) is None:
+            raise _no_config(job_id, version)
+
     async def indexed(self, job_id: JobId, version: int) -> IndexedConfig:
         """Raises NotFound."""
         row = await self._session.row("read_indexed_config", job_id, version)

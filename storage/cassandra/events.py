@@ -11,7 +11,7 @@ from peloton.model.ids import JobId
 from peloton.model.task import PodEvent
 from storage.cassandra.ranges import token_ranges
 from storage.cassandra.session import Row, Session
-from storage.cassandra.tasks import BUCKET, Rows, encoded_events
+from storage.cassandra.tasks import BUCKET, LARGEST, Rows, encoded_events
 from storage.cassandra.terms import Gate
 from storage.codec import POD_EVENT
 
@@ -35,6 +35,8 @@ class CassandraPodEvents:
     async def list(
         self, job_id: JobId, instance: int, run: int | None = None, runs: int = 10
     ) -> Sequence[PodEvent]:
+        if instance > LARGEST or (run or 0) > LARGEST:
+            return ()
         async with self._session.use():
             if run is None:
                 rows = await self._of_last_runs(job_id, instance, runs)
@@ -46,8 +48,11 @@ class CassandraPodEvents:
         )
 
     async def delete(self, job_id: JobId, instance: int, up_to_run: int) -> None:
+        if instance > LARGEST:
+            return
+        key = (job_id, instance // BUCKET, instance)
         async with self._gate(job_id) as when:
-            await self._session.write("delete_runs", when, job_id, instance // BUCKET, instance, up_to_run)
+            await self._session.write("delete_runs", when, *key, min(up_to_run, LARGEST))
 
     async def expire(self, before: int) -> int:
         """Events end by themselves 90 days after they were written: for a time that far back there is

@@ -136,10 +136,13 @@ class CassandraJobs:
             raise _unknown(job_id)
         await self._noted(job_id, Change(text, config))
 
-    async def row(self, job_id: JobId) -> JobRow:
-        """Raises NotFound; and Fenced where a newer term has changed it."""
+    async def row(self, job_id: JobId, config_version: int | None = None) -> JobRow:
+        """Raises NotFound, also where the version is given and not stored; and Fenced where a newer term has
+        changed the job."""
         row = await self._known(job_id)
         self._terms.refuse(row.term)
+        if config_version is not None and config_version != row.config_version:
+            await self._configs.require(job_id, config_version)
         return row
 
     async def delete(self, job_id: JobId) -> None:

@@ -66,7 +66,7 @@ class CassandraStore:
     ) -> None:
         text = "" if runtime is None else JOB_RUNTIME.encode(runtime)
         async with self._gate(job_id) as when:
-            known = None if runtime is None else await self._jobs.row(job_id)
+            known = None if runtime is None else await self._jobs.row(job_id, runtime.config_version)
             rows = encoded_tasks(job_id, tasks, when) + encoded_events(events, when)
             await self._rows.write(job_id, rows, when)
             if runtime is not None:

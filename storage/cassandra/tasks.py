@@ -26,7 +26,8 @@ _LARGEST_MUTATION = 1024 * 1024
 """Characters of runtimes and events that go in one mutation; a server refuses those above 16 MiB."""
 _MOST_ROWS = 1000
 _REMEMBERED = 100_000
-_UNBOUNDED = 2**31 - 1
+LARGEST = 2**31 - 1
+"""Of the numbers that instances and runs are stored as. Requests may ask for greater ones: there are none."""
 
 Encoded = tuple[int, Bound, int]
 """A row's bucket, its statement, and its size."""
@@ -94,12 +95,13 @@ def encoded_tasks(job_id: JobId, runtimes: Mapping[int, TaskRuntime], when: int)
 
 
 def encoded_events(events: Iterable[PodEvent], when: int) -> list[Encoded]:
-    rows: list[Encoded] = []
+    """Of those that are one event the last: of two rows with one timestamp the database would choose."""
+    rows: dict[tuple[object, ...], Encoded] = {}
     for event in events:
         text, bucket = POD_EVENT.encode(event), event.instance // BUCKET
         key = (event.job_id, bucket, event.instance, event.run, event.timestamp, STEP[event.state])
-        rows.append((bucket, ("put_event", (*key, text, when)), len(text)))
-    return rows
+        rows[key] = (bucket, ("put_event", (*key, text, when)), len(text))
+    return list(rows.values())
 
 
 def _parts(rows: Sequence[tuple[Bound, int]]) -> Iterable[list[Bound]]:
@@ -127,8 +129,10 @@ class CassandraTasks:
             await self._rows.write(job_id, encoded_tasks(job_id, runtimes, when), when)
 
     async def get(self, job_id: JobId, instance: int) -> TaskRuntime:
-        async with self._session.use():
-            row = await self._session.row("read_task", job_id, instance // BUCKET, instance)
+        row: Row | None = None
+        if instance <= LARGEST:
+            async with self._session.use():
+                row = await self._session.row("read_task", job_id, instance // BUCKET, instance)
         if row is None:
             raise NotFound(f"task {task_id(job_id, instance)} is not stored")
         return TASK_RUNTIME.decode(row[0])
@@ -136,7 +140,7 @@ class CassandraTasks:
     async def list(
         self, job_id: JobId, first: int = 0, end: int | None = None
     ) -> AsyncIterator[Mapping[int, TaskRuntime]]:
-        end = _UNBOUNDED if end is None else end
+        end = LARGEST if end is None else min(end, LARGEST)
         if first >= end:
             return
         async with self._session.use():
@@ -150,7 +154,7 @@ class CassandraTasks:
     async def delete(self, job_id: JobId, instances: Sequence[int]) -> None:
         async with self._gate(job_id) as when:
             gone: list[Encoded] = []
-            for instance in instances:
+            for instance in filter(LARGEST.__ge__, instances):
                 bucket = instance // BUCKET
                 gone.append((bucket, ("delete_task", (when, job_id, bucket, instance)), 0))
             await self._rows.write(job_id, gone, when)

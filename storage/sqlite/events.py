@@ -14,7 +14,7 @@ from storage.sqlite.reader import Readers
 from storage.sqlite.rows import insert
 from storage.sqlite.writer import Write, Writer
 
-INSERT = "INSERT OR IGNORE INTO pod_events (job_id, instance, run, timestamp, step, event)"
+INSERT = "INSERT OR REPLACE INTO pod_events (job_id, instance, run, timestamp, step, event)"
 SELECT_RUN = """
 SELECT run, timestamp, event FROM pod_events
 WHERE job_id = ? AND instance = ? AND run = ?
@@ -37,7 +37,7 @@ _EXPIRED_AT_ONCE = 5000
 
 def appending(events: Sequence[PodEvent]) -> Write[None]:
     """The write of these events; encoded here and now. One run's events of one moment and one state
-    are the same event: the first stays."""
+    are the same event: the later one stays."""
     values: list[object] = []
     encode = POD_EVENT.encoder()
     for event in events:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -57,6 +58,27 @@ async def test_ranges_are_half_open_and_in_order(store: Store) -> None:
     assert list(await listed(store, 3, 3)) == []
 
 
+@pytest.mark.parametrize("beyond", [2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1])
+async def test_what_is_asked_for_beyond_all_numbers_is_absent(store: Store, beyond: int) -> None:
+    """Requests may name any number that their fields hold."""
+    await store.tasks.write(JOB, {0: BARE, 1: BARE})
+    await store.pod_events.append([event(JOB, run=run) for run in (1, 2)])
+    assert list(await listed(store, 1, beyond)) == [1]
+    assert await listed(store, beyond - 1, beyond) == {}
+    with pytest.raises(NotFound):
+        await store.tasks.get(JOB, beyond)
+    await store.tasks.delete(JOB, [1, beyond])
+    assert list(await listed(store)) == [0]
+    assert list(await store.pod_events.list(JOB, beyond)) == []
+    assert list(await store.pod_events.list(JOB, beyond, run=1)) == []
+    assert list(await store.pod_events.list(JOB, 0, run=beyond)) == []
+    assert len(await store.pod_events.list(JOB, 0, runs=beyond)) == 2
+    await store.pod_events.delete(JOB, beyond, 1)
+    assert len(await store.pod_events.list(JOB, 0)) == 2
+    await store.pod_events.delete(JOB, 0, beyond)
+    assert list(await store.pod_events.list(JOB, 0)) == []
+
+
 async def test_many_instances_come_in_pages(store: Store) -> None:
     await store.tasks.write(JOB, dict.fromkeys(range(10001), BARE))
     pages = [len(page) async for page in store.tasks.list(JOB)]
@@ -97,6 +119,15 @@ async def test_an_event_written_twice_is_there_once(store: Store) -> None:
     assert list(await store.pod_events.list(JOB, 0)) == [event(JOB)]
 
 
+@pytest.mark.parametrize("words", ["", "more is known of it"])
+async def test_of_an_event_told_twice_the_later_words_stay(store: Store, words: str) -> None:
+    later = replace(event(JOB), message=words)
+    await store.pod_events.append([event(JOB), later])
+    assert list(await store.pod_events.list(JOB, 0)) == [later]
+    await store.pod_events.append([event(JOB)])
+    assert list(await store.pod_events.list(JOB, 0)) == [event(JOB)]
+
+
 async def test_events_of_the_last_ten_runs(store: Store) -> None:
     await store.pod_events.append([event(JOB, run=run) for run in range(1, 13)])
     assert [one.run for one in await store.pod_events.list(JOB, 0)] == list(range(12, 2, -1))
@@ -126,6 +157,10 @@ async def test_all_of_a_job_in_one_write(store: Store) -> None:
 async def test_of_a_write_that_fails_nothing_is_there(store: Store) -> None:
     with pytest.raises(NotFound):
         await store.write_all(JOB, {0: task_runtime()}, [event(JOB)], job_runtime())
+    await store.jobs.create(JOB, spec(), job_runtime())
+    of_no_config = replace(job_runtime(), config_version=2)
+    with pytest.raises(NotFound):
+        await store.write_all(JOB, {0: task_runtime()}, [event(JOB)], of_no_config)
     assert await listed(store) == {}
     assert list(await store.pod_events.list(JOB, 0)) == []
 
