@@ -38,9 +38,10 @@ class Supervisor:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if self._closing or task.cancelled():
+        if self._closing:
             return
-        error = task.exception()
+        # Nobody but `close` cancels a task: what is cancelled now waited for something that was.
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, Refused):  # which says all in its one line
             log.error("background task %s failed", task.get_name(), exc_info=error)
         if not self._failed.done():

@@ -33,15 +33,16 @@ class LocalMembership:
         self._members: dict[Role, dict[str, Member]] = {role: {} for role in Role}
         self._change = asyncio.Event()
         self._own: list[int] = []
+        self._wrong = ""
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         try:
             for role in Role:
                 (self._root / role.election / "members").mkdir(parents=True, exist_ok=True)
+            self._look()
         except OSError as error:
-            raise Unavailable(f"membership folder {self._root}: {error.strerror}") from None
-        self._look()
+            raise Unavailable(self._told(error)) from None
         self._watch = asyncio.create_task(self._poll(), name="membership")
 
     async def join(self, member: Member) -> None:
@@ -77,7 +78,7 @@ class LocalMembership:
         await self._change.wait()
 
     def trouble(self) -> str:
-        return ""
+        return self._wrong
 
     async def close(self) -> None:
         if self._watch is not None:
@@ -87,9 +88,19 @@ class LocalMembership:
         self._own.clear()
 
     async def _poll(self) -> None:
+        """What was last seen stays while the folder cannot be read (too many open files, for example)."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            self._look()
+            try:
+                self._look()
+                self._wrong = ""
+            except OSError as error:
+                if not self._wrong:
+                    log.error("%s, trying again", self._told(error))
+                self._wrong = self._told(error)
+
+    def _told(self, error: OSError) -> str:
+        return f"membership folder {self._root}: {error.filename}: {error.strerror}"
 
     def _look(self) -> None:
         leaders, members = registered(self._root)
@@ -162,7 +173,7 @@ def _held(file: Path) -> str | None:
     try:
         if _try_lock(handle, fcntl.LOCK_SH):
             return None
-        return os.pread(handle, 65536, 0).decode()
+        return os.pread(handle, 65536, 0).decode(errors="replace")
     finally:
         os.close(handle)
 
@@ -187,7 +198,8 @@ def _members(role: Role, folder: Path) -> dict[str, Member]:
             continue
         text = _held(file)
         if text is None:
-            file.unlink(missing_ok=True)
+            with suppress(IsADirectoryError, PermissionError):  # no process of ours made that
+                file.unlink(missing_ok=True)
             continue
         with suppress(ValueError):
             found[file.name] = Member(role, file.name, _address(text))
