@@ -64,20 +64,20 @@ class HealthChecks:
 
 async def _once(task: mesos.TaskInfo, place: Place) -> bool:
     check = task.health_check
-    timeout = check.timeout_seconds or None
     try:
-        if check.type == _HealthCheck.COMMAND:
-            return await _command(task, place, timeout)
-        if check.type == _HealthCheck.HTTP:
-            return await asyncio.wait_for(_http(check.http), timeout)
-        _, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", check.tcp.port), timeout)
-        writer.close()
+        async with asyncio.timeout(check.timeout_seconds or None):
+            if check.type == _HealthCheck.COMMAND:
+                return await _command(task, place)
+            if check.type == _HealthCheck.HTTP:
+                return await _http(check.http)
+            _, writer = await asyncio.open_connection("127.0.0.1", check.tcp.port)
+            writer.close()
     except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
         return False
     return True
 
 
-async def _command(task: mesos.TaskInfo, place: Place, timeout: float | None) -> bool:
+async def _command(task: mesos.TaskInfo, place: Place) -> bool:
     command = task.health_check.command
     env = environment(task, place)
     env |= {variable.name: variable.value for variable in command.environment.variables}
@@ -92,7 +92,7 @@ async def _command(task: mesos.TaskInfo, place: Place, timeout: float | None) ->
         start_new_session=True,
     )
     try:
-        return await asyncio.wait_for(process.wait(), timeout) == 0
+        return await process.wait() == 0
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

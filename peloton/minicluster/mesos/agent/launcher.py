@@ -73,7 +73,8 @@ async def docker_answers() -> bool:
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
-        return await asyncio.wait_for(process.wait(), _DOCKER_PATIENCE_SECONDS) == 0
+        async with asyncio.timeout(_DOCKER_PATIENCE_SECONDS):
+            return await process.wait() == 0
     except TimeoutError:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

@@ -138,7 +138,8 @@ class AgentService:
                 f"POST {link.UPGRADE_PATH} HTTP/1.1\r\nHost: {master}\r\nConnection: Upgrade\r\n"
                 f"Upgrade: {link.UPGRADE_NAME}\r\nContent-Length: 0\r\n\r\n".encode()
             )
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+            async with asyncio.timeout(10):
+                head = await reader.readuntil(b"\r\n\r\n")
             if b" 101 " not in head.split(b"\r\n", 1)[0]:
                 raise link.LinkError("the master does not take agents")
             writer.write(link.encode(self._registration()))
@@ -154,7 +155,7 @@ class AgentService:
 
     async def _listen(self, reader: asyncio.StreamReader, registered: Callable[[str], None]) -> None:
         decoder = link.Decoder()
-        while data := await asyncio.wait_for(reader.read(1 << 16), self._silence):
+        while data := await self._heard(reader):
             for message in decoder.feed(data):
                 if isinstance(message, link.Registered):
                     self._silence = max(message.ping_seconds * _PINGS_MISSED, 1.0)
@@ -162,6 +163,10 @@ class AgentService:
                     registered(message.agent_id)
                 else:
                     self._obey(message)
+
+    async def _heard(self, reader: asyncio.StreamReader) -> bytes:
+        async with asyncio.timeout(self._silence):
+            return await reader.read(1 << 16)
 
     def _now_registered(self, agent_id: str) -> None:
         if self.agent_id is None:
