@@ -253,11 +253,10 @@ class CassandraJobs:
         try:
             return await self._session.decide([("add_config", row.values)])
         except Unavailable:
-            version = row.indexed.version
-            stored = await self._session.row("read_indexed_config", job_id, version, serial=True)
+            stored = await self._session.row("read_whole_config", job_id, row.indexed.version, serial=True)
             if stored is None:
                 raise
-            return await self._configs.indexed_from(version, stored) == row.indexed
+            return stored == row.values
 
     async def _noted(self, job_id: JobId, change: Change) -> None:
         self._index.note(job_id, change)

@@ -19,7 +19,7 @@ from peloton.errors import AlreadyExists, Conflict, Fenced, NotFound, Unavailabl
 from peloton.membership.interface import Role
 from peloton.model.job import JobQuery, JobSpec
 from peloton.model.states import JobState
-from peloton.wire.job import job_spec
+from peloton.wire.job import job_config, job_spec
 from storage.cassandra.binding import Bound
 from storage.cassandra.configs import ConfigRow, IndexedConfig
 from storage.cassandra.connection import Connection
@@ -76,6 +76,25 @@ async def test_a_change_whose_answer_is_lost_is_made_once(store: CassandraStore)
     await store.jobs.delete(JOB)
     with pytest.raises(NotFound):
         await store.jobs.runtime(JOB)
+
+
+def with_cpus(cpus: float, padding: int = 0) -> JobSpec:
+    """The second version of a config; the number is in one instance's, of which the index takes no notice."""
+    config = job_config(spec(2, command="x" * padding))
+    config.instanceConfig[1].resource.cpuLimit = cpus
+    return job_spec(config, 2)
+
+
+@pytest.mark.parametrize("padding", [0, 200_000], ids=["small", "large"])
+async def test_another_config_is_not_taken_for_the_one_whose_answer_is_lost(
+    store: CassandraStore, padding: int
+) -> None:
+    await store.jobs.create(JOB, spec(), job_runtime())
+    await store.jobs.add_config(JOB, with_cpus(1.0, padding))
+    lose_answers(store, made=True)
+    with pytest.raises(AlreadyExists):
+        await store.jobs.add_config(JOB, with_cpus(2.0, padding))
+    assert await store.jobs.config(JOB, 2) == with_cpus(1.0, padding)
 
 
 async def test_a_creation_cut_off_before_the_job_is_there_is_invisible(open_handle: Opener) -> None:
