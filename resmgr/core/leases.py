@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable
 
+from peloton.errors import Fenced
 from resmgr.core.placements import Handover
 from resmgr.core.tasks import Task
 
@@ -12,12 +13,14 @@ ABSENCE = 2.0
 
 
 class Holder:
-    """A process that dequeued gangs or took placements. `name` is `<role>/<id>`."""
+    """A process that dequeued gangs or took placements. `name` is `<role>/<id>`; `term` is that of its
+    leadership, 0 for one that works without election."""
 
-    __slots__ = ("_given", "heard", "name", "tasks")
+    __slots__ = ("_given", "heard", "name", "tasks", "term")
 
-    def __init__(self, name: str, now: float) -> None:
+    def __init__(self, name: str, term: int, now: float) -> None:
         self.name = name
+        self.term = term
         self.heard = now
         self.tasks: dict[Task, None] = {}
         self._given: deque[Handover] = deque()
@@ -30,26 +33,34 @@ class Holder:
         self._given.extend(given)
 
     def unsettled(self) -> list[Handover]:
-        """Placements that it took and of which no task is settled."""
+        """Placements that it took and of which no task is settled; each once, also where it came back to be
+        taken again."""
         held = {task.key for task in self.tasks}
-        return [each for each in self._given if held.issuperset(each.runs)]
+        return list({each.offer_id: each for each in self._given if held.issuperset(each.runs)}.values())
 
 
 class Leases:
     def __init__(self) -> None:
-        self._holders: dict[str, Holder] = {}
+        self._holders: dict[tuple[str, int], Holder] = {}
+        self._terms: dict[str, int] = {}
+        """The newest term of each role that was heard of."""
 
     def __len__(self) -> int:
         return sum(len(holder.tasks) for holder in self._holders.values())
 
-    def hear(self, name: str, now: float) -> Holder | None:
-        """The holder of this name has called. None for a caller without a name: it gets no lease, and only
-        the time-outs of the states bring back what it took."""
+    def hear(self, name: str, now: float, term: int = 0) -> Holder | None:
+        """The holder of this name and term has called. None for a caller without a name: it gets no lease,
+        and only the time-outs of the states bring back what it took. Raises Fenced where the role has a newer
+        leader."""
         if not name:
             return None
-        holder = self._holders.get(name)
+        role = _role(name)
+        if term < self._terms.get(role, 0):
+            raise Fenced(f"term {term} of {name} is over, the newest of {role} is {self._terms[role]}")
+        self._terms[role] = term
+        holder = self._holders.get((name, term))
         if holder is None:
-            holder = self._holders[name] = Holder(name, now)
+            holder = self._holders[name, term] = Holder(name, term, now)
         holder.heard = max(holder.heard, now)
         return holder
 
@@ -66,15 +77,20 @@ class Leases:
             task.holder = None
 
     def over(self, now: float, silence: float, present: Collection[str] | None = None) -> list[Holder]:
-        """Holders who were silent for `silence` seconds, or are not among `present` (None: not known).
-        They are forgotten here; their tasks still name them. One heard of in the last ABSENCE seconds is
-        not absent: the list of those present may be a moment old."""
+        """Holders whose role has a newer leader, who were silent for `silence` seconds, or are not among
+        `present` (None: not known). They are forgotten here; their tasks still name them. One heard of in the
+        last ABSENCE seconds is not absent: the list of those present may be a moment old."""
         gone = [
             holder
             for holder in self._holders.values()
-            if now - holder.heard >= silence
+            if holder.term < self._terms[_role(holder.name)]
+            or now - holder.heard >= silence
             or (present is not None and holder.name not in present and now - holder.heard >= ABSENCE)
         ]
         for holder in gone:
-            del self._holders[holder.name]
+            del self._holders[holder.name, holder.term]
         return gone
+
+
+def _role(name: str) -> str:
+    return name.partition("/")[0]

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from peloton.model.states import TaskState, TaskType
 from resmgr.core.deadlines import Deadlines
 from resmgr.core.leases import Leases
-from resmgr.core.placements import Placement
+from resmgr.core.placements import Handover, Placement
 from resmgr.core.policy import Policy
 from resmgr.core.pools import Pool
 from resmgr.core.queues import ReadyQueue
@@ -32,6 +32,9 @@ class Lifecycle:
         self.placed: OrderedDict[Placement, None] = OrderedDict()
         self.waiting: OrderedDict[Pool, None] = OrderedDict()
         """Leaves with gangs in their queues, the one tried longest ago first."""
+        self.forsaken: list[Handover] = []
+        """Placements that nobody will launch, whose hosts are still claimed: their tasks went elsewhere, or
+        whoever had them is gone."""
         self.changed = False
         """Whether admission may find something new to do."""
 
@@ -116,7 +119,7 @@ class Lifecycle:
                 gang.queue.remove(gang)
 
     def unplace(self, task: Task) -> None:
-        """Out of its lease and of its placement; a placement without tasks is dropped."""
+        """Out of its lease and of its placement; a placement without tasks is forsaken."""
         self.leases.release(task)
         placement = task.placement
         if placement is not None:
@@ -124,3 +127,4 @@ class Lifecycle:
             del placement.tasks[task]
             if not placement.tasks:
                 del self.placed[placement]
+                self.forsaken.append(placement.handed())

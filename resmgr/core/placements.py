@@ -39,18 +39,6 @@ class Rejection:
     message: str
 
 
-@dataclass(slots=True, eq=False)
-class Placement:
-    """An accepted proposal until jobmgr has it. Tasks that go back, end or are killed leave it."""
-
-    host: str
-    agent_id: str
-    offer_id: str
-    type: TaskType
-    tasks: dict[Task, tuple[int, ...]] = field(default_factory=dict)
-    """Each task with its ports."""
-
-
 @dataclass(frozen=True, slots=True)
 class Handover:
     """A placement as it is handed to jobmgr."""
@@ -64,3 +52,27 @@ class Handover:
     """Flat, as in `Proposal`."""
     port_counts: tuple[int, ...]
     """How many of `ports` are each task's."""
+
+
+@dataclass(slots=True, eq=False)
+class Placement:
+    """An accepted proposal until jobmgr has it. Tasks that go back, end or are killed leave it."""
+
+    host: str
+    agent_id: str
+    offer_id: str
+    type: TaskType
+    tasks: dict[Task, tuple[int, ...]] = field(default_factory=dict)
+    """Each task with its ports."""
+
+    def handed(self) -> Handover:
+        """As jobmgr gets it."""
+        return Handover(
+            self.host,
+            self.agent_id,
+            self.offer_id,
+            self.type,
+            tuple(task.key for task in self.tasks),
+            tuple(port for ports in self.tasks.values() for port in ports),
+            tuple(map(len, self.tasks.values())),
+        )

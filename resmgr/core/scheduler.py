@@ -39,8 +39,6 @@ class Scheduler(Sharing):
 
     def __init__(self, policy: Policy | None = None, stream_id: str = "") -> None:
         super().__init__(policy or Policy(), stream_id)
-        self.forsaken: list[Handover] = []
-        """Placements that nobody will launch: whoever had them is gone, and their hosts are still claimed."""
 
     # Coming in.
 
@@ -222,17 +220,7 @@ class Scheduler(Sharing):
                 self.step(task, Event.HAND_OVER, now)
                 self.leases.take(holder, task)
                 self.deadlines.set(task.gang, now + self.policy.launching)
-            given.append(
-                Handover(
-                    placement.host,
-                    placement.agent_id,
-                    placement.offer_id,
-                    placement.type,
-                    tuple(task.key for task in placement.tasks),
-                    tuple(port for ports in placement.tasks.values() for port in ports),
-                    tuple(map(len, placement.tasks.values())),
-                )
-            )
+            given.append(placement.handed())
             for task in placement.tasks:
                 task.placement = None
         if holder is not None and given:

@@ -30,8 +30,8 @@ def take_back_gangs(held: Lifecycle, gangs: Sequence[Gang], holder: Holder | Non
 def take_back_placements(
     held: Lifecycle, given: Sequence[Handover], holder: Holder | None, now: float
 ) -> int:
-    """To the head of the placements that wait for jobmgr, without the tasks that have moved on meanwhile. How
-    many came back."""
+    """To the head of the placements that wait for jobmgr, without the tasks that have moved on meanwhile; one
+    of which all have is forsaken. How many came back."""
     count = 0
     for handover in reversed(given):
         placement = _placement(held, handover, holder)
@@ -41,6 +41,8 @@ def take_back_placements(
             held.placed[placement] = None
             held.placed.move_to_end(placement, last=False)
             count += 1
+        else:
+            held.forsaken.append(handover)
     return count
 
 

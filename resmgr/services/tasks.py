@@ -206,6 +206,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         driver, preemptor = self._driver, self._driver.preemptor
         holder = self._heard(context)
         await driver.poll(holder, driver.preemptions, lambda: len(preemptor) > 0, request.timeout)
+        self._heard(context)
         tasks = preemptor.take(_limit(request.limit))
         answer = pb.GetPreemptibleTasksResponse(
             tasks=map(task_to, tasks), preemptionCandidates=map(preemption_candidate, tasks)
@@ -313,7 +314,9 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         raise NotImplementedError("GetHostsByScores: hosts are not scored yet")
 
     def _heard(self, context: Any) -> Holder | None:
-        return self._driver.scheduler.leases.hear(caller(context).instance, self._driver.now())
+        """Raises Fenced for a leader whose successor has called, also while it waited here."""
+        who, driver = caller(context), self._driver
+        return driver.scheduler.leases.hear(who.instance, driver.now(), who.term)
 
 
 def _state(position: int, number: int) -> TaskState:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from peloton.errors import InvalidArgument, NotFound, Refused
+from pytest import raises
+
+from peloton.errors import Fenced, InvalidArgument, NotFound, Refused
 from peloton.model.ids import ROOT_POOL, PoolId, Run
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.resources import KINDS, ZERO, Resources
@@ -71,6 +73,12 @@ class Walk:
         self.now = 1.0
         self.runs = {(job, instance): 0 for job in JOBS for instance in range(INSTANCES)}
         self.story: deque[str] = deque(maxlen=10)
+        self.term = 1
+        """Of jobmgr's leader."""
+        self.claimed: set[str] = set()
+        """Offers of the placements that were taken."""
+        self.given: set[str] = set()
+        """Of those, what jobmgr got."""
         self._pools = 0
         self._check: Steps[list[Victim]] | None = None
         self._preempted: list[Task] = []
@@ -88,6 +96,7 @@ class Walk:
             (1, self.restore),
             (6, self.wait),
             (2, self.lapse),
+            (1, self.elect),
             (3, self.capacity),
             (2, self.change_pool),
             (1, self.add_pool),
@@ -107,6 +116,7 @@ class Walk:
             try:
                 event()
                 self.reference.check()
+                self.check_claims()
             except Exception as error:
                 raise AssertionError(f"step {step}: {', '.join(self.story)}: {error!r}") from error
 
@@ -122,6 +132,14 @@ class Walk:
         for pool in scheduler.tree:
             assert pool.allocation()["total"] == pool.total_demand() == ZERO
             assert pool.waiting == pool.tasks == 0
+
+    def check_claims(self) -> None:
+        """Each claimed host waits for jobmgr, was given to it, or is to be given back: none is forgotten."""
+        waiting = {each.offer_id for each in self.scheduler.placed}
+        forsaken = [each.offer_id for each in self.scheduler.forsaken]
+        assert len(set(forsaken)) == len(forsaken)
+        assert not waiting & set(forsaken)
+        assert waiting | set(forsaken) | self.given == self.claimed
 
     # Tasks.
 
@@ -196,7 +214,8 @@ class Walk:
             return
         hosts = rng.randint(1, 3)
         proposals = [
-            Proposal(f"h{i}", "agent", "offer", gang.type, tuple(runs[i::hosts])) for i in range(hosts)
+            Proposal(f"h{i}", "agent", f"offer-{self.now}-{i}", gang.type, tuple(runs[i::hosts]))
+            for i in range(hosts)
         ]
         rejections = self.scheduler.propose(holder, proposals, [], self.now)
         if len(runs) < len(members):
@@ -205,12 +224,14 @@ class Walk:
         else:
             assert not rejections
             assert len(self.reference.follow({(S.PLACING, S.PLACED)}, members)) == len(members)
+            self.claimed |= {each.offer_id for each in proposals if each.runs}
 
     def hand_over(self) -> None:
         holder = self._holder("jobmgr")
         given = self.scheduler.hand_over(self.rng.randint(1, 3), holder, self.now)
         changed = self.reference.follow({(S.PLACED, S.LAUNCHING)})
         assert sorted(run for each in given for run in each.runs) == sorted(task.key for task in changed)
+        self.given |= {each.offer_id for each in given}
         if self.rng.random() < 0.1:
             take_back_placements(self.scheduler, given, holder, self.now)
             self.reference.follow({(S.LAUNCHING, S.PLACED)}, changed)
@@ -283,6 +304,17 @@ class Walk:
         present = {name for name in names if self.rng.random() < 0.7}
         self.scheduler.lapse(self.now, present)
         self.reference.follow(STEPS_BACK)
+        holders = {task.holder for task in self.reference.records if task.holder is not None}
+        newest = max((holder.term for holder in holders), default=0)
+        assert all(holder.term in (0, newest) for holder in holders)
+
+    def elect(self) -> None:
+        """jobmgr has another leader, or the same one again: what it is asked in its former term is fenced."""
+        self.term += 1
+        leases = self.scheduler.leases
+        leases.hear(f"jobmgr/{self.rng.choice('xy')}", self.now, self.term)
+        with raises(Fenced):
+            leases.hear(f"jobmgr/{self.rng.choice('xy')}", self.now, self.term - 1)
 
     # Preemption.
 
@@ -414,4 +446,4 @@ class Walk:
 
     def _holder(self, role: str) -> Holder | None:
         name = self.rng.choice((f"{role}/x", f"{role}/y", ""))
-        return self.scheduler.leases.hear(name, self.now)
+        return self.scheduler.leases.hear(name, self.now, self.term if role == "jobmgr" else 0)

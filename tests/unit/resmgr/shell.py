@@ -40,13 +40,15 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 class Context:
-    """Of a call by this instance."""
+    """Of a call by this instance, in this term `<role>:<number>`."""
 
-    def __init__(self, instance: str = "") -> None:
-        self._instance = instance
+    def __init__(self, instance: str = "", term: str = "") -> None:
+        self.metadata = ((("peloton-instance", instance),) if instance else ()) + (
+            (("peloton-epoch", term),) if term else ()
+        )
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
-        return (("peloton-instance", self._instance),) if self._instance else ()
+        return self.metadata
 
     def add_done_callback(self, callback: object) -> None:
         """Every answer arrives."""
@@ -138,6 +140,8 @@ class Shell:
         self.tasks = TaskService(self.driver)
         self.waiting = WaitingService(self.driver)
         self.asked = 0
+        self.jobmgr = JOBMGR
+        """Who leads there."""
 
     async def _fresh(self) -> None:
         self.asked += 1
@@ -152,7 +156,7 @@ class Shell:
     async def enqueue(self, pool: str, *gangs: pb.Gang) -> pb.EnqueueGangsResponse:
         request = pb.EnqueueGangsRequest(gangs=gangs)
         request.resPool.value = pool
-        answer = await self.tasks.EnqueueGangs(request, JOBMGR)
+        answer = await self.tasks.EnqueueGangs(request, self.jobmgr)
         while self.driver.turn():
             pass
         return answer
@@ -168,7 +172,7 @@ class Shell:
 
     async def hand_over(self, timeout: int = 0) -> list[resmgr_pb2.Placement]:
         request = pb.GetPlacementsRequest(limit=100, timeout=timeout)
-        return list((await self.tasks.GetPlacements(request, JOBMGR)).placements)
+        return list((await self.tasks.GetPlacements(request, self.jobmgr)).placements)
 
     async def states(self) -> dict[str, str]:
         answer = await self.tasks.GetActiveTasks(pb.GetActiveTasksRequest(), CLIENT)

@@ -8,6 +8,7 @@ import grpc
 import pytest
 import pytest_asyncio
 
+from peloton.errors import Fenced
 from peloton.model.states import TaskState
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
@@ -18,7 +19,7 @@ from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import (
 from peloton.rpc.server import RpcServer, service
 from resmgr.core.undelivered import take_back_gangs, take_back_placements
 from resmgr.services import delivery, tasks
-from tests.unit.resmgr.shell import Shell, run_id, until, wire_gang
+from tests.unit.resmgr.shell import Context, Shell, run_id, until, wire_gang
 from tests.unit.resmgr.world import JOBMGR, World, needs
 
 AS_ENGINE = (("peloton-instance", "placement/one"),)
@@ -155,3 +156,30 @@ def test_placements_go_back_with_their_ports_and_without_what_moved_on() -> None
     world.observe(2, TaskState.LOST)
     assert take_back_placements(world.scheduler, [again], jobmgr, world.now) == 0
     assert not world.scheduler.placed
+    assert world.scheduler.forsaken == [again]
+
+
+def test_a_placement_that_was_taken_twice_is_forsaken_once() -> None:
+    world = World()
+    world.enqueue(0)
+    world.admit()
+    world.dequeue()
+    world.place(0)
+    given = world.scheduler.hand_over(10, world.jobmgr, world.now)
+    take_back_placements(world.scheduler, given, world.jobmgr, world.now)
+    world.hand_over()
+    world.scheduler.lapse(world.now + 60)
+    assert [each.offer_id for each in world.scheduler.forsaken] == ["offer-h1"]
+
+
+async def test_a_leader_that_waits_here_gets_nothing_once_another_has_called(shell: Shell) -> None:
+    """Its call outlives its term where it stands still."""
+    pool, request = await shell.pool(), pb.GetPlacementsRequest(limit=10, timeout=20_000)
+    waiting = asyncio.create_task(shell.tasks.GetPlacements(request, Context("jobmgr/one", "jobmgr:5")))
+    await asyncio.sleep(0)
+    shell.jobmgr = Context("jobmgr/two", "jobmgr:6")
+    await shell.enqueue(pool, wire_gang(0))
+    await shell.place(*await shell.dequeue())
+    with pytest.raises(Fenced, match="term 5 of jobmgr/one is over"):
+        await waiting
+    assert len(await shell.hand_over()) == 1

@@ -10,14 +10,14 @@ import pytest
 from mesos.v1 import mesos_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.config import ConfigError, load
-from peloton.errors import InvalidArgument
+from peloton.errors import Fenced, InvalidArgument
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.preemption import preemption_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
 from resmgr.config import ResmgrSettings
 from resmgr.core.preemption.decide import Rules
 from resmgr.services.preemption import PreemptionService
-from tests.unit.resmgr.shell import JOBMGR, Shell, run_id, until, wire_gang
+from tests.unit.resmgr.shell import JOBMGR, Context, Shell, run_id, until, wire_gang
 
 RUNNING = mesos_pb2.TASK_RUNNING
 
@@ -35,7 +35,7 @@ async def crowded(shell: Shell) -> None:
         )
         for instance in range(2)
     ]
-    await shell.tasks.UpdateTasksState(pb.UpdateTasksStateRequest(taskStates=states), JOBMGR)
+    await shell.tasks.UpdateTasksState(pb.UpdateTasksStateRequest(taskStates=states), shell.jobmgr)
     await shell.enqueue(pool, wire_gang(9, cpu=50, priority=3))
 
 
@@ -56,6 +56,21 @@ async def test_preempted_tasks_are_handed_out_once_with_their_reasons(shell: She
     assert f"{run_id(9)} of priority 3 waits in /a" in reason.reason
     again = await shell.tasks.GetPreemptibleTasks(pb.GetPreemptibleTasksRequest(limit=10), JOBMGR)
     assert not again.preemptionCandidates
+
+
+async def test_what_has_to_give_way_is_not_told_to_a_leader_whose_successor_has_called(shell: Shell) -> None:
+    """It may stand still while its call waits here, and would end nothing."""
+    request = pb.GetPreemptibleTasksRequest(limit=10, timeout=20_000)
+    former = Context("jobmgr/one", "jobmgr:5")
+    waiting = asyncio.create_task(shell.tasks.GetPreemptibleTasks(request, former))
+    await asyncio.sleep(0)
+    shell.jobmgr = Context("jobmgr/two", "jobmgr:6")
+    await crowded(shell)
+    assert len(await shell.driver.preempt()) == 1
+    with pytest.raises(Fenced):
+        await waiting
+    answer = await shell.tasks.GetPreemptibleTasks(request, shell.jobmgr)
+    assert len(answer.preemptionCandidates) == 1
 
 
 async def test_an_id_that_is_none_is_refused(shell: Shell) -> None:
