@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from peloton.errors import Unavailable
 from peloton.membership.connection import Connection
 from peloton.membership.mesos import Trouble
 from peloton.minicluster.mesos.master.registry import NodeRegistry, RegistryError
-from tests.contract.mesos.cluster import Processes
+from tests.contract.mesos.cluster import Member, Processes
 from tests.contract.mesos.framework import Framework, get
 from tests.faults.proxy import Proxy
 from tests.servers.zookeeper import ZooKeeperServer
@@ -57,13 +58,15 @@ class Masters:
         """What a master wrote on its standard output and error."""
         return self.processes.members[name].errors.read_text()
 
-    async def start_agent(self) -> str:
-        """Its id."""
+    async def begin_agent(self) -> Member:
         work = self.processes.root / "agent"
         self.processes.work_dirs.add(work)
         flags = (f"--master={self.election}", "--port=0", f"--work-dir={work}")
-        member = await self.processes.start("agent", "agent", *flags)
-        return str((await member.wait_ready())["agent_id"])
+        return await self.processes.start("agent", "agent", *flags)
+
+    async def start_agent(self) -> str:
+        """Its id."""
+        return str((await (await self.begin_agent()).wait_ready())["agent_id"])
 
     async def state(self, name: str) -> dict[str, Any]:
         """Empty while another leads."""
@@ -169,6 +172,44 @@ async def test_a_leader_that_zookeeper_hears_no_more_decides_nothing_beside_the_
         stays.close()
     finally:
         proxy.close()
+
+
+async def test_an_agent_does_not_wait_for_a_master_that_is_gone(
+    masters: Masters, raw: Any, root: str
+) -> None:
+    """Its machine answers nothing, so that connecting takes minutes."""
+    with full() as gone:
+        info = {"id": "gone", "hostname": "gone", "address": {"ip": "127.0.0.1", "port": gone}}
+        node = f"{root}/mesos/json.info_0000000000"
+        raw.create(node, json.dumps(info).encode(), makepath=True)
+        await masters.start("first", 10)
+        agent = await masters.begin_agent()
+        await until_connecting(gone)
+        raw.delete(node)
+        await masters.leads("first")
+        await asyncio.wait_for(agent.wait_ready(), SECONDS)
+
+
+@contextmanager
+def full() -> Iterator[int]:
+    """A port on which no connection comes about: the kernel's queue is full."""
+    with socket.socket() as listening, socket.socket() as one, socket.socket() as other:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        for each in (one, other):
+            each.setblocking(False)
+            each.connect_ex(listening.getsockname())
+        yield listening.getsockname()[1]
+
+
+async def until_connecting(port: int) -> None:
+    """Until another but the one that `full` has begun tries to."""
+    connections, connecting = Path("/proc/net/tcp"), f" 0100007F:{port:04X} 02 "
+
+    async def so() -> bool:
+        return (await asyncio.to_thread(connections.read_text)).count(connecting) > 1
+
+    await until(so)
 
 
 @pytest.mark.parametrize("refused", ["announcing this master", "reading the registry"])

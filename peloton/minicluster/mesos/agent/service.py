@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from peloton.minicluster.mesos.updates import FIRST_RETRY_SECONDS
 
 VERSION = "1.12.0"
 _BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0)
+_CONNECT_SECONDS = 10.0
 _PINGS_MISSED = 6
 
 
@@ -54,6 +55,7 @@ class AgentService:
         self._started = time.time()
         self._writer: asyncio.StreamWriter | None = None
         self._master: MasterAddress | None = None
+        self._moved = asyncio.Event()
         self._silence = 90.0
         self._leaving = False
         self.runs = Runs(layout, launcher, config.ip, self._send, config.first_retry)
@@ -102,9 +104,10 @@ class AgentService:
             self._writer.write(link.encode(message))
 
     def master_seen(self, elected: Elected | None) -> None:
-        """Leave a master that does not lead any more; it may stand still, and not end the link itself."""
+        """Leave a master that does not lead any more; it may stand still, and not end the link itself, or be
+        gone with its machine, and not even let one be begun."""
         if elected is not None and elected.address != self._master:
-            self._drop_link()
+            self._moved.set()
 
     async def stay_connected(self, masters: MasterDetector, registered: Callable[[str], None]) -> str:
         """Keep a link to the leading master until one says that this agent is to end; return why.
@@ -114,7 +117,8 @@ class AgentService:
         failures = 0
         while True:
             try:
-                await self._one_link(await masters.master(), registered)
+                self._master, self._moved = await masters.master(), asyncio.Event()
+                await _unless(self._moved, self._one_link(self._master, registered))
                 failures = 0
             except _Ended as ended:
                 return str(ended)
@@ -132,7 +136,8 @@ class AgentService:
             self._writer = None
 
     async def _one_link(self, master: MasterAddress, registered: Callable[[str], None]) -> None:
-        reader, writer = await asyncio.open_connection(master.host, master.port)
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            reader, writer = await asyncio.open_connection(master.host, master.port)
         try:
             writer.write(
                 f"POST {link.UPGRADE_PATH} HTTP/1.1\r\nHost: {master}\r\nConnection: Upgrade\r\n"
@@ -146,7 +151,7 @@ class AgentService:
         except BaseException:
             writer.close()
             raise
-        self._writer, self._master = writer, master
+        self._writer = writer
         await self._listen(reader, registered)
 
     def _registration(self) -> link.Register:
@@ -229,3 +234,16 @@ class AgentService:
         live, completed = self.runs.live.values(), self.runs.completed
         value = state(self._info(), self._config.ip, self._started, VERSION, live, completed)
         return json.dumps(value, separators=(",", ":")).encode()
+
+
+async def _unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Work, but no longer than until the event. Raises what the work raises."""
+    told, working = asyncio.ensure_future(event.wait()), asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({told, working}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+    finally:
+        told.cancel()
+        working.cancel()
+        await asyncio.gather(told, working, return_exceptions=True)
