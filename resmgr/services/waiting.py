@@ -20,18 +20,21 @@ class WaitingService(waiting_pb2_grpc.WaitingServiceServicer):
         self._driver = driver
 
     async def WaitForDeltas(self, request: pb.WaitForDeltasRequest, context: Any) -> pb.WaitForDeltasResponse:
+        """Which stream it is is told at once: by another one jobmgr knows another leader, who may have missed what
+        was just enqueued."""
         driver, reasons = self._driver, self._driver.scheduler.reasons
         after = request.after if request.stream_id else 0
         if not reasons.holds(request.stream_id, after):
             reasons.restart(uuid.uuid4().hex, driver.scheduler.registry)
             after = 0
         stream = reasons.stream_id
-        await driver.poll(
-            None,
-            driver.reasons,
-            lambda: reasons.last > after or reasons.stream_id != stream,
-            request.timeout_ms,
-        )
+        if request.stream_id == stream:
+            await driver.poll(
+                None,
+                driver.reasons,
+                lambda: reasons.last > after or reasons.stream_id != stream,
+                request.timeout_ms,
+            )
         if reasons.stream_id != stream or not reasons.holds(stream, after):
             return pb.WaitForDeltasResponse(stream_id=stream, last=after)
         deltas = reasons.read(after, min(request.limit or DEFAULT_LIMIT, MAX_LIMIT))

@@ -313,6 +313,13 @@ async def test_who_asks_for_another_stream_gets_all_reasons_anew(shell: Shell) -
     assert (len(answer.deltas), answer.last) == (1, 1)
 
 
+async def test_which_stream_it_is_is_told_at_once(shell: Shell) -> None:
+    request = waiting_pb2.WaitForDeltasRequest(timeout_ms=20_000)
+    answer = await asyncio.wait_for(shell.waiting.WaitForDeltas(request, JOBMGR), 5)
+    assert answer.stream_id == shell.driver.scheduler.reasons.stream_id
+    assert (answer.last, len(answer.deltas)) == (0, 0)
+
+
 async def test_a_caller_without_a_name_gets_no_lease(shell: Shell) -> None:
     pool = await shell.pool()
     await shell.enqueue(pool, wire_gang(0), wire_gang(1))
