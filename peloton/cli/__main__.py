@@ -10,6 +10,8 @@ import os
 import sys
 
 FAILED, INTERRUPTED = 1, 130
+_OF_OUTPUT = (errno.EPIPE, errno.ENOSPC)
+"""Where what is written has no reader, or no room."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -24,10 +26,10 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
-        if error.errno != errno.EPIPE:
-            raise
-        # What is left in the buffer has no reader either: the interpreter's last flush must not complain.
+        # What is left in the buffer cannot be written either: the interpreter's last flush must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno != errno.EPIPE:
+            print(f"peloton: standard output: {error.strerror}", file=sys.stderr)
         return FAILED
 
 
@@ -51,17 +53,19 @@ def _run(arguments: list[str]) -> int:
     except PelotonError as error:
         return _failed(error, arguments)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno == errno.EPIPE:
+        if isinstance(error, OSError) and not error.filename and error.errno in _OF_OUTPUT:
             raise
+        if isinstance(error, OSError) and error.filename:  # may not be read or written, the disk is full
+            return _failed(error, arguments, said=f"{error.filename}: {error.strerror}")
         return _failed(error, arguments, f"{type(error).__name__}: ")
 
 
-def _failed(error: Exception, arguments: list[str], kind: str = "") -> int:
+def _failed(error: Exception, arguments: list[str], kind: str = "", said: str = "") -> int:
     import click
 
     if "--debug" in arguments:
         raise error
-    click.echo(f"peloton: {kind}{' '.join(str(error).split())}", err=True)
+    click.echo(f"peloton: {kind}{' '.join((said or str(error)).split())}", err=True)
     if kind:
         click.echo("peloton: this is a defect of the command line: --debug shows where", err=True)
     return FAILED

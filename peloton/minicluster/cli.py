@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ import click
 
 from peloton.config import Tree
 from peloton.minicluster.cluster import Cluster, as_json
+from peloton.minicluster.processes import interruptible
 from peloton.minicluster.settings import read_cluster
 
 DIRECTORY = click.option(
@@ -54,11 +56,10 @@ def up(directory: Path, config: Path | None, free_ports: bool, **given: str | No
     if free_ports:
         overrides["ports"] = "free"
     cluster = Cluster(directory)
-    cluster.up(read_cluster(config, overrides), lambda line: click.echo(line, err=True))
+    settings = read_cluster(config, overrides)
+    with interruptible():
+        cluster.up(settings, told)
     show(cluster, False)
-    click.echo()
-    for name, value in cluster.urls().items():
-        click.echo(f"export {name}={value}")
 
 
 @minicluster.command()
@@ -66,7 +67,7 @@ def up(directory: Path, config: Path | None, free_ports: bool, **given: str | No
 @click.option("--keep", is_flag=True, help="Leave data and logs in the folder.")
 def down(directory: Path, keep: bool) -> None:
     """End every process, tasks included, and remove the folder."""
-    Cluster(directory).down(keep, lambda line: click.echo(line, err=True))
+    Cluster(directory).down(keep, told)
 
 
 @minicluster.command()
@@ -74,7 +75,7 @@ def down(directory: Path, keep: bool) -> None:
 @click.option("-j", "--json", "json_", is_flag=True, help="JSON.")
 @click.pass_context
 def status(context: click.Context, directory: Path, json_: bool) -> None:
-    """Each component's name, state, pid and addresses."""
+    """Each component's name, state, pid and addresses; and exports by which `peloton` finds the cluster."""
     show(Cluster(directory), json_ or bool(context.find_root().params.get("json")))
 
 
@@ -100,7 +101,7 @@ def logs(directory: Path, name: str, follow: bool) -> None:
 def start(directory: Path, names: tuple[str, ...], **changes: str | None) -> None:
     """Start the components named, or all that do not run."""
     given: Tree = {name: value for name, value in changes.items() if value is not None}
-    Cluster(directory).start(names, given, lambda line: click.echo(line, err=True))
+    Cluster(directory).start(names, given, told)
 
 
 @minicluster.command()
@@ -108,7 +109,7 @@ def start(directory: Path, names: tuple[str, ...], **changes: str | None) -> Non
 @NAMES
 def stop(directory: Path, names: tuple[str, ...]) -> None:
     """End the components named, or all, in an orderly way; an agent's tasks are lost with it."""
-    Cluster(directory).stop(names)
+    Cluster(directory).stop(names, told)
 
 
 @minicluster.command()
@@ -125,8 +126,8 @@ def kill(directory: Path, names: tuple[str, ...]) -> None:
 def restart(directory: Path, names: tuple[str, ...]) -> None:
     """Stop, then start."""
     cluster = Cluster(directory)
-    cluster.stop(names)
-    cluster.start(names)
+    cluster.stop(names, told)
+    cluster.start(names, tell=told)
 
 
 def show(cluster: Cluster, as_json_: bool) -> None:
@@ -138,6 +139,14 @@ def show(cluster: Cluster, as_json_: bool) -> None:
     for each in statuses:
         where = "  ".join(f"{kind:<4} {address}" for kind, address in each.addresses.items())
         click.echo(f"{each.name:<{width}}  {each.state:<7}  {each.pid or '-':<7}  {where}")
+    click.echo()
+    for name, value in cluster.urls().items():
+        click.echo(f"export {name}={shlex.quote(value)}")
+
+
+def told(line: str) -> None:
+    """Progress, beside the output."""
+    click.echo(line, err=True)
 
 
 def _pour(log: IO[str]) -> None:

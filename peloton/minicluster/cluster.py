@@ -6,27 +6,22 @@ import fcntl
 import json
 import shutil
 import signal
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
 from peloton.config import Tree, validated
 from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
-from peloton.membership.interface import Address, Role
-from peloton.membership.local import registered
 from peloton.minicluster.components import (
     CASSANDRA,
     LOOPBACK,
     ZOOKEEPER,
     Component,
     Layout,
+    Ports,
     command,
     components,
     given_servers,
@@ -36,17 +31,12 @@ from peloton.minicluster.components import (
 from peloton.minicluster.mesos.cleanup import kill_tasks
 from peloton.minicluster.ports import FreePorts, default_ports, is_free
 from peloton.minicluster.preparing import Progress, fetch, make_tables
-from peloton.minicluster.processes import Process, launch, load, save, wait_until
-from peloton.minicluster.servers import cassandra, zookeeper
+from peloton.minicluster.processes import Process, launch, load, save
 from peloton.minicluster.settings import ClusterSettings
+from peloton.minicluster.waiting import Waiting
 
-UP_SECONDS = 90.0
-SLOW_SECONDS = 240.0
-"""Until a Cassandra answers on a machine that is busy."""
-TELL_SECONDS = 5.0
 STOP_SECONDS = 20.0
 MARK = "cluster.yaml"
-LEADERS = (Role.JOBMGR, Role.RESMGR, Role.HOSTMGR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +60,21 @@ class Cluster:
     # Whole cluster.
 
     def up(self, settings: ClusterSettings, tell: Progress = lambda line: None) -> None:
-        """Start everything and wait until it answers. A cluster that already runs is left as it is."""
+        """Start everything and wait until it answers. A cluster that already runs is left as it is.
+
+        Raises Refused where it runs with other settings than those that are given in so many words.
+        """
         fetch(settings, tell)
         self._make_folders()
         with self._turn():
-            if self._exists() and any(each.state == "running" for each in self.status()):
-                self._require_whole()
-                tell("already up")
-                return
+            if self._exists():
+                if any(each.state == "running" for each in self.status()):
+                    self._require_whole()
+                    self._require_same(settings)
+                    tell("already up")
+                    return
+                if changed := differences(self._settings(), settings, ClusterSettings.model_fields):
+                    tell(f"other settings than before: {changed}")
             self._clean_tasks()
             self._write_settings(settings)
             parts = self.components()
@@ -91,6 +88,7 @@ class Cluster:
     def down(self, keep: bool = False, tell: Progress = lambda line: None) -> None:
         """End every process, tasks included, and remove the folder (`keep`: leave data and logs)."""
         if not self._exists():
+            tell(f"no minicluster in {self.directory}")
             if self.directory.is_dir() and not any(self.directory.iterdir()):
                 self.directory.rmdir()
             return
@@ -108,14 +106,11 @@ class Cluster:
         ]
 
     def components(self) -> tuple[Component, ...]:
-        settings = self._settings()
-        held = self._ports()
-        return components(settings, self.layout, lambda name, kind, index: held[name])
+        return components(self._settings(), self.layout, self._chosen())
 
     def zookeeper_servers(self) -> str:
         """By which its daemons find each other; empty where they do by a folder."""
-        held = self._ports()
-        return zookeeper_servers(self._settings(), lambda name, kind, index: held[name])
+        return zookeeper_servers(self._settings(), self._chosen())
 
     def urls(self) -> dict[str, str]:
         """Environment variables with which the CLI finds this cluster."""
@@ -143,10 +138,10 @@ class Cluster:
             parts = [part for part in self._named(names) if self._status(part).state != "running"]
             self._begin_all(parts, tell)
 
-    def stop(self, names: Sequence[str]) -> None:
+    def stop(self, names: Sequence[str], tell: Progress = lambda line: None) -> None:
         """An orderly end."""
         with self._turn():
-            self._halt(self._named(names))
+            self._halt(self._named(names), tell)
 
     def kill(self, names: Sequence[str]) -> None:
         """SIGKILL: no chance to say goodbye."""
@@ -192,12 +187,35 @@ class Cluster:
     def _settings(self) -> ClusterSettings:
         if not self._exists():
             raise NotFound(f"no minicluster in {self.directory}: `peloton minicluster up` makes one")
-        held = yaml.safe_load((self.directory / MARK).read_text())
-        return validated(ClusterSettings, held["cluster"], str(self.directory / MARK))
+        with self._readable():
+            held = yaml.safe_load((self.directory / MARK).read_text())["cluster"]
+        return validated(ClusterSettings, held, str(self.directory / MARK))
 
     def _ports(self) -> dict[str, tuple[int, int]]:
-        held = yaml.safe_load((self.directory / MARK).read_text())
-        return {name: (http, grpc) for name, (http, grpc) in held["ports"].items()}
+        with self._readable():
+            held = yaml.safe_load((self.directory / MARK).read_text())["ports"]
+            return {name: (http, grpc) for name, (http, grpc) in held.items()}
+
+    def _chosen(self) -> Ports:
+        """The ports that were taken when the cluster was made."""
+        held = self._ports()
+
+        def port(name: str, kind: str, index: int) -> tuple[int, int]:
+            with self._readable():
+                return held[name]
+
+        return port
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Raises Refused where the record is not as this program writes it."""
+        try:
+            yield
+        except (yaml.YAMLError, LookupError, TypeError, AttributeError, ValueError):
+            raise Refused(
+                f"{self.directory / MARK} is no record of a minicluster: end by hand what runs "
+                f"(pids in {self.layout.run}), and remove the folder"
+            ) from None
 
     def _write_settings(
         self, settings: ClusterSettings, ports: dict[str, tuple[int, int]] | None = None
@@ -258,12 +276,22 @@ class Cluster:
             part.name, "running" if alive else "dead", process.pid if alive else None, part.addresses
         )
 
+    def _runs(self, part: Component) -> bool:
+        return self._status(part).state == "running"
+
     def _require_whole(self) -> None:
         lacking = [each.name for each in self.status() if each.state not in ("running", "given")]
         if lacking:
             raise Refused(
                 f"the minicluster in {self.directory} is half up, {', '.join(lacking)} not running: "
                 f"`peloton minicluster start {' '.join(lacking)}`, or `down` first"
+            )
+
+    def _require_same(self, wanted: ClusterSettings) -> None:
+        if changed := differences(self._settings(), wanted, wanted.model_fields_set):
+            raise Refused(
+                f"the minicluster in {self.directory} runs with other settings: {changed}; "
+                "`peloton minicluster down` ends it, another --dir leaves it"
             )
 
     def _require_ports(self, parts: Sequence[Component]) -> None:
@@ -279,8 +307,7 @@ class Cluster:
         """Where daemons need tables in Cassandra, these come first."""
         if self._settings().storage.startswith(CASSANDRA):
             self._begin_all([part for part in parts if not part.grpc], tell)
-            held = self._ports()
-            storage = storage_settings(self._settings(), self.layout, lambda name, kind, index: held[name])
+            storage = storage_settings(self._settings(), self.layout, self._chosen())
             make_tables(storage, self.layout.storage, tell)
             parts = [part for part in parts if part.grpc]
         self._begin_all(parts, tell)
@@ -301,61 +328,8 @@ class Cluster:
         return command(part, self.layout)
 
     def _await(self, parts: Sequence[Component], tell: Progress) -> None:
-        """Wait until each answers, and the leaders are known. Raises Unavailable with the log's last line."""
-        waiting = list(parts)
-        longest = SLOW_SECONDS if any(part.kind == CASSANDRA for part in parts) else UP_SECONDS
-        begun = told = time.monotonic()
-
-        def all_ready() -> bool:
-            nonlocal told
-            for part in list(waiting):
-                if self._ready(part):
-                    waiting.remove(part)
-                    tell(f"{part.name} answers")
-                elif self._status(part).state != "running":
-                    raise Unavailable(f"{part.name} ended: {self._last_line(part.name)}")
-            if not waiting and self._led(parts):
-                return True
-            if time.monotonic() - told > TELL_SECONDS:
-                told = time.monotonic()
-                slow = ", ".join(part.name for part in waiting) or "an election"
-                tell(f"waiting for {slow}, {told - begun:.0f} s so far")
-            return False
-
-        if not wait_until(all_ready, longest):
-            slow = waiting[0].name if waiting else "an election"
-            raise Unavailable(f"{slow} did not answer in {longest:.0f} s: {self._last_line(slow)}")
-
-    def _ready(self, part: Component) -> bool:
-        if not part.grpc:
-            if part.kind == ZOOKEEPER:
-                return zookeeper.serves(part.http)
-            if part.kind == CASSANDRA:
-                return cassandra.serves(part.http)
-            return self.layout.ready_of(part.name).exists()
-        try:
-            with urllib.request.urlopen(f"http://{part.addresses['http']}/health", timeout=2) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
-            return False
-
-    def _led(self, parts: Sequence[Component]) -> bool:
-        """Whether the leaders have finished taking over: before that they refuse calls."""
-        kinds = {part.kind for part in parts}
-        roles = [role for role in LEADERS if role.value in kinds]
-        if not roles:
-            return True
-        servers = self.zookeeper_servers()
-        leaders = _elected(servers, roles) if servers else registered(self.layout.membership)[0]
-        return all(role in leaders and _leads(leaders[role]) for role in roles)
-
-    def _last_line(self, name: str) -> str:
-        file = self.layout.log_of(name)
-        lines = file.read_text(errors="replace").splitlines() if file.exists() else []
-        if name in (ZOOKEEPER, CASSANDRA):  # says why it failed, and then by which ways it came there
-            whole = [line for line in lines if not line.lstrip().startswith(("at ", "..."))]
-            lines = [line for line in whole if "ERROR" in line or "Exception" in line] or lines
-        return f"{lines[-1] if lines else 'it said nothing'} (log: {file})"
+        """Until each answers and the leaders lead. Raises Unavailable with what is wrong."""
+        Waiting(self.layout, self.zookeeper_servers(), self._runs, tell).until_all_answer(parts)
 
     def _halt(self, parts: Sequence[Component], tell: Progress = lambda line: None) -> None:
         """Ends the components in the reverse order of starting, daemons at once, then what tasks are left."""
@@ -385,22 +359,15 @@ class Cluster:
             kill_tasks(work)
 
 
-def _elected(servers: str, roles: Sequence[Role]) -> dict[Role, Address]:
-    """Who leads, as ZooKeeper says."""
-    with closing(ZooKeeperDiscovery(servers)) as discovery:
-        found: dict[Role, Address] = {}
-        for role in roles:
-            with suppress(DiscoveryError):
-                found[role] = discovery.leader(role.value)
-        return found
-
-
-def _leads(leader: Address) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://{leader.ip}:{leader.http}/metrics", timeout=2) as answer:
-            return b"\nhealth_leader 1.0\n" in answer.read()
-    except (urllib.error.URLError, OSError):
-        return False
+def differences(held: ClusterSettings, wanted: ClusterSettings, names: Iterable[str]) -> str:
+    """Which of these settings differ, and how; empty where none does."""
+    found = []
+    for name in sorted(names):
+        old, new = getattr(held, name), getattr(wanted, name)
+        if old != new:
+            short = isinstance(old, str) and isinstance(new, str)
+            found.append(f"{name} is {old or 'none'}, not {new or 'none'}" if short else name)
+    return ", ".join(found)
 
 
 def as_json(statuses: Sequence[Status]) -> str:

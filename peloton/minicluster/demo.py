@@ -20,6 +20,7 @@ from peloton.cli.sandbox import SandboxFile, path_of
 from peloton.client import PelotonClient
 from peloton.errors import PelotonError
 from peloton.minicluster.cluster import Cluster
+from peloton.minicluster.processes import interruptible
 from peloton.minicluster.settings import ClusterSettings
 
 EXAMPLES = Path("examples")
@@ -32,8 +33,9 @@ def main() -> int:
         print(f"demo: {EXAMPLES.absolute()} is not there: run it from the project's folder", file=sys.stderr)
         return 1
     try:
-        verdict, code = demonstrate()
-    except PelotonError as error:
+        with interruptible():
+            verdict, code = demonstrate()
+    except (PelotonError, OSError) as error:
         verdict, code = str(error), 1
     except KeyboardInterrupt:
         verdict, code = "interrupted", 130

@@ -25,6 +25,7 @@ from peloton.client import PelotonClient
 from peloton.errors import PelotonError
 from peloton.minicluster.chart import Chart, Line, Panel, svg
 from peloton.minicluster.cluster import Cluster
+from peloton.minicluster.processes import interruptible
 from peloton.minicluster.settings import ClusterSettings, Simulated, read_cluster
 
 PICTURE = Path("build/elastic.svg")
@@ -75,8 +76,9 @@ class Story:
 
 def main() -> int:
     try:
-        verdict, code = demonstrate(PICTURE)
-    except PelotonError as error:
+        with interruptible():
+            verdict, code = demonstrate(PICTURE)
+    except (PelotonError, OSError) as error:
         verdict, code = str(error), 1
     except KeyboardInterrupt:
         verdict, code = "interrupted", 130

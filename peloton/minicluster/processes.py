@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -38,6 +39,19 @@ class Process:
     def wait(self, seconds: float) -> bool:
         """Whether it ended in that time."""
         return wait_until(lambda: not self.alive(), seconds)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGTERM, and SIGHUP of a terminal that is closed, end the body as Ctrl-C does: it can clean up."""
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def launch(argv: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:

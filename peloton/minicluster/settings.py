@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -93,10 +94,10 @@ class ClusterSettings(Settings):
     """HOST:PORT of a Mesos master that already runs, in place of an own one; the agents are then not ours."""
     mesos_masters: int = Field(1, ge=1, le=5)
     """Several elect one among them through the ZooKeeper of `membership`."""
-    membership: str = Field("local", pattern=r"^(local|zookeeper(=\S+)?)$")
+    membership: str = "local"
     """How daemons find each other: `local`, by a folder; `zookeeper`, by a server that is started along;
     `zookeeper=HOST:PORT,…`, by servers that run already."""
-    storage: str = Field("sqlite", pattern=r"^(sqlite|cassandra(=\S+)?)$")
+    storage: str = "sqlite"
     """Where daemons keep what lasts: `sqlite`, in a file of the cluster's folder; `cassandra`, on a server
     that is started along; `cassandra=HOST:PORT,…`, on servers that run already, all at one port."""
     cassandra: dict[str, Any] = Field(default_factory=dict)
@@ -121,12 +122,16 @@ class ClusterSettings(Settings):
             raise ValueError("give the address of a Mesos master as HOST:PORT")
         return value
 
+    @field_validator("membership")
+    @classmethod
+    def _known_membership(cls, value: str) -> str:
+        _servers(value.partition("/")[0] if "=" in value else value, "local", "zookeeper")
+        return value
+
     @field_validator("storage")
     @classmethod
-    def _at_one_port(cls, value: str) -> str:
-        servers = value.partition("=")[2].split(",") if "=" in value else []
-        if wrong := [one for one in servers if not _ADDRESS.fullmatch(one)]:
-            raise ValueError(f"give each Cassandra server as HOST:PORT, not {wrong[0]!r}")
+    def _known_storage(cls, value: str) -> str:
+        servers = _servers(value, "sqlite", "cassandra")
         if len({one.rpartition(":")[2] for one in servers}) > 1:
             raise ValueError("Cassandra's servers all listen at the same port")
         return value
@@ -146,7 +151,21 @@ class ClusterSettings(Settings):
         return value
 
 
+def _servers(value: str, embedded: str, kind: str) -> Sequence[str]:
+    """Those that are named. Raises ValueError where the value is none of its forms."""
+    found, given, servers = value.partition("=")
+    if given and found == kind:
+        wrong = [one for one in servers.split(",") if not _ADDRESS.fullmatch(one)]
+        if wrong:
+            raise ValueError(f"give each {kind} server as HOST:PORT, not {wrong[0]!r}")
+        return servers.split(",")
+    if value not in (embedded, kind):
+        raise ValueError(f"should be {embedded}, {kind} or {kind}=HOST:PORT,…")
+    return ()
+
+
 def read_cluster(file: Path | None, overrides: Tree | None = None) -> ClusterSettings:
     """Settings from a file (or the defaults) with `overrides` on top. Raises ConfigError."""
     tree = read_yaml(file) if file is not None else {}
-    return validated(ClusterSettings, {**tree, **(overrides or {})}, str(file or "minicluster"))
+    given = {name: f"--{name}" for name in overrides or ()}
+    return validated(ClusterSettings, {**tree, **(overrides or {})}, str(file or "minicluster"), given)

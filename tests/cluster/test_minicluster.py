@@ -60,13 +60,24 @@ def test_status_lists_every_component(folder: Path) -> None:
     assert {each["state"] for each in found.values()} == {"running"}
     assert set(found["jobmgr0"]["addresses"]) == {"http", "grpc"}
     table = peloton("status", folder=folder).stdout
-    assert [line.split()[0] for line in table.splitlines()] == COMPONENTS
+    parts, _, exports = table.partition("\n\n")
+    assert [line.split()[0] for line in parts.splitlines()] == COMPONENTS
+    assert f"export JOBMGR_URL={found['jobmgr0']['addresses']['grpc']}" in exports.splitlines()
 
 
 def test_a_second_up_changes_nothing(folder: Path) -> None:
     before = status(folder)
     result = peloton("up", folder=folder)
     assert result.returncode == 0, result.stderr
+    assert status(folder) == before
+
+
+def test_a_second_up_that_asks_for_something_else_is_refused(folder: Path) -> None:
+    before = status(folder)
+    result = peloton("up", "--membership", "zookeeper=127.0.0.1:1", folder=folder)
+    assert result.returncode == 1
+    assert "runs with other settings: membership is local, not zookeeper=127.0.0.1:1" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
     assert status(folder) == before
 
 

@@ -198,6 +198,17 @@ def test_a_reader_that_goes_away_is_no_noise(daemons: FakeDaemons) -> None:
     assert err == b""
 
 
+def test_an_output_that_has_no_room_is_one_line() -> None:
+    for arguments in (["--help"], ["--version"], ["minicluster", "up", "--help"]):
+        with Path("/dev/full").open("w") as full:
+            command = [sys.executable, "-m", "peloton.cli", *arguments]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert (done.returncode, done.stderr) == (
+            1,
+            "peloton: standard output: No space left on device\n",
+        )
+
+
 def test_help_imports_neither_grpc_nor_yaml() -> None:
     code = (
         "import sys\nfrom peloton.cli.__main__ import main\nmain(['job', '--help'])\n"

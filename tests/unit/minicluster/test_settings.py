@@ -95,8 +95,13 @@ def test_several_masters_are_found_through_zookeeper(tmp_path: Path) -> None:
         ("agents: [{hostname: a}, {hostname: a}]", "hostnames must differ: a, a"),
         ("agents: [{resources: x}]", "agents.0.hostname"),
         ("mesos: nonsense", "mesos: 'nonsense'"),
-        ("storage: postgres", "storage: 'postgres'"),
-        ("storage: cassandra=here", "give each Cassandra server as HOST:PORT, not 'here'"),
+        ("storage: postgres", "storage: 'postgres': should be sqlite, cassandra or cassandra=HOST:PORT,…"),
+        ("storage: cassandra=", "storage: 'cassandra=': give each cassandra server as HOST:PORT, not ''"),
+        ("storage: sqlite=x", "storage: 'sqlite=x': should be sqlite, cassandra or"),
+        ("membership: etcd", "membership: 'etcd': should be local, zookeeper or zookeeper=HOST:PORT,…"),
+        ("membership: local/x", "membership: 'local/x': should be local"),
+        ("membership: zookeeper=zk1", "give each zookeeper server as HOST:PORT, not 'zk1'"),
+        ("storage: cassandra=here", "give each cassandra server as HOST:PORT, not 'here'"),
         ("storage: 'cassandra=a:1,b:2'", "all listen at the same port"),
         ("cassandra: {keyspace: k}", "`cassandra` counts with `storage: cassandra` only"),
         ("- 1", "not a mapping"),
@@ -136,8 +141,8 @@ def test_daemons_find_each_other_by_a_zookeeper_that_runs(tmp_path: Path) -> Non
     assert parts[-1].settings["membership"] == {"kind": "zookeeper", "servers": "zk1:2181,zk2:2181/below"}
 
 
-def test_a_membership_that_is_none() -> None:
-    with pytest.raises(ConfigError, match="membership: 'etcd'"):
+def test_a_flag_that_is_wrong_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"^--membership: membership: 'etcd': should be local"):
         read_cluster(None, {"membership": "etcd"})
 
 

@@ -1,0 +1,87 @@
+"""What a minicluster's folder holds, and what is said where it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from peloton.cli.__main__ import main
+from peloton.minicluster.cluster import MARK, differences
+from peloton.minicluster.components import Layout, components
+from peloton.minicluster.ports import default_ports
+from peloton.minicluster.settings import ClusterSettings, read_cluster
+
+
+def record(folder: Path, **settings: Any) -> Path:
+    """As of a cluster that was brought up there and stopped."""
+    ports: dict[str, list[int]] = {}
+
+    def port(name: str, kind: str, index: int) -> tuple[int, int]:
+        ports[name] = list(default_ports(kind, index))
+        return default_ports(kind, index)
+
+    cluster = ClusterSettings(**settings)
+    components(cluster, Layout(folder), port)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "run").mkdir(exist_ok=True)
+    (folder / MARK).write_text(yaml.safe_dump({"cluster": cluster.model_dump(mode="json"), "ports": ports}))
+    return folder
+
+
+def minicluster(capfd: pytest.CaptureFixture[str], *arguments: str, folder: Path) -> tuple[int, str, str]:
+    code = main(["minicluster", *arguments, "--dir", str(folder)])
+    return code, *capfd.readouterr()
+
+
+def test_status_tells_how_to_find_the_cluster(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = record(tmp_path / "my cluster")
+    code, out, _ = minicluster(capfd, "status", folder=folder)
+    assert code == 0
+    assert out.partition("\n\n")[2].splitlines() == [
+        f"export PELOTON_MINICLUSTER_DIR='{folder}'",
+        "export JOBMGR_URL=127.0.0.1:5392",
+        "export RESMGR_URL=127.0.0.1:5394",
+        "export HOSTMGR_URL=127.0.0.1:5391",
+    ]
+
+
+@pytest.mark.parametrize("text", ["x\n", "", "[", "{cluster: {}, ports: {}}", "{cluster: {}, ports: [1]}"])
+@pytest.mark.parametrize("command", ["status", "up", "down", "start", "stop"])
+def test_a_record_that_is_none(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str, command: str
+) -> None:
+    (tmp_path / MARK).write_text(text)
+    code, out, err = minicluster(capfd, command, folder=tmp_path)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"peloton: {tmp_path / MARK} is no record of a minicluster: ")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_log_that_is_gone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = record(tmp_path)
+    assert minicluster(capfd, "logs", "jobmgr0", folder=folder) == (
+        1,
+        "",
+        f"peloton: {folder}/log/jobmgr0.log: No such file or directory\n",
+    )
+
+
+def test_down_where_nothing_is_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "some").write_text("thing")
+    assert minicluster(capfd, "down", folder=tmp_path) == (0, "", f"no minicluster in {tmp_path}\n")
+
+
+def test_only_what_was_asked_for_can_differ() -> None:
+    held = ClusterSettings(ports="free", storage="cassandra", membership="zookeeper")
+    for wanted, told in (
+        ({}, ""),
+        ({"storage": "cassandra", "ports": "free"}, ""),
+        ({"storage": "sqlite"}, "storage is cassandra, not sqlite"),
+        ({"mesos": "h:1", "ports": "default"}, "mesos is none, not h:1, ports is free, not default"),
+        ({"instances": {"jobmgr": 2}}, "instances"),
+    ):
+        asked = read_cluster(None, wanted)
+        assert differences(held, asked, asked.model_fields_set) == told
