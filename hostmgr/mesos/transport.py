@@ -137,7 +137,7 @@ class MesosDriver:
             master, self._redirect = self._redirect or self._detected, None
             where = f"master {master}"
             self.session.connect(self._now())
-            await self._subscription(master)
+            await _first_to_end(self._subscription(master), self._until_another_leads())
         except Redirected as error:
             return f"{where}: {self._follow(error)}"
         except (OSError, Unavailable, SessionBroken, MalformedStream, MalformedMessage) as error:
@@ -211,8 +211,13 @@ class MesosDriver:
                 raise SessionBroken("three heartbeats were missed")
             if pipe.stalled():
                 raise SessionBroken("a call got no answer")
+
+    async def _until_another_leads(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
             if (other := await self._other_master()) is not None:
-                # One that stands still does not end its connection when another is elected.
+                # One that stands still does not end its connection when another is elected, and one whose
+                # machine is gone does not even refuse it.
                 raise SessionBroken(f"the master at {other} leads now")
 
     async def _other_master(self) -> MasterAddress | None:

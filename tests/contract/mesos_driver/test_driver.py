@@ -13,10 +13,11 @@ from hostmgr.mesos.codec import codec
 from hostmgr.mesos.http import Requests, location
 from hostmgr.mesos.session import Backoff, Session
 from hostmgr.mesos.stream import Event
-from hostmgr.mesos.transport import MOST_REDIRECTS, MesosDriver
+from hostmgr.mesos.transport import CONNECT_SECONDS, MOST_REDIRECTS, MesosDriver
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.errors import Unavailable
 from peloton.membership.mesos import MasterAddress, StaticMaster
+from tests.contract.mesos.silent import connecting, full
 
 WIRE = codec("protobuf")
 Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter, scheduler_pb2.Call], Awaitable[None]]
@@ -348,18 +349,43 @@ class Changing:
 
 @pytest.mark.parametrize("leads_before", [True, False])
 async def test_a_new_master_is_not_waited_for_as_long_as_the_old(leads_before: bool) -> None:
-    leader, gone = FakeMaster(GOOD), await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    gone = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     dead = MasterAddress("127.0.0.1", gone.sockets[0].getsockname()[1])
     gone.close()
+    async with following(dead if leads_before else None) as (driver, heard, another_leads):
+        await until(lambda: len(heard.disconnected) == 1)
+        another_leads()
+        await until(lambda: driver.ready)
+
+
+async def test_a_master_whose_machine_is_gone_is_not_waited_for_when_another_leads() -> None:
+    with full() as gone:
+        async with following(MasterAddress("127.0.0.1", gone)) as (driver, heard, another_leads):
+            await until(lambda: connecting(gone))
+            another_leads()
+            await until(lambda: driver.ready, seconds=CONNECT_SECONDS - 1)
+            assert "leads now" in heard.disconnected[0]
+
+
+@asynccontextmanager
+async def following(
+    first: MasterAddress | None,
+) -> AsyncIterator[tuple[MesosDriver, Recorder, Callable[[], None]]]:
+    """A driver that is slow to try again, turned to `first`; and what makes a good master lead."""
+    leader = FakeMaster(GOOD)
     server = await asyncio.start_server(leader.serve, "127.0.0.1", 0)
-    detector, heard = Changing(dead if leads_before else None), Recorder()
+    detector, heard = Changing(first), Recorder()
     now = asyncio.get_running_loop().time
     patient = Backoff(first=1000, longest=1000)
     driver = MesosDriver(Session(None), Framework(), WIRE, detector, heard, now, backoff=patient)
     running = asyncio.create_task(driver.run())
-    await until(lambda: len(heard.disconnected) == 1)
-    detector.address = MasterAddress("127.0.0.1", server.sockets[0].getsockname()[1])
-    await until(lambda: driver.ready)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    server.close()
+
+    def another_leads() -> None:
+        detector.address = MasterAddress("127.0.0.1", server.sockets[0].getsockname()[1])
+
+    try:
+        yield driver, heard, another_leads
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        server.close()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from peloton.membership.mesos import Trouble
 from peloton.minicluster.mesos.master.registry import NodeRegistry, RegistryError
 from tests.contract.mesos.cluster import Member, Processes
 from tests.contract.mesos.framework import Framework, get
+from tests.contract.mesos.silent import connecting, full
 from tests.faults.proxy import Proxy
 from tests.servers.zookeeper import ZooKeeperServer
 
@@ -184,32 +184,10 @@ async def test_an_agent_does_not_wait_for_a_master_that_is_gone(
         raw.create(node, json.dumps(info).encode(), makepath=True)
         await masters.start("first", 10)
         agent = await masters.begin_agent()
-        await until_connecting(gone)
+        await until(lambda: asyncio.to_thread(connecting, gone))
         raw.delete(node)
         await masters.leads("first")
         await asyncio.wait_for(agent.wait_ready(), SECONDS)
-
-
-@contextmanager
-def full() -> Iterator[int]:
-    """A port on which no connection comes about: the kernel's queue is full."""
-    with socket.socket() as listening, socket.socket() as one, socket.socket() as other:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen(0)
-        for each in (one, other):
-            each.setblocking(False)
-            each.connect_ex(listening.getsockname())
-        yield listening.getsockname()[1]
-
-
-async def until_connecting(port: int) -> None:
-    """Until another but the one that `full` has begun tries to."""
-    connections, connecting = Path("/proc/net/tcp"), f" 0100007F:{port:04X} 02 "
-
-    async def so() -> bool:
-        return (await asyncio.to_thread(connections.read_text)).count(connecting) > 1
-
-    await until(so)
 
 
 @pytest.mark.parametrize("refused", ["announcing this master", "reading the registry"])

@@ -1,0 +1,27 @@
+"""A machine that is gone: who connects to it hears nothing for minutes."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_CONNECTING = Path("/proc/net/tcp")
+
+
+@contextmanager
+def full() -> Iterator[int]:
+    """A port of 127.0.0.1 on which no connection comes about: the kernel's queue is full."""
+    with socket.socket() as listening, socket.socket() as one, socket.socket() as other:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        for each in (one, other):
+            each.setblocking(False)
+            each.connect_ex(listening.getsockname())
+        yield listening.getsockname()[1]
+
+
+def connecting(port: int) -> bool:
+    """Whether anybody but `full` itself tries to connect there."""
+    return _CONNECTING.read_text().count(f" 0100007F:{port:04X} 02 ") > 1
