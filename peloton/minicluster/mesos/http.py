@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import logging
 import socket
 import ssl
 import time
@@ -32,6 +33,8 @@ MAX_UNREAD = 128 * 1024 * 1024
 """A stream whose reader has left more than this unread is cut off."""
 _GZIP_FROM = 1024
 _PIECE = 256 * 1024
+
+log = logging.getLogger(__name__)
 
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
@@ -198,6 +201,10 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             pass  # the handler decided: upgraded, or answered like any other request
+        except httptools.HttpParserCallbackError as error:
+            url = self._incoming.url.decode("latin-1")
+            log.error("%s %s failed", self._method(), url, exc_info=error.__context__ or error)
+            self._ended = True
         except httptools.HttpParserError:
             self._ended = True
         if self._in_head:
@@ -256,7 +263,10 @@ class Connection(asyncio.Protocol):
             if unpacked is None:
                 return None
             body = unpacked
-        return Request(self._parser.get_method().decode("latin-1"), raw_path, query, incoming.headers, body)
+        return Request(self._method(), raw_path, query, incoming.headers, body)
+
+    def _method(self) -> str:
+        return str(self._parser.get_method().decode("latin-1"))
 
     # --- replies ---
 
