@@ -19,6 +19,12 @@ _OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 5000),  # how long one attempt to connect may take
     ("grpc.max_reconnect_backoff_ms", 2000),
+    # A connection that swallows everything is given up within a call's time-out. Not asked more often: other
+    # servers than ours take that amiss.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5000),
+    ("grpc.http2.ping_timeout_ms", 5000),
+    ("grpc.http2.max_pings_without_data", 0),
     # The daemons are inside the house: a web proxy of the environment is not for them.
     ("grpc.enable_http_proxy", 0),
 )

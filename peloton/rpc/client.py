@@ -21,6 +21,12 @@ CHANNEL_OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 5000),  # how long one attempt to connect may take
     ("grpc.max_reconnect_backoff_ms", 1000),
+    # A connection that swallows everything (a partition, a firewall that forgot it) is given up in the time of
+    # a call, not when TCP does, which takes a quarter of an hour. Asked only while calls are under way.
+    ("grpc.keepalive_time_ms", 4000),
+    ("grpc.keepalive_timeout_ms", 4000),
+    ("grpc.http2.ping_timeout_ms", 4000),  # of its own pings; while one is out, it sends no other
+    ("grpc.http2.max_pings_without_data", 0),
 )
 
 
@@ -42,10 +48,15 @@ class Channels:
     async def follow(self, membership: Membership) -> None:
         """For ever, close those to who leads no longer: a call that waits there would wait for its whole
         time-out; so it ends with Unavailable, and can go to who leads now."""
+        kept: set[str] = set()
         while True:
-            await membership.changed()
             leaders = (membership.leader(role) for role in Role)
-            await self._keep([leader.target for leader in leaders if leader is not None])
+            targets = {leader.target for leader in leaders if leader is not None}
+            if targets == kept:  # nobody came or went while channels were being closed
+                await membership.changed()
+                continue
+            kept = targets
+            await self._keep(kept)
 
     async def _keep(self, targets: Collection[str]) -> None:
         for target in self._channels.keys() - set(targets):

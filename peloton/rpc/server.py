@@ -29,6 +29,12 @@ OPTIONS = (
     ("grpc.max_send_message_length", MAX_MESSAGE),
     ("grpc.so_reuseport", 0),
 )
+SERVER_OPTIONS = (
+    *OPTIONS,
+    # Callers may look whether we are there, more often than gRPC likes by itself.
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 1000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
 NOT_BEGUN = "peloton-not-begun"
 """Key of the trailing metadata of a call that was turned away."""
 log = logging.getLogger(__name__)
@@ -82,7 +88,7 @@ class RpcServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port, also where it was given as 0. Raises Unavailable where it is taken."""
-        server = grpc.aio.server(options=OPTIONS)
+        server = grpc.aio.server(options=SERVER_OPTIONS)
         server.add_generic_rpc_handlers((_Router(self),))
         try:
             bound = server.add_insecure_port(f"{host}:{port}")

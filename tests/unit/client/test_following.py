@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,6 +19,7 @@ from peloton.client import PelotonClient
 from peloton.client.discovery import NoLeader
 from peloton.client.following import NOT_BEGUN, repeatable
 from peloton.rpc import server
+from tests.unit.kernel.blackhole import BlackHole
 
 ID = peloton_pb2.JobID(value="j")
 
@@ -116,6 +118,19 @@ def test_what_may_have_happened_is_repeated_only_where_that_is_safe(
     with PelotonClient("ann", discovery=Found(at_old, at_new)) as client:
         client.job_svc.Create(job_pb2.CreateRequest(id=ID))
     assert (old.asked, new.asked) == (["Create", "Create"], ["Create"])
+
+
+async def test_a_way_that_swallows_everything_is_left_for_a_new_one(
+    pair: tuple[Jobs, str, Jobs, str],
+) -> None:
+    """Within the time-out of a call."""
+    jobs, address, _, _ = pair
+    async with BlackHole(int(address.rpartition(":")[2])) as hole:
+        with PelotonClient("ann", discovery=Found(f"127.0.0.1:{hole.port}")) as client:
+            await asyncio.to_thread(client.job_svc.Get, job_pb2.GetRequest(id=ID))
+            hole.swallow()
+            await asyncio.to_thread(client.job_svc.Get, job_pb2.GetRequest(id=ID))
+    assert jobs.asked == ["Get"] * 2
 
 
 def test_other_failures_are_told_at_once(pair: tuple[Jobs, str, Jobs, str]) -> None:

@@ -1,0 +1,121 @@
+"""Daemons' calls go to who leads, whatever became of the leaders and the ways to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
+from peloton.errors import Unavailable
+from peloton.membership.interface import Address, Membership, Role
+from peloton.rpc.client import Channels, LeaderClient
+from peloton.rpc.server import RpcServer, service
+from tests.unit.kernel.blackhole import BlackHole
+
+LOOKUP = respool_pb2.LookupRequest()
+STUB = respool_pb2_grpc.ResourceManagerStub
+
+
+class Leaders:
+    """A membership whose leaders the test names."""
+
+    def __init__(self) -> None:
+        self.named: dict[Role, Address] = {}
+        self._change = asyncio.Event()
+
+    def name(self, role: Role, port: int) -> None:
+        self.named[role] = Address("h", "127.0.0.1", 1, port)
+        self._change.set()
+        self._change = asyncio.Event()
+
+    def leader(self, role: Role) -> Address | None:
+        return self.named.get(role)
+
+    async def changed(self) -> None:
+        await self._change.wait()
+
+
+class Pools(respool_pb2_grpc.ResourceManagerServicer):
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.go = asyncio.Event()
+        self.go.set()
+
+    async def LookupResourcePoolID(self, request: Any, context: Any) -> Any:
+        self.begun.set()
+        await self.go.wait()
+        return respool_pb2.LookupResponse()
+
+
+@pytest.fixture
+async def pools() -> AsyncIterator[tuple[Pools, int]]:
+    found, server = Pools(), RpcServer(lambda: "nobody leads")
+    port = await server.start("127.0.0.1", 0)
+    server.activate([service(respool_pb2_grpc.add_ResourceManagerServicer_to_server, found)])
+    yield found, port
+    await server.stop(0)
+
+
+@pytest.fixture
+async def leaders() -> Leaders:
+    return Leaders()
+
+
+@pytest.fixture
+async def channels(leaders: Leaders) -> AsyncIterator[Channels]:
+    found = Channels()
+    following = asyncio.create_task(found.follow(cast(Membership, leaders)))
+    await asyncio.sleep(0)
+    yield found
+    following.cancel()
+    await found.close()
+
+
+def client(leaders: Leaders, channels: Channels, role: Role = Role.RESMGR) -> LeaderClient:
+    return LeaderClient(cast(Membership, leaders), channels, role, STUB, ())
+
+
+class Slow:
+    """A channel that takes a while to close."""
+
+    def __init__(self) -> None:
+        self.closing, self.go = asyncio.Event(), asyncio.Event()
+
+    async def close(self) -> None:
+        self.closing.set()
+        await self.go.wait()
+
+
+async def test_a_leader_that_goes_while_another_is_let_go_is_let_go_too(
+    leaders: Leaders, channels: Channels, pools: tuple[Pools, int]
+) -> None:
+    """Two that led were on one machine."""
+    found, port = pools
+    found.go.clear()
+    slow = Slow()
+    channels._channels["127.0.0.1:9"] = slow
+    leaders.name(Role.RESMGR, port)
+    await slow.closing.wait()
+    call = asyncio.create_task(client(leaders, channels).call("LookupResourcePoolID", LOOKUP, 60, False))
+    await found.begun.wait()
+    leaders.name(Role.RESMGR, 9)
+    slow.go.set()
+    with pytest.raises(Unavailable):
+        await asyncio.wait_for(call, 5)
+
+
+async def test_a_way_that_swallows_everything_is_left_for_a_new_one(
+    leaders: Leaders, channels: Channels, pools: tuple[Pools, int]
+) -> None:
+    """The leader stays the same: a partition that is over, a firewall that forgot a connection."""
+    _, port = pools
+    async with BlackHole(port) as hole:
+        leaders.name(Role.RESMGR, hole.port)
+        calls = client(leaders, channels)
+        await calls.call("LookupResourcePoolID", LOOKUP)
+        hole.swallow()
+        async with asyncio.timeout(30):
+            await calls.call("LookupResourcePoolID", LOOKUP, timeout=30)
