@@ -12,13 +12,15 @@ import argparse
 import os
 import sqlite3
 import sys
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from peloton.config import Settings, Tree, merged, read_yaml, validated
 from peloton.errors import PelotonError, Refused
 from storage.config import ENVIRONMENT, CassandraSettings, SqliteSettings, StorageSettings
+
+INTERRUPTED = 130
 
 
 class _Stored(Settings):
@@ -36,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(_done(options.action, _settings(options.config)))
     except PelotonError as error:
         sys.exit(f"peloton-migrate: {error}")
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
 
 
 def _settings(files: Sequence[Path]) -> SqliteSettings | CassandraSettings:
@@ -43,11 +47,11 @@ def _settings(files: Sequence[Path]) -> SqliteSettings | CassandraSettings:
     tree: Tree = {}
     for file in files:
         tree = merged(tree, read_yaml(file))
-    storage = tree.get("storage", {})
-    for name, path in ENVIRONMENT.items():
-        if os.environ.get(name):
-            storage = merged(storage, {path.removeprefix("storage."): os.environ[name]})
-    return validated(_Stored, {"storage": storage}, ", ".join(map(str, files))).storage
+    stored: Tree = {"storage": tree["storage"]} if "storage" in tree else {}
+    given = {path: name for name, path in ENVIRONMENT.items() if os.environ.get(name)}
+    for path, name in given.items():
+        stored = merged(stored, {"storage": {path.removeprefix("storage."): os.environ[name]}})
+    return validated(_Stored, stored, ", ".join(map(str, files)), given).storage
 
 
 def _done(action: str, settings: SqliteSettings | CassandraSettings) -> str:
@@ -76,20 +80,44 @@ def _cassandra(action: str, settings: CassandraSettings) -> str:
 def _sqlite(action: str, settings: SqliteSettings) -> str:
     from storage.sqlite import migrate
     from storage.sqlite.connection import prepare_directory, writer_connection
-    from storage.sqlite.errors import translation
 
+    path = settings.path.absolute()
     if action == "up":
-        prepare_directory(settings.path)
-        with closing(writer_connection(settings.path, settings.busy_timeout)) as db:
+        prepare_directory(path)
+        with _named(path), closing(writer_connection(path, settings.busy_timeout)) as db:
             migrate.migrate(db, migrate.migrations(), settings.busy_timeout)
     newest = max(migrate.migrations())
-    if not settings.path.exists():
-        raise Refused(f"database {settings.path} is not there: peloton-migrate up makes it")
-    with translation(), closing(sqlite3.connect(f"{settings.path.as_uri()}?mode=ro", uri=True)) as db:
-        (version,) = db.execute("SELECT coalesce(max(version), 0) FROM schema_version").fetchone()
+    if not path.exists():
+        raise Refused(f"database {path} is not there: peloton-migrate up makes it")
+    version = _sqlite_version(path)
     if action == "check" and version != newest:
-        raise Refused(f"database {settings.path} has schema version {version}, this program needs {newest}")
-    return f"database {settings.path} has schema version {version}"
+        hint = ": peloton-migrate up brings it there" if version < newest else ""
+        raise Refused(f"database {path} has schema version {version}, this program needs {newest}{hint}")
+    return f"database {path} has schema version {version}"
+
+
+def _sqlite_version(path: Path) -> int:
+    """0 of a database without a schema of ours. Raises PelotonError."""
+    from storage.sqlite.errors import translation
+
+    tables = "SELECT count(*) FROM sqlite_schema WHERE name = 'schema_version'"
+    with (
+        _named(path),
+        translation(),
+        closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db,
+    ):
+        if not db.execute(tables).fetchone()[0]:
+            return 0
+        return int(db.execute("SELECT coalesce(max(version), 0) FROM schema_version").fetchone()[0])
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Errors of the body name the database."""
+    try:
+        yield
+    except PelotonError as error:
+        raise type(error)(f"{path}: {error}") from error
 
 
 if __name__ == "__main__":
