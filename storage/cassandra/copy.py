@@ -58,8 +58,8 @@ class Copy:
         await self._run(self._tables.prepare)
 
     async def apply(self, changes: Sequence[tuple[JobId, Change]]) -> None:
-        """A job's later change comes after its earlier ones."""
-        await self._run(lambda: self._tables.apply(changes))
+        """A job's later change comes after its earlier ones. They go in also where the caller gives up."""
+        await asyncio.shield(self._run(lambda: self._tables.apply(changes)))
 
     async def insert(self, changes: Sequence[tuple[JobId, Change]]) -> None:
         """Jobs that are not there yet."""

@@ -30,7 +30,8 @@ class CassandraPodEvents:
         by_job: defaultdict[JobId, list[PodEvent]] = defaultdict(list)
         for event in events:
             by_job[event.job_id].append(event)
-        await asyncio.gather(*(self._append(job_id, some) for job_id, some in by_job.items()))
+        jobs = [self._append(job_id, some) for job_id, some in by_job.items()]
+        await (jobs[0] if len(jobs) == 1 else asyncio.gather(*jobs))
 
     async def list(
         self, job_id: JobId, instance: int, run: int | None = None, runs: int = 10
@@ -51,8 +52,9 @@ class CassandraPodEvents:
         if instance > LARGEST:
             return
         key = (job_id, instance // BUCKET, instance)
-        async with self._gate(job_id) as when:
-            await self._session.write("delete_runs", when, *key, min(up_to_run, LARGEST))
+        await self._gate.run(
+            job_id, lambda when: self._session.write("delete_runs", when, *key, min(up_to_run, LARGEST))
+        )
 
     async def expire(self, before: int) -> int:
         """Events end by themselves 90 days after they were written: for a time that far back there is
@@ -67,8 +69,9 @@ class CassandraPodEvents:
         return gone
 
     async def _append(self, job_id: JobId, events: Sequence[PodEvent]) -> None:
-        async with self._gate(job_id) as when:
-            await self._rows.write(job_id, encoded_events(events, when), when)
+        await self._gate.run(
+            job_id, lambda when: self._rows.write(job_id, encoded_events(events, when), when)
+        )
 
     async def _of_last_runs(self, job_id: JobId, instance: int, runs: int) -> Sequence[Row]:
         """Rows come newest run first, so reading ends with the last run that is asked for."""

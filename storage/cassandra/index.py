@@ -46,7 +46,8 @@ class JobIndex:
         self._terms = terms
         self._copy: Copy | None = None
         self._changes: dict[JobId, Change] = {}
-        self._doubtful: set[JobId] = set()
+        self._doubtful: dict[JobId, object] = {}
+        """Each with what tells one doubt from the next."""
         self._following = False
         self._turn = asyncio.Lock()
         self._warming: asyncio.Task[None] | None = None
@@ -74,7 +75,7 @@ class JobIndex:
     def doubt(self, job_id: JobId) -> None:
         """Of a change that may have been made."""
         if self._following:
-            self._doubtful.add(job_id)
+            self._doubtful[job_id] = object()
 
     async def reset(self) -> None:
         """What others changed is to be seen from now on."""
@@ -121,11 +122,21 @@ class JobIndex:
                 await copy.close()
                 raise
             self._copy = copy
-        for job_id in tuple(self._doubtful):
-            self.note(job_id, await self._read(job_id))
-            self._doubtful.discard(job_id)
+        for job_id, doubt in tuple(self._doubtful.items()):
+            await self._look_up(job_id, doubt)
         await self._flush(self._copy)
         return self._copy
+
+    async def _look_up(self, job_id: JobId, doubt: object) -> None:
+        """Where the job is changed meanwhile, the next query looks again."""
+        before = self._changes.get(job_id)
+        try:
+            found = await self._read(job_id)
+        except NotFound:  # its config, deleted after its row was read
+            return
+        if self._doubtful.get(job_id) is doubt and self._changes.get(job_id) is before:
+            del self._doubtful[job_id]
+            self.note(job_id, found)
 
     async def _flush(self, copy: Copy) -> None:
         changes, self._changes = self._changes, {}
@@ -153,7 +164,7 @@ class JobIndex:
     def _stop_following(self) -> None:
         self._following = False
         self._changes = {}
-        self._doubtful = set()
+        self._doubtful = {}
 
     async def _read(self, job_id: JobId) -> Change:
         row = await self._session.row("read_job", job_id, serial=True)

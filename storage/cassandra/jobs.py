@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID, uuid4
 from zlib import crc32
@@ -56,37 +57,39 @@ class CassandraJobs:
 
     async def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
         text = JOB_RUNTIME.encode(runtime)
-        async with self._gate(job_id) as when:
-            row = await config_row(job_id, spec)
-            await self._configs.put_body(row, when)
-            doomed, _ = await asyncio.gather(
-                self._session.row("read_sure", _bucket(job_id), job_id),
-                self._session.write("put_active", _bucket(job_id), job_id, when),
-            )
-            if doomed is not None and doomed[0] is False and await self._read(job_id, serial=True) is None:
-                await self._rows.delete(job_id, when)
-            stamp = uuid4()
-            state = (stamp, self._terms.number, runtime.revision, runtime.config_version, text, job_id)
-            try:
-                created = await self._decided(
-                    job_id, stamp, [("create_job", state), ("put_config", row.values)]
-                )
-            except Unavailable:
-                self._index.doubt(job_id)
-                raise
-            if not created:
-                await self._configs.drop_body(row.body_id, len(row.chunks), self._session.timestamp())
-                raise AlreadyExists(f"job {job_id} exists already")
-            await self._noted(job_id, Change(text, row.indexed))
-            await self._session.write("confirm_active", _bucket(job_id), job_id, when)
+        await self._gate.run(job_id, lambda when: self._create(when, job_id, spec, runtime, text))
+
+    async def _create(self, when: int, job_id: JobId, spec: JobSpec, runtime: JobRuntime, text: str) -> None:
+        row = await config_row(job_id, spec)
+        await self._configs.put_body(row, when)
+        doomed, _ = await asyncio.gather(
+            self._session.row("read_sure", _bucket(job_id), job_id),
+            self._session.write("put_active", _bucket(job_id), job_id, when),
+        )
+        if doomed is not None and doomed[0] is False and await self._read(job_id, serial=True) is None:
+            await self._rows.delete(job_id, when)
+        stamp = uuid4()
+        state = (stamp, self._terms.number, runtime.revision, runtime.config_version, text, job_id)
+        try:
+            created = await self._decided(job_id, stamp, [("create_job", state), ("put_config", row.values)])
+        except Unavailable:
+            self._index.doubt(job_id)
+            raise
+        if not created:
+            await self._configs.drop_body(row.body_id, len(row.chunks), self._session.timestamp())
+            raise AlreadyExists(f"job {job_id} exists already")
+        await self._noted(job_id, Change(text, row.indexed))
+        await self._session.write("confirm_active", _bucket(job_id), job_id, when)
 
     async def add_config(self, job_id: JobId, spec: JobSpec) -> None:
-        async with self._gate(job_id) as when:
-            row = await config_row(job_id, spec)
-            await self._configs.put_body(row, when)
-            if not await self._added(job_id, row):
-                await self._configs.drop_body(row.body_id, len(row.chunks), self._session.timestamp())
-                raise AlreadyExists(f"job {job_id} has a config version {spec.version} already")
+        await self._gate.run(job_id, lambda when: self._add_config(when, job_id, spec))
+
+    async def _add_config(self, when: int, job_id: JobId, spec: JobSpec) -> None:
+        row = await config_row(job_id, spec)
+        await self._configs.put_body(row, when)
+        if not await self._added(job_id, row):
+            await self._configs.drop_body(row.body_id, len(row.chunks), self._session.timestamp())
+            raise AlreadyExists(f"job {job_id} has a config version {spec.version} already")
 
     async def config(self, job_id: JobId, version: int) -> JobSpec:
         async with self._session.use():
@@ -100,8 +103,7 @@ class CassandraJobs:
         self, job_id: JobId, runtime: JobRuntime, expected_revision: int | None = None
     ) -> None:
         text = JOB_RUNTIME.encode(runtime)
-        async with self._gate(job_id):
-            await self.replace(job_id, runtime, text, expected_revision)
+        await self._gate.run(job_id, lambda _: self.replace(job_id, runtime, text, expected_revision))
 
     async def replace(
         self,
@@ -146,18 +148,20 @@ class CassandraJobs:
         return row
 
     async def delete(self, job_id: JobId) -> None:
-        async with self._gate(job_id) as when:
-            bodies = await self._configs.bodies(job_id)
-            await self._session.write("doom_active", _bucket(job_id), job_id, when)
+        await self._gate.run(job_id, lambda when: self._delete(when, job_id))
 
-            async def decide(row: JobRow, stamp: UUID) -> Sequence[Bound]:
-                return [("delete_job", (job_id, row.stamp)), ("delete_rest", (job_id,))]
+    async def _delete(self, when: int, job_id: JobId) -> None:
+        bodies = await self._configs.bodies(job_id)
+        await self._session.write("doom_active", _bucket(job_id), job_id, when)
 
-            await self._change(job_id, decide)
-            await self._noted(job_id, Change(None))
-            for body_id, chunks in bodies:
-                await self._configs.drop_body(body_id, chunks, when)
-            await self._clear(job_id, when)
+        async def decide(row: JobRow, stamp: UUID) -> Sequence[Bound]:
+            return [("delete_job", (job_id, row.stamp)), ("delete_rest", (job_id,))]
+
+        await self._change(job_id, decide)
+        await self._noted(job_id, Change(None))
+        for body_id, chunks in bodies:
+            await self._configs.drop_body(body_id, chunks, when)
+        await self._clear(job_id, when)
 
     async def finish_deletions(self) -> int:
         """Those that were cut off when the job itself was gone already; how many."""
@@ -165,11 +169,14 @@ class CassandraJobs:
         for bucket in range(_ACTIVE_BUCKETS):
             for job_id, sure in await self._session.rows("read_active", bucket):
                 if sure is False:
-                    async with self._gate(job_id) as when:
-                        if await self._read(job_id, serial=True) is None:
-                            await self._clear(job_id, when)
-                            finished += 1
+                    finished += await self._gate.run(job_id, partial(self._finish_deletion, job_id))
         return finished
+
+    async def _finish_deletion(self, job_id: JobId, when: int) -> bool:
+        if await self._read(job_id, serial=True) is not None:
+            return False
+        await self._clear(job_id, when)
+        return True
 
     async def query(self, query: JobQuery) -> JobPage:
         async with self._session.use():
@@ -181,17 +188,21 @@ class CassandraJobs:
         return tuple(sorted(job_id for some in found for job_id in some))
 
     async def retire(self, job_id: JobId) -> None:
-        async with self._gate(job_id) as when:
-            if await self._set_active(job_id, False) is not None:
-                await self._session.write("delete_active", when, _bucket(job_id), job_id)
+        await self._gate.run(job_id, lambda when: self._retire(when, job_id))
+
+    async def _retire(self, when: int, job_id: JobId) -> None:
+        if await self._set_active(job_id, False) is not None:
+            await self._session.write("delete_active", when, _bucket(job_id), job_id)
 
     async def revive(self, job_id: JobId) -> None:
-        async with self._gate(job_id) as when:
-            await self.row(job_id)
-            await self._session.write("put_active", _bucket(job_id), job_id, when)
-            if await self._set_active(job_id, True) is None:
-                raise _unknown(job_id)
-            await self._session.write("confirm_active", _bucket(job_id), job_id, when)
+        await self._gate.run(job_id, lambda when: self._revive(when, job_id))
+
+    async def _revive(self, when: int, job_id: JobId) -> None:
+        await self.row(job_id)
+        await self._session.write("put_active", _bucket(job_id), job_id, when)
+        if await self._set_active(job_id, True) is None:
+            raise _unknown(job_id)
+        await self._session.write("confirm_active", _bucket(job_id), job_id, when)
 
     async def _clear(self, job_id: JobId, when: int) -> None:
         """What hung on a job that is gone; that there may be something is forgotten last."""

@@ -65,12 +65,15 @@ class CassandraStore:
         runtime: JobRuntime | None = None,
     ) -> None:
         text = "" if runtime is None else JOB_RUNTIME.encode(runtime)
-        async with self._gate(job_id) as when:
+
+        async def write(when: int) -> None:
             known = None if runtime is None else await self._jobs.row(job_id, runtime.config_version)
             rows = encoded_tasks(job_id, tasks, when) + encoded_events(events, when)
             await self._rows.write(job_id, rows, when)
             if runtime is not None:
                 await self._jobs.replace(job_id, runtime, text, known=known)
+
+        await self._gate.run(job_id, write)
 
     async def ping(self) -> None:
         async with self._session.use():

@@ -125,8 +125,9 @@ class CassandraTasks:
         self._rows = rows
 
     async def write(self, job_id: JobId, runtimes: Mapping[int, TaskRuntime]) -> None:
-        async with self._gate(job_id) as when:
-            await self._rows.write(job_id, encoded_tasks(job_id, runtimes, when), when)
+        await self._gate.run(
+            job_id, lambda when: self._rows.write(job_id, encoded_tasks(job_id, runtimes, when), when)
+        )
 
     async def get(self, job_id: JobId, instance: int) -> TaskRuntime:
         row: Row | None = None
@@ -152,12 +153,14 @@ class CassandraTasks:
                 yield page
 
     async def delete(self, job_id: JobId, instances: Sequence[int]) -> None:
-        async with self._gate(job_id) as when:
+        async def write(when: int) -> None:
             gone: list[Encoded] = []
             for instance in filter(LARGEST.__ge__, instances):
                 bucket = instance // BUCKET
                 gone.append((bucket, ("delete_task", (when, job_id, bucket, instance)), 0))
             await self._rows.write(job_id, gone, when)
+
+        await self._gate.run(job_id, write)
 
     async def _page(
         self, job_id: JobId, buckets: Sequence[int], first: int, end: int

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, TypeVar
 
 from peloton.errors import Fenced, Unavailable
 from peloton.model.ids import JobId
 from storage.cassandra.session import Session
 from storage.interface import Fence
 
+T = TypeVar("T")
 _AHEAD = 10_000_000
 """Microseconds by which a term reserves timestamps ahead of its clock."""
 _LEAST_AHEAD = 1_000_000
@@ -129,15 +131,35 @@ class Gate:
         self._session = session
         self._terms = terms
         self._order = InOrder()
+        self._begun: set[asyncio.Task[Any]] = set()
 
     @asynccontextmanager
-    async def __call__(self, job_id: JobId | None = None) -> AsyncIterator[int]:
+    async def __call__(self) -> AsyncIterator[int]:
+        """For what belongs to no job."""
         async with self._session.use():
-            if job_id is None:
-                yield await self._passed()
-            else:
-                async with self._order.of(job_id):
-                    yield await self._passed()
+            yield await self._passed()
+
+    async def run(self, job_id: JobId, write: Callable[[int], Awaitable[T]]) -> T:
+        """Make a write of the job, which is given its timestamp.
+
+        Once it has begun it is finished, also where the caller is cancelled, as clients that hang up or whose
+        time is over do to a call: what has several steps is not left half-way, and its outcome is noted."""
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(self._session.use())
+            await held.enter_async_context(self._order.of(job_id))
+            work = asyncio.get_running_loop().create_task(self._made(held.pop_all(), write))
+        self._begun.add(work)
+        work.add_done_callback(self._ended)
+        return await asyncio.shield(work)
+
+    async def _made(self, held: AsyncExitStack, write: Callable[[int], Awaitable[T]]) -> T:
+        async with held:
+            return await write(await self._passed())
+
+    def _ended(self, work: asyncio.Task[Any]) -> None:
+        self._begun.discard(work)
+        if not work.cancelled():
+            work.exception()  # asyncio complains otherwise where no caller is left to hear of it
 
     async def _passed(self) -> int:
         when = await self._terms.timestamp()

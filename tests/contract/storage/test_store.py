@@ -10,7 +10,7 @@ import pytest
 from peloton.errors import AlreadyExists, Fenced, NotFound, Unavailable
 from storage.interface import Store
 from tests.contract.storage.conftest import Opener
-from tests.contract.storage.samples import job_id, job_runtime, pool, spec, task_runtime
+from tests.contract.storage.samples import event, job_id, job_runtime, pool, spec, task_runtime
 
 JOB = job_id(1)
 
@@ -83,6 +83,26 @@ async def test_handles_write_at_once(open_handle: Opener) -> None:
 async def test_later_writes_win(store: Store) -> None:
     await asyncio.gather(*(store.tasks.write(JOB, {0: task_runtime(run)}) for run in range(1, 200)))
     assert (await store.tasks.get(JOB, 0)).run == 199
+
+
+async def test_writes_of_all_kinds_come_in_the_order_of_their_calls(store: Store) -> None:
+    await store.jobs.create(JOB, spec(), job_runtime())
+    calls = []
+    for run in range(1, 40, 3):
+        calls += [
+            store.write_all(JOB, {0: task_runtime(run)}, [event(JOB, run=run)], job_runtime()),
+            store.tasks.write(JOB, {0: task_runtime(run + 1)}),
+            store.pod_events.append([event(JOB, run=run + 1)]),
+            store.pod_events.delete(JOB, 0, run + 1),
+            store.tasks.delete(JOB, [0]),
+            store.tasks.write(JOB, {0: task_runtime(run + 2)}),
+            store.pod_events.append([event(JOB, run=run + 2)]),
+        ]
+    await asyncio.gather(*calls)
+    assert (await store.tasks.get(JOB, 0)).run == 39
+    assert [one.run for one in await store.pod_events.list(JOB, 0)] == [39]
+    await asyncio.gather(store.tasks.write(JOB, {1: task_runtime()}), store.jobs.delete(JOB))
+    assert [page async for page in store.tasks.list(JOB)] == []
 
 
 async def test_closing_finishes_what_was_accepted(open_handle: Opener) -> None:

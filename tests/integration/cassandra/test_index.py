@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 
 from peloton.model.job import JobQuery
 from peloton.model.states import JobState
+from storage.cassandra.binding import Bound
 from storage.cassandra.connection import Connection
 from storage.cassandra.store import CassandraStore
 from storage.config import CassandraSettings
@@ -74,3 +78,101 @@ async def test_who_leads_no_longer_looks_at_all_jobs(open_handle: Opener) -> Non
     await new.begin_term("jobmanager", 2)
     await new.jobs.create(JOB, spec(), job_runtime())
     assert (await old.jobs.query(ALL)).total == 1
+
+
+class Pause:
+    """Holds a handle's reads by one statement, from the first on, before they are sent or after."""
+
+    def __init__(self, store: CassandraStore, statement: str) -> None:
+        self.reached, self.released = asyncio.Event(), asyncio.Event()
+        self._statement = statement
+        self._row = store._session.row
+        store._session.row = self._held  # type: ignore[method-assign]
+
+    async def _held(self, name: str, *values: object, serial: bool = False) -> tuple[object, ...] | None:
+        found = await self._row(name, *values, serial=serial)
+        if name == self._statement:
+            self.reached.set()
+            await self.released.wait()
+        return found
+
+
+async def test_a_change_while_another_one_is_looked_up_is_not_lost(store: CassandraStore) -> None:
+    await store.begin_term("jobmanager", 1)
+    await store.jobs.create(JOB, spec(), job_runtime())
+    await store.jobs.query(ALL)
+    store._index.doubt(JOB)
+    pause = Pause(store, "read_indexed_config")
+    query = asyncio.ensure_future(store.jobs.query(ALL))
+    await pause.reached.wait()
+    newer = replace(job_runtime(JobState.KILLED), revision=6)
+    await store.jobs.write_runtime(JOB, newer)
+    pause.released.set()
+    await query
+    assert [one.runtime for one in (await store.jobs.query(ALL)).jobs] == [newer]
+
+
+async def test_a_job_that_goes_while_it_is_looked_up_is_no_failure(open_handle: Opener) -> None:
+    store, other = await open_handle(), await open_handle()
+    await store.begin_term("jobmanager", 1)
+    await store.jobs.create(JOB, spec(), job_runtime())
+    await store.jobs.query(ALL)
+    store._index.doubt(JOB)
+    pause = Pause(store, "read_job")
+    query = asyncio.ensure_future(store.jobs.query(ALL))
+    await pause.reached.wait()
+    await other.jobs.delete(JOB)
+    pause.released.set()
+    await query
+    assert (await store.jobs.query(ALL)).total == 0
+
+
+async def test_what_a_caller_gave_up_is_looked_up(store: CassandraStore) -> None:
+    """As a client's time-out makes a service do in the middle of a call."""
+    await store.begin_term("jobmanager", 1)
+    await store.jobs.query(ALL)
+    decide = store._session.decide
+    sent = asyncio.Event()
+
+    async def seen(parts: Sequence[Bound]) -> bool:
+        sent.set()
+        return await decide(parts)
+
+    store._session.decide = seen  # type: ignore[method-assign]
+    call = asyncio.ensure_future(store.jobs.create(JOB, spec(), job_runtime()))
+    await sent.wait()
+    await asyncio.sleep(0)
+    call.cancel()
+    with suppress(asyncio.CancelledError):
+        await call
+    async with asyncio.timeout(10):
+        while not (await store.jobs.query(ALL)).total:  # noqa: ASYNC110 - another task's work
+            await asyncio.sleep(0.01)
+    assert await store.jobs.active() == (JOB,)
+
+
+async def test_a_query_given_up_loses_no_change(store: CassandraStore) -> None:
+    """Those that it was about to take into the copy, while the copy answers an earlier one."""
+    await store.begin_term("jobmanager", 1)
+    await store.jobs.create(JOB, spec(), job_runtime())
+    await store.jobs.query(ALL)
+    copy = store._index._copy
+    assert copy is not None
+    busy, free = threading.Event(), threading.Event()
+
+    def answer() -> None:
+        busy.set()
+        free.wait(20)
+
+    copy._thread.submit(answer)
+    await asyncio.to_thread(busy.wait)
+    newer = replace(job_runtime(JobState.KILLED), revision=6)
+    await store.jobs.write_runtime(JOB, newer)
+    query = asyncio.ensure_future(store.jobs.query(ALL))
+    while store._index._changes:  # noqa: ASYNC110 - until the query has taken them
+        await asyncio.sleep(0.001)
+    query.cancel()
+    with suppress(asyncio.CancelledError):
+        await query
+    free.set()
+    assert [one.runtime for one in (await store.jobs.query(ALL)).jobs] == [newer]
