@@ -16,6 +16,7 @@ from contextlib import (
     contextmanager,
     nullcontext,
 )
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from peloton import log as logs
@@ -54,7 +55,7 @@ class Daemon(Generic[S]):
         self.id = f"{settings.instance or role.value}-{uuid.uuid4().hex[:12]}"
         self.clock: Clock = SystemClock()
         self.membership = membership(settings.membership)
-        self.rpc = RpcServer(self._who_leads, self.fence)
+        self.rpc = RpcServer(self._who_leads)
         self.http = HttpServer(self.unhealthy, self._follows)
         self.checks: list[Callable[[], str]] = []
         """Each tells what is wrong, empty where all is well; /health is OK when none has anything to say."""
@@ -89,7 +90,7 @@ class Daemon(Generic[S]):
 
     @asynccontextmanager
     async def serving(self, *services: Service) -> AsyncIterator[None]:
-        self.rpc.activate(services)
+        self.rpc.activate(services, self.fence)
         try:
             yield
         finally:
@@ -107,18 +108,23 @@ class Daemon(Generic[S]):
         ]
         return LeaderClient(self.membership, self._channels, role, stub, tuple(metadata), self.fence)
 
-    def fence(self) -> None:
-        """To ask before anything that lasts. Raises Fenced where this instance leads no longer, Unavailable
-        while it cannot tell; does nothing in a daemon that works without election."""
-        if self._leadership is None:
+    @property
+    def fence(self) -> Callable[[], None]:
+        """To ask before anything that lasts, of the present term: raises Fenced where that is over, also if
+        another has begun here since, and Unavailable while nobody can tell. Does nothing in a daemon that works
+        without election."""
+        return partial(self._check, self._leadership)
+
+    def _check(self, leadership: Leadership | None) -> None:
+        if leadership is None:
             if self._elected:
                 raise Fenced(f"this {self.role.value} does not lead")
             return
-        standing = self._leadership.standing(self.clock.monotonic())
+        standing = leadership.standing(self.clock.monotonic())
+        if leadership is not self._leadership or standing is Standing.OVER:
+            raise Fenced(f"this {self.role.value} led in term {leadership.term}: that is over")
         if standing is Standing.SUSPENDED:
             raise Unavailable(f"this {self.role.value} cannot tell whether it still leads")
-        if standing is Standing.OVER:
-            raise Fenced(f"this {self.role.value} led in term {self._leadership.term}: that is over")
 
     def unhealthy(self) -> str:
         return "; ".join(wrong for check in self.checks if (wrong := check()))

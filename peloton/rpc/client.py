@@ -21,8 +21,8 @@ CHANNEL_OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 5000),  # how long one attempt to connect may take
     ("grpc.max_reconnect_backoff_ms", 1000),
-    # A connection that swallows everything (a partition, a firewall that forgot it) is given up in the time of
-    # a call, not when TCP does, which takes a quarter of an hour. Asked only while calls are under way.
+    # A connection that swallows everything (a partition, a firewall that forgot it) is given up in the time
+    # of a call, not when TCP does, in a quarter of an hour. Asked only while calls are under way.
     ("grpc.keepalive_time_ms", 4000),
     ("grpc.keepalive_timeout_ms", 4000),
     ("grpc.http2.ping_timeout_ms", 4000),  # of its own pings; while one is out, it sends no other

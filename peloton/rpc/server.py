@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import grpc
@@ -76,11 +77,9 @@ def caller(context: Any) -> Caller:
 
 
 class RpcServer:
-    def __init__(self, leader: Callable[[], str], fence: Callable[[], None] = lambda: None) -> None:
-        """`leader` tells, for a human, who answers in this instance's place. `fence` raises Fenced or
-        Unavailable while this instance may not answer."""
+    def __init__(self, leader: Callable[[], str]) -> None:
+        """`leader` tells, for a human, who answers in this instance's place."""
         self._leader = leader
-        self._fence = fence
         self._terms = Terms()
         self._handlers: dict[str, Any] = {}
         self._known: set[str] = set()
@@ -108,13 +107,15 @@ class RpcServer:
         """Names of services that this daemon serves when it leads."""
         self._known.update(names)
 
-    def activate(self, services: Sequence[Service]) -> None:
+    def activate(self, services: Sequence[Service], fence: Callable[[], None] = lambda: None) -> None:
+        """`fence` raises Fenced or Unavailable while they may not answer."""
+        fenced = partial(self._fenced, fence)
         for each in services:
             self._known.update(each.names)
             for name in each.names:
                 for method, handler in each.methods.items():
                     path = f"/{name}/{method}"
-                    self._handlers[path] = _wrapped(path, handler, self._terms, self._fenced)
+                    self._handlers[path] = _wrapped(path, handler, self._terms, fenced)
 
     def deactivate(self, services: Sequence[Service]) -> None:
         for each in services:
@@ -137,10 +138,10 @@ class RpcServer:
         await context.abort(grpc.StatusCode.UNAVAILABLE, self._leader(), ((NOT_BEGUN, "1"),))
         return b""
 
-    def _fenced(self) -> None:
+    def _fenced(self, fence: Callable[[], None]) -> None:
         """Raises Unavailable: whoever leads now can answer."""
         try:
-            self._fence()
+            fence()
         except Fenced as error:
             raise Unavailable(f"{error}; {self._leader()}") from None
 

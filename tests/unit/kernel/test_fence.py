@@ -45,9 +45,9 @@ def pools() -> Pools:
 
 @pytest.fixture
 async def stub(pools: Pools) -> AsyncIterator[Any]:
-    server = RpcServer(lambda: "the leader is at b:1", pools.fence)
+    server = RpcServer(lambda: "the leader is at b:1")
     port = await server.start("127.0.0.1", 0)
-    server.activate([service(respool_pb2_grpc.add_ResourceManagerServicer_to_server, pools)])
+    server.activate([service(respool_pb2_grpc.add_ResourceManagerServicer_to_server, pools)], pools.fence)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield respool_pb2_grpc.ResourceManagerStub(channel)
     await server.stop(0)
