@@ -39,7 +39,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     except PelotonError as error:
         sys.exit(f"peloton-migrate: {error}")
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        # Not by sys.exit: half connected, Cassandra's driver complains of its own clearing up.
+        os._exit(INTERRUPTED)
 
 
 def _settings(files: Sequence[Path]) -> SqliteSettings | CassandraSettings:
