@@ -6,7 +6,7 @@ It belongs to no event loop; several handles may share it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -92,9 +92,34 @@ def connect(settings: CassandraSettings, keyspace: str | None) -> Connection:
         if keyspace is not None:
             session.set_keyspace(keyspace)
     except DRIVER_ERRORS as error:
+        wrong = misplaced(settings, _data_centers(cluster))
         cluster.shutdown()
-        raise _explained(error, settings) from error
+        raise Refused(f"Cassandra: {wrong}") if wrong else _explained(error, settings) from error
+    wrong = misplaced(settings, _data_centers(cluster))
+    if wrong:
+        cluster.shutdown()
+        raise Refused(f"Cassandra: {wrong}")
     return Connection(cluster, session)
+
+
+def misplaced(settings: CassandraSettings, centers: Collection[str]) -> str:
+    """What is wrong with the settings for a cluster in these data centers, if anything.
+
+    Of several, one must be named: if quorums are within a data center, two daemons that each took the first to
+    answer could miss what the other has written."""
+    listed = ", ".join(sorted(centers))
+    if settings.datacenter:
+        known = not centers or settings.datacenter in centers
+        return "" if known else f"there is no data center {settings.datacenter}, but {listed}"
+    local = settings.consistency.startswith("LOCAL_") or settings.serial_consistency == "LOCAL_SERIAL"
+    if local and len(centers) > 1:
+        return f"the servers are in {listed}: storage.datacenter must name one"
+    return ""
+
+
+def _data_centers(cluster: Cluster) -> set[str]:
+    """As far as they are known."""
+    return {host.datacenter for host in cluster.metadata.all_hosts() if host.datacenter}
 
 
 def _cluster(settings: CassandraSettings, credentials: PlainTextAuthProvider | None) -> Cluster:
@@ -135,6 +160,8 @@ def _credentials(settings: CassandraSettings) -> PlainTextAuthProvider | None:
         password = settings.password_file.read_text(encoding="utf-8").strip()
     except OSError as error:
         raise Refused(f"password file {settings.password_file}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise Refused(f"password file {settings.password_file}: is not text in UTF-8") from None
     return PlainTextAuthProvider(settings.username, password)
 
 

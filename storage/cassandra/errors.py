@@ -45,7 +45,7 @@ def translated(error: BaseException) -> PelotonError:
 def _story(error: BaseException) -> str:
     if isinstance(error, NoHostAvailable):
         causes = "; ".join(f"{host}: {_line(cause)}" for host, cause in _by_host(error).items())
-        return f"cannot be reached: {causes or _line(error)}"
+        return f"cannot be reached: {causes or str(error.args[0])}"
     if isinstance(error, TooFewReplicas):
         return f"has too few replicas alive: {_line(error)}"
     if isinstance(error, (OperationTimedOut, Timeout)):

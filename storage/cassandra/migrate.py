@@ -6,6 +6,7 @@ row that ends by itself where its holder dies; the statements are such that they
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from uuid import UUID, uuid4, uuid5
 from peloton.errors import Conflict, Refused, Unavailable
 from storage.cassandra.connection import Connection, connect
 from storage.config import CassandraSettings
+
+log = logging.getLogger(__name__)
 
 # Made without a lock, so maybe by several machines at once: the id makes it the same table for all.
 CREATE_FIRST = {
@@ -63,7 +66,7 @@ def up(settings: CassandraSettings, scripts: Mapping[int, str] | None = None) ->
             for table, columns in CREATE_FIRST.items():
                 id_ = uuid5(_TABLES, f"{settings.keyspace}.{table}")
                 connection.execute(f"CREATE TABLE IF NOT EXISTS {table} {columns} WITH id = {id_}")
-            with _lock(connection) as holder:
+            with _lock(connection, settings) as holder:
                 _apply_missing(connection, settings, scripts, holder)
         return version(connection, settings)
     finally:
@@ -142,10 +145,18 @@ def _apply_missing(
 
 
 @contextmanager
-def _lock(connection: Connection) -> Iterator[object]:
+def _lock(connection: Connection, settings: CassandraSettings) -> Iterator[object]:
     holder = uuid4()
     deadline = time.monotonic() + _LONGEST_WAIT
+    waiting = False
     while not _applied(asked(connection, TAKE_LOCK, (holder,))):
+        if not waiting:
+            waiting = True
+            log.warning(
+                "another machine is changing the schema of keyspace %s: waiting for it, %.0f s at most",
+                settings.keyspace,
+                _LONGEST_WAIT,
+            )
         if time.monotonic() > deadline:
             raise Unavailable(f"another machine has been changing the schema for {_LONGEST_WAIT:.0f} s")
         time.sleep(_PAUSE)

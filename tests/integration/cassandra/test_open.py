@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import yaml
@@ -15,7 +16,7 @@ import yaml
 from peloton.errors import Fenced, PelotonError, Refused, Unavailable
 from storage import migrate as command
 from storage.cassandra.connection import Connection, connect
-from storage.cassandra.migrate import migrations, up, version
+from storage.cassandra.migrate import TAKE_LOCK, migrations, up, version
 from storage.cassandra.store import connected
 from storage.config import CassandraSettings
 from storage.factory import Stores, open_store
@@ -51,6 +52,20 @@ async def test_a_migration_cut_off_is_finished(fresh: CassandraSettings) -> None
     with pytest.raises(Refused):
         await asyncio.to_thread(up, fresh, broken)
     assert await asyncio.to_thread(up, fresh, {1: broken[1].replace("no statement;", "")}) == 1
+
+
+async def test_who_waits_for_another_machines_migration_says_so(
+    fresh: CassandraSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    await asyncio.to_thread(up, fresh, {1: migrations()[1]})
+    opened = connect(fresh, fresh.keyspace)
+    opened.execute(
+        "INSERT INTO schema_lock (name, holder) VALUES ('schema', uuid()) IF NOT EXISTS USING TTL 2"
+    )
+    opened.close()
+    assert await asyncio.to_thread(up, fresh) == NEWEST
+    (line,) = [record.message for record in caplog.records if record.name == "storage.cassandra.migrate"]
+    assert line == "another machine is changing the schema of keyspace fresh: waiting for it, 120 s at most"
 
 
 async def test_the_first_versions_tables_are_brought_up_to_date(fresh: CassandraSettings) -> None:
@@ -139,6 +154,13 @@ async def test_a_wrong_password_is_refused(store_settings: CassandraSettings, tm
         await open_store(settings)
 
 
+async def test_a_data_center_that_is_not_there_is_told(store_settings: CassandraSettings) -> None:
+    settings = store_settings.model_copy(update={"datacenter": "elsewhere"})
+    with pytest.raises(Refused, match="there is no data center elsewhere, but datacenter1") as told:
+        await open_store(settings)
+    one_line(told.value)
+
+
 async def test_servers_that_are_not_there_are_unavailable(store_settings: CassandraSettings) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -191,11 +213,27 @@ def test_the_command(
     opened.close()
 
 
-def test_the_command_for_sqlite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("relative", [False, True])
+def test_the_command_for_sqlite(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, relative: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
     file = tmp_path / "daemon.yaml"
-    file.write_text(yaml.safe_dump({"storage": {"path": str(tmp_path / "peloton.db")}}))
+    path = Path("a # of ?") / "peloton.db"
+    file.write_text(yaml.safe_dump({"storage": {"path": str(path if relative else tmp_path / path)}}))
     with pytest.raises(SystemExit, match="is not there"):
         command.main(["check", "-c", str(file)])
     command.main(["up", "-c", str(file)])
     command.main(["check", "-c", str(file)])
     assert capsys.readouterr().out.count("has schema version 1") == 2
+
+
+@pytest.mark.parametrize("storage", [None, "sqlite"])
+def test_settings_of_the_store_that_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str | None
+) -> None:
+    monkeypatch.setenv("CASSANDRA_PORT", "none")
+    file = tmp_path / "daemon.yaml"
+    file.write_text(yaml.safe_dump({"storage": storage}))
+    with pytest.raises(SystemExit, match=r"peloton-migrate: .*storage"):
+        command.main(["version", "-c", str(file)])

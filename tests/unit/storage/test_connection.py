@@ -6,11 +6,13 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from peloton.errors import PelotonError, Refused, Unavailable
-from storage.cassandra.connection import connect
+from storage.cassandra.connection import connect, misplaced
 from storage.config import CassandraSettings
 
 ERROR, PROTOCOL_ERROR, BOOTSTRAPPING = 0x00, 0x000A, 0x1002
@@ -64,3 +66,34 @@ def test_a_name_without_an_address_is_told() -> None:
     settings = CassandraSettings(contact_points=("nowhere.invalid",))
     with pytest.raises(Unavailable, match=r"no address is known of nowhere\.invalid"):
         connect(settings, None)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfepass\x00", None], ids=["binary", "folder"])
+def test_a_password_that_cannot_be_read_is_told_but_not_shown(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "password"
+    if content is None:
+        file.mkdir()
+    else:
+        file.write_bytes(content)
+    with pytest.raises(Refused, match=f"password file {file}: ") as raised:
+        connect(CassandraSettings(username="me", password_file=file), None)
+    assert "\n" not in str(raised.value)
+    assert "pass\\" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "centers", "told"),
+    [
+        ({"datacenter": "dc1"}, {"dc1", "dc2"}, ""),
+        ({"datacenter": ""}, {"dc1"}, ""),
+        ({"datacenter": "dc3"}, {"dc2", "dc1"}, "there is no data center dc3, but dc1, dc2"),
+        ({"datacenter": "dc3"}, set(), ""),
+        ({"datacenter": ""}, {"dc2", "dc1"}, "the servers are in dc1, dc2: storage.datacenter must name one"),
+        ({"consistency": "QUORUM"}, {"dc2", "dc1"}, "the servers are in dc1, dc2"),
+        ({"consistency": "QUORUM", "serial_consistency": "SERIAL"}, {"dc2", "dc1"}, ""),
+    ],
+)
+def test_data_centers(settings: dict[str, Any], centers: set[str], told: str) -> None:
+    """What a quorum of one data center has acknowledged, that of another need not know."""
+    assert misplaced(CassandraSettings(**settings), centers).startswith(told)
+    assert bool(told) == bool(misplaced(CassandraSettings(**settings), centers))
