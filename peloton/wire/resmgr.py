@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
@@ -11,7 +9,6 @@ from peloton.model.ids import JobId, mesos_task_id, task_id
 from peloton.model.job import JobSpec
 from peloton.model.task import TaskRuntime
 from peloton.private.resmgr import resmgr_pb2
-from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.wire.constraint import constraint_to
 from peloton.wire.task import resources_to
 
@@ -56,22 +53,3 @@ def gang_size(spec: JobSpec) -> int:
 def in_gang(spec: JobSpec, instance: int) -> bool:
     """Whether the instance is one of a gang of several."""
     return instance < spec.sla.minimum_running_instances > 1
-
-
-def resmgr_gangs(
-    job_id: JobId, spec: JobSpec, runtimes: Mapping[int, TaskRuntime]
-) -> list[resmgrsvc_pb2.Gang]:
-    """The given instances as gangs for EnqueueGangs, in order of instances.
-
-    Those below minimumRunningInstances (when that is above 1) are one gang, every other one is a gang
-    of its own. Instances of a gang that already run are simply not given.
-    """
-    together: list[resmgr_pb2.Task] = []
-    gangs: list[resmgrsvc_pb2.Gang] = []
-    for instance in sorted(runtimes):
-        task = resmgr_task(job_id, spec, instance, runtimes[instance])
-        if in_gang(spec, instance):
-            together.append(task)
-        else:
-            gangs.append(resmgrsvc_pb2.Gang(tasks=[task]))
-    return [resmgrsvc_pb2.Gang(tasks=together), *gangs] if together else gangs

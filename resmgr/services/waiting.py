@@ -20,8 +20,8 @@ class WaitingService(waiting_pb2_grpc.WaitingServiceServicer):
         self._driver = driver
 
     async def WaitForDeltas(self, request: pb.WaitForDeltasRequest, context: Any) -> pb.WaitForDeltasResponse:
-        """Which stream it is is told at once: by another one jobmgr knows another leader, who may have missed what
-        was just enqueued."""
+        """A new caller is told the stream at once: by another one it knows another leader, who may have
+        missed what was just enqueued."""
         driver, reasons = self._driver, self._driver.scheduler.reasons
         after = request.after if request.stream_id else 0
         if not reasons.holds(request.stream_id, after):

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
 from mesos.v1 import mesos_pb2
 from peloton.clock import SystemClock
@@ -19,11 +21,33 @@ from resmgr.core.scheduler import NewTask
 from resmgr.driver import Driver
 from resmgr.intake import Intake
 from resmgr.recovery import Recovery
-from storage.interface import Store
+from storage.interface import Store, Tasks
 from tests.unit.resmgr.shell import Hostmgr, run_id, settings, until
 from tests.unit.resmgr.world import CAPACITY, JOB, OTHER_JOB, kinds, needs
 
 S = TaskState
+
+
+class Paged:
+    """The tasks of a store in small pages; `read` ones come without any wait."""
+
+    def __init__(self, tasks: Tasks, size: int) -> None:
+        self._tasks = tasks
+        self._size = size
+        self._rows: dict[str, dict[int, TaskRuntime]] = {}
+
+    async def read(self, job: str) -> None:
+        self._rows[job] = {i: task async for page in self._tasks.list(job) for i, task in page.items()}
+
+    async def list(self, job: str) -> AsyncIterator[Mapping[int, TaskRuntime]]:
+        if job not in self._rows:
+            await self.read(job)
+        rows = list(self._rows[job].items())
+        for at in range(0, len(rows), self._size):
+            yield dict(rows[at : at + self._size])
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._tasks, name)
 
 
 class Restart:
@@ -37,9 +61,11 @@ class Restart:
         events = self.driver.settings.events.model_copy(update={"poll": 0.02, "pause": 0.01})
         self.intake = Intake(self.driver, hostmgr, events, self.recovery.resync)
 
-    async def begin(self) -> None:
+    async def begin(self, tasks: Tasks | None = None) -> None:
         self.driver.scheduler.load_pools(await self.store.pools.all())
         await self.intake.open()
+        if tasks is not None:
+            self.recovery = Recovery(self.driver, self.store.jobs, tasks, tell=0.0)
         await self.recovery.restore()
 
     def states(self) -> dict[tuple[str, int], TaskState]:
@@ -82,7 +108,7 @@ def stored(made: JobSpec) -> JobSpec:
     return job_spec_from_payload(config.SerializeToString(), made.version)
 
 
-def runtimes(states: Mapping[int, TaskState], run: int = 1) -> dict[int, TaskRuntime]:
+def runtimes(states: Mapping[int, TaskState], run: int = 1, at: int = 0) -> dict[int, TaskRuntime]:
     return {
         instance: TaskRuntime(
             state=state,
@@ -92,17 +118,18 @@ def runtimes(states: Mapping[int, TaskState], run: int = 1) -> dict[int, TaskRun
             desired_config_version=1,
             desired_run=run,
             host="h1" if state in (S.LAUNCHED, S.RUNNING) else "",
+            updated_at=at,
         )
         for instance, state in states.items()
     }
 
 
 async def fill(
-    store: Store, states: Mapping[int, TaskState], job: str = JOB, minimum: int = 0, run: int = 1
+    store: Store, states: Mapping[int, TaskState], job: str = JOB, minimum: int = 0, run: int = 1, at: int = 0
 ) -> None:
     runtime = JobRuntime(JobState.RUNNING, JobState.SUCCEEDED, 1, 1)
     await store.jobs.create(job, stored(spec(minimum=minimum)), runtime)
-    await store.tasks.write(job, runtimes(states, run))
+    await store.tasks.write(job, runtimes(states, run, at))
 
 
 async def prepared(store: Store, states: Mapping[int, TaskState], minimum: int = 0) -> Restart:
@@ -151,16 +178,61 @@ async def test_what_waits_is_queued_in_gangs(store: Store) -> None:
 async def test_a_run_that_jobmgr_queued_meanwhile_is_left_as_it_is(store: Store) -> None:
     made = await prepared(store, {0: S.PENDING})
     await made.begin()
-    later = Restart(store, made.hostmgr)
-    await later.begin()
-    backlog = list(later.recovery._backlog)
-    await later.recovery.requeue()
-    scheduler = later.driver.scheduler
+    await made.recovery.requeue()
+    scheduler = made.driver.scheduler
     scheduler.set_capacity(CAPACITY, ZERO)
-    scheduler.admit(later.driver.now())
-    later.recovery._backlog = backlog
-    await later.recovery.requeue()
-    assert later.states() == {(JOB, 0): S.READY}
+    scheduler.admit(made.driver.now())
+    await made.recovery.restore()
+    await made.recovery.requeue()
+    assert made.states() == {(JOB, 0): S.READY}
+
+
+async def test_a_gang_that_is_spread_over_pages_is_queued_as_one(store: Store) -> None:
+    made = await prepared(store, dict.fromkeys(range(7), S.PENDING), minimum=5)
+    await made.begin(Paged(store.tasks, 2))  # type: ignore[arg-type]
+    await made.recovery.requeue()
+    gangs = [[task.instance for task in gang.tasks] for gang in made.driver.scheduler.tree.get("a").pending]
+    assert gangs == [[0, 1, 2, 3, 4], [5], [6]]
+
+
+async def test_jobs_are_queued_in_the_order_in_which_they_began_to_wait(store: Store) -> None:
+    """First in, first out, whatever their ids."""
+    made = await prepared(store, {})
+    jobs = [f"{number}1111111-1111-4111-8111-111111111111" for number in (7, 3, 9, 5)]
+    for at, job in enumerate(jobs):
+        await fill(store, {0: S.PENDING, 1: S.PENDING}, job=job, at=10 + at)
+    await made.begin()
+    await made.recovery.requeue()
+    queued = [gang.tasks[0].job.id for gang in made.driver.scheduler.tree.get("a").pending]
+    assert queued == [job for job in jobs for _ in range(2)]
+
+
+async def test_how_far_it_is_is_told_and_others_have_their_turn(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = await prepared(store, dict.fromkeys(range(4000), S.RUNNING))
+    await fill(store, {0: S.PENDING}, job=OTHER_JOB)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    pages = Paged(store.tasks, 4000)
+    await pages.read(JOB)
+    other = asyncio.create_task(others())
+    with caplog.at_level(logging.INFO, "resmgr.recovery"):
+        await made.begin(pages)  # type: ignore[arg-type]
+    other.cancel()
+    assert turns >= 8, "while one page is taken in"
+    lines = [record.getMessage() for record in caplog.records]
+    assert any(line.startswith("1 of 2 active jobs are read, 4000 tasks, in ") for line in lines)
+    assert lines[-2].startswith("2 of 2 active jobs are read, 4001 tasks, in ")
+    assert lines[-1] == "4000 tasks are on hosts, 1 gangs wait"
+    names = ("jobs", "jobs_read", "tasks_read")
+    assert [REGISTRY.get_sample_value(f"resmgr_recovery_{name}") for name in names] == [2, 2, 4001]
 
 
 async def test_events_are_applied_in_batches_and_purged(store: Store) -> None:

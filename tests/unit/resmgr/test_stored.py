@@ -1,0 +1,33 @@
+"""What instances ask for, as the store has them."""
+
+from __future__ import annotations
+
+from peloton.api.v0.job import job_pb2
+from peloton.model.states import TaskState
+from peloton.model.task import TaskRuntime
+from peloton.wire.job import job_spec
+from peloton.wire.resmgr import resmgr_task
+from resmgr.stored import Config
+from resmgr.translate import Translator
+from tests.unit.resmgr.world import JOB
+
+
+def test_an_instance_asks_for_what_it_was_enqueued_with() -> None:
+    """As jobmgr's message says, whether or not the instance overrides something, and in whatever order."""
+    wire = job_pb2.JobConfig(name="job", instanceCount=6, sla=job_pb2.SlaConfig(minimumRunningInstances=3))
+    wire.sla.preemptible = True
+    wire.defaultConfig.resource.cpuLimit = 1.0
+    wire.defaultConfig.ports.add(name="http", envName="HTTP")
+    wire.instanceConfig[0].controller = True
+    wire.instanceConfig[4].resource.cpuLimit = 2.0
+    spec, translator = job_spec(wire, 1), Translator()
+    for order in (range(6), reversed(range(6))):
+        config = Config(translator, JOB, spec)
+        for instance in order:
+            runtime = TaskRuntime(
+                TaskState.PENDING, TaskState.SUCCEEDED, 7, 1, 1, 7, desired_host=f"h{instance}"
+            )
+            wanted = translator.new_task(resmgr_task(JOB, spec, instance, runtime))
+            got = config.new_task(instance, runtime)
+            assert got == wanted
+            assert got.needs is wanted.needs
