@@ -17,7 +17,7 @@ import pytest
 
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from peloton.minicluster.mesos import jsoncodec
-from tests.contract.mesos.replay import RECORDINGS, records
+from tests.contract.mesos.recording import RECORDINGS, records
 
 pytestmark = pytest.mark.skipif(not RECORDINGS.is_dir(), reason="no recordings: ../shared/mesos is absent")
 

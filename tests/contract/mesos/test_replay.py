@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.contract.mesos.cluster import Processes, RecordedCluster
-from tests.contract.mesos.replay import RECORDINGS, Player, Scenario
+from tests.contract.mesos.recording import RECORDINGS, Scenario
+from tests.contract.mesos.replay import Player
 
 pytestmark = pytest.mark.skipif(not RECORDINGS.is_dir(), reason="no recordings: ../shared/mesos is absent")
 
