@@ -111,8 +111,7 @@ class Daemon(Generic[S]):
     @property
     def fence(self) -> Callable[[], None]:
         """To ask before anything that lasts, of the present term: raises Fenced where that is over, also if
-        another has begun here since, and Unavailable while nobody can tell. Does nothing in a daemon that works
-        without election."""
+        another has begun here since, and Unavailable while nobody can tell. Nothing where none is elected."""
         return partial(self._check, self._leadership)
 
     def _check(self, leadership: Leadership | None) -> None:

@@ -118,11 +118,12 @@ class ZooKeeperDiscovery:
 
         from peloton.membership.interface import Address, Role
 
+        hosts, below = self._parts()
         place, told = f"{self.root.rstrip('/')}/{Role(role).election}", f"ZooKeeper ({self.servers})"
-        client = self._connected()
+        client = self._connected(hosts)
         try:
-            value = self._read(client, f"{place}/leader")
-            if value is None and self._read(client, place) is None:
+            value = self._read(client, f"{below}{place}/leader")
+            if value is None and self._read(client, below + place) is None:
                 raise DiscoveryError(f"{told} has no {place}: is the cluster's root {self.root}?")
         except (KazooException, KazooTimeoutError) as error:
             raise NoLeader(f"{told} cannot be asked: {type(error).__name__}") from None
@@ -143,6 +144,11 @@ class ZooKeeperDiscovery:
             return None
         return value
 
+    def _parts(self) -> tuple[str, str]:
+        """The servers, and the path below which everything lies: kazoo warns of one that is not there yet."""
+        hosts, slash, below = self.servers.removeprefix("zk://").partition("/")
+        return hosts, f"{slash}{below}".rstrip("/")
+
     def follows(self, role: str) -> bool:
         return True
 
@@ -153,12 +159,13 @@ class ZooKeeperDiscovery:
                 self._client.close()
                 self._client = None
 
-    def _connected(self) -> Any:
+    def _connected(self, hosts: str) -> Any:
         """The client. Raises DiscoveryError where the servers do not answer."""
         import logging
 
-        from kazoo.client import KazooClient
         from kazoo.handlers.threading import KazooTimeoutError
+
+        from peloton.membership.client import Client
 
         with self._lock:
             if self._client is not None:
@@ -166,9 +173,9 @@ class ZooKeeperDiscovery:
             quiet = logging.getLogger(f"{__name__}.kazoo")
             quiet.setLevel(logging.CRITICAL)  # what goes wrong is told by what is raised
             try:
-                client = KazooClient(
-                    self.servers.removeprefix("zk://"),
-                    timeout=SESSION_SECONDS,
+                client = Client(
+                    hosts,
+                    SESSION_SECONDS,
                     connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 1.0},
                     logger=quiet,
                 )

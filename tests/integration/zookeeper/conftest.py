@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -73,3 +75,17 @@ def expire(client: Any, server: ZooKeeperServer) -> None:
     thief.start()
     thief.stop()
     thief.close()
+
+
+@contextmanager
+def silent() -> Iterator[str]:
+    """The address of a server whose machine is gone: who connects waits."""
+    with ExitStack() as held:
+        server = held.enter_context(socket.socket())
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(3):  # its queue is full then, and further calls are dropped
+            waiting = held.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        yield f"127.0.0.1:{server.getsockname()[1]}"

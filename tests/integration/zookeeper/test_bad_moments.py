@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -20,7 +17,7 @@ from peloton.membership.lease import Standing
 from peloton.membership.zookeeper import ZooKeeperMembership
 from tests.servers.zookeeper import ZooKeeperServer
 
-from .conftest import Make, expire, member, until
+from .conftest import Make, expire, member, silent, until
 
 
 class Losing(Connection):
@@ -68,20 +65,6 @@ async def test_a_lease_is_no_longer_than_the_session_that_the_servers_grant(
     assert leadership.standing(time.monotonic() + 7) is Standing.HELD
     assert leadership.standing(time.monotonic() + 10) is Standing.OVER
     assert "grants sessions of 10 s" in caplog.text and "membership.session_seconds is 30" in caplog.text
-
-
-@contextmanager
-def silent() -> Iterator[str]:
-    """The address of a server whose machine is gone: who connects waits."""
-    with ExitStack() as held:
-        server = held.enter_context(socket.socket())
-        server.bind(("127.0.0.1", 0))
-        server.listen(0)
-        for _ in range(3):  # its queue is full then, and further calls are dropped
-            waiting = held.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(server.getsockname())
-        yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
 async def test_servers_that_are_gone_do_not_use_up_the_session(

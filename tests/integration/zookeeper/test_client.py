@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from kazoo import retry
 
-from peloton.client.discovery import NoLeader, ZooKeeperDiscovery
+from peloton.client.discovery import DiscoveryError, NoLeader, ZooKeeperDiscovery
 from peloton.membership.interface import Address
 from tests.servers.zookeeper import ZooKeeperServer
+
+from .conftest import silent
 
 AWAY = 7.0
 """Seconds. Long enough for pauses that double without end to be noticed."""
@@ -41,3 +43,33 @@ def test_leaders_are_found_soon_after_zookeeper_is_back(
         assert time.monotonic() - back < 3
     finally:
         discovery.close()
+
+
+def test_servers_that_are_gone_are_passed_over(zookeeper: ZooKeeperServer, raw: Any, root: str) -> None:
+    """Two of three, in whatever order they are tried."""
+    leader = Address("here", "127.0.0.1", 1, 2)
+    raw.create(f"{root}/jobmanager/leader", leader.to_json().encode(), makepath=True)
+    with silent() as one, silent() as two:
+        for _ in range(3):
+            discovery = ZooKeeperDiscovery(f"{one},{two},{zookeeper.address}", root)
+            try:
+                assert discovery.address("jobmgr") == leader.target
+            finally:
+                discovery.close()
+
+
+def test_all_may_lie_below_a_node(
+    zookeeper: ZooKeeperServer, raw: Any, root: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Which may be yet to be made."""
+    leader = Address("here", "127.0.0.1", 1, 2)
+    discovery = ZooKeeperDiscovery(f"zk://{zookeeper.address}/deep{root}/", "/peloton")
+    try:
+        with pytest.raises(DiscoveryError, match="has no /peloton/jobmanager"):
+            discovery.address("jobmgr")
+        place = f"/deep{root}/peloton/jobmanager/leader"
+        raw.create(place, leader.to_json().encode(), makepath=True)
+        assert discovery.address("jobmgr") == leader.target
+    finally:
+        discovery.close()
+    assert [str(each.message) for each in recwarn] == []
