@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def harness(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
     reconcile = {"agent_reregister": REREGISTER_SECONDS, "second_look": 2}
     settings = ClusterSettings(
         ports="free",
-        membership=f"zookeeper={zookeeper.address}",
+        membership=f"zookeeper={zookeeper.address}/{uuid.uuid4().hex}",
         mesos_masters=2,
         master_flags=("--zk-session-timeout=2", f"--agent-reregister-timeout={REREGISTER_SECONDS}"),
         settings=DaemonSettings(hostmgr={"reconcile": reconcile}),
