@@ -19,7 +19,7 @@ from typing import Any
 from kazoo import exceptions
 from kazoo.client import KazooState
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
+from kazoo.security import ACL, OPEN_ACL_UNSAFE, Permissions, make_acl, make_digest_acl
 
 from peloton.clock import SystemClock
 from peloton.config import ConfigError
@@ -69,18 +69,24 @@ class Connection:
     """One session after another, until closed. Belongs to the event loop that opened it."""
 
     def __init__(self, servers: str, session: float, credentials: Credentials | None = None) -> None:
+        """Raises ConfigError for what are no servers."""
         self._servers = servers
         self._clock = SystemClock()
         self._acl = credentials.acl if credentials else OPEN_ACL_UNSAFE
         self._asked = session
-        self._client = Client(
-            servers,
-            session,
-            default_acl=self._acl,
-            auth_data=[("digest", f"{credentials.user}:{credentials.password}")] if credentials else None,
-            connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 1.0},
-            logger=_quiet,
-        )
+        try:
+            self._client = Client(
+                servers.replace(" ", ""),
+                session,
+                default_acl=self._acl,
+                auth_data=[("digest", f"{credentials.user}:{credentials.password}")] if credentials else None,
+                connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 1.0},
+                logger=_quiet,
+            )
+        except ValueError as error:
+            raise ConfigError(
+                f"ZooKeeper's servers {servers!r} are not host:port,host:port…: {error}"
+            ) from None
         self._connected = asyncio.Event()
         self._waiting: set[asyncio.Future[Any]] = set()
         self._given_up = ""
@@ -106,6 +112,7 @@ class Connection:
                 break
             except TimeoutError:
                 self._end(self._client.given_up())
+                self._require_hope()
                 log.warning("%s, trying again", self.trouble())
 
     async def close(self) -> None:
@@ -161,6 +168,15 @@ class Connection:
 
     async def exists(self, path: str, watch: Watch | None = None) -> bool:
         return await self._ask(self._client.exists_async, path, watch=self._into_loop(watch)) is not None
+
+    async def unguarded(self, path: str) -> bool:
+        """Whether anybody may change what is there, or delete it, though we have credentials."""
+        if self._acl is OPEN_ACL_UNSAFE:
+            return False
+        with suppress(NotFound):
+            acl, _ = await self._ask(self._client.get_acls_async, path)
+            return any(each.id.scheme == "world" and each.perms & ~Permissions.READ for each in acl)
+        return False
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Raises NotFound."""

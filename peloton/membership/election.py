@@ -54,6 +54,11 @@ class Places:
     def members(self) -> str:
         return f"{self.role}/members"
 
+    @property
+    def lasting(self) -> tuple[str, ...]:
+        """Those that outlive sessions."""
+        return self.term, self.contenders, self.members, self.role
+
 
 class Election:
     """A member's candidacy. One at a time for each member."""

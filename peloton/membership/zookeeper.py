@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from peloton.config import ZooKeeperMembershipSettings
-from peloton.errors import AlreadyExists, NotFound, Unavailable
+from peloton.errors import AlreadyExists, NotFound, PelotonError, Unavailable
 from peloton.membership.connection import Connection, Credentials, Watch
 from peloton.membership.election import PAUSE, Election, Places
 from peloton.membership.interface import Address, Leadership, Member, Role
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 def open_membership(settings: ZooKeeperMembershipSettings) -> ZooKeeperMembership:
-    """Raises ConfigError where the credentials cannot be read."""
+    """Raises ConfigError where the credentials cannot be read, and for what are no servers."""
     credentials = Credentials.read(settings.credentials_file) if settings.credentials_file else None
     # kazoo's own way to lie below a node cannot make that node.
     hosts, slash, below = settings.servers.partition("/")
@@ -53,6 +53,7 @@ class ZooKeeperMembership:
         for places in self._places.values():
             await self._made(places.contenders)
             await self._made(places.members)
+        await self._look_at_guards()
         seen: list[asyncio.Event] = []
         for role in Role:
             for look in (self._look_for_leader, self._look_for_members):
@@ -106,6 +107,18 @@ class ZooKeeperMembership:
             except Unavailable as error:
                 log.warning("%s, trying again", error)
                 await self._connection.connected()
+
+    async def _look_at_guards(self) -> None:
+        """A node keeps the ACL that it was made with."""
+        paths = [path for places in self._places.values() for path in places.lasting]
+        with suppress(PelotonError):  # it is only to be told
+            if unguarded := [path for path in paths if await self._connection.unguarded(path)]:
+                log.warning(
+                    "ZooKeeper: %s and %d more may be changed by anybody: they were made without "
+                    "membership.credentials_file; set their ACLs, or remove them while no daemon runs",
+                    unguarded[0],
+                    len(unguarded) - 1,
+                )
 
     async def _look_for_leader(self, role: Role, watch: Watch) -> None:
         path, found = self._places[role].leader, None

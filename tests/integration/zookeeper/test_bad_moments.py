@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -211,3 +212,22 @@ async def test_nodes_taken_away_by_hand_are_made_again(make: Make, raw: Any, roo
     leadership = await asyncio.wait_for(one.campaign(member("a")), 5)
     await until(lambda: one.leader(Role.RESMGR) is not None, 5)
     await leadership.resign()
+
+
+async def test_nodes_of_before_the_credentials_are_told(
+    make: Make, root: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever made them left them to everybody, and so they stay."""
+    before = make()
+    await before.start()
+    await before.campaign(member("a"))
+    credentials = tmp_path / "credentials"
+    credentials.write_text("peloton:hush-hush")
+    after = make(credentials_file=str(credentials))
+    await after.start()
+    assert f"{root}/" in caplog.text
+    assert "may be changed by anybody" in caplog.text
+    caplog.clear()
+    fresh = make(credentials_file=str(credentials), root=f"{root}/fresh")
+    await fresh.start()
+    assert "anybody" not in caplog.text

@@ -12,6 +12,7 @@ from peloton.config import (
     load,
     validated,
 )
+from peloton.membership import factory
 
 
 def test_the_environment_selects_zookeeper(tmp_path: Path) -> None:
@@ -47,3 +48,12 @@ def test_the_environment_leaves_what_else_is_said_of_zookeeper(tmp_path: Path) -
 def test_wrong_settings_are_told(membership: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         validated(DaemonSettings, {"membership": membership}, "test")
+
+
+def test_servers_with_spaces_between_are_servers() -> None:
+    factory.membership(ZooKeeperMembershipSettings(servers=" zk1:2181, zk2:2181 /below"))
+
+
+def test_a_port_that_is_none_is_told() -> None:
+    with pytest.raises(ConfigError, match="'zk1:99999' are not host:port"):
+        factory.membership(ZooKeeperMembershipSettings(servers="zk1:99999"))
