@@ -20,6 +20,7 @@ from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import add_ResourceManagerServ
 from peloton.rpc.server import service
 from resmgr.capacity import Capacity
 from resmgr.claims import Claims
+from resmgr.comparison import Comparison
 from resmgr.config import ResmgrSettings
 from resmgr.driver import Driver
 from resmgr.intake import Intake
@@ -80,6 +81,7 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             if settings.enable_preemption:
                 daemon.spawn("preemption", driver.keep_preempting())
             daemon.spawn("requeue", recovery.run())
+            daemon.spawn("comparison", Comparison(driver, recovery, settings.compare_interval).run())
             daemon.spawn("events", intake.run())
             daemon.spawn("metrics", keep_measuring(driver.scheduler, settings.metrics_interval))
             yield

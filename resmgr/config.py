@@ -119,6 +119,8 @@ class ResmgrSettings(DaemonSettings):
     """Seconds after which the capacity is shared anew whatever happened."""
     host_reservation: bool = False
     """Whether gangs that could not be placed again and again ask for a host of their own."""
+    compare_interval: float = Field(3600.0, gt=0)
+    """Seconds between two comparisons of the tasks held in memory with the stored ones."""
     capacity_first: float = Field(1.0, gt=0)
     """Seconds between questions for the cluster's capacity until it is known."""
     capacity_interval: float = Field(10.0, gt=0)

@@ -29,6 +29,11 @@ LEASED = Gauge("resmgr_leased_tasks", "Tasks handed out and not settled.")
 TASKS = Gauge("resmgr_tasks", "Runs held, without orphans.")
 ORPHANS = Gauge("resmgr_orphans", "Earlier runs that still hold an allocation.")
 PREEMPTED = Counter("resmgr_preempted_tasks", "Tasks that had to give way.", ["pool", "policy"])
+REPAIRED = Counter(
+    "resmgr_repaired_tasks",
+    "Tasks that had leaked, as a comparison with the store found: forgotten, taken in or queued.",
+    ["done"],
+)
 _OF_POOLS = (ALLOCATION, SLACK, ENTITLEMENT, DEMAND, RESERVATION, LIMIT, PENDING)
 
 

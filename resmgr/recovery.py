@@ -33,7 +33,7 @@ class Recovery:
     def __init__(self, driver: Driver, jobs: Jobs, tasks: Tasks, tell: float = TELL_SECONDS) -> None:
         """`tell`: how often the log hears how far it is, in seconds."""
         self._driver = driver
-        self._reader = Reader(jobs, tasks, driver.translator)
+        self.reader = Reader(jobs, tasks, driver.translator)
         self._backlog = Backlog()
         self._tell = tell
 
@@ -41,7 +41,7 @@ class Recovery:
         """The tasks that are on hosts, with their allocation; those that wait are kept for `requeue`. Raises
         Unavailable where the store cannot tell."""
         count = 0
-        async for page in self._reader.pages(self._progress):
+        async for page in self.reader.pages(self._progress):
             count += await self._restore_page(page)
             for instance, runtime in page.runtimes.items():
                 if runtime.state in WAITING:
@@ -81,7 +81,7 @@ class Recovery:
         before = self.held()
         stored: dict[JobId, set[int]] = {}
         count = 0
-        async for page in self._reader.pages():
+        async for page in self.reader.pages():
             stored.setdefault(page.job_id, set()).update(page.runtimes)
             count += await self._restore_page(page)
             count += self.settle_page(page)
@@ -91,18 +91,15 @@ class Recovery:
 
     async def _restore_page(self, page: Page) -> int:
         """Take in what is on hosts; of how many tasks that was not known."""
-        on_hosts, count = page.on_hosts(), 0
-        pool = self._pool(page.pool_id, page.job_id) if on_hosts else None
-        if pool is None:
-            return 0
-        for done, (instance, runtime) in enumerate(on_hosts, 1):
-            count += self._take_in(pool, page, instance, runtime)
+        count = 0
+        for done, (instance, runtime) in enumerate(page.on_hosts(), 1):
+            count += self.take_in(page, instance, runtime)
             if not done % _AT_ONCE:
                 await asyncio.sleep(0)
         return count
 
-    def _take_in(self, pool: Pool, page: Page, instance: int, runtime: TaskRuntime) -> bool:
-        """Whether it was not known to be on a host."""
+    def take_in(self, page: Page, instance: int, runtime: TaskRuntime) -> bool:
+        """A task that is on a host; whether that was not known."""
         scheduler, now = self._driver.scheduler, self._driver.now()
         known = scheduler.registry.current(page.job_id, instance)
         if known is not None and known.run >= runtime.run:
@@ -111,6 +108,9 @@ class Recovery:
                 and known.state not in ON_HOST
                 and scheduler.observe(known.key, runtime.state, now)
             )
+        pool = self._pool(page.pool_id, page.job_id)
+        if pool is None:
+            return False
         scheduler.restore(pool, page.config.new_task(instance, runtime), runtime.state, runtime.host, now)
         return True
 

@@ -1,0 +1,114 @@
+"""What leaked is repaired by comparing with the store, where two comparisons in a row agree."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from peloton.errors import Unavailable
+from peloton.model.ids import Run
+from peloton.model.states import TaskState
+from resmgr.comparison import Comparison
+from resmgr.core.scheduler import NewTask
+from storage.interface import Store
+from tests.unit.resmgr.shell import until
+from tests.unit.resmgr.test_recovery import Restart, fill, prepared, runtimes
+from tests.unit.resmgr.world import JOB, OTHER_JOB, needs
+
+S = TaskState
+
+
+async def recovered(store: Store, states: dict[int, TaskState], minimum: int = 0) -> Restart:
+    made = await prepared(store, states, minimum)
+    await made.begin()
+    await made.recovery.requeue()
+    return made
+
+
+def comparison(made: Restart, interval: float = 3600.0) -> Comparison:
+    return Comparison(made.driver, made.recovery, interval)
+
+
+async def test_what_is_alike_stays(store: Store) -> None:
+    made = await recovered(store, {0: S.RUNNING, 1: S.PENDING, 2: S.SUCCEEDED, 3: S.INITIALIZED})
+    before, comparing = made.states(), comparison(made)
+    for _ in range(3):
+        await comparing.compare()
+    assert made.states() == before
+    assert made.cpu() == 2
+
+
+async def test_what_is_over_is_forgotten(store: Store) -> None:
+    """Ended, given up for a newer run, without a row, or of a job that has ended: all unheard of here."""
+    made = await recovered(store, dict.fromkeys(range(6), S.RUNNING))
+    await fill(store, {0: S.RUNNING, 1: S.PENDING}, job=OTHER_JOB)
+    await made.recovery.resync()
+    scheduler = made.driver.scheduler
+    scheduler.enqueue(scheduler.tree.get("a"), [NewTask(OTHER_JOB, 1, 1, needs(2))], made.driver.now())
+    await store.tasks.write(JOB, runtimes({0: S.SUCCEEDED, 1: S.LOST}))
+    await store.tasks.write(JOB, runtimes({2: S.INITIALIZED}, run=2))
+    await store.tasks.delete(JOB, [3])
+    await store.jobs.retire(OTHER_JOB)
+    comparing = comparison(made)
+    await comparing.compare()
+    assert len(made.states()) == 8, "it may be heard of in a moment"
+    await comparing.compare()
+    assert made.states() == {(JOB, 4): S.RUNNING, (JOB, 5): S.RUNNING}
+    assert made.cpu() == 4
+    assert scheduler.tree.get("a").waiting == 0
+
+
+async def test_what_is_on_a_host_is_taken_in(store: Store) -> None:
+    """Launched while the store was read, at the time of the last change of leaders."""
+    made = await recovered(store, {0: S.INITIALIZED, 1: S.PENDING, 2: S.RUNNING})
+    await store.tasks.write(JOB, runtimes({0: S.RUNNING, 1: S.LAUNCHED}))
+    await store.tasks.write(JOB, runtimes({2: S.RUNNING}, run=2))
+    comparing = comparison(made)
+    await comparing.compare()
+    assert (made.cpu(), made.states()[JOB, 1]) == (2, S.PENDING)
+    await comparing.compare()
+    assert made.cpu() == 6
+    assert made.states() == {(JOB, 0): S.RUNNING, (JOB, 1): S.LAUNCHED, (JOB, 2): S.RUNNING}
+
+
+async def test_what_waits_is_queued_as_a_gang(store: Store) -> None:
+    made = await recovered(store, {9: S.RUNNING}, minimum=3)
+    await store.tasks.write(JOB, runtimes(dict.fromkeys(range(4), S.PENDING)))
+    comparing = comparison(made)
+    await comparing.compare()
+    await comparing.compare()
+    gangs = [[task.instance for task in gang.tasks] for gang in made.driver.scheduler.tree.get("a").pending]
+    assert gangs == [[0, 1, 2], [3]]
+
+
+async def test_what_differs_for_a_moment_only_is_left(store: Store) -> None:
+    """An end that was heard of here, and then in jobmgr."""
+    made = await recovered(store, {0: S.RUNNING, 1: S.RUNNING})
+    made.driver.scheduler.observe(Run(JOB, 0, 1), S.SUCCEEDED, made.driver.now())
+    comparing = comparison(made)
+    await comparing.compare()
+    await store.tasks.write(JOB, runtimes({0: S.SUCCEEDED}))
+    await comparing.compare()
+    assert made.states() == {(JOB, 1): S.RUNNING}
+
+
+async def test_it_goes_on_where_the_store_could_not_tell(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await recovered(store, {0: S.RUNNING})
+    await store.tasks.write(JOB, runtimes({0: S.SUCCEEDED}))
+    active, failed = store.jobs.active, 0
+
+    async def at_times() -> object:
+        nonlocal failed
+        failed += 1
+        if failed < 3:
+            raise Unavailable("not now")
+        return await active()
+
+    monkeypatch.setattr(store.jobs, "active", at_times)
+    comparing = asyncio.create_task(comparison(made, 0.01).run())
+    await until(lambda: not made.states() or comparing.done())
+    assert not comparing.done()
+    comparing.cancel()
