@@ -85,7 +85,7 @@ MembershipSettings = Annotated[
 class DaemonSettings(Settings):
     """What every daemon is told."""
 
-    host: str = "127.0.0.1"
+    host: str = Field("127.0.0.1", min_length=1)
     """Address to listen on."""
     advertise: str = ""
     """Address at which others find this daemon. Where empty: the one listened on; if that is any

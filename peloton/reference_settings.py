@@ -91,8 +91,12 @@ def _type(field: FieldInfo, inside: Sequence[str]) -> str:
         for kind, name, sign in _BOUNDS
         if isinstance(rule, kind)
     ]
-    bounds += [f"at least {rule.min_length}" for rule in field.metadata if isinstance(rule, MinLen)]
+    bounds += [_least(field, rule.min_length) for rule in field.metadata if isinstance(rule, MinLen)]
     return ", ".join((_named(field.annotation), *bounds))
+
+
+def _least(field: FieldInfo, length: int) -> str:
+    return "not empty" if field.annotation is str and length == 1 else f"at least {length}"
 
 
 def _named(annotation: Any) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,6 +77,16 @@ def caller(context: Any) -> Caller:
     return caller_of(context.invocation_metadata() or ())
 
 
+def _require_free(host: str, port: int, where: str) -> None:
+    """gRPC itself says in lines of its own that it did not get a port, and not why. Raises Unavailable."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise Unavailable(f"gRPC port {where}: {error.strerror}") from None
+
+
 class RpcServer:
     def __init__(self, leader: Callable[[], str]) -> None:
         """`leader` tells, for a human, who answers in this instance's place."""
@@ -87,14 +98,16 @@ class RpcServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port, also where it was given as 0. Raises Unavailable where it is taken."""
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        _require_free(host, port, where)
         server = grpc.aio.server(options=SERVER_OPTIONS)
         server.add_generic_rpc_handlers((_Router(self),))
         try:
-            bound = server.add_insecure_port(f"{host}:{port}")
+            bound = server.add_insecure_port(where)
         except RuntimeError:
             bound = 0
         if not bound:
-            raise Unavailable(f"gRPC port {host}:{port} is in use or not ours to take")
+            raise Unavailable(f"gRPC port {where} is in use or not ours to take")
         await server.start()
         self._server = server
         return int(bound)

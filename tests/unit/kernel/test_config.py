@@ -49,6 +49,7 @@ def refusal(folder: Path, text: str, variables: Mapping[str, str] | None = None)
         ),
         (STORE + "http_port: 99999", "FILE: http_port: 99999: should be less than or equal to 65535"),
         (STORE + "host: 5", "FILE: host: 5: should be a valid string"),
+        (STORE + "host: ''", "FILE: host: '': should have at least 1 character"),
     ],
 )
 def test_a_line_says_where_what_and_what_would_be_right(tmp_path: Path, text: str, said: str) -> None:
