@@ -12,7 +12,7 @@ from resmgr.core.preemption.decide import steps as decided
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.view import BETWEEN, ORDER
 from resmgr.core.scheduler import Scheduler
-from resmgr.core.steps import Steps, whole
+from resmgr.core.steps import Steps
 from resmgr.core.tasks import Event, Gang, Task
 
 _S = TaskState
@@ -35,10 +35,6 @@ class Preemptor:
     def __len__(self) -> int:
         """Tasks that wait to be taken."""
         return sum(1 for task in self._queue if task.state is _S.PREEMPTING)
-
-    def check(self, now: float) -> list[Victim]:
-        """All steps of a check at once."""
-        return whole(self.steps(now))
 
     def steps(self, now: float) -> Steps[list[Victim]]:
         """One check (behaviour 7.5), after sharing the capacity anew; who gave way. Other events may come

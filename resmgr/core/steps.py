@@ -8,13 +8,3 @@ from typing import TypeVar
 T = TypeVar("T")
 Steps = Generator[None, None, T]
 """Ends with a T. Each step takes some ten milliseconds, whatever the number of tasks."""
-
-
-def whole(steps: Steps[T]) -> T:
-    """All steps at once."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result

@@ -25,6 +25,7 @@ from resmgr.core.scheduler import NewTask, Scheduler
 from resmgr.core.steps import Steps
 from resmgr.core.tasks import Needs, Task
 from resmgr.core.undelivered import take_back_gangs, take_back_placements
+from tests.unit.resmgr.world import whole
 
 from .reference import BEFORE_LAUNCH, ON_HOST, Reference, Step
 
@@ -321,7 +322,7 @@ class Walk:
     def preempt(self) -> None:
         if self._check is not None:
             return
-        victims = self.preemptor.check(self.now)
+        victims = whole(self.preemptor.steps(self.now))
         changed = self.reference.follow(PREEMPTED)
         assert sorted(run for victim in victims for run in victim.runs) == sorted(t.key for t in changed)
         self.reference.check_preempted(changed)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resmgr.core.preemption.order import sort
-from resmgr.core.steps import whole
+from tests.unit.resmgr.world import whole
 
 ROWS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(-5, 5), st.sampled_from((0.0, 0.5, 1e9))), max_size=40

@@ -12,9 +12,8 @@ from resmgr.core.preemption.decide import Rules
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemptor import Preemptor
 from resmgr.core.scheduler import NewTask
-from resmgr.core.steps import whole
 from resmgr.core.tasks import Event, Needs, Task
-from tests.unit.resmgr.world import JOB, OTHER_JOB, World, kinds, needs
+from tests.unit.resmgr.world import JOB, OTHER_JOB, World, kinds, needs, whole
 
 S = TaskState
 
@@ -37,7 +36,7 @@ def borrowed(world: World, count: int = 5, of: Needs | None = None) -> None:
 def checks(world: World, preemptor: Preemptor, count: int) -> None:
     for _ in range(count):
         world.later(60.0)
-        preemptor.check(world.now)
+        whole(preemptor.steps(world.now))
 
 
 def instances(tasks: list[Task]) -> list[int]:
@@ -112,7 +111,7 @@ def test_ready_and_placing_go_back_to_their_queue_first() -> None:
     for instance in range(100, 105):
         world.enqueue(instance, of=needs(10), pool="b", job=OTHER_JOB)
     world.admit()
-    preemptor.check(world.now)
+    whole(preemptor.steps(world.now))
     assert [world.state(instance) for instance in range(5)] == [
         S.RUNNING,
         S.RUNNING,
@@ -144,7 +143,7 @@ def test_a_gang_that_runs_gives_way_whole() -> None:
         world.enqueue(instance, of=needs(10), pool="b", job=OTHER_JOB)
     world.admit()
     world.task(8).since = world.task(9).since = 0.0
-    preemptor.check(world.now)
+    whole(preemptor.steps(world.now))
     assert instances(preemptor.take(100)) == [0, 1, 2]
 
 
@@ -164,7 +163,7 @@ def test_what_ended_before_it_was_taken_is_not_handed_out() -> None:
     world = two_pools()
     preemptor = Preemptor(world.scheduler, Rules(strikes=1), limit=3)
     borrowed(world)
-    preemptor.check(world.now)
+    whole(preemptor.steps(world.now))
     world.observe(3, S.FAILED)
     assert len(preemptor) == 2
     assert instances(preemptor.take(100)) == [4, 2]
@@ -174,7 +173,7 @@ def test_what_did_not_reach_its_taker_is_first_again() -> None:
     world = two_pools()
     preemptor = Preemptor(world.scheduler, Rules(strikes=1))
     borrowed(world)
-    preemptor.check(world.now)
+    whole(preemptor.steps(world.now))
     preemptor.give_back(preemptor.take(2))
     assert instances(preemptor.take(100)) == [4, 3, 2]
 
@@ -186,7 +185,7 @@ def test_higher_priority_takes_the_place_of_lower_in_a_full_pool() -> None:
     world.enqueue(9, of=needs(40, priority=7))
     world.enqueue(10, of=needs(20))
     world.admit()
-    preemptor.check(world.now)
+    whole(preemptor.steps(world.now))
     taken = preemptor.take(100)
     assert len(taken) == 2
     victim = preemptor.why(taken[0].key)
@@ -205,7 +204,7 @@ def test_non_preemptible_gangs_get_their_reservation_back() -> None:
     world.enqueue(9, of=needs(40, priority=1, preemptible=False))
     world.enqueue(10, of=needs(10, priority=1, preemptible=False))
     world.admit()
-    preemptor.check(world.now)
+    whole(preemptor.steps(world.now))
     assert len(preemptor.take(100)) == 2
 
 
@@ -260,10 +259,10 @@ def test_what_found_no_room_in_the_queue_does_not_count_as_taken() -> None:
     world = two_pools()
     preemptor = Preemptor(world.scheduler, Rules(strikes=1, per_minute=3), limit=1)
     borrowed(world)
-    assert len(preemptor.check(world.now)) == 1
+    assert len(whole(preemptor.steps(world.now))) == 1
     preemptor.take(1)
     world.later(1.0)
-    assert len(preemptor.check(world.now)) == 1
+    assert len(whole(preemptor.steps(world.now))) == 1
 
 
 def test_a_check_of_many_tasks_goes_in_many_steps() -> None:

@@ -14,6 +14,7 @@ from resmgr.core.placements import Failure, Proposal, Rejection
 from resmgr.core.policy import Policy
 from resmgr.core.pools import Pool
 from resmgr.core.scheduler import NewTask, Scheduler
+from resmgr.core.steps import Steps, T
 from resmgr.core.tasks import Gang, Needs, Task
 
 JOB = "11111111-1111-4111-8111-111111111111"
@@ -121,3 +122,13 @@ class World:
 def proposal(instances: Sequence[int], host: str = "h1", run: int = 1, ports: Sequence[int] = ()) -> Proposal:
     runs = tuple(Run(JOB, instance, run) for instance in instances)
     return Proposal(host, f"agent-{host}", f"offer-{host}", TaskType.BATCH, runs, tuple(ports))
+
+
+def whole(steps: Steps[T]) -> T:
+    """All steps at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
