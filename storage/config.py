@@ -40,6 +40,30 @@ class SqliteSettings(Settings):
     """Writes accepted and not yet committed; further callers wait."""
 
 
+class CassandraTlsSettings(Settings):
+    """TLS to Cassandra's servers. PEM files."""
+
+    enabled: bool = False
+    """Whether the servers are spoken to by TLS."""
+    ca_file: Path | None = None
+    """Certificates of the authorities that are trusted; the system's are without it."""
+    check_names: bool = True
+    """Whether a server's certificate must be for the address at which it is reached: for a contact point as
+    it is given, for the others as the cluster tells it, by number."""
+    certificate_file: Path | None = None
+    """For servers that ask who Peloton is."""
+    key_file: Path | None = None
+    """Of the certificate, where its file does not hold the key too."""
+
+    @model_validator(mode="after")
+    def _used(self) -> CassandraTlsSettings:
+        if not self.enabled and (self.ca_file or self.certificate_file or self.key_file):
+            raise ValueError("tls: files are named, but enabled is not true")
+        if self.key_file and not self.certificate_file:
+            raise ValueError("tls: a key_file needs a certificate_file")
+        return self
+
+
 class CassandraSettings(Settings):
     """Which cluster, and how it is used."""
 
@@ -55,8 +79,11 @@ class CassandraSettings(Settings):
     """Empty: without a password."""
     password_file: Path | None = None
     """A file that holds nothing but the password."""
+    tls: CassandraTlsSettings = CassandraTlsSettings()
+    """Whether and how the connections are encrypted."""
     datacenter: str = ""
-    """The one to talk to; empty: that of the first contact point that answers."""
+    """The one to talk to. Empty: that of the first contact point that answers, which will do unless there are
+    several and consistency is within one."""
     replication: Mapping[str, str | int] = Field(default_factory=_three_replicas)
     """What a keyspace is made with by `peloton-migrate up`. One that is there already keeps its own."""
     auto_migrate: bool = False

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from peloton.errors import Unavailable
+from storage.cassandra.access import access
 from storage.config import CassandraSettings, SqliteSettings
 from storage.interface import Store
 from storage.sqlite.store import open_sqlite
@@ -43,6 +44,9 @@ class Stores:
     """
 
     def __init__(self, settings: SqliteSettings | CassandraSettings) -> None:
+        """Raises Refused where a file that the settings name is not what it must be."""
+        if isinstance(settings, CassandraSettings):
+            access(settings)
         self._settings = settings
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()

@@ -23,6 +23,7 @@ from cassandra.policies import (
 from cassandra.query import PreparedStatement, tuple_factory
 
 from peloton.errors import Refused, Unavailable
+from storage.cassandra.access import Access, access
 from storage.cassandra.errors import DRIVER_ERRORS, translated
 from storage.cassandra.named import conditional, statements
 from storage.config import CassandraSettings
@@ -81,9 +82,9 @@ def connect(settings: CassandraSettings, keyspace: str | None) -> Connection:
     keyspace is not accepted."""
     # It tells of every failed try by several lines; what matters comes back as an error.
     logging.getLogger("cassandra").setLevel(logging.CRITICAL)
-    credentials = _credentials(settings)
+    allowed = access(settings)
     try:
-        cluster = _cluster(settings, credentials)
+        cluster = _cluster(settings, allowed)
     except UnresolvableContactPoints:
         names = ", ".join(settings.contact_points)
         raise Unavailable(f"Cassandra cannot be reached: no address is known of {names}") from None
@@ -105,8 +106,8 @@ def connect(settings: CassandraSettings, keyspace: str | None) -> Connection:
 def misplaced(settings: CassandraSettings, centers: Collection[str]) -> str:
     """What is wrong with the settings for a cluster in these data centers, if anything.
 
-    Of several, one must be named: if quorums are within a data center, two daemons that each took the first to
-    answer could miss what the other has written."""
+    Of several, one must be named: if quorums are within a data center, two daemons that each took the first
+    to answer could miss what the other has written."""
     listed = ", ".join(sorted(centers))
     if settings.datacenter:
         known = not centers or settings.datacenter in centers
@@ -122,12 +123,13 @@ def _data_centers(cluster: Cluster) -> set[str]:
     return {host.datacenter for host in cluster.metadata.all_hosts() if host.datacenter}
 
 
-def _cluster(settings: CassandraSettings, credentials: PlainTextAuthProvider | None) -> Cluster:
+def _cluster(settings: CassandraSettings, allowed: Access) -> Cluster:
     return Cluster(
         list(settings.contact_points),
         port=settings.port,
         connection_class=_Prompt,
-        auth_provider=credentials,
+        auth_provider=PlainTextAuthProvider(allowed.username, allowed.password) if allowed.username else None,
+        ssl_context=allowed.tls,
         execution_profiles={EXEC_PROFILE_DEFAULT: _profile(settings)},
         connect_timeout=settings.connect_timeout,
         control_connection_timeout=settings.connect_timeout,
@@ -151,18 +153,6 @@ def _profile(settings: CassandraSettings) -> ExecutionProfile:
         request_timeout=settings.request_timeout,
         row_factory=tuple_factory,
     )
-
-
-def _credentials(settings: CassandraSettings) -> PlainTextAuthProvider | None:
-    if settings.password_file is None:
-        return None
-    try:
-        password = settings.password_file.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise Refused(f"password file {settings.password_file}: {error.strerror}") from error
-    except UnicodeDecodeError:
-        raise Refused(f"password file {settings.password_file}: is not text in UTF-8") from None
-    return PlainTextAuthProvider(settings.username, password)
 
 
 def _explained(error: BaseException, settings: CassandraSettings) -> Exception:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from cassandra import (
     AuthenticationFailed,
     CoordinationFailure,
@@ -24,6 +26,7 @@ _REFUSED = (RequestValidationException, InvalidMessage)
 """Statements that are not understood, not allowed, or do not fit what is there."""
 
 
+_UNTRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED\] certificate verify failed: (.+?)\.?(?: \(_ssl.*)?$")
 _TOO_OLD = "while using explicitly set client protocol_version"
 
 
@@ -37,9 +40,22 @@ def translated(error: BaseException) -> PelotonError:
         return Refused(f"Cassandra does not accept the user or the password: {_line(refusal)}")
     if any(_TOO_OLD in str(one) for one in _causes(error)):
         return Refused("Cassandra is too old: it does not speak its native protocol in version 5")
+    untrusted = _untrusted(error)
+    if untrusted:
+        return Refused(untrusted)
     if isinstance(error, _REFUSED):
         return Refused(f"Cassandra refused: {_line(error)}")
     return Unavailable(f"Cassandra {_story(error)}")
+
+
+def _untrusted(error: BaseException) -> str:
+    """What is wrong with the servers' certificates, where nothing else is. The driver tells of it by text."""
+    causes = _by_host(error) if isinstance(error, NoHostAvailable) else {}
+    told = {host: _UNTRUSTED.search(_line(cause)) for host, cause in causes.items()}
+    wrong = [f"{host} is not trusted: {match[1]}" for host, match in told.items() if match]
+    if not wrong or len(wrong) < len(causes):
+        return ""
+    return f"the certificate of {'; that of '.join(wrong)} (see storage.tls)"
 
 
 def _story(error: BaseException) -> str:

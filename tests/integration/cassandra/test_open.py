@@ -59,9 +59,7 @@ async def test_who_waits_for_another_machines_migration_says_so(
 ) -> None:
     await asyncio.to_thread(up, fresh, {1: migrations()[1]})
     opened = connect(fresh, fresh.keyspace)
-    opened.execute(
-        "INSERT INTO schema_lock (name, holder) VALUES ('schema', uuid()) IF NOT EXISTS USING TTL 2"
-    )
+    opened.execute(TAKE_LOCK.replace("TTL 60", "TTL 2"), (uuid4(),))
     opened.close()
     assert await asyncio.to_thread(up, fresh) == NEWEST
     (line,) = [record.message for record in caplog.records if record.name == "storage.cassandra.migrate"]
