@@ -72,7 +72,7 @@ async def _once(task: mesos.TaskInfo, place: Place) -> bool:
                 return await _http(check.http)
             _, writer = await asyncio.open_connection("127.0.0.1", check.tcp.port)
             writer.close()
-    except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
+    except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         return False
     return True
 
@@ -111,5 +111,6 @@ async def _http(check: mesos.HealthCheck.HTTPCheckInfo) -> bool:
         line = await reader.readuntil(b"\n")
     finally:
         writer.close()
-    status = int(line.split()[1])
+    _, _, rest = line.partition(b" ")
+    status = int(rest[:3])
     return status in check.statuses if check.statuses else status in _OK_STATUSES
