@@ -99,8 +99,8 @@ class Simulation:
             self.core.active.recover(JOB, self.stored, self.runtime, [dict(self.rows)])
 
     def check(self, changes: object) -> None:
-        """What the leader holds is what is stored, and the counts are those of the rows. What a torn update has
-        left is written again before it counts."""
+        """What the leader holds is what is stored, and the counts are those of the rows. What a torn update
+        has left is written again before it counts."""
         work = self.core.active.jobs.get(JOB)
         if work is None:
             return
