@@ -115,6 +115,7 @@ async def detecting(master: str, looked: Look = lambda found: None) -> AsyncIter
         await connection.open()
         elected = ElectedMaster(connection, where, looked)
         following = asyncio.create_task(elected.follow(), name="mesos master")
+        following.add_done_callback(elected.ended)
         try:
             yield elected
         finally:
@@ -135,9 +136,13 @@ class ElectedMaster:
         self._tell = looked
         self._looked = asyncio.Event()
         self._elected: Elected | None = None
+        self._failure: BaseException | None = None
 
     async def master(self) -> MasterAddress:
+        """Raises also what ended `follow`: the master that was seen last must not be believed for ever."""
         await self._looked.wait()
+        if self._failure is not None:
+            raise self._failure
         if self._elected is None:
             raise Unavailable(f"no Mesos master leads at {self._where}")
         return self._elected.address
@@ -161,6 +166,12 @@ class ElectedMaster:
             self._looked.set()
             self._tell(found)
             await touched.wait()
+
+    def ended(self, following: asyncio.Task[None]) -> None:
+        """For the task of `follow`."""
+        if not following.cancelled():
+            self._failure = following.exception()
+            self._looked.set()
 
     async def _look(self, watch: Watch) -> Elected | None:
         """Raises NotFound where what was there went meanwhile."""

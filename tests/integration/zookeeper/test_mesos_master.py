@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from peloton.errors import InvalidArgument, Unavailable
-from peloton.membership.mesos import ElectionPath, MasterAddress, MasterDetector, detecting
+from peloton.membership.mesos import Elected, ElectionPath, MasterAddress, MasterDetector, detecting
 from tests.servers.zookeeper import ZooKeeperServer
 
 MASTERS = {1: 5050, 2: 5070, 3: 5060}
@@ -84,6 +85,18 @@ async def test_what_is_no_master_is_none(zookeeper: ZooKeeperServer, raw: Any, r
     async with detecting(f"zk://{zookeeper.address}{root}") as detector:
         with pytest.raises(Unavailable, match="no Mesos master leads"):
             await detector.master()
+
+
+async def test_a_detector_that_fails_says_so_to_whoever_asks(zookeeper: ZooKeeperServer, root: str) -> None:
+    def failing(found: Elected | None) -> None:
+        raise RuntimeError("of the listener")
+
+    async with detecting(f"zk://{zookeeper.address}{root}", failing) as detector, asyncio.timeout(10):
+        with pytest.raises(RuntimeError, match="of the listener"):
+            while True:
+                with suppress(Unavailable):
+                    await detector.master()
+                await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize(
