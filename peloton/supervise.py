@@ -7,9 +7,11 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from peloton.errors import Refused
+from peloton.errors import Fenced, Refused
 
 log = logging.getLogger(__name__)
+_ONE_LINE = (Fenced, Refused)
+"""Errors whose text says all; where in the program they came up is of no use."""
 
 
 class Supervisor:
@@ -40,15 +42,17 @@ class Supervisor:
         self._tasks.discard(task)
         if self._closing:
             return
-        # Nobody but `close` cancels a task: what is cancelled now waited for something that was.
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, Refused):  # which says all in its one line
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, _ONE_LINE):
             log.error("background task %s failed", task.get_name(), exc_info=error)
         if not self._failed.done():
-            self._failed.set_result(_story(task.get_name(), error))
+            self._failed.set_result(_story(task, error))
 
 
-def _story(name: str, error: BaseException | None) -> str:
+def _story(task: asyncio.Task[Any], error: BaseException | None) -> str:
+    told = f"{task.get_name()} ended"
+    if task.cancelled():  # by nobody, as only `close` cancels a task
+        return f"{told}: what it waited for was cancelled"
     if error is None:
-        return f"{name} ended"
-    return f"{name} ended: {error if isinstance(error, Refused) else repr(error)}"
+        return told
+    return f"{told}: {error if isinstance(error, _ONE_LINE) else repr(error)}"

@@ -168,7 +168,7 @@ class ZooKeeperDiscovery:
         from peloton.membership.client import Client
 
         with self._lock:
-            if self._client is not None:
+            if self._client is not None and not self._client.given_up():
                 return self._client
             quiet = logging.getLogger(f"{__name__}.kazoo")
             quiet.setLevel(logging.CRITICAL)  # what goes wrong is told by what is raised

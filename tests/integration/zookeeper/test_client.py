@@ -73,3 +73,20 @@ def test_all_may_lie_below_a_node(
     finally:
         discovery.close()
     assert [str(each.message) for each in recwarn] == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_connection_that_kazoo_gave_up_is_made_again(
+    zookeeper: ZooKeeperServer, raw: Any, root: str
+) -> None:
+    leader = Address("here", "127.0.0.1", 1, 2)
+    raw.create(f"{root}/jobmanager/leader", leader.to_json().encode(), makepath=True)
+    discovery = ZooKeeperDiscovery(zookeeper.address, root, timeout=2)
+    try:
+        discovery.address("jobmgr")
+        discovery._client._pending.append((None, None, 0))
+        with pytest.raises(NoLeader):
+            discovery.address("jobmgr")
+        assert discovery.address("jobmgr") == leader.target
+    finally:
+        discovery.close()

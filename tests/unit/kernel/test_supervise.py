@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from peloton.errors import Refused
+from peloton.errors import Fenced, Refused
 from peloton.supervise import Supervisor
 
 
@@ -22,6 +22,10 @@ async def refused() -> None:
     raise Refused("wrong credentials")
 
 
+async def fenced() -> None:
+    raise Fenced("that term is over")
+
+
 async def waits_for_what_another_cancelled() -> None:
     given_up = asyncio.get_running_loop().create_future()
     given_up.cancel()
@@ -34,13 +38,16 @@ async def waits_for_what_another_cancelled() -> None:
         (returns, "w ended"),
         (fails, "w ended: KeyError('bug')"),
         (refused, "w ended: wrong credentials"),
-        (waits_for_what_another_cancelled, "w ended: CancelledError()"),
+        (fenced, "w ended: that term is over"),
+        (waits_for_what_another_cancelled, "w ended: what it waited for was cancelled"),
     ],
 )
-async def test_an_end_is_told(work: object, told: str) -> None:
+async def test_an_end_is_told(work: object, told: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Where the one line says all, without the place in the program."""
     scope = Supervisor()
     scope.spawn("w", work())  # type: ignore[operator]
     assert await asyncio.wait_for(scope.failed(), 5) == told
+    assert ("background task" in caplog.text) == ("Error(" in told)
     await scope.close()
 
 
