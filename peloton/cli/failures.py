@@ -79,9 +79,11 @@ def _told(error: Any) -> str:
 def _reason(refusal: Any) -> str:
     said = str(getattr(refusal, "message", "")).strip()
     value = next((part.value for _, part in refusal.ListFields() if hasattr(part, "value")), "")
-    if said:
-        return said if not value or value in said else f"{said}: {value}"
     kind = str(refusal.DESCRIPTOR.name)
+    if said:
+        # A pool's id is nobody's who asked by path, and in vain: of one that is to be made it is gone again.
+        known = not value or value in said or kind == "InvalidResourcePoolConfig"
+        return said if known else f"{said}: {value}"
     if kind == "InstanceIdOutOfRange":
         count = refusal.instanceCount
         return f"no such instance: the job has {count}, 0 to {count - 1}" if count else "no such instance"

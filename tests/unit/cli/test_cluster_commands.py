@@ -80,6 +80,18 @@ def test_pool_refused_by_the_server(run: Run, daemons: FakeDaemons, spec: Path) 
     assert run("respool", "create", "/a/b", str(spec)) == (1, "", "peloton: /a/b is there already\n")
 
 
+def test_a_pool_whose_config_is_refused_has_no_id(run: Run, daemons: FakeDaemons, spec: Path) -> None:
+    wrong = respool_pb2.InvalidResourcePoolConfig(
+        id=peloton_pb2.ResourcePoolID(value="made-and-dropped"),
+        message="resources[0].limit: 6 is not at most 4",
+    )
+    daemons.answers["CreateResourcePool"] = respool_pb2.CreateResponse(
+        error=respool_pb2.CreateResponse.Error(invalidResourcePoolConfig=wrong)
+    )
+    refused = run("respool", "create", "/a/c", str(spec))
+    assert refused == (1, "", "peloton: resources[0].limit: 6 is not at most 4\n")
+
+
 def test_update_and_delete(run: Run, daemons: FakeDaemons, spec: Path) -> None:
     daemons.answers["UpdateResourcePool"] = respool_pb2.UpdateResponse()
     assert run("respool", "update", "/a/b", str(spec), "-f").code == 0
