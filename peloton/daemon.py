@@ -21,10 +21,10 @@ from typing import Any, Generic, TypeVar
 
 from peloton import log as logs
 from peloton.clock import Clock, SystemClock
-from peloton.config import DaemonSettings, parse_arguments
+from peloton.config import DaemonSettings, ZooKeeperMembershipSettings, parse_arguments
 from peloton.errors import Fenced, PelotonError, Refused, Unavailable
 from peloton.http import HttpServer
-from peloton.membership.addresses import advertised
+from peloton.membership.addresses import advertised, hidden
 from peloton.membership.factory import membership
 from peloton.membership.interface import Address, Leadership, Member, Role
 from peloton.membership.lease import Standing
@@ -139,6 +139,7 @@ class Daemon(Generic[S]):
         http_port = self.http.bind(settings.host, settings.http_port)
         grpc_port = await self.rpc.start(settings.host, settings.grpc_port)
         ip = advertised(settings.host, settings.advertise)
+        self._warn_of(ip)
         self._member = Member(self.role, self.id, Address(socket.gethostname(), ip, http_port, grpc_port))
         scope = Supervisor()
         self._scopes.append(scope)
@@ -149,6 +150,14 @@ class Daemon(Generic[S]):
         finally:
             await self._end(scope)
         return why
+
+    def _warn_of(self, ip: str) -> None:
+        shared = self.settings.membership
+        if isinstance(shared, ZooKeeperMembershipSettings) and hidden(ip, shared.servers):
+            log.warning(
+                "others are told to find this daemon at %s, which only this machine reaches: set host or advertise",
+                ip,
+            )
 
     async def _enter(self, scope: Supervisor) -> None:
         """Join the others, and begin with what this daemon is for."""

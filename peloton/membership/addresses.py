@@ -39,6 +39,20 @@ def advertised(listening: str, chosen: str = "") -> str:
     return best(interfaces(), listening) if anywhere else listening
 
 
+def hidden(ip: str, servers: str) -> bool:
+    """Whether those who share the registry at `servers` (host:port,host:port…) with this host cannot reach `ip`,
+    for it is this host's own while the registry is elsewhere."""
+    hosts = [each.strip().rpartition(":")[0] for each in servers.partition("/")[0].split(",")]
+    return _loopback(ip) and not all(_loopback(host) for host in hosts)
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def best(found: Iterable[InterfaceAddress], listening: str = "::") -> str:
     """Up before down, not loopback before loopback, routed before link-local, IPv4 before IPv6.
 

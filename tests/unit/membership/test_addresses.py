@@ -4,7 +4,7 @@ import ipaddress
 
 import pytest
 
-from peloton.membership.addresses import InterfaceAddress, advertised, best, interfaces
+from peloton.membership.addresses import InterfaceAddress, advertised, best, hidden, interfaces
 from peloton.membership.interface import Address
 
 
@@ -53,3 +53,18 @@ def test_this_host_has_its_loopback() -> None:
 def test_a_target_of_ipv6_has_brackets() -> None:
     assert Address("h", "2001:db8::1", 1, 2).target == "[2001:db8::1]:2"
     assert Address("h", "10.0.0.7", 1, 2).target == "10.0.0.7:2"
+
+
+@pytest.mark.parametrize(
+    ("ip", "servers", "found"),
+    [
+        ("127.0.0.1", "zk1:2181,zk2:2181/below", True),
+        ("::1", "10.0.0.7:2181", True),
+        ("localhost", "127.0.0.1:2181, 10.0.0.7:2181", True),
+        ("127.0.0.1", "localhost:2181,[::1]:2181", False),
+        ("10.0.0.8", "zk1:2181", False),
+        ("node8", "zk1:2181", False),
+    ],
+)
+def test_an_address_that_others_do_not_reach(ip: str, servers: str, found: bool) -> None:
+    assert hidden(ip, servers) is found
