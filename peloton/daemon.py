@@ -155,7 +155,7 @@ class Daemon(Generic[S]):
         shared = self.settings.membership
         if isinstance(shared, ZooKeeperMembershipSettings) and hidden(ip, shared.servers):
             log.warning(
-                "others are told to find this daemon at %s, which only this machine reaches: set host or advertise",
+                "others are told to find this daemon at %s, which they do not reach: set host or advertise",
                 ip,
             )
 

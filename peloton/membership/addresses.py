@@ -40,8 +40,8 @@ def advertised(listening: str, chosen: str = "") -> str:
 
 
 def hidden(ip: str, servers: str) -> bool:
-    """Whether those who share the registry at `servers` (host:port,host:port…) with this host cannot reach `ip`,
-    for it is this host's own while the registry is elsewhere."""
+    """Whether those who share the registry at `servers` (host:port,host:port…) with this host cannot reach
+    `ip`, for it is this host's own while the registry is elsewhere."""
     hosts = [each.strip().rpartition(":")[0] for each in servers.partition("/")[0].split(",")]
     return _loopback(ip) and not all(_loopback(host) for host in hosts)
 
