@@ -9,119 +9,24 @@ from mesos.v1.quota import quota_pb2 as quota
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from peloton.minicluster.mesos import link, notation
 from peloton.minicluster.mesos import resources as res
-from peloton.minicluster.mesos.master.core import accept, agents, allocator, frameworks, tasks
+from peloton.minicluster.mesos.master.core import accept, allocator, frameworks, tasks
 from peloton.minicluster.mesos.master.core import quota as quotas
 from peloton.minicluster.mesos.master.core.simulation import Simulation, SimulationConfig
-from peloton.minicluster.mesos.master.core.state import CAPABILITY, Agent, Cluster, Framework, MasterConfig
-
-ALL = (
-    CAPABILITY.MULTI_ROLE,
-    CAPABILITY.PARTITION_AWARE,
-    CAPABILITY.TASK_KILLING_STATE,
-    CAPABILITY.REVOCABLE_RESOURCES,
-    CAPABILITY.GPU_RESOURCES,
+from peloton.minicluster.mesos.master.core.state import CAPABILITY
+from tests.unit.minicluster_mesos.clusters import (
+    ALL,
+    a_task,
+    decline,
+    events,
+    launch,
+    new_cluster,
+    offers,
+    register,
+    running,
+    subscribe,
+    sums_are_right,
+    updates,
 )
-Event = scheduler.Event
-
-
-def new_cluster() -> Cluster:
-    return Cluster(MasterConfig("m", "127.0.0.1", 5050, "master"))
-
-
-def subscribe(
-    cluster: Cluster,
-    *,
-    capabilities: tuple[int, ...] = ALL,
-    roles: tuple[str, ...] = ("*",),
-    stream: str = "s",
-    checkpoint: bool = True,
-    framework_id: str | None = None,
-    now: float = 0,
-) -> Framework:
-    call = scheduler.Call.Subscribe()
-    info = call.framework_info
-    info.user, info.name, info.checkpoint, info.failover_timeout = "root", "test", checkpoint, 100
-    info.roles.extend(roles)
-    for capability in capabilities:
-        info.capabilities.add(type=capability)
-    if framework_id is not None:
-        info.id.value = framework_id
-    frameworks.subscribe(cluster, call, stream, now)
-    return cluster.frameworks[cluster.streams[stream]]
-
-
-def register(cluster: Cluster, resources: str = "cpus:4;mem:1024", port: int = 1, now: float = 0) -> Agent:
-    info = mesos.AgentInfo(hostname=f"host{port}", port=port)
-    info.resources.extend(res.to_messages(notation.parse_resources(resources)))
-    agent = agents.register(cluster, link.Register(info, "127.0.0.1", "1"), now)
-    assert isinstance(agent, Agent)
-    return agent
-
-
-def events(cluster: Cluster, stream: str = "s") -> list[Event]:
-    """Take the events that wait for a stream, without heartbeats."""
-    taken = [event for name, event in cluster.outbox.events if name == stream and event is not None]
-    cluster.outbox.events = [item for item in cluster.outbox.events if item[0] != stream]
-    return [event for event in taken if event.type != Event.HEARTBEAT]
-
-
-def offers(cluster: Cluster, stream: str = "s") -> list[mesos.Offer]:
-    found = [event for event in events(cluster, stream) if event.type == Event.OFFERS]
-    return [offer for event in found for offer in event.offers.offers]
-
-
-def updates(cluster: Cluster, stream: str = "s") -> list[mesos.TaskStatus]:
-    return [event.update.status for event in events(cluster, stream) if event.type == Event.UPDATE]
-
-
-def a_task(agent_id: str, task_id: str = "t", resources: str = "cpus:1;mem:64") -> mesos.TaskInfo:
-    task = mesos.TaskInfo(name=task_id)
-    task.task_id.value, task.agent_id.value = task_id, agent_id
-    task.resources.extend(res.to_messages(notation.parse_resources(resources)))
-    task.command.value = "true"
-    return task
-
-
-def launch(
-    cluster: Cluster,
-    framework: Framework,
-    offer: mesos.Offer,
-    *launched: mesos.TaskInfo,
-    now: float = 0,
-    refuse: float = 0,
-) -> None:
-    call = scheduler.Call.Accept()
-    call.offer_ids.add().CopyFrom(offer.id)
-    call.filters.refuse_seconds = refuse
-    operation = call.operations.add(type=mesos.Offer.Operation.LAUNCH)
-    operation.launch.task_infos.extend(launched)
-    accept.accept(cluster, framework, call, now)
-
-
-def decline(cluster: Cluster, framework: Framework, offer: mesos.Offer, seconds: float, now: float) -> None:
-    call = scheduler.Call.Decline()
-    call.offer_ids.add().CopyFrom(offer.id)
-    call.filters.refuse_seconds = seconds
-    accept.decline(cluster, framework, call, now)
-
-
-def sums_are_right(cluster: Cluster) -> None:
-    """Each agent's free resources are its total less what its tasks use and what is offered."""
-    for agent in cluster.agents.values():
-        whole = dict(agent.free)
-        for task in agent.tasks.values():
-            if not task.released:
-                res.add(whole, task.resources)
-        for offer in agent.offers.values():
-            res.add(whole, offer.resources)
-        assert whole == agent.total
-
-
-def running(cluster: Cluster, checkpoint: bool = True) -> tuple[Framework, Agent]:
-    framework, agent = subscribe(cluster, checkpoint=checkpoint), register(cluster)
-    launch(cluster, framework, offers(cluster)[0], a_task(agent.id), refuse=1000)
-    sums_are_right(cluster)
-    return framework, agent
 
 
 def test_an_agent_is_offered_whole_and_once() -> None:
@@ -221,142 +126,6 @@ def test_an_operation_of_another_type_is_dropped_in_silence() -> None:
     accept.accept(cluster, framework, call, 0)
     assert events(cluster) == []
     sums_are_right(cluster)
-
-
-def test_a_lost_link_rescinds_offers_and_keeps_tasks() -> None:
-    cluster = new_cluster()
-    framework, agent = running(cluster)
-    frameworks.revive(cluster, framework, [], 1)
-    assert len(offers(cluster)) == 1
-    agents.disconnected(cluster, agent, 2)
-    assert [event.type for event in events(cluster)] == [Event.RESCIND]
-    assert set(framework.tasks) == {"t"}
-    allocator.allocate(cluster, 3)
-    assert offers(cluster) == []
-
-
-def test_a_task_without_checkpoint_is_lost_with_the_link() -> None:
-    cluster = new_cluster()
-    framework, agent = running(cluster, checkpoint=False)
-    events(cluster)
-    agents.disconnected(cluster, agent, 2)
-    [status] = updates(cluster)
-    assert status.state == mesos.TASK_LOST
-    assert status.message == f"Agent {agent.hostname} disconnected"
-    assert status.reason == mesos.TaskStatus.REASON_AGENT_DISCONNECTED
-    assert not framework.tasks
-
-
-def test_an_agent_that_does_not_answer_is_unreachable_after_all_its_pings() -> None:
-    cluster = new_cluster()
-    framework, agent = running(cluster)
-    events(cluster)
-    for when in range(0, 75, 15):
-        cluster.deadlines.run(float(when))
-        assert agent.id in cluster.agents
-    cluster.deadlines.run(75.0)
-    assert agent.id in cluster.unreachable
-    lost, failure = events(cluster)[0:1], events(cluster)
-    assert lost[0].update.status.state == mesos.TASK_UNREACHABLE
-    assert not framework.tasks and set(framework.unreachable) == {"t"}
-    assert failure == []
-
-
-def test_a_pong_counts() -> None:
-    cluster = new_cluster()
-    agent = register(cluster)
-    for when in range(15, 300, 15):
-        agents.pong(agent)
-        cluster.deadlines.run(float(when))
-    assert agent.id in cluster.agents
-
-
-def test_an_agent_that_says_goodbye_loses_its_tasks() -> None:
-    cluster = new_cluster()
-    _, agent = running(cluster)
-    events(cluster)
-    agents.unregister(cluster, agent, 1)
-    update, failure = events(cluster)
-    assert update.update.status.state == mesos.TASK_LOST
-    assert failure.failure.agent_id.value == agent.id
-    assert agent.id not in cluster.agents
-
-
-def test_a_new_agent_at_the_same_address_replaces_the_old() -> None:
-    cluster = new_cluster()
-    _, old = running(cluster)
-    events(cluster)
-    new = register(cluster)
-    assert new.id != old.id and old.id not in cluster.agents
-    first = events(cluster)[0].update.status
-    assert first.message == f"Agent {old.hostname} removed: a new agent registered at the same address"
-
-
-def test_nothing_is_said_of_tasks_whose_agent_may_still_come_back() -> None:
-    cluster = new_cluster()
-    framework = subscribe(cluster)
-    info = mesos.AgentInfo(hostname="h", port=9)
-    info.id.value = "old-S0"
-    agents.expect_recovered(cluster, [info], 0)
-    events(cluster)
-    tasks.reconcile_one(cluster, framework, "t", "old-S0", 1)
-    tasks.reconcile_one(cluster, framework, "t", None, 1)
-    assert events(cluster) == []
-    cluster.deadlines.run(601)
-    tasks.reconcile_one(cluster, framework, "t", "old-S0", 602)
-    assert [status.state for status in updates(cluster)] == [mesos.TASK_UNREACHABLE]
-
-
-def test_a_launch_that_never_reached_the_agent_is_dropped_when_it_is_back() -> None:
-    cluster = new_cluster()
-    _, agent = running(cluster)
-    agents.disconnected(cluster, agent, 1)
-    events(cluster)
-    agents.register(cluster, link.Register(agent.info, agent.ip, "1"), 2)
-    assert updates(cluster)[0].state == mesos.TASK_DROPPED
-    sums_are_right(cluster)
-
-
-def test_a_task_without_any_status_comes_back_as_staging() -> None:
-    cluster = new_cluster()
-    framework, agent = running(cluster)
-    task = framework.tasks["t"].info
-    agents.disconnected(cluster, agent, 1)
-    events(cluster)
-    known = link.AgentTask(framework.id, task, (), None)
-    agents.register(cluster, link.Register(agent.info, agent.ip, "1", (framework.info,), (known,)), 2)
-    tasks.reconcile_one(cluster, framework, "t", agent.id, 3)
-    assert [status.state for status in updates(cluster)] == [mesos.TASK_STAGING]
-    sums_are_right(cluster)
-
-
-def test_tasks_of_a_framework_that_was_removed_meanwhile_end_with_the_agents_return() -> None:
-    cluster = new_cluster()
-    framework, agent = running(cluster)
-    task = framework.tasks["t"].info
-    agents.disconnected(cluster, agent, 1)
-    frameworks.remove(cluster, framework, 2)
-    cluster.outbox.agents.clear()
-    known = link.AgentTask(framework.id, task, (), None)
-    agents.register(cluster, link.Register(agent.info, agent.ip, "1", (framework.info,), (known,)), 3)
-    assert (agent.id, link.ShutdownFramework(framework.id)) in cluster.outbox.agents
-    assert framework.id not in cluster.frameworks
-    sums_are_right(cluster)
-
-
-def test_a_framework_that_does_not_come_back_in_time_is_removed() -> None:
-    cluster = new_cluster()
-    framework, agent = running(cluster)
-    frameworks.disconnected(cluster, "s", 10)
-    cluster.deadlines.run(109)
-    assert framework.id in cluster.frameworks
-    cluster.deadlines.run(111)
-    assert framework.id in cluster.removed_frameworks
-    assert agent.free == agent.total
-    call = scheduler.Call.Subscribe()
-    call.framework_info.CopyFrom(framework.info)
-    frameworks.subscribe(cluster, call, "again", 112)
-    assert events(cluster, "again")[0].error.message == "Framework has been removed"
 
 
 def test_quotas_over_capacity_need_force() -> None:

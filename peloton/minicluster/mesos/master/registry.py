@@ -48,7 +48,9 @@ def recover(cluster: Cluster, registry: bytes, now: float) -> None:
         cluster.gone.update(content["gone"])
         down = [(str(host), str(ip)) for host, ip in content["down"]]
         restore(cluster, base64.b64decode(content["schedule"]), down)
-    except (ValueError, KeyError, TypeError, DecodeError) as error:
+        for role, quota in content.get("quotas", {}).items():  # registries of before have none
+            cluster.quotas[str(role)] = base64.b64decode(quota)
+    except (ValueError, KeyError, TypeError, AttributeError, DecodeError) as error:
         raise RegistryError(f"no registry: {error!r}") from error
     expect_recovered(cluster, infos, now)
 
@@ -61,6 +63,7 @@ def snapshot(cluster: Cluster) -> bytes:
         "agents": [base64.b64encode(info.SerializeToString()).decode("ascii") for info in infos],
         "unreachable": cluster.unreachable,
         "gone": cluster.gone,
+        "quotas": {role: base64.b64encode(quota).decode("ascii") for role, quota in cluster.quotas.items()},
         "schedule": base64.b64encode(cluster.schedule).decode("ascii"),
         "down": [key for key, machine in cluster.machines.items() if machine.down],
     }

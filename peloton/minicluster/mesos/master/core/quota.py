@@ -61,6 +61,7 @@ def update(cluster: Cluster, configs: list[quota.QuotaConfig], force: bool) -> s
     if error is None:
         for config in configs:
             cluster.quotas[config.role] = config.SerializeToString()
+        cluster.registry_changed = True
     return error
 
 
