@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -48,6 +49,8 @@ COLLECTION = (50_000, 20, 50)
 """Thresholds of Python's cycle collector. Tasks are many objects that live long: looking at them as often as
 by default costs a fifth of the time when there are hundreds of thousands."""
 
+log = logging.getLogger(__name__)
+
 
 @asynccontextmanager
 async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> AsyncIterator[None]:
@@ -57,7 +60,8 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
     try:
         await store.begin_term(Role.RESMGR.value, term, daemon.fence)
         driver = Driver(settings, daemon.clock, lambda: _present(daemon))
-        driver.scheduler.load_pools(await store.pools.all())
+        for pool in driver.scheduler.load_pools(await store.pools.all()):
+            log.error("%s: it is stored with a name that a sibling has: update or delete it", pool.path)
         recovery = Recovery(driver, store.jobs, store.tasks)
         events = daemon.client(Role.HOSTMGR, EventStreamServiceStub)
         intake = Intake(driver, events, settings.events, recovery.resync)

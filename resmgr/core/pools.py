@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound, Refused
 from peloton.model.ids import ROOT_POOL, PoolId
@@ -238,9 +239,12 @@ class PoolTree:
     def leaves(self) -> Iterator[Pool]:
         return (pool for pool in self if pool.leaf)
 
+    def find(self, pool_id: PoolId) -> Pool | None:
+        return self._pools.get(pool_id)
+
     def get(self, pool_id: PoolId) -> Pool:
         """Raises NotFound."""
-        pool = self._pools.get(pool_id)
+        pool = self.find(pool_id)
         if pool is None:
             raise NotFound(f"no resource pool has the id {pool_id!r}")
         return pool
@@ -257,17 +261,27 @@ class PoolTree:
             pool = child
         return pool
 
-    def load(self, configs: Iterable[PoolConfig]) -> None:
-        """What the store holds, in any order, without checks. Raises NotFound where a parent is missing."""
-        waiting = {config.id: config for config in configs if config.id != ROOT_POOL}
+    def load(self, configs: Iterable[PoolConfig]) -> list[Pool]:
+        """What the store holds, in any order, without checks. Of siblings with one name the oldest keeps it;
+        the others, which are returned, have their id beside it. Raises NotFound where a parent is missing."""
+        waiting = {
+            config.id: config
+            for config in sorted(configs, key=lambda config: (config.created_at, config.id))
+            if config.id != ROOT_POOL
+        }
+        renamed: list[Pool] = []
         while waiting:
             ready = [config for config in waiting.values() if config.parent in self._pools]
             if not ready:
                 lost = next(iter(waiting.values()))
                 raise NotFound(f"pool {lost.id} ({lost.name}) is stored, its parent {lost.parent!r} is not")
             for config in ready:
-                self.insert(config)
                 del waiting[config.id]
+                if config.name in self._pools[config.parent].children:
+                    renamed.append(self.insert(replace(config, name=f"{config.name}~{config.id}")))
+                else:
+                    self.insert(config)
+        return renamed
 
     def check_new(self, config: PoolConfig) -> None:
         """Raises InvalidArgument or PoolExists."""

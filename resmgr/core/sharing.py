@@ -58,10 +58,11 @@ class Sharing(Lifecycle):
         in `Policy.sharing` seconds."""
         return self._short and now >= self._share_from and loads(self.tree) != self._shared
 
-    def load_pools(self, configs: Iterable[PoolConfig]) -> None:
-        """Raises NotFound where a parent is missing."""
-        self.tree.load(configs)
+    def load_pools(self, configs: Iterable[PoolConfig]) -> list[Pool]:
+        """Returns and raises as `PoolTree.load`."""
+        renamed = self.tree.load(configs)
         self.entitle()
+        return renamed
 
     # Admission.
 

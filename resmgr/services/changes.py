@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from peloton.errors import AlreadyExists
-from peloton.model.ids import ROOT_POOL
+from peloton.model.ids import ROOT_POOL, PoolId
 from peloton.model.pool import PoolConfig
 from resmgr.core.pools import Pool, PoolTree
 from resmgr.driver import Driver
@@ -16,7 +16,8 @@ from storage.interface import Pools
 
 
 class PoolChanges:
-    """Changes take turns: checked against the tree, stored, then made in the tree."""
+    """Changes take turns: checked against the tree, stored, then made in the tree. Where the store could not
+    tell whether it made one, no other follows before it holds again what the tree does."""
 
     def __init__(self, driver: Driver, pools: Pools, fresh_capacity: Callable[[], Awaitable[None]]) -> None:
         """`fresh_capacity` asks for the cluster's capacity as it is now, as well as it can."""
@@ -24,6 +25,8 @@ class PoolChanges:
         self._pools = pools
         self._fresh_capacity = fresh_capacity
         self._turn = asyncio.Lock()
+        self._doubtful: set[PoolId] = set()
+        """What is stored of these may not be what the tree holds."""
 
     @property
     def tree(self) -> PoolTree:
@@ -32,8 +35,11 @@ class PoolChanges:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """For what is read before a change and must still hold when it is made. Only `*_in_turn` may be
-        called inside."""
+        called inside. Raises Unavailable where the store cannot take what an earlier change left in doubt."""
         async with self._turn:
+            for pool_id in tuple(self._doubtful):
+                held = self.tree.find(pool_id)
+                await (self._delete(pool_id) if held is None else self._write(held.config))
             yield
 
     async def create_in_turn(self, config: PoolConfig, who: str) -> None:
@@ -44,7 +50,7 @@ class PoolChanges:
         now = self._driver.clock.wall()
         config = replace(config, version=1, created_at=now, updated_at=now, updated_by=who)
         self.tree.check_new(config)
-        await self._pools.write(config)
+        await self._write(config)
         self.tree.insert(config)
         self._changed()
 
@@ -61,7 +67,7 @@ class PoolChanges:
             updated_by=who,
         )
         self.tree.check_update(config, force)
-        await self._pools.write(config)
+        await self._write(config)
         self.tree.replace(config)
         self._changed()
 
@@ -69,14 +75,22 @@ class PoolChanges:
         """Raises PoolBusy, PoolNotLeaf, or Refused for the root. The pool leaves the tree first, so that
         nothing is queued in it while the store forgets it."""
         self.tree.delete(pool.id)
-        stored = False
         try:
-            await self._pools.delete(pool.id)
-            stored = True
+            await self._delete(pool.id)
         finally:
-            if not stored:
+            if pool.id in self._doubtful:
                 self.tree.insert(pool.config)
             self._changed()
+
+    async def _write(self, config: PoolConfig) -> None:
+        self._doubtful.add(config.id)
+        await self._pools.write(config)
+        self._doubtful.discard(config.id)
+
+    async def _delete(self, pool_id: PoolId) -> None:
+        self._doubtful.add(pool_id)
+        await self._pools.delete(pool_id)
+        self._doubtful.discard(pool_id)
 
     async def _know_capacity(self, config: PoolConfig) -> None:
         if config.parent == ROOT_POOL:

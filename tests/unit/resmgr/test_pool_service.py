@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pytest
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.errors import Unavailable
+from peloton.model.pool import PoolConfig
 from resmgr.core.pools import PoolTree
+from storage.interface import Pools
 from tests.unit.resmgr.shell import CLIENT, Shell, pool_config, wire_gang
 
 
@@ -145,6 +148,77 @@ async def test_a_pool_that_the_store_could_not_forget_stays(
         await delete(shell, "/a")
     assert (await lookup(shell, "/a")).id.value == made
     assert not (await shell.enqueue(made, wire_gang(0))).HasField("error")
+
+
+class Doubtful:
+    """Pools that are written and deleted without an answer, or not written at all."""
+
+    def __init__(self, pools: Pools) -> None:
+        self._pools = pools
+        self.answers = self.writes = True
+
+    async def write(self, pool: PoolConfig) -> None:
+        if self.writes:
+            await self._pools.write(pool)
+        self._answer()
+
+    async def delete(self, pool_id: str) -> None:
+        if self.writes:
+            await self._pools.delete(pool_id)
+        self._answer()
+
+    async def all(self) -> Sequence[PoolConfig]:
+        return await self._pools.all()
+
+    def _answer(self) -> None:
+        if not (self.answers and self.writes):
+            raise Unavailable("who knows")
+
+
+async def test_a_pool_that_may_be_stored_is_none_when_the_next_change_is_made(shell: Shell) -> None:
+    """Else there would be two of its name, and the next leader would see one of them."""
+    doubtful = shell.changes._pools = Doubtful(shell.store.pools)
+    doubtful.answers = False
+    with pytest.raises(Unavailable):
+        await shell.pool("a")
+    assert len(await shell.store.pools.all()) == 1
+    doubtful.writes = False
+    with pytest.raises(Unavailable):
+        await shell.pool("a")
+    doubtful.answers = doubtful.writes = True
+    made = await shell.pool("a")
+    assert [pool.id for pool in await shell.store.pools.all()] == [made]
+
+
+async def test_what_may_not_be_stored_is_stored_before_the_next_change(shell: Shell) -> None:
+    made = await shell.pool("a", limit=10)
+    doubtful = shell.changes._pools = Doubtful(shell.store.pools)
+    doubtful.answers = False
+    update = pb.UpdateRequest(id=pool_id(made), config=pool_config("a", limit=20))
+    with pytest.raises(Unavailable):
+        await shell.pools.UpdateResourcePool(update, CLIENT)
+    with pytest.raises(Unavailable):
+        await delete(shell, "/a")
+    doubtful.answers = True
+    await shell.pool("b")
+    stored = {pool.name: pool.kind("cpu").limit for pool in await shell.store.pools.all()}
+    assert stored["a"] == 10_000, "as the tree has it, which was told of neither"
+    tree = PoolTree()
+    tree.load(await shell.store.pools.all())
+    assert {pool.path for pool in tree} == {pool.path for pool in shell.driver.scheduler.tree}
+
+
+def test_siblings_that_are_stored_with_one_name_are_all_there() -> None:
+    tree = PoolTree()
+    renamed = tree.load(
+        [
+            PoolConfig("2", "a", "root", {}, created_at=20),
+            PoolConfig("1", "a", "root", {}, created_at=10),
+            PoolConfig("3", "b", "2", {}, created_at=30),
+        ]
+    )
+    assert [pool.path for pool in tree] == ["/", "/a", "/a~2", "/a~2/b"]
+    assert [pool.id for pool in renamed] == ["2"]
 
 
 async def test_the_root_tells_the_capacity(shell: Shell) -> None:
