@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from cassandra import ConsistencyLevel, ProtocolVersion, UnresolvableContactPoints
-from cassandra.auth import PlainTextAuthProvider
+from cassandra import AuthenticationFailed, ConsistencyLevel, ProtocolVersion, UnresolvableContactPoints
+from cassandra.auth import PlainTextAuthenticator, PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, DefaultConnection, ExecutionProfile, Session
-from cassandra.connection import ConnectionShutdown
+from cassandra.connection import ConnectionException, ConnectionShutdown
 from cassandra.policies import (
     DCAwareRoundRobinPolicy,
     ExponentialReconnectionPolicy,
@@ -31,11 +31,47 @@ from storage.config import CassandraSettings
 _RECONNECT_FIRST, _RECONNECT_LAST = 0.25, 5.0
 """Seconds between tries to reach a server that is away."""
 _PREPARING_AT_ONCE = 4
+_UNSURE = "Unable to perform authentication"
+"""What a server says that cannot tell whether a password is right."""
+
+
+class _Credentials(PlainTextAuthProvider):  # type: ignore[misc]
+    """Remembers whether they have been accepted."""
+
+    def __init__(self, username: str, password: str) -> None:
+        super().__init__(username, password)
+        self.accepted = False
+
+    def new_authenticator(self, host: str) -> PlainTextAuthenticator:
+        return _Authenticator(self)
+
+
+class _Authenticator(PlainTextAuthenticator):  # type: ignore[misc]
+    def __init__(self, credentials: _Credentials) -> None:
+        super().__init__(credentials.username, credentials.password)
+        self.credentials = credentials
+
+    def on_authentication_success(self, token: bytes | None) -> None:
+        self.credentials.accepted = True
 
 
 class _Prompt(DefaultConnection):  # type: ignore[misc]
     """Fails at once where the server hangs up during the handshake, as one that comes or goes does; the
-    driver's own waits until its time is over."""
+    driver's own waits until its time is over.
+
+    The driver never tries again to reach a server that did not accept its password once. Servers that have
+    just started do not while they cannot read what they know of users: that is a failure like others here."""
+
+    @classmethod
+    def factory(cls, endpoint: Any, timeout: float, *args: Any, **kwargs: Any) -> DefaultConnection:
+        try:
+            return super().factory(endpoint, timeout, *args, **kwargs)
+        except AuthenticationFailed as error:
+            authenticator = kwargs.get("authenticator")
+            accepted = isinstance(authenticator, _Authenticator) and authenticator.credentials.accepted
+            if accepted or _UNSURE in str(error):
+                raise ConnectionException(str(error), endpoint) from error
+            raise
 
     def close(self) -> None:
         super().close()
@@ -128,7 +164,7 @@ def _cluster(settings: CassandraSettings, allowed: Access) -> Cluster:
         list(settings.contact_points),
         port=settings.port,
         connection_class=_Prompt,
-        auth_provider=PlainTextAuthProvider(allowed.username, allowed.password) if allowed.username else None,
+        auth_provider=_Credentials(allowed.username, allowed.password) if allowed.username else None,
         ssl_context=allowed.tls,
         execution_profiles={EXEC_PROFILE_DEFAULT: _profile(settings)},
         connect_timeout=settings.connect_timeout,

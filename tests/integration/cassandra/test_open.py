@@ -6,7 +6,8 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -21,6 +22,7 @@ from storage.cassandra.store import connected
 from storage.config import CassandraSettings
 from storage.factory import Stores, open_store
 from tests.contract.storage.samples import job_id, task_runtime
+from tests.integration.cassandra.test_tls import pass_on
 from tests.servers.cassandra import CassandraServer
 
 NEWEST = max(migrations())
@@ -192,6 +194,89 @@ async def test_a_server_that_stands_still_is_unavailable_until_it_goes_on(
             assert time.monotonic() < deadline
     assert await store.tasks.get(job_id(1), 0) == task_runtime(2)
     await store.close()
+
+
+class Switch:
+    """A port before the server, whose connections can be cut."""
+
+    def __init__(self, server: tuple[str, int]) -> None:
+        self._server = server
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._socket.getsockname()[1])
+        self.made = 0
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._let_in, daemon=True).start()
+
+    def cut(self) -> None:
+        for end in self._open:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._socket.close()
+        self.cut()
+
+    def _let_in(self) -> None:
+        with suppress(OSError):
+            while True:
+                caller, _ = self._socket.accept()
+                server = socket.create_connection(self._server)
+                self._open += caller, server
+                self.made += 1
+                for pair in ((caller, server), (server, caller)):
+                    threading.Thread(target=pass_on, args=pair, daemon=True).start()
+
+
+@pytest.mark.timeout(120)
+async def test_a_password_that_fails_for_a_while_ends_nothing(
+    store_settings: CassandraSettings, connection: Connection, tmp_path: Path
+) -> None:
+    """As it does while servers that have just started cannot read what they know of users."""
+    switch = Switch(("127.0.0.1", store_settings.port))
+    (tmp_path / "password").write_text("right")
+    connection.execute("CREATE ROLE IF NOT EXISTS passing WITH password = 'right' AND login = true")
+    changed = {
+        "username": "passing",
+        "password_file": tmp_path / "password",
+        "port": switch.port,
+        "attempts": 1,
+    }
+    settings = store_settings.model_copy(update=changed)
+    store = await open_store(settings)
+    try:
+        connection.execute("ALTER ROLE passing WITH password = 'wrong'")
+        await until(lambda: outcome(settings) is Refused)
+        switch.cut()
+        before = switch.made
+        await until(lambda: switch.made >= before + 4)
+        with pytest.raises(Unavailable):
+            await store.ping()
+        connection.execute("ALTER ROLE passing WITH password = 'right'")
+        await until(lambda: outcome(settings) is None)
+        async with asyncio.timeout(30):
+            while True:
+                with suppress(Unavailable):
+                    await store.ping()
+                    break
+                await asyncio.sleep(0.1)
+    finally:
+        await store.close()
+        switch.close()
+        connection.execute("DROP ROLE passing")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - the server's
+            await asyncio.sleep(0.05)
+
+
+def outcome(settings: CassandraSettings) -> type | None:
+    try:
+        connect(settings, None).close()
+    except PelotonError as error:
+        return type(error)
+    return None
 
 
 def test_the_command(

@@ -50,11 +50,11 @@ class Door:
             caller = self._tls.wrap_socket(plain, server_side=True)
             self.shown.append(caller.getpeercert())
             server = socket.create_connection(self._server)
-            threading.Thread(target=_pass_on, args=(server, caller), daemon=True).start()
-            _pass_on(caller, server)
+            threading.Thread(target=pass_on, args=(server, caller), daemon=True).start()
+            pass_on(caller, server)
 
 
-def _pass_on(there: socket.socket, here: socket.socket) -> None:
+def pass_on(there: socket.socket, here: socket.socket) -> None:
     with suppress(OSError):
         while data := there.recv(65536):
             here.sendall(data)
