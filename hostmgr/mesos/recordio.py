@@ -56,5 +56,7 @@ class RecordParser:
             raise MalformedStream(f"record length {head!r} is no decimal number")
         length = int(head)
         if length > self._max_record:
-            raise MalformedStream(f"record of {length} bytes is over the limit of {self._max_record}")
+            raise MalformedStream(
+                f"a record of {length} bytes is over the limit of {self._max_record} (mesos.max_record_bytes)"
+            )
         return length

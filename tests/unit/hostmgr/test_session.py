@@ -107,6 +107,12 @@ def test_malformed_lengths(data: bytes) -> None:
         RecordParser(max_record=100).feed(data)
 
 
+def test_a_record_that_is_too_long_names_the_setting() -> None:
+    """The first offers of a very large cluster come in one record."""
+    with pytest.raises(MalformedStream, match=r"101 bytes is over the limit of 100 \(mesos.max_record_bytes"):
+        RecordParser(max_record=100).feed(b"101\n")
+
+
 def test_a_record_under_way_is_not_the_end() -> None:
     parser = RecordParser()
     assert parser.feed(b"5\nhel") == [] and not parser.between_records
