@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from hostmgr.mesos.codec import Codec, MalformedMessage
 from hostmgr.mesos.http import READ_SIZE, Answer, AnswerParser, BrokenHttp, Requests, connect, location
+from hostmgr.mesos.text import mend_agents
 from mesos.v1.master import master_pb2
 from mesos.v1.quota import quota_pb2
 from peloton.errors import Unavailable
@@ -47,6 +48,7 @@ class OperatorClient:
     async def agents(self) -> Agents:
         """The registered agents, and those that a new master expects back."""
         answer = await self._call(Call(type=Call.GET_AGENTS))
+        mend_agents(answer.get_agents.agents)
         return answer.get_agents
 
     async def quotas(self) -> Sequence[quota_pb2.QuotaConfig]:

@@ -9,6 +9,7 @@ from hostmgr.mesos.codec import Codec
 from hostmgr.mesos.http import READ_SIZE, AnswerParser, BrokenHttp, location
 from hostmgr.mesos.recordio import RecordParser
 from hostmgr.mesos.session import Session
+from hostmgr.mesos.text import mend_event
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.membership.mesos import MasterAddress
 
@@ -61,6 +62,8 @@ class EventDecoder:
         events = [self._codec.decode(record, Event) for record in self._records.feed(body)]
         if events:
             self._session.heard(now)
+        for event in events:
+            mend_event(event)
         self.ended = bool(done)
         return [event for event in events if self._is_news(event, now)]
 

@@ -1,0 +1,89 @@
+"""Strings that are no UTF-8, as executors and agents of others may send them."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import pytest
+from google.protobuf.message import Message
+
+from hostmgr.mesos.codec import codec
+from hostmgr.mesos.session import Session
+from hostmgr.mesos.stream import Event, EventDecoder, SessionRefused
+from hostmgr.mesos.text import mend_agents
+from hostmgr.translate import agent_from
+from mesos.v1 import mesos_pb2
+from mesos.v1.master import master_pb2
+from tests.unit.hostmgr.test_manager import Fixture
+
+M = TypeVar("M", bound=Message)
+PLACE, CUT = b"(here)", b"caf\xc3"
+READ = "caf\N{REPLACEMENT CHARACTER}"
+HEAD = (
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nMesos-Stream-Id: s\r\n"
+    b"Content-Type: application/x-protobuf\r\n\r\n"
+)
+
+
+def spoilt(message: Message) -> bytes:
+    """With text cut within a character, of the same length, in place of `(here)`."""
+    return message.SerializeToString().replace(PLACE, CUT.rjust(len(PLACE), b"!"))
+
+
+def heard(*events: Event) -> list[Event]:
+    """What the decoder makes of them."""
+    session = Session(None)
+    session.connect(0.0)
+    first = Event(type=Event.SUBSCRIBED)
+    first.subscribed.framework_id.value = "f"
+    bodies = [first.SerializeToString(), *map(spoilt, events)]
+    records = [b"%d\n%b" % (len(body), body) for body in bodies]
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in records)
+    return EventDecoder(codec("protobuf"), session, 1 << 20).feed(HEAD + chunks, 1.0)
+
+
+async def test_a_message_that_was_cut_within_a_character() -> None:
+    update = Event(type=Event.UPDATE)
+    update.update.status.task_id.value, update.update.status.message = "t", PLACE.decode()
+    update.update.status.state = mesos_pb2.TASK_FAILED
+    it = Fixture()
+    await it.subscribe()
+    it.manager.on_events(heard(update))
+    (passed,) = it.manager.statuses.ring.read(0, 10)
+    assert passed.event.mesosTaskStatus.message == f"!!{READ}"
+
+
+async def test_an_offer_with_attributes_in_another_encoding() -> None:
+    offers = Event(type=Event.OFFERS)
+    offer = offers.offers.offers.add(hostname=PLACE.decode())
+    offer.id.value, offer.agent_id.value, offer.framework_id.value = "O1", "S0", "f"
+    text = mesos_pb2.Value.Text(value=PLACE.decode())
+    offer.attributes.add(name="rack", type=mesos_pb2.Value.TEXT, text=text)
+    offer.attributes.add(name=PLACE.decode(), type=mesos_pb2.Value.TEXT, text=mesos_pb2.Value.Text(value="r"))
+    it = Fixture()
+    await it.subscribe()
+    it.manager.on_events(heard(offers))
+    (found,) = it.manager.hosts.offers()
+    assert found.hostname == f"!!{READ}"
+    row = it.manager.hosts.table.row("S0")
+    assert row is not None
+    assert it.manager.hosts.table.labels(row) == ((f"!!{READ}", "r"), ("rack", f"!!{READ}"))
+
+
+def test_an_error_ends_the_subscription_whatever_it_says() -> None:
+    error = Event(type=Event.ERROR)
+    error.error.message = PLACE.decode()
+    with pytest.raises(SessionRefused) as caught:
+        heard(error)
+    assert Session("f").on_error(caught.value.message) is False
+
+
+def test_an_agent_with_attributes_in_another_encoding() -> None:
+    answer = master_pb2.Response.GetAgents()
+    agent = answer.agents.add(active=True, version="1")
+    agent.agent_info.hostname = "h"
+    text = mesos_pb2.Value.Text(value=PLACE.decode())
+    agent.agent_info.attributes.add(name="rack", type=mesos_pb2.Value.TEXT, text=text)
+    found = master_pb2.Response.GetAgents.FromString(spoilt(answer))
+    mend_agents(found.agents)
+    assert agent_from(found.agents[0], "peloton").labels == (("rack", f"!!{READ}"),)
