@@ -44,12 +44,12 @@ def room(change: Change) -> int:
 
 def _next_gang(change: Change, first: int) -> list[int] | None:
     """Takes it out of the ready ones; empty where the first turns out not to be ready, None where the gang is
-    not whole yet because some of its rows are still to be written."""
+    not whole yet because some of its members are still to be looked at."""
     work, size = change.work, gang_size(change)
     if first >= size:
         work.take_ready()
         return [first] if _is_ready(change, first) else []
-    if work.unborn < size and change.unborn:
+    if _is_to_be_looked_at(change, size):
         return None
     gang = []
     while (instance := work.first_ready()) is not None and instance < size:
@@ -57,6 +57,12 @@ def _next_gang(change: Change, first: int) -> list[int] | None:
         if _is_ready(change, instance):
             gang.append(instance)
     return gang
+
+
+def _is_to_be_looked_at(change: Change, size: int) -> bool:
+    """Whether some of the first instances have no row yet, or a sweep has not come to them."""
+    work = change.work
+    return (work.unborn < size and change.unborn) or (work.sweep is not None and work.sweep < size)
 
 
 def _is_ready(change: Change, instance: int) -> bool:
@@ -72,7 +78,9 @@ def _feed_escaped(change: Change) -> None:
     """Enqueue again what is PENDING but may be unknown to resmgr, a gang with its members that wait."""
     work, size = change.work, gang_size(change)
     escaped, work.escaped = work.escaped, set()
-    pending = sorted(i for i in escaped if _is_escaped(change, i))
+    if _is_to_be_looked_at(change, size):
+        work.escaped = {i for i in escaped if i < size}
+    pending = sorted(i for i in escaped - work.escaped if _is_escaped(change, i))
     together = [i for i in pending if i < size]
     if together:
         first = work.first_ready()
@@ -96,5 +104,6 @@ def _send(change: Change, gang: list[int]) -> None:
     if not gang:
         return
     for instance in gang:
-        change.work.occupy(instance, Busy.ENQUEUE)
+        again = change.task(instance).state is TaskState.PENDING
+        change.work.occupy(instance, Busy.ENQUEUE_AGAIN if again else Busy.ENQUEUE)
     change.gangs.append(tuple((instance, change.task(instance).run) for instance in gang))

@@ -13,7 +13,7 @@ from jobmgr.core.events import (
 )
 from jobmgr.core.steering import LONGEST_MESSAGE
 from jobmgr.core.turn import Turn
-from jobmgr.core.work import Busy
+from jobmgr.core.work import ENQUEUING, Busy
 from peloton.model.states import TaskState
 
 _BEFORE_LAUNCH = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
@@ -47,7 +47,7 @@ def enqueued(active: ActiveJobs, turn: Turn, event: Enqueued) -> None:
         return
     current = [i for i, run in event.runs if change.task(i).run == run]
     for instance in current:
-        change.work.free(instance, Busy.ENQUEUE)
+        change.work.free(instance, *ENQUEUING)
     fresh = [i for i in current if change.task(i).state is TaskState.INITIALIZED]
     change.move_all(fresh, state=TaskState.PENDING, reason="")
     for instance in current:
@@ -59,7 +59,9 @@ def enqueue_refused(active: ActiveJobs, turn: Turn, event: EnqueueRefused) -> No
     if change is None:
         return
     for instance, run in event.runs:
-        if change.task(instance).run == run and change.work.busy.get(instance) is Busy.ENQUEUE:
+        if change.task(instance).run == run and change.work.busy.get(instance) in ENQUEUING:
+            if change.task(instance).state is TaskState.PENDING:  # not here, as is now known
+                change.move(instance, state=TaskState.INITIALIZED)
             active.steering.pause(change, instance, event.message)
 
 

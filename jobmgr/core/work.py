@@ -13,10 +13,15 @@ class Busy(Enum):
     """What has been started for an instance and not answered: nothing else is started meanwhile."""
 
     ENQUEUE = "enqueue"
+    ENQUEUE_AGAIN = "enqueue again"
+    """PENDING, and resmgr may have missed it."""
     WITHDRAW = "withdraw"
     LAUNCH = "launch"
     PAUSE = "pause"
     """Nothing was started: it waits for its deadline before the next try."""
+
+
+ENQUEUING = (Busy.ENQUEUE, Busy.ENQUEUE_AGAIN)
 
 
 class Work:
@@ -62,10 +67,10 @@ class Work:
         if with_what is Busy.ENQUEUE:
             self.enqueuing += 1
 
-    def free(self, instance: int, of: Busy | None = None) -> None:
-        """No longer busy (with `of`, if given)."""
+    def free(self, instance: int, *of: Busy) -> None:
+        """No longer busy (with one of `of`, if any is given)."""
         held = self.busy.get(instance)
-        if held is None or (of is not None and held is not of):
+        if held is None or (of and held not in of):
             return
         del self.busy[instance]
         if held is Busy.ENQUEUE:

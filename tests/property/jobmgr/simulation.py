@@ -160,6 +160,20 @@ class Simulation:
         self.inbox.append(ev.LaunchRefused(launch.runs, "invalid offers", faulty=False))
         return True
 
+    def turn_away(self, at: int) -> bool:
+        """resmgr refuses what one instruction would enqueue, and does not have it."""
+        enqueues = [each for each in self.todo if isinstance(each, ins.Enqueue)]
+        if not enqueues:
+            return False
+        enqueue = enqueues[at % len(enqueues)]
+        runs = [run for gang in enqueue.gangs for run in gang]
+        if any(self.known.get(instance) == run for instance, run in runs):
+            return False
+        self.todo.remove(enqueue)
+        for gang in enqueue.gangs:
+            self.inbox.append(ev.EnqueueRefused(enqueue.job_id, gang, "the pool is full"))
+        return True
+
     def doubt(self, at: int, happened: bool) -> bool:
         """One launch has an unknown outcome."""
         launches = [each for each in self.todo if isinstance(each, ins.Launch)]

@@ -18,7 +18,18 @@ INSTANCES = 5
 Step = tuple[str, int]
 
 ORDINARY = ("act", "act", "progress", "progress", "place", "repeat", "turn", "turn")
-ROUGH = (*ORDINARY, "refuse", "doubt launched", "doubt not", "fall", "crash", "tear", "lose", "wait")
+ROUGH = (
+    *ORDINARY,
+    "turn away",
+    "refuse",
+    "doubt launched",
+    "doubt not",
+    "fall",
+    "crash",
+    "tear",
+    "lose",
+    "wait",
+)
 ASKED = (*ROUGH, "stop some", "start some", "restart some", "stop all", "grow")
 
 
@@ -49,6 +60,8 @@ def take(simulation: Simulation, step: Step) -> None:
         simulation.place()
     elif kind == "refuse":
         simulation.refuse(at)
+    elif kind == "turn away":
+        simulation.turn_away(at)
     elif kind.startswith("doubt"):
         simulation.doubt(at, kind == "doubt launched")
     elif kind == "fall":

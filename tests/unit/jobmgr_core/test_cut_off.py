@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from jobmgr.core import events as ev
-from jobmgr.core.instructions import Launch, Settle
+from jobmgr.core.instructions import Enqueue, Launch, Settle
 from jobmgr.core.machine import Core
 from jobmgr.core.steering import Limits
 from jobmgr.core.turn import Turn
@@ -136,3 +138,41 @@ async def test_rows_of_an_update_that_was_cut_off_are_no_part_of_the_finished_jo
     await store.tasks.write(JOB, dict.fromkeys((2, 3), row(S.INITIALIZED)))
     job = await Engine(store).load(JOB)
     assert job.counts == {S.SUCCEEDED: 2}
+
+
+def enqueued(turn: Turn) -> list[list[int]]:
+    return [
+        [instance for instance, _ in gang]
+        for each in turn.instructions
+        if isinstance(each, Enqueue)
+        for gang in each.gangs
+    ]
+
+
+@pytest.mark.parametrize(
+    "states",
+    [[S.INITIALIZED] * 5, [S.PENDING] * 5, [S.PENDING, S.INITIALIZED] * 2 + [S.PENDING]],
+    ids=["not enqueued", "enqueued", "some enqueued"],
+)
+def test_a_gang_larger_than_a_turns_share_is_enqueued_as_one(states: list[TaskState]) -> None:
+    rows = {i: row(state) for i, state in enumerate([*states, S.INITIALIZED])}
+    leader = Leader(spec(6, minimumRunningInstances=5), runtime(), rows, rows_per_turn=2)
+    gangs = [gang for _ in range(5) for gang in enqueued(leader.turn())]
+    assert gangs == [[0, 1, 2, 3, 4], [5]]
+
+
+def test_what_another_resmgr_refuses_is_tried_again() -> None:
+    """It was PENDING at the one before: this one does not have it."""
+    leader = Leader(spec(1), runtime(), {0: row(S.PENDING)})
+    assert enqueued(leader.turn()) == [[0]]
+    leader.turn(ev.EnqueueRefused(JOB, [(0, 1)], "cpu: gang 9 > limit 5 of /a"))
+    assert (leader.task(0).state, leader.task(0).reason) == (S.INITIALIZED, "cpu: gang 9 > limit 5 of /a")
+    leader.at += 3600
+    assert enqueued(leader.turn()) == [[0]]
+
+
+def test_what_is_enqueued_again_takes_no_room_from_the_rest() -> None:
+    rows = {**dict.fromkeys(range(3), row(S.PENDING)), 3: row(S.INITIALIZED), 4: row(S.INITIALIZED)}
+    leader = Leader(spec(5, maximumRunningInstances=4), runtime(), rows)
+    assert enqueued(leader.turn()) == [[0], [1], [2], [3]]
+    assert launched(leader.turn(placed(3, 4))) == [3]
