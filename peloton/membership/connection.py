@@ -26,7 +26,8 @@ from peloton.config import ConfigError
 from peloton.errors import AlreadyExists, Conflict, NotFound, PelotonError, Refused, Unavailable
 from peloton.membership.client import Client
 
-SAY_EVERY = 2.0
+SAY_FIRST, SAY_LATEST = 2.0, 60.0
+"""Seconds without a connection until the log tells it, and the longest between two such lines."""
 CLOSE_SECONDS = 2.0
 log = logging.getLogger(__name__)
 _quiet = logging.getLogger("peloton.membership.kazoo")
@@ -91,6 +92,7 @@ class Connection:
         self._waiting: set[asyncio.Future[Any]] = set()
         self._given_up = ""
         self._closing = False
+        self._saying: asyncio.TimerHandle | None = None
         self._began = self._clock.monotonic()
         self.on_state: list[Callable[[str], None]] = []
         """Called on the event loop with each new KazooState: CONNECTED, SUSPENDED, LOST."""
@@ -105,19 +107,13 @@ class Connection:
 
         self._client.add_listener(heard)
         await asyncio.to_thread(self._client.start_async)
-        while True:
-            try:
-                async with asyncio.timeout(SAY_EVERY):
-                    await self.connected()
-                break
-            except TimeoutError:
-                self._end(self._client.given_up())
-                self._require_hope()
-                log.warning("%s, trying again", self.trouble())
+        self._say_in(SAY_FIRST)
+        await self.connected()
 
     async def close(self) -> None:
         """Ends the session: what it held is gone at once. Servers that do not answer are not waited for."""
         self._closing = True
+        self._say_no_more()
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
 
         def stop() -> None:
@@ -241,16 +237,34 @@ class Connection:
     def _on_state(self, state: str, given_up: str = "") -> None:
         if state == KazooState.CONNECTED:
             self._connected.set()
+            self._say_no_more()
             self._compare()
         elif self._connected.is_set():
             self._connected.clear()
             self._began = self._clock.monotonic()
+            self._say_in(SAY_FIRST)
         log.info("ZooKeeper %s: %s", self._servers, state.lower())
         self._end(given_up)
         if state == KazooState.LOST:
             self._forget()
         for each in self.on_state:
             each(state)
+
+    def _say_in(self, seconds: float) -> None:
+        """Tell the log then, and again in growing pauses, unless the servers are connected by then."""
+
+        def say() -> None:
+            self._end(self._client.given_up())
+            if not self._given_up:
+                log.warning("%s, trying again", self.trouble())
+                self._say_in(min(2 * seconds, SAY_LATEST))
+
+        if not self._closing:
+            self._saying = asyncio.get_running_loop().call_later(seconds, say)
+
+    def _say_no_more(self) -> None:
+        if self._saying is not None:
+            self._saying.cancel()
 
     def _end(self, given_up: str) -> None:
         """All that waits, or asks later, is to hear it."""

@@ -172,18 +172,20 @@ class ZooKeeperMembership:
         path = f"{self._places[member.role].members}/{member.id}"
         while True:
             try:
-                await self._make_own(path, member.address)
+                await self._make_own(path, member)
                 return
             except Unavailable:
                 await asyncio.sleep(PAUSE)
                 await self._connection.connected()
 
-    async def _make_own(self, path: str, address: Address) -> None:
+    async def _make_own(self, path: str, member: Member) -> None:
         """What an earlier session of ours left there is replaced."""
         while True:
             try:
-                await self._connection.create(path, address.to_json().encode(), ephemeral=True)
+                await self._connection.create(path, member.address.to_json().encode(), ephemeral=True)
                 return
+            except NotFound:  # somebody cleared all away
+                await self._connection.make(self._places[member.role].members)
             except AlreadyExists:
                 if await self._is_own(path):
                     return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ from typing import Any
 import pytest
 from kazoo.security import make_acl
 
+from peloton.client.discovery import NoLeader, ZooKeeperDiscovery
 from peloton.errors import PelotonError, Refused, Unavailable
 from peloton.membership.connection import Connection, Node, Step, Watch
 from peloton.membership.interface import Role
 from peloton.membership.lease import Standing
 from peloton.membership.zookeeper import ZooKeeperMembership
-from tests.servers.zookeeper import ZooKeeperServer
+from tests.servers.zookeeper import ZooKeeperServer, new_zookeeper
 
 from .conftest import Make, expire, member, silent, until
 
@@ -231,3 +233,54 @@ async def test_nodes_of_before_the_credentials_are_told(
     fresh = make(credentials_file=str(credentials), root=f"{root}/fresh")
     await fresh.start()
     assert "anybody" not in caplog.text
+
+
+async def test_servers_that_lost_all_they_knew_are_told_anew(
+    tmp_path: Path, zookeeper: ZooKeeperServer
+) -> None:
+    """They refuse whoever has seen more than they know."""
+    server = new_zookeeper(tmp_path / "zookeeper")
+    server.start()
+    one = ZooKeeperMembership(Connection(server.address, 2), "/peloton", 2)
+    discovery = ZooKeeperDiscovery(server.address)
+    try:
+        await one.start()
+        await one.join(member("a"))
+        first = await one.campaign(member("a"))
+        assert await asyncio.to_thread(discovery.address, "resmgr") == "127.0.0.1:2"
+        server.stop()
+        shutil.rmtree(server.folder / "data")
+        server.start()
+        await asyncio.wait_for(first.lost(), 10)
+        await first.resign()
+        await asyncio.wait_for(one.campaign(member("a")), 20)
+        await until(lambda: "a" in one.members(Role.RESMGR))
+        await until(lambda: one.leader(Role.RESMGR) is not None)
+        async with asyncio.timeout(20):
+            while await asyncio.to_thread(found, discovery) != "127.0.0.1:2":
+                continue
+    finally:
+        await one.close()
+        await asyncio.to_thread(discovery.close)
+        server.kill()
+
+
+def found(discovery: ZooKeeperDiscovery) -> str:
+    try:
+        return discovery.address("resmgr")
+    except NoLeader:
+        return ""
+
+
+async def test_an_outage_is_told_again_and_again(
+    zookeeper: ZooKeeperServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = Connection(zookeeper.address, 3)
+    await connection.open()
+    try:
+        zookeeper.kill()
+        await until(lambda: caplog.text.count("has not answered for") >= 2, 30)
+    finally:
+        zookeeper.start()
+        await connection.connected()
+        await connection.close()
