@@ -21,6 +21,8 @@ CHANNEL_OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 5000),  # how long one attempt to connect may take
     ("grpc.max_reconnect_backoff_ms", 1000),
+    # Other daemons are inside the house: a web proxy of the environment is not for them.
+    ("grpc.enable_http_proxy", 0),
     # A connection that swallows everything (a partition, a firewall that forgot it) is given up in the time
     # of a call, not when TCP does, in a quarter of an hour. Asked only while calls are under way.
     ("grpc.keepalive_time_ms", 4000),

@@ -119,3 +119,13 @@ async def test_a_way_that_swallows_everything_is_left_for_a_new_one(
         hole.swallow()
         async with asyncio.timeout(30):
             await calls.call("LookupResourcePoolID", LOOKUP, timeout=30)
+
+
+async def test_a_web_proxy_of_the_environment_is_not_for_daemons(
+    leaders: Leaders, channels: Channels, pools: tuple[Pools, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setenv("no_grpc_proxy", "")
+    leaders.name(Role.RESMGR, pools[1])
+    await client(leaders, channels).call("LookupResourcePoolID", LOOKUP, timeout=5)
