@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import Literal
 
-from hostmgr.mesos.codec import Codec
+from hostmgr.mesos.codec import Codec, MalformedMessage
 from hostmgr.mesos.http import READ_SIZE, AnswerParser, BrokenHttp, location
 from hostmgr.mesos.recordio import RecordParser
 from hostmgr.mesos.session import Session
@@ -14,6 +15,15 @@ from mesos.v1.scheduler import scheduler_pb2
 from peloton.membership.mesos import MasterAddress
 
 Event = scheduler_pb2.Event
+_Body = Literal["subscribed", "offers", "rescind", "update", "failure", "error"]
+_BODIES: Mapping[int, _Body] = {
+    Event.SUBSCRIBED: "subscribed",
+    Event.OFFERS: "offers",
+    Event.RESCIND: "rescind",
+    Event.UPDATE: "update",
+    Event.FAILURE: "failure",
+    Event.ERROR: "error",
+}
 log = logging.getLogger(__name__)
 
 
@@ -59,13 +69,19 @@ class EventDecoder:
         if not self._headed and answer.headed:
             self._head(answer.status, answer.headers, answer.text, now)
         body = b"".join(answer.body) if done else self._http.take_body()
-        events = [self._codec.decode(record, Event) for record in self._records.feed(body)]
+        events = [self._event(record) for record in self._records.feed(body)]
         if events:
             self._session.heard(now)
-        for event in events:
-            mend_event(event)
         self.ended = bool(done)
         return [event for event in events if self._is_news(event, now)]
+
+    def _event(self, record: bytes) -> Event:
+        event = self._codec.decode(record, Event)
+        body = _BODIES.get(event.type)
+        if body is not None and not event.HasField(body):
+            raise MalformedMessage(f"an event {Event.Type.Name(event.type)} without {body}")
+        mend_event(event)
+        return event
 
     def _is_news(self, event: Event, now: float) -> bool:
         if event.type == Event.ERROR:

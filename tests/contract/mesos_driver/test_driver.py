@@ -184,8 +184,9 @@ async def test_subscribes_and_sends_calls_in_order() -> None:
         saying(record(rescind("o0")), stay=True),
         saying(record(subscribed()), record(subscribed()), stay=True),
         saying(stay=False),
+        saying(record(subscribed()), record(Event(type=Event.UPDATE)), stay=True),
     ],
-    ids=["no length", "long length", "no message", "cut", "no chunk", "end", "not first", "twice", "nothing"],
+    ids=["length", "long", "message", "cut", "no chunk", "end", "not first", "twice", "nothing", "empty"],
 )
 async def test_a_broken_stream_is_left_and_subscribed_anew(broken: Conversation) -> None:
     master = FakeMaster(broken, GOOD)
