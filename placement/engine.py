@@ -74,15 +74,20 @@ class Engine:
         self._complaint = wrong
 
     async def _keep_heard(self) -> None:
-        """Gangs may be worked on for minutes, while no more are taken and none is settled."""
+        """Gangs may be worked on for minutes, while no more are taken and none is settled. What could not be
+        given back is, with this."""
+        owed = self._parts.owed
         while True:
             await asyncio.sleep(self._heard)
-            if not self.waiting:
+            if not self.waiting and not owed:
                 continue
+            told = list(owed)
+            owed.clear()
             try:
-                await self._parts.queue.settle((), ())
+                await self._parts.queue.settle((), told)
             except PelotonError as error:
                 log.debug("resmgr does not hear of this engine: %s", error)
+                owed.extendleft(reversed(told))
 
     async def _until_room(self) -> None:
         while self.waiting >= self._max_waiting:

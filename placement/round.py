@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ from placement.pace import Pace
 from placement.ports import Acquired, Claims, Failure, GangQueue
 
 Shape = tuple[tuple[Needs, int], ...]
+MOST_OWED = 100_000
 RELEASE_SECONDS = 3.0
 """For giving hosts back while the engine stops."""
 log = logging.getLogger(__name__)
@@ -36,6 +38,9 @@ class Parts:
     max_hosts: int = 1000
     patience: float = 2.0
     sizes: Sizes = field(default_factory=Sizes)
+    owed: deque[Failure] = field(default_factory=lambda: deque(maxlen=MOST_OWED))
+    """Gangs that go back, of which resmgr could not be told yet: while this engine is heard of, their lease
+    lasts."""
 
 
 @dataclass(slots=True)
@@ -118,7 +123,7 @@ class Round:
                 del self._waiting[gang]
             await self._release(_unused(hosts, filling.uses))
             hosts = []
-            await self._hand_in(filling.uses)
+            await self._hand_in(filling)
         finally:
             await self._release(hosts)
 
@@ -153,7 +158,8 @@ class Round:
                 await self._release(call.result().hosts)
             raise
 
-    async def _hand_in(self, uses: Sequence[Use]) -> None:
+    async def _hand_in(self, filling: Filling) -> None:
+        uses = filling.uses
         if not uses:
             return
         if self._family.spread:
@@ -164,8 +170,8 @@ class Round:
             await self._release([use.host for use in uses])
             if not isinstance(error, PelotonError):
                 raise
-            # What was leased comes back to the queue when the lease ends.
             log.warning("placements cannot be handed in: %s", error)
+            self._parts.owed.extend(Failure(gang, f"not handed in: {error}") for gang in filling.placed)
             return
         rejected: dict[str, set[str]] = {}
         for each in rejections:
@@ -197,10 +203,12 @@ class Round:
         for gang in failed:
             self._waiting.pop(gang, None)
         FAILED.inc(len(failed))
+        failures = [Failure(gang, reason) for gang, reason in failed.items()]
         try:
-            await self._parts.queue.settle((), [Failure(gang, reason) for gang, reason in failed.items()])
+            await self._parts.queue.settle((), failures)
         except PelotonError as error:
-            log.warning("%d gangs cannot be given back before their lease ends: %s", len(failed), error)
+            log.warning("%d gangs cannot be given back yet: %s", len(failed), error)
+            self._parts.owed.extend(failures)
 
     async def _release(self, hosts: Sequence[Host]) -> None:
         """A host that cannot be released comes back when the claim ends."""

@@ -163,6 +163,20 @@ async def test_resmgr_away_frees_the_hosts_and_goes_on() -> None:
     assert world.resmgr.placed() == {later.tasks[0].run_id}
 
 
+async def test_what_resmgr_could_not_be_told_it_is_told_later() -> None:
+    """It still hears of this engine: the lease goes on."""
+    placed, failed = gang(), gang(needs(99))
+
+    def away(world: World) -> None:
+        world.resmgr.settle_errors += [Unavailable("away") for _ in range(4)]
+
+    async with running([placed, failed], [host(0)], heard=0.05, prepare=away) as world:
+        await world.until(lambda: len(world.resmgr.failures) == 2)
+        assert not world.hostmgr.claimed
+    assert world.resmgr.failures[placed] == "not handed in: away"
+    assert world.resmgr.failures[failed].startswith("no host fits: 1 host")
+
+
 async def test_told_to_stop_it_gives_back_the_hosts_that_are_on_their_way() -> None:
     hold = asyncio.Event()
     async with running([gang()], [host(0)], prepare=lambda w: setattr(w.hostmgr, "hold", hold)) as world:
