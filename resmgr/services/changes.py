@@ -35,7 +35,9 @@ class PoolChanges:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """For what is read before a change and must still hold when it is made. Only `*_in_turn` may be
-        called inside. Raises Unavailable where the store cannot take what an earlier change left in doubt."""
+        called inside. Raises Unavailable where the store cannot take what an earlier change left in doubt.
+        What was stored when this leader began is queued first: the pool in which it waits has tasks."""
+        await self._driver.recovered.wait()
         async with self._turn:
             for pool_id in tuple(self._doubtful):
                 held = self.tree.find(pool_id)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Sequence
 
@@ -148,6 +149,19 @@ async def test_a_pool_that_the_store_could_not_forget_stays(
         await delete(shell, "/a")
     assert (await lookup(shell, "/a")).id.value == made
     assert not (await shell.enqueue(made, wire_gang(0))).HasField("error")
+
+
+async def test_a_pool_whose_tasks_are_yet_to_be_queued_again_has_tasks(shell: Shell) -> None:
+    """A leader has just begun, and serves already."""
+    made = await shell.pool("a")
+    shell.driver.recovered.clear()
+    deleting = asyncio.create_task(delete(shell, "/a"))
+    below = asyncio.create_task(create(shell, pool_config("b", made)))
+    await asyncio.sleep(0)
+    await shell.enqueue(made, wire_gang(0))
+    shell.driver.recovered.set()
+    assert (await deleting).error.HasField("isBusy")
+    assert (await below).error.HasField("invalidResourcePoolConfig")
 
 
 class Doubtful:
