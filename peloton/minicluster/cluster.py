@@ -15,6 +15,8 @@ import yaml
 
 from peloton.config import Tree, validated
 from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
+from peloton.membership.interface import Role
+from peloton.membership.local import registered
 from peloton.minicluster.components import (
     CASSANDRA,
     LOOPBACK,
@@ -113,17 +115,15 @@ class Cluster:
         return zookeeper_servers(self._settings(), self._chosen())
 
     def urls(self) -> dict[str, str]:
-        """Environment variables with which the CLI finds this cluster."""
+        """Environment variables with which the CLI finds this cluster: by ZooKeeper, or those that lead now."""
         found = {"PELOTON_MINICLUSTER_DIR": str(self.directory)}
         if servers := self.zookeeper_servers():
             return {**found, "ZK_SERVERS": servers}
-        for variable, kind in (
-            ("JOBMGR_URL", "jobmgr"),
-            ("RESMGR_URL", "resmgr"),
-            ("HOSTMGR_URL", "hostmgr"),
-        ):
-            first = next(part for part in self.components() if part.kind == kind)
-            found[variable] = first.addresses["grpc"]
+        leaders, _ = registered(self.layout.membership)
+        for role in (Role.JOBMGR, Role.RESMGR, Role.HOSTMGR):
+            first = next(part for part in self.components() if part.kind == role.value)
+            leader = leaders.get(role)
+            found[f"{role.value.upper()}_URL"] = leader.target if leader else first.addresses["grpc"]
         return found
 
     # Single components.

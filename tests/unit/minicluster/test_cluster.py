@@ -9,7 +9,9 @@ import pytest
 import yaml
 
 from peloton.cli.__main__ import main
-from peloton.minicluster.cluster import MARK, differences
+from peloton.membership.interface import Address, Member, Role
+from peloton.membership.local import LocalMembership
+from peloton.minicluster.cluster import MARK, Cluster, differences
 from peloton.minicluster.components import Layout, components
 from peloton.minicluster.ports import default_ports
 from peloton.minicluster.settings import ClusterSettings, read_cluster
@@ -46,6 +48,19 @@ def test_status_tells_how_to_find_the_cluster(tmp_path: Path, capfd: pytest.Capt
         "export RESMGR_URL=127.0.0.1:5394",
         "export HOSTMGR_URL=127.0.0.1:5391",
     ]
+
+
+async def test_the_exports_name_who_leads(tmp_path: Path) -> None:
+    folder = record(tmp_path, instances={"jobmgr": 2})
+    membership = LocalMembership(folder / "membership")
+    await membership.start()
+    member = Member(Role.JOBMGR, "second", Address("here", "127.0.0.1", 5302, 5402))
+    leadership = await membership.campaign(member)
+    found = Cluster(folder).urls()
+    await leadership.resign()
+    await membership.close()
+    assert (found["JOBMGR_URL"], found["RESMGR_URL"]) == ("127.0.0.1:5402", "127.0.0.1:5394")
+    assert Cluster(folder).urls()["JOBMGR_URL"] == "127.0.0.1:5392"
 
 
 @pytest.mark.parametrize("text", ["x\n", "", "[", "{cluster: {}, ports: {}}", "{cluster: {}, ports: [1]}"])
