@@ -33,6 +33,8 @@ from storage.interface import Store
 REFUSE_SECONDS = 0.0
 """What a launch leaves of a host is offered again with the next allocation."""
 MOST_KILLING = 100_000
+CALLS_AT_ONCE = 1000
+"""Calls to Mesos that are written before room for more is waited for."""
 LAUNCHED = Counter("hostmgr_tasks_launched", "Tasks given to Mesos.")
 OFFERS = Counter("hostmgr_offers", "Offers that came.")
 SUBSCRIBED = Gauge("hostmgr_subscribed", "1 while subscribed with the Mesos master.")
@@ -236,13 +238,17 @@ class HostManager:
             if agent_id:
                 self.runs.put(run, agent_id)
 
-    def repeat_kills(self) -> None:
-        """After a new subscription: kills of before may have been lost with the connection."""
-        for run in list(self._killing):
-            if self.runs.agent(run):
-                self.driver.send(self.calls().kill(run, self.runs.agent(run)))
-            else:
-                del self._killing[run]
+    async def repeat_kills(self) -> None:
+        """After a new subscription: kills of before may have been lost with the connection. Raises
+        Unavailable while not subscribed."""
+        for run in [run for run in self._killing if not self.runs.agent(run)]:
+            del self._killing[run]
+        due = list(self._killing)
+        for start in range(0, len(due), CALLS_AT_ONCE):
+            part = due[start : start + CALLS_AT_ONCE]
+            known = [(run, agent) for run in part if (agent := self.runs.agent(run))]
+            self.driver.send(*(self.calls().kill(run, agent) for run, agent in known))
+            await self.room()
 
     async def room(self) -> None:
         """Wait until Mesos has taken enough calls. What was written as the connection went is reconciled."""

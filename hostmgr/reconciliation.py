@@ -58,7 +58,7 @@ class Reconciliation:
             await self._ask(again[start : start + self._batch])
         kind = self._reconciler.next_round(now)
         if kind is Round.EXPLICIT:
-            self._manager.repeat_kills()
+            await self._manager.repeat_kills()
             await self._explicit()
         elif kind is Round.IMPLICIT:
             self._manager.ask([])

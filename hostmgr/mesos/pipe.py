@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
@@ -38,6 +39,8 @@ class CallPipe:
         self._refused = refused
         self._now = now
         self._outstanding: deque[tuple[str, float]] = deque()
+        self._answered = -math.inf
+        """When something last came of answers."""
         self._room = asyncio.Event()
         self._room.set()
         self._closed = False
@@ -72,8 +75,11 @@ class CallPipe:
             raise Unavailable("the connection to the Mesos master is gone")
 
     def stalled(self) -> bool:
-        """Whether the oldest call has waited for its answer for too long."""
-        return bool(self._outstanding) and self._now() - self._outstanding[0][1] > ANSWER_SECONDS
+        """Whether no answer has come for too long: those behind many others take as long as they take."""
+        if not self._outstanding:
+            return False
+        since = max(self._outstanding[0][1], self._answered)
+        return self._now() - since > ANSWER_SECONDS
 
     async def run(self) -> None:
         """Take the answers. Raises OSError or SessionBroken at the connection's end."""
@@ -82,6 +88,7 @@ class CallPipe:
             data = await self._reader.read(READ_SIZE)
             if not data:
                 raise BrokenHttp(f"the master closed the calls' connection, {self.outstanding} unanswered")
+            self._answered = self._now()
             for answer in parser.feed(data):
                 if not self._outstanding:
                     raise BrokenHttp("an answer without a call")

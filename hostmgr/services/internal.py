@@ -8,7 +8,7 @@ from typing import Any
 from hostmgr.cluster import Cluster
 from hostmgr.core.filter import HostFilter, Ranking
 from hostmgr.core.hosts import Claim
-from hostmgr.manager import HostManager
+from hostmgr.manager import CALLS_AT_ONCE, HostManager
 from hostmgr.reconciliation import Reconciliation
 from hostmgr.services.query import hosts_by_query
 from hostmgr.translate import offered, resources_to
@@ -22,8 +22,6 @@ from peloton.rpc.server import caller
 from peloton.wire.constraint import constraint_from
 from peloton.wire.task import resources_from
 
-CALLS_AT_ONCE = 1000
-"""Calls to Mesos that one request may write before it waits for room."""
 _RANKINGS = {
     pb.FilterHint.FILTER_HINT_RANKING_RANDOM: Ranking.FIRST_FIT,
     pb.FilterHint.FILTER_HINT_RANKING_LEAST_AVAILABLE_FIRST: Ranking.DEFRAG,

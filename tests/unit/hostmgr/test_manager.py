@@ -11,7 +11,7 @@ from hostmgr.core.hosts import Hosts, InvalidOffers
 from hostmgr.core.reconcile import Policy, Reconciler
 from hostmgr.core.runs import Runs
 from hostmgr.core.table import HostTable
-from hostmgr.manager import HostManager
+from hostmgr.manager import CALLS_AT_ONCE, HostManager
 from hostmgr.mesos.calls import Call
 from hostmgr.mesos.stream import Event
 from hostmgr.statuses import CLIENTS, HOLDER
@@ -33,14 +33,18 @@ class Driver:
         self.ready = True
         self.fenced = False
         self.calls: list[Call] = []
+        self.bursts: list[int] = [0]
+        """How many calls were written before each wait for room."""
 
     def send(self, *calls: Call) -> None:
         if not self.ready or self.fenced:
             raise Unavailable("away")
         self.calls += calls
+        self.bursts[-1] += len(calls)
 
     async def drain(self) -> None:
         """There is always room."""
+        self.bursts.append(0)
 
 
 class Store:
@@ -193,8 +197,19 @@ async def test_kills_go_to_the_runs_agent_and_again_after_a_new_subscription(it:
     known, unknown = it.driver.calls[1:]
     assert known.kill.agent_id.value == "S0" and not unknown.kill.HasField("agent_id")
     it.driver.calls.clear()
-    it.manager.repeat_kills()
+    await it.manager.repeat_kills()
     assert [call.kill.task_id.value for call in it.driver.calls] == [f"{JOB}-0-1"]
+
+
+async def test_many_kills_are_repeated_as_there_is_room(it: Fixture) -> None:
+    await it.subscribe()
+    runs = [f"{JOB}-{number}-1" for number in range(2 * CALLS_AT_ONCE + 1)]
+    for run in runs:
+        it.manager.runs.put(run, "S0")
+    it.manager.kill(runs)
+    it.driver.bursts = [0]
+    await it.manager.repeat_kills()
+    assert it.driver.bursts == [CALLS_AT_ONCE, CALLS_AT_ONCE, 1, 0]
 
 
 async def test_launches_without_an_answer_are_asked_for_after_a_new_subscription(it: Fixture) -> None:
