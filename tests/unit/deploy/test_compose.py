@@ -88,6 +88,15 @@ def test_what_a_service_depends_on_is_there_and_can_become_so(name: str) -> None
         assert not profiles or not how.get("required", True) or profiles == set(SERVICES[name]["profiles"])
 
 
+def test_the_image_is_built_once_and_never_pulled() -> None:
+    """Where several services build one tag, the first `docker compose up` ends with `already exists`."""
+    ours = {name: each for name, each in SERVICES.items() if each["image"] == "peloton:latest"}
+    builders = {name: each["pull_policy"] for name, each in ours.items() if "build" in each}
+    assert builders == {"migrate": "build"}
+    assert not SERVICES["migrate"].get("profiles")
+    assert {each["pull_policy"] for name, each in ours.items() if name not in builders} == {"never"}
+
+
 def test_volumes_are_named_and_declared() -> None:
     used = {
         volume.partition(":")[0] for service in SERVICES.values() for volume in service.get("volumes", ())

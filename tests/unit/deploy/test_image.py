@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -10,6 +11,8 @@ import sys
 import tomllib
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -125,3 +128,40 @@ def test_the_health_check_says_what_it_needs() -> None:
     )
     assert done.returncode == 1
     assert "HTTP_PORT" in done.stderr
+
+
+def test_what_is_copied_makes_a_whole_wheel(tmp_path: Path) -> None:
+    """As the build stage makes it, but with the build's tools that are here."""
+    context, wheels = tmp_path / "src", tmp_path / "wheels"
+    for source in sources():
+        for file in _files(source):
+            target = context / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes((ROOT / file).read_bytes())
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [*command, "--wheel-dir", str(wheels), "."],
+        cwd=context,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    (wheel,) = wheels.iterdir()
+    held = set(ZipFile(wheel).namelist())
+    packages = {name.rstrip("*") for name in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]}
+    assert {file for each in packages for file in _files(each)} <= held
+    assert {"peloton/api/v0/job/job_pb2.py", "mesos/v1/mesos_pb2_grpc.py"} <= held
+    (entries,) = (name for name in held if name.endswith(".dist-info/entry_points.txt"))
+    commands = ZipFile(wheel).read(entries).decode()
+    assert all(f"{name} = {main}" in commands for name, main in PROJECT["project"]["scripts"].items())
+
+
+def _files(source: str) -> list[str]:
+    """Of a source that is copied, without what .dockerignore holds back and what running leaves behind."""
+    path = ROOT / source
+    found = path.rglob("*") if path.is_dir() else [path]
+    names = [str(each.relative_to(ROOT)) for each in found if each.is_file()]
+    return [name for name in names if not ignored(name) and not name.endswith(".pyc")]
