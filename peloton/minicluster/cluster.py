@@ -115,7 +115,7 @@ class Cluster:
         return zookeeper_servers(self._settings(), self._chosen())
 
     def urls(self) -> dict[str, str]:
-        """Environment variables with which the CLI finds this cluster: by ZooKeeper, or those that lead now."""
+        """Environment variables with which the CLI finds it: by ZooKeeper, or where who leads now is."""
         found = {"PELOTON_MINICLUSTER_DIR": str(self.directory)}
         if servers := self.zookeeper_servers():
             return {**found, "ZK_SERVERS": servers}
