@@ -43,7 +43,7 @@ class Engine:
         self.doubtful: Queue[JobId] = Queue()
         """Jobs that may be stored, though whoever created them was told of a failure."""
         self._archive = Archive(self.turns)
-        self._creating: set[asyncio.Task[None]] = set()
+        self._creating: dict[asyncio.Task[None], JobId] = {}
 
     async def create_job(self, job_id: JobId, spec: JobSpec) -> None:
         """Store a new job (`spec.version` 1) and start it; its tasks' rows follow in the background. A caller
@@ -59,8 +59,8 @@ class Engine:
             updated_at=now,
         )
         creating = asyncio.create_task(self._create(job_id, spec, runtime))
-        self._creating.add(creating)
-        creating.add_done_callback(self._creating.discard)
+        self._creating[creating] = job_id
+        creating.add_done_callback(self._creating.pop)
         await asyncio.shield(creating)
 
     async def _create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
@@ -126,6 +126,8 @@ class Engine:
         try:
             state = job.runtime.state if job else (await self.store.jobs.runtime(job_id)).state
         except NotFound:
+            if job_id not in self._creating.values():  # a deletion that was cut off may have left something
+                await self._archive.delete(job_id)
             raise NotFound("job not found") from None
         if not state.terminal:
             raise Refused(f"Job is not in a terminal state: {state.name}")

@@ -10,6 +10,7 @@ from jobmgr.engine import Engine
 from jobmgr.recovery import recover
 from peloton.errors import AlreadyExists, NotFound, Unavailable
 from peloton.model.states import JobState, TaskState
+from peloton.model.task import TaskRuntime
 from storage.interface import Jobs, Store
 from tests.unit.jobmgr_core.specs import JOB, spec
 from tests.unit.jobmgr_core.steps import ended, reach
@@ -106,3 +107,27 @@ async def test_updates_that_were_cut_off_often_are_passed_over(store: Store) -> 
         await engine.update_job(JOB, spec(2, version=2))
         await reach(engine, TaskState.RUNNING, 2)
         assert (await engine.summary(JOB)).runtime.config_version == 20
+
+
+async def test_a_deletion_that_was_cut_off_is_finished_when_it_is_asked_for_again(store: Store) -> None:
+    """The job itself went first. Its tasks would be those of a job that is created with its id later on."""
+    await store.tasks.write(JOB, {0: TaskRuntime(TaskState.SUCCEEDED, TaskState.SUCCEEDED, 1, 1, 1, 1)})
+    engine = Engine(store)
+    with pytest.raises(NotFound, match="job not found"):
+        await engine.delete(JOB)
+    assert [page async for page in store.tasks.list(JOB)] == []
+
+
+async def test_a_deletion_does_not_take_what_is_just_being_created(store: Store) -> None:
+    world = World()
+    engine, slow = Engine(store), Doubtful(store.jobs, answered=True)
+    store.jobs = slow  # type: ignore[assignment]
+    async with Running(engine, world):
+        creating = asyncio.create_task(engine.create_job(JOB, spec(1)))
+        await until(lambda: slow.begun, "the store is asked")
+        with pytest.raises(NotFound):
+            await engine.delete(JOB)
+        slow.let.set()
+        await creating
+        await ended(engine)
+        assert (await engine.load(JOB)).counts == {TaskState.SUCCEEDED: 1}
