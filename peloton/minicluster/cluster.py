@@ -97,7 +97,7 @@ class Cluster:
         with self._turn():
             self._halt(self.components(), tell)
             if not keep:
-                shutil.rmtree(self.directory)
+                self._remove()
 
     def status(self) -> list[Status]:
         """Raises NotFound where no cluster was ever brought up here."""
@@ -170,6 +170,12 @@ class Cluster:
                 folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Unavailable(f"{error.filename}: {error.strerror}") from None
+
+    def _remove(self) -> None:
+        try:
+            shutil.rmtree(self.directory)
+        except OSError as error:
+            raise Unavailable(f"{self.directory} stays: {error.filename}: {error.strerror}") from None
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
