@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from hostmgr.mesos.codec import Codec, MalformedMessage
@@ -24,6 +24,7 @@ _BODIES: Mapping[int, _Body] = {
     Event.FAILURE: "failure",
     Event.ERROR: "error",
 }
+OFFERS_AT_ONCE = 500
 log = logging.getLogger(__name__)
 
 
@@ -102,3 +103,22 @@ class EventDecoder:
         if status != 200:
             log.warning("Mesos answers SUBSCRIBE with %d %s", status, text[:500])
         self._session.response(status, headers.get("mesos-stream-id", ""), now)
+
+
+def portions(events: list[Event], offers_at_once: int = OFFERS_AT_ONCE) -> Iterator[list[Event]]:
+    """The same in order, an event of very many offers as several: that of a new subscription has those of
+    all hosts, and to take them in is seconds of work."""
+    held: list[Event] = []
+    for event in events:
+        if event.type != Event.OFFERS or len(event.offers.offers) <= offers_at_once:
+            held.append(event)
+            continue
+        if held:
+            yield held
+            held = []
+        for start in range(0, len(event.offers.offers), offers_at_once):
+            part = Event(type=Event.OFFERS)
+            part.offers.offers.extend(event.offers.offers[start : start + offers_at_once])
+            yield [part]
+    if held:
+        yield held

@@ -19,7 +19,7 @@ from hostmgr.mesos.http import READ_SIZE, Requests, connect
 from hostmgr.mesos.pipe import CallPipe
 from hostmgr.mesos.recordio import MalformedStream
 from hostmgr.mesos.session import Backoff, Session, SessionBroken
-from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused
+from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused, portions
 from peloton.errors import Unavailable
 from peloton.membership.mesos import MasterAddress, MasterDetector
 
@@ -42,7 +42,7 @@ class Handler(Protocol):
         ...
 
     def on_events(self, events: list[Event]) -> None:
-        """What one read brought, in order."""
+        """What one read brought, or a part of it, in order."""
         ...
 
     def on_disconnected(self, why: str) -> None: ...
@@ -196,8 +196,9 @@ class MesosDriver:
 
     async def _events(self, reader: asyncio.StreamReader, decoder: EventDecoder, events: list[Event]) -> None:
         while True:
-            if events:
-                self._handler.on_events(events)
+            for part in portions(events):
+                self._handler.on_events(part)
+                await asyncio.sleep(0)  # others have work too, above all to renew the leader's lease
             events = await self._next(reader, decoder)
 
     async def _next(self, reader: asyncio.StreamReader, decoder: EventDecoder) -> list[Event]:

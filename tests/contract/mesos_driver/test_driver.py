@@ -3,154 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
 from hostmgr.mesos.calls import Calls, Framework
-from hostmgr.mesos.codec import codec
 from hostmgr.mesos.http import Requests, location
 from hostmgr.mesos.session import Backoff, Session
-from hostmgr.mesos.stream import Event
+from hostmgr.mesos.stream import OFFERS_AT_ONCE, Event
 from hostmgr.mesos.transport import CONNECT_SECONDS, MOST_REDIRECTS, MesosDriver
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.errors import Unavailable
-from peloton.membership.mesos import MasterAddress, StaticMaster
+from peloton.membership.mesos import MasterAddress
 from tests.contract.mesos.silent import connecting, full
-
-WIRE = codec("protobuf")
-Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter, scheduler_pb2.Call], Awaitable[None]]
-
-
-class Recorder:
-    """A handler that keeps what it hears."""
-
-    def __init__(self) -> None:
-        self.subscribed: list[str] = []
-        self.events: list[Event] = []
-        self.disconnected: list[str] = []
-        self.refused: list[tuple[str, int]] = []
-        self.removed = 0
-
-    async def on_subscribed(self, framework_id: str, master: MasterAddress, master_id: str) -> None:
-        self.subscribed.append(framework_id)
-
-    async def on_framework_removed(self) -> None:
-        self.removed += 1
-
-    def on_events(self, events: list[Event]) -> None:
-        self.events += events
-
-    def on_disconnected(self, why: str) -> None:
-        self.disconnected.append(why)
-
-    def on_refused(self, call: str, status: int, text: str) -> None:
-        self.refused.append((call, status))
-
-
-class FakeMaster:
-    """Answers each SUBSCRIBE with the next conversation, the last one again and again; keeps all calls."""
-
-    def __init__(self, *conversations: Conversation) -> None:
-        self._conversations = list(conversations)
-        self.calls: list[scheduler_pb2.Call] = []
-        self.answer = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
-        self.port = 0
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
-                call = WIRE.decode(await reader.readexactly(length), scheduler_pb2.Call)
-                self.calls.append(call)
-                if call.type == scheduler_pb2.Call.SUBSCRIBE:
-                    more = len(self._conversations) > 1
-                    talk = self._conversations.pop(0) if more else self._conversations[0]
-                    await talk(reader, writer, call)
-                    return
-                assert b"mesos-stream-id: stream-1" in head.lower()
-                writer.write(self.answer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return
-        finally:
-            writer.close()
-
-
-HEAD = (
-    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nMesos-Stream-Id: stream-1\r\n"
-    b"Content-Type: application/x-protobuf\r\n\r\n"
+from tests.contract.mesos_driver.fakes import (
+    GOOD,
+    WIRE,
+    Conversation,
+    FakeMaster,
+    Recorder,
+    chunk,
+    driving,
+    record,
+    rescind,
+    saying,
+    subscribed,
+    until,
 )
-
-
-def chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-def record(event: Event) -> bytes:
-    body = event.SerializeToString()
-    return chunk(b"%d\n%b" % (len(body), body))
-
-
-def subscribed(framework_id: str = "f-0000") -> Event:
-    event = Event(type=Event.SUBSCRIBED)
-    event.subscribed.framework_id.value = framework_id
-    event.subscribed.heartbeat_interval_seconds = 15
-    return event
-
-
-def rescind(offer_id: str) -> Event:
-    event = Event(type=Event.RESCIND)
-    event.rescind.offer_id.value = offer_id
-    return event
-
-
-def saying(*parts: bytes, stay: bool = True) -> Conversation:
-    async def talk(
-        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, call: scheduler_pb2.Call
-    ) -> None:
-        writer.write(HEAD + b"".join(parts))
-        await writer.drain()
-        if stay:
-            await reader.read()
-
-    return talk
-
-
-GOOD = saying(record(subscribed()), record(Event(type=Event.HEARTBEAT)), record(rescind("o1")))
-
-
-@asynccontextmanager
-async def driving(
-    master: FakeMaster, framework_id: str | None = None, now: Callable[[], float] | None = None
-) -> AsyncIterator[tuple[MesosDriver, Recorder]]:
-    server = await asyncio.start_server(master.serve, "127.0.0.1", 0)
-    master.port = server.sockets[0].getsockname()[1]
-    recorder = Recorder()
-    driver = MesosDriver(
-        Session(framework_id),
-        Framework(),
-        WIRE,
-        StaticMaster(MasterAddress("127.0.0.1", master.port)),
-        recorder,
-        now or asyncio.get_running_loop().time,
-        backoff=Backoff(first=0.005),
-    )
-    task = asyncio.create_task(driver.run())
-    try:
-        yield driver, recorder
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        server.close()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - conditions on the other side of a socket
-            await asyncio.sleep(0.005)
 
 
 async def test_subscribes_and_sends_calls_in_order() -> None:
@@ -208,6 +88,33 @@ async def test_a_removed_framework_subscribes_as_a_new_one() -> None:
         first, second = (call for call in master.calls if call.type == scheduler_pb2.Call.SUBSCRIBE)
         assert first.framework_id.value == first.subscribe.framework_info.id.value == "f-0000"
         assert not second.HasField("framework_id") and not second.subscribe.framework_info.HasField("id")
+
+
+async def test_very_many_offers_leave_room_for_other_work() -> None:
+    """A leader that took in those of 50,000 hosts at once would not renew its lease meanwhile."""
+    event, count = Event(type=Event.OFFERS), 2 * OFFERS_AT_ONCE + 1
+    for number in range(count):
+        offer = event.offers.offers.add(hostname="h")
+        offer.id.value, offer.agent_id.value, offer.framework_id.value = f"O{number}", f"S{number}", "f"
+    turns: list[int] = []
+
+    class Counting(Recorder):
+        """Notes how many of its calls the event loop has had a turn after."""
+
+        def on_events(self, events: list[Event]) -> None:
+            self.events += events
+            asyncio.get_running_loop().call_soon(turns.append, len(self.events))
+
+    master = FakeMaster(saying(record(subscribed()), record(event), record(rescind("O0"))))
+    async with driving(master, heard=Counting()) as (_, heard):
+        await until(lambda: bool(heard.events) and heard.events[-1].type == Event.RESCIND)
+        await until(lambda: len(turns) == 4)
+        *offers, _ = heard.events
+        assert [len(each.offers.offers) for each in offers] == [OFFERS_AT_ONCE, OFFERS_AT_ONCE, 1]
+        assert [offer.id.value for each in offers for offer in each.offers.offers] == [
+            f"O{number}" for number in range(count)
+        ]
+        assert turns == [1, 2, 3, 4], "it had one after each"
 
 
 async def test_another_error_keeps_the_framework_id() -> None:
