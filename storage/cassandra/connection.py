@@ -13,7 +13,7 @@ from typing import Any
 from cassandra import AuthenticationFailed, ConsistencyLevel, ProtocolVersion, UnresolvableContactPoints
 from cassandra.auth import PlainTextAuthenticator, PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, DefaultConnection, ExecutionProfile, Session
-from cassandra.connection import ConnectionException, ConnectionShutdown
+from cassandra.connection import ConnectionBusy, ConnectionException, ConnectionShutdown
 from cassandra.policies import (
     DCAwareRoundRobinPolicy,
     ExponentialReconnectionPolicy,
@@ -72,6 +72,17 @@ class _Prompt(DefaultConnection):  # type: ignore[misc]
             if accepted or _UNSURE in str(error):
                 raise ConnectionException(str(error), endpoint) from error
             raise
+
+    def send_msg(self, msg: Any, request_id: int, *args: Any, **kwargs: Any) -> int:
+        """Takes back the place of a request that is not sent: the driver forgets to, and has 32,768."""
+        try:
+            size: int = super().send_msg(msg, request_id, *args, **kwargs)
+        except ConnectionBusy:
+            with self.lock:
+                self.request_ids.append(request_id)
+                self.in_flight -= 1
+            raise
+        return size
 
     def close(self) -> None:
         super().close()

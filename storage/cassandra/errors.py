@@ -14,7 +14,7 @@ from cassandra import (
 )
 from cassandra import Unavailable as TooFewReplicas
 from cassandra.cluster import NoHostAvailable
-from cassandra.connection import ConnectionException
+from cassandra.connection import ConnectionBusy, ConnectionException
 from cassandra.protocol import ErrorMessage
 from cassandra.protocol import RequestValidationException as InvalidMessage
 
@@ -46,6 +46,13 @@ def translated(error: BaseException) -> PelotonError:
     if isinstance(error, _REFUSED):
         return Refused(f"Cassandra refused: {_line(error)}")
     return Unavailable(f"Cassandra {_story(error)}")
+
+
+def overloaded(error: BaseException | None) -> bool:
+    """Whether a request was not sent, because a connection holds as many bytes as it can."""
+    return isinstance(error, NoHostAvailable) and any(
+        isinstance(cause, ConnectionBusy) for cause in _by_host(error).values()
+    )
 
 
 def _untrusted(error: BaseException) -> str:

@@ -18,7 +18,7 @@ from cassandra.query import BoundStatement
 from peloton.errors import Unavailable
 from storage.cassandra.binding import Binder, Bound
 from storage.cassandra.connection import Connection
-from storage.cassandra.errors import DRIVER_ERRORS, translated
+from storage.cassandra.errors import DRIVER_ERRORS, overloaded, translated
 from storage.config import CassandraSettings
 from storage.interface import Fence, unfenced
 
@@ -26,6 +26,8 @@ T = TypeVar("T")
 Row = tuple[Any, ...]
 _FIRST_PAUSE = 0.1
 """Seconds before the second try; doubled with each further one."""
+_FULL_PAUSE = 0.02
+"""Seconds after which connections that were full are looked at again."""
 
 
 class Session:
@@ -37,6 +39,8 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self._room = asyncio.Semaphore(settings.max_in_flight)
         self._attempts = settings.attempts
+        self._longest = settings.request_timeout
+        self._door = asyncio.Lock()
         self._serial = ConsistencyLevel.name_to_value[settings.serial_consistency]
         self._last_stamp = 0
         self.fence: Fence = unfenced
@@ -137,16 +141,28 @@ class Session:
         self, statement: Any, state: bytes | None, fence: Fence
     ) -> tuple[list[Row], bytes | None]:
         async with self._room:
-            fence()
+            sent = await self._sent(statement, state, fence)
             answer: asyncio.Future[tuple[list[Row], bytes | None]] = self._loop.create_future()
-            try:
-                sent = self._connection.session.execute_async(statement, paging_state=state)
-            except DRIVER_ERRORS as error:
-                raise translated(error) from error
             sent.add_callbacks(
                 self._answered, self._failed, callback_args=(sent, answer), errback_args=(answer,)
             )
             return await answer
+
+    async def _sent(self, statement: Any, state: bytes | None, fence: Fence) -> ResponseFuture:
+        """While connections hold as much as they can, as when a server is slow, callers wait in turn.
+        The driver fails such a request at once, and has not sent it."""
+        until = self._loop.time() + self._longest
+        while True:
+            async with self._door:
+                fence()
+                try:
+                    sent = self._connection.session.execute_async(statement, paging_state=state)
+                except DRIVER_ERRORS as error:
+                    raise translated(error) from error
+                # The driver has no public name for what it knows already.
+                if self._loop.time() > until or not overloaded(sent._final_exception):
+                    return sent
+                await asyncio.sleep(_FULL_PAUSE)
 
     def _answered(self, rows: list[Row] | None, sent: ResponseFuture, answer: asyncio.Future[Any]) -> None:
         # The driver has no public name for the place where the next page begins, but for its blocking result.

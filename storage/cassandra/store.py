@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from peloton.membership.interface import Role
 from peloton.model.ids import JobId
@@ -68,7 +69,7 @@ class CassandraStore:
 
         async def write(when: int) -> None:
             known = None if runtime is None else await self._jobs.row(job_id, runtime.config_version)
-            rows = encoded_tasks(job_id, tasks, when) + encoded_events(events, when)
+            rows = chain(encoded_tasks(job_id, tasks, when), encoded_events(events, when))
             await self._rows.write(job_id, rows, when)
             if runtime is not None:
                 await self._jobs.replace(job_id, runtime, text, known=known)

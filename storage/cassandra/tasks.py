@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict, defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
 from peloton.errors import NotFound
 from peloton.model.ids import JobId, task_id
@@ -25,6 +25,7 @@ _BUCKETS_PER_PAGE = 10
 _LARGEST_MUTATION = 1024 * 1024
 """Characters of runtimes and events that go in one mutation; a server refuses those above 16 MiB."""
 _MOST_ROWS = 1000
+_ROWS_AT_ONCE = 500
 _REMEMBERED = 100_000
 LARGEST = 2**31 - 1
 """Of the numbers that instances and runs are stored as. Requests may ask for greater ones: there are none."""
@@ -45,17 +46,17 @@ class Rows:
         self._listed.clear()
 
     async def write(self, job_id: JobId, rows: Iterable[Encoded], when: int) -> None:
+        """A large job's rows are encoded and bound bit by bit, so that the event loop has turns between."""
         by_bucket: defaultdict[int, list[tuple[Bound, int]]] = defaultdict(list)
-        for bucket, bound, size in rows:
+        for number, (bucket, bound, size) in enumerate(rows, 1):
             by_bucket[bucket].append((bound, size))
-        await asyncio.gather(
-            self._list(job_id, by_bucket, when),
-            *(
-                self._session.write_together(part)
-                for bucket_rows in by_bucket.values()
-                for part in _parts(bucket_rows)
-            ),
-        )
+            if number % _ROWS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        sent = [asyncio.ensure_future(self._list(job_id, by_bucket, when))]
+        for part in (part for bucket_rows in by_bucket.values() for part in _parts(bucket_rows)):
+            sent.append(asyncio.ensure_future(self._session.write_together(part)))
+            await asyncio.sleep(0)
+        await asyncio.gather(*sent)
 
     async def buckets(self, job_id: JobId) -> list[int]:
         """Ascending."""
@@ -86,22 +87,21 @@ class Rows:
             self._listed.popitem(last=False)
 
 
-def encoded_tasks(job_id: JobId, runtimes: Mapping[int, TaskRuntime], when: int) -> list[Encoded]:
-    rows: list[Encoded] = []
+def encoded_tasks(job_id: JobId, runtimes: Mapping[int, TaskRuntime], when: int) -> Iterator[Encoded]:
     for instance, runtime in runtimes.items():
         text, bucket = TASK_RUNTIME.encode(runtime), instance // BUCKET
-        rows.append((bucket, ("put_task", (job_id, bucket, instance, text, when)), len(text)))
-    return rows
+        yield bucket, ("put_task", (job_id, bucket, instance, text, when)), len(text)
 
 
-def encoded_events(events: Iterable[PodEvent], when: int) -> list[Encoded]:
+def encoded_events(events: Iterable[PodEvent], when: int) -> Iterator[Encoded]:
     """Of those that are one event the last: of two rows with one timestamp the database would choose."""
-    rows: dict[tuple[object, ...], Encoded] = {}
-    for event in events:
-        text, bucket = POD_EVENT.encode(event), event.instance // BUCKET
-        key = (event.job_id, bucket, event.instance, event.run, event.timestamp, STEP[event.state])
-        rows[key] = (bucket, ("put_event", (*key, text, when)), len(text))
-    return list(rows.values())
+    last: dict[tuple[str, int, int, int, int, int], PodEvent] = {}
+    for one in events:
+        last[one.job_id, one.instance // BUCKET, one.instance, one.run, one.timestamp, STEP[one.state]] = one
+    encode = POD_EVENT.encoder()
+    for key, event in last.items():
+        text = encode(event)
+        yield key[1], ("put_event", (*key, text, when)), len(text)
 
 
 def _parts(rows: Sequence[tuple[Bound, int]]) -> Iterable[list[Bound]]:

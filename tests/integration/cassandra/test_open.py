@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -18,10 +19,10 @@ from peloton.errors import Fenced, PelotonError, Refused, Unavailable
 from storage import migrate as command
 from storage.cassandra.connection import Connection, connect
 from storage.cassandra.migrate import TAKE_LOCK, migrations, up, version
-from storage.cassandra.store import connected
+from storage.cassandra.store import CassandraStore, connected
 from storage.config import CassandraSettings
 from storage.factory import Stores, open_store
-from tests.contract.storage.samples import job_id, task_runtime
+from tests.contract.storage.samples import job_id, job_runtime, spec, task_runtime
 from tests.integration.cassandra.test_tls import pass_on
 from tests.servers.cassandra import CassandraServer
 
@@ -204,6 +205,9 @@ class Switch:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._socket.getsockname()[1])
         self.made = 0
+        self.flows = threading.Event()
+        """While it is not set, what callers send is taken slowly."""
+        self.flows.set()
         self._open: list[socket.socket] = []
         threading.Thread(target=self._let_in, daemon=True).start()
 
@@ -223,8 +227,37 @@ class Switch:
                 server = socket.create_connection(self._server)
                 self._open += caller, server
                 self.made += 1
-                for pair in ((caller, server), (server, caller)):
+                for pair in ((caller, server, self.flows), (server, caller)):
                     threading.Thread(target=pass_on, args=pair, daemon=True).start()
+
+
+async def test_callers_wait_while_the_server_is_slow_to_hear_them(
+    store_settings: CassandraSettings, connection: Connection
+) -> None:
+    """What its connection does not hold any more waits outside."""
+    switch = Switch(("127.0.0.1", store_settings.port))
+    store = await open_store(store_settings.model_copy(update={"port": switch.port}))
+    assert isinstance(store, CassandraStore)
+    (pool,) = store._connection.session.get_pools()
+    large = replace(task_runtime(), message="x" * 4000)
+    try:
+        switch.flows.clear()
+        writes = [
+            asyncio.ensure_future(store.tasks.write(job_id(n), dict.fromkeys(range(500), large)))
+            for n in range(20)
+        ]
+        await until(lambda: not pool._connection._socket_writable)
+        late = asyncio.ensure_future(store.jobs.create(str(uuid4()), spec(), job_runtime()))
+        ended, _ = await asyncio.wait([*writes, late], timeout=1.5, return_when=asyncio.FIRST_COMPLETED)
+        assert not ended
+        switch.flows.set()
+        await asyncio.gather(*writes, late)
+        assert (await store.tasks.get(job_id(19), 499)) == large
+        await until(lambda: pool._connection.in_flight == 0)
+    finally:
+        switch.flows.set()
+        await store.close()
+        switch.close()
 
 
 @pytest.mark.timeout(120)

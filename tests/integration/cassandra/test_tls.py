@@ -54,9 +54,11 @@ class Door:
             pass_on(caller, server)
 
 
-def pass_on(there: socket.socket, here: socket.socket) -> None:
+def pass_on(there: socket.socket, here: socket.socket, flows: threading.Event | None = None) -> None:
     with suppress(OSError):
         while data := there.recv(65536):
+            if flows is not None:
+                flows.wait(0.05)
             here.sendall(data)
     for end in (there, here):
         with suppress(OSError):

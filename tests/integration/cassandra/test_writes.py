@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -19,6 +21,7 @@ from peloton.errors import AlreadyExists, Conflict, Fenced, NotFound, Unavailabl
 from peloton.membership.interface import Role
 from peloton.model.job import JobQuery, JobSpec
 from peloton.model.states import JobState
+from peloton.model.task import TaskRuntime
 from peloton.wire.job import job_config, job_spec
 from storage.cassandra.binding import Bound
 from storage.cassandra.configs import ConfigRow, IndexedConfig
@@ -410,6 +413,35 @@ async def test_partitions_are_bounded(store: CassandraStore, connection: Connect
     assert len(await store.pod_events.list(JOB, 99_999)) == 1
     await store.jobs.delete(JOB)
     assert [page async for page in store.tasks.list(JOB)] == []
+
+
+class Watched(dict[int, TaskRuntime]):
+    """Counts how many of its rows are taken in each turn of the event loop."""
+
+    def __init__(self, rows: dict[int, TaskRuntime]) -> None:
+        super().__init__(rows)
+        self.turn = 0
+        self.taken: Counter[int] = Counter()
+
+    def items(self) -> Any:
+        for item in super().items():
+            self.taken[self.turn] += 1
+            yield item
+
+    async def turning(self) -> None:
+        while True:
+            self.turn += 1
+            await asyncio.sleep(0)
+
+
+async def test_a_large_write_leaves_the_event_loop_its_turns(store: CassandraStore) -> None:
+    """As the stop of a whole job is: it took seconds, in which nothing else was done."""
+    tasks = Watched(dict.fromkeys(range(5000), task_runtime()))
+    turning = asyncio.ensure_future(tasks.turning())
+    await store.write_all(JOB, tasks)
+    turning.cancel()
+    assert sum(tasks.taken.values()) == 5000
+    assert max(tasks.taken.values()) <= 1000
 
 
 async def test_events_end_by_themselves(store: CassandraStore, connection: Connection) -> None:
