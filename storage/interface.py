@@ -65,7 +65,9 @@ class Jobs(Protocol):
         """All of the job: configs, runtime, tasks, events, index. Deleting what is not there is no error."""
         ...
 
-    async def query(self, query: JobQuery) -> JobPage: ...
+    async def query(self, query: JobQuery) -> JobPage:
+        """Raises InvalidArgument for an order by what is no property, and for too many or too long words."""
+        ...
 
     async def active(self) -> Sequence[JobId]:
         """Jobs that need work: all that were created and not yet retired."""

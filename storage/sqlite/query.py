@@ -27,6 +27,10 @@ HAS_KEYWORDS = (
 HAS_KEYWORD = "instr(c.words, ?) > 0"
 SORTED_BY = ("creation_time", "completion_time", "name", "owner", "state")
 
+MOST_WORDS = 100
+LONGEST_NAME = 10_000
+"""What a query may ask for at once; of several times that SQLite can make nothing."""
+
 Term = tuple[str, Sequence[object]]
 """A condition and the values of its places."""
 
@@ -39,8 +43,9 @@ def has_keywords(keywords: Sequence[str]) -> Term:
 def find(
     query: JobQuery, db: sqlite3.Connection, by_keywords: Callable[[Sequence[str]], Term] = has_keywords
 ) -> JobPage:
-    """Raises InvalidArgument for an order by what is no property. Jobs that are equal in all that is
-    sorted by come in the order of their ids."""
+    """Raises InvalidArgument for an order by what is no property, and for more than can be asked for. Jobs
+    that are equal in all that is sorted by come in the order of their ids."""
+    _check(query)
     terms = list(_terms(query))
     if query.keywords:
         terms.append(by_keywords([keyword.casefold() for keyword in query.keywords]))
@@ -53,6 +58,14 @@ def find(
     page = PAGE.format(where=where, order=_order(query))
     found = db.execute(page, (*values, size, query.offset)).fetchall()
     return JobPage(tuple(_summary(db, job_id) for (job_id,) in found), total)
+
+
+def _check(query: JobQuery) -> None:
+    for field, words in (("labels", query.labels), ("keywords", query.keywords)):
+        if len(words) > MOST_WORDS:
+            raise InvalidArgument(field, f"a list of {len(words)}", f"one of at most {MOST_WORDS}")
+    if len(query.name) > LONGEST_NAME:
+        raise InvalidArgument("name", query.name, f"a text of at most {LONGEST_NAME:,} characters")
 
 
 def _terms(query: JobQuery) -> Iterator[Term]:

@@ -139,6 +139,22 @@ async def test_an_order_by_no_property_is_refused(jobs: Store) -> None:
         await jobs.jobs.query(JobQuery(order=(("runtime; --", True),)))
 
 
+@pytest.mark.parametrize(
+    ("most", "more"),
+    [
+        (JobQuery(name="x" * 10_000), JobQuery(name="x" * 60_000)),
+        (JobQuery(keywords=("absent",) * 100), JobQuery(keywords=("absent",) * 3000)),
+        (JobQuery(labels=(("key", ""),) * 100), JobQuery(labels=(("key", ""),) * 3000)),
+    ],
+    ids=["name", "keywords", "labels"],
+)
+async def test_more_than_can_be_asked_for_is_refused(jobs: Store, most: JobQuery, more: JobQuery) -> None:
+    """And not told as something that may pass."""
+    assert (await jobs.jobs.query(most)).total == 0
+    with pytest.raises(InvalidArgument, match="of at most"):
+        await jobs.jobs.query(more)
+
+
 async def test_a_summary_leaves_the_instances_configs_out(jobs: Store) -> None:
     page = await jobs.jobs.query(JobQuery(name="wordcount-b"))
     (job,) = page.jobs
