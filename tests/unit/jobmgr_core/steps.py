@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from jobmgr.core.steering import Limits
 from jobmgr.engine import Engine
 from mesos.v1 import mesos_pb2
 from peloton.model.ids import parse_mesos_task_id
 from peloton.model.states import TaskState
+from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB
 from tests.unit.jobmgr_core.world import World, runs_on, runs_well, until
 
+PATIENCE_SECONDS = 10
 FAST = Limits(kill_again_after=0.05, kill_again_most=0.2, confirm_after=0.05, ask_after=0.05)
 
 
@@ -26,6 +30,13 @@ def failing(times: int, state: int = mesos_pb2.TASK_FAILED) -> World:
 
 async def ended(engine: Engine, job: str = JOB) -> None:
     await until(lambda: engine.job(job) is None, f"job {job} has ended")
+
+
+async def archived(store: Store) -> None:
+    """The store holds no job for active any more, which follows a job's end in memory."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while await store.jobs.active():
+            pass
 
 
 def count(engine: Engine, state: TaskState) -> int:

@@ -13,7 +13,7 @@ from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
 from storage.interface import Jobs, Store
 from tests.unit.jobmgr_core.specs import JOB, spec
-from tests.unit.jobmgr_core.steps import ended, reach
+from tests.unit.jobmgr_core.steps import archived, ended, reach
 from tests.unit.jobmgr_core.world import Running, World, runs_on, until
 
 
@@ -65,6 +65,7 @@ async def test_a_stop_of_a_job_that_was_stored_without_an_answer_is_kept(store: 
         await created_without_an_answer(engine)
         assert await engine.stop(JOB, None) == [0, 1]
         await ended(engine)
+        await archived(store)
     later = Engine(store)
     assert await recover(store, later.turns) == 0
     assert (await later.load(JOB)).runtime.state is JobState.KILLED

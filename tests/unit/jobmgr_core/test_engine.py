@@ -17,7 +17,7 @@ from peloton.private.resmgr.waiting import waiting_pb2
 from peloton.wire.job import job_spec
 from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, config, spec
-from tests.unit.jobmgr_core.steps import FAST, count, ended, failing, reach
+from tests.unit.jobmgr_core.steps import FAST, archived, count, ended, failing, reach
 from tests.unit.jobmgr_core.world import Running, World, runs_on, runs_well, until
 
 
@@ -49,9 +49,7 @@ async def test_a_finished_job_leaves_the_active_set(store: Store) -> None:
     async with Running(Engine(store), World()) as running:
         await running.engine.create_job(JOB, spec(2))
         await ended(running.engine)
-        async with asyncio.timeout(10):
-            while await store.jobs.active():
-                pass
+        await archived(store)
 
 
 async def test_the_same_job_is_created_once(store: Store) -> None:
