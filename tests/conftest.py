@@ -1,8 +1,9 @@
-"""Servers that tests share: each started once, by the first test that needs it."""
+"""What all tests share: servers, each started once by the first test that needs it, and signals that work."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import NoReturn
 
@@ -11,6 +12,15 @@ import pytest
 from tests.servers.cassandra import CassandraServer, cassandra_server
 from tests.servers.maven import Missing
 from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
+
+
+def pytest_configure() -> None:
+    """Processes that tests start and interrupt must hear it. A shell's background jobs ignore SIGINT, those
+    of nohup SIGHUP, and a program keeps ignoring what it was started with."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
