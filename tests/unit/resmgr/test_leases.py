@@ -1,0 +1,103 @@
+"""What a process had taken, and what becomes of it when the process is silent, gone or succeeded."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.errors import Fenced
+from peloton.model.ids import Run
+from peloton.model.states import TaskState
+from tests.unit.resmgr.world import JOB, World, proposal
+
+S = TaskState
+
+
+def test_what_a_silent_holder_had_goes_back_as_gangs() -> None:
+    world = World()
+    world.enqueue(0, 1)
+    world.enqueue(2)
+    world.admit()
+    world.dequeue()
+    assert world.scheduler.lapse(world.now + 29) == 0
+    assert world.scheduler.lapse(world.now + 30) == 2
+    assert [world.state(i) for i in range(3)] == [S.READY] * 3
+    assert [len(gang.tasks) for gang in world.dequeue()] == [2, 1]
+
+
+def test_what_an_absent_holder_had_goes_back_but_not_what_it_settled() -> None:
+    world = World()
+    world.enqueue(0, 1, 2)
+    world.admit()
+    world.dequeue()
+    world.place(0, 1, 2)
+    world.hand_over()
+    world.observe(1, S.LAUNCHED)
+    world.now += 5
+    world.scheduler.leases.hear("placement/one", world.now)
+    assert world.scheduler.lapse(world.now, {"placement/one", "jobmgr/one"}) == 0
+    assert world.scheduler.lapse(world.now, {"placement/one"}) == 1
+    assert [world.state(i) for i in range(3)] == [S.READY, S.LAUNCHED, S.READY]
+    assert [len(gang.tasks) for gang in world.dequeue()] == [2]
+
+
+def test_the_claims_of_placements_that_nobody_will_launch_are_told() -> None:
+    world = World()
+    world.enqueue(0)
+    world.enqueue(1)
+    world.admit()
+    world.dequeue()
+    world.scheduler.propose(world.engine, [proposal([0], "h1"), proposal([1], "h2")], [], world.now)
+    world.hand_over()
+    world.observe(0, S.LAUNCHED)
+    world.scheduler.lapse(world.now + 60)
+    assert [each.host for each in world.scheduler.forsaken] == ["h2"]
+
+
+def test_a_gang_whose_members_are_apart_comes_back_together() -> None:
+    world = World()
+    world.enqueue(0, 1)
+    world.admit()
+    world.dequeue()
+    world.scheduler.propose(world.engine, [proposal([0], "h1"), proposal([1], "h2")], [], world.now)
+    assert world.hand_over(limit=1) == [Run(JOB, 0, 1)]
+    world.scheduler.lapse(world.now + 60)
+    assert [world.state(i) for i in range(2)] == [S.READY, S.READY]
+    assert not world.scheduler.placed
+    assert sorted(each.host for each in world.scheduler.forsaken) == ["h1", "h2"]
+
+
+@pytest.mark.parametrize("successor", ["jobmgr/two", "jobmgr/one"], ids=["another", "the same again"])
+def test_what_a_leader_had_goes_back_when_its_successor_is_heard(successor: str) -> None:
+    """Neither silent nor absent: it was frozen for some seconds, or lost its session and won the next
+    election. Of what it had taken in its former term it knows nothing."""
+    world = World()
+    for instance in range(2):
+        world.enqueue(instance)
+    world.admit()
+    world.dequeue()
+    world.scheduler.propose(world.engine, [proposal([0], "h1"), proposal([1], "h2")], [], world.now)
+    leases = world.scheduler.leases
+    world.jobmgr = leases.hear("jobmgr/one", world.now, 5)
+    world.hand_over()
+    world.observe(0, S.LAUNCHED)
+    everybody = {"jobmgr/one", "jobmgr/two", "placement/one"}
+    assert world.scheduler.lapse(world.now, everybody) == 0
+    leases.hear(successor, world.now, 6)
+    assert world.scheduler.lapse(world.now, everybody) == 1
+    assert [world.state(i) for i in range(2)] == [S.LAUNCHED, S.READY]
+    assert [each.host for each in world.scheduler.forsaken] == ["h2"]
+    with pytest.raises(Fenced):
+        leases.hear("jobmgr/one", world.now, 5)
+
+
+def test_the_claim_of_a_placement_whose_task_is_stopped_goes_back() -> None:
+    world = World()
+    world.enqueue(0)
+    world.enqueue(1)
+    world.admit()
+    world.dequeue()
+    assert world.place(0, 1) == []
+    world.scheduler.kill(JOB, 0)
+    assert not world.scheduler.forsaken
+    world.scheduler.kill(JOB, 1)
+    assert [each.offer_id for each in world.scheduler.forsaken] == ["offer-h1"]
