@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Collection
 from typing import NoReturn
 
@@ -33,6 +34,7 @@ class Comparison:
         self._before: set[Run] = set()
         """Runs of which the last comparison found that they differ."""
         self._differ: set[Run] = set()
+        self._repaired: Counter[str] = Counter()
 
     async def run(self) -> NoReturn:
         await self._driver.recovered.wait()
@@ -42,6 +44,7 @@ class Comparison:
                 await self.compare()
             except PelotonError as error:
                 log.warning("no comparison with the store: %s", error)
+            self._tell()
 
     async def compare(self) -> None:
         """Raises Unavailable where the store cannot tell."""
@@ -59,7 +62,7 @@ class Comparison:
         self._look_for_absent(job_id, instances, began)
         for gone in self._driver.scheduler.registry.jobs.keys() - seen:
             self._look_for_absent(gone, (), began)
-        _tell("queued", len(backlog))
+        self._note("queued", len(backlog))
         for pool_id, gang in backlog.in_order():
             self._recovery.enqueue(pool_id, gang)
         self._before = self._differ
@@ -74,7 +77,7 @@ class Comparison:
             if runtime.state in WAITING:
                 backlog.add(page, instance, runtime)
             elif self._recovery.take_in(page, instance, runtime):
-                _tell("taken in")
+                self._note("taken in")
 
     def _look_for_absent(self, job_id: JobId, instances: Collection[int], began: float) -> None:
         """At a job's tasks that were here before the comparison began, and of which these are stored."""
@@ -86,12 +89,22 @@ class Comparison:
     def _forget(self, run: Run) -> None:
         if self._again(run):
             self._driver.scheduler.observe(run, TaskState.LOST, self._driver.now())
-            _tell("forgotten")
+            self._note("forgotten")
 
     def _again(self, run: Run) -> bool:
         """Note that a run differs; whether it did before."""
         self._differ.add(run)
         return run in self._before
+
+    def _note(self, done: str, tasks: int = 1) -> None:
+        REPAIRED.labels(done).inc(tasks)
+        self._repaired[done] += tasks
+
+    def _tell(self) -> None:
+        """Once for all, as there may be many."""
+        for done, tasks in (+self._repaired).items():
+            log.warning("%d tasks that had leaked are %s", tasks, done)
+        self._repaired.clear()
 
 
 def _is_over(known: Task, runtime: TaskRuntime) -> bool:
@@ -106,9 +119,3 @@ def _is_missing(known: Task | None, runtime: TaskRuntime) -> bool:
     if known is None or known.run < runtime.run:
         return on_host or runtime.state in WAITING
     return on_host and known.run == runtime.run and known.state not in ON_HOST
-
-
-def _tell(done: str, tasks: int = 1) -> None:
-    if tasks:
-        log.warning("%d tasks that had leaked are %s", tasks, done)
-        REPAIRED.labels(done).inc(tasks)
