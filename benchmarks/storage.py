@@ -18,6 +18,7 @@ from uuid import UUID
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
+from peloton.minicluster.processes import interruptible
 from peloton.model.job import JobQuery, JobRuntime, JobSpec, TimeRange
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
@@ -168,4 +169,5 @@ async def caller(store: Store, number: int, batch: int, deadline: float) -> int:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with interruptible():
+        asyncio.run(main())

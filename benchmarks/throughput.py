@@ -12,10 +12,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +28,8 @@ from peloton.errors import PelotonError
 from peloton.minicluster.cluster import Cluster
 from peloton.minicluster.components import DAEMONS
 from peloton.minicluster.processes import load
-from peloton.minicluster.settings import Simulated, read_cluster
+from peloton.minicluster.settings import ClusterSettings, Simulated, read_cluster
+from peloton.minicluster.temporary import ending_orderly, temporary_cluster
 
 POLL_SECONDS = 0.25
 TASK = task_pb2.ResourceConfig(cpuLimit=1, memLimitMb=64, diskLimitMb=16)
@@ -47,10 +46,11 @@ class Usage:
 
 def main() -> int:
     options = arguments()
-    with (
-        tempfile.TemporaryDirectory(prefix="peloton-bench-") as folder,
-        running(Path(folder), options) as cluster,
-    ):
+    return ending_orderly("benchmark", lambda: measure(options))
+
+
+def measure(options: argparse.Namespace) -> int:
+    with temporary_cluster(settings_of(options), tell, options.keep_logs) as cluster:
         with client_of(cluster) as client:
             pool = make_pool(client)
             before = usage(cluster)
@@ -90,21 +90,15 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-@contextmanager
-def running(folder: Path, options: argparse.Namespace) -> Iterator[Cluster]:
-    cluster = Cluster(folder / "cluster")
-    simulated = Simulated(agents=options.hosts, task_seconds=options.task_seconds)
+def settings_of(options: argparse.Namespace) -> ClusterSettings:
     tree = {"ports": "free", "storage": options.storage, "membership": options.membership}
-    settings = read_cluster(None, tree).model_copy(update={"simulated": simulated})
-    cluster.up(settings, lambda line: print(line, file=sys.stderr))
-    try:
-        yield cluster
-    finally:
-        if options.keep_logs:
-            options.keep_logs.mkdir(parents=True, exist_ok=True)
-            for file in cluster.layout.log.iterdir():
-                (options.keep_logs / file.name).write_bytes(file.read_bytes())
-        cluster.down()
+    simulated = Simulated(agents=options.hosts, task_seconds=options.task_seconds)
+    return read_cluster(None, tree).model_copy(update={"simulated": simulated})
+
+
+def tell(line: str) -> None:
+    """Progress, beside the figures."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def make_pool(client: PelotonClient) -> str:

@@ -33,7 +33,7 @@ from peloton.minicluster.components import (
 from peloton.minicluster.mesos.cleanup import kill_tasks
 from peloton.minicluster.ports import FreePorts, default_ports, is_free
 from peloton.minicluster.preparing import Progress, fetch, make_tables
-from peloton.minicluster.processes import Process, launch, load, save
+from peloton.minicluster.processes import Process, launch, load, save, uninterrupted
 from peloton.minicluster.settings import ClusterSettings
 from peloton.minicluster.waiting import Waiting
 
@@ -84,7 +84,8 @@ class Cluster:
             try:
                 self._bring_up(parts, tell)
             except BaseException:
-                self._halt(parts)
+                with uninterrupted():
+                    self._halt(parts)
                 raise
 
     def down(self, keep: bool = False, tell: Progress = lambda line: None) -> None:
@@ -328,7 +329,9 @@ class Cluster:
         layout.ready_of(part.name).unlink(missing_ok=True)
         if part.grpc:
             layout.conf_of(part.name).write_text(yaml.safe_dump(part.settings))
-        save(launch(self._command(part), layout.log_of(part.name), {}), layout.run_of(part.name))
+        argv = self._command(part)
+        with uninterrupted():  # a process without its record could not be ended
+            save(launch(argv, layout.log_of(part.name), {}), layout.run_of(part.name))
 
     def _command(self, part: Component) -> list[str]:
         return command(part, self.layout)

@@ -9,7 +9,6 @@ import os
 import shlex
 import subprocess
 import sys
-import tempfile
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,9 +18,8 @@ from peloton.api.v0.task import task_pb2
 from peloton.cli.sandbox import SandboxFile, path_of
 from peloton.client import PelotonClient
 from peloton.errors import PelotonError
-from peloton.minicluster.cluster import Cluster
-from peloton.minicluster.processes import interruptible
 from peloton.minicluster.settings import ClusterSettings
+from peloton.minicluster.temporary import ending_orderly, temporary_cluster
 
 EXAMPLES = Path("examples")
 POOL = "/DefaultResPool"
@@ -32,28 +30,19 @@ def main() -> int:
     if not EXAMPLES.is_dir():
         print(f"demo: {EXAMPLES.absolute()} is not there: run it from the project's folder", file=sys.stderr)
         return 1
-    try:
-        with interruptible():
-            verdict, code = demonstrate()
-    except (PelotonError, OSError) as error:
-        verdict, code = str(error), 1
-    except KeyboardInterrupt:
-        verdict, code = "interrupted", 130
-    print(f"demo: {verdict}", flush=True)
-    return code
+    return ending_orderly("demo", demonstrate)
 
 
-def demonstrate() -> tuple[str, int]:
-    """The last line, and the exit code. Whatever happens, the cluster is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="peloton-demo-") as folder:
-        cluster = Cluster(Path(folder) / "cluster")
-        tell("A Mesos master, three agents and the four daemons of Peloton come up, each a process:")
+def demonstrate() -> int:
+    """The exit code. Whatever happens, the cluster is gone afterwards."""
+    tell("A Mesos master, three agents and the four daemons of Peloton come up, each a process:")
+    with temporary_cluster(ClusterSettings(ports="free"), lambda line: tell(f"  {line}")) as cluster:
         try:
-            cluster.up(ClusterSettings(ports="free"), lambda line: tell(f"  {line}"))
-            return run_job(cluster.urls())
+            verdict, code = run_job(cluster.urls())
         finally:
             tell("\nThe cluster goes down.")
-            cluster.down()
+    tell(f"demo: {verdict}")
+    return code
 
 
 def run_job(urls: Mapping[str, str]) -> tuple[str, int]:

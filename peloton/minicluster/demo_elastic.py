@@ -7,7 +7,6 @@ team 1's tasks are preempted; then team 2 is done. Prints a table over time, and
 from __future__ import annotations
 
 import sys
-import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
@@ -25,8 +24,8 @@ from peloton.client import PelotonClient
 from peloton.errors import PelotonError
 from peloton.minicluster.chart import Chart, Line, Panel, svg
 from peloton.minicluster.cluster import Cluster
-from peloton.minicluster.processes import interruptible
 from peloton.minicluster.settings import ClusterSettings, Simulated, read_cluster
+from peloton.minicluster.temporary import ending_orderly, temporary_cluster
 
 PICTURE = Path("build/elastic.svg")
 AGENTS, CPUS = 10, 10
@@ -75,30 +74,18 @@ class Story:
 
 
 def main() -> int:
-    try:
-        with interruptible():
-            verdict, code = demonstrate(PICTURE)
-    except (PelotonError, OSError) as error:
-        verdict, code = str(error), 1
-    except KeyboardInterrupt:
-        verdict, code = "interrupted", 130
-    print(f"demo: {verdict}", flush=True)
-    return code
+    return ending_orderly("demo", lambda: demonstrate(PICTURE))
 
 
-def demonstrate(picture: Path) -> tuple[str, int]:
-    """The last line, and the exit code. Whatever happens, the cluster is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="peloton-elastic-") as folder:
-        cluster = Cluster(Path(folder) / "cluster")
-        print(f"A Mesos master with {AGENTS} simulated agents and the four daemons come up.", flush=True)
-        try:
-            cluster.up(cluster_settings())
-            story = Demo(cluster).play()
-        finally:
-            cluster.down()
+def demonstrate(picture: Path) -> int:
+    """The exit code. Whatever happens, the cluster is gone afterwards."""
+    print(f"A Mesos master with {AGENTS} simulated agents and the four daemons come up.", flush=True)
+    with temporary_cluster(cluster_settings()) as cluster:
+        story = Demo(cluster).play()
     picture.parent.mkdir(parents=True, exist_ok=True)
     picture.write_text(svg(story.chart()))
-    return f"each team got its share; the picture is {picture}", 0
+    print(f"demo: each team got its share; the picture is {picture}", flush=True)
+    return 0
 
 
 def cluster_settings() -> ClusterSettings:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ FOREIGN = {
     *("CASSANDRA_HOSTS", "CASSANDRA_PORT", "CASSANDRA_STORE"),
 }
 """Environment variables by which a daemon's settings are overridden."""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals by which people, terminals and supervisors end a program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,29 @@ def interruptible() -> Iterator[None]:
     finally:
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Signals by which a person ends a program wait until the body is done; the first is delivered then.
+
+    In the main thread only: no other one is interrupted.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in ENDING}
+    for number, handler in before.items():
+        if callable(handler):  # what is ignored, or left to the system, stays so
+            signal.signal(number, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def launch(argv: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:

@@ -6,10 +6,24 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PROGRAMS: dict[str, tuple[Sequence[str], str]] = {
+    "up": (
+        ["-m", "peloton.cli", "minicluster", "up", "--free-ports", "--dir", "{folder}/cluster"],
+        "mesos-master answers",
+    ),
+    "demo": (["-m", "peloton.minicluster.demo"], "mesos-master answers"),
+    "demo_elastic": (["-m", "peloton.minicluster.demo_elastic"], "team 1 runs"),
+    "throughput": (["benchmarks/throughput.py", "--tasks", "100", "--hosts", "10"], "mesos-master answers"),
+}
+"""Arguments of Python, and what is said when processes of the cluster run."""
 
 
 def processes(folder: Path) -> list[int]:
@@ -26,31 +40,59 @@ def processes(folder: Path) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("program", ["up", "demo"])
-def test_nothing_runs_on(tmp_path: Path, program: str, number: signal.Signals) -> None:
-    commands: dict[str, Sequence[str]] = {
-        "up": ["peloton.cli", "minicluster", "up", "--free-ports", "--dir", str(tmp_path / "cluster")],
-        "demo": ["peloton.minicluster.demo"],
-    }
+def begun(program: str, folder: Path) -> tuple[subprocess.Popen[str], str]:
+    """The program when its cluster comes up, and what it said until then."""
+    arguments, sign = PROGRAMS[program]
     process = subprocess.Popen(
-        [sys.executable, "-m", *commands[program]],
+        [sys.executable, *(each.format(folder=folder) for each in arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"},
     )
     assert process.stdout is not None
     said = ""
-    while "mesos-master answers" not in said:
+    while sign not in said:
         line = process.stdout.readline()
         assert line, said
         said += line
-    assert processes(tmp_path)
-    process.send_signal(number)
-    said += process.communicate(timeout=60)[0]
-    left = [pid for pid in processes(tmp_path) if pid != process.pid]
+    assert processes(folder)
+    return process, said
+
+
+def end_left(process: subprocess.Popen[str], folder: Path) -> list[int]:
+    """Ends what still runs, so that a failing test does not add to it; returns what that was."""
+    left = [pid for pid in processes(folder) if pid != process.pid]
     for pid in left:
         os.kill(pid, signal.SIGKILL)
-    assert (left, process.returncode) == ([], 130), said
+    return left
+
+
+@pytest.mark.parametrize(
+    ("program", "number"),
+    [
+        *(("up", number) for number in ENDING),
+        *(("demo", number) for number in ENDING),
+        ("demo_elastic", signal.SIGTERM),
+        ("throughput", signal.SIGTERM),
+        ("throughput", signal.SIGINT),
+    ],
+)
+def test_nothing_runs_on(tmp_path: Path, program: str, number: signal.Signals) -> None:
+    process, said = begun(program, tmp_path)
+    process.send_signal(number)
+    said += process.communicate(timeout=60)[0]
+    assert (end_left(process, tmp_path), process.returncode) == ([], 130), said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("program", ["up", "throughput"])
+def test_who_is_impatient_leaves_nothing_either(tmp_path: Path, program: str) -> None:
+    process, said = begun(program, tmp_path)
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.1)
+    said += process.communicate(timeout=60)[0]
+    assert end_left(process, tmp_path) == [], said

@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from peloton.errors import Unavailable
-from peloton.minicluster.processes import Process, inherited, launch, load, save
+from peloton.minicluster.processes import (
+    Process,
+    inherited,
+    interruptible,
+    launch,
+    load,
+    save,
+    uninterrupted,
+)
 
 SLEEPER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]
 
@@ -51,3 +59,20 @@ def test_settings_of_the_caller_do_not_reach_a_daemon(monkeypatch: pytest.Monkey
     found = inherited()
     assert not {"CASSANDRA_HOSTS", "ELECTION_ZK_SERVERS", "HTTP_PORT"} & found.keys()
     assert found["ENABLE_DEBUG_LOGGING"] == "1"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_waits_until_the_body_is_done(number: signal.Signals) -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), interruptible(), uninterrupted():
+        signal.raise_signal(number)
+        signal.raise_signal(number)
+        done.append("all of it")
+    assert done == ["all of it"]
+
+
+def test_what_is_started_uninterrupted_hears_signals(tmp_path: Path) -> None:
+    with interruptible(), uninterrupted():
+        process = launch(SLEEPER, tmp_path / "log", {})
+    process.signal(signal.SIGTERM)
+    assert process.wait(10)
