@@ -55,7 +55,7 @@ def measure(options: argparse.Namespace) -> int:
             pool = make_pool(client)
             before = usage(cluster)
             begun = time.time_ns()
-            job_id = create(client, pool, options)
+            job_id = create(client, pool, options.tasks, TASK, "true")
             state = follow(client, job_id, options.timeout)
             ended = time.time_ns()
             report(client, job_id, options.tasks, begun, ended)
@@ -119,16 +119,18 @@ def make_pool(client: PelotonClient) -> str:
     return str(answer.result.value)
 
 
-def create(client: PelotonClient, pool: str, options: argparse.Namespace) -> str:
+def create(
+    client: PelotonClient, pool: str, tasks: int, resource: task_pb2.ResourceConfig, command: str
+) -> str:
     config = job_pb2.JobConfig(
         name="bench",
         type=job_pb2.BATCH,
         owningTeam="bench",
-        instanceCount=options.tasks,
+        instanceCount=tasks,
         respoolID=peloton_pb2.ResourcePoolID(value=pool),
         sla=job_pb2.SlaConfig(preemptible=True),
         defaultConfig=task_pb2.TaskConfig(
-            resource=TASK, command=mesos_pb2.CommandInfo(shell=True, value="true")
+            resource=resource, command=mesos_pb2.CommandInfo(shell=True, value=command)
         ),
     )
     answer = client.job_svc.Create(
@@ -159,15 +161,19 @@ def follow(client: PelotonClient, job_id: str, seconds: float) -> job_pb2.JobSta
 def report(client: PelotonClient, job_id: str, tasks: int, begun: int, ended: int) -> None:
     if sys.stderr.isatty():
         print(file=sys.stderr)
-    request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id))
-    listed = client.task_svc.List(request, metadata=client.jobmgr_metadata, timeout=120).result.value
-    runtimes = [listed[i].runtime for i in range(tasks)]
+    runtimes = runtimes_of(client, job_id, tasks)
     last = max(parse_rfc3339(runtime.completionTime) for runtime in runtimes)
     waits = sorted((parse_rfc3339(runtime.startTime) - begun) / NANOSECONDS for runtime in runtimes)
     print(f"tasks per second: {tasks / ((min(last, ended) - begun) / NANOSECONDS):.0f}")
     print(f"tasks per second until seen to have ended: {tasks / ((ended - begun) / NANOSECONDS):.0f}")
     print(f"create to running p50 s: {waits[len(waits) // 2]:.2f}")
     print(f"create to running p99 s: {waits[min(len(waits) - 1, len(waits) * 99 // 100)]:.2f}")
+
+
+def runtimes_of(client: PelotonClient, job_id: str, tasks: int) -> list[task_pb2.RuntimeInfo]:
+    request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id))
+    listed = client.task_svc.List(request, metadata=client.jobmgr_metadata, timeout=120).result.value
+    return [listed[i].runtime for i in range(tasks)]
 
 
 def usage(cluster: Cluster) -> dict[str, Usage]:

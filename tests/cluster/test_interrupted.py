@@ -21,6 +21,7 @@ PROGRAMS: dict[str, tuple[Sequence[str], str]] = {
     ),
     "demo": (["-m", "peloton.minicluster.demo"], "mesos-master answers"),
     "demo_elastic": (["-m", "peloton.minicluster.demo_elastic"], "team 1 runs"),
+    "processes": (["benchmarks/processes.py", "--count", "100"], "mesos-master answers"),
     "throughput": (["benchmarks/throughput.py", "--tasks", "100", "--hosts", "10"], "mesos-master answers"),
 }
 """Arguments of Python, and what is said when processes of the cluster run."""
@@ -74,6 +75,8 @@ def end_left(process: subprocess.Popen[str], folder: Path) -> list[int]:
         *(("up", number) for number in ENDING),
         *(("demo", number) for number in ENDING),
         ("demo_elastic", signal.SIGTERM),
+        ("processes", signal.SIGTERM),
+        ("processes", signal.SIGINT),
         ("throughput", signal.SIGTERM),
         ("throughput", signal.SIGINT),
     ],
