@@ -19,7 +19,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-cache
+	PYTHONPATH=. $(BIN)/lint-imports --no-cache
 
 test: $(READY)
 	$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests)

@@ -1,0 +1,1 @@
+"""Rules of this repository that import-linter has no contract type for."""
