@@ -19,6 +19,8 @@ from peloton.model.task import PortSpec, TaskRuntime, TaskStatus
 
 FAULTY = "CONTAINER_LAUNCH_FAILED"
 """The reason of a run whose launch is refused for what it asks."""
+INVALID = "INVALID_OFFERS"
+"""The reason of a run whose placement was of no use."""
 _WAITS = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
 
 
@@ -54,7 +56,7 @@ def refused(active: ActiveJobs, turn: Turn, event: LaunchRefused) -> None:
         elif event.faulty:
             active.steering.end(change, run.instance, _faulty(run, event.message))
         else:
-            active.steering.refused(change, run.instance, change.task(run.instance), event.message)
+            active.steering.not_started(change, run.instance, event.message, INVALID)
     _settle(turn, settled)
 
 
@@ -141,11 +143,11 @@ def _place(active: ActiveJobs, turn: Turn, placement: Placement) -> None:
         elif share is None:
             settled.append((run, TaskState.LOST))
             message = f"placed on {placement.hostname} without the ports that it needs"
-            active.steering.refused(change, run.instance, task, message)
+            active.steering.not_started(change, run.instance, message, INVALID)
         elif _is_too_many(change, run.instance, task):
             settled.append((run, TaskState.LOST))
             message = f"maximumRunningInstances of {change.spec.sla.maximum_running_instances} are scheduled"
-            active.steering.refused(change, run.instance, task, message)
+            active.steering.not_started(change, run.instance, message, INVALID)
         elif change.work.busy.get(run.instance) is not Busy.WITHDRAW:
             _intend(active, change, run, task, placement, share)
             going.append(run)

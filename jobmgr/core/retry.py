@@ -2,26 +2,99 @@
 
 from __future__ import annotations
 
-from peloton.model.states import TaskState
-from peloton.model.task import TaskRuntime, TaskSpec
+from enum import Enum
 
-SYSTEM_FAILURES = frozenset({"CONTAINER_LAUNCH_FAILED", "INVALID_OFFERS", "COMMAND_EXECUTOR_FAILED"})
+from peloton.model.states import TaskState
+from peloton.model.task import TaskRuntime, TaskSpec, TaskStatus
+
+SYSTEM_FAILURES = frozenset(
+    {"CONTAINER_LAUNCH_FAILED", "EXECUTOR_REGISTRATION_TIMEOUT", "INVALID_OFFERS"},
+)
 """Mesos' reasons for an end that the task itself has no part in."""
+EVICTIONS = frozenset(
+    {"AGENT_DRAINING", "AGENT_REMOVED_BY_OPERATOR", "CONTAINER_PREEMPTED", "FRAMEWORK_REMOVED"}
+)
+"""Mesos' reasons for an end that an operator, or Mesos, brought about."""
 SYSTEM_ATTEMPTS = 4
 MOST_FAILURES = 100
 LONGEST_DELAY = 3600.0
-FAILED_STATES = frozenset({TaskState.FAILED, TaskState.LOST, TaskState.KILLED})
-"""Ends that count as a failed run; KILLED only where nobody asked for it."""
+_EXECUTOR_FAILED, _BROKEN_PIPE = "COMMAND_EXECUTOR_FAILED", "broken pipe"
+_MACHINE_DOWN = "Operator initiated"
+"""In the message of a TASK_LOST whose machine was put down for maintenance. Its reason, AGENT_REMOVED, also
+stands for an agent that went away."""
+_NOT_STARTED = frozenset({TaskState.INITIALIZED, TaskState.PENDING, TaskState.LAUNCHED})
 
 
-def runs_again(task: TaskRuntime, spec: TaskSpec) -> bool:
-    """Whether a batch task whose run has ended gets the next one; `task.failure_count` counts that run."""
-    if task.state not in FAILED_STATES:
-        return False
+class Cause(Enum):
+    """What ended a run, as far as retries go."""
+
+    SUCCESS = "success"
+    TASK = "task"
+    """Counts as a failure: tried again up to maxFailures."""
+    SYSTEM = "system"
+    """Counts as a failure, with some more tries."""
+    NOT_STARTED = "not started"
+    """It did not happen: always tried again."""
+    LOST = "lost"
+    """It had started: tried again, but where no failure is allowed at all."""
+    EVICTED = "evicted"
+    """Killed though nobody of ours asked: always tried again."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is one of the task's failures."""
+        return self in (Cause.TASK, Cause.SYSTEM)
+
+
+def cause_of(before: TaskState, end: TaskStatus) -> Cause:
+    """`before` is the state that the run was in when it ended."""
+    if end.state is TaskState.SUCCEEDED:
+        return Cause.SUCCESS
+    if end.state is TaskState.LOST and before in _NOT_STARTED:
+        return Cause.NOT_STARTED
+    if end.reason in EVICTIONS or (end.state is TaskState.LOST and _MACHINE_DOWN in end.message):
+        return Cause.EVICTED
+    if end.state is TaskState.LOST:
+        return Cause.LOST
+    if end.state is TaskState.KILLED:  # Mesos also kills what fails its health checks
+        return Cause.TASK if end.healthy is False else Cause.EVICTED
+    broken_pipe = end.reason == _EXECUTOR_FAILED and _BROKEN_PIPE in end.message.lower()
+    return Cause.SYSTEM if broken_pipe or end.reason in SYSTEM_FAILURES else Cause.TASK
+
+
+def stored_cause(task: TaskRuntime) -> Cause:
+    """Of an end that is stored and that no next run followed at once, as it does what was evicted or had not
+    started."""
+    end = TaskStatus("", task.state, 0, message=task.message, reason=task.reason, healthy=False)
+    return cause_of(TaskState.RUNNING, end)
+
+
+def runs_again(cause: Cause, failures: int, spec: TaskSpec) -> bool:
+    """Whether a batch task whose run has ended gets the next one; `failures` counts that run."""
     attempts = min(spec.max_failures, MOST_FAILURES)
-    if task.reason in SYSTEM_FAILURES:
+    if cause is Cause.SUCCESS:
+        return False
+    if cause is Cause.LOST:
+        return attempts > 0
+    if cause is Cause.SYSTEM:
         attempts = max(attempts, SYSTEM_ATTEMPTS)
-    return task.failure_count < attempts
+    return not cause.counts or failures < attempts
+
+
+def explained(cause: Cause, message: str, again: bool) -> str:
+    """The message of an end that the task has no part in, with what comes of it."""
+    told = f": {message}" if message else ""
+    if cause is Cause.NOT_STARTED:
+        return f"never started, not counted as a failure{told}"
+    if cause is Cause.EVICTED:
+        return f"evicted, not counted as a failure{told}"
+    if cause is Cause.LOST:
+        return (
+            f"lost, not counted as a failure{told}"
+            if again
+            else f"lost, not retried with maxFailures 0{told}"
+        )
+    return message
 
 
 def delay(attempt: int, first: float = 1.0, longest: float = LONGEST_DELAY) -> float:

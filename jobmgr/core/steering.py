@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobmgr.core.change import Change
 from jobmgr.core.deadlines import Deadlines
 from jobmgr.core.events import Now
 from jobmgr.core.goalstate import RULES, Action, Aim, aim_of
-from jobmgr.core.retry import FAILED_STATES, delay, runs_again
+from jobmgr.core.retry import Cause, cause_of, delay, explained, runs_again, stored_cause
 from jobmgr.core.status import end_state, termination
 from jobmgr.core.work import Busy
 from peloton.model.ids import JobId
@@ -72,7 +72,8 @@ class Steering:
         elif action is Action.KILL_AGAIN:
             self.kill_again(change, instance, task)
         elif action is Action.NEXT_RUN or (
-            action is Action.RETRY and runs_again(task, change.spec.task(instance))
+            action is Action.RETRY
+            and runs_again(stored_cause(task), task.failure_count, change.spec.task(instance))
         ):
             self.next_run(change, instance, task)
 
@@ -114,13 +115,13 @@ class Steering:
         )
         work.offer(instance)
 
-    def refused(self, change: Change, instance: int, task: TaskRuntime, message: str) -> None:
-        """The run never reached Mesos: the next one is tried, or none where the task shall end."""
-        if aim_of(change.goal, task) is Aim.STOP:
+    def not_started(self, change: Change, instance: int, message: str, reason: str) -> None:
+        """The run did not happen: the next one is tried, or none where the task shall end."""
+        if aim_of(change.goal, change.task(instance)) is Aim.STOP:
             self.end_unlaunched(change, instance, message)
             return
         tries = change.work.failed(instance)
-        lost = change.move(instance, state=TaskState.LOST, message=message, reason="INVALID_OFFERS")
+        lost = change.move(instance, state=TaskState.LOST, message=message[:LONGEST_MESSAGE], reason=reason)
         self.next_run(change, instance, lost)
         if tries > self.limits.refusals_at_once:
             change.work.occupy(instance, Busy.PAUSE)
@@ -158,6 +159,26 @@ class Steering:
     def end(self, change: Change, instance: int, status: TaskStatus) -> None:
         """The current run is over, as the status tells."""
         task = change.task(instance)
+        running = aim_of(change.goal, task) is Aim.RUN
+        cause = cause_of(task.state, status)
+        failures = task.failure_count + (running and cause.counts)
+        again = running and runs_again(cause, failures, change.spec.task(instance))
+        if running:
+            status = replace(status, message=explained(cause, status.message, again))
+        if running and cause is Cause.NOT_STARTED:
+            change.work.free(instance)
+            self.not_started(change, instance, status.message, status.reason)
+            return
+        self._end(change, instance, task, status, failures)
+        if again:
+            self.next_run(change, instance, change.task(instance))
+        else:
+            self.evaluate(change, instance)
+
+    def _end(
+        self, change: Change, instance: int, task: TaskRuntime, status: TaskStatus, failures: int
+    ) -> None:
+        """Note how the run ended."""
         aim = aim_of(change.goal, task)
         state = end_state(task, status, aim is not Aim.RUN)
         completed = status.timestamp or self.now.wall
@@ -166,10 +187,9 @@ class Steering:
         self._forget(change, instance)
         change.use(used)
         asked = task.termination if task.state is TaskState.KILLING else None
-        failed = aim is Aim.RUN and state in FAILED_STATES
-        evicted = asked is not None and asked.reason is TerminationReason.PREEMPTED_RESOURCES
-        done = evicted and state is TaskState.SUCCEEDED
-        message = f"{task.message}; {status.message}" if evicted and not done else status.message
+        preempted = asked is not None and asked.reason is TerminationReason.PREEMPTED_RESOURCES
+        done = preempted and state is TaskState.SUCCEEDED
+        message = f"{task.message}; {status.message}" if preempted and not done else status.message
         change.move(
             instance,
             state=state,
@@ -180,12 +200,11 @@ class Steering:
             message=message[:LONGEST_MESSAGE],
             reason=status.reason,
             termination=termination(state, asked, status.message),
-            failure_count=task.failure_count + failed,
+            failure_count=failures,
             resource_usage={kind: task.resource_usage.get(kind, 0.0) + n for kind, n in used.items()}
             or task.resource_usage,
             health=task.health if status.healthy is None else HealthState.UNHEALTHY,
         )
-        self.evaluate(change, instance)
 
     def kill(self, change: Change, instance: int, task: TaskRuntime) -> None:
         """Store KILLING, and kill."""

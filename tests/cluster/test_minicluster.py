@@ -162,7 +162,7 @@ class TestAgents:
 
     def test_a_stopped_agent_comes_back_as_a_new_one_and_its_tasks_are_lost(self, harness: Harness) -> None:
         config = harness.config("sleep 300")
-        config.defaultConfig.restartPolicy.maxFailures = 1
+        config.defaultConfig.restartPolicy.maxFailures = 0
         job_id = harness.create(config)
         runtime = harness.running(job_id)
         name = agent_of(harness, runtime.host)

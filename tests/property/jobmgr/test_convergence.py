@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import count
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -104,13 +105,17 @@ def add_up(simulation: Simulation) -> None:
 
 def expected(outcomes: dict[tuple[int, int], TaskState], attempts: int) -> dict[int, tuple[int, TaskState]]:
     """The last run of each instance, and how it ends, by the retry policy alone."""
-    ends = {}
-    for instance in range(INSTANCES):
-        for run in range(1, max(attempts, 1) + 1):
-            ends[instance] = run, outcomes.get((instance, run), S.SUCCEEDED)
-            if ends[instance][1] is S.SUCCEEDED:
-                break
-    return ends
+    return {instance: _last(outcomes, instance, attempts) for instance in range(INSTANCES)}
+
+
+def _last(outcomes: dict[tuple[int, int], TaskState], instance: int, attempts: int) -> tuple[int, TaskState]:
+    failures = 0
+    for run in count(1):
+        end = outcomes.get((instance, run), S.SUCCEEDED)
+        failures += end is S.FAILED
+        if end is S.SUCCEEDED or failures >= max(attempts, 1) or (end is S.LOST and not attempts):
+            return run, end
+    raise AssertionError("unreachable")
 
 
 @given(steps(ORDINARY), ENDS, SHAPES, st.integers(0, 3))
@@ -143,6 +148,18 @@ def test_falls_and_doubts_lose_nothing(
     assert simulation.runtime.task_counts == {S.SUCCEEDED: INSTANCES}
     add_up(simulation)
     assert {instance for instance, _ in simulation.launched} == set(range(INSTANCES))
+    assert not simulation.twice
+
+
+@given(steps(ROUGH), SHAPES)
+@settings(max_examples=80, deadline=None)
+def test_what_does_not_fail_by_itself_needs_no_retries(order: list[Step], shape: dict[str, int]) -> None:
+    simulation = Simulation(spec(INSTANCES, max_failures=0, **shape), {})
+    for step in order:
+        take(simulation, step)
+    simulation.settle()
+    assert simulation.runtime.task_counts == {S.SUCCEEDED: INSTANCES}
+    assert not any(task.failure_count for task in simulation.rows.values())
     assert not simulation.twice
 
 

@@ -71,6 +71,25 @@ async def test_a_new_leader_takes_over_in_every_state(store: Store) -> None:
     assert not world.twice
 
 
+async def test_what_a_leader_did_not_come_to_launch_is_the_next_runs_and_no_failure(store: Store) -> None:
+    """Without retries: its runs are stored as LAUNCHED, Mesos has never heard of them."""
+    world = World()
+    world.failures["LaunchTasks"] = deque([Unavailable("not yet")] * 1000)
+    async with Running(Engine(store), world) as running:
+        await running.engine.create_job(JOB, spec(5, max_failures=0))
+        await reach(running.engine, TaskState.LAUNCHED, 5)
+    world.failures.clear()
+    engine = await succeed(store, world)
+    job = await engine.load(JOB)
+    assert job.runtime.state is JobState.SUCCEEDED
+    assert [(task.run, task.failure_count) for task in job.tasks] == [(2, 0)] * 5
+    lost = (await store.pod_events.list(JOB, 0, run=1))[0]
+    assert (lost.state, lost.reason) == (TaskState.LOST, "RECONCILIATION")
+    assert lost.message == (
+        "never started, not counted as a failure: Reconciliation: Task is unknown to the agent"
+    )
+
+
 async def test_a_new_leader_enqueues_what_was_pending_again(store: Store) -> None:
     world = World()
     world.hold = True

@@ -9,7 +9,7 @@ import pytest
 from jobmgr.core.deadlines import Deadlines
 from jobmgr.core.goalstate import RULES, Action, Aim, aim_of
 from jobmgr.core.jobstate import batch_state
-from jobmgr.core.retry import delay, runs_again
+from jobmgr.core.retry import Cause, cause_of, delay, explained, runs_again, stored_cause
 from jobmgr.core.status import Verdict, end_state, judge, termination
 from peloton.model.states import HealthState, JobState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, TaskSpec, TaskStatus, Termination
@@ -37,6 +37,10 @@ def task(
 
 def status(state: TaskState, healthy: bool | None = None) -> TaskStatus:
     return TaskStatus("", state, 5, healthy=healthy)
+
+
+def end(state: TaskState, reason: str = "", message: str = "") -> TaskStatus:
+    return TaskStatus("", state, 5, reason=reason, message=message)
 
 
 def test_every_state_that_is_stored_has_a_rule_for_every_aim() -> None:
@@ -114,28 +118,86 @@ def test_the_end_follows_the_controller_once_all_have_ended(controller: TaskStat
 
 
 @pytest.mark.parametrize(
-    ("state", "reason", "failures", "maximum", "again"),
+    ("before", "end", "cause"),
     [
-        (S.FAILED, "", 1, 0, False),
-        (S.FAILED, "", 1, 1, False),
-        (S.FAILED, "", 1, 2, True),
-        (S.FAILED, "", 3, 4, True),
-        (S.FAILED, "", 4, 4, False),
-        (S.LOST, "", 1, 2, True),
-        (S.KILLED, "", 1, 2, True),
-        (S.SUCCEEDED, "", 0, 9, False),
-        (S.FAILED, "CONTAINER_LAUNCH_FAILED", 3, 0, True),
-        (S.FAILED, "CONTAINER_LAUNCH_FAILED", 4, 0, False),
-        (S.LOST, "INVALID_OFFERS", 3, 1, True),
-        (S.FAILED, "COMMAND_EXECUTOR_FAILED", 3, 2, True),
-        (S.FAILED, "CONTAINER_LAUNCH_FAILED", 5, 6, True),
-        (S.FAILED, "", 99, 1000, True),
-        (S.FAILED, "", 100, 1000, False),
+        (S.RUNNING, end(S.SUCCEEDED), Cause.SUCCESS),
+        (S.RUNNING, end(S.FAILED), Cause.TASK),
+        (S.LAUNCHED, end(S.FAILED, "TASK_INVALID"), Cause.TASK),
+        (S.RUNNING, end(S.FAILED, "CONTAINER_LIMITATION_MEMORY"), Cause.TASK),
+        (S.LAUNCHED, end(S.FAILED, "CONTAINER_LAUNCH_FAILED"), Cause.SYSTEM),
+        (S.LAUNCHED, end(S.FAILED, "EXECUTOR_REGISTRATION_TIMEOUT"), Cause.SYSTEM),
+        (S.LAUNCHED, end(S.FAILED, "INVALID_OFFERS"), Cause.SYSTEM),
+        (S.RUNNING, end(S.FAILED, "COMMAND_EXECUTOR_FAILED", "Broken pipe"), Cause.SYSTEM),
+        (S.RUNNING, end(S.FAILED, "COMMAND_EXECUTOR_FAILED", "Abnormal executor termination"), Cause.TASK),
+        (S.RUNNING, end(S.FAILED, "", "Broken pipe"), Cause.TASK),
+        (S.LAUNCHED, end(S.LOST, "RECONCILIATION"), Cause.NOT_STARTED),
+        (S.LAUNCHED, end(S.LOST, "INVALID_OFFERS"), Cause.NOT_STARTED),
+        (S.LAUNCHED, end(S.LOST, "AGENT_REMOVED_BY_OPERATOR"), Cause.NOT_STARTED),
+        (S.PENDING, end(S.LOST), Cause.NOT_STARTED),
+        (S.STARTING, end(S.LOST, "RECONCILIATION"), Cause.LOST),
+        (S.RUNNING, end(S.LOST, "AGENT_REMOVED", "health check timed out"), Cause.LOST),
+        (S.RUNNING, end(S.LOST, "AGENT_REMOVED", "Operator initiated 'Machine DOWN'"), Cause.EVICTED),
+        (S.RUNNING, end(S.LOST, "AGENT_REMOVED_BY_OPERATOR"), Cause.EVICTED),
+        (S.RUNNING, end(S.LOST, "CONTAINER_PREEMPTED"), Cause.EVICTED),
+        (S.RUNNING, end(S.KILLED, "AGENT_DRAINING"), Cause.EVICTED),
+        (S.RUNNING, end(S.KILLED, "FRAMEWORK_REMOVED"), Cause.EVICTED),
+        (S.LAUNCHED, end(S.KILLED, "TASK_KILLED_DURING_LAUNCH"), Cause.EVICTED),
+        (S.RUNNING, end(S.KILLED), Cause.EVICTED),
+        (S.RUNNING, replace(end(S.KILLED), healthy=False), Cause.TASK),
     ],
 )
-def test_who_runs_again(state: TaskState, reason: str, failures: int, maximum: int, again: bool) -> None:
-    ended = replace(task(state), reason=reason, failure_count=failures)
-    assert runs_again(ended, TaskSpec(max_failures=maximum)) is again
+def test_what_ended_a_run(before: TaskState, end: TaskStatus, cause: Cause) -> None:
+    assert cause_of(before, end) is cause
+
+
+@pytest.mark.parametrize(
+    ("cause", "failures", "maximum", "again"),
+    [
+        (Cause.SUCCESS, 0, 9, False),
+        (Cause.TASK, 1, 0, False),
+        (Cause.TASK, 1, 1, False),
+        (Cause.TASK, 1, 2, True),
+        (Cause.TASK, 3, 4, True),
+        (Cause.TASK, 4, 4, False),
+        (Cause.TASK, 99, 1000, True),
+        (Cause.TASK, 100, 1000, False),
+        (Cause.SYSTEM, 3, 0, True),
+        (Cause.SYSTEM, 4, 0, False),
+        (Cause.SYSTEM, 3, 2, True),
+        (Cause.SYSTEM, 5, 6, True),
+        (Cause.NOT_STARTED, 0, 0, True),
+        (Cause.NOT_STARTED, 200, 0, True),
+        (Cause.EVICTED, 0, 0, True),
+        (Cause.EVICTED, 1, 1, True),
+        (Cause.LOST, 0, 0, False),
+        (Cause.LOST, 0, 1, True),
+        (Cause.LOST, 5, 5, True),
+    ],
+)
+def test_who_runs_again(cause: Cause, failures: int, maximum: int, again: bool) -> None:
+    assert runs_again(cause, failures, TaskSpec(max_failures=maximum)) is again
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "cause"),
+    [
+        (S.SUCCEEDED, "", Cause.SUCCESS),
+        (S.FAILED, "", Cause.TASK),
+        (S.FAILED, "CONTAINER_LAUNCH_FAILED", Cause.SYSTEM),
+        (S.LOST, "RECONCILIATION", Cause.LOST),
+        (S.KILLED, "", Cause.TASK),
+    ],
+)
+def test_what_had_ended_a_run_that_is_stored(state: TaskState, reason: str, cause: Cause) -> None:
+    assert stored_cause(replace(task(state), reason=reason)) is cause
+
+
+def test_what_comes_of_an_end_is_said() -> None:
+    assert explained(Cause.TASK, "exit 3", again=True) == "exit 3"
+    assert explained(Cause.NOT_STARTED, "gone", again=True) == "never started, not counted as a failure: gone"
+    assert explained(Cause.EVICTED, "", again=True) == "evicted, not counted as a failure"
+    assert explained(Cause.LOST, "gone", again=True) == "lost, not counted as a failure: gone"
+    assert explained(Cause.LOST, "gone", again=False) == "lost, not retried with maxFailures 0: gone"
 
 
 def test_delays_double_up_to_an_hour() -> None:

@@ -145,7 +145,9 @@ class World:
     async def ReconcileTasks(self, request: Any) -> Any:
         for run in request.runs:
             known = run.mesos_task_id in self.alive
-            self.status(run.mesos_task_id, mesos_pb2.TASK_RUNNING if known else mesos_pb2.TASK_GONE, "")
+            state = mesos_pb2.TASK_RUNNING if known else mesos_pb2.TASK_GONE
+            message = f"Reconciliation: {'Latest task state' if known else 'Task is unknown to the agent'}"
+            self.status(run.mesos_task_id, state, message, mesos_pb2.TaskStatus.REASON_RECONCILIATION)
         return reconcile_pb2.ReconcileTasksResponse()
 
     async def ShutdownExecutors(self, request: Any) -> Any:
