@@ -46,6 +46,14 @@ def minicluster() -> None:
     metavar="sqlite|cassandra[=HOST:PORT,…]",
     help="Where the daemons keep what lasts: in a file, in a Cassandra started along, or in one that runs.",
 )
+@click.option(
+    "--launch-seconds", metavar="MIN-MAX", help="How long each launch takes on an agent; at once otherwise."
+)
+@click.option("--executor-starts-per-second", metavar="N", help="How many executors an agent can start.")
+@click.option(
+    "--executor-registration-timeout", metavar="SECONDS", help="A launch that takes longer has failed."
+)
+@click.option("--concurrent-launches", metavar="N", help="How many launches go on at a time on an agent.")
 @click.option("--free-ports", is_flag=True, help="Take any free ports, as `ports: free` does.")
 def up(directory: Path, config: Path | None, free_ports: bool, **given: str | None) -> None:
     """Start everything and wait until it answers.

@@ -116,7 +116,8 @@ def components(cluster: ClusterSettings, layout: Layout, ports: Ports) -> tuple[
         master = _election(cluster, ports) or found[-1].addresses["http"]
         if cluster.simulated is None:
             found += (
-                agent_component(i, agent, master, layout, ports) for i, agent in enumerate(cluster.agents)
+                agent_component(i, agent, master, layout, ports, _launches(cluster, seed=i))
+                for i, agent in enumerate(cluster.agents)
             )
     found += _daemons(cluster, layout, ports, master)
     return tuple(found)
@@ -181,7 +182,9 @@ def command(component: Component, layout: Layout) -> list[str]:
     return [sys.executable, "-m", f"peloton.minicluster.mesos.{part}", *component.flags]
 
 
-def agent_component(index: int, agent: Agent, master: str, layout: Layout, ports: Ports) -> Component:
+def agent_component(
+    index: int, agent: Agent, master: str, layout: Layout, ports: Ports, launches: Sequence[str] = ()
+) -> Component:
     name = f"mesos-agent{index}"
     http, _ = ports(name, "mesos-agent", index)
     flags = [
@@ -189,6 +192,7 @@ def agent_component(index: int, agent: Agent, master: str, layout: Layout, ports
         f"--master={master}",
         f"--hostname={agent.hostname}",
         f"--resources={agent.resources}",
+        *launches,
     ]
     flags += [f"--attributes={agent.attributes}"] if agent.attributes else []
     flags += [f"--revocable={agent.revocable}"] if agent.revocable else []
@@ -214,9 +218,21 @@ def _master(index: int, cluster: ClusterSettings, layout: Layout, ports: Ports) 
             f"--simulated-agents={simulated.agents}",
             f"--simulated-resources={simulated.resources}",
             f"--simulated-task-seconds={simulated.task_seconds}",
+            *_launches(cluster, "simulated-"),
         ]
         flags += [f"--simulated-attributes={simulated.attributes}"] if simulated.attributes else []
     return Component(name, kind, http, 0, {}, tuple(flags))
+
+
+def _launches(cluster: ClusterSettings, prefix: str = "", seed: int = 0) -> list[str]:
+    """What launches cost, as flags of an agent, or of the master for simulated ones."""
+    return [
+        f"--{prefix}launch-seconds={cluster.launch_seconds}",
+        f"--{prefix}launch-seed={seed}",
+        f"--{prefix}executor-starts-per-second={cluster.executor_starts_per_second}",
+        f"--{prefix}executor-registration-timeout={cluster.executor_registration_timeout}",
+        f"--{prefix}concurrent-launches={cluster.concurrent_launches}",
+    ]
 
 
 def _common(name: str, layout: Layout, port: int) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from peloton.config import Settings, Tree, read_yaml, validated
+from peloton.minicluster.mesos.launches import parse_seconds
 
 BASE_PORTS = {
     "zookeeper": (2181, 0),
@@ -105,6 +106,20 @@ class ClusterSettings(Settings):
     master_flags: tuple[str, ...] = ()
     """Further flags for the own master, as `python -m peloton.minicluster.mesos.master --help` lists them."""
     simulated: Simulated | None = None
+    launch_seconds: str = "0"
+    """How long a launch takes on an agent, MIN-MAX: drawn by a generator whose seed is the agent's number."""
+    executor_starts_per_second: float = Field(0.0, ge=0, allow_inf_nan=False)
+    """How many executors an agent can start; 0: no limit. A real one manages about 4."""
+    executor_registration_timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
+    """Seconds after which a launch that is not done has failed."""
+    concurrent_launches: int = Field(0, ge=0)
+    """How many launches go on at a time on an agent; 0: no limit."""
+
+    @field_validator("launch_seconds")
+    @classmethod
+    def _a_range(cls, value: str) -> str:
+        parse_seconds(value)
+        return value
 
     @model_validator(mode="after")
     def _can_elect(self) -> Self:
@@ -167,5 +182,5 @@ def _servers(value: str, embedded: str, kind: str) -> Sequence[str]:
 def read_cluster(file: Path | None, overrides: Tree | None = None) -> ClusterSettings:
     """Settings from a file (or the defaults) with `overrides` on top. Raises ConfigError."""
     tree = read_yaml(file) if file is not None else {}
-    given = {name: f"--{name}" for name in overrides or ()}
+    given = {name: f"--{name.replace('_', '-')}" for name in overrides or ()}
     return validated(ClusterSettings, {**tree, **(overrides or {})}, str(file or "minicluster"), given)

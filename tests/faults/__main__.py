@@ -82,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--quick", action="store_true", help="shortened outages")
     add("--membership", choices=("zookeeper", "local"), default="zookeeper")
     add("--storage", choices=("sqlite", "cassandra"), default="sqlite", help="cassandra: for every fault")
+    add("--launch-seconds", default="0", metavar="MIN-MAX", help="how long an agent takes for a launch")
     add("--dir", type=Path, default=Path("build/faults"), help="results, and what failed runs left")
     add("--fresh", action="store_true", help="forget the results so far instead of going on from them")
     return parser
@@ -97,6 +98,7 @@ def _by_setup(options: argparse.Namespace) -> Mapping[Setup, list[str]]:
             cassandra=options.storage == "cassandra" or "cassandra" in needs,
             session_seconds=2.0 if options.quick else 5.0,
             masters=2 if "masters" in needs else 1,
+            launch_seconds=options.launch_seconds,
         )
         found.setdefault(setup, []).append(name)
     return found

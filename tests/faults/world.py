@@ -57,11 +57,14 @@ class Setup:
     session_seconds: float = 5.0
     masters: int = 1
     """Of Mesos. Several elect one among them in ZooKeeper, where hostmgr finds it: no proxy is in between."""
+    launch_seconds: str = "0"
+    """How long an agent takes for a launch, MIN-MAX."""
 
     def __str__(self) -> str:
         store = "cassandra" if self.cassandra else "sqlite"
         several = f", {self.masters} Mesos masters" if self.masters > 1 else ""
-        return f"{store} and {'zookeeper' if self.zookeeper else 'local'} membership{several}"
+        slow = f", launches of {self.launch_seconds} s" if self.launch_seconds != "0" else ""
+        return f"{store} and {'zookeeper' if self.zookeeper else 'local'} membership{several}{slow}"
 
 
 class _Cluster(Cluster):
@@ -205,6 +208,7 @@ class World:
                 f"--zk-session-timeout={self.setup.session_seconds}",
             ),
             mesos_masters=self.setup.masters,
+            launch_seconds=self.setup.launch_seconds,
             membership=f"zookeeper={self.zookeeper.address}" if self.zookeeper is not None else "local",
             settings=DaemonSettings(
                 jobmgr=jobmgr, resmgr=common, hostmgr={**common, **mesos, **reconcile}, placement=placement

@@ -36,11 +36,6 @@ class Cluster:
         self.agent_id = ""
         self.framework: Framework
 
-    async def start(self) -> None:
-        await self.start_master()
-        await self.start_agent()
-        self.framework = await Framework.subscribe(self.master_port)
-
     async def start_master(self) -> None:
         """At the port and with the registry of before."""
         at = (f"--port={self.master_port}", f"--work-dir={self.processes.root / 'master'}")
@@ -80,17 +75,26 @@ class Cluster:
         return executors / task_id / "runs" / "latest"
 
 
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    processes = Processes(tmp_path)
+@contextlib.asynccontextmanager
+async def with_agent(root: Path, *flags: str) -> AsyncIterator[Cluster]:
+    """A master, an agent with these flags, and a framework."""
+    processes = Processes(root)
     made = Cluster(processes)
     try:
-        await made.start()
+        await made.start_master()
+        await made.start_agent(*flags)
+        made.framework = await Framework.subscribe(made.master_port)
         yield made
     finally:
         if hasattr(made, "framework"):
             made.framework.close()
         await processes.stop()
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with with_agent(tmp_path) as made:
+        yield made
 
 
 def is_gone(pid: int | str) -> bool:
@@ -340,3 +344,36 @@ async def test_what_is_not_http_ends_the_connection_and_harms_nobody(cluster: Cl
         assert await asyncio.wait_for(reader.read(), PATIENCE_SECONDS) == b""
     writer.close()
     assert (await get(cluster.master_port, "/health")).status == 200
+
+
+async def test_a_launch_takes_its_time_and_may_be_killed_meanwhile(tmp_path: Path) -> None:
+    async with with_agent(tmp_path, "--launch-seconds=0.5-0.6", "--concurrent-launches=1") as cluster:
+        framework, loop = cluster.framework, asyncio.get_running_loop()
+        asked = loop.time()
+        await framework.launch("first", "sleep 600")
+        await framework.launch("second", "sleep 600")
+        await framework.call("KILL", kill={"task_id": {"value": "second"}})
+        killed = await framework.update()
+        assert (killed["task_id"]["value"], killed["state"]) == ("second", "TASK_KILLED")
+        assert killed["reason"] == "REASON_TASK_KILLED_DURING_LAUNCH"
+        assert not list(cluster.work_dir.glob("meta/pids/*.json"))
+        starting = await framework.update()
+        assert (starting["task_id"]["value"], starting["state"]) == ("first", "TASK_STARTING")
+        assert loop.time() - asked >= 0.5
+
+
+async def test_an_executor_that_does_not_register_in_time_has_failed(tmp_path: Path) -> None:
+    flags = ("--executor-starts-per-second=0.1", "--executor-registration-timeout=0.5")
+    async with with_agent(tmp_path, *flags) as cluster:
+        framework = cluster.framework
+        await framework.launch("first", "sleep 600")
+        await framework.until("TASK_RUNNING")
+        await framework.launch("second", "sleep 600")
+        status = await framework.update()
+        assert (status["task_id"]["value"], status["state"]) == ("second", "TASK_FAILED")
+        assert status["reason"] == "REASON_EXECUTOR_REGISTRATION_TIMEOUT"
+        assert (status["source"], status["message"]) == (
+            "SOURCE_AGENT",
+            "Executor did not register within 500ms",
+        )
+        assert len(list(cluster.work_dir.glob("meta/pids/*.json"))) == 1

@@ -182,3 +182,37 @@ def test_daemons_keep_what_lasts_in_a_cassandra_that_runs(tmp_path: Path) -> Non
     }
     assert own_servers(cluster) == {}
     assert given_servers(cluster) == {"cassandra": {"cql": "c1:9043,c2:9043"}}
+
+
+def test_what_launches_cost_reaches_agents_and_simulated_ones(tmp_path: Path) -> None:
+    given = {
+        "launch_seconds": "0.3-3",
+        "executor_starts_per_second": "4",
+        "executor_registration_timeout": "30",
+        "concurrent_launches": "8",
+    }
+    layout = Layout(tmp_path)
+    flags = {
+        part.name: part.flags
+        for part in components(read_cluster(None, given), layout, lambda n, k, i: default_ports(k, i))
+    }
+    assert flags["mesos-agent2"][-5:] == (
+        "--launch-seconds=0.3-3",
+        "--launch-seed=2",
+        "--executor-starts-per-second=4.0",
+        "--executor-registration-timeout=30.0",
+        "--concurrent-launches=8",
+    )
+    simulated = read_cluster(None, {**given, "simulated": {"agents": 2}})
+    [master] = [
+        part
+        for part in components(simulated, layout, lambda n, k, i: default_ports(k, i))
+        if part.kind == "mesos-master"
+    ]
+    assert "--simulated-launch-seconds=0.3-3" in master.flags
+    assert "--simulated-concurrent-launches=8" in master.flags
+
+
+def test_launch_seconds_that_are_no_range_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--launch-seconds.*'3-0\.3' should be MIN-MAX"):
+        read_cluster(None, {"launch_seconds": "3-0.3"})

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from peloton.errors import InvalidArgument
 from peloton.membership.mesos import detecting, parse_master
-from peloton.minicluster.mesos import notation
+from peloton.minicluster.mesos import launches, notation
 from peloton.minicluster.mesos import resources as res
 from peloton.minicluster.mesos.agent.launcher import Launcher
 from peloton.minicluster.mesos.agent.layout import Layout
@@ -38,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--status-update-retry-interval", type=float, default=FIRST_RETRY_SECONDS, help="seconds, first retry"
     )
+    launches.add_flags(parser)
     return parser
 
 
@@ -62,6 +63,10 @@ def _config(options: argparse.Namespace, port: int) -> AgentConfig:
         attributes = tuple(notation.parse_attributes(options.attributes))
     except notation.NotationError as error:
         raise Refusal(f"--attributes: {error}") from error
+    try:
+        costs = launches.costs_of(options)
+    except ValueError as error:
+        raise Refusal(f"--launch-seconds and what belongs to it: {error}") from error
     return AgentConfig(
         ip=options.ip,
         port=port,
@@ -69,6 +74,7 @@ def _config(options: argparse.Namespace, port: int) -> AgentConfig:
         resources=_resources(options),
         attributes=attributes,
         first_retry=options.status_update_retry_interval,
+        costs=costs,
     )
 
 

@@ -17,10 +17,12 @@ from peloton.minicluster.mesos.agent import statuses
 from peloton.minicluster.mesos.agent.checkpoint import Checkpoint, SavedRun
 from peloton.minicluster.mesos.agent.health import HealthChecks
 from peloton.minicluster.mesos.agent.launcher import Launcher, LaunchError, Place, image_of, make_sandbox
+from peloton.minicluster.mesos.agent.launching import Launching
 from peloton.minicluster.mesos.agent.layout import Layout, read_json, read_spec
 from peloton.minicluster.mesos.agent.statuses import Ending, Verdict
 from peloton.minicluster.mesos.cleanup import end_container, identity_of
 from peloton.minicluster.mesos.identity import is_alive, signal_group
+from peloton.minicluster.mesos.launches import LaunchCosts
 from peloton.minicluster.mesos.link import AgentTask, Update
 from peloton.minicluster.mesos.updates import Key, UpdateStreams
 
@@ -71,6 +73,7 @@ class Runs:
         ip: str,
         send: Callable[[Update], None],
         first_retry: float,
+        costs: LaunchCosts,
     ) -> None:
         self._layout = layout
         self._launcher = launcher
@@ -80,6 +83,7 @@ class Runs:
         self._updates = UpdateStreams(first_retry)
         self._retry: asyncio.TimerHandle | None = None
         self._preparing: set[asyncio.Task[None]] = set()
+        self._launching = Launching(costs, self._begin, self._fail_late)
         self._health = HealthChecks(self._on_health)
         self.agent_id = ""
         self.live: dict[Key, Run] = {}
@@ -152,7 +156,7 @@ class Runs:
     # --- launching ---
 
     def launch(self, framework: mesos.FrameworkInfo, task: mesos.TaskInfo) -> None:
-        """Start a task."""
+        """Start a task, once its launch may begin."""
         container_id = str(uuid.uuid4())
         ids = (self.agent_id, framework.id.value)
         sandbox = make_sandbox(self._layout, *ids, task.task_id.value, container_id)
@@ -161,9 +165,17 @@ class Runs:
             run.grace = max(task.kill_policy.grace_period.nanoseconds / 1e9, 0.0)
         self.live[run.key] = run
         self._checkpoint.begin(container_id, framework, task)
-        if task.HasField("executor"):
+        self._launching.add(run.key)
+
+    def _fail_late(self, key: Key) -> None:
+        if (run := self.live.get(key)) is not None and not run.ended:
+            self._end(run, statuses.registered_too_late(self._launching.costs.registration_timeout))
+
+    def _begin(self, key: Key) -> None:
+        run = self.live[key]
+        if run.task.HasField("executor"):
             self._end(run, statuses.launch_failed("custom executors are not run by this agent"))
-        elif task.command.uris or image_of(task) is not None:
+        elif run.task.command.uris or image_of(run.task) is not None:
             job = asyncio.get_running_loop().create_task(self._fetch_and_start(run))
             self._preparing.add(job)
             job.add_done_callback(self._preparing.discard)
@@ -176,11 +188,15 @@ class Runs:
         try:
             spec = await asyncio.to_thread(self._launcher.prepare, run.task, run.place)
         except LaunchError as error:
-            self._end(run, statuses.launch_failed(str(error)))
+            if not run.ended:
+                self._end(run, statuses.launch_failed(str(error)))
             return
         self._start(run, lambda: spec)
 
     def _start(self, run: Run, prepare: Callable[[], dict[str, Any]]) -> None:
+        self._launching.drop(run.key)
+        if run.ended:
+            return
         if run.ending is not None:
             self._end(run, statuses.KILLED_DURING_LAUNCH)
             return
@@ -257,6 +273,9 @@ class Runs:
         if run.ended or run.ending is not None:
             return
         run.ending = ending
+        if self._launching.holds_back(run.key):
+            self._end(run, statuses.KILLED_DURING_LAUNCH)
+            return
         self._health.stop(run.key)
         self._signal(run, signal.SIGTERM)
         asyncio.get_running_loop().call_later(run.grace, self._signal, run, signal.SIGKILL)
@@ -305,6 +324,7 @@ class Runs:
 
     def _end(self, run: Run, said: Verdict) -> None:
         run.ended = True
+        self._launching.drop(run.key)
         self._health.stop(run.key)
         self._say(run, said)
         if run.silent:

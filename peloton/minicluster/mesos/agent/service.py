@@ -20,6 +20,7 @@ from peloton.minicluster.mesos.agent.layout import Layout, read_json, write_json
 from peloton.minicluster.mesos.agent.runs import Runs
 from peloton.minicluster.mesos.agent.view import state
 from peloton.minicluster.mesos.http import JSON, NOT_FOUND, Connection, Request, Response, Server
+from peloton.minicluster.mesos.launches import NO_COSTS, LaunchCosts
 from peloton.minicluster.mesos.process import Refusal
 from peloton.minicluster.mesos.updates import FIRST_RETRY_SECONDS
 
@@ -39,6 +40,7 @@ class AgentConfig:
     resources: res.Bundle
     attributes: tuple[mesos.Attribute, ...]
     first_retry: float = FIRST_RETRY_SECONDS
+    costs: LaunchCosts = NO_COSTS
 
 
 class _Ended(Exception):
@@ -58,7 +60,7 @@ class AgentService:
         self._moved = asyncio.Event()
         self._silence = 90.0
         self._leaving = False
-        self.runs = Runs(layout, launcher, config.ip, self._send, config.first_retry)
+        self.runs = Runs(layout, launcher, config.ip, self._send, config.first_retry, config.costs)
         self.agent_id: str | None = None
         self.server = Server(self._handle, lambda: None)
 

@@ -10,6 +10,7 @@ from typing import Any
 from mesos.v1 import mesos_pb2 as mesos
 from peloton.minicluster.mesos import resources as res
 from peloton.minicluster.mesos.agent.limits import MIN_MEMORY
+from peloton.minicluster.mesos.launches import too_late
 
 _STATUS = mesos.TaskStatus
 _NEAR_LIMIT = 0.9
@@ -52,6 +53,12 @@ def launch_failed(message: str) -> Verdict:
     """Return the end of a container that could not be launched."""
     text = f"Failed to launch container: {message}"
     return Verdict(mesos.TASK_FAILED, text, _STATUS.REASON_CONTAINER_LAUNCH_FAILED, by_agent=True)
+
+
+def registered_too_late(timeout: float) -> Verdict:
+    """Return the end of a run whose executor did not register within ``timeout`` seconds."""
+    state, reason, text = too_late(timeout)
+    return Verdict(state, text, reason, by_agent=True)
 
 
 def exit_text(status: int) -> str:

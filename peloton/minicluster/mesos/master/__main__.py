@@ -17,7 +17,7 @@ from typing import Any
 from peloton.errors import InvalidArgument
 from peloton.membership.connection import Connection
 from peloton.membership.mesos import ElectionPath
-from peloton.minicluster.mesos import notation
+from peloton.minicluster.mesos import launches, notation
 from peloton.minicluster.mesos.master.calls import Credentials
 from peloton.minicluster.mesos.master.core.simulation import SimulationConfig
 from peloton.minicluster.mesos.master.core.state import MasterConfig
@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--simulated-attributes", default="")
     add("--simulated-task-seconds", type=float, default=1.0, help="how long their tasks run")
     add("--simulated-seed", type=int, default=0, help="seed of the ids that they make")
+    launches.add_flags(parser, "simulated-")
     return parser
 
 
@@ -88,9 +89,12 @@ def _simulation(options: argparse.Namespace) -> SimulationConfig | None:
             attributes=tuple(notation.parse_attributes(options.simulated_attributes)),
             task_seconds=options.simulated_task_seconds,
             seed=options.simulated_seed,
+            costs=launches.costs_of(options, "simulated-"),
         )
     except notation.NotationError as error:
         raise Refusal(f"--simulated-resources or --simulated-attributes: {error}") from error
+    except ValueError as error:
+        raise Refusal(f"--simulated-launch-seconds and what belongs to it: {error}") from error
 
 
 def _config(options: argparse.Namespace, port: int) -> MasterConfig:

@@ -2,17 +2,18 @@
 
 They speak the same messages as real agents. One object stands for all of them; its clock is one heap.
 A task's time is the label ``peloton.simulated_seconds`` or the default, its exit code the label
-``peloton.simulated_exit`` or 0. A kill ends a task at once.
+``peloton.simulated_exit`` or 0. A kill ends a task at once. Where launches have costs, each agent pays them.
 """
 
 from __future__ import annotations
 
 import heapq
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mesos.v1 import mesos_pb2 as mesos
 from peloton.minicluster.mesos import resources as res
+from peloton.minicluster.mesos.launches import NO_COSTS, LaunchCosts, LaunchQueue, too_late
 from peloton.minicluster.mesos.link import (
     Acknowledge,
     AgentMessage,
@@ -30,6 +31,7 @@ from peloton.minicluster.mesos.updates import Key, UpdateStreams
 SECONDS_LABEL = "peloton.simulated_seconds"
 EXIT_LABEL = "peloton.simulated_exit"
 
+_STATUS = mesos.TaskStatus
 _KILLING = mesos.FrameworkInfo.Capability.TASK_KILLING_STATE
 
 Answer = tuple[str, AgentMessage]
@@ -45,14 +47,17 @@ class SimulationConfig:
     attributes: tuple[mesos.Attribute, ...] = ()
     task_seconds: float = 1.0
     seed: int = 0
+    costs: LaunchCosts = NO_COSTS
 
 
 @dataclass(slots=True)
 class _Run:
     agent_id: str
     status: mesos.TaskStatus
+    seconds: float
     exit_code: int
     says_killing: bool
+    started: bool = False
     ended: bool = False
 
 
@@ -94,21 +99,32 @@ class Simulation:
         self._updates = UpdateStreams()
         self._runs: dict[Key, _Run] = {}
         self._ends: list[tuple[float, Key]] = []
+        self._launching: dict[str, LaunchQueue] = {}
+        self._launches: list[tuple[float, str]] = []
+        self._armed: dict[str, float] = {}
 
     def next_due(self) -> float | None:
         """When ``due`` should be called next."""
         ends = self._ends[0][0] if self._ends else None
+        launches = self._launches[0][0] if self._launches else None
         resends = self._updates.next_due()
-        return min((when for when in (ends, resends) if when is not None), default=None)
+        return min((when for when in (ends, launches, resends) if when is not None), default=None)
 
     def due(self, now: float) -> list[Answer]:
-        """End the tasks whose time is over, and resend what was not acknowledged in time."""
+        """Start and end the tasks for which it is time, and resend what was not acknowledged in time."""
         out: list[Answer] = []
+        while self._launches and self._launches[0][0] <= now:
+            when, agent_id = heapq.heappop(self._launches)
+            if self._armed.get(agent_id) == when:
+                del self._armed[agent_id]
+                self._go_on_launching(agent_id, now, out)
         while self._ends and self._ends[0][0] <= now:
             _, key = heapq.heappop(self._ends)
             run = self._runs.get(key)
             if run is not None and not run.ended:
-                self._end(key, run, *_outcome(run.exit_code), now, out)
+                run.ended = True
+                state, text = _outcome(run.exit_code)
+                self._say(key, run, state, now, out, text)
         for key, status in self._updates.due(now):
             out.append((status.agent_id.value, self._update(key, status)))
         return out
@@ -146,7 +162,8 @@ class Simulation:
         now: float,
         out: list[Answer],
         message: str = "",
-        draining: bool = False,
+        reason: int | None = None,
+        by_agent: bool = False,
     ) -> None:
         status = mesos.TaskStatus()
         status.CopyFrom(run.status)
@@ -155,8 +172,10 @@ class Simulation:
         status.uuid = self._new_uuid()
         if message:
             status.message = message
-        if draining:
-            status.reason = mesos.TaskStatus.REASON_AGENT_DRAINING
+        if reason is not None:
+            status.reason = reason  # type: ignore[assignment]
+        if by_agent:
+            status.source = mesos.TaskStatus.SOURCE_AGENT
         send = self._updates.add(key, status, now)
         if send is not None:
             out.append((run.agent_id, self._update(key, send)))
@@ -169,9 +188,41 @@ class Simulation:
         status = mesos.TaskStatus(source=mesos.TaskStatus.SOURCE_EXECUTOR)
         status.task_id.value = status.executor_id.value = key[1]
         status.agent_id.value = agent_id
-        run = self._runs[key] = _Run(agent_id, status, int(_number(exit_code, 0)), says_killing)
-        end = now + _number(seconds, self._config.task_seconds)
-        heapq.heappush(self._ends, (end, key))
+        run = self._runs[key] = _Run(
+            agent_id,
+            status,
+            _number(seconds, self._config.task_seconds),
+            int(_number(exit_code, 0)),
+            says_killing,
+        )
+        if self._config.costs.none:
+            self._start(key, run, now, out)
+            return
+        queue = self._launching.get(agent_id)
+        if queue is None:
+            seed = self._config.costs.seed + len(self._launching)
+            queue = self._launching[agent_id] = LaunchQueue(replace(self._config.costs, seed=seed))
+        queue.add(key, now)
+        self._go_on_launching(agent_id, now, out)
+
+    def _go_on_launching(self, agent_id: str, now: float, out: list[Answer]) -> None:
+        queue = self._launching[agent_id]
+        done, late = queue.due(now)
+        for key in done:
+            queue.drop(key)
+            self._start(key, self._runs[key], now, out)
+        for key in late:
+            self._runs[key].ended = True
+            state, reason, text = too_late(queue.costs.registration_timeout)
+            self._say(key, self._runs[key], state, now, out, text, reason, by_agent=True)
+        due = queue.next_due()
+        if due is not None and self._armed.get(agent_id) != due:
+            self._armed[agent_id] = due
+            heapq.heappush(self._launches, (due, agent_id))
+
+    def _start(self, key: Key, run: _Run, now: float, out: list[Answer]) -> None:
+        run.started = True
+        heapq.heappush(self._ends, (now + run.seconds, key))
         self._say(key, run, mesos.TASK_STARTING, now, out)
         self._say(key, run, mesos.TASK_RUNNING, now, out)
 
@@ -186,28 +237,25 @@ class Simulation:
         run = self._runs.get(key)
         if run is None or run.ended:
             return
+        if not run.started:
+            self._launching[run.agent_id].drop(key)
+            run.ended = True
+            text, reason = "Killed before delivery to the executor", _STATUS.REASON_TASK_KILLED_DURING_LAUNCH
+            self._say(key, run, mesos.TASK_KILLED, now, out, text, reason, by_agent=True)
+            return
+        draining_reason = _STATUS.REASON_AGENT_DRAINING if draining else None
         if run.says_killing:
-            self._say(key, run, mesos.TASK_KILLING, now, out, draining=draining)
-        text = "Command terminated with signal Terminated"
-        self._end(key, run, mesos.TASK_KILLED, text, now, out, draining)
-
-    def _end(
-        self,
-        key: Key,
-        run: _Run,
-        state: int,
-        message: str,
-        now: float,
-        out: list[Answer],
-        draining: bool = False,
-    ) -> None:
+            self._say(key, run, mesos.TASK_KILLING, now, out, reason=draining_reason)
         run.ended = True
-        self._say(key, run, state, now, out, message, draining)
+        text = "Command terminated with signal Terminated"
+        self._say(key, run, mesos.TASK_KILLED, now, out, text, draining_reason)
 
     def _drop(self, framework_id: str) -> None:
         self._updates.drop_framework(framework_id)
         for key in [key for key in self._runs if key[0] == framework_id]:
-            del self._runs[key]
+            run = self._runs.pop(key)
+            if not run.started:
+                self._launching[run.agent_id].drop(key)
 
 
 def _outcome(exit_code: int) -> tuple[int, str]:
