@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# The tests of whole clusters mostly wait: three workers keep two cores busy.
+WORKERS := -n 3 --dist loadgroup --no-loadscope-reorder
 PROTOS := $(shell find proto -name '*.proto')
 
 .PHONY: setup lint test faults demo demo-elastic minicluster bench descriptors settings clean
@@ -22,7 +24,7 @@ lint: $(READY)
 	PYTHONPATH=. $(BIN)/lint-imports --no-cache
 
 test: $(READY)
-	$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests)
+	$(BIN)/python -m pytest $(or $(ARGS),$(WORKERS))
 
 # Connections are cut on purpose: gRPC's C core would write a line about each.
 faults: $(READY)

@@ -23,6 +23,29 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+LONGEST_FIRST = ("tests/cluster", "tests/faults", "tests/contract/storage", "tests/integration")
+"""Folders whose tests take longest: begun last they would leave the other workers idle."""
+ON_CASSANDRA = ("tests/contract/storage", "tests/integration/cassandra")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of one module in one worker, and those of one server: each worker starts its own."""
+    for item in items:
+        folder = _folder(item)
+        group = "cassandra" if folder.startswith(ON_CASSANDRA) else item.location[0]
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=_rank)
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.location[0].rpartition("/")[0]
+
+
+def _rank(item: pytest.Item) -> int:
+    ranks = (at for at, folder in enumerate(LONGEST_FIRST) if _folder(item).startswith(folder))
+    return next(ranks, len(LONGEST_FIRST))
+
+
 @pytest.fixture(scope="session")
 def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CassandraServer]:
     """A Cassandra server that asks for a password."""
