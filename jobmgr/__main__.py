@@ -36,7 +36,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
             await recover(store, engine.turns)
             stack.enter_context(_watched(daemon, lambda: engine.turns.trouble))
             hostmgr = daemon.client(Role.HOSTMGR, InternalHostServiceStub)
-            spawn_drivers(
+            finish = spawn_drivers(
                 daemon.spawn,
                 engine,
                 resmgr=daemon.client(Role.RESMGR, ResourceManagerServiceStub),
@@ -49,6 +49,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
                 shut_downs=settings.executor_shutdown.bucket(),
             )
             await stack.enter_async_context(daemon.serving(*services(engine, daemon.clock, hostmgr)))
+            daemon.before_stepping_down(finish)
             yield
 
     daemon.lead(leading, NAMES, lambda: stores.standby(daemon.spawn))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from jobmgr.calls import PASSING, Bucket, Caller, Pause
@@ -22,6 +22,7 @@ from storage.interface import Store
 
 Spawn = Callable[[str, Coroutine[Any, Any, Any]], None]
 RETIREMENTS_AT_ONCE = 100
+FINISH_SECONDS = 5.0
 NO_LIMIT = Bucket(0, 1)
 log = logging.getLogger(__name__)
 
@@ -37,16 +38,22 @@ def spawn_drivers(
     reconciler: Caller,
     kills: Bucket = NO_LIMIT,
     shut_downs: Bucket = NO_LIMIT,
-) -> None:
-    """Start the turns and all that feeds them and carries out what they say."""
+    finish_within: float = FINISH_SECONDS,
+) -> Callable[[], Awaitable[None]]:
+    """Start the turns and all that feeds them and carries out what they say.
+
+    Returns what to do before they are ended in order: no more placements are taken, and what is launched is
+    brought to its end, for at most `finish_within` seconds.
+    """
     turns, outbox = engine.turns, engine.outbox
     enqueuer = Enqueuer(resmgr, turns.job, turns.post)
+    placements = Placements(resmgr, turns)
     launcher = Launcher(hostmgr, turns.job, turns.post, outbox.release)
     killer = Killer(hostmgr, reconciler, kills, shut_downs)
     spawn("turns", turns.run())
     spawn("enqueue", enqueuer.enqueue(outbox.enqueue))
     spawn("withdraw", enqueuer.withdraw(outbox.withdraw))
-    spawn("placements", Placements(resmgr, turns).run())
+    spawn("placements", placements.run())
     spawn("launch", launcher.launch(outbox.launch))
     spawn("release", launcher.release())
     spawn("settle", Settler(resmgr).run(outbox.settle))
@@ -58,6 +65,17 @@ def spawn_drivers(
     spawn("evict", Evictor(resmgr, preemption, turns.post).run())
     spawn("retire", retire(engine.store, outbox.retire))
     spawn("adopt", adopt(engine))
+
+    async def finish() -> None:
+        try:
+            async with asyncio.timeout(finish_within):
+                await placements.stop()
+                await launcher.finish(outbox.launch)
+                await turns.flush()
+        except TimeoutError:
+            log.warning("launches are left to the next leader: %d s were not enough", finish_within)
+
+    return finish
 
 
 async def retire(store: Store, queue: Queue[JobId]) -> None:

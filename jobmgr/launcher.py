@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from jobmgr.calls import CALL_SECONDS, Caller, Pause, for_ever, until_answered
 from jobmgr.configs import Configs
@@ -39,9 +39,19 @@ class Placements:
     def __init__(self, resmgr: Caller, turns: Turns) -> None:
         self._resmgr = resmgr
         self._turns = turns
+        self._stopped = False
+        self._handed = asyncio.Event()
+        """Set while nothing is being handed to the core."""
+        self._handed.set()
 
     async def run(self) -> None:
         await for_ever("placements", self._step)
+
+    async def stop(self) -> None:
+        """Hand over no more, and wait until what was handed over is stored. resmgr gives the rest to whoever
+        leads next."""
+        self._stopped = True
+        await self._handed.wait()
 
     async def _step(self) -> None:
         request = resmgrsvc_pb2.GetPlacementsRequest(
@@ -50,8 +60,15 @@ class Placements:
         answer = await self._resmgr.call("GetPlacements", request, timeout=POLL_SECONDS + CALL_SECONDS)
         if answer.HasField("error"):
             raise Refused(f"GetPlacements: {answer.error.failure.message}")
-        if answer.placements:
-            await self._turns.ask(Placed([_placement(wire) for wire in answer.placements]))
+        if answer.placements and not self._stopped:
+            await self._hand_over([_placement(wire) for wire in answer.placements])
+
+    async def _hand_over(self, placements: Sequence[Placement]) -> None:
+        self._handed.clear()
+        try:
+            await self._turns.ask(Placed(placements))
+        finally:
+            self._handed.set()
 
 
 class Launcher:
@@ -69,6 +86,15 @@ class Launcher:
         self._jobs = jobs
         self._post = post
         self._configs = Configs()
+        self._under_way = 0
+        self._ended = asyncio.Event()
+        """Set whenever a launch has ended."""
+
+    async def finish(self, queue: Queue[Launch]) -> None:
+        """Wait until nothing is queued or under way."""
+        while len(queue) or self._under_way:
+            self._ended.clear()
+            await self._ended.wait()
 
     async def launch(self, queue: Queue[Launch]) -> None:
         """Run for ever."""
@@ -100,7 +126,12 @@ class Launcher:
     async def _work(self, queue: Queue[Launch]) -> None:
         while True:
             for launch in await queue.take(1):
-                self._post(await self._launch(launch))
+                self._under_way += 1
+                try:
+                    self._post(await self._launch(launch))
+                finally:
+                    self._under_way -= 1
+                    self._ended.set()
 
     async def _launch(self, launch: Launch) -> Event:
         """Repeated until somebody knows, or nobody can know any more."""

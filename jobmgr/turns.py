@@ -25,6 +25,7 @@ from jobmgr.core.events import (
     Now,
     Placed,
     Statuses,
+    WaitingTold,
     Withdrawn,
 )
 from jobmgr.core.machine import Core
@@ -51,6 +52,7 @@ ACTIVE_JOBS = Gauge("jobmgr_active_jobs", "Jobs that have not ended.")
 ENDED_JOBS = Counter("jobmgr_ended_jobs", "Jobs that ended while this instance led.")
 _STEPS = {state: STEPS.labels(state.name) for state in TaskState}
 
+NOTHING = WaitingTold(())
 Answer = asyncio.Future[Any]
 
 
@@ -96,6 +98,10 @@ class Turns:
         self._inbox.append((event, answer))
         self._wake.set()
         return await answer
+
+    async def flush(self) -> None:
+        """Wait until all that was told before is stored."""
+        await self.ask(NOTHING)
 
     async def between(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do something while nothing is being stored."""

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -43,6 +43,8 @@ HEARTBEAT_SECONDS = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 """Seconds from an attempt to lead that failed to the next one."""
 STEP_DOWN_SECONDS = 15.0
+FINISH_SECONDS = 8.0
+"""Seconds of these for finishing what was begun."""
 log = logging.getLogger(__name__)
 
 
@@ -64,6 +66,7 @@ class Daemon(Generic[S]):
         self._life: Callable[[], Coroutine[Any, Any, None]] | None = None
         self._leadership: Leadership | None = None
         self._elected = False
+        self._finish: Callable[[], Awaitable[None]] | None = None
 
     # What build() calls, once.
 
@@ -87,6 +90,11 @@ class Daemon(Generic[S]):
     def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
         """Supervise a background task until this leadership, or the daemon, ends."""
         self._scopes[-1].spawn(name, work)
+
+    def before_stepping_down(self, finish: Callable[[], Awaitable[None]]) -> None:
+        """What to do when this term is ended in order, before the background tasks are ended. It may take no
+        longer than FINISH_SECONDS, and is left out where leadership is lost."""
+        self._finish = finish
 
     @asynccontextmanager
     async def serving(self, *services: Service) -> AsyncIterator[None]:
@@ -240,11 +248,27 @@ class Daemon(Generic[S]):
                 log.info("leading in term %d", term)
                 LEADER.set(1)
                 began.set()
-                raise PelotonError(await scope.failed())
+                try:
+                    raise PelotonError(await scope.failed())
+                except asyncio.CancelledError:
+                    await self._finished()
+                    raise
         finally:
+            self._finish = None
             LEADER.set(0)
             await scope.close()
             self._scopes.remove(scope)
+
+    async def _finished(self) -> None:
+        """End in order what this term has begun, as long as it lasts."""
+        if self._finish is None:
+            return
+        try:
+            self.fence()
+            async with asyncio.timeout(FINISH_SECONDS):
+                await self._finish()
+        except (PelotonError, TimeoutError) as error:
+            log.warning("not all that was begun is finished: %s", error or "out of time")
 
     def _who_leads(self) -> str:
         leader = self.membership.leader(self.role)

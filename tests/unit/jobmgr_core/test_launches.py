@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 
 from jobmgr.engine import Engine
@@ -12,6 +13,8 @@ from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, config, spec
 from tests.unit.jobmgr_core.steps import ended, reach
 from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+
+OTHER = "0f3f5c2a-0000-4000-8000-000000000002"
 
 
 async def test_a_launch_without_a_valid_claim_is_the_next_runs(store: Store) -> None:
@@ -50,6 +53,38 @@ async def test_a_launch_is_repeated_with_the_same_claim(store: Store) -> None:
         await ended(running.engine)
     assert len({request.id.value for request in world.called("LaunchTasks")}) == 1
     assert len(world.launched) == 2
+
+
+async def test_a_leader_that_is_stopped_ends_its_launches_and_takes_no_more(store: Store) -> None:
+    world = World()
+    world.launches.clear()
+    async with Running(Engine(store), world) as running:
+        await running.engine.create_job(JOB, spec(100))
+        await reach(running.engine, TaskState.LAUNCHED, 100)
+        await until(lambda: world.called("LaunchTasks"), "a launch is under way")
+        asked = len(world.called("LaunchTasks"))
+        finishing = asyncio.ensure_future(running.finish())
+        await running.engine.create_job(OTHER, spec(4))
+        other = running.engine.job(OTHER)
+        assert other is not None
+        await until(lambda: other.counts == {TaskState.PENDING: 4} and not world.queued, "more is placed")
+        assert not finishing.done()
+        world.launches.set()
+        await asyncio.wait_for(finishing, 10)
+        assert len(world.called("LaunchTasks")) == 25 > asked
+    assert len(world.launched) == 100
+    stored = [task.state async for page in store.tasks.list(OTHER) for task in page.values()]
+    assert stored == [TaskState.PENDING] * 4
+
+
+async def test_a_launch_that_finds_nobody_holds_a_leader_up_for_a_while_only(store: Store) -> None:
+    world = World()
+    world.failures["LaunchTasks"] = deque([Unavailable("gone")] * 10_000)
+    async with Running(Engine(store), world, finish_within=0.2) as running:
+        await running.engine.create_job(JOB, spec(1))
+        await until(lambda: world.called("LaunchTasks"), "a launch is under way")
+        await asyncio.wait_for(running.finish(), 10)
+        assert running.engine.job(JOB) is not None
 
 
 async def test_all_tasks_of_a_revocable_job_are_launched_as_revocable(store: Store) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from jobmgr.drivers import spawn_drivers
@@ -57,6 +57,9 @@ class World:
         self.resmgr_stream = "resmgr-1"
         self.deltas: list[waiting_pb2.TaskDelta] = []
         self.refuse: Callable[[Any], str] = lambda task: ""
+        self.launches = asyncio.Event()
+        """Unless set, a launch takes its time."""
+        self.launches.set()
         self._offers = 0
 
     async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
@@ -127,6 +130,7 @@ class World:
     # hostmgr
 
     async def LaunchTasks(self, request: Any) -> Any:
+        await self.launches.wait()
         for task in request.tasks:
             run = task.taskId.value
             instance = run.rpartition("-")[0]
@@ -199,14 +203,17 @@ class World:
 class Running:
     """An engine with its drivers, over a world."""
 
-    def __init__(self, engine: Engine, world: World) -> None:
+    def __init__(self, engine: Engine, world: World, finish_within: float = 10.0) -> None:
         self.engine = engine
+        self._finish_within = finish_within
         self.world = world
         self.tasks: list[asyncio.Task[Any]] = []
+        self.finish: Callable[[], Awaitable[None]]
+        """What the drivers do before they are ended in order."""
 
     async def __aenter__(self) -> Running:
         world = self.world
-        spawn_drivers(
+        self.finish = spawn_drivers(
             lambda name, work: self.tasks.append(asyncio.create_task(work, name=name)),
             self.engine,
             resmgr=world,
@@ -215,6 +222,7 @@ class Running:
             hostmgr=world,
             events=world,
             reconciler=world,
+            finish_within=self._finish_within,
         )
         return self
 

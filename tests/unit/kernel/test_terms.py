@@ -72,6 +72,8 @@ class Running:
     daemon: Daemon[DaemonSettings]
     elections: Elections
     pools: list[Pools]
+    finished: list[str] = field(default_factory=list)
+    """What was done at the end of each term, in order."""
 
     @property
     def address(self) -> Address:
@@ -94,6 +96,20 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
     @asynccontextmanager
     async def leading(term: int) -> AsyncIterator[None]:
         pools = Pools(daemon.fence)
+
+        async def work() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                found.finished.append(f"work of {term}")
+
+        async def finish() -> None:
+            pools.fence()
+            await asyncio.sleep(0)
+            found.finished.append(f"finish {term}")
+
+        daemon.spawn("work", work())
+        daemon.before_stepping_down(finish)
         async with daemon.serving(service(respool_pb2_grpc.add_ResourceManagerServicer_to_server, pools)):
             found.pools.append(pools)
             yield
@@ -103,6 +119,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
     yield found
     os.kill(os.getpid(), signal.SIGTERM)
     assert await asyncio.wait_for(living, 20) == ""
+    assert found.finished[-2:] == [f"finish {len(found.pools)}", f"work of {len(found.pools)}"]
 
 
 async def test_a_call_that_began_in_an_earlier_term_is_not_acknowledged_in_a_later_one(
@@ -121,6 +138,14 @@ async def test_a_call_that_began_in_an_earlier_term_is_not_acknowledged_in_a_lat
         assert "term 1: that is over" in await call.details()
         second.go.set()
         await stub.LookupResourcePoolID(LOOKUP, timeout=20)
+
+
+async def test_a_term_that_is_lost_finishes_nothing(running: Running) -> None:
+    """One that is ended in order does, before its work is ended: see `running`."""
+    await running.leads(1)
+    running.elections.terms[0].over.set()
+    await running.leads(2)
+    assert running.finished == ["work of 1"]
 
 
 async def test_what_holds_a_terms_fence_may_do_nothing_in_the_next(running: Running) -> None:
