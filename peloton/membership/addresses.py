@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import ipaddress
 import socket
-import struct
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
-_GET_FLAGS, _GET_ADDRESS = 0x8913, 0x8915  # SIOCGIFFLAGS, SIOCGIFADDR of Linux
-_UP = 0x1
-_IF_INET6 = Path("/proc/net/if_inet6")
+import psutil
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,38 +58,11 @@ def best(found: Iterable[InterfaceAddress], listening: str = "::") -> str:
 
 
 def interfaces() -> list[InterfaceAddress]:
-    """This host's addresses; where the system does not tell (it is no Linux), those of its name."""
-    try:
-        return [*_ipv4(), *_ipv6()] or _by_name()
-    except OSError:
-        return _by_name()
-
-
-def _ipv4() -> Iterator[InterfaceAddress]:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        for _, name in socket.if_nameindex():
-            with suppress(OSError):  # an interface without an address, or one that went meanwhile
-                held = fcntl.ioctl(asking, _GET_ADDRESS, struct.pack("256s", name.encode()))
-                yield InterfaceAddress(socket.inet_ntoa(held[20:24]), _is_up(asking, name))
-
-
-def _ipv6() -> Iterator[InterfaceAddress]:
-    if not _IF_INET6.exists():
-        return
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        for line in _IF_INET6.read_text().splitlines():
-            digits, *_, name = line.split()
-            with suppress(OSError):
-                yield InterfaceAddress(str(ipaddress.IPv6Address(int(digits, 16))), _is_up(asking, name))
-
-
-def _is_up(asking: socket.socket, name: str) -> bool:
-    held = fcntl.ioctl(asking, _GET_FLAGS, struct.pack("256s", name.encode()))
-    return bool(struct.unpack_from("H", held, 16)[0] & _UP)
-
-
-def _by_name() -> list[InterfaceAddress]:
-    with suppress(OSError):
-        found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
-        return [InterfaceAddress(str(address[0]).split("%")[0], True) for *_, address in found]
-    return []
+    """Return this host's addresses."""
+    up = {name: state.isup for name, state in psutil.net_if_stats().items()}
+    return [
+        InterfaceAddress(each.address.split("%")[0], up.get(name, False))
+        for name, addresses in psutil.net_if_addrs().items()
+        for each in addresses
+        if each.family in (socket.AF_INET, socket.AF_INET6)
+    ]

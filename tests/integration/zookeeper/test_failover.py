@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
+import httpx
 import pytest
-import requests
 
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
 from peloton.client import PelotonClient
@@ -153,7 +153,7 @@ async def pair(processes: Processes, watching: ZooKeeperMembership) -> Pair:
 
 
 def get(address: Address, path: str) -> str:
-    return requests.get(f"http://{address.ip}:{address.http}/{path}", timeout=10).text
+    return httpx.get(f"http://{address.ip}:{address.http}/{path}", timeout=10).text
 
 
 async def test_a_killed_leader_is_followed_within_seven_seconds(

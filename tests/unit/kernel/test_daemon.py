@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
+import httpx
 import pytest
-import requests
 
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
 from peloton.membership.interface import Address, Membership, Role
@@ -118,12 +118,10 @@ async def test_serves_fails_cleanly_and_ends(folder: Path) -> None:
             "unknown method": grpc.StatusCode.UNIMPLEMENTED,
             "unknown service": grpc.StatusCode.UNIMPLEMENTED,
         }
-        health = await asyncio.to_thread(
-            requests.get, f"http://{address.ip}:{address.http}/health", timeout=10
-        )
+        health = await asyncio.to_thread(httpx.get, f"http://{address.ip}:{address.http}/health", timeout=10)
         assert (health.status_code, health.text) == (200, "OK")
         metrics = await asyncio.to_thread(
-            requests.get, f"http://{address.ip}:{address.http}/metrics", timeout=10
+            httpx.get, f"http://{address.ip}:{address.http}/metrics", timeout=10
         )
         assert "health_leader 1.0" in metrics.text
         await channels.close()
