@@ -43,6 +43,7 @@ class Cluster:
         self.quota: Mapping[str, int] = {}
         """Thousandths by kind (cpu, memory, …) where the role has a limit."""
         self.known = False
+        self._trouble = ""
         self._read: dict[str, tuple[Wire, bytes, Agent]] = {}
         self._client = client
         self._hosts = hosts
@@ -53,7 +54,10 @@ class Cluster:
 
     @property
     def unhealthy(self) -> str:
-        return "" if self.known else "the master's map of agents has not been read yet"
+        if self.known:
+            return ""
+        why = f": {self._trouble}" if self._trouble else ""
+        return f"the master's map of agents has not been read yet{why}"
 
     async def follow(self) -> NoReturn:
         while True:
@@ -62,6 +66,7 @@ class Cluster:
                 pause = self._interval
             except Unavailable as error:
                 log.warning("the map of agents stays as it was: %s", error)
+                self._trouble = str(error)
                 pause = min(RETRY_SECONDS, self._interval)
             await asyncio.sleep(pause)
 

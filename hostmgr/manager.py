@@ -75,6 +75,7 @@ class HostManager:
         self._clock = clock
         self._claim_grace = claim_grace
         self._subscribed_at = 0.0
+        self._trouble = ""
         self._calls: Calls | None = None
         self._forms = Forms()
         self._killing: OrderedDict[str, None] = OrderedDict()
@@ -89,6 +90,7 @@ class HostManager:
         now = self._clock.monotonic()
         self.master, self._subscribed_at = master, now
         self._calls = Calls(framework_id)
+        self._trouble = ""
         self.statuses.connected(self._calls)
         self.hosts.drop_offers()
         self.reconciler.subscribed(master_id, now, self.runs.unconfirmed())
@@ -115,7 +117,7 @@ class HostManager:
             self.statuses.take(updates)
 
     def on_disconnected(self, why: str) -> None:
-        self._calls = None
+        self._calls, self._trouble = None, why
         self.statuses.disconnected()
         self.reconciler.disconnected()
         self.hosts.drop_offers()
@@ -147,7 +149,10 @@ class HostManager:
 
     @property
     def unhealthy(self) -> str:
-        return "" if self._calls is not None else "not subscribed with the Mesos master"
+        """Why nothing can be launched or killed, with the driver's last error; empty while subscribed."""
+        if self._calls is not None:
+            return ""
+        return "not subscribed with the Mesos master" + (f": {self._trouble}" if self._trouble else "")
 
     def calls(self) -> Calls:
         """Raises Unavailable while not subscribed."""

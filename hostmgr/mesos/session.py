@@ -40,8 +40,11 @@ MACHINE: StateMachine[State, Trigger] = StateMachine(
 FRAMEWORK_REMOVED = "Framework has been removed"
 """Beginning of the ERROR that says that the master gave this framework id up for good."""
 UNAUTHORIZED = "SUBSCRIBE was answered with 401: mesos.principal or mesos.secret_file is not what it expects"
+NOT_READY = "SUBSCRIBE was answered with 503: the master is not elected, or has not finished its recovery"
 MISSED_HEARTBEATS = 3
 DEFAULT_HEARTBEAT = 15.0
+RECOVERY_SECONDS = 1.0
+"""Longest pause before a master that has yet to finish its recovery is tried again."""
 
 
 class SessionBroken(Exception):
@@ -72,7 +75,8 @@ class Session:
         self.deadline = 0.0
         """When the connection counts as dead unless something comes."""
         self.failures = 0
-        """Tries in a row that ended before the first half interval of heartbeats was over."""
+        """Tries of one master in a row that ended before the first half interval of heartbeats was over."""
+        self._not_ready = False
         self._settled = False
         self._subscribed_at = 0.0
         self._connect_timeout = connect_timeout
@@ -86,12 +90,25 @@ class Session:
         """A connection is being opened to send SUBSCRIBE."""
         self.state = MACHINE.next(self.state, Trigger.CONNECT)
         self.stream_id = ""
+        self._not_ready = False
         self.deadline = now + self._connect_timeout
+
+    def another_master(self) -> None:
+        """The next try is of a master that was not tried before: failures of the old one do not count."""
+        self.failures = 0
+
+    def pause(self, backoff: Backoff, jitter: float) -> float:
+        """Seconds to wait before the next try; `jitter` is a number from 0 to 1."""
+        pause = backoff.delay(self.failures, jitter)
+        return min(pause, RECOVERY_SECONDS) if self._not_ready else pause
 
     def response(self, status: int, stream_id: str, now: float) -> None:
         """The head of the answer to SUBSCRIBE. Raises SessionBroken unless it opens a stream of events."""
         if status == 401:
             raise SessionBroken(UNAUTHORIZED)
+        if status == 503:
+            self._not_ready = True
+            raise SessionBroken(NOT_READY)
         if status != 200:
             raise SessionBroken(f"SUBSCRIBE was answered with status {status}")
         if not stream_id:

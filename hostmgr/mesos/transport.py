@@ -115,7 +115,7 @@ class MesosDriver:
             if self._redirect is not None:
                 log.info("Mesos: %s", why)
                 continue
-            pause = self._backoff.delay(self.session.failures, random.random())
+            pause = self.session.pause(self._backoff, random.random())
             log.warning("Mesos: %s; trying again in %.1f s", why, pause)
             await self._pause(pause)
 
@@ -132,8 +132,10 @@ class MesosDriver:
         where = "no master"
         try:
             self._fence()
-            self._detected = None
+            before, self._detected = self._detected, None
             self._detected = await self._detector.master()
+            if before is None or not self._detected.same(before):
+                self.session.another_master()
             master, self._redirect = self._redirect or self._detected, None
             where = f"master {master}"
             self.session.connect(self._now())
@@ -227,7 +229,8 @@ class MesosDriver:
             detected = await self._detector.master()
         except Unavailable:  # a new one is being elected, and then we shall see
             return None
-        return detected if detected != self._detected else None
+        same = self._detected is not None and detected.same(self._detected)
+        return None if same else detected
 
     async def _on_error(self, message: str) -> None:
         if self.session.on_error(message):

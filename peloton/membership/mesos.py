@@ -48,9 +48,15 @@ class MasterAddress:
     port: int
     name: str = field(default="", compare=False)
     """Hostname that the master goes by, which its certificate is for; empty where only `host` is known."""
+    id: str = field(default="", compare=False)
+    """The master's own id, new with each start of its process; empty where only the address is known."""
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def same(self, other: MasterAddress) -> bool:
+        """Whether both are one master: not one that was started again at the same address."""
+        return (self.host, self.port, self.id) == (other.host, other.port, other.id)
 
     @classmethod
     def parse(cls, text: str) -> MasterAddress:
@@ -190,8 +196,8 @@ def announced(value: bytes) -> Elected | None:
     try:
         info = json.loads(value)
         held = info["address"]
-        address = MasterAddress(str(held["ip"]), int(held["port"]), str(info.get("hostname", "")))
-        return Elected(str(info["id"]), address)
+        master_id, name = str(info["id"]), str(info.get("hostname", ""))
+        return Elected(master_id, MasterAddress(str(held["ip"]), int(held["port"]), name, master_id))
     except (ValueError, KeyError, TypeError) as error:
         log.error("a Mesos master tells no address: %r: %.200r", error, value)
         return None

@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Sequence
@@ -105,6 +106,19 @@ class Processes:
 
     def address(self) -> Address:
         return Address.from_json((self._root / "membership" / "hostmanager" / "leader").read_text())
+
+    def health(self) -> str:
+        """What hostmgr's /health says; empty before it is elected."""
+        try:
+            leader = self.address()
+        except FileNotFoundError:
+            return ""
+        try:
+            with urllib.request.urlopen(f"http://{leader.ip}:{leader.http}/health", timeout=10) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.read().decode()
 
 
 class Client:

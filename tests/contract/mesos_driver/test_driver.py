@@ -275,21 +275,68 @@ async def test_a_master_whose_machine_is_gone_is_not_waited_for_when_another_lea
             assert "leads now" in heard.disconnected[0]
 
 
+async def test_a_master_started_again_at_its_address_is_tried_at_once() -> None:
+    gone = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    host, port = "127.0.0.1", gone.sockets[0].getsockname()[1]
+    gone.close()
+    async with following(MasterAddress(host, port, id="m1")) as (driver, heard, lead):
+        await until(lambda: len(heard.disconnected) == 1)
+        master = FakeMaster(GOOD)
+        async with await asyncio.start_server(master.serve, host, port):
+            lead(MasterAddress(host, port, id="m2"))
+            await until(lambda: driver.ready)
+
+
+async def test_failures_of_a_master_do_not_slow_down_the_next_one() -> None:
+    """What the old one failed at says nothing about the new one, which may need a second try."""
+    closed = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    dead = MasterAddress("127.0.0.1", closed.sockets[0].getsockname()[1])
+    closed.close()
+    growing = Backoff(first=0.01, longest=1000)
+    async with following(dead, growing) as (driver, _, lead):
+        await until(lambda: driver.session.failures >= 6)
+        flaky = FakeMaster(saying(stay=False), GOOD)
+        async with await asyncio.start_server(flaky.serve, "127.0.0.1", 0) as server:
+            lead(MasterAddress("127.0.0.1", server.sockets[0].getsockname()[1]))
+            await until(lambda: len(flaky.calls) == 1)
+            await until(lambda: not driver.ready)
+            assert driver.session.failures <= 1
+            await until(lambda: driver.ready)
+
+
+async def test_a_master_that_recovers_is_asked_again_soon() -> None:
+    async def recovering(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, call: scheduler_pb2.Call
+    ) -> None:
+        writer.write(
+            b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 32\r\n\r\nMaster has not finished recovery"
+        )
+        await writer.drain()
+
+    master = FakeMaster(recovering, recovering, GOOD)
+    async with await asyncio.start_server(master.serve, "127.0.0.1", 0) as server:
+        address = MasterAddress("127.0.0.1", server.sockets[0].getsockname()[1])
+        async with following(address) as (driver, heard, _):
+            await until(lambda: driver.ready, seconds=20)
+            assert "answered with 503" in heard.disconnected[0]
+
+
 @asynccontextmanager
 async def following(
-    first: MasterAddress | None,
-) -> AsyncIterator[tuple[MesosDriver, Recorder, Callable[[], None]]]:
-    """A driver that is slow to try again, turned to `first`; and what makes a good master lead."""
+    first: MasterAddress | None, backoff: Backoff | None = None
+) -> AsyncIterator[tuple[MesosDriver, Recorder, Callable[..., None]]]:
+    """A driver that is slow to try again, turned to `first`; and what makes another master lead, a good one
+    unless its address is given."""
     leader = FakeMaster(GOOD)
     server = await asyncio.start_server(leader.serve, "127.0.0.1", 0)
     detector, heard = Changing(first), Recorder()
     now = asyncio.get_running_loop().time
-    patient = Backoff(first=1000, longest=1000)
+    patient = backoff or Backoff(first=1000, longest=1000)
     driver = MesosDriver(Session(None), Framework(), WIRE, detector, heard, now, backoff=patient)
     running = asyncio.create_task(driver.run())
 
-    def another_leads() -> None:
-        detector.address = MasterAddress("127.0.0.1", server.sockets[0].getsockname()[1])
+    def another_leads(at: MasterAddress | None = None) -> None:
+        detector.address = at or MasterAddress("127.0.0.1", server.sockets[0].getsockname()[1])
 
     try:
         yield driver, heard, another_leads

@@ -11,7 +11,7 @@ import pytest
 from mesos.v1 import mesos_pb2
 from peloton.private.eventstream import eventstream_pb2 as events_pb
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
-from tests.contract.mesos_driver.processes import Client, Processes, connected
+from tests.contract.mesos_driver.processes import Client, Processes, connected, until
 
 STARTING, RUNNING, FINISHED = mesos_pb2.TASK_STARTING, mesos_pb2.TASK_RUNNING, mesos_pb2.TASK_FINISHED
 
@@ -71,6 +71,17 @@ async def test_json_and_a_secret(idle: Processes, tmp_path: Path) -> None:
     await client.pull_until(lambda: states(client, run) == [STARTING, RUNNING, FINISHED])
     assert "s3cret" not in idle.log("hostmgr")
     await client.close()
+
+
+async def test_health_tells_why_the_master_refuses(idle: Processes, tmp_path: Path) -> None:
+    """What /health says is also what `minicluster up` reports while it waits."""
+    secret, credentials = tmp_path / "secret", tmp_path / "credentials.json"
+    secret.write_text("wrong\n")
+    credentials.write_text('{"credentials": [{"principal": "peloton", "secret": "s3cret"}]}')
+    await idle.start_master(f"--credentials={credentials}")
+    await idle.start_hostmgr(secret_file=str(secret))
+    await until(lambda: "SUBSCRIBE was answered with 401" in idle.health(), "health tells of the refusal")
+    assert "mesos.principal or mesos.secret_file is not what it expects" in idle.health()
 
 
 async def test_mesos_hears_only_of_what_jobmgr_has_passed(processes: Processes) -> None:

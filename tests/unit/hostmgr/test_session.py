@@ -83,6 +83,27 @@ def test_failures_are_counted_until_a_subscription_has_lasted() -> None:
     assert session.failures == 0
 
 
+def test_a_master_that_is_not_ready_is_tried_again_within_a_second() -> None:
+    session, slow = Session(None), Backoff(first=100, longest=1000)
+    session.connect(0.0)
+    with pytest.raises(SessionBroken, match="503"):
+        session.response(503, "", 0.0)
+    session.disconnect()
+    assert session.pause(slow, jitter=1.0) == 1.0
+    session.connect(0.0)
+    session.disconnect()
+    assert session.pause(slow, jitter=1.0) == 400.0
+
+
+def test_another_master_begins_without_failures() -> None:
+    session = Session(None)
+    for _ in range(5):
+        session.connect(0.0)
+        session.disconnect()
+    session.another_master()
+    assert session.failures == 0
+
+
 @given(st.integers(0, 1000), st.floats(0, 1))
 def test_backoff_is_bounded_and_jittered(failures: int, jitter: float) -> None:
     backoff = Backoff(first=0.1, longest=15)
