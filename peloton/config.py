@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator
 
+from peloton import __version__
 from peloton.errors import PelotonError
 from peloton.wrongsettings import told
 
@@ -94,6 +95,10 @@ class DaemonSettings(Settings):
     """0 takes any free port."""
     grpc_port: int = Field(0, ge=0, le=65535)
     """0 takes any free port."""
+    grpc_health: bool = True
+    """Whether the gRPC port answers grpc.health.v1.Health, with what /health says."""
+    grpc_reflection: bool = True
+    """Whether the gRPC port describes its services to tools such as grpcurl."""
     instance: str = ""
     """Name of this instance in logs and in the membership; a new one is made where empty."""
     cluster: str = ""
@@ -121,19 +126,45 @@ S = TypeVar("S", bound=DaemonSettings)
 def parse_arguments(cls: type[S], program: str, argv: Sequence[str] | None = None) -> tuple[S, bool]:
     """Settings from a daemon's command line, and whether they are only to be checked.
 
-    -c FILE (repeated), --check, --debug, a flag per environment variable. Raises ConfigError.
+    -c FILE (repeated), --check, --debug, a flag per environment variable. Raises ConfigError. --help and
+    --version print, and end the process with 0.
     """
-    parser = argparse.ArgumentParser(prog=program, allow_abbrev=False)
-    parser.add_argument("-c", "--config", action="append", default=[], type=Path, metavar="FILE")
-    parser.add_argument("--check", action="store_true", help="say whether the settings are right, and end")
-    parser.add_argument("--debug", action="store_const", const="true", dest="ENABLE_DEBUG_LOGGING")
-    for name in cls.environment:
-        if name != "ENABLE_DEBUG_LOGGING":
-            parser.add_argument(flag_of(name), dest=name, metavar="VALUE")
-    given = vars(parser.parse_args(argv))
+    given = vars(_parser(cls, program).parse_args(argv))
     flags = {name: value for name in cls.environment if (value := given.get(name)) is not None}
     settings = load(cls, given["config"], {**_from(os.environ, cls.environment), **flags})
     return settings, bool(given["check"])
+
+
+def _parser(cls: type[DaemonSettings], program: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=program,
+        allow_abbrev=False,
+        description="A daemon of the Peloton cluster scheduler.",
+        epilog="Flags win over environment variables, those over files. docs/settings.md lists all settings.",
+    )
+    parser.add_argument("--version", action="version", version=f"{program} {__version__}")
+    parser.add_argument(
+        "-c",
+        "--config",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="YAML file of settings; several are merged left to right",
+    )
+    parser.add_argument("--check", action="store_true", help="say whether the settings are right, and end")
+    for name, setting in cls.environment.items():
+        told = f"sets {_plain(setting)}; environment {name}"
+        if name == "ENABLE_DEBUG_LOGGING":
+            parser.add_argument("--debug", action="store_const", const="true", dest=name, help=told)
+        else:
+            parser.add_argument(flag_of(name), dest=name, metavar="VALUE", help=told)
+    return parser
+
+
+def _plain(path: str) -> str:
+    """A setting's path without its [key=value]."""
+    return re.sub(r"\[.*?\]", "", path)
 
 
 def flag_of(variable: str) -> str:
@@ -149,7 +180,7 @@ def load(cls: type[S], files: Sequence[Path], variables: Mapping[str, str] | Non
     given: dict[str, str] = {}
     for name, value in (variables or {}).items():
         tree = _filled(tree, cls.environment[name].split("."), value)
-        given[re.sub(r"\[.*?\]", "", cls.environment[name])] = f"{name} or {flag_of(name)}"
+        given[_plain(cls.environment[name])] = f"{name} or {flag_of(name)}"
     return validated(cls, tree, ", ".join(map(str, files)) or "settings", given)
 
 

@@ -32,6 +32,7 @@ from peloton.metrics import HEARTBEAT, LEADER
 from peloton.rpc.caller import EPOCH, INSTANCE
 from peloton.rpc.client import Channels, LeaderClient
 from peloton.rpc.server import RpcServer, Service
+from peloton.rpc.standard import health, reflection
 from peloton.supervise import Supervisor
 
 S = TypeVar("S", bound=DaemonSettings)
@@ -145,7 +146,7 @@ class Daemon(Generic[S]):
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         http_port = self.http.bind(settings.host, settings.http_port)
-        grpc_port = await self.rpc.start(settings.host, settings.grpc_port)
+        grpc_port = await self._listen()
         ip = advertised(settings.host, settings.advertise)
         self._warn_of(ip)
         self._member = Member(self.role, self.id, Address(socket.gethostname(), ip, http_port, grpc_port))
@@ -158,6 +159,14 @@ class Daemon(Generic[S]):
         finally:
             await self._end(scope)
         return why
+
+    async def _listen(self) -> int:
+        """Open the gRPC port, with the services that every daemon has."""
+        settings, rpc = self.settings, self.rpc
+        if settings.grpc_health:
+            rpc.activate([health(self.unhealthy, rpc.serves)])
+        further = reflection(rpc.names) if settings.grpc_reflection else ()
+        return await rpc.start(settings.host, settings.grpc_port, further)
 
     def _warn_of(self, ip: str) -> None:
         shared = self.settings.membership

@@ -16,11 +16,13 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from peloton import __version__
-from peloton.errors import Unavailable
+from peloton.errors import InvalidArgument, Unavailable
 from peloton.log import LEVELS, LevelSwitch
 
 _DURATION = re.compile(r"(\d{1,6})(s|m|h)\Z")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
+LONGEST_LEVEL = 24 * 3600
+"""Seconds that another log level lasts at most."""
 
 
 class HttpServer:
@@ -67,16 +69,32 @@ class HttpServer:
         return PlainTextResponse(wrong or (f"OK\n{remark}" if remark else "OK"), 503 if wrong else 200)
 
     async def _answer_level(self, request: Request) -> Response:
-        level = request.query_params.get("level", "")
-        duration = _DURATION.match(request.query_params.get("duration", "5m"))
-        if level not in LEVELS or duration is None:
-            return PlainTextResponse(
-                f"level={level!r}: give level={'|'.join(LEVELS)} and duration=<number>s|m|h\n", 400
-            )
-        seconds = int(duration[1]) * _SECONDS[duration[2]]
-        self._levels.set(level, seconds)
-        logging.getLogger(__name__).warning("log level %s for %s s", level, seconds)
+        """HEAD is answered like GET, and changes nothing."""
+        try:
+            level = _level(request.query_params.get("level", ""))
+            seconds = _seconds(request.query_params.get("duration", "5m"))
+        except InvalidArgument as error:
+            return PlainTextResponse(f"{error}\n", 400)
+        if request.method != "HEAD":
+            self._levels.set(level, seconds)
+            logging.getLogger(__name__).warning("log level %s for %s s", level, seconds)
         return PlainTextResponse(f"{level} for {seconds} s\n")
+
+
+def _level(given: str) -> str:
+    """Raises InvalidArgument."""
+    if given not in LEVELS:
+        raise InvalidArgument("level", given, f"one of {', '.join(LEVELS)}")
+    return given
+
+
+def _seconds(given: str) -> int:
+    """Raises InvalidArgument."""
+    found = _DURATION.match(given)
+    seconds = int(found[1]) * _SECONDS[found[2]] if found else 0
+    if not 1 <= seconds <= LONGEST_LEVEL:
+        raise InvalidArgument("duration", given, "a time from 1s to 24h, such as 90s, 5m or 2h")
+    return seconds
 
 
 class _Server(uvicorn.Server):

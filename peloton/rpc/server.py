@@ -96,12 +96,15 @@ class RpcServer:
         self._known: set[str] = set()
         self._server: Any = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port, also where it was given as 0. Raises Unavailable where it is taken."""
+    async def start(self, host: str, port: int, further: Iterable[grpc.GenericRpcHandler] = ()) -> int:
+        """Listen; returns the port, also where it was given as 0. Raises Unavailable where it is taken.
+
+        `further` handlers answer what none of the services does, as they are.
+        """
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         _require_free(host, port, where)
         server = grpc.aio.server(options=SERVER_OPTIONS)
-        server.add_generic_rpc_handlers((_Router(self),))
+        server.add_generic_rpc_handlers((_Router(self), *further))
         try:
             bound = server.add_insecure_port(where)
         except RuntimeError:
@@ -139,13 +142,21 @@ class RpcServer:
     def find(self, path: str) -> Any:
         """The handler, one that answers UNAVAILABLE, or None for a method that nobody serves."""
         handler = self._handlers.get(path)
-        if handler is None and path.split("/")[1] in self._known and not self._serves(path):
+        name = path.split("/")[1]
+        if handler is None and name in self._known and not self.serves(name):
             return grpc.unary_unary_rpc_method_handler(self._refuse)
         return handler
 
-    def _serves(self, path: str) -> bool:
-        prefix = path.rpartition("/")[0] + "/"
-        return any(held.startswith(prefix) for held in self._handlers)
+    @property
+    def names(self) -> list[str]:
+        """Of the services that are answered here at one time or another."""
+        return sorted(self._known)
+
+    def serves(self, name: str) -> bool | None:
+        """Whether the service is answered here now; None for one that never is."""
+        if name not in self._known:
+            return None
+        return any(held.startswith(f"/{name}/") for held in self._handlers)
 
     async def _refuse(self, request: bytes, context: Any) -> bytes:
         await context.abort(grpc.StatusCode.UNAVAILABLE, self._leader(), ((NOT_BEGUN, "1"),))

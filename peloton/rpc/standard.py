@@ -1,0 +1,87 @@
+"""The services that every gRPC server is expected to have: health checking and reflection.
+
+Both are the field's own: `grpc_health_probe`, Kubernetes and load balancers ask the one, `grpcurl` the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
+
+import grpc
+from google.protobuf import descriptor_pool
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.reflection import ReflectionServicer
+from grpc_reflection.v1alpha.reflection_pb2_grpc import add_ServerReflectionServicer_to_server
+
+from peloton.errors import NotFound, ResourceExhausted
+from peloton.rpc.server import Service, service
+
+WATCH_SECONDS = 0.5
+"""From one look at a watched status to the next."""
+MOST_WATCHERS = 100
+REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
+REFLECTION_NAMES = ("grpc.reflection.v1.ServerReflection",)
+"""The newer name of the same service with the same messages."""
+_Response = health_pb2.HealthCheckResponse
+
+
+class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
+    """grpc.health.v1.Health. The empty name stands for the daemon, which serves while /health is OK; the name
+    of a service for that service, which may be served by the leader only."""
+
+    def __init__(self, unhealthy: Callable[[], str], serves: Callable[[str], bool | None]) -> None:
+        """`unhealthy` tells what is wrong, empty where all is well; `serves` whether a service is answered
+        here now, None for one that never is."""
+        self._unhealthy = unhealthy
+        self._serves = serves
+        self._watchers = 0
+
+    async def Check(self, request: Any, context: Any) -> Any:
+        status = self._status(request.service)
+        if status == _Response.SERVICE_UNKNOWN:
+            raise NotFound(f"service: {request.service!r} is not served by this daemon")
+        return _Response(status=status)
+
+    async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        """The status now, and again whenever it is another."""
+        if self._watchers >= MOST_WATCHERS:
+            raise ResourceExhausted(f"{MOST_WATCHERS} health watches are open already")
+        self._watchers += 1
+        told = None
+        try:
+            while True:
+                status = self._status(request.service)
+                if status != told:
+                    yield _Response(status=status)
+                told = status
+                await asyncio.sleep(WATCH_SECONDS)
+        finally:
+            self._watchers -= 1
+
+    def _status(self, name: str) -> int:
+        served = self._serves(name) if name else True
+        if served is None:
+            return int(_Response.SERVICE_UNKNOWN)
+        return int(_Response.SERVING if served and not self._unhealthy() else _Response.NOT_SERVING)
+
+
+def health(unhealthy: Callable[[], str], serves: Callable[[str], bool | None]) -> Service:
+    """The service, for `RpcServer.activate`."""
+    return service(health_pb2_grpc.add_HealthServicer_to_server, Health(unhealthy, serves))
+
+
+def reflection(names: Iterable[str]) -> list[grpc.GenericRpcHandler]:
+    """Handlers that describe the services of these names, without older names that no .proto file has."""
+    servicer = ReflectionServicer([REFLECTION, *filter(_described, names)])
+    found = service(add_ServerReflectionServicer_to_server, servicer, REFLECTION_NAMES)
+    return [grpc.method_handlers_generic_handler(name, found.methods) for name in found.names]
+
+
+def _described(name: str) -> bool:
+    try:
+        descriptor_pool.Default().FindServiceByName(name)  # type: ignore[no-untyped-call]
+    except KeyError:
+        return False
+    return True
