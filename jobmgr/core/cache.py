@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from operator import attrgetter
+from sys import intern
 from typing import NamedTuple
 
 from peloton.model.ids import JobId
@@ -22,6 +25,7 @@ UNBORN = TaskRuntime(
 """Stands for an instance whose row is not stored yet."""
 
 
+_state = attrgetter("state")
 _IN_RESMGR = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
 
 
@@ -80,7 +84,8 @@ class CachedJob:
         if task is None or task.run != run or task.state not in _IN_RESMGR:
             return
         if reason:
-            self.waiting[instance] = Waiting(run, state, reason)
+            # Many wait for the same: one text for all of them.
+            self.waiting[instance] = Waiting(run, state, intern(reason))
         else:
             self.waiting.pop(instance, None)
 
@@ -100,16 +105,31 @@ class CachedJob:
                 del counts[before]
         counts[after] = counts.get(after, 0) + 1
 
+    def fill(self, rows: Mapping[int, TaskRuntime]) -> None:
+        """Take rows as they were read, each once. Those of an update that was cut off before the job took it
+        on are left out."""
+        tasks, size = self.tasks, self.spec.instance_count
+        if rows and max(rows) >= size:
+            rows = {instance: task for instance, task in rows.items() if instance < size}
+        for instance, task in rows.items():
+            tasks[instance] = task
+        for state, count in Counter(map(_state, rows.values())).items():
+            self.counts[state] = self.counts.get(state, 0) + count
+
     def add_up(self) -> None:
         """Take the runtime's sums from the tasks: rows may be stored whose leader fell before it had stored
         what they add to the job."""
         versions: dict[int, int] = {}
         used: dict[str, float] = {}
         started = 0
-        for _, task in self.born():
-            versions[task.config_version] = versions.get(task.config_version, 0) + 1
+        kinds = {id(task): task for task in self.tasks}
+        for number, count in Counter(map(id, self.tasks)).items():
+            task = kinds[number]
+            if task is UNBORN:
+                continue
+            versions[task.config_version] = versions.get(task.config_version, 0) + count
             for kind, amount in task.resource_usage.items():
-                used[kind] = used.get(kind, 0.0) + amount
+                used[kind] = used.get(kind, 0.0) + amount * count
             if task.start_time and (not started or task.start_time < started):
                 started = task.start_time
         self.runtime = replace(
@@ -129,10 +149,8 @@ class CachedJob:
 def cached(
     job_id: JobId, spec: JobSpec, runtime: JobRuntime, rows: Iterable[Mapping[int, TaskRuntime]]
 ) -> CachedJob:
-    """A job as it was read. Rows of an update that was cut off before the job took it on are left out."""
+    """A job as it was read."""
     job = CachedJob(job_id, spec, runtime)
     for page in rows:
-        for instance, task in page.items():
-            if instance < spec.instance_count:
-                job.put(instance, task)
+        job.fill(page)
     return job

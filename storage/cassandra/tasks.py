@@ -173,5 +173,8 @@ class CassandraTasks:
 
 
 def _decoded(rows: Sequence[Row]) -> dict[int, TaskRuntime]:
-    values = json.loads(f"[{','.join(text for _, text in rows)}]")
-    return {instance: TASK_RUNTIME.from_values(one) for (instance, _), one in zip(rows, values, strict=True)}
+    """Many tasks are stored alike, as those that wait are: each text is decoded once."""
+    texts = dict.fromkeys(text for _, text in rows)
+    values = json.loads(f"[{','.join(texts)}]")
+    runtimes = dict(zip(texts, map(TASK_RUNTIME.from_values, values), strict=True))
+    return {instance: runtimes[text] for instance, text in rows}

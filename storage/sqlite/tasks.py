@@ -19,12 +19,16 @@ PAGE = 10_000
 
 REPLACE = "INSERT OR REPLACE INTO tasks (job_id, instance, state, runtime)"
 SELECT_ONE = "SELECT runtime FROM tasks WHERE job_id = ? AND instance = ?"
+# Many tasks are stored alike, as those that wait are: their text comes once, with all its instances.
 SELECT_PAGE = """
-SELECT '[' || coalesce(group_concat('[' || instance || ',' || runtime || ']'), '') || ']'
+SELECT '[' || coalesce(group_concat('[' || runtime || ',[' || instances || ']]'), '') || ']'
 FROM (
-    SELECT instance, runtime FROM tasks
-    WHERE job_id = :job_id AND instance >= :first AND instance < :end
-    ORDER BY instance LIMIT :page
+    SELECT runtime, group_concat(instance) AS instances FROM (
+        SELECT instance, runtime FROM tasks
+        WHERE job_id = :job_id AND instance >= :first AND instance < :end
+        ORDER BY instance LIMIT :page
+    )
+    GROUP BY runtime
 )
 """
 DELETE = "DELETE FROM tasks WHERE job_id = ? AND instance IN (SELECT value FROM json_each(?))"
@@ -85,4 +89,7 @@ def _get(job_id: JobId, instance: int, db: sqlite3.Connection) -> TaskRuntime:
 def _page(job_id: JobId, first: int, end: int, db: sqlite3.Connection) -> dict[int, TaskRuntime]:
     bounds = {"job_id": job_id, "first": first, "end": end, "page": PAGE}
     (text,) = db.execute(SELECT_PAGE, bounds).fetchone()
-    return {instance: TASK_RUNTIME.from_values(values) for instance, values in json.loads(text)}
+    found: dict[int, TaskRuntime] = {}
+    for values, instances in json.loads(text):
+        found.update(dict.fromkeys(instances, TASK_RUNTIME.from_values(values)))
+    return {instance: found[instance] for instance in sorted(found)}

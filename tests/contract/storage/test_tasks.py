@@ -86,6 +86,15 @@ async def test_many_instances_come_in_pages(store: Store) -> None:
     assert list(await listed(store)) == list(range(10_001))
 
 
+async def test_what_is_stored_alike_is_read_as_one_object(store: Store) -> None:
+    """A new leader reads all tasks there are, of which most wait and are stored alike."""
+    await store.tasks.write(JOB, {0: BARE, 1: task_runtime(), 2: BARE, 4: BARE, 5: task_runtime(run=2)})
+    rows = await listed(store)
+    assert rows == {0: BARE, 1: task_runtime(), 2: BARE, 4: BARE, 5: task_runtime(run=2)}
+    assert list(rows) == [0, 1, 2, 4, 5]
+    assert rows[0] is rows[2] is rows[4]
+
+
 async def test_deleting_instances(store: Store) -> None:
     await store.tasks.write(JOB, dict.fromkeys(range(4), BARE))
     await store.tasks.delete(JOB, [1, 3, 8])
