@@ -23,7 +23,7 @@ from mesos.v1 import mesos_pb2
 from peloton.errors import Unavailable
 from peloton.eventstream import Added, EventRing, Numbered
 from peloton.private.eventstream import eventstream_pb2
-from peloton.wire.mesos import TASK_STATES
+from peloton.wire.mesos import TASK_STATES, is_of_another_launch
 
 CLIENTS = ("jobmgr", "resmgr")
 HOLDER = "jobmgr"
@@ -92,6 +92,11 @@ class Statuses:
 
     def _take(self, status: mesos_pb2.TaskStatus) -> str:
         """What became of it."""
+        if not status.HasField("state"):
+            return self._leave(status)
+        if is_of_another_launch(status):
+            log.error("a second launch of %s was refused, which lives on", status.task_id.value)
+            return "of another launch"
         run = status.task_id.value
         agent_id = status.agent_id.value or self._runs.agent(run)
         unknown = status.state == mesos_pb2.TASK_UNKNOWN
@@ -113,6 +118,14 @@ class Statuses:
         elif added is Added.FULL and not status.uuid:
             self._reconciler.overlooked(self._now())
         return added.value
+
+    def _leave(self, status: mesos_pb2.TaskStatus) -> str:
+        """Mesos is told at once that it came, for it would hold back what follows."""
+        log.warning("task %s is in a state of Mesos that is not known here", status.task_id.value)
+        self._runs.confirm(status.task_id.value)
+        if status.uuid:
+            self._queue(status)
+        return "unknown state"
 
     def _follow(self, run: str, agent_id: str, over: bool) -> None:
         self._runs.confirm(run)

@@ -78,4 +78,4 @@ def _statuses(events: Iterable[eventstream_pb2.Event]) -> Iterable[tuple[Run, Ta
         try:
             yield parse_mesos_task_id(event.mesosTaskStatus.task_id.value), task_status(event.mesosTaskStatus)
         except InvalidArgument as error:
-            log.warning("a status of a task that is none of ours: %s", error)
+            log.warning("status of %s, which says nothing: %s", event.mesosTaskStatus.task_id.value, error)

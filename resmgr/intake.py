@@ -35,11 +35,11 @@ def apply(scheduler: Scheduler, events: Iterable[pb.Event], now: float) -> None:
     for event in events:
         if event.type != pb.Event.MESOS_TASK_STATUS:
             continue
-        status = task_status(event.mesosTaskStatus)
         try:
+            status = task_status(event.mesosTaskStatus)
             run = parse_mesos_task_id(status.mesos_task_id)
-        except InvalidArgument:
-            log.debug("status of %s, which is no task of ours", status.mesos_task_id)
+        except InvalidArgument as error:
+            log.debug("status of %s, which says nothing: %s", event.mesosTaskStatus.task_id.value, error)
             continue
         scheduler.observe(run, status.state, now)
 

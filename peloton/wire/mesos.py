@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from mesos.v1 import mesos_pb2
 from peloton.clock import NANOSECONDS
+from peloton.errors import InvalidArgument
 from peloton.model.states import TaskState
 from peloton.model.task import TaskStatus
 
@@ -28,6 +29,7 @@ TASK_STATES: Mapping[int, TaskState] = {
 """Mesos' task state → Peloton's. A KILLING task still runs as far as Mesos is concerned."""
 
 _REASON_PREFIX = "REASON_"
+_DUPLICATE = "Task has duplicate ID"
 
 
 def reason_name(status: mesos_pb2.TaskStatus) -> str:
@@ -37,8 +39,18 @@ def reason_name(status: mesos_pb2.TaskStatus) -> str:
     return mesos_pb2.TaskStatus.Reason.Name(status.reason).removeprefix(_REASON_PREFIX)
 
 
+def is_of_another_launch(status: mesos_pb2.TaskStatus) -> bool:
+    """Whether it refuses a second launch of a run that lives on, in that run's name."""
+    invalid = status.HasField("reason") and status.reason == mesos_pb2.TaskStatus.REASON_TASK_INVALID
+    failed = TASK_STATES.get(status.state) is TaskState.FAILED
+    return failed and invalid and _DUPLICATE in status.message
+
+
 def task_status(wire: mesos_pb2.TaskStatus) -> TaskStatus:
-    """A status as Mesos sent it; one without a uuid wants no acknowledgement."""
+    """A status as Mesos sent it; one without a uuid wants no acknowledgement. Raises InvalidArgument where it
+    has no state that is known."""
+    if not wire.HasField("state"):
+        raise InvalidArgument("state", "", "a task state of Mesos 1.x")
     return TaskStatus(
         mesos_task_id=wire.task_id.value,
         state=TASK_STATES[wire.state],

@@ -81,6 +81,7 @@ async def it() -> AsyncIterator[Fixture]:
     await asyncio.gather(task, return_exceptions=True)
 
 
+INVALID = mesos_pb2.TaskStatus.REASON_TASK_INVALID
 RUNNING, FINISHED, UNKNOWN = mesos_pb2.TASK_RUNNING, mesos_pb2.TASK_FINISHED, mesos_pb2.TASK_UNKNOWN
 
 
@@ -94,6 +95,27 @@ async def test_acknowledged_when_passed_and_not_before(it: Fixture) -> None:
     assert it.mesos.acknowledged == [b"u1", b"u2"]
     call = it.mesos.calls[0]
     assert (call.framework_id.value, call.acknowledge.agent_id.value) == ("f1", "S1")
+
+
+async def test_a_state_that_is_not_known_is_acknowledged_and_left(it: Fixture) -> None:
+    strange = status(1, RUNNING, b"u1")
+    strange.ClearField("state")
+    it.statuses.take([strange, status(1, FINISHED, b"u2")])
+    await it.settle()
+    assert it.mesos.acknowledged == [b"u1"]
+    events = await it.statuses.wait("jobmgr", "s1", 0, 0, 100, 0)
+    assert [each.event.mesosTaskStatus.uuid for each in events] == [b"u2"]
+
+
+async def test_a_second_launch_that_is_refused_is_no_end_of_the_first(it: Fixture) -> None:
+    refused = status(1, mesos_pb2.TASK_ERROR)
+    refused.reason, refused.message = INVALID, f"Task has duplicate ID: {JOB}-0-1"
+    it.statuses.take([status(1, RUNNING, b"u1"), refused])
+    assert await it.passed(0) == [0]
+    assert it.runs.agent(f"{JOB}-0-1") == "S1", "it is still known to live"
+    refused.message = "Task uses more resources than available"
+    it.statuses.take([refused])
+    assert await it.passed(0) == [0, 1]
 
 
 async def test_resmgr_acknowledges_nothing(it: Fixture) -> None:
