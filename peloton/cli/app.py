@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 import peloton
 from peloton.cli.groups import Lazy, LazyGroup
 from peloton.cli.params import Duration
 from peloton.cli.session import Session
+from peloton.cli.targets import NAMES, Given, Targets
 
 GROUPS = {
     "job": Lazy("peloton.cli.commands.job:job", "Create, watch, change and stop jobs."),
@@ -34,7 +37,7 @@ GROUPS = {
     envvar="JOBMGR_URL",
     show_envvar=True,
     metavar="HOST:PORT",
-    help="Job manager, localhost:5392 unless given.",
+    help="Job manager, localhost:5392 where nothing says where the cluster is.",
 )
 @click.option(
     "-v",
@@ -42,7 +45,7 @@ GROUPS = {
     envvar="RESMGR_URL",
     show_envvar=True,
     metavar="HOST:PORT",
-    help="Resource manager, localhost:5394 unless given.",
+    help="Resource manager, likewise localhost:5394.",
 )
 @click.option(
     "-u",
@@ -50,7 +53,7 @@ GROUPS = {
     envvar="HOSTMGR_URL",
     show_envvar=True,
     metavar="HOST:PORT",
-    help="Host manager, localhost:5391 unless given.",
+    help="Host manager, likewise localhost:5391.",
 )
 @click.option(
     "-e",
@@ -66,7 +69,9 @@ GROUPS = {
     "zk_servers",
     envvar="ZK_SERVERS",
     show_envvar=True,
-    help="ZooKeeper servers to find leaders by.",
+    multiple=True,
+    metavar="HOST:PORT,…",
+    help="ZooKeeper servers to find leaders by, also more than once; in the environment also one a line.",
 )
 @click.option(
     "--zkroot",
@@ -78,7 +83,12 @@ GROUPS = {
     help="Their root node.",
 )
 @click.option(
-    "--basicAuthConfig", "basic_auth", metavar="FILE", help="YAML with username and password for every call."
+    "--basicAuthConfig",
+    "basic_auth",
+    envvar="BASIC_AUTH_CONFIG",
+    show_envvar=True,
+    metavar="FILE",
+    help="YAML with username and password for every call.",
 )
 @click.option(
     "-t",
@@ -88,12 +98,26 @@ GROUPS = {
     show_envvar=True,
     default="20s",
     show_default=True,
-    help="Longest time for one call.",
+    help="Longest time for one call, and for finding ZooKeeper.",
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of a failure.")
 @click.pass_context
 def cli(ctx: click.Context, /, **flags: Any) -> None:
     """Peloton: run jobs on a cluster that many teams share."""
-    session = Session(**flags)
+    timeout = flags["timeout"]
+    targets = Targets(*_sources(ctx, flags), flags["zk_root"], timeout)
+    session = Session(flags["json"], flags["debug"], timeout, targets, flags["basic_auth"])
     ctx.obj = session
     ctx.call_on_close(session.close)
+
+
+def _sources(ctx: click.Context, flags: Mapping[str, Any]) -> tuple[Given, Given]:
+    """What flags say of where the cluster is, and what the environment says."""
+    by_flag: dict[str, Any] = {}
+    for name, (flag, _) in NAMES.items():
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            value = by_flag[name] = flags[name]
+            if not all(value if isinstance(value, tuple) else (value,)):  # as an unset variable of a script
+                raise click.UsageError(f"{flag} is given without a value", ctx)
+    rest = {name: flags[name] for name in NAMES if name not in by_flag}
+    return Given.of(by_flag), Given.of(rest)

@@ -3,36 +3,54 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from peloton.cli.matching import suggestion
 from peloton.errors import NotFound, PelotonError
 
 FILES = (Path("~/.peloton/clusters.json"), Path("/etc/peloton/clusters.json"))
 
 
 def zookeeper_of(cluster: str, files: tuple[Path, ...] = FILES) -> str:
-    """ZooKeeper servers of a cluster. Raises PelotonError where no file names it."""
+    """ZooKeeper servers of a cluster; the first file that names it counts.
+
+    Raises NotFound where no file names it, PelotonError for a file in another form.
+    """
     known: list[str] = []
     for file in (path.expanduser() for path in files):
-        for entry in _clusters(file):
-            name, url = entry.get("clusterName"), entry.get("zkURL")
-            if name == cluster and isinstance(url, str) and url:
+        for name, url in _clusters(file):
+            if name == cluster:
                 return url
-            known.append(str(name))
-    names = ", ".join(known) if known else "none"
+            known.append(name)
     places = " and ".join(str(path) for path in files)
-    raise NotFound(f"cluster {cluster!r} is not in {places}; clusters known there: {names}")
+    names = ", ".join(known) if known else "none"
+    raise NotFound(
+        f"cluster {cluster!r} is not in {places}; clusters known there: {names}{suggestion(cluster, known)}"
+    )
 
 
-def _clusters(file: Path) -> list[dict[str, Any]]:
+def _clusters(file: Path) -> Iterator[tuple[str, str]]:
+    """Name and ZooKeeper servers of each."""
     try:
         content = json.loads(file.read_bytes())
     except FileNotFoundError:
-        return []
+        return
     except (OSError, ValueError) as error:
         raise PelotonError(f"{file}: cannot be read as JSON: {error}") from error
     entries = content.get("clusters") if isinstance(content, dict) else None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise PelotonError(f'{file}: is not {{"clusters": [{{"clusterName": …, "zkURL": …}}]}}')
-    return entries
+    for number, entry in enumerate(entries):
+        yield (
+            _text(file, number, entry, "clusterName", "prod"),
+            _text(file, number, entry, "zkURL", "zk1:2181"),
+        )
+
+
+def _text(file: Path, number: int, entry: dict[str, Any], key: str, example: str) -> str:
+    value = entry.get(key)
+    if not isinstance(value, str) or not value:
+        raise PelotonError(f"{file}: clusters[{number}].{key}: {value!r} is not text such as {example!r}")
+    return value

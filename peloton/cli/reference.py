@@ -24,6 +24,38 @@ This page is made by `python -m peloton.cli.reference > docs/cli.md`.
   130 interrupted. `job create --follow` ends with 0 only if the job SUCCEEDED.
 - **Completion** for bash: `eval "$(_PELOTON_COMPLETE=bash_source peloton)"`; zsh and fish likewise.
 """
+_CLUSTERS = """
+## Which cluster
+
+The first of these that says anything:
+
+1. **Flags**: `-e` (a name), `-z` (ZooKeeper servers), or `-m`, `-v`, `-u` (addresses of daemons).
+2. **The environment**: `CLUSTER_NAME`, `ZK_SERVERS`, or `JOBMGR_URL`, `RESMGR_URL`, `HOSTMGR_URL`. Beside
+   `-m`, `-v` or `-u`, only the addresses of it count; beside `-e` or `-z`, none of it does.
+3. **A minicluster on this machine**: the one whose folder `PELOTON_MINICLUSTER_DIR` names; else the one in
+   `~/.peloton/minicluster`; else the only one that runs. A line on standard error says which is used, unless
+   it was named, or is the only one and at the default ports. Where several run and none is in the usual
+   folder, the command is refused.
+4. `localhost:5392`, `localhost:5394` and `localhost:5391`.
+
+A name, ZooKeeper servers and addresses do not mix: one source that gives more than one of the three is
+refused. By a name or by ZooKeeper, the leaders are looked for below `--zkroot`, and followed.
+
+`-e NAME` is looked up in `~/.peloton/clusters.json`, then in `/etc/peloton/clusters.json`. `zkURL` holds the
+ZooKeeper servers, separated by commas, with a path behind the last one where everything lies below it:
+
+```json
+{
+  "clusters": [
+    {"clusterName": "prod", "zkURL": "zk1:2181,zk2:2181,zk3:2181"},
+    {"clusterName": "test", "zkURL": "zk.test:2181/test"}
+  ]
+}
+```
+
+`-z` may be given more than once; `ZK_SERVERS` holds servers separated by commas, blanks or line ends. The
+file of `--basicAuthConfig` holds `username: NAME` and `password: TEXT`, as YAML.
+"""
 _TAIL = """
 ## minicluster
 
@@ -37,7 +69,7 @@ on a Cassandra and a ZooKeeper of its own, `=HOST:PORT,…` behind either on one
 def reference() -> str:
     """The page, as Markdown."""
     root = click.Context(cli, info_name="peloton")
-    parts = [_HEAD, "## Global flags\n", *_flags(cli, root)]
+    parts = [_HEAD, "## Global flags\n", *_flags(cli, root), _CLUSTERS.rstrip()]
     for name in GROUPS:
         group = cli.get_command(root, name) if name != "minicluster" else None
         if isinstance(group, click.Group):

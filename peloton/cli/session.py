@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peloton.cli.targets import Targets
 from peloton.errors import Refused
 
 if TYPE_CHECKING:
@@ -23,12 +24,7 @@ class Session:
     json: bool = False
     debug: bool = False
     timeout: float = 20.0
-    jobmgr: str | None = None
-    resmgr: str | None = None
-    hostmgr: str | None = None
-    cluster: str | None = None
-    zk_servers: str | None = None
-    zk_root: str = "/peloton"
+    targets: Targets = field(default_factory=Targets)
     basic_auth: str | None = None
     _client: PelotonClient | None = field(default=None, repr=False)
 
@@ -78,18 +74,13 @@ class Session:
             self._client = None
 
     def _connect(self) -> PelotonClient:
-        from peloton.cli.clusters import zookeeper_of
+        from peloton.cli.output import say
         from peloton.client import PelotonClient
         from peloton.client.auth import read_basic_auth
 
-        zk_servers = self.zk_servers or (zookeeper_of(self.cluster) if self.cluster else None)
         return PelotonClient(
             CALLER,
-            zk_servers=zk_servers,
-            jm_url=self.jobmgr,
-            rm_url=self.resmgr,
-            hm_url=self.hostmgr,
-            zk_root=self.zk_root,
+            discovery=self.targets.discovery(say),
             timeout=self.timeout,
             auth=read_basic_auth(self.basic_auth) if self.basic_auth else None,
         )

@@ -11,7 +11,8 @@ from typing import IO
 import click
 
 from peloton.config import Tree
-from peloton.minicluster.cluster import Cluster, as_json
+from peloton.minicluster import running
+from peloton.minicluster.cluster import Cluster, Status, as_json
 from peloton.minicluster.processes import interruptible
 from peloton.minicluster.settings import read_cluster
 
@@ -19,8 +20,9 @@ DIRECTORY = click.option(
     "--dir",
     "directory",
     type=click.Path(path_type=Path, file_okay=False),
-    envvar="PELOTON_MINICLUSTER_DIR",
-    default=Path.home() / ".peloton" / "minicluster",
+    envvar=running.VARIABLE,
+    show_envvar=True,
+    default=running.usual_directory,
     show_default="~/.peloton/minicluster",
     help="Folder of the cluster's state.",
 )
@@ -67,6 +69,10 @@ def up(directory: Path, config: Path | None, free_ports: bool, **given: str | No
     settings = read_cluster(config, overrides)
     with interruptible():
         cluster.up(settings, told)
+    try:
+        running.note(cluster.directory)
+    except OSError as error:
+        told(f"`peloton` will not find the cluster without exports: {error.filename}: {error.strerror}")
     show(cluster, False)
 
 
@@ -75,16 +81,27 @@ def up(directory: Path, config: Path | None, free_ports: bool, **given: str | No
 @click.option("--keep", is_flag=True, help="Leave data and logs in the folder.")
 def down(directory: Path, keep: bool) -> None:
     """End every process, tasks included, and remove the folder."""
-    Cluster(directory).down(keep, told)
+    cluster = Cluster(directory)
+    cluster.down(keep, told)
+    running.forget(cluster.directory)
 
 
 @minicluster.command()
 @DIRECTORY
 @click.option("-j", "--json", "json_", is_flag=True, help="JSON.")
 @click.pass_context
-def status(context: click.Context, directory: Path, json_: bool) -> None:
-    """Each component's name, state, pid and addresses; and exports by which `peloton` finds the cluster."""
-    show(Cluster(directory), json_ or bool(context.find_root().params.get("json")))
+def status(context: click.Context, directory: Path, json_: bool) -> int:
+    """Each component's name, state, pid and addresses; and exports by which `peloton` finds the cluster.
+
+    The exit code is 1 where a component is dead: it ended by itself or was killed.
+    """
+    cluster = Cluster(directory)
+    statuses = show(cluster, json_ or bool(context.find_root().params.get("json")))
+    dead = [each.name for each in statuses if each.state == "dead"]
+    if dead:
+        again = f"peloton minicluster start {' '.join(dead)}"
+        told(f"peloton: dead: {', '.join(dead)} (`{again}`)")
+    return 1 if dead else 0
 
 
 @minicluster.command()
@@ -138,18 +155,20 @@ def restart(directory: Path, names: tuple[str, ...]) -> None:
     cluster.start(names, tell=told)
 
 
-def show(cluster: Cluster, as_json_: bool) -> None:
-    statuses = cluster.status()
+def show(cluster: Cluster, as_json_: bool) -> list[Status]:
+    """Print the components and the exports; returns the former."""
+    statuses, exports = cluster.status(), cluster.urls()
     if as_json_:
-        click.echo(as_json(statuses))
-        return
+        click.echo(as_json(statuses, exports))
+        return statuses
     width = max(len(each.name) for each in statuses)
     for each in statuses:
         where = "  ".join(f"{kind:<4} {address}" for kind, address in each.addresses.items())
         click.echo(f"{each.name:<{width}}  {each.state:<7}  {each.pid or '-':<7}  {where}")
     click.echo()
-    for name, value in cluster.urls().items():
+    for name, value in exports.items():
         click.echo(f"export {name}={shlex.quote(value)}")
+    return statuses
 
 
 def told(line: str) -> None:

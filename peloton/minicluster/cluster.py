@@ -6,7 +6,7 @@ import fcntl
 import json
 import shutil
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,6 @@ from peloton.minicluster.components import (
     LOOPBACK,
     ZOOKEEPER,
     Component,
-    Layout,
     Ports,
     command,
     components,
@@ -30,15 +29,16 @@ from peloton.minicluster.components import (
     storage_settings,
     zookeeper_servers,
 )
+from peloton.minicluster.layout import MARK, Layout
 from peloton.minicluster.mesos.cleanup import kill_tasks
 from peloton.minicluster.ports import FreePorts, default_ports, is_free
 from peloton.minicluster.preparing import Progress, fetch, make_tables
 from peloton.minicluster.processes import Process, launch, load, save, uninterrupted
+from peloton.minicluster.running import none_in
 from peloton.minicluster.settings import ClusterSettings
 from peloton.minicluster.waiting import Waiting
 
 STOP_SECONDS = 20.0
-MARK = "cluster.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +66,19 @@ class Cluster:
 
         Raises Refused where it runs with other settings than those that are given in so many words.
         """
+        if self._is_up(settings):  # before anything is fetched for it
+            tell("already up")
+            return
         fetch(settings, tell)
         self._make_folders()
         with self._turn():
-            if self._exists():
-                if any(each.state == "running" for each in self.status()):
-                    self._require_whole()
-                    self._require_same(settings)
-                    tell("already up")
-                    return
-                if changed := differences(self._settings(), settings, ClusterSettings.model_fields):
-                    tell(f"other settings than before: {changed}")
+            if self._is_up(settings):  # by another command, meanwhile
+                tell("already up")
+                return
+            if self._exists() and (
+                changed := differences(self._settings(), settings, ClusterSettings.model_fields)
+            ):
+                tell(f"other settings than before: {changed}")
             self._clean_tasks()
             self._write_settings(settings)
             parts = self.components()
@@ -160,7 +162,7 @@ class Cluster:
     # How.
 
     def _exists(self) -> bool:
-        return (self.directory / MARK).exists()
+        return (self.layout.record).exists()
 
     def _make_folders(self) -> None:
         strangers = self.directory.is_dir() and any(self.directory.iterdir()) and not self._exists()
@@ -181,7 +183,7 @@ class Cluster:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         if not self.directory.is_dir():
-            raise NotFound(f"no minicluster in {self.directory}: `peloton minicluster up` makes one")
+            raise NotFound(none_in(self.directory))
         with (self.directory / ".lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -193,14 +195,14 @@ class Cluster:
 
     def _settings(self) -> ClusterSettings:
         if not self._exists():
-            raise NotFound(f"no minicluster in {self.directory}: `peloton minicluster up` makes one")
+            raise NotFound(none_in(self.directory))
         with self._readable():
-            held = yaml.safe_load((self.directory / MARK).read_text())["cluster"]
-        return validated(ClusterSettings, held, str(self.directory / MARK))
+            held = yaml.safe_load((self.layout.record).read_text())["cluster"]
+        return validated(ClusterSettings, held, str(self.layout.record))
 
     def _ports(self) -> dict[str, tuple[int, int]]:
         with self._readable():
-            held = yaml.safe_load((self.directory / MARK).read_text())["ports"]
+            held = yaml.safe_load((self.layout.record).read_text())["ports"]
             return {name: (http, grpc) for name, (http, grpc) in held.items()}
 
     def _chosen(self) -> Ports:
@@ -220,7 +222,7 @@ class Cluster:
             yield
         except (yaml.YAMLError, LookupError, TypeError, AttributeError, ValueError):
             raise Refused(
-                f"{self.directory / MARK} is no record of a minicluster: end by hand what runs "
+                f"{self.layout.record} is no record of a minicluster: end by hand what runs "
                 f"(pids in {self.layout.run}), and remove the folder"
             ) from None
 
@@ -244,10 +246,11 @@ class Cluster:
         tree = {
             "cluster": settings.model_dump(mode="json"),
             "ports": {name: list(pair) for name, pair in taken.items()},
+            "zookeeper": zookeeper_servers(settings, choose),
         }
         draft = self.directory / f".{MARK}"
         draft.write_text(yaml.safe_dump(tree))
-        draft.rename(self.directory / MARK)
+        draft.rename(self.layout.record)
 
     def _change_agent(self, names: Sequence[str], changes: Tree) -> None:
         agents = {
@@ -285,6 +288,14 @@ class Cluster:
 
     def _runs(self, part: Component) -> bool:
         return self._status(part).state == "running"
+
+    def _is_up(self, wanted: ClusterSettings) -> bool:
+        """Raises Refused where it runs in part, or with other settings."""
+        if not self._exists() or all(each.state != "running" for each in self.status()):
+            return False
+        self._require_whole()
+        self._require_same(wanted)
+        return True
 
     def _require_whole(self) -> None:
         lacking = [each.name for each in self.status() if each.state not in ("running", "given")]
@@ -379,8 +390,6 @@ def differences(held: ClusterSettings, wanted: ClusterSettings, names: Iterable[
     return ", ".join(found)
 
 
-def as_json(statuses: Sequence[Status]) -> str:
-    return json.dumps(
-        [{"name": s.name, "pid": s.pid, "state": s.state, "addresses": s.addresses} for s in statuses],
-        indent=2,
-    )
+def as_json(statuses: Sequence[Status], exports: Mapping[str, str]) -> str:
+    parts = [{"name": s.name, "pid": s.pid, "state": s.state, "addresses": s.addresses} for s in statuses]
+    return json.dumps({"components": parts, "exports": dict(exports)}, indent=2)

@@ -6,9 +6,9 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from peloton.config import Tree, merged
+from peloton.minicluster.layout import Layout
 from peloton.minicluster.servers import cassandra, zookeeper
 from peloton.minicluster.settings import Agent, ClusterSettings
 
@@ -45,57 +45,6 @@ class Component:
         if self.grpc:
             found["grpc"] = f"{LOOPBACK}:{self.grpc}"
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Where a cluster keeps what."""
-
-    root: Path
-
-    @property
-    def log(self) -> Path:
-        return self.root / "log"
-
-    @property
-    def run(self) -> Path:
-        return self.root / "run"
-
-    @property
-    def conf(self) -> Path:
-        return self.root / "conf"
-
-    @property
-    def membership(self) -> Path:
-        return self.root / "membership"
-
-    @property
-    def database(self) -> Path:
-        return self.root / "peloton.db"
-
-    @property
-    def storage(self) -> Path:
-        """Settings of the store, as `peloton-migrate` reads them."""
-        return self.conf / "storage.yaml"
-
-    @property
-    def mesos(self) -> Path:
-        return self.root / "mesos"
-
-    def log_of(self, name: str) -> Path:
-        return self.log / f"{name}.log"
-
-    def run_of(self, name: str) -> Path:
-        return self.run / f"{name}.json"
-
-    def ready_of(self, name: str) -> Path:
-        return self.run / f"{name}.ready"
-
-    def conf_of(self, name: str) -> Path:
-        return self.conf / f"{name}.yaml"
-
-    def work_of(self, name: str) -> Path:
-        return self.mesos / name
 
 
 Ports = Callable[[str, str, int], tuple[int, int]]

@@ -14,7 +14,8 @@ from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
 from peloton.errors import Unavailable
 from peloton.membership.interface import Address, Role
 from peloton.membership.local import registered
-from peloton.minicluster.components import CASSANDRA, ZOOKEEPER, Component, Layout
+from peloton.minicluster.components import CASSANDRA, ZOOKEEPER, Component
+from peloton.minicluster.layout import Layout
 from peloton.minicluster.preparing import Progress
 from peloton.minicluster.processes import wait_until
 from peloton.minicluster.servers import cassandra, zookeeper

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from peloton.cli.__main__ import main
+from peloton.cli.targets import NAMES
 
 from .fakes import FakeAgent, FakeDaemons, agent_serving, serving
 
@@ -17,6 +18,16 @@ class Outcome(NamedTuple):
 
 
 Run = Callable[..., Outcome]
+
+
+@pytest.fixture(autouse=True)
+def nothing_said(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the environment nor the home directory of whoever runs the tests says where a cluster is."""
+    for _, variable in NAMES.values():
+        monkeypatch.delenv(variable, raising=False)
+    for variable in ("ZK_ROOT", "TIMEOUT", "BASIC_AUTH_CONFIG", "PELOTON_MINICLUSTER_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
 
 
 @pytest.fixture

@@ -210,8 +210,9 @@ def test_follow_waits_for_the_run_and_reads_until_its_end(
     daemons.answers["Get"] = get
     written: list[bytes] = []
     from peloton.cli.session import Session
+    from peloton.cli.targets import Given, Targets
 
-    session = Session(jobmgr=_address(daemons, run))
+    session = Session(targets=Targets(Given(addresses={"jobmgr": _address(daemons, run)})))
     reader = logs.Logs(session, JOB, 0, "", "stdout", written.append, print, sleep=lambda _: None)
     reader.follow()
     session.close()

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +16,11 @@ import yaml
 from peloton.cli.__main__ import main
 from peloton.membership.interface import Address, Member, Role
 from peloton.membership.local import LocalMembership
-from peloton.minicluster.cluster import MARK, Cluster, differences
-from peloton.minicluster.components import Layout, components
+from peloton.minicluster.cluster import Cluster, differences
+from peloton.minicluster.components import components
+from peloton.minicluster.layout import MARK, Layout
 from peloton.minicluster.ports import default_ports
+from peloton.minicluster.processes import Process, launch, save
 from peloton.minicluster.settings import ClusterSettings, read_cluster
 
 
@@ -48,6 +55,46 @@ def test_status_tells_how_to_find_the_cluster(tmp_path: Path, capfd: pytest.Capt
         "export RESMGR_URL=127.0.0.1:5394",
         "export HOSTMGR_URL=127.0.0.1:5391",
     ]
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Path]:
+    """The folder of a cluster whose components are all one process."""
+    folder = record(tmp_path / "cluster")
+    process = launch([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path / "log", {})
+    for part in Cluster(folder).components():
+        save(process, Layout(folder).run_of(part.name))
+    yield folder
+    process.signal(signal.SIGKILL)
+    process.wait(10)
+
+
+def test_a_cluster_of_other_settings_is_refused_before_anything_is_fetched(
+    running: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fetched: list[object] = []
+    monkeypatch.setattr("peloton.minicluster.cluster.fetch", lambda *given: fetched.append(given))
+    code, out, err = minicluster(capfd, "up", "--storage", "cassandra", folder=running)
+    assert (code, out) == (1, "")
+    assert "runs with other settings: storage is sqlite, not cassandra" in err
+    assert fetched == []
+
+
+def test_status_fails_where_a_component_is_dead(running: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert minicluster(capfd, "status", folder=running)[0] == 0
+    save(Process(os.getpid(), "1"), Layout(running).run_of("placement0"))
+    for flags in ((), ("-j",)):
+        code, out, err = minicluster(capfd, "status", *flags, folder=running)
+        assert code == 1
+        assert "dead" in out and err == "peloton: dead: placement0 (`peloton minicluster start placement0`)\n"
+
+
+def test_status_as_json_holds_the_exports(running: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = minicluster(capfd, "status", "-j", folder=running)
+    shown = json.loads(out)
+    assert code == 0
+    assert shown["exports"] == Cluster(running).urls()
+    assert [part["name"] for part in shown["components"]][-1] == "placement0"
 
 
 async def test_the_exports_name_who_leads(tmp_path: Path) -> None:

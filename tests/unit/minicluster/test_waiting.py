@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from peloton.errors import Unavailable
-from peloton.minicluster.components import Component, Layout
+from peloton.minicluster.components import Component
+from peloton.minicluster.layout import Layout
 from peloton.minicluster.waiting import Waiting
 from tests.unit.deploy.servers import answering, http
 

@@ -1,0 +1,141 @@
+"""Which cluster the command line speaks to (behaviour 11).
+
+What flags say beats what the environment says; where neither says anything, a minicluster that runs here is
+taken; else the default addresses. A whole cluster (by name or by ZooKeeper) and addresses of single daemons
+never mix: half of a command would reach another cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peloton.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from peloton.client import Discovery
+    from peloton.minicluster.running import Running
+
+ROLES = ("jobmgr", "resmgr", "hostmgr")
+NAMES = {
+    "cluster": ("-e/--clusterName", "CLUSTER_NAME"),
+    "zk_servers": ("-z/--zkservers", "ZK_SERVERS"),
+    "jobmgr": ("-m/--jobmgr", "JOBMGR_URL"),
+    "resmgr": ("-v/--resmgr", "RESMGR_URL"),
+    "hostmgr": ("-u/--hostmgr", "HOSTMGR_URL"),
+}
+"""Flag and variable of the environment, by parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What one source says."""
+
+    cluster: str = ""
+    zk_servers: tuple[str, ...] = ()
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """By role."""
+
+    @staticmethod
+    def of(values: Mapping[str, Any]) -> Given:
+        """From parameters by name; those that are empty or not there say nothing."""
+        addresses = {role: values[role] for role in ROLES if values.get(role)}
+        return Given(values.get("cluster") or "", tuple(values.get("zk_servers") or ()), addresses)
+
+    def names(self, source: int) -> list[str]:
+        """Of what it says: flags (source 0) or variables (1)."""
+        whole = [name for name in ("cluster", "zk_servers") if getattr(self, name)]
+        return [NAMES[name][source] for name in (*whole, *self.addresses)]
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Where the daemons are, as far as anybody said."""
+
+    flags: Given = Given()
+    environment: Given = Given()
+    zk_root: str = "/peloton"
+    timeout: float = 20.0
+    """Seconds to wait for ZooKeeper."""
+
+    def discovery(self, say: Callable[[str], object]) -> Discovery:
+        """Raises UsageError for what contradicts itself, PelotonError for a cluster that cannot be found."""
+        from peloton.client.discovery import UrlDiscovery
+
+        told = self._told()
+        servers = joined(told.zk_servers)
+        if told.cluster:
+            from peloton.cli.clusters import zookeeper_of
+
+            servers = zookeeper_of(told.cluster)
+        if servers:
+            return self._by_zookeeper(servers)
+        if told.addresses:
+            return UrlDiscovery(told.addresses)
+        return self._here(say) or UrlDiscovery({})
+
+    def _told(self) -> Given:
+        flags, environment = self.flags, self.environment
+        if flags.cluster or flags.zk_servers:
+            return _consistent(flags, 0)
+        if flags.addresses:  # of the environment, only what is of the same kind
+            return Given(addresses={**environment.addresses, **flags.addresses})
+        return _consistent(environment, 1)
+
+    def _by_zookeeper(self, servers: str) -> Discovery:
+        from peloton.client.discovery import ZooKeeperDiscovery
+
+        return ZooKeeperDiscovery(servers, self.zk_root, self.timeout)
+
+    def _here(self, say: Callable[[str], object]) -> Discovery | None:
+        """Of a minicluster that runs on this machine."""
+        from peloton.client.discovery import LocalDiscovery
+        from peloton.minicluster import running
+        from peloton.minicluster.layout import Layout
+
+        found = running.find()
+        if found is None:
+            return None
+        if not found.named and (found.others or not found.usual_ports):
+            say(_told_of(found))
+        if found.zookeeper:
+            return self._by_zookeeper(found.zookeeper)
+        return LocalDiscovery(Layout(found.directory).membership)
+
+
+def joined(servers: Iterable[str]) -> str:
+    """One list of ZooKeeper's servers from several: `a:2181,b:2181/path`.
+
+    Raises InvalidArgument where they lie below different paths."""
+    parts = [part.removeprefix("zk://") for text in servers for part in re.split(r"[,\s]+", text)]
+    split = [part.partition("/") for part in parts if part]
+    paths = list(dict.fromkeys(slash + path for _, slash, path in split if path))
+    if len(paths) > 1:
+        raise InvalidArgument(
+            "zkservers", ",".join(parts), f"below one path: there are {' and '.join(paths)}"
+        )
+    return ",".join(dict.fromkeys(host for host, _, _ in split)) + "".join(paths)
+
+
+def _consistent(given: Given, source: int) -> Given:
+    """Raises UsageError where it names more than one cluster."""
+    ways = bool(given.cluster) + bool(given.zk_servers) + bool(given.addresses)
+    if ways > 1:
+        which = " and ".join(given.names(source))
+        hint = (
+            "leave out one of them" if source == 0 else "unset one, or give flags, which beat the environment"
+        )
+        raise click.UsageError(
+            f"{which} do not go together: a command speaks to one cluster, by its name, by its ZooKeeper, "
+            f"or by the addresses of its daemons; {hint}"
+        )
+    return given
+
+
+def _told_of(found: Running) -> str:
+    others = f"; others run in {', '.join(map(str, found.others))}" if found.others else ""
+    return f"peloton: using the minicluster in {found.directory}{others}"
