@@ -346,6 +346,45 @@ async def test_what_is_not_http_ends_the_connection_and_harms_nobody(cluster: Cl
     assert (await get(cluster.master_port, "/health")).status == 200
 
 
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [
+        ({"value": "echo", "arguments": ["echo", "batch"]}, "batch\n"),
+        ({"value": "echo", "arguments": ["batch"]}, "\n"),
+        ({"value": "/bin/echo", "arguments": ["called", "one", "two"]}, "one two\n"),
+        (
+            {"value": "/bin/cat", "arguments": ["renamed", "/proc/self/cmdline"]},
+            "renamed\0/proc/self/cmdline\0",
+        ),
+        ({"value": "pwd", "arguments": []}, None),
+    ],
+)
+async def test_a_command_without_shell_is_a_file_and_its_whole_argv(
+    cluster: Cluster, command: dict[str, Any], printed: str | None
+) -> None:
+    await cluster.framework.launch("one", "", command={"shell": False, **command})
+    status = await cluster.framework.until(*ENDS)
+    assert status["state"] == "TASK_FINISHED", (cluster.sandbox("one") / "stderr").read_text()
+    expected = f"{cluster.sandbox('one').resolve()}\n" if printed is None else printed
+    assert (cluster.sandbox("one") / "stdout").read_text() == expected
+
+
+async def test_a_file_is_looked_for_on_the_path_of_the_task(cluster: Cluster) -> None:
+    program = cluster.processes.root / "own-program"
+    program.write_text("#!/bin/sh\necho found $1\n")
+    program.chmod(0o755)
+    path = {"variables": [{"name": "PATH", "value": str(cluster.processes.root)}]}
+    command = {
+        "shell": False,
+        "value": "own-program",
+        "arguments": ["own-program", "it"],
+        "environment": path,
+    }
+    await cluster.framework.launch("one", "", command=command)
+    assert (await cluster.framework.until(*ENDS))["state"] == "TASK_FINISHED"
+    assert (cluster.sandbox("one") / "stdout").read_text() == "found it\n"
+
+
 async def test_a_launch_takes_its_time_and_may_be_killed_meanwhile(tmp_path: Path) -> None:
     async with with_agent(tmp_path, "--launch-seconds=0.5-0.6", "--concurrent-launches=1") as cluster:
         framework, loop = cluster.framework, asyncio.get_running_loop()

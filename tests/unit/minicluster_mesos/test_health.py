@@ -39,3 +39,17 @@ async def test_what_is_no_answer_is_a_failure_each_time(answer: bytes, tmp_path:
     await asyncio.wait_for(failed.wait(), 10)
     server.close()
     assert told[:2] == [False, False]
+
+
+async def test_a_command_without_shell_is_a_file_and_its_whole_argv(tmp_path: Path) -> None:
+    task = mesos.TaskInfo(name="t")
+    check = task.health_check
+    check.type, check.command.shell = mesos.HealthCheck.COMMAND, False
+    check.command.value = "test"
+    check.command.arguments.extend(["called-otherwise", "-d", str(tmp_path)])
+    check.delay_seconds = 0.0
+    told: asyncio.Queue[bool] = asyncio.Queue()
+    checks = HealthChecks(lambda key, healthy, kill: told.put_nowait(healthy))
+    checks.start(("f", "t"), task, Place("a", "f", "c", tmp_path))
+    assert await asyncio.wait_for(told.get(), 10)
+    checks.stop(("f", "t"))

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 from mesos.v1 import mesos_pb2 as mesos
-from peloton.minicluster.mesos.agent.launcher import Place, environment
+from peloton.minicluster.mesos.agent.launcher import Place, environment, file_and_argv
 from peloton.minicluster.mesos.updates import Key
 
 Report = Callable[[Key, bool, bool], None]
@@ -81,9 +81,10 @@ async def _command(task: mesos.TaskInfo, place: Place) -> bool:
     command = task.health_check.command
     env = environment(task, place)
     env |= {variable.name: variable.value for variable in command.environment.variables}
-    argv = ["/bin/sh", "-c", command.value] if command.shell else list(command.arguments) or [command.value]
+    file, argv = file_and_argv(command)
     process = await asyncio.create_subprocess_exec(
         *argv,
+        executable=file,
         env=env,
         cwd=place.sandbox,
         stdin=asyncio.subprocess.DEVNULL,

@@ -101,10 +101,22 @@ def environment(task: mesos.TaskInfo, place: Place) -> dict[str, str]:
     return out
 
 
-def _plain_argv(command: mesos.CommandInfo) -> list[str]:
+def file_and_argv(command: mesos.CommandInfo) -> tuple[str, list[str]]:
+    """Return what to execute, and its whole argv.
+
+    Without arguments, the file's name stands for argv[0]: a kernel gives an empty one, which Python cannot.
+    """
     if command.shell:
-        return ["/bin/sh", "-c", command.value]
-    return list(command.arguments) or [command.value]
+        return "/bin/sh", ["/bin/sh", "-c", command.value]
+    first, *rest = command.arguments or [command.value]
+    return command.value, [first or command.value, *rest]
+
+
+def _argv_in_image(command: mesos.CommandInfo) -> list[str]:
+    """Return what follows the image's name, where a file comes before all its arguments, as Mesos has it."""
+    if command.shell:
+        return file_and_argv(command)[1] if command.value else []
+    return [*([command.value] if command.value else []), *command.arguments]
 
 
 def _docker_argv(image: str, task: mesos.TaskInfo, place: Place, env: dict[str, str]) -> list[str]:
@@ -116,7 +128,7 @@ def _docker_argv(image: str, task: mesos.TaskInfo, place: Place, env: dict[str, 
     shown = {**env, "MESOS_SANDBOX": inside}
     for name in sorted(set(shown) - set(_INHERITED)):
         argv += ["-e", f"{name}={shown[name]}"]
-    return [*argv, image, *_plain_argv(task.command)] if task.command.value else [*argv, image]
+    return [*argv, image, *_argv_in_image(task.command)]
 
 
 def _memory(task: mesos.TaskInfo) -> int:
@@ -186,16 +198,17 @@ class Launcher:
     def _spec(self, task: mesos.TaskInfo, place: Place, user: tuple[int, int] | None) -> dict[str, Any]:
         env = environment(task, place)
         image = image_of(task)
-        argv, after = _plain_argv(task.command), None
+        (file, argv), after = file_and_argv(task.command), None
         if image is not None and self._docker:
             argv = _docker_argv(image, task, place, env)
-            after = ["docker", "rm", "-f", f"mesos-{place.container_id}"]
+            file, after = argv[0], ["docker", "rm", "-f", f"mesos-{place.container_id}"]
         elif image is not None:
-            with (place.sandbox / "stderr").open("a") as file:
-                file.write(f"No docker engine answers: {shlex.quote(image)} is run as a plain process\n")
+            with (place.sandbox / "stderr").open("a") as stderr:
+                stderr.write(f"No docker engine answers: {shlex.quote(image)} is run as a plain process\n")
         cgroup, data_limit = self._limit(task, place, after is not None)
         return {
             "container": place.container_id,
+            "file": file,
             "argv": argv,
             "env": env,
             "cwd": str(place.sandbox),

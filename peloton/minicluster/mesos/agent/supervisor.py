@@ -5,8 +5,9 @@ It starts the task in a session of its own, records who runs before the task may
 outlives the agent, which finds it again by the record. There is one per task, so it imports next to nothing:
 json, signal, typing and pathlib would more than double the time that it takes to start.
 
-SPEC is a marshalled dictionary: argv, env, cwd, stdout, stderr, container, pid_file, exit_file; and, or None:
-uid, gid, data_limit (bytes), cgroup (directory), after (argv to run at the end; after_json is its JSON).
+SPEC is a marshalled dictionary: file (looked for on env's PATH), argv, env, cwd, stdout, stderr, container,
+pid_file, exit_file; and, or None: uid, gid, data_limit (bytes), cgroup (directory), after (argv to run at the
+end; after_json is its JSON).
 """
 
 # ruff: noqa: PTH105, PTH106, PTH108, PTH118
@@ -74,9 +75,9 @@ def become_task(spec: "Spec", gate: int, settled: int) -> None:
             os._exit(1)
         limit(spec)
         os.chdir(spec["cwd"])
-        os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
+        os.execvpe(spec["file"], spec["argv"], spec["env"])
     except OSError as error:
-        os.write(2, f"Failed to execute command '{spec['argv'][0]}': {error.strerror}\n".encode())
+        os.write(2, f"Failed to execute command '{spec['file']}': {error.strerror}\n".encode())
     finally:
         os._exit(1)
 
