@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tests.faults.ends import wrong_ends
 from tests.faults.history import ENDS, GIVEN_UP, OVER, TERMINAL, Call, Event, History, Instance, Job, Run
 from tests.faults.leaders import two_leaders
 
@@ -63,6 +64,7 @@ def check(history: History) -> Verdict:
             *_one_live_run(history),
             *_capacity(history.events),
             *wrong,
+            *(Violation(*told) for told in wrong_ends(history)),
             *(Violation(*told) for told in two_leaders(history.deeds, history.events)),
         ],
         unavoidable,
@@ -149,16 +151,17 @@ def _updates_kept(history: History) -> Iterator[Violation]:
     for event in history.events:
         if event.kind == "update" and event.run is not None:
             told[event.run, event.uuid] = event.state
-    acknowledged = {
-        (event.run, told.get((event.run, event.uuid), ""))
-        for event in history.events
-        if event.kind == "ack" and event.run is not None
-    }
-    for run, state in sorted(acknowledged):
+    acknowledged: dict[tuple[Run, str], float] = {}
+    for event in history.events:
+        if event.kind == "ack" and event.run is not None:
+            acknowledged.setdefault((event.run, told.get((event.run, event.uuid), "")), event.at)
+    for (run, state), at in sorted(acknowledged.items()):
         instance = _instance(history, run)
         if state not in ENDS or instance is None or instance.run > run.number:
             continue
-        given_up = any(e.run == run and e.kind == "told" and e.state in GIVEN_UP for e in history.events)
+        given_up = any(
+            e.run == run and e.kind == "told" and e.state in GIVEN_UP and e.at <= at for e in history.events
+        )
         if instance.run < run.number or (instance.state != ENDS[state] and not given_up):
             now = f"the instance is {instance.state} in run {instance.run}"
             yield Violation("status lost", f"{run} {state} was acknowledged, {now}")

@@ -2,58 +2,18 @@
 
 from __future__ import annotations
 
-import random
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from tests.faults.workload import ENDLESS, Workload
-from tests.faults.world import PING_SECONDS, PINGS, ROWS, World, until
+from tests.faults import moments
+from tests.faults.moments import STATES, WAYS, AtMoment, at_state
+from tests.faults.strike import CASSANDRA, MASTERS, NOTHING, ZOOKEEPER, Fault, Strike
+from tests.faults.world import PING_SECONDS, PINGS, until
 
 AGENT = "mesos-agent{}"
 AGENTS = 3
-TRAP_SECONDS = 30.0
-
-
-@dataclass(slots=True)
-class Strike:
-    """What a fault has to work with."""
-
-    world: World
-    random: random.Random
-    quick: bool
-    """Shortened outages."""
-    workload: Workload
-    takeovers: dict[str, float] = field(default_factory=dict)
-    """Seconds from the end of a role's leader until another answered."""
-
-    def wait(self, least: float, most: float) -> None:
-        time.sleep(self.random.uniform(least, most))
-
-    def outage(self, whole: float, quick: float) -> float:
-        return quick if self.quick else whole
-
-
-class Fault(Protocol):
-    @property
-    def needs(self) -> frozenset[str]:
-        """Of zookeeper, cassandra, masters (of Mesos, several)."""
-        ...
-
-    @property
-    def long(self) -> bool:
-        """Played less often."""
-        ...
-
-    def strike(self, at: Strike) -> None: ...
-
-
-NOTHING: frozenset[str] = frozenset()
-ZOOKEEPER = frozenset({"zookeeper"})
-CASSANDRA = frozenset({"cassandra"})
-MASTERS = frozenset({"zookeeper", "masters"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +30,7 @@ class KillLeader:
         self.end(at, name)
         at.wait(0.5, 3)
         at.world.start(name)
-        at.takeovers[self.role] = takeover.result()
+        at.took_over(self.role, takeover.result())
 
     def end(self, at: Strike, name: str) -> None:
         at.world.kill(name)
@@ -82,49 +42,6 @@ class StopLeader(KillLeader):
 
     def end(self, at: Strike, name: str) -> None:
         at.world.stop(name)
-
-
-Work = Callable[[Strike, Callable[[str], None]], None]
-"""Calls what it is given with the job that it is about to do something with, and does it."""
-
-
-@dataclass(frozen=True, slots=True)
-class CutOff:
-    """SIGKILL of a role's leader just within a piece of work, at one of some moments (a role and what
-    `tests.faults.recorded` knows); it is started again."""
-
-    work: Work
-    moments: Sequence[tuple[str, str]]
-    needs: frozenset[str] = NOTHING
-    long: bool = False
-
-    def strike(self, at: Strike) -> None:
-        role, moment = at.random.choice(self.moments)
-        name = at.world.leader(role)
-        sprung: list[Callable[[], bool]] = []
-        self.work(at, lambda job: sprung.append(at.world.trap(role, moment, job)))
-        until(sprung[0], TRAP_SECONDS, f"{role} in a {moment}", 0.01)
-        takeover = at.world.takeover(role)
-        at.wait(0.5, 3)
-        at.world.start(name)
-        at.takeovers[role] = takeover.result()
-
-
-def _create(at: Strike, begins: Callable[[str], None]) -> None:
-    """A job whose tasks are made in several steps."""
-    at.workload.add("sleep 0.5", 3 * ROWS, begins)
-
-
-def _launch(at: Strike, begins: Callable[[str], None]) -> None:
-    begins("")
-    at.workload.add("sleep 1", 3)
-
-
-def _kill(at: Strike, begins: Callable[[str], None]) -> None:
-    job_id = at.workload.add(ENDLESS, 3)
-    until(lambda: at.workload.runs(job_id), TRAP_SECONDS, f"job {job_id} running")
-    begins("")
-    at.workload.stop(job_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,28 +262,45 @@ class InTurn:
 
     faults: Sequence[Fault]
     long: bool = False
+    most: int = 0
+    """So many of them, drawn; 0: all."""
 
     @property
     def needs(self) -> frozenset[str]:
         return frozenset().union(*(each.needs for each in self.faults))
 
     def strike(self, at: Strike) -> None:
-        for each in at.random.sample(self.faults, len(self.faults)):
+        for each in at.random.sample(self.faults, self.most or len(self.faults)):
             each.strike(at)
 
 
+AT_STATES: Mapping[str, Fault] = {
+    **{
+        f"{way}-jobmgr-at-{state}": at_state(state, "jobmgr", number)
+        for state in STATES
+        for way, number in WAYS.items()
+    },
+    **{
+        f"{way}-{role}-at-states": InTurn([at_state(state, role, number) for state in STATES], most=3)
+        for role in ("resmgr", "hostmgr")
+        for way, number in WAYS.items()
+    },
+}
+"""Leaders killed and stopped as jobmgr reaches each state that it stores."""
 FAULTS: Mapping[str, Fault] = {
     "kill-jobmgr": KillLeader("jobmgr"),
     "kill-resmgr": KillLeader("resmgr"),
     "kill-hostmgr": KillLeader("hostmgr"),
     "kill-placement": KillPlacement(),
-    "cut-create": CutOff(_create, (("jobmgr", "jobs.create"), ("jobmgr", "write_all INITIALIZED"))),
-    "cut-launch": CutOff(
-        _launch, (("jobmgr", "write_all LAUNCHED"), ("hostmgr", "before launch"), ("hostmgr", "after launch"))
+    "cut-create": AtMoment(moments.create, (("jobmgr", "jobs.create"), ("jobmgr", "write_all INITIALIZED"))),
+    "cut-launch": AtMoment(
+        moments.run,
+        (("jobmgr", "write_all LAUNCHED"), ("hostmgr", "before launch"), ("hostmgr", "after launch")),
     ),
-    "cut-kill": CutOff(
-        _kill, (("jobmgr", "write_all KILLING"), ("hostmgr", "before kill"), ("hostmgr", "after kill"))
+    "cut-kill": AtMoment(
+        moments.kill, (("jobmgr", "write_all KILLING"), ("hostmgr", "before kill"), ("hostmgr", "after kill"))
     ),
+    **AT_STATES,
     "stop-jobmgr": StopLeader("jobmgr"),
     "stop-resmgr": StopLeader("resmgr"),
     "stop-hostmgr": StopLeader("hostmgr"),

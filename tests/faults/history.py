@@ -80,6 +80,10 @@ class Call:
     """After a create or an update."""
     stopped: tuple[int, ...] | None = None
     """By a stop; None for the whole job."""
+    max_failures: int = 0
+    """Of a created job's tasks."""
+    fails: bool = False
+    """Whether a created job's command fails by itself, at least once."""
 
 
 @dataclass(frozen=True, slots=True)

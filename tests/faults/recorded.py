@@ -1,13 +1,15 @@
 """A daemon that records what it does as leader, for the checker: `FOLDER ROLE [the daemon's own arguments]`.
 
-It stands between the daemon and its two ports to what lasts, the store and Mesos, and changes neither. Where
-a trap is set for a moment, the process kills itself then, as SIGKILL from outside would at just that moment:
+It stands between the daemon and its ports to the store, to other daemons and to Mesos, and changes none of
+them. At these moments it springs the traps (`tests.faults.traps`) that are set for them:
 
 ================================  ==================================================================
-moment                            the process ends when
+moment                            what has happened
 ================================  ==================================================================
-`jobs.create` and other writes    the store has taken it, and the daemon does not know yet
+`jobs.create` and other writes    the store has taken the write, and the daemon does not know yet
 `write_all STATE`                 the same, of a write with a task in that state
+`before METHOD`                   nothing of a call to another daemon has left
+`after METHOD`                    the other daemon has answered, and the caller does not know yet
 `before launch`, `before kill`    nothing of the call has left for Mesos
 `after launch`, `after kill`      Mesos has the call, and who asked for it has no answer
 ================================  ==================================================================
@@ -19,7 +21,6 @@ import asyncio
 import importlib
 import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -30,6 +31,7 @@ from typing import Any
 
 from mesos.v1.scheduler import scheduler_pb2
 from tests.faults.deeds import Deed
+from tests.faults.traps import Trap, take
 
 WRITES = {
     "jobs": {"create", "add_config", "write_runtime", "delete", "retire", "revive"},
@@ -42,11 +44,6 @@ WRITES = {
 Call = scheduler_pb2.Call
 FLUSH_SECONDS = 0.05
 """Until what was written to a connection has left."""
-
-
-def trap(folder: Path, role: str, moment: str) -> Path:
-    """The file that sets the trap: empty, or with the job that it is for. It is gone once it has sprung."""
-    return folder / f"{role} {moment}.trap"
 
 
 class Journal:
@@ -68,16 +65,16 @@ class Journal:
         self._file.write(json.dumps(asdict(deed)) + "\n")
         self._file.flush()
 
-    def trapped(self, moment: str, job: str = "") -> bool:
-        """Whether to die now. A trap springs once."""
-        file = trap(self._folder, self._role, moment)
-        try:
-            if file.read_text() not in ("", job):
-                return False
-            file.unlink()
-        except FileNotFoundError:
-            return False
-        return True
+    def trap(self, moment: str, about: Callable[[str], bool]) -> Trap | None:
+        """The trap for this moment, which has still to be sprung. `about`: whether a job is concerned."""
+        return take(self._folder, self._role, moment, about)
+
+    async def reach(self, moment: str, about: Callable[[str], bool]) -> None:
+        """Spring the trap that is set for this moment, where one is."""
+        trap = self.trap(moment, about)
+        if trap is not None:
+            trap.spring()
+            await asyncio.sleep(trap.hold)
 
 
 class RecordedStore:
@@ -122,8 +119,7 @@ def _recorded(write: Callable[..., Any], what: str, journal: Journal) -> Callabl
         journal.note("write", began, " ".join([what, *states]))
         job = str(arguments[0]) if arguments else ""
         for moment in (what, *(f"{what} {state}" for state in states)):
-            if journal.trapped(moment, job):
-                die()
+            await journal.reach(moment, lambda wanted: wanted == job)
         return result
 
     return recorded
@@ -133,10 +129,6 @@ def _states(arguments: Iterable[Any]) -> list[str]:
     """Of the tasks that a write is about."""
     tasks = [each for each in arguments if isinstance(each, Mapping)]
     return sorted({runtime.state.name for each in tasks for runtime in each.values()})
-
-
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def tell_of(calls: Iterable[Any], journal: Journal, at: float) -> None:
@@ -153,29 +145,49 @@ def recorded_driver(driver: Any, journal: Journal) -> Any:
     """The class `hostmgr.mesos.transport.MesosDriver` with a record of its calls."""
 
     class RecordedDriver(driver):  # type: ignore[misc]
-        dying = False
+        held = 0.0
 
         def send(self, *calls: Any) -> None:
             began, kinds = time.time(), sorted(_kinds(calls))
-            if any(journal.trapped(f"before {kind}") for kind in kinds):
-                die()
+            for kind in kinds:
+                if trap := journal.trap(f"before {kind}", lambda job: _concern(calls, job)):
+                    trap.spring()
             super().send(*calls)
             tell_of(calls, journal, began)
-            if any(journal.trapped(f"after {kind}") for kind in kinds):
-                self.dying = True
-                asyncio.get_running_loop().call_later(FLUSH_SECONDS, die)
+            for kind in kinds:
+                if trap := journal.trap(f"after {kind}", lambda job: _concern(calls, job)):
+                    self.held = 2 * FLUSH_SECONDS + trap.hold
+                    asyncio.get_running_loop().call_later(FLUSH_SECONDS, trap.spring)
 
         async def drain(self) -> None:
-            if self.dying:
-                await asyncio.Event().wait()
+            if self.held:
+                held, self.held = self.held, 0.0
+                await asyncio.sleep(held)
             await super().drain()
 
     return RecordedDriver
 
 
+def recorded_client(client: Any, journal: Journal) -> Any:
+    """The class `peloton.rpc.client.LeaderClient` with moments before and after each call."""
+
+    class RecordedClient(client):  # type: ignore[misc]
+        async def call(self, method: str, request: Any, *arguments: Any, **named: Any) -> Any:
+            await journal.reach(f"before {method}", lambda job: job in str(request))
+            answer = await super().call(method, request, *arguments, **named)
+            await journal.reach(f"after {method}", lambda job: job in str(request))
+            return answer
+
+    return RecordedClient
+
+
 def _kinds(calls: Iterable[Any]) -> set[str]:
     names = {Call.ACCEPT: "launch", Call.KILL: "kill"}
     return {names[call.type] for call in calls if call.type in names}
+
+
+def _concern(calls: Iterable[Any], job: str) -> bool:
+    return any(job in str(call) for call in calls)
 
 
 def main(argv: list[str]) -> int:
@@ -189,6 +201,8 @@ def main(argv: list[str]) -> int:
             return RecordedStore(await super().open(), journal)
 
     daemon.Stores = RecordedStores
+    shell: Any = importlib.import_module("peloton.daemon")
+    shell.LeaderClient = recorded_client(shell.LeaderClient, journal)
     if role == "hostmgr":
         daemon.MesosDriver = recorded_driver(daemon.MesosDriver, journal)
     return int(daemon.main())

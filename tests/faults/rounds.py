@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.faults.checker import check
-from tests.faults.faults import Fault, Strike
 from tests.faults.history import TERMINAL, End, History, of_jobs
+from tests.faults.strike import Fault, Strike
 from tests.faults.workload import Api, Workload
 from tests.faults.world import World, until
 

@@ -52,7 +52,7 @@ def job(state: str, *instances: Instance, **stats: int) -> Job:
 
 
 DONE = Instance("SUCCEEDED", 1)
-CREATED = Call("create", JOB, 0.5, instances=2)
+CREATED = Call("create", JOB, 0.5, instances=2, max_failures=10, fails=True)
 GOOD = History(
     [agent(), *whole(run(0), 1, 2), *whole(run(1), 1, 3)],
     [CREATED],
@@ -139,8 +139,9 @@ def test_a_terminal_job_has_no_instance_that_is_not() -> None:
 
 
 def test_an_acknowledged_end_must_be_known() -> None:
-    end = ends(Instance("FAILED", 1), DONE, state="FAILED")
-    assert rules(replace(GOOD, end=end)) == ["status lost"]
+    end = ends(Instance("KILLED", 1), DONE, state="KILLED")
+    stop = Call("stop", JOB, 1.5, stopped=(0,))
+    assert rules(replace(GOOD, calls=[CREATED, stop], end=end)) == ["status lost"]
 
 
 def test_an_acknowledged_end_of_a_run_that_is_not_known() -> None:
@@ -148,16 +149,21 @@ def test_an_acknowledged_end_of_a_run_that_is_not_known() -> None:
     assert rules(replace(GOOD, events=events)) == ["status lost", "unknown run"]
 
 
-def test_an_acknowledged_end_of_a_run_that_had_been_given_up_may_be_unknown() -> None:
-    events = sorted([*GOOD.events, told(1.5, run(0), "TASK_UNREACHABLE")], key=lambda event: event.at)
+@pytest.mark.parametrize(("at", "wrong"), [(1.5, []), (2.5, ["status lost"])])
+def test_an_acknowledged_end_of_a_run_that_had_been_given_up_before_may_be_unknown(
+    at: float, wrong: list[str]
+) -> None:
+    events = sorted([*GOOD.events, told(at, run(0), "TASK_UNREACHABLE")], key=lambda event: event.at)
     end = ends(Instance("LOST", 1), DONE, state="FAILED")
-    assert rules(replace(GOOD, events=events, end=end)) == []
+    calls = [replace(CREATED, max_failures=0)]
+    assert rules(replace(GOOD, events=events, calls=calls, end=end)) == wrong
 
 
 def test_an_end_that_was_not_acknowledged_may_be_unknown() -> None:
     events = [event for event in GOOD.events if not (event.kind == "ack" and event.run == run(0))]
-    end = ends(Instance("FAILED", 1), DONE, state="FAILED")
-    assert rules(replace(GOOD, events=events, end=end)) == []
+    end = ends(Instance("KILLED", 1), DONE, state="KILLED")
+    stop = Call("stop", JOB, 1.5, stopped=(0,))
+    assert rules(replace(GOOD, events=events, calls=[CREATED, stop], end=end)) == []
 
 
 def test_a_launch_that_the_store_does_not_know_is_one_too_many() -> None:

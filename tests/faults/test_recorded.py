@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,7 @@ import pytest
 from mesos.v1 import mesos_pb2
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.errors import Fenced
+from peloton.private.hostmgr.hostsvc.hostsvc_pb2 import LaunchableTask, LaunchTasksRequest
 from storage import interface
 from storage.config import SqliteSettings
 from storage.factory import open_store
@@ -22,10 +27,11 @@ from tests.faults.recorded import (
     Call,
     Journal,
     RecordedStore,
+    recorded_client,
     recorded_driver,
     tell_of,
-    trap,
 )
+from tests.faults.traps import Trap, set_trap, take
 
 PORTS = {
     "jobs": interface.Jobs,
@@ -91,12 +97,31 @@ def test_what_a_killed_process_left_unfinished_is_not_read(tmp_path: Path) -> No
 
 def test_a_trap_springs_once_for_its_moment_and_its_job(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr")
-    trap(tmp_path, "jobmgr", "jobs.create").write_text("b")
-    trap(tmp_path, "hostmgr", "before kill").write_text("")
-    assert not journal.trapped("jobs.create", "a")
-    assert not journal.trapped("before kill")
-    assert journal.trapped("jobs.create", "b")
-    assert not journal.trapped("jobs.create", "b")
+    set_trap(tmp_path, "jobmgr", "jobs.create", Trap("b", victim=7))
+    set_trap(tmp_path, "hostmgr", "before kill", Trap())
+    assert journal.trap("jobs.create", lambda job: job == "a") is None
+    assert journal.trap("before kill", lambda job: True) is None
+    assert journal.trap("jobs.create", lambda job: job == "b") == Trap("b", victim=7)
+    assert journal.trap("jobs.create", lambda job: job == "b") is None
+
+
+def test_a_trap_without_a_job_is_for_any(tmp_path: Path) -> None:
+    file = set_trap(tmp_path, "jobmgr", "jobs.create", Trap())
+    assert take(tmp_path, "jobmgr", "jobs.create", lambda job: False) == Trap()
+    assert not file.exists()
+
+
+@pytest.fixture
+def bystander() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "60"])
+    yield process
+    process.kill()
+    process.wait(10)
+
+
+def test_a_trap_signals_its_victim(bystander: subprocess.Popen[bytes]) -> None:
+    Trap(victim=bystander.pid, number=signal.SIGTERM).spring()
+    assert bystander.wait(10) == -signal.SIGTERM
 
 
 class Died(Exception):
@@ -105,10 +130,10 @@ class Died(Exception):
 
 @pytest.fixture
 def deaths(monkeypatch: pytest.MonkeyPatch) -> None:
-    def die() -> None:
+    def die(trap: Trap) -> None:
         raise Died
 
-    monkeypatch.setattr("tests.faults.recorded.die", die)
+    monkeypatch.setattr(Trap, "spring", die)
 
 
 async def test_who_is_trapped_at_a_write_dies_after_it_and_before_it_can_go_on(
@@ -117,12 +142,53 @@ async def test_who_is_trapped_at_a_write_dies_after_it_and_before_it_can_go_on(
     store = await open_store(SqliteSettings(path=tmp_path / "peloton.db"))
     recorded = RecordedStore(store, Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr"))
     state = task_runtime().state.name
-    trap(tmp_path, "jobmgr", f"write_all {state}").write_text(str(job_id(1)))
+    set_trap(tmp_path, "jobmgr", f"write_all {state}", Trap(str(job_id(1))))
     await recorded.write_all(job_id(2), {0: task_runtime()})
     with pytest.raises(Died):
         await recorded.write_all(job_id(1), {0: task_runtime()})
     assert await store.tasks.get(job_id(1), 0) == task_runtime()
     await store.close()
+
+
+class Client:
+    """Stands for the client of another daemon."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def call(self, method: str, request: object, timeout: float = 1.0) -> str:
+        self.asked.append(method)
+        return "done"
+
+
+async def test_who_is_trapped_at_a_call_dies_before_it_leaves_or_after_its_answer(
+    tmp_path: Path, deaths: None
+) -> None:
+    client = recorded_client(Client, Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr"))()
+    request = LaunchTasksRequest(tasks=[LaunchableTask(taskId=mesos_pb2.TaskID(value="a-0-1"))])
+    set_trap(tmp_path, "jobmgr", "before LaunchTasks", Trap("a-0"))
+    assert await client.call("KillTasks", request, timeout=2.0) == "done"
+    with pytest.raises(Died):
+        await client.call("LaunchTasks", request)
+    assert client.asked == ["KillTasks"]
+    set_trap(tmp_path, "jobmgr", "after LaunchTasks", Trap("a-1"))
+    assert await client.call("LaunchTasks", request) == "done"
+    set_trap(tmp_path, "jobmgr", "after LaunchTasks", Trap("a-0"))
+    with pytest.raises(Died):
+        await client.call("LaunchTasks", request)
+    assert client.asked == ["KillTasks", "LaunchTasks", "LaunchTasks"]
+
+
+async def test_who_survives_a_trap_is_held_and_goes_on(
+    tmp_path: Path, bystander: subprocess.Popen[bytes]
+) -> None:
+    client = recorded_client(Client, Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr"))()
+    trap = Trap(victim=bystander.pid, number=signal.SIGTERM, hold=0.05)
+    set_trap(tmp_path, "jobmgr", "before LaunchTasks", trap)
+    began = time.monotonic()
+    assert await client.call("LaunchTasks", LaunchTasksRequest()) == "done"
+    assert time.monotonic() - began >= 0.05
+    assert bystander.wait(10) == -signal.SIGTERM
 
 
 class Driver:
@@ -141,17 +207,18 @@ class Driver:
 async def test_who_is_trapped_at_a_launch_dies_before_or_after_it(tmp_path: Path, deaths: None) -> None:
     driver = recorded_driver(Driver, Journal(tmp_path / "hostmgr-1.jsonl", "hostmgr"))()
     accept = Call(type=Call.ACCEPT)
-    trap(tmp_path, "hostmgr", "before launch").write_text("")
+    set_trap(tmp_path, "hostmgr", "before launch", Trap())
     with pytest.raises(Died):
         driver.send(accept)
     assert driver.sent == []
-    trap(tmp_path, "hostmgr", "after launch").write_text("")
+    set_trap(tmp_path, "hostmgr", "after launch", Trap())
     told: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append("died"))
     driver.send(Call(type=Call.KILL))
     await driver.drain()
     driver.send(accept)
     assert driver.sent[-1] is accept
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(driver.drain(), 4 * FLUSH_SECONDS)
+    began = time.monotonic()
+    await driver.drain()
+    assert time.monotonic() - began >= FLUSH_SECONDS
     assert told == ["died"]

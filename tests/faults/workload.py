@@ -25,9 +25,13 @@ PATIENCE = 90.0
 """Seconds until a call is given up that nobody answers."""
 TRY = 5.0
 """Seconds that one try of a call may take."""
-FAILURES = 60
-"""Runs that an instance may lose to faults, each of which counts as a failure (behaviour 3.4)."""
+RETRIES = 10
+"""maxFailures of jobs that may fail."""
+NO_RETRIES = (0, 1)
+"""maxFailures of jobs whose instances run once."""
 ENDLESS = "sleep 100000"
+FAILS = "exit 1"
+"""Part of each command that fails by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +51,16 @@ class Api:
         self.slowest = 0.0
         """Seconds that the slowest call took to be answered."""
 
-    def config(self, command: str, instances: int, **sla: Any) -> job_pb2.JobConfig:
+    def config(
+        self, command: str, instances: int, max_failures: int = RETRIES, **sla: Any
+    ) -> job_pb2.JobConfig:
         return job_pb2.JobConfig(
             name="faults",
             instanceCount=instances,
             defaultConfig=task_pb2.TaskConfig(
                 resource=task_pb2.ResourceConfig(cpuLimit=0.2, memLimitMb=32, diskLimitMb=8),
                 command=mesos_pb2.CommandInfo(shell=True, value=command),
-                restartPolicy=task_pb2.RestartPolicy(maxFailures=FAILURES),
+                restartPolicy=task_pb2.RestartPolicy(maxFailures=max_failures),
                 killGracePeriodSeconds=1,
             ),
             respoolID=peloton_pb2.ResourcePoolID(value=self._pool),
@@ -66,7 +72,17 @@ class Api:
         answer = self._answered(lambda: self._client.job_svc.Create(request, timeout=TRY))
         if answer.HasField("error") and not answer.error.HasField("alreadyExists"):
             raise Refused(f"create: {answer.error}")
-        self._note("create", job_id, config.instanceCount)
+        task = config.defaultConfig
+        self.calls.append(
+            Call(
+                "create",
+                job_id,
+                time.time(),
+                config.instanceCount,
+                max_failures=task.restartPolicy.maxFailures,
+                fails=FAILS in task.command.value,
+            )
+        )
 
     def grow(self, config: job_pb2.JobConfig, job_id: str, instances: int) -> None:
         """Add instances, where the job has not ended."""
@@ -167,10 +183,16 @@ class Workload:
         self._thread = threading.Thread(target=self._play, name="workload", daemon=True)
         self._thread.start()
 
-    def add(self, command: str, instances: int, begins: Callable[[str], None] = lambda job_id: None) -> str:
+    def add(
+        self,
+        command: str,
+        instances: int,
+        begins: Callable[[str], None] = lambda job_id: None,
+        max_failures: int = RETRIES,
+    ) -> str:
         """A further job, created at this moment; returns its id, perhaps before it is there. `begins` is
         called with it before anything else."""
-        job_id, config = self._new(command, instances)
+        job_id, config = self._new(command, instances, max_failures)
         self.ending.append(job_id)
         begins(job_id)
         self._beside(lambda: self.api.create(config, job_id))
@@ -215,31 +237,40 @@ class Workload:
 
     def _plan(self) -> None:
         draw = self.random.uniform
-        self._job(0, self._nap(), self.random.randint(4, 8))
+        self._job(0, self._nap(), self.random.randint(4, 8), self._failures())
         for _ in range(max(1, round(self.seconds / 4))):
-            self._job(draw(0, self.seconds), self._nap(), self.random.randint(2, 6))
-        self._job(0, self._fails_once(self._nap()), self.random.randint(2, 4))
+            self._job(draw(0, self.seconds), self._nap(), self.random.randint(2, 6), self._failures())
+        self._job(0, self._fails_once(self._nap()), self.random.randint(2, 4), RETRIES)
+        self._job(draw(0, self.seconds / 2), f"sleep 0.2; {FAILS}", 2, self.random.choice(NO_RETRIES))
         gang = self.random.randint(2, 4)
-        self._job(draw(0, self.seconds / 2), self._nap(), gang + 1, minimumRunningInstances=gang)
-        self._job(0, ENDLESS, 2, ends=False)
-        whole = self._job(0, ENDLESS, self.random.randint(2, 3))
+        self._job(
+            draw(0, self.seconds / 2), self._nap(), gang + 1, self._failures(), minimumRunningInstances=gang
+        )
+        self._job(0, ENDLESS, 2, self._failures(), ends=False)
+        whole = self._job(0, ENDLESS, self.random.randint(2, 3), self._failures())
         self._at(draw(1, self.seconds), lambda: self.api.stop(whole[0]))
-        part = self._job(0, ENDLESS, 3, ends=False)
+        part = self._job(0, ENDLESS, 3, self._failures(), ends=False)
         self._at(draw(1, self.seconds), lambda: self.api.stop(part[0], (0, 2)))
-        grows = self._job(0, f"sleep {min(self.seconds, 12) / 2:.1f}", 2)
+        grows = self._job(0, f"sleep {min(self.seconds, 12) / 2:.1f}", 2, self._failures())
         self._at(draw(0.5, min(self.seconds, 12) / 2), lambda: self.api.grow(grows[1], grows[0], 4))
 
+    def _failures(self) -> int:
+        """maxFailures of a job: most have no retries, since those show what should not have failed."""
+        return self.random.choice((*NO_RETRIES, RETRIES))
+
     def _job(
-        self, at: float, command: str, instances: int, ends: bool = True, **sla: Any
+        self, at: float, command: str, instances: int, max_failures: int, ends: bool = True, **sla: Any
     ) -> tuple[str, job_pb2.JobConfig]:
-        job_id, config = self._new(command, instances, **sla)
+        job_id, config = self._new(command, instances, max_failures, **sla)
         (self.ending if ends else self.staying).append(job_id)
         self._at(at, lambda: self.api.create(config, job_id))
         return job_id, config
 
-    def _new(self, command: str, instances: int, **sla: Any) -> tuple[str, job_pb2.JobConfig]:
+    def _new(
+        self, command: str, instances: int, max_failures: int, **sla: Any
+    ) -> tuple[str, job_pb2.JobConfig]:
         job_id = str(uuid.UUID(int=self.random.getrandbits(128), version=4))
-        return job_id, self.api.config(command, instances, **sla)
+        return job_id, self.api.config(command, instances, max_failures, **sla)
 
     def _at(self, seconds: float, step: Callable[[], None]) -> None:
         self._steps.append((seconds, step))
@@ -249,7 +280,7 @@ class Workload:
 
     def _fails_once(self, then: str) -> str:
         mark = f'"{self.folder}/failed-$PELOTON_INSTANCE_ID"'
-        return f"test -e {mark} || {{ touch {mark}; exit 1; }}; {then}"
+        return f"test -e {mark} || {{ touch {mark}; {FAILS}; }}; {then}"
 
     @property
     def jobs(self) -> list[str]:

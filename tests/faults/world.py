@@ -28,14 +28,15 @@ from peloton.minicluster.cluster import Cluster
 from peloton.minicluster.components import Component
 from peloton.minicluster.mesos.cleanup import kill_tasks
 from peloton.minicluster.preparing import Progress
+from peloton.minicluster.processes import Process
 from peloton.minicluster.servers.cassandra import Lasting
 from peloton.minicluster.settings import ClusterSettings, DaemonSettings, Instances
 from tests.faults.deeds import DeedLog
 from tests.faults.history import Event, Run, read_events
 from tests.faults.proxy import Proxy
-from tests.faults.recorded import trap
 from tests.faults.records import Chances, UpdateMangler
 from tests.faults.takeover import QUESTIONS, Takeover
+from tests.faults.traps import Trap, set_trap
 from tests.servers.cassandra import CassandraServer, cassandra_server
 from tests.servers.store import settings_for
 from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
@@ -299,9 +300,9 @@ class World:
         found = [part.name for part in self.cluster.components() if part.addresses.get("grpc") == target]
         return found[0]
 
-    def takeover(self, role: str) -> Takeover:
-        """To make just before the role's leader goes."""
-        return Takeover(self.discovery, role, self.discovery.address(role))
+    def takeover(self, role: str, before: str = "") -> Takeover:
+        """To make just before the role's leader goes; or just after, with its address."""
+        return Takeover(self.discovery, role, before or self.discovery.address(role))
 
     def _watch(self) -> None:
         client = PelotonClient("probe", discovery=self.discovery)
@@ -330,12 +331,17 @@ class World:
     def kill(self, name: str) -> None:
         self.cluster.kill([name])
 
-    def trap(self, role: str, moment: str, job: str = "") -> Callable[[], bool]:
-        """Have the role's leader killed at a moment of `tests.faults.recorded`; returns what tells whether it
-        was."""
-        file = trap(self.deeds.folder, role, moment)
-        file.write_text(job)
-        return lambda: not file.exists()
+    def trap(self, role: str, moment: str, trap: Trap) -> Path:
+        """Set a trap for the role's leader at a moment of `tests.faults.recorded`. The file is gone once it
+        has sprung."""
+        return set_trap(self.deeds.folder, role, moment, trap)
+
+    def pid(self, name: str) -> int:
+        process = self._process(name)
+        return process.pid
+
+    def ended(self, name: str) -> bool:
+        return not self._process(name).alive()
 
     def stop(self, name: str) -> None:
         """In good order."""
@@ -345,10 +351,13 @@ class World:
         self.cluster.start([name])
 
     def signal(self, name: str, number: signal.Signals) -> None:
+        self._process(name).signal(number)
+
+    def _process(self, name: str) -> Process:
         part = next(part for part in self.cluster.components() if part.name == name)
         process = self.cluster._process(part)
         assert process is not None, f"{name} does not run"
-        process.signal(number)
+        return process
 
     def start_dead(self) -> list[str]:
         """Start what does not run, as a supervisor would; returns what that was."""

@@ -1,0 +1,95 @@
+"""Faults at an exact moment of a daemon's work: between two steps, where a crash or a stop costs most.
+
+`tests.faults.recorded` says which moments there are. The daemon that reaches the moment sends the signal, to
+itself or to another role's leader, so that no time passes in between.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tests.faults.strike import NOTHING, Fault, Strike
+from tests.faults.traps import Trap
+from tests.faults.workload import ENDLESS, NO_RETRIES
+from tests.faults.world import ROWS, until
+
+TRAP_SECONDS = 30.0
+STOP_SECONDS = 30.0
+HOLDS = (0.0, 0.3)
+"""Seconds for which who survives the signal is held at the moment: it goes on at once, or its stop begins
+while the step is under way."""
+
+Work = Callable[[Strike, Callable[[str], None]], None]
+"""Calls what it is given with the job that it is about to do something with, and does it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtMoment:
+    """A signal that ends a leader, sent at one of some moments of a piece of work; it is started again."""
+
+    work: Work
+    moments: Sequence[tuple[str, str]]
+    """The role that reaches it, and the moment."""
+    role: str = ""
+    """Whose leader is ended; empty: who reaches the moment."""
+    number: signal.Signals = signal.SIGKILL
+    needs: frozenset[str] = NOTHING
+    long: bool = False
+
+    def strike(self, at: Strike) -> None:
+        reaches, moment = at.random.choice(self.moments)
+        role = self.role or reaches
+        name, before = at.world.leader(role), at.world.discovery.address(role)
+        victim = 0 if role == reaches else at.world.pid(name)
+        trap = Trap(victim=victim, number=self.number, hold=at.random.choice(HOLDS))
+        files: list[Path] = []
+        self.work(at, lambda job: files.append(at.world.trap(reaches, moment, replace(trap, job=job))))
+        try:
+            until(lambda: not files[0].exists(), TRAP_SECONDS, f"{reaches} in a {moment}", 0.01)
+        finally:
+            files[0].unlink(missing_ok=True)
+        takeover = at.world.takeover(role, before)
+        until(lambda: at.world.ended(name), STOP_SECONDS, f"the end of {name}", 0.01)
+        at.wait(0.2, 1.5)
+        at.world.start(name)
+        at.took_over(role, takeover.result())
+
+
+def create(at: Strike, begins: Callable[[str], None]) -> None:
+    """A job whose tasks are made in several steps."""
+    at.workload.add("sleep 0.5", 3 * ROWS, begins)
+
+
+def run(at: Strike, begins: Callable[[str], None]) -> None:
+    """A job without retries, through all states."""
+    at.workload.add("sleep 0.5", at.random.randint(3, 12), begins, at.random.choice(NO_RETRIES))
+
+
+def kill(at: Strike, begins: Callable[[str], None]) -> None:
+    """A job without retries, stopped while it runs."""
+    job_id = at.workload.add(ENDLESS, 3, max_failures=at.random.choice(NO_RETRIES))
+    until(lambda: at.workload.runs(job_id), TRAP_SECONDS, f"job {job_id} running")
+    begins(job_id)
+    at.workload.stop(job_id)
+
+
+STATES: Mapping[str, tuple[Work, Sequence[str]]] = {
+    "initialized": (run, ("write_all INITIALIZED",)),
+    "pending": (run, ("write_all PENDING",)),
+    "launched": (run, ("write_all LAUNCHED", "before LaunchTasks")),
+    "launch-sent": (run, ("after LaunchTasks",)),
+    "starting": (run, ("write_all STARTING",)),
+    "running": (run, ("write_all RUNNING",)),
+    "killing": (kill, ("write_all KILLING", "before KillTasks", "after KillTasks")),
+}
+"""The states that jobmgr stores, LAUNCHED before and after the call to hostmgr, with the moments at which
+jobmgr has just reached them."""
+WAYS: Mapping[str, signal.Signals] = {"kill": signal.SIGKILL, "stop": signal.SIGTERM}
+
+
+def at_state(state: str, role: str, number: signal.Signals) -> Fault:
+    work, moments = STATES[state]
+    return AtMoment(work, [("jobmgr", moment) for moment in moments], role, number)
