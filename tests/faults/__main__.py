@@ -25,6 +25,8 @@ from tests.servers.maven import Missing
 
 TIMES, TIMES_AT_STATES, TIMES_LONG = 20, 10, 3
 TIMES_HELP = f"runs of each (default {TIMES}; {TIMES_AT_STATES} at states, {TIMES_LONG} of the long ones)"
+LAUNCH, LAUNCH_QUICK = "0.3-3", "0.1-1"
+LAUNCH_HELP = f"how long an agent takes for a launch (default {LAUNCH}, with --quick {LAUNCH_QUICK})"
 INTERRUPTED = 130
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -82,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--quick", action="store_true", help="shortened outages")
     add("--membership", choices=("zookeeper", "local"), default="zookeeper")
     add("--storage", choices=("sqlite", "cassandra"), default="sqlite", help="cassandra: for every fault")
-    add("--launch-seconds", default="0", metavar="MIN-MAX", help="how long an agent takes for a launch")
+    add("--launch-seconds", metavar="MIN-MAX", help=LAUNCH_HELP)
     add("--dir", type=Path, default=Path("build/faults"), help="results, and what failed runs left")
     add("--fresh", action="store_true", help="forget the results so far instead of going on from them")
     return parser
@@ -98,7 +100,7 @@ def _by_setup(options: argparse.Namespace) -> Mapping[Setup, list[str]]:
             cassandra=options.storage == "cassandra" or "cassandra" in needs,
             session_seconds=2.0 if options.quick else 5.0,
             masters=2 if "masters" in needs else 1,
-            launch_seconds=options.launch_seconds,
+            launch_seconds=options.launch_seconds or (LAUNCH_QUICK if options.quick else LAUNCH),
         )
         found.setdefault(setup, []).append(name)
     return found

@@ -17,6 +17,7 @@ from tests.servers.maven import Missing
 SEED = 1
 SECONDS = 4.0
 """Of the workload, for each fault."""
+LAUNCH_SECONDS = "0.1-1"
 ROUNDS = {
     "kills": ("kill-jobmgr", "kill-resmgr", "kill-hostmgr", "kill-placement"),
     "cuts": ("cut-create", "cut-launch", "cut-kill"),
@@ -41,7 +42,8 @@ def test_no_fault_is_left_out() -> None:
 @pytest.mark.timeout(300)
 def test_nothing_is_lost_with_a_mesos_master(tmp_path: Path) -> None:
     """On a cluster of its own, since others want the proxy in front of the one master."""
-    with _up(World(tmp_path / "world", Setup(True, session_seconds=2.0, masters=2), SEED)) as world:
+    setup = Setup(True, session_seconds=2.0, masters=2, launch_seconds=LAUNCH_SECONDS)
+    with _up(World(tmp_path / "world", setup, SEED)) as world:
         result = play(world, FAILOVER, FAULTS[FAILOVER], SEED, quick=True, seconds=SECONDS)
         print(result)
         assert not result.violations, "\n".join(result.violations)
@@ -50,7 +52,8 @@ def test_nothing_is_lost_with_a_mesos_master(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """One cluster for all faults: a fault heals what it did."""
-    with _up(World(tmp_path_factory.mktemp("faults"), Setup(True, True, session_seconds=3.0), SEED)) as made:
+    setup = Setup(True, True, session_seconds=3.0, launch_seconds=LAUNCH_SECONDS)
+    with _up(World(tmp_path_factory.mktemp("faults"), setup, SEED)) as made:
         yield made
 
 

@@ -207,6 +207,9 @@ class Workload:
         job = self.api.job(job_id)
         return job is not None and {each.state for each in job.instances.values()} == {"RUNNING"}
 
+    def ended(self, job_id: str) -> bool:
+        return job_pb2.JobState.Name(self.api.state(job_id).state) in TERMINAL
+
     def _beside(self, step: Callable[[], None]) -> None:
         """In a thread of its own, which `finish` waits for."""
         self._further.append(threading.Thread(target=self._do, args=(step,), name="further", daemon=True))
@@ -288,7 +291,7 @@ class Workload:
 
     def rests(self) -> bool:
         """Whether everything that ends has ended, and everything that stays runs (or was stopped)."""
-        if any(job_pb2.JobState.Name(self.api.state(job).state) not in TERMINAL for job in self.ending):
+        if not all(self.ended(job) for job in self.ending):
             return False
         staying = [self.api.job(job) for job in self.staying]
         wanted = TERMINAL | {"RUNNING"}
