@@ -21,7 +21,7 @@ LAUNCH_SECONDS = "0.1-1"
 ROUNDS = {
     "kills": ("kill-jobmgr", "kill-resmgr", "kill-hostmgr", "kill-placement"),
     "cuts": ("cut-create", "cut-launch", "cut-kill"),
-    "states": ("kill-jobmgr-at-launched", "stop-jobmgr-at-launched", "stop-jobmgr-at-launch-sent"),
+    "states": ("kill-jobmgr-at-launched", "stop-jobmgr-at-launched"),
     "stops": ("stop-jobmgr", "stop-resmgr", "stop-hostmgr"),
     "freezes": ("freeze-jobmgr", "freeze-resmgr", "freeze-hostmgr"),
     "mesos": ("kill-mesos-master", "mesos-cut", "updates-mangled"),
