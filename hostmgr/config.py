@@ -77,11 +77,14 @@ class MesosSettings(Settings):
 
 
 class ReconcileSettings(Settings):
-    """Seconds; see `hostmgr.core.reconcile.Policy`."""
+    """Seconds, unless stated otherwise."""
 
     interval: float = Field(1800.0, gt=0)
+    """Between reconciliations, which are explicit and implicit in turn."""
     second_look: float = Field(60.0, gt=0)
+    """A further explicit reconciliation after each subscription, for what was too young for the first."""
     launch_grace: float = Field(30.0, ge=0)
+    """A LAUNCHED task is not reconciled for so long: its ACCEPT may be on the way."""
     agent_reregister: float = Field(600.0, ge=0)
     """How long agents may take to come back to a new master."""
     batch: int = Field(1000, ge=1, le=10_000)

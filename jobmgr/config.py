@@ -14,19 +14,25 @@ from storage.config import ENVIRONMENT, StorageSettings
 
 
 class GoalStateSettings(Settings):
-    """Seconds, unless said otherwise; see `jobmgr.core.steering.Limits`."""
+    """Seconds, unless stated otherwise."""
 
     stuck_after: float = Field(180 * 60.0, gt=0)
-    """A task LAUNCHED or STARTING for longer starts over; the executor of one KILLING for longer is shut
-    down."""
+    """A task that is LAUNCHED or STARTING for longer starts over; the executor of one that is KILLING for
+    longer is shut down."""
     news_after: float = Field(300.0, gt=0)
+    """Mesos is asked about a task that is LAUNCHED for longer without a status."""
     ask_after: float = Field(1.0, ge=0)
+    """Delay before Mesos is asked about a launch whose outcome is unknown: the call may still arrive."""
     confirm_after: float = Field(60.0, gt=0)
+    """Mesos is asked about STARTING and RUNNING tasks for which a new leader has no status by then."""
     kill_again_after: float = Field(10.0, gt=0)
+    """First delay before a kill is repeated; it doubles up to `kill_again_most`."""
     kill_again_most: float = Field(600.0, gt=0)
-    """Longest pause before a kill is repeated."""
+    """Longest delay before a kill is repeated."""
     refusals_at_once: int = Field(3, ge=0)
+    """Refused launches in a row before a task waits between its tries."""
     rows_per_turn: int = Field(2000, ge=1, le=50_000)
+    """Tasks that one cycle creates or evaluates."""
 
     def limits(self) -> Limits:
         return Limits(**self.model_dump())

@@ -26,7 +26,7 @@ class ConfigError(PelotonError):
 class Settings(BaseModel):
     """Base of all settings: frozen, and an unknown key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class LocalMembershipSettings(Settings):

@@ -5,14 +5,12 @@ Markdown on stdout. Settings that have settings of their own get a section each,
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import re
 import sys
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -31,7 +29,6 @@ both. An unknown key is an error. `--check` tells what is wrong, and ends.
 TABLE = "| setting | type | default | meaning |\n|---|---|---|---|"
 PLAIN = {str: "text", int: "integer", float: "number", bool: "true, false", Path: "path"}
 _BOUNDS = ((Ge, "ge", "≥"), (Gt, "gt", ">"), (Le, "le", "≤"), (Lt, "lt", "<"))
-_POINTER = re.compile(r"see `([\w.]+)\.(\w+)`")
 _FOR_READERS = re.compile(r";? see `[\w.]+`| \(behaviour [^)]*\)")
 _CHOICE = re.compile(r"\[kind=\w+\]")
 Class = type[Settings]
@@ -62,14 +59,14 @@ def _sections(section: Section, told: dict[Class, str]) -> Iterator[str]:
     """The section's text, then those of the settings inside it which were not told yet."""
     inner: list[Section] = []
     rows = []
-    meanings = _documentation(section.cls)
     for name, field in section.fields.items():
         path, parts = section.path + name, classes_in(field.annotation, Settings)
         for part in parts:
             if part not in told:
                 told[part] = path + _kind(part)
                 inner.append(Section(f"`{told[part]}`", f"{path}.", part, ()))
-        rows.append(_row(path, field, meanings.get(name, ""), [told[each] for each in parts]))
+        meaning = " ".join((field.description or "").split())
+        rows.append(_row(path, field, meaning, [told[each] for each in parts]))
     about = "" if section.cls is DaemonSettings else _about(section.cls)
     level = "###" if section.path else "##"
     yield "\n".join([f"{level} {section.title}", "", *([about, ""] if about else []), TABLE, *rows])
@@ -143,41 +140,6 @@ def _about(cls: Class) -> str:
     """The class's docstring in one line, without what is for readers of the code."""
     text = " ".join(inspect.cleandoc(cls.__dict__.get("__doc__") or "").split("\n\n")[0].split())
     return _FOR_READERS.sub("", text).rstrip(" .") + "." if text else ""
-
-
-def _documentation(cls: Class) -> dict[str, str]:
-    """What stands under each setting in the source, by name: there, in a base, or in the class that its
-    docstring points to."""
-    found: dict[str, str] = {}
-    if pointer := _POINTER.search(cls.__doc__ or ""):
-        found |= _written(getattr(importlib.import_module(pointer[1]), pointer[2]))
-    for each in reversed(cls.__mro__):
-        if issubclass(each, Settings):
-            found |= _written(each)
-    return found
-
-
-def _written(cls: type) -> dict[str, str]:
-    (tree,) = (
-        node
-        for node in _module(inspect.getfile(cls)).body
-        if isinstance(node, ast.ClassDef) and node.name == cls.__name__
-    )
-    found: dict[str, str] = {}
-    for statement, following in zip(tree.body, tree.body[1:], strict=False):
-        if (
-            isinstance(statement, ast.AnnAssign)
-            and isinstance(statement.target, ast.Name)
-            and isinstance(following, ast.Expr)
-            and isinstance(following.value, ast.Constant)
-        ):
-            found[statement.target.id] = " ".join(str(following.value.value).split())
-    return found
-
-
-@cache
-def _module(file: str) -> ast.Module:
-    return ast.parse(Path(file).read_text())
 
 
 def _environment(classes: Sequence[type[DaemonSettings]]) -> str:
