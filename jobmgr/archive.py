@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import asyncio
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
+from dataclasses import replace
 
 from jobmgr.core.cache import CachedJob, cached
+from jobmgr.core.change import pod_event
+from jobmgr.core.late import details, usage_of
+from jobmgr.core.usage import added
 from jobmgr.recovery import read_job
 from jobmgr.turns import Turns
-from peloton.model.ids import JobId
+from peloton.errors import NotFound
+from peloton.model.ids import JobId, Run
+from peloton.model.task import TaskStatus
 
 MOST_TASKS = 200_000
 MOST_JOBS = 500
+log = logging.getLogger(__name__)
 
 
 class Archive:
-    """A finished job never changes, so what was read of one holds until it is deleted."""
+    """A finished job changes no more, but for what is told late of its runs' ends: what was read of one holds
+    until it is deleted."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._held: OrderedDict[JobId, CachedJob] = OrderedDict()
         self._tasks = 0
+        self._deleting: Counter[JobId] = Counter()
+        self._filled = asyncio.Condition()
+        self._filling = ""
         turns.on_end = self.keep
 
     def held(self, job_id: JobId) -> CachedJob | None:
@@ -48,6 +62,49 @@ class Archive:
         return job
 
     async def delete(self, job_id: JobId) -> None:
-        self.drop(job_id)
-        await self._turns.store.jobs.delete(job_id)
-        self.drop(job_id)
+        self._deleting[job_id] += 1
+        try:
+            async with self._filled:
+                await self._filled.wait_for(lambda: self._filling != job_id)
+            self.drop(job_id)
+            await self._turns.store.jobs.delete(job_id)
+            self.drop(job_id)
+        finally:
+            self._deleting[job_id] -= 1
+            if not self._deleting[job_id]:
+                del self._deleting[job_id]
+
+    async def fill_in(self, told: Iterable[tuple[Run, TaskStatus]]) -> None:
+        """Take what agents tell late of runs' ends. Raises Unavailable: the same may be told again."""
+        for run, status in told:
+            if run.job_id in self._deleting:
+                continue
+            self._filling = run.job_id
+            try:
+                await self._fill_in(run, status)
+            except NotFound:
+                log.debug("%s is told of, and is not stored", run)
+            finally:
+                self._filling = ""
+                async with self._filled:
+                    self._filled.notify_all()
+
+    async def _fill_in(self, run: Run, status: TaskStatus) -> None:
+        store, held = self._turns.store, self._held.get(run.job_id)
+        runtime = held.runtime if held else await store.jobs.runtime(run.job_id)
+        task = held.task(run.instance) if held else await store.tasks.get(run.job_id, run.instance)
+        changes = details(task, run.run, status) if task and runtime.state.terminal else {}
+        if task is None or not changes:
+            return
+        spec = held.spec if held else await store.jobs.config(run.job_id, runtime.config_version)
+        more = usage_of(task, changes, spec.task(run.instance).resources)
+        usage = added(task.resource_usage, more)
+        task = replace(task, **changes, resource_usage=usage, revision=task.revision + 1)
+        runtime = replace(
+            runtime, resource_usage=added(runtime.resource_usage, more), revision=runtime.revision + 1
+        )
+        event = pod_event(run.job_id, run.instance, task)
+        await store.write_all(run.job_id, {run.instance: task}, [event], runtime)
+        if held is not None:
+            held.put(run.instance, task)
+            held.runtime = runtime

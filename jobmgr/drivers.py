@@ -60,7 +60,7 @@ def spawn_drivers(
     spawn("kill", killer.kill(outbox.kill))
     spawn("shut down", killer.shut_down(outbox.shut_down))
     spawn("reconcile", killer.reconcile(outbox.reconcile))
-    spawn("event stream", Intake(events, turns).run())
+    spawn("event stream", Intake(events, engine).run())
     spawn("waiting reasons", WaitingReasons(waiting, turns).run())
     spawn("evict", Evictor(resmgr, preemption, turns.post).run())
     spawn("retire", retire(engine.store, outbox.retire))

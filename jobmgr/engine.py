@@ -7,7 +7,7 @@ Reading is from `job` (active jobs, in memory, always what is stored) or `load` 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from jobmgr.archive import Archive
@@ -20,9 +20,10 @@ from jobmgr.recovery import read_job
 from jobmgr.turns import Turns
 from peloton.clock import Clock, SystemClock
 from peloton.errors import AlreadyExists, Conflict, NotFound, Refused, Unavailable
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, Run
 from peloton.model.job import JobRuntime, JobSpec, JobSummary
 from peloton.model.states import JobState, JobType
+from peloton.model.task import TaskStatus
 from storage.interface import Store
 
 VERSIONS_TRIED = 1000
@@ -132,6 +133,10 @@ class Engine:
         if not state.terminal:
             raise Refused(f"Job is not in a terminal state: {state.name}")
         await self._archive.delete(job_id)
+
+    async def fill_in(self, told: Iterable[tuple[Run, TaskStatus]]) -> None:
+        """Take what agents tell late of the ends of runs of jobs that have ended."""
+        await self._archive.fill_in(told)
 
     async def refresh(self, job_id: JobId) -> None:
         """Read the job from the store again and look at each task's goal anew. A job that has ended: nothing.

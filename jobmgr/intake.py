@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from jobmgr.calls import CALL_SECONDS, Caller, for_ever
 from jobmgr.core.events import Statuses
-from jobmgr.turns import Turns
+from jobmgr.engine import Engine
 from peloton.errors import InvalidArgument, PelotonError
 from peloton.model.ids import Run, parse_mesos_task_id
 from peloton.model.task import TaskStatus
@@ -25,9 +25,9 @@ class StreamBroken(PelotonError):
 
 
 class Intake:
-    def __init__(self, hostmgr: Caller, turns: Turns) -> None:
+    def __init__(self, hostmgr: Caller, engine: Engine) -> None:
         self._hostmgr = hostmgr
-        self._turns = turns
+        self._engine = engine
         self._stream = ""
         self._next = 0
         """Everything before this offset is stored."""
@@ -44,7 +44,8 @@ class Intake:
             self._stream = ""
             raise
         if events:
-            await self._turns.ask(Statuses(list(_statuses(events))))
+            ended = await self._engine.turns.ask(Statuses(list(_statuses(events))))
+            await self._engine.fill_in(ended)
             self._next = events[-1].offset + 1
 
     async def _open(self) -> None:

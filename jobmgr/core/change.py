@@ -32,6 +32,27 @@ def evolved(old: TaskRuntime, changes: dict[str, Any]) -> TaskRuntime:
     return new
 
 
+def pod_event(job_id: JobId, instance: int, task: TaskRuntime) -> PodEvent:
+    """The task's last step, as its history keeps it."""
+    return PodEvent(
+        job_id,
+        instance,
+        task.run,
+        task.state,
+        task.goal,
+        task.updated_at,
+        task.config_version,
+        task.desired_config_version,
+        task.previous_run,
+        task.desired_run,
+        task.agent_id,
+        task.host,
+        task.message,
+        task.reason,
+        task.health,
+    )
+
+
 class Stamps:
     """Wall times that never repeat: an instance's history is kept by time."""
 
@@ -108,7 +129,7 @@ class Change:
         for instance in instances:
             self.tasks[instance] = task
             self._births[version] = self._births.get(version, 0) + 1
-            self.events.append(self._event(instance, task))
+            self.events.append(pod_event(self.job_id, instance, task))
             self._count(task.state, 1)
 
     def move(self, instance: int, **changes: Any) -> TaskRuntime:
@@ -131,6 +152,26 @@ class Change:
                 changes["revision"] = old.revision + 1
                 new = made[id(old)] = evolved(old, changes)
             self._put(instance, old, new)
+
+    def amend(self, instance: int, **changes: Any) -> TaskRuntime:
+        """Replace fields of a task whose run has ended, by what is told of it late. The event of its end, the
+        task's last step, takes the new words."""
+        old = self.task(instance)
+        new = self.tasks[instance] = evolved(old, {**changes, "revision": old.revision + 1})
+        if new.start_time and not old.start_time:
+            self._ran = True
+        if not self.retell(instance, new.run, new.state, new.message, new.reason):
+            self.events.append(pod_event(self.job_id, instance, new))
+        return new
+
+    def retell(self, instance: int, run: int, state: TaskState, message: str, reason: str) -> bool:
+        """Give an event of this turn other words; whether there is one."""
+        for at in range(len(self.events) - 1, -1, -1):
+            event = self.events[at]
+            if (event.instance, event.run, event.state) == (instance, run, state):
+                self.events[at] = replace(event, message=message, reason=reason)
+                return True
+        return False
 
     def use(self, amounts: dict[str, float]) -> None:
         """Add to what the job has used, limit × seconds by kind."""
@@ -191,7 +232,7 @@ class Change:
         if new.start_time and not old.start_time:
             self._ran = True
         if new.state is not old.state or new.run != old.run or new.health is not old.health:
-            self.events.append(self._event(instance, new))
+            self.events.append(pod_event(self.job_id, instance, new))
         if new.state is not old.state:
             self._count(old.state, -1)
             self._count(new.state, 1)
@@ -202,25 +243,6 @@ class Change:
             self.counts[state] = count
         else:
             del self.counts[state]
-
-    def _event(self, instance: int, task: TaskRuntime) -> PodEvent:
-        return PodEvent(
-            self.job.job_id,
-            instance,
-            task.run,
-            task.state,
-            task.goal,
-            task.updated_at,
-            task.config_version,
-            task.desired_config_version,
-            task.previous_run,
-            task.desired_run,
-            task.agent_id,
-            task.host,
-            task.message,
-            task.reason,
-            task.health,
-        )
 
     def _config_counts(self, old: JobRuntime) -> dict[int, int]:
         counts = dict(old.config_counts)

@@ -11,7 +11,7 @@ from jobmgr.core.events import (
     WaitingTold,
     Withdrawn,
 )
-from jobmgr.core.steering import LONGEST_MESSAGE
+from jobmgr.core.status import LONGEST_MESSAGE
 from jobmgr.core.turn import Turn
 from jobmgr.core.work import ENQUEUING, Busy
 from peloton.model.states import TaskState

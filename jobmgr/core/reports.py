@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from jobmgr.core.active import ActiveJobs
 from jobmgr.core.cache import UNBORN
-from jobmgr.core.change import Change
+from jobmgr.core.change import Change, pod_event
 from jobmgr.core.events import Statuses
-from jobmgr.core.status import Verdict, health, judge
+from jobmgr.core.late import details, previous, usage_of
+from jobmgr.core.status import LONGEST_MESSAGE, Verdict, health, judge
 from jobmgr.core.turn import Turn
+from jobmgr.core.usage import added
+from peloton.model.ids import Run
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime, TaskStatus
 
 
-def received(active: ActiveJobs, turn: Turn, event: Statuses) -> None:
+def received(active: ActiveJobs, turn: Turn, event: Statuses) -> list[tuple[Run, TaskStatus]]:
+    """Returns what agents tell of runs of jobs that have ended: it may be late news of their ends."""
+    ended = []
     for run, status in event.statuses:
+        if run.job_id not in active.jobs and status.uuid:
+            ended.append((run, status))
         change = active.change(turn, run.job_id) if run.job_id in active.jobs else None
         task = UNBORN if change is None else change.task(run.instance)
         verdict = judge(task, run.run, status)
@@ -27,6 +36,26 @@ def received(active: ActiveJobs, turn: Turn, event: Statuses) -> None:
                 active.orphans.ended(run)
         elif change is not None:
             _apply(active, change, run.instance, task, status, verdict)
+        if change is not None and verdict in (Verdict.ORPHAN, Verdict.STALE):
+            _fill_in(active, change, run, task, status)
+    return ended
+
+
+def _fill_in(active: ActiveJobs, change: Change, run: Run, task: TaskRuntime, status: TaskStatus) -> None:
+    """Take what an agent tells of an end that is known."""
+    changes = details(task, run.run, status)
+    if changes:
+        more = usage_of(task, changes, change.spec.task(run.instance).resources)
+        change.use(more)
+        change.amend(run.instance, **changes, resource_usage=added(task.resource_usage, more))
+        active.steering.evaluate(change, run.instance)
+    elif message := previous(task, run.run, status):
+        ended = change.move(run.instance, message=message)
+        told = status.message[:LONGEST_MESSAGE], status.reason
+        if not change.retell(run.instance, run.run, status.state, *told):
+            event = pod_event(change.job_id, run.instance, ended)
+            changed = replace(event, run=run.run, state=status.state, message=told[0], reason=told[1])
+            change.events.append(changed)
 
 
 def _apply(

@@ -12,6 +12,7 @@ from peloton.model.task import TaskRuntime, TaskStatus, Termination
 _EXITED = re.compile(r"exited with status (-?\d+)")
 _SIGNALLED = re.compile(r"terminated with signal ([^\n]+)")
 
+LONGEST_MESSAGE = 2000
 PROGRESS: Mapping[TaskState, int] = {
     TaskState.INITIALIZED: 0,
     TaskState.PENDING: 0,
@@ -62,6 +63,12 @@ def end_state(task: TaskRuntime, status: TaskStatus, stopping: bool) -> TaskStat
     if stopping and status.state is TaskState.LOST:
         return TaskState.KILLED
     return status.state
+
+
+def run_told(run: int, state: TaskState, message: str) -> str:
+    """The message of a task whose run ended so and is followed by the next one."""
+    told = f": {message}" if message else ""
+    return f"run {run} {state.name}{told}"[:LONGEST_MESSAGE]
 
 
 def termination(end: TaskState, asked: Termination | None, message: str) -> Termination | None:

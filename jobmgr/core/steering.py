@@ -9,16 +9,14 @@ from jobmgr.core.deadlines import Deadlines
 from jobmgr.core.events import Now
 from jobmgr.core.goalstate import RULES, Action, Aim, aim_of
 from jobmgr.core.retry import Cause, cause_of, delay, explained, runs_again, stored_cause
-from jobmgr.core.status import end_state, termination
+from jobmgr.core.status import LONGEST_MESSAGE, end_state, run_told, termination
+from jobmgr.core.usage import NANOSECONDS, added, used
 from jobmgr.core.work import Busy
 from peloton.model.ids import JobId
-from peloton.model.resources import MILLI
 from peloton.model.states import HealthState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, TaskStatus, Termination
 
-NANOSECONDS = 1_000_000_000
 NO_PORTS: dict[str, int] = {}
-LONGEST_MESSAGE = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,6 @@ class Steering:
         work.free(instance)
         work.unconfirmed.discard(instance)
         self.disarm(change, instance)
-        told = f": {task.message}" if task.message else ""
         change.move(
             instance,
             state=TaskState.INITIALIZED,
@@ -111,7 +108,7 @@ class Steering:
             health=HealthState.DISABLED,
             desired_host="",
             reason="",
-            message=f"run {task.run} {task.state.name}{told}"[:LONGEST_MESSAGE],
+            message=run_told(task.run, task.state, task.message),
         )
         work.offer(instance)
 
@@ -182,10 +179,10 @@ class Steering:
         aim = aim_of(change.goal, task)
         state = end_state(task, status, aim is not Aim.RUN)
         completed = status.timestamp or self.now.wall
-        used = self._usage(change, instance, task, completed)
+        usage = used(change.spec.task(instance).resources, (task.start_time, completed))
         change.work.free(instance)
         self._forget(change, instance)
-        change.use(used)
+        change.use(usage)
         asked = task.termination if task.state is TaskState.KILLING else None
         preempted = asked is not None and asked.reason is TerminationReason.PREEMPTED_RESOURCES
         done = preempted and state is TaskState.SUCCEEDED
@@ -201,8 +198,7 @@ class Steering:
             reason=status.reason,
             termination=termination(state, asked, status.message),
             failure_count=failures,
-            resource_usage={kind: task.resource_usage.get(kind, 0.0) + n for kind, n in used.items()}
-            or task.resource_usage,
+            resource_usage=added(task.resource_usage, usage) if usage else task.resource_usage,
             health=task.health if status.healthy is None else HealthState.UNHEALTHY,
         )
 
@@ -296,15 +292,3 @@ class Steering:
         change.work.unconfirmed.discard(instance)
         change.work.escaped.discard(instance)
         self.disarm(change, instance)
-
-    def _usage(self, change: Change, instance: int, task: TaskRuntime, completed: int) -> dict[str, float]:
-        """Limit × seconds of this run by kind."""
-        if not task.start_time or completed <= task.start_time:
-            return {}
-        seconds = (completed - task.start_time) / NANOSECONDS
-        need = change.spec.task(instance).resources
-        return {
-            "cpu": need.cpu / MILLI * seconds,
-            "gpu": need.gpu / MILLI * seconds,
-            "memory": need.memory / MILLI * seconds,
-        }

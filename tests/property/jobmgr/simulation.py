@@ -187,14 +187,18 @@ class Simulation:
         self.inbox.append(ev.LaunchUncertain(launch.runs))
         return True
 
-    def progress(self, at: int) -> None:
-        """One run in Mesos goes a step further."""
+    def progress(self, at: int, by_master: bool = False) -> None:
+        """One run in Mesos goes a step further. With `by_master` the agent may tell of it later."""
         keys = list(self.alive)
         instance, run = keys[at % len(keys)]
         state = self.alive[instance, run].pop(0)
         if state.terminal:
             del self.alive[instance, run]
-        self._say(Run(JOB, instance, run), state)
+        gone = Run(JOB, instance, run)
+        if by_master:
+            self.told.append((gone, self._status(gone, state, b"agent")))
+            self.monotonic += 1
+        self._say(gone, state, b"" if by_master else b"agent")
 
     def repeat(self, at: int) -> None:
         """An old status comes again."""
@@ -242,7 +246,11 @@ class Simulation:
             return S.LOST
         return {3: S.LAUNCHED, 2: S.STARTING, 1: S.RUNNING}[len(rest)]
 
-    def _say(self, run: Run, state: TaskState) -> None:
-        status = TaskStatus(mesos_task_id(*run), state, self.wall, agent_id="agent")
+    def _say(self, run: Run, state: TaskState, uuid: bytes = b"") -> None:
+        status = self._status(run, state, uuid)
         self.told.append((run, status))
         self.inbox.append(ev.Statuses([(run, status)]))
+
+    def _status(self, run: Run, state: TaskState, uuid: bytes) -> TaskStatus:
+        told = f"the agent says {state.name}" if uuid else "the master says so"
+        return TaskStatus(mesos_task_id(*run), state, self.wall, agent_id="agent", message=told, uuid=uuid)

@@ -18,7 +18,7 @@ S = TaskState
 INSTANCES = 5
 Step = tuple[str, int]
 
-ORDINARY = ("act", "act", "progress", "progress", "place", "repeat", "turn", "turn")
+ORDINARY = ("act", "act", "progress", "progress", "by master", "place", "repeat", "turn", "turn")
 ROUGH = (
     *ORDINARY,
     "turn away",
@@ -55,6 +55,8 @@ def take(simulation: Simulation, step: Step) -> None:
         simulation.act(at)
     elif kind == "progress" and simulation.alive:
         simulation.progress(at)
+    elif kind == "by master" and simulation.alive:
+        simulation.progress(at, by_master=True)
     elif kind == "repeat" and simulation.told:
         simulation.repeat(at)
     elif kind == "place":

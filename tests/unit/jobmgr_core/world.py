@@ -172,10 +172,20 @@ class World:
         answer.events.extend(self.events[request.beginOffset :][: request.limit])
         return answer
 
-    def status(self, run: str, state: int, message: str = "", reason: int | None = None) -> None:
-        """Mesos says so."""
-        status = mesos_pb2.TaskStatus(state=state, message=message, timestamp=1_700_000_000.0)  # type: ignore[arg-type]
+    def status(
+        self,
+        run: str,
+        state: int,
+        message: str = "",
+        reason: int | None = None,
+        uuid: bytes = b"",
+        timestamp: float = 1_700_000_000.0,
+    ) -> None:
+        """Mesos says so; an agent where there is a uuid."""
+        status = mesos_pb2.TaskStatus(state=state, message=message, timestamp=timestamp)  # type: ignore[arg-type]
         status.task_id.value = run
+        if uuid:
+            status.uuid = uuid
         if reason is not None:
             status.reason = reason  # type: ignore[assignment]
         if state not in (mesos_pb2.TASK_STARTING, mesos_pb2.TASK_RUNNING, mesos_pb2.TASK_STAGING):

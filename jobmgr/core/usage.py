@@ -1,0 +1,36 @@
+"""What runs use: limit × seconds by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from peloton.model.resources import MILLI, Resources
+
+NANOSECONDS = 1_000_000_000
+Span = tuple[int, int]
+"""From and to, in nanoseconds since 1970; from 0: never begun."""
+
+
+def used(need: Resources, span: Span) -> dict[str, float]:
+    """Empty for a run that did not run."""
+    start, end = span
+    if not start or end <= start:
+        return {}
+    seconds = (end - start) / NANOSECONDS
+    return {
+        "cpu": need.cpu / MILLI * seconds,
+        "gpu": need.gpu / MILLI * seconds,
+        "memory": need.memory / MILLI * seconds,
+    }
+
+
+def more_used(need: Resources, before: Span, after: Span) -> dict[str, float]:
+    """What a run used more when its times are corrected; negative where it is less."""
+    if before == after:
+        return {}
+    old, new = used(need, before), used(need, after)
+    return {kind: new.get(kind, 0.0) - old.get(kind, 0.0) for kind in old | new}
+
+
+def added(usage: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
+    return {kind: usage.get(kind, 0.0) + more.get(kind, 0.0) for kind in {**usage, **more}}

@@ -1,0 +1,178 @@
+"""Ends of which the master tells first, and the agent, with the exit code, later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest import approx
+
+from jobmgr.core import events as ev
+from jobmgr.engine import Engine
+from jobmgr.recovery import recover
+from mesos.v1 import mesos_pb2
+from peloton.model.ids import Run, mesos_task_id
+from peloton.model.states import TaskState, TerminationReason
+from peloton.model.task import PodEvent, TaskStatus, Termination
+from storage.interface import Store
+from tests.unit.jobmgr_core.specs import JOB, spec
+from tests.unit.jobmgr_core.steps import ended, reach
+from tests.unit.jobmgr_core.test_time import SECOND, Time
+from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+
+S = TaskState
+START = 1_700_000_000 * SECOND
+REREGISTERED = "Unknown agent reregistered"
+EXITED = "Command exited with status 3"
+RUN = f"{JOB}-0-1"
+
+
+def status(
+    state: TaskState, seconds: int, message: str = "", agent: bool = True, run: int = 1
+) -> ev.Statuses:
+    told = TaskStatus(
+        mesos_task_id(JOB, 0, run),
+        state,
+        START + seconds * SECOND,
+        message=message,
+        reason="" if agent else "AGENT_REREGISTERED",
+        uuid=b"u" if agent else b"",
+    )
+    return ev.Statuses([(Run(JOB, 0, run), told)])
+
+
+def running(max_failures: int = 0) -> Time:
+    """The first of two tasks runs since START + 1."""
+    time = Time(spec(2, max_failures=max_failures))
+    time.launch()
+    time.turn(status(S.RUNNING, 1))
+    return time
+
+
+def told(time: Time, *events: ev.Statuses) -> Sequence[PodEvent]:
+    """One turn; what it adds to the history."""
+    turn = time.core.turn(events, ev.Now(START + 1000 * SECOND, time.now))
+    time.core.commit(turn)
+    return turn.changes[JOB].events if JOB in turn.changes else ()
+
+
+def test_the_agents_own_update_fills_in_code_message_and_times() -> None:
+    time = running()
+    (first,) = told(time, status(S.FAILED, 11, REREGISTERED, agent=False))
+    assert time.task().termination == Termination(TerminationReason.FAILED)
+    (second,) = told(time, status(S.FAILED, 3, EXITED))
+    task = time.task()
+    assert (task.state, task.message, task.reason) == (S.FAILED, EXITED, "")
+    assert task.termination == Termination(TerminationReason.FAILED, exit_code=3)
+    assert (task.start_time, task.completion_time) == (START + SECOND, START + 3 * SECOND)
+    assert task.resource_usage["cpu"] == approx(2.0)
+    assert time.core.active.jobs[JOB].job.runtime.resource_usage["cpu"] == approx(2.0)
+    assert (second.state, second.message, second.timestamp) == (S.FAILED, EXITED, first.timestamp)
+
+
+def test_the_same_again_changes_nothing() -> None:
+    time = running()
+    told(time, status(S.FAILED, 11, REREGISTERED, agent=False), status(S.FAILED, 3, EXITED))
+    once = time.task()
+    assert told(time, status(S.FAILED, 3, EXITED), status(S.FAILED, 12, "the master", agent=False)) == []
+    assert time.task() == once
+
+
+def test_both_in_one_turn_are_one_event() -> None:
+    time = running()
+    (event,) = told(time, status(S.FAILED, 11, REREGISTERED, agent=False), status(S.FAILED, 3, EXITED))
+    assert (event.message, event.reason) == (EXITED, "")
+
+
+def test_another_end_is_no_news_of_the_one_that_is_known() -> None:
+    time = running()
+    told(time, status(S.FAILED, 11, REREGISTERED, agent=False))
+    before = time.task()
+    told(time, status(S.SUCCEEDED, 3, "Command exited with status 0"))
+    told(time, status(S.LOST, 3))
+    assert time.task() == before
+
+
+def test_when_a_run_began_is_told_late() -> None:
+    """Nobody had heard of it before its end: the agent tells of both, in order."""
+    time = Time(spec(2))
+    time.launch()
+    told(time, status(S.SUCCEEDED, 11, REREGISTERED, agent=False))
+    assert time.task().start_time == 0
+    told(time, status(S.RUNNING, 1))
+    told(time, status(S.SUCCEEDED, 3, "Command exited with status 0"))
+    task = time.task()
+    assert (task.start_time, task.completion_time) == (START + SECOND, START + 3 * SECOND)
+    assert task.resource_usage["cpu"] == approx(2.0)
+
+
+def test_why_a_run_was_killed_is_kept() -> None:
+    time = running()
+    time.turn(ev.StopAsked(JOB, [0]))
+    told(time, status(S.KILLED, 11, REREGISTERED, agent=False))
+    told(time, status(S.KILLED, 3, "Command terminated with signal Killed"))
+    assert time.task().termination == Termination(TerminationReason.KILLED_ON_REQUEST, 0, "Killed")
+
+
+def test_a_run_that_is_followed_by_the_next_is_told_of_in_its_history() -> None:
+    time = running(max_failures=2)
+    told(time, status(S.FAILED, 11, REREGISTERED, agent=False))
+    (event,) = told(time, status(S.FAILED, 3, EXITED))
+    assert (event.run, event.state, event.message, event.reason) == (1, S.FAILED, EXITED, "")
+    task = time.task()
+    assert (task.run, task.state, task.message) == (2, S.INITIALIZED, f"run 1 FAILED: {EXITED}")
+    assert told(time, status(S.FAILED, 3, EXITED)) == []
+
+
+async def fail(world: World, engine: Engine) -> None:
+    """The only task runs, and the master says that it failed."""
+    await engine.create_job(JOB, spec(1))
+    await reach(engine, S.RUNNING, 1)
+    reason = mesos_pb2.TaskStatus.REASON_AGENT_REREGISTERED
+    world.status(RUN, mesos_pb2.TASK_FAILED, REREGISTERED, reason, timestamp=1_700_000_010.0)
+    await ended(engine)
+
+
+async def exit_code(store: Store) -> int:
+    termination = (await store.tasks.get(JOB, 0)).termination
+    assert termination is not None
+    return termination.exit_code
+
+
+async def test_a_job_that_has_ended_is_told_of_its_exit_code(store: Store) -> None:
+    world = World(runs_on)
+    engine = Engine(store)
+    async with Running(engine, world):
+        await fail(world, engine)
+        world.status(RUN, mesos_pb2.TASK_FAILED, EXITED, uuid=b"u", timestamp=1_700_000_004.0)
+        await until(lambda: world.purged == len(world.events), "all is passed")
+        assert await exit_code(store) == 3
+        loaded = await engine.load(JOB)
+        assert loaded.tasks[0] == await store.tasks.get(JOB, 0)
+        assert loaded.runtime == await store.jobs.runtime(JOB)
+        assert loaded.runtime.resource_usage["cpu"] == approx(4.0)
+        (failed,) = [each for each in await store.pod_events.list(JOB, 0) if each.state is S.FAILED]
+        assert failed.message == EXITED
+
+
+async def test_a_new_leader_takes_what_is_told_of_a_job_that_ended_before(store: Store) -> None:
+    world = World(runs_on)
+    async with Running(Engine(store), world) as running:
+        await fail(world, running.engine)
+        await until(lambda: world.purged == len(world.events), "all is passed")
+    engine = Engine(store)
+    await recover(store, engine.turns)
+    async with Running(engine, world):
+        world.status(RUN, mesos_pb2.TASK_FAILED, EXITED, uuid=b"u")
+        await until(lambda: world.purged == len(world.events), "all is passed")
+        assert await exit_code(store) == 3
+
+
+async def test_what_is_told_of_a_job_that_is_deleted_is_stored_nowhere(store: Store) -> None:
+    world = World(runs_on)
+    engine = Engine(store)
+    async with Running(engine, world):
+        await fail(world, engine)
+        await engine.delete(JOB)
+        world.status(RUN, mesos_pb2.TASK_FAILED, EXITED, uuid=b"u")
+        await until(lambda: world.purged == len(world.events), "all is passed")
+        assert [page async for page in store.tasks.list(JOB)] == []
