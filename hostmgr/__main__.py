@@ -109,7 +109,12 @@ async def _parts(
         name=settings.mesos.name,
         framework_id=framework_id,
         store=store,
-        hosts=Hosts(HostTable(settings.scarce_gpu), settings.ranking, settings.placing_seconds),
+        hosts=Hosts(
+            HostTable(settings.scarce_gpu),
+            settings.ranking,
+            settings.placing_seconds,
+            settings.client_placing_seconds,
+        ),
         runs=Runs(),
         reconciler=reconciler,
         ring=ring,

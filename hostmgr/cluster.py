@@ -16,7 +16,7 @@ from hostmgr.mesos.operator import Agent as Wire
 from hostmgr.mesos.operator import OperatorClient
 from hostmgr.translate import KIND_OF, agent_from
 from mesos.v1.quota import quota_pb2
-from peloton.errors import Unavailable
+from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.resources import milli
 
 AGENTS = Gauge("hostmgr_agents", "Agents in the master's map.")
@@ -64,14 +64,14 @@ class Cluster:
             try:
                 await self.look()
                 pause = self._interval
-            except Unavailable as error:
+            except (Unavailable, InvalidArgument) as error:
                 log.warning("the map of agents stays as it was: %s", error)
                 self._trouble = str(error)
                 pause = min(RETRY_SECONDS, self._interval)
             await asyncio.sleep(pause)
 
     async def look(self) -> None:
-        """Raises Unavailable, having changed nothing."""
+        """Raises Unavailable, and InvalidArgument for an amount that is no number, having changed nothing."""
         settled = self._settled()
         told = await self._client.agents()
         quotas = await self._client.quotas()

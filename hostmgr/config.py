@@ -106,6 +106,8 @@ class HostmgrSettings(DaemonSettings):
     """Comma-separated; hosts that have them take only tasks that ask for some. GPU is the only kind known."""
     placing_seconds: float = Field(300.0, gt=0)
     """How long a claim lasts."""
+    client_placing_seconds: float = Field(30.0, gt=0)
+    """How long a claim lasts whose caller is no daemon; at most as long as the others."""
     claim_grace: float = Field(10.0, ge=0)
     """Seconds after a new subscription in which a launch waits for its host to be offered again."""
     event_ring: int = Field(100_000, ge=16)

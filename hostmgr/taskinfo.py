@@ -31,7 +31,7 @@ def need(task: hostsvc_pb2.LaunchableTask) -> Need:
             raise InvalidArgument(f"tasks[{task.taskId.value}].ports[{name}]", 0, "the number of a free port")
     return Need(
         task.taskId.value,
-        resources_from(config.resource),
+        resources_from(config.resource, f"tasks[{task.taskId.value}].config.resource"),
         config.revocable,
         tuple(task.ports[name] for name in dynamic),
     )

@@ -12,7 +12,6 @@ from peloton.model.ids import mesos_task_id, parse_mesos_task_id, task_id
 from peloton.model.states import TaskType
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
-from peloton.wire.pool import MAX_AMOUNT
 from peloton.wire.task import resources_from
 from resmgr.core.placements import Failure, Handover, Proposal
 from resmgr.core.scheduler import NewTask, Scheduler
@@ -31,7 +30,6 @@ _OF_ONE_RUN = (
     "readyForHostReservation",
 )
 """Fields of a Task that are not among its needs."""
-_AMOUNTS = ("cpuLimit", "memLimitMb", "diskLimitMb", "gpuLimit")
 PLACED_TYPES = frozenset(int(kind) for kind in TaskType if kind is not TaskType.UNKNOWN)
 """Numbers of the task types that have placement engines."""
 
@@ -62,10 +60,6 @@ class Translator:
 
 
 def _needs(wire: resmgr_pb2.Task, payload: bytes) -> Needs:
-    for name in _AMOUNTS:
-        amount = getattr(wire.resource, name)
-        if not 0 <= amount <= MAX_AMOUNT:
-            raise InvalidArgument(f"resource.{name}", amount, f"a number from 0 to {MAX_AMOUNT:g}")
     if wire.type not in PLACED_TYPES:
         raise InvalidArgument("type", wire.type, "BATCH (1), STATELESS (2), STATEFUL (3) or DAEMON (4)")
     return Needs(

@@ -19,6 +19,7 @@ from peloton.model.resources import Resources, total
 from peloton.statemachine import StateMachine
 
 PLACING_SECONDS = 300.0
+CLIENT_SECONDS = 30.0
 BEREAVED_SECONDS = 15.0
 OFFER_SECONDS = 10 * 86400.0
 MOST_REMEMBERED = 50_000
@@ -78,11 +79,18 @@ class Capacity:
 
 class Hosts:
     def __init__(
-        self, table: HostTable, ranking: Ranking = Ranking.FIRST_FIT, placing_seconds: float = PLACING_SECONDS
+        self,
+        table: HostTable,
+        ranking: Ranking = Ranking.FIRST_FIT,
+        placing_seconds: float = PLACING_SECONDS,
+        client_seconds: float = CLIENT_SECONDS,
     ) -> None:
+        """Claims last `placing_seconds`, those of callers that are no daemon `client_seconds` at most: nobody
+        sees when such a caller is gone."""
         self.table = table
         self._ranking = ranking
         self._placing_seconds = placing_seconds
+        self._client_seconds = min(client_seconds, placing_seconds)
         self._offers: dict[str, tuple[Offer, float]] = {}
         """By offer id, with the time when each came."""
         self._of_agent: dict[str, dict[str, Offer]] = {}
@@ -244,9 +252,8 @@ class Hosts:
     def _claim(self, row: int, claim_id: str, now: float, owner: str) -> Claim:
         table = self.table
         table.set_status(row, MACHINE.next(table.status(row), "claim", table.hostnames[row]))
-        claim = Claim(
-            claim_id, table.agent_ids[row], table.hostnames[row], now + self._placing_seconds, owner
-        )
+        until = now + (self._placing_seconds if owner else self._client_seconds)
+        claim = Claim(claim_id, table.agent_ids[row], table.hostnames[row], until, owner)
         self._claims[claim_id] = claim
         self._claim_of[claim.agent_id] = claim_id
         return claim

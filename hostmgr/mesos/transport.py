@@ -20,13 +20,15 @@ from hostmgr.mesos.pipe import CallPipe
 from hostmgr.mesos.recordio import MalformedStream
 from hostmgr.mesos.session import Backoff, Session, SessionBroken
 from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused, portions
-from peloton.errors import Unavailable
+from peloton.errors import InvalidArgument, Unavailable
 from peloton.membership.mesos import MasterAddress, MasterDetector
 
 PATH = "/api/v1/scheduler"
 CONNECT_SECONDS = 10.0
 WATCH_SECONDS = 0.5
 MOST_REDIRECTS = 3
+_BROKEN = (OSError, Unavailable, SessionBroken, MalformedStream, MalformedMessage, InvalidArgument)
+"""What ends a subscription, and not hostmgr; InvalidArgument is an amount in an offer that is no number."""
 log = logging.getLogger(__name__)
 
 
@@ -142,7 +144,7 @@ class MesosDriver:
             await _first_to_end(self._subscription(master), self._until_another_leads())
         except Redirected as error:
             return f"{where}: {self._follow(error)}"
-        except (OSError, Unavailable, SessionBroken, MalformedStream, MalformedMessage) as error:
+        except _BROKEN as error:
             self._redirects = 0
             return f"{where}: {str(error) or type(error).__name__}"
         return f"{where}: the subscription ended"

@@ -212,11 +212,9 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
 
 
 def filter_from(wire: pb.HostFilter) -> HostFilter:
-    """Raises InvalidArgument for a constraint that is not whole, and for negative amounts."""
+    """Raises InvalidArgument for a constraint that is not whole, and for amounts that are none."""
     need = wire.resourceConstraint
-    minimum = resources_from(need.minimum)
-    if min(minimum.values()) < 0:
-        raise InvalidArgument("filter.resourceConstraint.minimum", str(minimum), "free of negative amounts")
+    minimum = resources_from(need.minimum, "filter.resourceConstraint.minimum")
     constraint = None
     if wire.HasField("schedulingConstraint"):
         constraint = constraint_from(wire.schedulingConstraint, "filter.schedulingConstraint")

@@ -13,13 +13,12 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.wire.constraint import constraint_from
+from peloton.wire.task import resources_from
 
 MAX_AMOUNT = 1e9
-"""Bound of a resource amount, in cores, MB or GPUs: finite, and exact in thousandths."""
+"""Bound of an amount that one task asks for, in cores, MB or GPUs."""
 MAX_PORT = 65535
 MAX_PORTS = 1000
-
-_AMOUNTS = ("cpuLimit", "memLimitMb", "diskLimitMb", "gpuLimit")
 
 
 def check_task(config: task_pb2.TaskConfig, path: str, job_type: int) -> None:
@@ -27,7 +26,7 @@ def check_task(config: task_pb2.TaskConfig, path: str, job_type: int) -> None:
     for name in ("command", "container", "executor"):
         if config.HasField(name):
             _check_encoding(getattr(config, name), f"{path}.{name}")
-    _check_resources(config.resource, f"{path}.resource")
+    resources_from(config.resource, f"{path}.resource", MAX_AMOUNT)
     check_labels(config.labels, f"{path}.labels")
     _check_executor(config, path, job_type)
     _check_ports(config, f"{path}.ports")
@@ -73,13 +72,6 @@ def check_labels(labels: Iterable[peloton_pb2.Label], path: str) -> None:
     for i, label in enumerate(labels):
         if not label.key:
             raise InvalidArgument(f"{path}[{i}].key", label.key, "a key: a text that is not empty")
-
-
-def _check_resources(resource: task_pb2.ResourceConfig, path: str) -> None:
-    for name in _AMOUNTS:
-        amount = getattr(resource, name)
-        if not 0 <= amount <= MAX_AMOUNT:  # also where it is not a number
-            raise InvalidArgument(f"{path}.{name}", amount, f"a number from 0 to {MAX_AMOUNT:.0f}")
 
 
 def _check_executor(config: task_pb2.TaskConfig, path: str, job_type: int) -> None:

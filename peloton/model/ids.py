@@ -54,7 +54,7 @@ def parse_task_id(text: TaskId) -> tuple[JobId, int]:
 
 def parse_mesos_task_id(text: MesosTaskId) -> Run:
     """Split the id of a run. Raises InvalidArgument unless it is `<UUID>-<instance>-<run>`."""
-    parts = _RUN.match(text)
+    parts = _RUN.match(text) if isinstance(text, str) else None  # Mesos' texts that are no UTF-8 are bytes
     if parts is None:
         raise InvalidArgument("Mesos task id", text, "<job UUID>-<instance>-<run>")
     job_id, instance, run = parts.groups()

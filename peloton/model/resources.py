@@ -9,14 +9,32 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from peloton.errors import InvalidArgument
+
 MILLI = 1000
 KINDS = ("cpu", "memory", "disk", "gpu")
 """Names of the kinds as resource pools and operators know them, in the order of `Resources`."""
 
 
+MAX_AMOUNT = 1e12
+"""Bound of an amount in units: finite, and exact in thousandths."""
+
+
 def milli(amount: float) -> int:
-    """Thousandths of an amount given in units, to the nearest one."""
-    return round(amount * MILLI)
+    """Thousandths of an amount given in units, to the nearest one. Raises InvalidArgument for what is not
+    finite. Amounts that a request brings are for `checked_milli`."""
+    try:
+        return round(amount * MILLI)
+    except (ValueError, OverflowError):
+        raise InvalidArgument("amount", amount, "a finite number") from None
+
+
+def checked_milli(path: str, amount: float, most: float = MAX_AMOUNT) -> int:
+    """Thousandths of an amount that a request brings in the field at `path`. Raises InvalidArgument unless it
+    is from 0 to `most`."""
+    if not 0 <= amount <= most:  # also where it is not a number
+        raise InvalidArgument(path, amount, f"a number from 0 to {most:.0f}")
+    return milli(amount)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
-from peloton.errors import Fenced, PelotonError, Unavailable
+from peloton.errors import Fenced, InvalidArgument, PelotonError, Unavailable
 from peloton.metrics import CALL_SECONDS, CALLS
 from peloton.rpc.caller import Caller, Terms, caller_of
 from peloton.rpc.errors import status_of
@@ -39,6 +39,8 @@ SERVER_OPTIONS = (
 )
 NOT_BEGUN = "peloton-not-begun"
 """Key of the trailing metadata of a call that was turned away."""
+PRIVATE = "/peloton.private."
+"""What the paths of services between daemons begin with."""
 log = logging.getLogger(__name__)
 
 
@@ -182,7 +184,7 @@ def _wrapped(path: str, handler: Any, terms: Terms, fence: Callable[[], None]) -
     """The handler with what every call gets: parsing, checks of terms, errors as statuses, metrics."""
     if handler.request_streaming:
         raise NotImplementedError(f"{path}: no service of ours takes a stream")
-    parse, seconds = handler.request_deserializer, CALL_SECONDS.labels(path)
+    parse, seconds = _parser(path, handler.request_deserializer), CALL_SECONDS.labels(path)
     if handler.response_streaming:
         return grpc.unary_stream_rpc_method_handler(
             _stream(path, handler.unary_stream, parse, terms, fence),
@@ -192,6 +194,24 @@ def _wrapped(path: str, handler: Any, terms: Terms, fence: Callable[[], None]) -
         _unary(path, handler.unary_unary, parse, terms, fence, seconds.observe),
         response_serializer=handler.response_serializer,
     )
+
+
+def _parser(path: str, parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """With the check that a private service's request is whole: Mesos' messages have required fields, and an
+    answer that echoes one without them cannot be written down. The public services have answers of their own
+    for that."""
+    if not path.startswith(PRIVATE):
+        return parse
+
+    def parse_whole(raw: bytes) -> Any:
+        request = parse(raw)
+        if not request.IsInitialized():
+            raise InvalidArgument(
+                request.FindInitializationErrors()[0], None, "given; it is a required field"
+            )
+        return request
+
+    return parse_whole
 
 
 def _unary(

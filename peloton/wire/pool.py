@@ -8,7 +8,7 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.ids import PoolId
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
-from peloton.model.resources import KINDS, MILLI, milli
+from peloton.model.resources import KINDS, MILLI, checked_milli
 
 
 def pool_config(pool_id: PoolId, wire: respool_pb2.ResourcePoolConfig) -> PoolConfig:
@@ -76,17 +76,10 @@ def pool_config_to(pool: PoolConfig) -> respool_pb2.ResourcePoolConfig:
 def _kind(path: str, wire: respool_pb2.ResourceConfig) -> KindConfig:
     if wire.type not in (respool_pb2.UNKNOWN_TYPE, *tuple(ReservationType)):
         raise InvalidArgument(f"{path}.type", wire.type, "ELASTIC (1) or STATIC (2)")
-    for name in ("reservation", "limit", "share"):
-        value = getattr(wire, name)
-        if not 0 <= value <= MAX_AMOUNT:
-            raise InvalidArgument(f"{path}.{name}", value, f"a number from 0 to {MAX_AMOUNT:g}")
+    checked_milli(f"{path}.share", wire.share)
     return KindConfig(
-        reservation=milli(wire.reservation),
-        limit=milli(wire.limit),
+        reservation=checked_milli(f"{path}.reservation", wire.reservation),
+        limit=checked_milli(f"{path}.limit", wire.limit),
         share=wire.share,
         type=ReservationType(wire.type or ReservationType.ELASTIC),
     )
-
-
-MAX_AMOUNT = 1e12
-"""Bound of an amount in a pool's config: finite, and exact in thousandths."""

@@ -7,7 +7,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.clock import parse_rfc3339, rfc3339
 from peloton.model.ids import JobId, mesos_task_id, parse_mesos_task_id
-from peloton.model.resources import Resources
+from peloton.model.resources import MAX_AMOUNT, Resources, checked_milli
 from peloton.model.states import HealthState, TaskState, TerminationReason
 from peloton.model.task import PodEvent, PortSpec, TaskRuntime, TaskSpec, Termination
 from peloton.wire.constraint import constraint_from, labels_from
@@ -18,8 +18,15 @@ _PREEMPTIBLE = {
 }
 
 
-def resources_from(wire: task_pb2.ResourceConfig) -> Resources:
-    return Resources.of(wire.cpuLimit, wire.memLimitMb, wire.diskLimitMb, wire.gpuLimit)
+AMOUNTS = ("cpuLimit", "memLimitMb", "diskLimitMb", "gpuLimit")
+"""Fields of a ResourceConfig, in the order of `Resources`."""
+
+
+def resources_from(
+    wire: task_pb2.ResourceConfig, path: str = "resource", most: float = MAX_AMOUNT
+) -> Resources:
+    """Raises InvalidArgument, with the field's path, for an amount that is not from 0 to `most`."""
+    return Resources(*(checked_milli(f"{path}.{name}", getattr(wire, name), most) for name in AMOUNTS))
 
 
 def resources_to(amount: Resources) -> task_pb2.ResourceConfig:
@@ -31,7 +38,7 @@ def task_spec(config: task_pb2.TaskConfig, path: str = "config") -> TaskSpec:
     """What decisions need of a merged config. Raises InvalidArgument with the field's path for a
     constraint that is not whole; other checks are the job's (jobmgr)."""
     return TaskSpec(
-        resources=resources_from(config.resource),
+        resources=resources_from(config.resource, f"{path}.resource"),
         ports=tuple(PortSpec(port.name, port.value, port.envName) for port in config.ports),
         constraint=(
             constraint_from(config.constraint, f"{path}.constraint")

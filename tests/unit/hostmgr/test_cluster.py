@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,11 +15,16 @@ from hostmgr.core.reconcile import Policy, Reconciler
 from hostmgr.core.table import HostTable
 from hostmgr.mesos.operator import Agent, Agents
 from hostmgr.services.internal import filter_from
+from hostmgr.services.query import hosts_by_query
+from hostmgr.taskinfo import need
 from mesos.v1 import mesos_pb2
 from mesos.v1.quota import quota_pb2
+from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.resources import Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+
+NO_AMOUNTS = (-1.0, math.nan, math.inf, -math.inf, 1e300)
 
 
 class Operator:
@@ -125,11 +132,43 @@ async def test_the_quota_of_our_role_is_the_limit() -> None:
     assert cluster.quota == {"cpu": 2500}
 
 
-def test_a_filter_with_negative_amounts_is_refused() -> None:
+@pytest.mark.parametrize("amount", NO_AMOUNTS)
+def test_a_filter_with_amounts_that_are_none_is_refused(amount: float) -> None:
     wire = hostsvc_pb2.HostFilter()
-    wire.resourceConstraint.minimum.memLimitMb = -1
-    with pytest.raises(InvalidArgument, match="minimum"):
+    wire.resourceConstraint.minimum.memLimitMb = amount
+    told = f"filter.resourceConstraint.minimum.memLimitMb: {amount!r} is not a number from 0 to 1000000000000"
+    with pytest.raises(InvalidArgument) as refused:
         filter_from(wire)
+    assert str(refused.value) == told
+
+
+@pytest.mark.parametrize("amount", NO_AMOUNTS)
+def test_a_query_of_hosts_with_amounts_that_are_none_is_refused(amount: float) -> None:
+    _, hosts = made(Operator())
+    manager: Any = SimpleNamespace(hosts=hosts)
+    request = hostsvc_pb2.GetHostsByQueryRequest(resource=task_pb2.ResourceConfig(cpuLimit=amount))
+    with pytest.raises(InvalidArgument, match=r"resource\.cpuLimit: \S+ is not a number from 0 to"):
+        hosts_by_query(manager, request)
+
+
+@pytest.mark.parametrize("amount", NO_AMOUNTS)
+def test_a_launch_of_amounts_that_are_none_is_refused(amount: float) -> None:
+    task = hostsvc_pb2.LaunchableTask(config=task_pb2.TaskConfig())
+    task.taskId.value, task.config.resource.gpuLimit = "run", amount
+    with pytest.raises(InvalidArgument, match=r"tasks\[run\]\.config\.resource\.gpuLimit: "):
+        need(task)
+
+
+@pytest.mark.parametrize("amount", [math.nan, math.inf])
+async def test_amounts_of_an_agent_that_are_none_leave_the_map_as_it_was(amount: float) -> None:
+    operator = Operator()
+    cluster, _ = made(operator)
+    operator.listed = [agent(0)]
+    await cluster.look()
+    operator.listed = [agent(0), agent(1, cpus=amount)]
+    with pytest.raises(InvalidArgument, match="is not a finite number"):
+        await cluster.look()
+    assert set(cluster.agents) == {"S0"}
 
 
 def test_a_filter_with_half_a_constraint_is_refused() -> None:

@@ -25,8 +25,8 @@ def test_a_claim_excludes_others_until_it_is_released() -> None:
 
 def test_a_claim_ends_after_its_time() -> None:
     hosts = cluster(2)
-    hosts.acquire(HostFilter(max_hosts=1), ids(), 0.0)
-    hosts.acquire(HostFilter(max_hosts=1), ids("d"), 100.0)
+    hosts.acquire(HostFilter(max_hosts=1), ids(), 0.0, "placement/a")
+    hosts.acquire(HostFilter(max_hosts=1), ids("d"), 100.0, "placement/a")
     assert hosts.expire(299.9) == []
     assert [claim.id for claim in hosts.expire(300.0)] == ["c0"]
     assert [claim.id for claim in hosts.expire(400.0)] == ["d0"]
@@ -40,6 +40,23 @@ def test_claims_of_a_process_that_is_gone_end_soon() -> None:
     hosts.bereave({"placement/b"}, 20.0)
     assert hosts.expire(24.9) == []
     assert [claim.owner for claim in hosts.expire(25.0)] == ["placement/a"]
+
+
+def test_claims_of_callers_that_are_no_daemon_end_soon() -> None:
+    hosts, names = cluster(3), ids()
+    hosts.acquire(HostFilter(max_hosts=2), names, 0.0)
+    hosts.acquire(HostFilter(max_hosts=1), names, 0.0, "placement/a")
+    assert hosts.expire(29.9) == []
+    assert [claim.owner for claim in hosts.expire(30.0)] == ["", ""]
+    assert len(hosts.acquire(HostFilter(), names, 30.0, "placement/b").claims) == 2
+    assert [claim.owner for claim in hosts.expire(300.0)] == ["placement/a"]
+
+
+def test_a_setting_below_theirs_holds_for_them_too() -> None:
+    hosts = Hosts(HostTable(room=1), placing_seconds=5)
+    hosts.add_offer(offer(0, 0), (), 0.0)
+    hosts.acquire(HostFilter(), ids(), 0.0)
+    assert len(hosts.expire(5.0)) == 1
 
 
 def test_max_hosts_and_counts() -> None:
