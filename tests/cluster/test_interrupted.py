@@ -22,6 +22,17 @@ PROGRAMS: dict[str, tuple[Sequence[str], str]] = {
     "demo": (["-m", "peloton.minicluster.demo"], "mesos-master answers"),
     "demo_elastic": (["-m", "peloton.minicluster.demo_elastic"], "team 1 runs"),
     "processes": (["benchmarks/processes.py", "--count", "100"], "mesos-master answers"),
+    "faults": (
+        [
+            "-m",
+            "tests.faults",
+            "--quick",
+            "--membership=local",
+            "--only=stop-jobmgr",
+            "--dir={folder}/faults",
+        ],
+        "up after",
+    ),
     "throughput": (["benchmarks/throughput.py", "--tasks", "100", "--hosts", "10"], "mesos-master answers"),
 }
 """Arguments of Python, and what is said when processes of the cluster run."""
@@ -89,7 +100,7 @@ def test_nothing_runs_on(tmp_path: Path, program: str, number: signal.Signals) -
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize("program", ["up", "throughput"])
+@pytest.mark.parametrize("program", ["up", "throughput", "faults"])
 def test_who_is_impatient_leaves_nothing_either(tmp_path: Path, program: str) -> None:
     process, said = begun(program, tmp_path)
     deadline = time.monotonic() + 60

@@ -120,7 +120,9 @@ def _play_all(setup: Setup, names: list[str], options: argparse.Namespace, resul
             if world is None:
                 print(f"a cluster on {setup} …", flush=True)
                 world = World(options.dir / f"world-{time.time_ns()}", setup, seed)
+                began = time.monotonic()
                 world.up()
+                print(f"up after {time.monotonic() - began:.0f} s", flush=True)
             seconds = WORK_SECONDS_QUICK if options.quick or name in AT_STATES else WORK_SECONDS
             result = play(world, name, FAULTS[name], seed, options.quick, seconds)
             with results.open("a") as file:

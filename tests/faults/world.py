@@ -69,15 +69,11 @@ class Setup:
 
 
 class _Cluster(Cluster):
-    """With agents that send updates again soon, daemons that record what they do, in the folder `deeds`, and
-    leaders found wherever the daemons find them."""
+    """With agents that send updates again soon, and daemons that record what they do, in `deeds`."""
 
-    def __init__(
-        self, directory: Path, deeds: Path, discovery: Discovery, started: Callable[[_Cluster], None]
-    ) -> None:
+    def __init__(self, directory: Path, deeds: Path, started: Callable[[_Cluster], None]) -> None:
         super().__init__(directory)
         self.deeds = deeds
-        self._discovery = discovery
         self._started = started
 
     def components(self) -> tuple[Component, ...]:
@@ -99,10 +95,6 @@ class _Cluster(Cluster):
         self._started(self)
         super()._await(parts, tell)
 
-    def _led(self, parts: Sequence[Component]) -> bool:
-        kinds = {part.kind for part in parts}
-        return all(leads(self._discovery, role) for role in LEADERS if role in kinds)
-
 
 def _of_one_kind(settings: Tree) -> Tree:
     """Without what is left of the minicluster's own membership and store where others are set."""
@@ -111,14 +103,6 @@ def _of_one_kind(settings: Tree) -> Tree:
         if name in found and found[name].get("kind") != kind:
             found[name] = {key: value for key, value in found[name].items() if key != own}
     return found
-
-
-def leads(discovery: Discovery, role: str) -> bool:
-    """Whether somebody can be found who leads."""
-    try:
-        return bool(discovery.address(role))
-    except DiscoveryError:
-        return False
 
 
 @dataclass(slots=True)
@@ -175,7 +159,7 @@ class World:
         )
         self._stack.callback(self.discovery.close)
         self.deeds.folder.mkdir()
-        self.cluster = _Cluster(directory, self.deeds.folder, self.discovery, self._aim)
+        self.cluster = _Cluster(directory, self.deeds.folder, self._aim)
         self._stack.callback(self.cluster.down)
         self.cluster.up(settings)
         self.client = PelotonClient("faults", discovery=self.discovery)
