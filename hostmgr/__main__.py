@@ -28,6 +28,7 @@ from hostmgr.mesos.tls import client_context
 from hostmgr.mesos.transport import MesosDriver
 from hostmgr.reconciliation import Reconciliation
 from hostmgr.services.events import EventStream
+from hostmgr.services.feasibility import Feasibility
 from hostmgr.services.internal import InternalHosts
 from hostmgr.services.query import HostQueries
 from hostmgr.services.reconcile import ReconcileTasks
@@ -39,6 +40,7 @@ from peloton.eventstream import EventRing
 from peloton.membership.interface import Role
 from peloton.membership.mesos import MasterDetector, detecting
 from peloton.private.eventstream.eventstream_pb2_grpc import add_EventStreamServiceServicer_to_server
+from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import add_InternalHostServiceServicer_to_server
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import add_ReconcileServiceServicer_to_server
 from peloton.rpc.server import service
@@ -51,6 +53,7 @@ COLLECTION = (100_000, 20, 100)
 """The ring's events and the runs live long and hold no cycles: looking through them often finds nothing."""
 SERVICES = (
     "peloton.private.hostmgr.hostsvc.InternalHostService",
+    "peloton.private.hostmgr.feasibility.FeasibilityService",
     "peloton.private.eventstream.EventStreamService",
     "peloton.private.hostmgr.reconcile.ReconcileService",
     "peloton.api.v0.host.svc.HostService",
@@ -145,6 +148,7 @@ async def _serve(
     daemon.spawn("old offers", _every(PRUNE_SECONDS, manager.prune_offers))
     services = (
         service(add_InternalHostServiceServicer_to_server, InternalHosts(manager, cluster, reconciliation)),
+        service(add_FeasibilityServiceServicer_to_server, Feasibility(manager.hosts.table, cluster)),
         service(add_EventStreamServiceServicer_to_server, EventStream(manager.statuses)),
         service(add_ReconcileServiceServicer_to_server, ReconcileTasks(manager)),
         service(add_HostServiceServicer_to_server, HostQueries(cluster)),

@@ -15,6 +15,7 @@ from jobmgr.services import NAMES, services
 from peloton.daemon import Daemon, run
 from peloton.membership.interface import Role
 from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
+from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import FeasibilityServiceStub
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import ReconcileServiceStub
 from peloton.private.resmgr.preemption.preemption_pb2_grpc import PreemptionServiceStub
@@ -36,6 +37,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
             await recover(store, engine.turns)
             stack.enter_context(_watched(daemon, lambda: engine.turns.trouble))
             hostmgr = daemon.client(Role.HOSTMGR, InternalHostServiceStub)
+            feasibility = daemon.client(Role.HOSTMGR, FeasibilityServiceStub)
             finish = spawn_drivers(
                 daemon.spawn,
                 engine,
@@ -48,7 +50,9 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
                 kills=settings.task_kill.bucket(),
                 shut_downs=settings.executor_shutdown.bucket(),
             )
-            await stack.enter_async_context(daemon.serving(*services(engine, daemon.clock, hostmgr)))
+            await stack.enter_async_context(
+                daemon.serving(*services(engine, daemon.clock, hostmgr, feasibility))
+            )
             daemon.before_stepping_down(finish)
             yield
 

@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 
 from peloton.daemon import Daemon, run
 from peloton.membership.interface import Role
+from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import FeasibilityServiceStub
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
+from peloton.private.resmgr.placing.placing_pb2_grpc import PlacingServiceStub
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import ResourceManagerServiceStub
 from placement.clients import HostmgrClaims, ResmgrQueue
 from placement.config import PlacementSettings
@@ -27,8 +29,15 @@ def build(daemon: Daemon[PlacementSettings]) -> None:
     async def working() -> AsyncIterator[None]:
         parts = Parts(
             strategy=Batch(longest=settings.longest),
-            queue=ResmgrQueue(daemon.client(Role.RESMGR, ResourceManagerServiceStub), settings.type),
-            claims=HostmgrClaims(daemon.client(Role.HOSTMGR, InternalHostServiceStub)),
+            queue=ResmgrQueue(
+                daemon.client(Role.RESMGR, ResourceManagerServiceStub),
+                daemon.client(Role.RESMGR, PlacingServiceStub),
+                settings.type,
+            ),
+            claims=HostmgrClaims(
+                daemon.client(Role.HOSTMGR, InternalHostServiceStub),
+                daemon.client(Role.HOSTMGR, FeasibilityServiceStub),
+            ),
             clock=daemon.clock,
             slots=asyncio.Semaphore(FAMILIES_AT_ONCE),
             max_hosts=settings.max_hosts,

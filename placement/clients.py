@@ -5,30 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from peloton.errors import RemoteFailure
+from peloton.model.shortage import Shortage
 from peloton.model.states import TaskType
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.resmgr import resmgr_pb2
+from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.rpc.client import LeaderClient
-from placement.core.model import Gang, Host, Needs, Use
+from placement.core.model import Gang, Host, Needs, Shape, Use
 from placement.ports import Acquired, Failure, Rejection
 from placement.wire import (
     acquire_request,
+    compare_request,
     failure_to,
     gangs_from,
     host_from,
     host_to,
     placement_to,
     rejections_from,
+    shortages_from,
 )
 
 CALL_SECONDS = 10.0
 """Longest that one call may take."""
+SHAPES_PER_CALL = 1000
 
 
 class ResmgrQueue:
-    def __init__(self, client: LeaderClient, type_: TaskType) -> None:
+    def __init__(self, client: LeaderClient, placing: LeaderClient, type_: TaskType) -> None:
+        """`placing` is the same daemon's PlacingService."""
         self._client = client
+        self._placing = placing
         self._type = type_
 
     async def dequeue(self, limit: int, wait: float) -> Sequence[Gang]:
@@ -43,9 +50,13 @@ class ResmgrQueue:
         return gangs_from(answer.gangs)
 
     async def settle(self, uses: Sequence[Use], failures: Sequence[Failure]) -> Sequence[Rejection]:
+        if failures:
+            given_back = placing_pb2.GiveBackRequest(gangs=map(failure_to, failures))
+            await self._placing.call("GiveBack", given_back, timeout=CALL_SECONDS)
+        if failures and not uses:
+            return ()
         request = resmgrsvc_pb2.SetPlacementsRequest(
-            placements=[placement_to(use, self._type) for use in uses],
-            failedPlacements=[failure_to(failure, self._type) for failure in failures],
+            placements=[placement_to(use, self._type) for use in uses]
         )
         answer: resmgrsvc_pb2.SetPlacementsResponse = await self._client.call(
             "SetPlacements", request, timeout=CALL_SECONDS
@@ -54,8 +65,10 @@ class ResmgrQueue:
 
 
 class HostmgrClaims:
-    def __init__(self, client: LeaderClient) -> None:
+    def __init__(self, client: LeaderClient, feasibility: LeaderClient) -> None:
+        """`feasibility` is the same daemon's FeasibilityService."""
         self._client = client
+        self._feasibility = feasibility
 
     async def acquire(self, needs: Needs, most: int) -> Acquired:
         answer: hostsvc_pb2.AcquireHostOffersResponse = await self._client.call(
@@ -71,3 +84,11 @@ class HostmgrClaims:
     async def release(self, hosts: Sequence[Host]) -> None:
         request = hostsvc_pb2.ReleaseHostOffersRequest(hostOffers=map(host_to, hosts))
         await self._client.call("ReleaseHostOffers", request, timeout=CALL_SECONDS)
+
+    async def compare(self, shapes: Sequence[Shape]) -> Sequence[Shortage | None]:
+        found: list[Shortage | None] = []
+        for at in range(0, len(shapes), SHAPES_PER_CALL):
+            request = compare_request(shapes[at : at + SHAPES_PER_CALL])
+            answer = await self._feasibility.call("CheckGangs", request, timeout=CALL_SECONDS)
+            found += shortages_from(answer)
+        return found

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from placement.core.model import Gang, Host, Needs, Use
+from peloton.model.shortage import Shortage
+from placement.core.model import Gang, Host, Needs, Shape, Use
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,10 @@ class Failure:
 
     gang: Gang
     reason: str
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Hosts by the lower-case name of what was found about them."""
+    shortage: Shortage | None = None
+    """Set where it would not fit on empty hosts either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +58,7 @@ class Claims(Protocol):
         ...
 
     async def release(self, hosts: Sequence[Host]) -> None: ...
+
+    async def compare(self, shapes: Sequence[Shape]) -> Sequence[Shortage | None]:
+        """For each, why such a gang would not fit on empty hosts; None where no reason is known."""
+        ...

@@ -6,19 +6,19 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from peloton.clock import Clock
 from peloton.errors import PelotonError
-from placement.core.model import Filling, Gang, Host, Needs, Use
-from placement.core.reasons import busy, no_host_fits
+from placement.core.model import Filling, Gang, Host, Needs, Shape, Use
+from placement.core.reasons import busy, doubtful, no_host_fits
 from placement.core.sizes import Sizes, wanted
 from placement.core.strategy import Family, Strategy
 from placement.metrics import CLAIMED, FAILED, PLACED, REJECTED, UNUSED
 from placement.pace import Pace
 from placement.ports import Acquired, Claims, Failure, GangQueue
 
-Shape = tuple[tuple[Needs, int], ...]
+Members = tuple[tuple[Needs, int], ...]
 MOST_OWED = 100_000
 RELEASE_SECONDS = 3.0
 """For giving hosts back while the engine stops."""
@@ -48,7 +48,7 @@ class _Barren:
     """A pass over the family: the needs for which no host came, and what was missing of whole gangs."""
 
     counts: dict[Needs, Mapping[str, int]] = field(default_factory=dict)
-    missing: dict[Shape, Shape] = field(default_factory=dict)
+    missing: dict[Members, Members] = field(default_factory=dict)
     on_used_hosts: int = 0
 
     def needs_of(self, gang: Gang) -> Needs | None:
@@ -86,7 +86,9 @@ class Round:
                 self._settled()
             except PelotonError as error:
                 log.warning("hosts cannot be claimed: %s", error)
-                await self._fail(dict.fromkeys(self._waiting, f"hosts cannot be claimed: {error}"))
+                await self._fail(
+                    [Failure(gang, f"hosts cannot be claimed: {error}") for gang in self._waiting]
+                )
                 await self._after_failure.pause()
                 continue
             self._after_failure.reset()
@@ -100,7 +102,7 @@ class Round:
         barren = _Barren()
         while gangs := self._hopeful(barren):
             await self._turn(gangs[0], barren)
-        await self._fail(self._given_up(barren))
+        await self._fail(await self._compared(self._given_up(barren)))
 
     def _hopeful(self, barren: _Barren) -> Sequence[Gang]:
         if not barren.counts:
@@ -181,9 +183,9 @@ class Round:
         PLACED.inc(sum(len(use.tasks) for use in uses) - len(rejections))
         await self._release([use.host for use in uses if _refused(use, rejected)])
 
-    def _given_up(self, barren: _Barren) -> dict[Gang, str]:
+    def _given_up(self, barren: _Barren) -> list[Failure]:
         """The gangs for which it is over, each with its reason."""
-        now, failed = self._parts.clock.monotonic(), {}
+        now, failed = self._parts.clock.monotonic(), []
         for gang, since in self._waiting.items():
             longest = min(self._parts.strategy.longest, gang.time_out or self._parts.strategy.longest)
             needs = barren.needs_of(gang)
@@ -192,23 +194,35 @@ class Round:
                 patience = self._parts.patience if busy(counts) else 0.0
                 if now - since >= min(patience, longest):
                     missing = barren.missing.get(gang.shape, gang.shape)
-                    failed[gang] = no_host_fits(gang, missing, counts, barren.on_used_hosts)
+                    reason = no_host_fits(gang, missing, counts, barren.on_used_hosts)
+                    failed.append(Failure(gang, reason, counts))
             elif now - since >= longest:
-                failed[gang] = f"not placed within {longest:g} s"
+                failed.append(Failure(gang, f"not placed within {longest:g} s"))
         return failed
 
-    async def _fail(self, failed: Mapping[Gang, str]) -> None:
+    async def _compared(self, failed: Sequence[Failure]) -> list[Failure]:
+        """With what keeps gangs from empty hosts too, as far as hostmgr can tell now."""
+        asked = [failure for failure in failed if failure.counts and doubtful(failure.gang, failure.counts)]
+        shapes = {each.gang.shape: Shape(each.gang.shape, self._family.spread) for each in asked}
+        try:
+            shortages = await self._parts.claims.compare(list(shapes.values())) if shapes else ()
+        except PelotonError as error:
+            log.warning("gangs cannot be compared with empty hosts: %s", error)
+            return list(failed)
+        found = dict(zip(shapes, shortages, strict=True))
+        return [replace(each, shortage=found.get(each.gang.shape)) for each in failed]
+
+    async def _fail(self, failed: Sequence[Failure]) -> None:
         if not failed:
             return
-        for gang in failed:
-            self._waiting.pop(gang, None)
+        for failure in failed:
+            self._waiting.pop(failure.gang, None)
         FAILED.inc(len(failed))
-        failures = [Failure(gang, reason) for gang, reason in failed.items()]
         try:
-            await self._parts.queue.settle((), failures)
+            await self._parts.queue.settle((), failed)
         except PelotonError as error:
             log.warning("%d gangs cannot be given back yet: %s", len(failed), error)
-            self._parts.owed.extend(failures)
+            self._parts.owed.extend(failed)
 
     async def _release(self, hosts: Sequence[Host]) -> None:
         """A host that cannot be released comes back when the claim ends."""

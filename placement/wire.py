@@ -7,13 +7,18 @@ from collections.abc import Iterable
 from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.model.hostcounts import refusals
 from peloton.model.resources import Resources, milli
+from peloton.model.shortage import Shortage
 from peloton.model.states import PlacementStrategy, TaskType
+from peloton.private.hostmgr.feasibility import feasibility_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.resmgr import resmgr_pb2
+from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
+from peloton.wire.feasibility import host_filter, shortage_from, shortage_to
 from peloton.wire.task import resources_from, resources_to
-from placement.core.model import Gang, Host, HostClass, Needs, Task, Use
+from placement.core.model import Gang, Host, HostClass, Needs, Shape, Task, Use
 from placement.ports import Failure, Rejection
 
 _KINDS = ("cpus", "mem", "disk", "gpus")
@@ -51,17 +56,31 @@ def _needs(wire: resmgr_pb2.Task, known: _Known) -> Needs:
 
 
 def acquire_request(needs: Needs, most: int) -> hostsvc_pb2.AcquireHostOffersRequest:
-    request = hostsvc_pb2.AcquireHostOffersRequest()
-    constraint = request.filter.resourceConstraint
-    constraint.minimum.CopyFrom(resources_to(needs.resources))
-    constraint.numPorts = needs.ports
-    constraint.revocable = needs.revocable
-    if needs.host_class.constraint:
-        request.filter.schedulingConstraint.CopyFrom(
-            task_pb2.Constraint.FromString(needs.host_class.constraint)
-        )
+    request = hostsvc_pb2.AcquireHostOffersRequest(filter=_filter(needs))
     request.filter.quantity.maxHosts = most
     return request
+
+
+def _filter(needs: Needs) -> hostsvc_pb2.HostFilter:
+    given = needs.host_class.constraint
+    constraint = task_pb2.Constraint.FromString(given) if given else None
+    return host_filter(resources_to(needs.resources), needs.ports, needs.revocable, constraint)
+
+
+def compare_request(shapes: Iterable[Shape]) -> feasibility_pb2.CheckGangsRequest:
+    request = feasibility_pb2.CheckGangsRequest()
+    for shape in shapes:
+        wire = request.gangs.add(spread=shape.spread)
+        for needs, count in shape.members:
+            wire.members.add(filter=_filter(needs), count=count)
+    return request
+
+
+def shortages_from(answer: feasibility_pb2.CheckGangsResponse) -> list[Shortage | None]:
+    return [
+        shortage_from(verdict.shortage) if verdict.HasField("shortage") else None
+        for verdict in answer.verdicts
+    ]
 
 
 def host_from(wire: hostsvc_pb2.HostOffer, host_class: HostClass) -> Host:
@@ -114,21 +133,12 @@ def placement_to(use: Use, type_: TaskType) -> resmgr_pb2.Placement:
     )
 
 
-def failure_to(failure: Failure, type_: TaskType) -> resmgrsvc_pb2.SetPlacementsRequest.FailedPlacement:
-    gang = failure.gang
-    return resmgrsvc_pb2.SetPlacementsRequest.FailedPlacement(
+def failure_to(failure: Failure) -> placing_pb2.UnplacedGang:
+    return placing_pb2.UnplacedGang(
+        runs=[mesos_pb2.TaskID(value=task.run_id) for task in failure.gang.tasks],
         reason=failure.reason,
-        gang=resmgrsvc_pb2.Gang(
-            tasks=[
-                resmgr_pb2.Task(
-                    id=peloton_pb2.TaskID(value=task.id),
-                    jobId=peloton_pb2.JobID(value=gang.job_id),
-                    taskId=mesos_pb2.TaskID(value=task.run_id),
-                    type=resmgr_pb2.TaskType.ValueType(type_),
-                )
-                for task in gang.tasks
-            ]
-        ),
+        hosts=refusals(failure.counts),
+        shortage=shortage_to(failure.shortage) if failure.shortage is not None else None,
     )
 
 

@@ -13,8 +13,10 @@ from peloton.api.v1alpha.respool.svc.respool_svc_pb2_grpc import add_ResourcePoo
 from peloton.daemon import Daemon, run
 from peloton.membership.interface import Role
 from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
+from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import FeasibilityServiceStub
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
 from peloton.private.resmgr.explain.explain_pb2_grpc import add_ExplainServiceServicer_to_server
+from peloton.private.resmgr.placing.placing_pb2_grpc import add_PlacingServiceServicer_to_server
 from peloton.private.resmgr.preemption.preemption_pb2_grpc import add_PreemptionServiceServicer_to_server
 from peloton.private.resmgr.waiting.waiting_pb2_grpc import add_WaitingServiceServicer_to_server
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import add_ResourceManagerServiceServicer_to_server
@@ -24,11 +26,13 @@ from resmgr.claims import Claims
 from resmgr.comparison import Comparison
 from resmgr.config import ResmgrSettings
 from resmgr.driver import Driver
+from resmgr.feasibility import Feasibility
 from resmgr.intake import Intake
 from resmgr.metrics import keep_measuring
 from resmgr.recovery import Recovery
 from resmgr.services.changes import PoolChanges
 from resmgr.services.explain import ExplainService
+from resmgr.services.placing import PlacingService
 from resmgr.services.pools import ALIASES, PoolService
 from resmgr.services.pools_v1alpha import PoolServiceV1Alpha
 from resmgr.services.preemption import PreemptionService
@@ -42,6 +46,7 @@ SERVICES = (
     "peloton.api.v1alpha.respool.ResourcePoolService",
     "peloton.private.resmgr.ResourceManagerService",
     "peloton.private.resmgr.explain.ExplainService",
+    "peloton.private.resmgr.placing.PlacingService",
     "peloton.private.resmgr.preemption.PreemptionService",
     "peloton.private.resmgr.waiting.WaitingService",
 )
@@ -74,6 +79,7 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             service(add_ResourcePoolServiceServicer_to_server, PoolServiceV1Alpha(changes)),
             service(add_ResourceManagerServiceServicer_to_server, TaskService(driver)),
             service(add_ExplainServiceServicer_to_server, ExplainService(driver)),
+            service(add_PlacingServiceServicer_to_server, PlacingService(driver)),
             service(add_PreemptionServiceServicer_to_server, PreemptionService(driver)),
             service(add_WaitingServiceServicer_to_server, WaitingService(driver)),
         ):
@@ -81,6 +87,10 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             daemon.spawn("admission", driver.run())
             daemon.spawn("leases", driver.watch_leases())
             daemon.spawn("claims", Claims(driver, daemon.client(Role.HOSTMGR, InternalHostServiceStub)).run())
+            hosts = daemon.client(Role.HOSTMGR, FeasibilityServiceStub)
+            daemon.spawn(
+                "feasibility", Feasibility(driver, hosts, settings.placement.feasibility_interval).run()
+            )
             daemon.spawn("entitlement", driver.keep_sharing())
             if settings.enable_preemption:
                 daemon.spawn("preemption", driver.keep_preempting())

@@ -35,6 +35,8 @@ class PlacementSettings(Settings):
     """Longest such pause."""
     lease_silence: float = Field(30.0, gt=0)
     """How long what was handed out outlives the holder's last call."""
+    feasibility_interval: float = Field(1.0, gt=0)
+    """Pause between two questions to hostmgr whether gangs that fit on no host would fit by now."""
 
 
 class AdmissionSettings(Settings):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter as Counts
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
@@ -22,7 +23,7 @@ ENTITLEMENT = Gauge("resmgr_pool_entitlement", "What the pool may have now.", _B
 DEMAND = Gauge("resmgr_pool_demand", "Asked for by queued gangs: what is pending.", _BY_KIND)
 RESERVATION = Gauge("resmgr_pool_reservation", "As configured.", _BY_KIND)
 LIMIT = Gauge("resmgr_pool_limit", "As configured.", _BY_KIND)
-PENDING = Gauge("resmgr_pool_pending", "Gangs in the pool's queues.", ["pool", "queue"])
+PENDING = Gauge("resmgr_pool_pending", "Gangs in the pool's queues, and set aside.", ["pool", "queue"])
 READY = Gauge("resmgr_ready_gangs", "Admitted gangs that wait for a placement engine.", ["type"])
 PLACED = Gauge("resmgr_placements", "Placements that wait for the job manager.")
 LEASED = Gauge("resmgr_leased_tasks", "Tasks handed out and not settled.")
@@ -75,6 +76,8 @@ def measure(scheduler: Scheduler) -> None:
     for pool in scheduler.tree:
         _measure_pool(pool)
     WAITS.set(list(scheduler.tree.leaves()))
+    for pool, count in Counts(gang.pool for gang in scheduler.infeasible).items():
+        PENDING.labels(pool.path, scheduler.infeasible.name).set(count)
     for kind, ready in scheduler.ready.items():
         READY.labels(kind.name).set(len(ready))
     PLACED.set(len(scheduler.placed))

@@ -7,15 +7,20 @@ from weakref import WeakValueDictionary
 
 from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.ids import mesos_task_id, parse_mesos_task_id, task_id
 from peloton.model.states import TaskType
+from peloton.private.hostmgr.feasibility import feasibility_pb2
 from peloton.private.resmgr import resmgr_pb2
+from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
-from peloton.wire.task import resources_from
+from peloton.wire.feasibility import host_filter, shortage_from
+from peloton.wire.task import resources_from, resources_to
 from resmgr.core.placements import Failure, Handover, Proposal
 from resmgr.core.scheduler import NewTask, Scheduler
-from resmgr.core.tasks import Gang, Needs, Task
+from resmgr.core.tasks import Gang, Needs, Shape, Task
 
 _OF_ONE_RUN = (
     "id",
@@ -71,7 +76,21 @@ def _needs(wire: resmgr_pb2.Task, payload: bytes) -> Needs:
         type=TaskType(wire.type),
         ports=wire.numPorts,
         payload=payload,
+        constraint=wire.constraint.SerializeToString(deterministic=True)
+        if wire.HasField("constraint")
+        else b"",
+        spread=wire.placementStrategy == job_pb2.PLACEMENT_STRATEGY_SPREAD_JOB,
     )
+
+
+def shape_to(shape: Shape) -> feasibility_pb2.GangShape:
+    """For hostmgr, to be compared with its hosts."""
+    wire = feasibility_pb2.GangShape(spread=shape.spread)
+    for fit, count in shape.members:
+        constraint = task_pb2.Constraint.FromString(fit.constraint) if fit.constraint else None
+        wanted = host_filter(resources_to(fit.resources), fit.ports, fit.revocable, constraint)
+        wire.members.add(filter=wanted, count=count)
+    return wire
 
 
 def task_to(task: Task) -> resmgr_pb2.Task:
@@ -115,6 +134,13 @@ def proposal_from(wire: resmgr_pb2.Placement) -> Proposal:
 def failure_from(wire: resmgrsvc_pb2.SetPlacementsRequest.FailedPlacement) -> Failure:
     """Raises InvalidArgument for an id of a run that is none."""
     return Failure(tuple(parse_mesos_task_id(task.taskId.value) for task in wire.gang.tasks), wire.reason)
+
+
+def unplaced_from(wire: placing_pb2.UnplacedGang) -> Failure:
+    """Raises InvalidArgument for an id of a run that is none."""
+    runs = tuple(parse_mesos_task_id(run.value) for run in wire.runs)
+    shortage = shortage_from(wire.shortage) if wire.HasField("shortage") else None
+    return Failure(runs, wire.reason, dict(wire.hosts), shortage)
 
 
 def placement_to(given: Proposal | Handover) -> resmgr_pb2.Placement:

@@ -67,6 +67,8 @@ class HostTable:
         self._rows_of: dict[str, list[int]] = {}
         self._spare: list[int] = []
         self._used = 0
+        self.version = 0
+        """Grows whenever a host comes, goes, or changes in more than what is free of it."""
         self.agent_ids: list[str] = []
         self.hostnames: list[str] = []
         self._free = np.zeros((room, 4), dtype=np.int64)
@@ -99,6 +101,7 @@ class HostTable:
         self._class[row] = self._labels.number(agent.labels)
         self._total[row] = agent.total.values()
         self._total_slack[row] = agent.slack_cpu
+        self.version += 1
         return row
 
     def remove(self, agent_id: str) -> None:
@@ -112,6 +115,7 @@ class HostTable:
             getattr(self, name)[row] = 0
         self._load[row] = UNKNOWN_LOAD
         self._spare.append(row)
+        self.version += 1
 
     def _new_row(self, agent_id: str, hostname: str) -> int:
         if self._spare:
@@ -147,6 +151,9 @@ class HostTable:
         """What the row's offers hold, and how many they are."""
         self._free[row] = free.normal.values()
         self._slack[row] = free.slack_cpu
+        if free.slack_cpu > self._total_slack[row] or (self._free[row] > self._total[row]).any():
+            # The map of agents is behind the offers.
+            self.version += 1
         self._ports[row] = free.ports
         self._offers[row] = offers
 
@@ -183,6 +190,16 @@ class HostTable:
 
     def _sieves(self, want: HostFilter, offers_needed: bool) -> Iterator[tuple[Result, Mask]]:
         """Which rows are good in one respect, respect by respect."""
+        yield from self.lasting_sieves(want)
+        n = self._used
+        if offers_needed:
+            yield Result.MISMATCH_STATUS, self._status[:n] == Status.READY
+            yield Result.NO_OFFER, self._offers[:n] > 0
+            enough = self._holds(want, whole=False) & (self._ports[:n] >= want.ports)
+            yield Result.INSUFFICIENT_OFFER_RESOURCES, enough
+
+    def lasting_sieves(self, want: HostFilter) -> Iterator[tuple[Result, Mask]]:
+        """Those that hold whatever is free: only another job or another cluster passes where they fail."""
         n = self._used
         gpus = np.maximum(self._total[:n, _GPU], self._free[:n, _GPU])
         if self._scarce_gpu and not want.minimum.gpu:
@@ -191,22 +208,28 @@ class HostTable:
         eligible = self._labels.eligible(want.constraint, self._class[:n], self._rows_of)
         yield Result.MISMATCH_CONSTRAINTS, eligible
         yield Result.INSUFFICIENT_RESOURCES, self._holds(want, whole=True)
-        if offers_needed:
-            yield Result.MISMATCH_STATUS, self._status[:n] == Status.READY
-            yield Result.NO_OFFER, self._offers[:n] > 0
-            enough = self._holds(want, whole=False) & (self._ports[:n] >= want.ports)
-            yield Result.INSUFFICIENT_OFFER_RESOURCES, enough
 
     def _holds(self, want: HostFilter, whole: bool) -> Mask:
         """Which rows have the minimum free, or as a whole (where offers may show more than the map)."""
         n, need = self._used, np.array(want.minimum.values(), dtype=np.int64)
-        amounts, slack = self._free[:n], self._slack[:n]
         if whole:
-            amounts = np.maximum(amounts, self._total[:n])
-            slack = np.maximum(slack, self._total_slack[:n])
+            return np.asarray((self.whole(want.revocable) >= need).all(axis=1), dtype=bool)
+        amounts, slack = self._free[:n], self._slack[:n]
         if not want.revocable:
             return np.asarray((amounts >= need).all(axis=1), dtype=bool)
         return np.asarray((amounts[:, 1:] >= need[1:]).all(axis=1) & (slack >= need[0]), dtype=bool)
+
+    def alive(self) -> Mask:
+        """Which rows are hosts."""
+        return self._alive[: self._used].copy()
+
+    def whole(self, revocable: bool) -> NDArray[np.int64]:
+        """What each row has when it is empty; with `revocable`, the CPU is the revocable one."""
+        n = self._used
+        amounts = np.maximum(self._free[:n], self._total[:n])
+        if revocable:
+            amounts[:, 0] = np.maximum(self._slack[:n], self._total_slack[:n])
+        return amounts
 
     def ranked(self, mask: Mask, want: HostFilter, ranking: Ranking, cursor: int = 0) -> Rows:
         """The rows of the mask in the order in which to take them; `cursor` is where FIRST_FIT begins."""

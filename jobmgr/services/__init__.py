@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jobmgr.engine import Engine
+from jobmgr.services.feasibility import FeasibilityService
 from jobmgr.services.jobs import JobManager
 from jobmgr.services.private import JobManagerService
 from jobmgr.services.sandbox import Calls, Sandboxes
@@ -10,6 +11,7 @@ from jobmgr.services.tasks import TaskManager
 from peloton.api.v0.job.job_pb2_grpc import add_JobManagerServicer_to_server
 from peloton.api.v0.task.task_pb2_grpc import add_TaskManagerServicer_to_server
 from peloton.clock import Clock
+from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
 from peloton.private.jobmgrsvc.jobmgrsvc_pb2_grpc import add_JobManagerServiceServicer_to_server
 from peloton.rpc.server import Service, service
 
@@ -22,15 +24,18 @@ NAMES = (
     "peloton.api.v0.task.TaskManager",
     OLDER_TASK_MANAGER,
     "peloton.private.jobmgr.JobManagerService",
+    "peloton.private.hostmgr.feasibility.FeasibilityService",
 )
 
 
-def services(engine: Engine, clock: Clock, hostmgr: Calls) -> tuple[Service, ...]:
-    """All that the leader serves. `hostmgr` calls hostmgr's InternalHostService."""
+def services(engine: Engine, clock: Clock, hostmgr: Calls, feasibility: Calls) -> tuple[Service, ...]:
+    """All that the leader serves. `hostmgr` calls hostmgr's InternalHostService, `feasibility` its
+    FeasibilityService."""
     jobs = JobManager(engine, clock)
     tasks = TaskManager(engine, Sandboxes(hostmgr))
     return (
         service(add_JobManagerServicer_to_server, jobs, [OLDER_JOB_MANAGER]),
         service(add_TaskManagerServicer_to_server, tasks, [OLDER_TASK_MANAGER]),
         service(add_JobManagerServiceServicer_to_server, JobManagerService(engine)),
+        service(add_FeasibilityServiceServicer_to_server, FeasibilityService(feasibility)),
     )

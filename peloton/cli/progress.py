@@ -87,16 +87,18 @@ def describe(state: str, counts: Mapping[str, int], instances: int) -> str:
 def follow_job(
     read: Callable[[], JobInfo],
     line: Line,
+    held_up: Callable[[], str] = lambda: "",
     *,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> JobInfo:
-    """Show a job until it has ended and return it as it is then.
+    """Show a job until it has ended and return it as it is then. `held_up` tells why tasks wait: it is asked
+    while nothing changes.
 
     A job manager that does not answer (it may be starting again) is waited for, PATIENCE seconds long; then
     CallFailed is raised.
     """
-    heard, shown = clock(), ""
+    heard, shown, before = clock(), "", ""
     try:
         while True:
             asked = clock()
@@ -110,8 +112,9 @@ def follow_job(
             else:
                 heard, state = clock(), _state(info)
                 text = describe(state, info.runtime.taskStats, info.config.instanceCount)
-                line.update(text, important=state != shown)
-                shown = state
+                waits = held_up() if text == before and info.runtime.taskStats.get("PENDING", 0) else ""
+                line.update(f"{text}; waits: {waits}" if waits else text, important=state != shown)
+                shown, before = state, text
                 if state in (*_ENDED, "DELETED"):
                     line.update(text, important=True)
                     return info

@@ -36,4 +36,5 @@ SERVICES: Mapping[str, Service] = {
     "resmgr_svc": Service("resmgr", "private.resmgrsvc.resmgrsvc", "ResourceManagerServiceStub"),
     "explain_svc": Service("resmgr", "private.resmgr.explain.explain", "ExplainServiceStub"),
     "hostmgr_svc": Service("hostmgr", "private.hostmgr.hostsvc.hostsvc", "InternalHostServiceStub"),
+    "feasibility_svc": Service("jobmgr", "private.hostmgr.feasibility.feasibility", "FeasibilityServiceStub"),
 }

@@ -39,6 +39,15 @@ class Task:
     needs: Needs
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a gang asks of hosts."""
+
+    members: tuple[tuple[Needs, int], ...]
+    """As `Gang.shape`."""
+    spread: bool
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Gang:
     """Tasks of one job that are placed all or none. Equal to itself only."""

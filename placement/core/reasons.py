@@ -11,6 +11,10 @@ BUSY = ("mismatch_status", "no_offer")
 """Hosts that fit, but are claimed or used just now: they come back by themselves."""
 
 
+LASTING = frozenset({"scarce_resources", "mismatch_gpu", "mismatch_constraints", "insufficient_resources"})
+"""What keeps a task from a host whatever else is on it."""
+
+
 def no_host_fits(
     gang: Gang, missing: Sequence[tuple[Needs, int]], counts: Mapping[str, int], on_used_hosts: int = 0
 ) -> str:
@@ -23,6 +27,12 @@ def no_host_fits(
     if found:
         more.append(f"room for {found} of {len(gang.tasks)} tasks that belong together")
     return tell(counts if refusals(counts) or not on_used_hosts else None, more)
+
+
+def doubtful(gang: Gang, counts: Mapping[str, int]) -> bool:
+    """Whether it may be that the gang would not fit on empty hosts either. `counts` is hostmgr's answer when
+    no (further) host came: one that would do when it is empty answers for a single task, not for a gang."""
+    return len(gang.tasks) > 1 or LASTING.issuperset(refusals(counts))
 
 
 def busy(counts: Mapping[str, int]) -> bool:

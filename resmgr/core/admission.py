@@ -111,12 +111,12 @@ def turn(queue: GangQueue, preemption: bool) -> Iterator[tuple[Gang, Refusal | N
 
     The caller takes an admitted gang out of its queue and charges the pool before it asks for the next
     one; it may stop at any time. A refused head of `pending` that has a queue of its own has been moved
-    there; any other refused head ends the turn.
+    there; any other refused head that the caller leaves in its queue ends the turn.
     """
     while (gang := queue.head()) is not None:
         refused = refusal(gang, preemption)
         yield gang, refused
-        if refused is not None and not _step_aside(gang, queue, refused):
+        if refused is not None and gang.queue is queue and not _step_aside(gang, queue, refused):
             return
 
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from operator import attrgetter
 
-from peloton.model import hostcounts
 from peloton.model.ids import Run, mesos_task_id
 from peloton.model.resources import KINDS
+from peloton.model.shortage import Shortage
 from peloton.model.states import TaskState
 from resmgr.core.admission import Check, Refusal, refusal
+from resmgr.core.infeasible import Infeasible
 from resmgr.core.pools import Pool
 from resmgr.core.queues import GangQueue, ReadyQueue
 from resmgr.core.scheduler import Scheduler
@@ -93,6 +94,8 @@ class Explanation:
     host: str = ""
     reason: str = ""
     shares: Sequence[Share] = ()
+    shortage: Shortage | None = None
+    """Why its gang would not fit on empty hosts either: it waits aside, in no queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,7 @@ class Grouping:
             members.count += 1
             if members.count <= SHOWN:
                 members.instances.append(task.instance)
-            if task.gang is not None and task.gang.queue is not None:
+            if task.gang is not None and isinstance(task.gang.queue, GangQueue | ReadyQueue):
                 members.gangs.setdefault(task.gang, task)
 
     def finish(self) -> list[Group]:
@@ -180,6 +183,8 @@ def _key(task: Task, heads: dict[GangQueue, Gang | None]) -> tuple[object, ...]:
     queue = gang.queue
     if queue is None:
         return task.state, task.pool, gang.failure if task.state is _S.READY else ""
+    if isinstance(queue, Infeasible):
+        return task.state, task.pool, queue, queue.shortage(gang.shape)
     if isinstance(queue, ReadyQueue):
         return task.state, task.pool, queue
     if queue not in heads:
@@ -247,7 +252,14 @@ def _explain(
         host=task.host,
         reason=task.reason,
         shares=_shares(task, head_check or check),
+        shortage=_shortage(scheduler, gang),
     )
+
+
+def _shortage(scheduler: Scheduler, gang: Gang | None) -> Shortage | None:
+    if gang is None or gang.queue is not scheduler.infeasible:
+        return None
+    return scheduler.infeasible.shortage(gang.shape)
 
 
 def _cause(
@@ -255,6 +267,9 @@ def _cause(
 ) -> str:
     gang = task.gang
     if task.state is _S.PENDING and gang is not None and gang.queue is not None:
+        shortage = _shortage(scheduler, gang)
+        if shortage is not None:
+            return f"it waits aside until the hosts change: {shortage}"
         if scheduler.tree.capacity is None:
             return CAPACITY_UNKNOWN
         if head is not None and head is not gang:
@@ -275,7 +290,7 @@ def _cause(
 def _tries(scheduler: Scheduler, gang: Gang) -> Tries | None:
     if not gang.failure:
         return None
-    return Tries(gang.tries, scheduler.policy.tries, gang.cycles, gang.failure, hostcounts.read(gang.failure))
+    return Tries(gang.tries, scheduler.policy.tries, gang.cycles, gang.failure, gang.hosts)
 
 
 # Queues.
@@ -288,7 +303,7 @@ def _positions(scheduler: Scheduler, tasks: Iterable[Task]) -> dict[object, Posi
     for task in tasks:
         if task.placement is not None:
             placed.add(task.placement)
-        elif task.gang is not None and task.gang.queue is not None:
+        elif task.gang is not None and isinstance(task.gang.queue, GangQueue | ReadyQueue):
             wanted.setdefault(task.gang.queue, set()).add(task.gang)
     found: dict[object, Position] = {}
     for queue, gangs in wanted.items():

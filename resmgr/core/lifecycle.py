@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 
+from peloton.model.shortage import Shortage
 from peloton.model.states import TaskState, TaskType
 from resmgr.core.deadlines import Deadlines
+from resmgr.core.infeasible import Infeasible
 from resmgr.core.leases import Leases
 from resmgr.core.placements import Handover, Placement
 from resmgr.core.policy import Policy
 from resmgr.core.pools import Pool
 from resmgr.core.queues import ReadyQueue
 from resmgr.core.registry import Registry
-from resmgr.core.tasks import STATES, Event, Gang, Task
+from resmgr.core.tasks import NO_HOSTS, STATES, Event, Gang, Shape, Task
 from resmgr.core.waiting import Reasons
 
 _S = TaskState
@@ -32,6 +35,7 @@ class Lifecycle:
         self.placed: OrderedDict[Placement, None] = OrderedDict()
         self.waiting: OrderedDict[Pool, None] = OrderedDict()
         """Leaves with gangs in their queues, the one tried longest ago first."""
+        self.infeasible = Infeasible()
         self.forsaken: list[Handover] = []
         """Placements that nobody will launch, whose hosts are still claimed: their tasks went elsewhere, or
         whoever had them is gone."""
@@ -52,10 +56,11 @@ class Lifecycle:
         for task in gang.tasks:
             self.reasons.set(task, reason)
 
-    def fail(self, gang: Gang, reason: str, now: float) -> None:
-        """A try to place it failed: it is tried again after a pause, or goes back to its pool's queue."""
+    def fail(self, gang: Gang, reason: str, now: float, hosts: Mapping[str, int] = NO_HOSTS) -> None:
+        """A try to place it failed: it is tried again after a pause, or goes back to its pool's queue.
+        `hosts` are those that were looked at, by what was found about them."""
         gang.tries += 1
-        gang.failure = reason
+        gang.failure, gang.hosts = reason, hosts
         self.give_reason(gang, reason)
         if gang.tries >= self.policy.tries:
             gang.cycles += 1
@@ -70,6 +75,44 @@ class Lifecycle:
         self.recall(gang, Event.RETURN, now)
         gang.pool.free(gang.charge)
         self.queue(gang)
+
+    def set_aside(self, gang: Gang, shortage: Shortage, now: float) -> None:
+        """It could not be placed on empty hosts either. It waits where it blocks nobody, its allocation and
+        its demand free, until the hosts change."""
+        if gang.tasks[0].state is _S.PENDING:
+            if gang.queue is not None:
+                gang.queue.remove(gang)
+            gang.pool.unwant(gang.charge)
+        else:
+            self.recall(gang, Event.RETURN, now)
+            gang.pool.free(gang.charge)
+        self.infeasible.add(gang, shortage)
+        self.give_reason(gang, str(shortage))
+        self.changed = True
+
+    def bring_back(self, shape: Shape) -> None:
+        """Gangs that were set aside may fit now: to the head of their pools' queues, where they came from, in
+        the order in which they were set aside."""
+        for gang in reversed(self.infeasible.gangs(shape)):
+            self._bring_back(gang)
+
+    def _bring_back(self, gang: Gang) -> None:
+        self.infeasible.remove(gang)
+        self.give_reason(gang, "")
+        pool = gang.pool
+        pool.pending.add_first(gang)
+        pool.want(gang.charge)
+        pool.unexplained.append(gang)
+        self.waiting[pool] = None
+        self.changed = True
+
+    def keep_aside(self, shape: Shape, shortage: Shortage) -> None:
+        """The hosts have changed, but gangs of that shape do not fit still."""
+        if self.infeasible.shortage(shape) == shortage:
+            return
+        self.infeasible.update(shape, shortage)
+        for gang in self.infeasible.gangs(shape):
+            self.give_reason(gang, str(shortage))
 
     def retry(self, gang: Gang, now: float) -> None:
         """To the tail of the ready queue; its allocation is kept."""
@@ -110,13 +153,16 @@ class Lifecycle:
         gang = task.gang
         if gang is None:
             return
-        if task.state is _S.PENDING:
+        aside = isinstance(gang.queue, Infeasible)
+        if task.state is _S.PENDING and not aside:
             gang.pool.unwant(task.needs.charge)
         gang.leave(task)
         if not gang.tasks:
             self.deadlines.cancel(gang)
             if gang.queue is not None:
                 gang.queue.remove(gang)
+        elif aside:
+            self._bring_back(gang)
 
     def unplace(self, task: Task) -> None:
         """Out of its lease and of its placement; a placement without tasks is forsaken."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from peloton.model.ids import Run
+from peloton.model.shortage import Shortage
 from peloton.model.states import TaskType
-from resmgr.core.tasks import Task
+from resmgr.core.tasks import NO_HOSTS, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,10 @@ class Failure:
 
     runs: tuple[Run, ...]
     reason: str
+    hosts: Mapping[str, int] = field(default_factory=lambda: NO_HOSTS)
+    """Hosts by what was found about them."""
+    shortage: Shortage | None = None
+    """Set where it would not fit on empty hosts either."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,11 @@ class GangQueue:
         gang.queue = self
         self._length += 1
 
+    def add_first(self, gang: Gang) -> None:
+        """At the head of its priority: it was there before. The gang must be in no queue."""
+        self.add(gang)
+        self._levels[gang.priority].move_to_end(gang, last=False)
+
     def remove(self, gang: Gang) -> None:
         """Raises KeyError where the gang is not in this queue."""
         level = self._levels[gang.priority]

@@ -206,7 +206,12 @@ class Scheduler(Sharing):
             if task is not None and task.gang and task.state in IN_ENGINE and task.holder is holder:
                 gangs[task.gang] = None
         for gang in gangs:
-            self.fail(gang, failure.reason or "no host was found", now)
+            if failure.shortage is not None:
+                gang.failure, gang.hosts = failure.reason, failure.hosts
+                gang.tries += 1
+                self.set_aside(gang, failure.shortage, now)
+            else:
+                self.fail(gang, failure.reason or "no host was found", now, failure.hosts)
 
     # Launch.
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from peloton.model.pool import PoolConfig
-from peloton.model.resources import Resources
+from peloton.model.resources import KINDS, Resources
+from peloton.model.shortage import Shortage
 from resmgr.core import admission
 from resmgr.core.entitlement import Loads, entitle, loads
+from resmgr.core.infeasible import beyond_capacity
 from resmgr.core.lifecycle import Lifecycle
 from resmgr.core.policy import Policy
 from resmgr.core.pools import Pool, PoolTree
@@ -41,6 +43,8 @@ class Sharing(Lifecycle):
         first = self.tree.capacity is None
         self.tree.set_capacity(capacity, slack)
         self.entitle()
+        for shape in self.infeasible.too_large():
+            self.bring_back(shape)
         if first:
             for pool in self.waiting:
                 pool.unexplained.extend(gang for queue in pool.queues for gang in queue)
@@ -103,6 +107,13 @@ class Sharing(Lifecycle):
     def _admit_queue(self, queue: GangQueue, budget: int, now: float) -> int:
         """A full ready queue ends the queue's turn, as a refusal of its head does."""
         for gang, refused in admission.turn(queue, self.policy.preemption):
+            shortage = self._never(gang, refused)
+            if shortage is not None:
+                self.set_aside(gang, shortage, now)
+                budget -= 1
+                if budget <= 0:
+                    break
+                continue
             if refused is not None:
                 self._short = self._short or refused.check in admission.SHARED
                 self.give_reason(gang, str(refused))
@@ -116,6 +127,15 @@ class Sharing(Lifecycle):
             if budget <= 0:
                 break
         return budget
+
+    def _never(self, gang: Gang, refused: admission.Refusal | None) -> Shortage | None:
+        """Why it could not be placed even if it were let in, as far as that is known."""
+        if self.infeasible and (known := self.infeasible.shortage(gang.shape)) is not None:
+            return known
+        capacity = self.tree.capacity
+        if refused is None or refused.check not in admission.SHARED or capacity is None:
+            return None
+        return beyond_capacity(gang.charge.entitled, capacity.values(), KINDS)
 
     def _admit(self, gang: Gang, ready: ReadyQueue, now: float) -> None:
         pool = gang.pool

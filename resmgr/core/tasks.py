@@ -5,9 +5,11 @@ Both are slotted and mutable, because a million of them live here; only `schedul
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from peloton.model.ids import JobId, Run
@@ -16,6 +18,7 @@ from peloton.model.states import TaskState, TaskType
 from peloton.statemachine import StateMachine
 
 if TYPE_CHECKING:
+    from resmgr.core.infeasible import Infeasible
     from resmgr.core.leases import Holder
     from resmgr.core.placements import Placement
     from resmgr.core.pools import Pool
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 Vector = tuple[int, int, int, int]
 """Thousandths by kind, in the order of `peloton.model.resources.KINDS`."""
+NO_HOSTS: Mapping[str, int] = MappingProxyType({})
 
 
 class Event(StrEnum):
@@ -136,6 +140,26 @@ class Charge:
         object.__setattr__(self, "entitled", entitled)
 
 
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What decides which hosts could take a task."""
+
+    resources: Resources
+    ports: int
+    revocable: bool
+    constraint: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a gang asks of hosts."""
+
+    members: frozenset[tuple[Fit, int]]
+    """With the number of its tasks that ask for that."""
+    spread: bool
+    """Each of its tasks goes on a host of its own."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Needs:
     """What a run asks for: shared by all tasks that ask for the same."""
@@ -150,6 +174,10 @@ class Needs:
     """Number of dynamic ports."""
     payload: bytes = b""
     """What the wire says beyond that, opaque here."""
+    constraint: bytes = b""
+    """Which hosts will do, serialised and opaque here; empty: any."""
+    spread: bool = False
+    """No two such tasks of a job go on one host."""
     charge: Charge = field(init=False)
 
     def __post_init__(self) -> None:
@@ -161,6 +189,10 @@ class Needs:
             controller=amount if self.controller else None,
         )
         object.__setattr__(self, "charge", charge)
+
+    @property
+    def fit(self) -> Fit:
+        return Fit(self.resources, self.ports, self.revocable, self.constraint)
 
 
 class JobTasks:
@@ -246,20 +278,33 @@ class Task:
 class Gang:
     """Tasks that are admitted, placed and sent back together. Members leave it when they reach a host."""
 
-    __slots__ = ("charge", "cycles", "deadline", "failure", "pool", "priority", "queue", "tasks", "tries")
+    __slots__ = (
+        "charge",
+        "cycles",
+        "deadline",
+        "failure",
+        "hosts",
+        "pool",
+        "priority",
+        "queue",
+        "tasks",
+        "tries",
+    )
 
     def __init__(self, pool: Pool, tasks: tuple[Task, ...]) -> None:
         self.pool = pool
         self.tasks = tasks
         self.charge = charge_of(tasks)
         self.priority = tasks[0].needs.priority
-        self.queue: GangQueue | ReadyQueue | None = None
+        self.queue: GangQueue | ReadyQueue | Infeasible | None = None
         self.tries = 0
         """Failed placements since it was last admitted."""
         self.cycles = 0
         """How often it was sent back to its pool's queue."""
         self.failure = ""
         """What was said of the last placement that failed."""
+        self.hosts: Mapping[str, int] = NO_HOSTS
+        """The hosts that were looked at then, by what was found about them."""
         self.deadline = 0.0
         for task in tasks:
             task.gang = self
@@ -267,6 +312,15 @@ class Gang:
     @property
     def type(self) -> TaskType:
         return self.tasks[0].needs.type
+
+    @property
+    def shape(self) -> Shape:
+        """What it asks of hosts."""
+        needs = self.tasks[0].needs
+        if len(self.tasks) == 1:
+            return Shape(frozenset({(needs.fit, 1)}), needs.spread)
+        counts = Counter(task.needs.fit for task in self.tasks)
+        return Shape(frozenset(counts.items()), needs.spread)
 
     @property
     def preemptible(self) -> bool:

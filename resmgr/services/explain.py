@@ -12,6 +12,7 @@ from peloton.model.ids import mesos_task_id, task_id
 from peloton.model.resources import KINDS, MILLI
 from peloton.private.resmgr.explain import explain_pb2 as pb
 from peloton.private.resmgr.explain import explain_pb2_grpc
+from peloton.wire.feasibility import shortage_to
 from resmgr.core.admission import Refusal
 from resmgr.core.explain import Explanation, Group, Grouping, Position, Share, Tries, explain
 from resmgr.core.tasks import Vector
@@ -69,6 +70,7 @@ class ExplainService(explain_pb2_grpc.ExplainServiceServicer):
             host=found.host,
             reason=found.reason,
             shares=map(_share, found.shares),
+            shortage=shortage_to(found.shortage) if found.shortage else None,
         )
 
     def _time(self, moment: float) -> str:

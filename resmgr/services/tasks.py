@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import islice
 from typing import Any
 
 from peloton.clock import rfc3339
@@ -281,7 +282,10 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         for queue in pool.queues:
             gangs = answer.pendingGangsByQueue[queue.name]
             for gang, _ in zip(queue, range(limit), strict=False):
-                gangs.pendingGangs.add(taskIDs=[task_id(task.job.id, task.instance) for task in gang.tasks])
+                gangs.pendingGangs.add(taskIDs=_task_ids(gang))
+        aside = self._driver.scheduler.infeasible
+        for gang in islice((gang for gang in aside if gang.pool is pool), limit):
+            answer.pendingGangsByQueue[aside.name].pendingGangs.add(taskIDs=_task_ids(gang))
         return answer
 
     async def GetTasksByHosts(
@@ -317,6 +321,10 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         """Raises Fenced for a leader whose successor has called, also while it waited here."""
         who, driver = caller(context), self._driver
         return driver.scheduler.leases.hear(who.instance, driver.now(), who.term)
+
+
+def _task_ids(gang: Gang) -> list[str]:
+    return [task_id(task.job.id, task.instance) for task in gang.tasks]
 
 
 def _state(position: int, number: int) -> TaskState:

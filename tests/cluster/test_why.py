@@ -71,7 +71,8 @@ def test_a_task_that_no_host_can_take(harness: Harness, why: Why) -> None:
 def test_a_task_beyond_the_reservation_and_those_behind_it(harness: Harness, why: Why) -> None:
     config = harness.config("sleep 600", 3)
     config.sla.preemptible = False
-    config.defaultConfig.resource.gpuLimit = 1
+    config.defaultConfig.resource.cpuLimit = 0.5
+    config.respoolID.value = small_pool(harness, "unreserved")
     job_id = harness.create(config)
     told: dict[str, Any] = {}
 
@@ -82,7 +83,7 @@ def test_a_task_beyond_the_reservation_and_those_behind_it(harness: Harness, why
 
     wait_for(refused, SECONDS, lambda: str(told))
     check = told["resmgr"]["check"]
-    assert (check["kind"], check["gang"]) == ("gpu", 1) and check["held"] + 1 > check["bound"], check
+    assert (check["kind"], check["gang"], check["bound"]) == ("cpu", 0.5, 0), check
     job = why("job", job_id)
     assert groups(job) == {"PENDING": 3}
     positions = [line for group in job["groups"] for line in group["lines"] if line.startswith("queue ")]

@@ -50,9 +50,12 @@ def create(
 ) -> int:
     """Create a job from the spec CONFIG (YAML, `-` for standard input) in the pool at path RESPOOL.
 
-    With --follow the exit code is 0 only if the job SUCCEEDED.
+    With --follow the exit code is 0 only if the job SUCCEEDED. Instances that no host of the cluster could
+    take are warned of on standard error.
     """
     from peloton.api.v0.job import job_pb2
+    from peloton.cli.feasibility import warnings
+    from peloton.cli.output import say
 
     spec = _read(config)
     secrets = _secrets(secret_path, secret_data)
@@ -61,9 +64,12 @@ def create(
     response = session.call("job_svc", "Create", request)
     if not follow:
         session.show(response, lambda: f"Job {response.jobId.value} created")
-        return 0
-    if not session.json:
+    elif not session.json:
         click.echo(f"Job {response.jobId.value} created")
+    for warning in warnings(session, spec):
+        say(warning)
+    if not follow:
+        return 0
     info = _follow(session, response.jobId.value)
     session.show(info, lambda: "")
     return _ended(session, info)
@@ -267,7 +273,21 @@ def _follow(session: Session, job_id: str) -> JobInfo:
     from peloton.cli.progress import follow_job, progress_line
 
     stream = sys.stderr if session.json else sys.stdout
-    return follow_job(lambda: _get(session, job_id), progress_line(stream))
+    return follow_job(lambda: _get(session, job_id), progress_line(stream), lambda: _held_up(session, job_id))
+
+
+def _held_up(session: Session, job_id: str) -> str:
+    """Why the first of the job's tasks that wait does so, where that can be told."""
+    from peloton.api.v0.query import query_pb2
+    from peloton.api.v0.task import task_pb2
+    from peloton.cli.output import clean
+
+    spec = task_pb2.QuerySpec(taskStates=[task_pb2.PENDING], pagination=query_pb2.PaginationSpec(limit=1))
+    try:
+        found = session.call("task_svc", "Query", task_pb2.QueryRequest(jobId=_id(job_id), spec=spec)).records
+    except PelotonError:
+        return ""
+    return clean(found[0].runtime.reason) if found else ""
 
 
 def _ended(session: Session, info: JobInfo) -> int:

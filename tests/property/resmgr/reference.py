@@ -136,13 +136,28 @@ class Reference:
         assert current + len(registry.orphans) == len(self.records)
 
     def _sums_equal_their_parts(self) -> None:
+        aside = self._aside()
         for pool in self.scheduler.tree:
             sums = self.sums.get(pool.id)
             for name in SUMS:
                 counted = getattr(pool, name)
-                expected = sums[name] if sums is not None else [0, 0, 0, 0]
+                expected = list(sums[name]) if sums is not None else [0, 0, 0, 0]
+                for kind, amount in enumerate(aside.get((pool.id, name), ())):
+                    expected[kind] -= amount
                 assert counted == expected, (pool.path, name, counted, expected)
             assert pool.tasks == self.counts[pool.id], pool.path
+
+    def _aside(self) -> dict[tuple[PoolId, str], list[int]]:
+        """What the tasks would ask for that are set aside: no demand of their pools."""
+        found: dict[tuple[PoolId, str], list[int]] = {}
+        for task, record in self.records.items():
+            if task.gang is not None and task.gang.queue is self.scheduler.infeasible:
+                assert record.state is S.PENDING, task
+                name = "slack_demand" if record.needs.revocable else "demand"
+                sums = found.setdefault((record.pool, name), [0, 0, 0, 0])
+                for kind, amount in enumerate(record.needs.resources.values()):
+                    sums[kind] += amount
+        return found
 
     def _gangs_are_whole(self) -> dict[Gang, TaskState]:
         """All gangs, with the state of a member."""
@@ -184,6 +199,12 @@ class Reference:
                 assert gang.type is kind
                 assert gangs[gang] is S.READY
                 assert not gang.deadline, "it waits to be tried again, and is tried"
+        infeasible = scheduler.infeasible
+        for gang in infeasible:
+            queued += 1
+            assert gang.queue is infeasible
+            assert gangs[gang] is S.PENDING
+            assert gang in infeasible.gangs(gang.shape), "its shape is not what it was set aside for"
         assert queued == sum(gang.queue is not None for gang in gangs), "one is in two queues"
         for gang, state in gangs.items():
             if state is S.PENDING:

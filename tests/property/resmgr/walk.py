@@ -13,6 +13,7 @@ from peloton.errors import Fenced, InvalidArgument, NotFound, Refused
 from peloton.model.ids import ROOT_POOL, PoolId, Run
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.resources import KINDS, ZERO, Resources
+from peloton.model.shortage import Lack, Shortage
 from peloton.model.states import TaskState, TaskType
 from resmgr.core.leases import Holder
 from resmgr.core.placements import Failure, Proposal
@@ -99,6 +100,7 @@ class Walk:
             (2, self.lapse),
             (1, self.elect),
             (3, self.capacity),
+            (3, self.change_hosts),
             (2, self.change_pool),
             (1, self.add_pool),
             (1, self.delete_pool),
@@ -209,9 +211,12 @@ class Walk:
         half = rng.random() < 0.1
         runs = [task.key for task in (members[:1] if half else members)]
         if rng.random() < 0.3:
-            self.scheduler.propose(holder, [], [Failure(tuple(runs), "no host")], self.now)
+            shortage = rng.choice((None, None, Shortage(Lack.RESOURCE, "cpu", 5, rng.randint(0, 4), 3)))
+            failure = Failure(tuple(runs), "no host", shortage=shortage)
+            self.scheduler.propose(holder, [], [failure], self.now)
             self.reference.follow({(S.PLACING, S.READY), (S.PLACING, S.PENDING)}, members)
             assert all(task.state is not S.PLACING for task in members)
+            assert shortage is None or members[0].gang is None or members[0].state is S.PENDING
             return
         hosts = rng.randint(1, 3)
         proposals = [
@@ -226,6 +231,15 @@ class Walk:
             assert not rejections
             assert len(self.reference.follow({(S.PLACING, S.PLACED)}, members)) == len(members)
             self.claimed |= {each.offer_id for each in proposals if each.runs}
+
+    def change_hosts(self) -> None:
+        """Some of what was set aside may fit now, and some lacks something else."""
+        for shape in self.scheduler.infeasible.shapes():
+            if self.rng.random() < 0.5:
+                self.scheduler.bring_back(shape)
+            else:
+                self.scheduler.keep_aside(shape, Shortage(Lack.RESOURCE, "cpu", 5, 2, 3))
+        self.reference.follow(())
 
     def hand_over(self) -> None:
         holder = self._holder("jobmgr")

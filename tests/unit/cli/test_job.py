@@ -15,6 +15,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.cli import progress
+from peloton.private.hostmgr.feasibility import feasibility_pb2
 
 from .conftest import Run
 from .fakes import FakeDaemons
@@ -36,6 +37,18 @@ def pool(daemons: FakeDaemons) -> None:
         id=peloton_pb2.ResourcePoolID(value=POOL)
     )
     daemons.answers["Create"] = job_pb2.CreateResponse(jobId=peloton_pb2.JobID(value=JOB))
+    daemons.answers["CheckGangs"] = lambda request: checked(request, {})
+
+
+def checked(
+    request: feasibility_pb2.CheckGangsRequest, lacking: dict[float, str]
+) -> feasibility_pb2.CheckGangsResponse:
+    """Gangs whose tasks ask for so much CPU lack something."""
+    answer = feasibility_pb2.CheckGangsResponse(hosts_version="v1")
+    for gang in request.gangs:
+        text = lacking.get(gang.members[0].filter.resourceConstraint.minimum.cpuLimit)
+        answer.verdicts.add(shortage=feasibility_pb2.Shortage(text=text) if text else None)
+    return answer
 
 
 def job(state: str, **counts: int) -> job_pb2.GetResponse:
@@ -53,8 +66,68 @@ def test_create_looks_the_pool_up_and_sends_the_spec(run: Run, daemons: FakeDaem
     assert daemons.requests("LookupResourcePoolID")[0].path.value == "/DefaultResPool"
     request = daemons.requests("Create")[0]
     assert (request.id.value, request.config.respoolID.value, request.config.instanceCount) == (JOB, POOL, 3)
-    metadata = daemons.asked[-1][2]
+    [metadata] = [metadata for method, _, metadata in daemons.asked if method == "Create"]
     assert (metadata["rpc-service"], metadata["rpc-encoding"]) == ("peloton-jobmgr", "proto")
+
+
+MIXED = """
+name: mixed
+instanceCount: 7
+sla: {minimumRunningInstances: 2}
+defaultConfig: {command: {value: 'true'}, resource: {cpuLimit: 1}, ports: [{name: web, envName: WEB}]}
+instanceConfig:
+  3: {resource: {cpuLimit: 5}}
+  4: {resource: {cpuLimit: 5}}
+  6: {resource: {cpuLimit: 6}, revocable: true}
+"""
+
+
+def test_create_warns_of_instances_that_no_host_could_take(
+    run: Run, daemons: FakeDaemons, tmp_path: Path
+) -> None:
+    file = tmp_path / "mixed.yaml"
+    file.write_text(MIXED)
+    large = {5.0: "needs 5 cpu on one host; the largest of 3 hosts has 4"}
+    daemons.answers["CheckGangs"] = lambda request: checked(request, large)
+    outcome = run("job", "create", "/p", str(file))
+    assert (outcome.code, outcome.out) == (0, f"Job {JOB} created\n")
+    assert outcome.err == (
+        "warning: instances 3-4 cannot be placed, not even on empty hosts: needs 5 cpu on one host; "
+        "the largest of 3 hosts has 4; waiting until the hosts change\n"
+    )
+    [request] = daemons.requests("CheckGangs")
+    asked = [
+        [(each.filter.resourceConstraint.minimum.cpuLimit, each.count) for each in gang.members]
+        for gang in request.gangs
+    ]
+    assert asked == [[(1, 1)], [(5, 1)], [(6, 1)], [(1, 2)]], "one of each, and the gang of two"
+    assert request.gangs[0].members[0].filter.resourceConstraint.numPorts == 1
+    assert request.gangs[2].members[0].filter.resourceConstraint.revocable
+    outcome = run("-j", "job", "create", "/p", str(file))
+    assert json.loads(outcome.out)["jobId"] == {"value": JOB} and outcome.err.startswith("warning: ")
+
+
+def test_create_does_not_warn_where_nothing_can_be_told(run: Run, daemons: FakeDaemons, spec: str) -> None:
+    daemons.answers["CheckGangs"] = (grpc.StatusCode.UNAVAILABLE, "the map of agents has not been read yet")
+    assert run("job", "create", "/p", spec) == (0, f"Job {JOB} created\n", "")
+
+
+def test_follow_tells_why_tasks_wait_while_nothing_changes(
+    run: Run, daemons: FakeDaemons, spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "INTERVAL", 0.0)
+    monkeypatch.setattr(progress, "_PLAIN_INTERVAL", 0.0)
+    stuck = job("PENDING", PENDING=3)
+    daemons.answers["Get"] = [stuck, stuck, job("SUCCEEDED", SUCCEEDED=3)]
+    runtime = task_pb2.RuntimeInfo(state=task_pb2.PENDING, reason="needs 5 cpu on one host")
+    daemons.answers["Query"] = task_pb2.QueryResponse(records=[task_pb2.TaskInfo(runtime=runtime)])
+    outcome = run("job", "create", "/p", spec, "--follow")
+    assert outcome.out.splitlines()[1:] == [
+        "PENDING  0/3 ended: PENDING 3",
+        "PENDING  0/3 ended: PENDING 3; waits: needs 5 cpu on one host",
+        "SUCCEEDED  3/3 ended: SUCCEEDED 3",
+    ]
+    assert len(daemons.requests("Query")) == 1
 
 
 def test_create_sends_a_secret_and_never_prints_it(

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 
 from peloton.clock import SystemClock
 from peloton.errors import PelotonError
+from peloton.model.shortage import Shortage
 from placement.core.batch import Batch
 from placement.core.fill import capacity
-from placement.core.model import Gang, Host, Needs, Use
+from placement.core.model import Gang, Host, Needs, Shape, Use
 from placement.engine import Engine
 from placement.ports import Acquired, Failure, Rejection
 from placement.round import Parts
@@ -25,6 +26,7 @@ class FakeResmgr:
     ready: deque[Gang] = field(default_factory=deque)
     uses: list[Use] = field(default_factory=list)
     failures: dict[Gang, str] = field(default_factory=dict)
+    shortages: dict[Gang, Shortage | None] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     """Runs that are not placed any more."""
     dequeue_errors: list[PelotonError] = field(default_factory=list)
@@ -50,6 +52,7 @@ class FakeResmgr:
         if self.settle_errors:
             raise self.settle_errors.pop()
         self.failures.update({failure.gang: failure.reason for failure in failures})
+        self.shortages.update({failure.gang: failure.shortage for failure in failures})
         self.uses += uses
         return [
             Rejection(use.host.offer_id, task.run_id, "the run is not known")
@@ -78,6 +81,11 @@ class FakeHostmgr:
     """Answers wait for it."""
     most: int = 1000
     """Hosts that one answer has."""
+    counts: dict[str, int] | None = None
+    """Told instead of what was found."""
+    shortage: Shortage | None = None
+    """Of every shape."""
+    compared: list[Shape] = field(default_factory=list)
 
     async def acquire(self, needs: Needs, most: int) -> Acquired:
         if self.errors:
@@ -95,7 +103,11 @@ class FakeHostmgr:
         }
         if self.hold is not None:
             await self.hold.wait()
-        return Acquired(fitting, counts)
+        return Acquired(fitting, counts if self.counts is None else self.counts)
+
+    async def compare(self, shapes: Sequence[Shape]) -> Sequence[Shortage | None]:
+        self.compared += shapes
+        return [self.shortage for _ in shapes]
 
     async def release(self, hosts: Sequence[Host]) -> None:
         for host in hosts:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from peloton.errors import RemoteFailure, Unavailable
+from peloton.model.shortage import Lack, Shortage
 from placement.core.sizes import FIRST_GUESS
 from tests.unit.placement.fakes import World, running
 from tests.unit.placement.samples import SPREAD, gang, host, needs
@@ -230,3 +231,32 @@ async def test_resmgr_hears_of_an_engine_that_holds_gangs_and_has_nothing_to_tel
         world.hostmgr.hold.set()
         await world.settled()
         assert world.resmgr.placed() == {one.tasks[0].run_id}
+
+
+async def test_what_fits_on_no_empty_host_goes_back_as_such() -> None:
+    lacking = Shortage(Lack.RESOURCE, "cpu", 16_000, 4_000, 2)
+
+    def prepare(world: World) -> None:
+        world.hostmgr.counts = {"insufficient_resources": 2}
+        world.hostmgr.shortage = lacking
+
+    large = [gang(needs(cpu=16)) for _ in range(3)]
+    async with running(large, [host(0), host(1)], patience=60.0, prepare=prepare) as world:
+        await world.settled()
+    assert world.resmgr.shortages == dict.fromkeys(large, lacking)
+    assert [shape.members for shape in world.hostmgr.compared] == [large[0].shape], "once for all alike"
+
+
+async def test_a_task_that_waits_for_a_free_host_is_not_compared() -> None:
+    async with running([gang(needs(cpu=16))], [host(0)]) as world:
+        await world.settled()
+    assert len(world.resmgr.failures) == 1
+    assert not world.hostmgr.compared
+
+
+async def test_a_gang_that_found_room_for_some_is_compared() -> None:
+    whole = gang(*[needs(cpu=3)] * 3)
+    async with running([whole], [host(0), host(1)]) as world:
+        await world.settled()
+    assert world.resmgr.shortages == {whole: None}
+    assert [shape.members for shape in world.hostmgr.compared] == [whole.shape]

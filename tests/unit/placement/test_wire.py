@@ -16,13 +16,17 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import RemoteFailure
 from peloton.membership.interface import Address, Role
 from peloton.model.resources import Resources
+from peloton.model.shortage import Lack, Shortage
 from peloton.model.states import PlacementStrategy, TaskType
+from peloton.private.hostmgr.feasibility import feasibility_pb2, feasibility_pb2_grpc
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2, hostsvc_pb2_grpc
 from peloton.private.resmgr import resmgr_pb2
+from peloton.private.resmgr.placing import placing_pb2, placing_pb2_grpc
 from peloton.private.resmgrsvc import resmgrsvc_pb2, resmgrsvc_pb2_grpc
 from peloton.rpc.client import Channels, LeaderClient
+from peloton.wire.feasibility import shortage_to
 from placement.clients import HostmgrClaims, ResmgrQueue
-from placement.core.model import Host, HostClass, Use
+from placement.core.model import Host, HostClass, Needs, Shape, Use
 from placement.ports import Failure
 from tests.unit.placement.samples import JOB, gang, needs, task
 
@@ -54,11 +58,16 @@ class Resmgr(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
             answer.error.failure.CopyFrom(self.failure)
         return answer
 
+    async def GiveBack(self, request: Any, context: Any) -> placing_pb2.GiveBackResponse:
+        self.requests.append(request)
+        return placing_pb2.GiveBackResponse()
+
 
 class Hostmgr(hostsvc_pb2_grpc.InternalHostServiceServicer):
     def __init__(self) -> None:
         self.requests: list[Any] = []
         self.acquired = hostsvc_pb2.AcquireHostOffersResponse()
+        self.compared = feasibility_pb2.CheckGangsResponse()
 
     async def AcquireHostOffers(self, request: Any, context: Any) -> hostsvc_pb2.AcquireHostOffersResponse:
         self.requests.append(request)
@@ -67,6 +76,10 @@ class Hostmgr(hostsvc_pb2_grpc.InternalHostServiceServicer):
     async def ReleaseHostOffers(self, request: Any, context: Any) -> hostsvc_pb2.ReleaseHostOffersResponse:
         self.requests.append(request)
         return hostsvc_pb2.ReleaseHostOffersResponse()
+
+    async def CheckGangs(self, request: Any, context: Any) -> feasibility_pb2.CheckGangsResponse:
+        self.requests.append(request)
+        return self.compared
 
 
 class OneLeader:
@@ -80,14 +93,19 @@ class OneLeader:
 
 
 @asynccontextmanager
-async def client(role: Role, stub: type, add: Any, servicer: object) -> AsyncIterator[LeaderClient]:
+async def clients(
+    role: Role, servicer: object, *services: tuple[type, Any]
+) -> AsyncIterator[list[LeaderClient]]:
+    """One for each service: its stub and how it is added to a server."""
     server = grpc.aio.server()
-    add(servicer, server)
+    for _, add in services:
+        add(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     channels = Channels()
     try:
-        yield LeaderClient(OneLeader(port), channels, role, stub, ())  # type: ignore[arg-type]
+        leader: Any = OneLeader(port)
+        yield [LeaderClient(leader, channels, role, stub, ()) for stub, _ in services]
     finally:
         await channels.close()
         await server.stop(None)
@@ -96,25 +114,34 @@ async def client(role: Role, stub: type, add: Any, servicer: object) -> AsyncIte
 @pytest.fixture
 async def resmgr() -> AsyncIterator[tuple[Resmgr, ResmgrQueue]]:
     servicer = Resmgr()
-    async with client(
+    async with clients(
         Role.RESMGR,
-        resmgrsvc_pb2_grpc.ResourceManagerServiceStub,
-        resmgrsvc_pb2_grpc.add_ResourceManagerServiceServicer_to_server,
         servicer,
-    ) as found:
-        yield servicer, ResmgrQueue(found, TaskType.BATCH)
+        (
+            resmgrsvc_pb2_grpc.ResourceManagerServiceStub,
+            resmgrsvc_pb2_grpc.add_ResourceManagerServiceServicer_to_server,
+        ),
+        (placing_pb2_grpc.PlacingServiceStub, placing_pb2_grpc.add_PlacingServiceServicer_to_server),
+    ) as (queue, placing):
+        yield servicer, ResmgrQueue(queue, placing, TaskType.BATCH)
 
 
 @pytest.fixture
 async def hostmgr() -> AsyncIterator[tuple[Hostmgr, HostmgrClaims]]:
     servicer = Hostmgr()
-    async with client(
+    async with clients(
         Role.HOSTMGR,
-        hostsvc_pb2_grpc.InternalHostServiceStub,
-        hostsvc_pb2_grpc.add_InternalHostServiceServicer_to_server,
         servicer,
-    ) as found:
-        yield servicer, HostmgrClaims(found)
+        (
+            hostsvc_pb2_grpc.InternalHostServiceStub,
+            hostsvc_pb2_grpc.add_InternalHostServiceServicer_to_server,
+        ),
+        (
+            feasibility_pb2_grpc.FeasibilityServiceStub,
+            feasibility_pb2_grpc.add_FeasibilityServiceServicer_to_server,
+        ),
+    ) as (claims, feasibility):
+        yield servicer, HostmgrClaims(claims, feasibility)
 
 
 def wire_task(instance: int, **fields: Any) -> resmgr_pb2.Task:
@@ -163,7 +190,6 @@ async def test_placements(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
     servicer, queue = resmgr
     tasks = (task(needs(ports=1)), task(needs(ports=1)))
     use = Use(Host("h1", "a1", "o1", HostClass()), tasks, (31000, 31001))
-    failed = gang()
     servicer.failure.failed.add(
         message="the run is not known",
         placement=resmgr_pb2.Placement(
@@ -171,7 +197,7 @@ async def test_placements(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
             taskIDs=[resmgr_pb2.Placement.Task(mesosTaskID=mesos_pb2.TaskID(value=tasks[0].run_id))],
         ),
     )
-    (rejection,) = await queue.settle([use], [Failure(failed, "no host fits")])
+    (rejection,) = await queue.settle([use], ())
     assert (rejection.offer_id, rejection.run_id) == ("o1", tasks[0].run_id)
     assert rejection.message == "the run is not known"
 
@@ -182,9 +208,50 @@ async def test_placements(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
     assert [each.mesosTaskID.value for each in placement.taskIDs] == [one.run_id for one in tasks]
     assert [each.pelotonTaskID.value for each in placement.taskIDs] == [one.id for one in tasks]
     assert placement.type == resmgr_pb2.BATCH
-    (back,) = request.failedPlacements
-    assert back.reason == "no host fits"
-    assert [each.taskId.value for each in back.gang.tasks] == [failed.tasks[0].run_id]
+
+
+async def test_gangs_that_go_back(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
+    servicer, queue = resmgr
+    busy, never = gang(), gang(needs(), needs())
+    lacking = Shortage(Lack.RESOURCE, "cpu", 5000, 4000, 3)
+    counts = {"match": 1, "insufficient_resources": 3}
+    await queue.settle((), [Failure(busy, "no host fits"), Failure(never, "no host", counts, lacking)])
+    (request,) = servicer.requests
+    first, second = request.gangs
+    assert [run.value for run in first.runs] == [busy.tasks[0].run_id]
+    assert (first.reason, first.HasField("shortage"), dict(first.hosts)) == ("no host fits", False, {})
+    assert [run.value for run in second.runs] == [task.run_id for task in never.tasks]
+    assert dict(second.hosts) == {"insufficient_resources": 3}
+    assert second.shortage.lack == feasibility_pb2.Shortage.LACK_RESOURCE
+    assert (second.shortage.kind, second.shortage.needed, second.shortage.largest) == ("cpu", 5, 4)
+    assert second.shortage.text == "needs 5 cpu on one host; the largest of 3 hosts has 4"
+
+
+async def test_a_sign_of_life(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
+    servicer, queue = resmgr
+    await queue.settle((), ())
+    assert servicer.requests == [resmgrsvc_pb2.SetPlacementsRequest()]
+
+
+async def test_gangs_are_compared_with_empty_hosts(hostmgr: tuple[Hostmgr, HostmgrClaims]) -> None:
+    servicer, claims = hostmgr
+    lacking = Shortage(Lack.ROOM, "", 12_000, 6_000, 3)
+    servicer.compared.verdicts.add()
+    servicer.compared.verdicts.add(shortage=shortage_to(lacking))
+    some = gang(needs(cpu=2), needs(cpu=2), needs(ports=1))
+    constrained = Needs(Resources.of(1), 0, True, HostClass(CONSTRAINT.SerializeToString()))
+    shapes = [Shape(some.shape, False), Shape(((constrained, 12),), True)]
+    assert await claims.compare(shapes) == [None, lacking]
+    (request,) = servicer.requests
+    first, second = request.gangs
+    assert [(each.count, each.filter.resourceConstraint.minimum.cpuLimit) for each in first.members] == [
+        (2, 2),
+        (1, 1),
+    ]
+    assert (first.spread, second.spread) == (False, True)
+    (member,) = second.members
+    assert (member.count, member.filter.resourceConstraint.revocable) == (12, True)
+    assert member.filter.schedulingConstraint == CONSTRAINT
 
 
 def scalar(name: str, amount: float, **more: Any) -> mesos_pb2.Resource:

@@ -39,12 +39,13 @@ def test_gangs_are_admitted_by_priority_until_the_entitlement_is_used() -> None:
 
 def test_each_kind_is_checked_and_the_reason_names_it() -> None:
     for amounts, reason in [
-        (Resources.of(1, 1001), "memory: allocation 0 + gang 1001 > entitlement 1000 in /a"),
-        (Resources.of(1, 1, 1001), "disk: allocation 0 + gang 1001 > entitlement 1000 in /a"),
-        (Resources.of(gpu=11), "gpu: allocation 0 + gang 11 > entitlement 10 in /a"),
-        (Resources.of(100, 1000, 1000, 10), ""),
+        (Resources.of(1, 1000), "memory: allocation 1 + gang 1000 > entitlement 1000 in /a"),
+        (Resources.of(1, 1, 1000), "disk: allocation 1 + gang 1000 > entitlement 1000 in /a"),
+        (Resources.of(gpu=10), "gpu: allocation 1 + gang 10 > entitlement 10 in /a"),
+        (Resources.of(99, 999, 999, 9), ""),
     ]:
         world = World()
+        world.enqueue(9, of=Needs(Resources.of(1, 1, 1, 1), preemptible=True))
         world.enqueue(0, of=Needs(amounts, preemptible=True))
         world.admit()
         assert world.task(0).reason == reason
@@ -52,20 +53,22 @@ def test_each_kind_is_checked_and_the_reason_names_it() -> None:
 
 def test_the_head_blocks_those_behind_it_and_they_are_told_so() -> None:
     world = World()
-    world.enqueue(0, of=needs(101))
+    world.enqueue(9)
+    world.enqueue(0, of=needs(100))
     world.enqueue(1)
-    assert ready(world) == []
+    assert ready(world) == [9]
     assert world.task(1).reason == "behind earlier gangs in queue pending of /a"
     world.scheduler.kill(JOB, 0)
-    assert ready(world) == [1]
+    assert ready(world) == [9, 1]
     assert world.task(1).reason == ""
 
 
 def test_a_gang_is_admitted_whole_or_not_at_all() -> None:
     world = World()
-    world.enqueue(0, 1, 2, of=needs(40))
-    assert ready(world) == []
-    assert world.task(2).reason == "cpu: allocation 0 + gang 120 > entitlement 100 in /a"
+    world.enqueue(9, of=needs(20))
+    world.enqueue(0, 1, 2, of=needs(30))
+    assert ready(world) == [9]
+    assert world.task(2).reason == "cpu: allocation 20 + gang 90 > entitlement 100 in /a"
     world = World()
     world.enqueue(0, 1, 2, of=needs(30))
     assert ready(world) == [0, 1, 2]
@@ -215,13 +218,13 @@ def test_what_is_for_revocable_tasks_is_not_there_for_others() -> None:
 def test_no_capacity_no_admission_and_the_reason_says_so() -> None:
     world = World(capacity=None)
     world.enqueue(0)
-    world.enqueue(1, of=needs(200))
+    world.enqueue(1, of=needs(100))
     world.enqueue(2)
     assert ready(world) == []
     assert {world.task(i).reason for i in range(3)} == {CAPACITY_UNKNOWN}
     world.scheduler.set_capacity(Resources.of(100, 1000, 1000), Resources())
     assert ready(world) == [0]
-    assert world.task(1).reason == "cpu: allocation 1 + gang 200 > entitlement 100 in /a"
+    assert world.task(1).reason == "cpu: allocation 1 + gang 100 > entitlement 100 in /a"
     assert world.task(2).reason == "behind earlier gangs in queue pending of /a"
 
 

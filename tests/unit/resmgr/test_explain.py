@@ -5,7 +5,6 @@ import pytest
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import NotFound
-from peloton.model import hostcounts
 from peloton.model.pool import PoolConfig
 from peloton.model.resources import Resources
 from peloton.model.states import TaskState
@@ -125,16 +124,17 @@ def test_every_state_on_the_way_to_a_host_says_what_it_waits_for() -> None:
 def test_failed_placements_are_counted_and_remembered_through_the_pools_queue() -> None:
     world = World()
     told = "no host fits: 12 hosts: 8 insufficient_offer_resources, 4 mismatch_constraints"
+    counts = {"insufficient_offer_resources": 8, "mismatch_constraints": 4}
     world.enqueue(0)
     world.admit()
     world.dequeue()
-    world.fail(0, reason=told)
+    world.fail(0, reason=told, hosts=counts)
     paused = of(world, 0)
     assert (paused.state, paused.position, paused.until) == (TaskState.READY, None, world.now + 1)
     assert paused.cause == f"placing is tried again: {told}"
     assert paused.tries is not None
     assert (paused.tries.failed, paused.tries.most, paused.tries.returns) == (1, 3, 0)
-    assert paused.tries.hosts == {"insufficient_offer_resources": 8, "mismatch_constraints": 4}
+    assert paused.tries.hosts == counts
     for _ in range(2):
         world.later(40)
         world.dequeue()
@@ -145,23 +145,10 @@ def test_failed_placements_are_counted_and_remembered_through_the_pools_queue() 
     assert (returned.tries.returns, returned.tries.reason) == (1, told)
 
 
-@pytest.mark.parametrize(
-    ("reason", "counts"),
-    [
-        ("no host fits: 1 host: 1 no_offer; room for 3 of 4 tasks that belong together", {"no_offer": 1}),
-        ("no host fits: there are no hosts", {}),
-        ("not placed within 240 s", {}),
-        ("", {}),
-    ],
-)
-def test_host_counts_are_read_from_the_engines_text(reason: str, counts: dict[str, int]) -> None:
-    assert hostcounts.read(reason) == counts
-
-
 def test_a_jobs_tasks_are_grouped_by_cause() -> None:
     world = World()
     world.launch(0, 1)
-    world.enqueue(5, of=needs(cpu=200))
+    world.enqueue(5, of=needs(cpu=99))
     for instance in (2, 3, 4):
         world.enqueue(instance)
     world.enqueue(9, job=OTHER_JOB)
@@ -180,7 +167,7 @@ def test_a_jobs_tasks_are_grouped_by_cause() -> None:
 async def test_the_service_tells_it_in_the_units_of_the_kinds(shell: Shell) -> None:
     service = ExplainService(shell.driver)
     pool = await shell.pool()
-    await shell.enqueue(pool, wire_gang(0, cpu=101), wire_gang(1, cpu=0.5))
+    await shell.enqueue(pool, wire_gang(9), wire_gang(0, cpu=100), wire_gang(1, cpu=0.5))
     job = peloton_pb2.JobID(value=JOB)
     answer = await service.ExplainTask(pb.ExplainTaskRequest(job_id=job, instance=0), CLIENT)
     told = answer.explanation
@@ -194,17 +181,21 @@ async def test_the_service_tells_it_in_the_units_of_the_kinds(shell: Shell) -> N
     assert (check.check, check.kind, check.held, check.gang, check.bound) == (
         "entitlement",
         "cpu",
-        0,
-        101,
+        1,
+        100,
         100,
     )
     assert told.since.startswith("20")
     assert not told.HasField("head_check") and not told.HasField("tries") and not told.until
     answer = await service.ExplainTask(pb.ExplainTaskRequest(job_id=job, instance=1), CLIENT)
     ahead = {amount.kind: amount.amount for amount in answer.explanation.position.ahead}
-    assert ahead == {"cpu": 101, "memory": 1, "disk": 1}
+    assert ahead == {"cpu": 100, "memory": 1, "disk": 1}
     grouped = await service.ExplainJob(pb.ExplainJobRequest(job_id=job), CLIENT)
-    assert [(group.count, list(group.instances)) for group in grouped.groups] == [(1, [0]), (1, [1])]
+    assert [(group.count, list(group.instances)) for group in grouped.groups] == [
+        (1, [0]),
+        (1, [1]),
+        (1, [9]),
+    ]
     with pytest.raises(NotFound, match=r"no task .*-7 is known here"):
         await service.ExplainTask(pb.ExplainTaskRequest(job_id=job, instance=7), CLIENT)
     nobody = pb.ExplainJobRequest(job_id=peloton_pb2.JobID(value=OTHER_JOB))

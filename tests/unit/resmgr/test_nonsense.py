@@ -82,19 +82,20 @@ async def test_a_gang_larger_than_a_limit_is_refused_and_one_larger_than_the_clu
     answer = await sane.enqueue(pool, wire_gang(0, 1, 2, cpu=60), wire_gang(3, 4, cpu=60))
     failed = {each.task.taskId.value: each.message for each in answer.error.failure.failed}
     assert failed == dict.fromkeys(map(run_id, (0, 1, 2)), "cpu: gang 180 > limit 150 of /a")
-    told = "cpu: allocation 0 + gang 120 > entitlement 100 in /a"
+    told = "needs 120 cpu at a time; the cluster has 100"
     assert await reasons(sane) == {run_id(3): told, run_id(4): told}
 
 
 async def test_a_limit_that_sank_below_a_waiting_gang_is_its_reason(sane: Shell) -> None:
     pool = await sane.pool(limit=200)
-    await sane.enqueue(pool, wire_gang(0, cpu=120))
+    await sane.enqueue(pool, wire_gang(1, cpu=30), wire_gang(0, cpu=80))
     update = respool_pb2.UpdateRequest(config=pool_config("a", limit=50))
     update.id.value = pool
     assert not (await sane.pools.UpdateResourcePool(update, CLIENT)).HasField("error")
     while sane.driver.turn():
         pass
-    assert await reasons(sane) == {run_id(0): "cpu: allocation 0 + gang 120 > entitlement 50 in /a"}
+    told = "cpu: allocation 30 + gang 80 > entitlement 50 in /a"
+    assert await reasons(sane) == {run_id(0): told, run_id(1): ""}
 
 
 async def test_more_than_the_reservation_the_controllers_or_the_slack_ever_give_waits_with_its_reason(

@@ -221,13 +221,14 @@ def test_a_launched_task_is_not_killed_here_and_the_error_names_its_state() -> N
 
 def test_a_killed_member_leaves_a_smaller_gang_in_its_place() -> None:
     world = World()
-    world.enqueue(0, 1, 2, of=needs(40))
+    world.enqueue(9, of=needs(20))
+    world.enqueue(0, 1, 2, of=needs(30))
     world.enqueue(3, of=needs(5))
     world.admit()
     assert world.state(0) is S.PENDING
     world.scheduler.kill(JOB, 1)
     world.admit()
-    assert [[task.instance for task in gang.tasks] for gang in world.dequeue()] == [[0, 2], [3]]
+    assert [[task.instance for task in gang.tasks] for gang in world.dequeue()] == [[9], [0, 2], [3]]
 
 
 def test_a_failed_gang_is_tried_again_after_a_growing_pause() -> None:

@@ -204,7 +204,11 @@ async def test_active_tasks_are_filtered(shell: Shell) -> None:
 async def test_pending_tasks_come_in_queue_order(shell: Shell) -> None:
     pool = await shell.pool()
     await shell.enqueue(
-        pool, wire_gang(0, cpu=500), wire_gang(1), wire_gang(2, 3, priority=5, preemptible=False, cpu=20)
+        pool,
+        wire_gang(9),
+        wire_gang(0, cpu=100),
+        wire_gang(1),
+        wire_gang(2, 3, priority=5, preemptible=False, cpu=20),
     )
     request = pb.GetPendingTasksRequest(limit=10)
     request.respoolID.value = pool
@@ -287,10 +291,10 @@ async def test_nothing_is_preempted_so_far_and_hosts_have_no_scores(shell: Shell
 
 async def test_reasons_are_followed_as_deltas(shell: Shell) -> None:
     pool = await shell.pool()
-    await shell.enqueue(pool, wire_gang(0, cpu=101))
+    await shell.enqueue(pool, wire_gang(9), wire_gang(0, cpu=100))
     first = await shell.waiting.WaitForDeltas(waiting_pb2.WaitForDeltasRequest(), JOBMGR)
     assert [(delta.mesos_task_id, delta.reason) for delta in first.deltas] == [
-        (run_id(0), "cpu: allocation 0 + gang 101 > entitlement 100 in /a")
+        (run_id(0), "cpu: allocation 1 + gang 100 > entitlement 100 in /a")
     ]
     request = waiting_pb2.WaitForDeltasRequest(stream_id=first.stream_id, after=first.last, timeout_ms=20_000)
     waiting = asyncio.create_task(shell.waiting.WaitForDeltas(request, JOBMGR))
@@ -303,7 +307,7 @@ async def test_reasons_are_followed_as_deltas(shell: Shell) -> None:
 
 async def test_who_asks_for_another_stream_gets_all_reasons_anew(shell: Shell) -> None:
     pool = await shell.pool()
-    await shell.enqueue(pool, wire_gang(0, cpu=101), wire_gang(1))
+    await shell.enqueue(pool, wire_gang(9), wire_gang(0, cpu=100), wire_gang(1))
     request = waiting_pb2.WaitForDeltasRequest(stream_id="an older one", after=77)
     answer = await shell.waiting.WaitForDeltas(request, JOBMGR)
     assert len(answer.deltas) == 2

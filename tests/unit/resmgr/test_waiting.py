@@ -7,7 +7,8 @@ from tests.unit.resmgr.world import JOB, World, needs
 
 def blocked(count: int = 3) -> World:
     world = World()
-    world.enqueue(0, of=needs(200))
+    world.enqueue(99)
+    world.enqueue(0, of=needs(100))
     for instance in range(1, count):
         world.enqueue(instance)
     world.admit()
@@ -23,7 +24,7 @@ def test_each_change_is_told_once() -> None:
     reasons = world.scheduler.reasons
     assert reasons.flush(world.now)
     assert deltas(reasons) == [
-        (0, "cpu: allocation 0 + gang 200 > entitlement 100 in /a"),
+        (0, "cpu: allocation 1 + gang 100 > entitlement 100 in /a"),
         (1, "behind earlier gangs in queue pending of /a"),
     ]
     world.admit()
@@ -106,7 +107,8 @@ def test_a_delta_names_the_state() -> None:
 
 def test_a_long_queue_is_told_in_portions() -> None:
     world = World()
-    world.enqueue(0, of=needs(200))
+    world.enqueue(999)
+    world.enqueue(0, of=needs(100))
     for instance in range(1, 251):
         world.enqueue(instance)
     world.admit()

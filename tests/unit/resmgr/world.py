@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from peloton.model.ids import Run
 from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, ZERO, Resources
+from peloton.model.shortage import Shortage
 from peloton.model.states import TaskState, TaskType
 from resmgr.core.placements import Failure, Proposal, Rejection
 from resmgr.core.policy import Policy
 from resmgr.core.pools import Pool
 from resmgr.core.scheduler import NewTask, Scheduler
 from resmgr.core.steps import Steps, T
-from resmgr.core.tasks import Gang, Needs, Task
+from resmgr.core.tasks import NO_HOSTS, Gang, Needs, Task
 
 JOB = "11111111-1111-4111-8111-111111111111"
 OTHER_JOB = "22222222-2222-4222-8222-222222222222"
@@ -79,8 +80,14 @@ class World:
         """All on one host."""
         return self.scheduler.propose(self.engine, [proposal(instances, host, run, **of)], [], self.now)
 
-    def fail(self, *instances: int, reason: str = "no host") -> None:
-        failure = Failure(tuple(Run(JOB, instance, 1) for instance in instances), reason)
+    def fail(
+        self,
+        *instances: int,
+        reason: str = "no host",
+        hosts: Mapping[str, int] = NO_HOSTS,
+        shortage: Shortage | None = None,
+    ) -> None:
+        failure = Failure(tuple(Run(JOB, instance, 1) for instance in instances), reason, hosts, shortage)
         self.scheduler.propose(self.engine, [], [failure], self.now)
 
     def hand_over(self, limit: int = 100) -> list[Run]:

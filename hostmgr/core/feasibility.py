@@ -1,0 +1,115 @@
+"""Whether a gang would fit if all hosts were empty (behaviour 5.3), over all hosts at once.
+
+What is said not to fit does not fit; what is not may still fail, where tasks of different needs get in each
+other's way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hostmgr.core.filter import HostFilter, Result
+from hostmgr.core.table import HostTable, Mask
+from peloton.model.resources import KINDS, MILLI
+from peloton.model.shortage import Lack, Shortage
+
+_GPU = KINDS.index("gpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Tasks of a gang that ask for the same."""
+
+    want: HostFilter
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class GangShape:
+    """What the tasks of a gang ask of hosts."""
+
+    members: tuple[Members, ...]
+    spread: bool = False
+    """No two of its tasks go on one host."""
+
+
+def shortage(table: HostTable, shape: GangShape) -> Shortage | None:
+    """The first reason found why the gang does not fit on empty hosts; None where none is known."""
+    alike = []
+    for members in shape.members:
+        mask = table.alive()
+        found = _of_one(table, members.want, mask) or _of_all(table, members, shape.spread, mask)
+        if found is not None:
+            return found
+        alike.append(mask)
+    return _together(table, shape, alike) if len(alike) > 1 else None
+
+
+def _of_one(table: HostTable, want: HostFilter, mask: Mask) -> Shortage | None:
+    """Why no host would take a single such task. `mask` is left with those that would."""
+    if not mask.any():
+        return Shortage(Lack.HOSTS)
+    for reason, good in table.lasting_sieves(want):
+        left = mask & good
+        if not left.any():
+            return _fallen(table, want, mask, reason)
+        mask &= good
+    return None
+
+
+def _fallen(table: HostTable, want: HostFilter, mask: Mask, reason: Result) -> Shortage:
+    hosts = int(np.count_nonzero(mask))
+    if reason is Result.SCARCE_RESOURCES:
+        return Shortage(Lack.PLAIN_HOST, hosts=hosts)
+    if reason is Result.MISMATCH_CONSTRAINTS:
+        return Shortage(Lack.CONSTRAINT, hosts=hosts)
+    largest = table.whole(want.revocable)[mask].max(axis=0)
+    kinds = [_GPU] if reason is Result.MISMATCH_GPU else range(len(KINDS))
+    for kind in kinds:
+        needed = want.minimum.values()[kind]
+        if needed > largest[kind]:
+            return Shortage(Lack.RESOURCE, _name(kind, want), needed, int(largest[kind]), hosts)
+    return Shortage(Lack.COMBINATION, hosts=hosts)
+
+
+def _name(kind: int, want: HostFilter) -> str:
+    return "revocable cpu" if want.revocable and not kind else KINDS[kind]
+
+
+def _of_all(table: HostTable, members: Members, spread: bool, mask: Mask) -> Shortage | None:
+    """Why the hosts of `mask`, which take one, would not take all of them."""
+    if members.count == 1:
+        return None
+    most = np.full(int(np.count_nonzero(mask)), 1 if spread else members.count, dtype=np.int64)
+    whole = table.whole(members.want.revocable)[mask]
+    for kind, needed in enumerate(members.want.minimum.values()):
+        if needed > 0:
+            most = np.minimum(most, whole[:, kind] // needed)
+    return _room(members.count, int(most.sum()), len(most))
+
+
+def _together(table: HostTable, shape: GangShape, alike: Sequence[Mask]) -> Shortage | None:
+    """Why tasks of different needs, each of which fit by themselves, do not fit together."""
+    mask = np.logical_or.reduce(alike)
+    hosts = int(np.count_nonzero(mask))
+    if shape.spread:
+        return _room(sum(members.count for members in shape.members), hosts, hosts)
+    for revocable in (False, True):
+        whole = table.whole(revocable)[mask].sum(axis=0)
+        for kind, name in enumerate(KINDS):
+            needed = sum(
+                members.count * members.want.minimum.values()[kind]
+                for members in shape.members
+                if kind or members.want.revocable is revocable
+            )
+            if needed > whole[kind]:
+                kind_name = "revocable cpu" if revocable and not kind else name
+                return Shortage(Lack.CAPACITY, kind_name, needed, int(whole[kind]), hosts)
+    return None
+
+
+def _room(needed: int, there: int, hosts: int) -> Shortage | None:
+    return Shortage(Lack.ROOM, "", needed * MILLI, there * MILLI, hosts) if there < needed else None

@@ -1,0 +1,54 @@
+"""FeasibilityService: whether gangs could ever be placed on the hosts that there are."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import Any
+
+from hostmgr.cluster import Cluster
+from hostmgr.core.feasibility import GangShape, Members, shortage
+from hostmgr.core.table import HostTable
+from hostmgr.services.internal import filter_from
+from peloton.errors import InvalidArgument, Unavailable
+from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
+from peloton.private.hostmgr.feasibility import feasibility_pb2_grpc
+from peloton.wire.feasibility import shortage_to
+
+MOST_GANGS = 1000
+_AT_ONCE = 10
+"""Gangs that are compared before other work gets its turn."""
+
+
+class Feasibility(feasibility_pb2_grpc.FeasibilityServiceServicer):
+    def __init__(self, table: HostTable, cluster: Cluster) -> None:
+        self._table = table
+        self._cluster = cluster
+        self._term = uuid.uuid4().hex
+        """Versions are of this process' view of the hosts only."""
+
+    async def CheckGangs(self, request: pb.CheckGangsRequest, context: Any) -> pb.CheckGangsResponse:
+        if not self._cluster.known:
+            raise Unavailable(self._cluster.unhealthy)
+        if len(request.gangs) > MOST_GANGS:
+            raise InvalidArgument("gangs", f"{len(request.gangs)} of them", f"at most {MOST_GANGS}")
+        version = f"{self._term}-{self._table.version}"
+        if request.hosts_version == version:
+            return pb.CheckGangsResponse(hosts_version=version, unchanged=True)
+        shapes = [shape_from(wire, f"gangs[{i}]") for i, wire in enumerate(request.gangs)]
+        answer = pb.CheckGangsResponse(hosts_version=version)
+        for number, shape in enumerate(shapes, 1):
+            lacking = shortage(self._table, shape)
+            answer.verdicts.add(shortage=shortage_to(lacking) if lacking is not None else None)
+            if not number % _AT_ONCE:
+                await asyncio.sleep(0)
+        return answer
+
+
+def shape_from(wire: pb.GangShape, path: str) -> GangShape:
+    """Raises InvalidArgument for a gang without tasks, and what `filter_from` raises."""
+    if not wire.members or not all(members.count for members in wire.members):
+        raise InvalidArgument(f"{path}.members", "[]", "at least one, each with a count of 1 or more")
+    return GangShape(
+        tuple(Members(filter_from(members.filter), members.count) for members in wire.members), wire.spread
+    )

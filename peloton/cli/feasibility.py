@@ -1,0 +1,95 @@
+"""Warns of instances that no host of the cluster could take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peloton.cli.failures import CallFailed
+from peloton.cli.output import clean
+from peloton.cli.rows import spans
+from peloton.cli.session import Session
+
+if TYPE_CHECKING:
+    from peloton.api.v0.job.job_pb2 import JobConfig
+    from peloton.model.job import JobSpec
+    from peloton.private.hostmgr.feasibility.feasibility_pb2 import GangShape, Members
+
+SECONDS = 3.0
+MOST_GANGS = 1000
+"""Different ones that are compared with the hosts."""
+
+
+def warnings(session: Session, config: JobConfig) -> list[str]:
+    """A line on the instances of an accepted job that would fit on no empty host. None where that cannot be
+    told now."""
+    from peloton.private.hostmgr.feasibility import feasibility_pb2
+    from peloton.wire.job import job_spec
+
+    gangs = list(_gangs(job_spec(config, 0)).values())[:MOST_GANGS]
+    request = feasibility_pb2.CheckGangsRequest(gangs=[shape for shape, _ in gangs])
+    try:
+        verdicts = session.call("feasibility_svc", "CheckGangs", request, timeout=SECONDS).verdicts
+    except CallFailed:
+        return []
+    found: dict[str, list[int]] = {}
+    for (_, instances), verdict in zip(gangs, verdicts, strict=False):
+        if verdict.HasField("shortage"):
+            found.setdefault(verdict.shortage.text, []).extend(instances)
+    return [_warning(instances, text) for text, instances in found.items()]
+
+
+def _warning(instances: list[int], text: str) -> str:
+    who = "instance" if len(instances) == 1 else "instances"
+    return (
+        f"warning: {who} {spans(instances)} cannot be placed, not even on empty hosts: {clean(text)}; "
+        "waiting until the hosts change"
+    )
+
+
+def _gangs(spec: JobSpec) -> dict[bytes, tuple[GangShape, list[int]]]:
+    """The different gangs of a job, each with its instances."""
+    from peloton.model.states import PlacementStrategy
+    from peloton.private.hostmgr.feasibility import feasibility_pb2
+    from peloton.wire.resmgr import in_gang
+
+    spread = spec.placement_strategy is PlacementStrategy.SPREAD_JOB
+    known: dict[int, tuple[bytes, Members]] = {}
+    found: dict[bytes, tuple[GangShape, list[int]]] = {}
+    together = feasibility_pb2.GangShape(spread=spread)
+    for instance in range(spec.instance_count):
+        task = spec.task(instance)
+        if id(task) not in known:
+            asked = _members(spec, instance)
+            known[id(task)] = asked.SerializeToString(deterministic=True), asked
+        key, members = known[id(task)]
+        if in_gang(spec, instance):
+            _join(together, members)
+            continue
+        if key not in found:
+            found[key] = feasibility_pb2.GangShape(members=[members], spread=spread), []
+        found[key][1].append(instance)
+    if together.members:
+        found[b"gang"] = together, list(range(sum(each.count for each in together.members)))
+    return found
+
+
+def _join(gang: GangShape, members: Members) -> None:
+    for each in gang.members:
+        if each.filter == members.filter:
+            each.count += 1
+            return
+    gang.members.append(members)
+
+
+def _members(spec: JobSpec, instance: int) -> Members:
+    from peloton.private.hostmgr.feasibility import feasibility_pb2
+    from peloton.wire.constraint import constraint_to
+    from peloton.wire.feasibility import host_filter
+    from peloton.wire.task import resources_to
+
+    task = spec.task(instance)
+    constraint = constraint_to(task.constraint) if task.constraint is not None else None
+    wanted = host_filter(
+        resources_to(task.resources), task.dynamic_ports, spec.revocable(instance), constraint
+    )
+    return feasibility_pb2.Members(filter=wanted, count=1)

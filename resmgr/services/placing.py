@@ -1,0 +1,24 @@
+"""The private PlacingService: what became of placing gangs, with typed reasons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.private.resmgr.placing import placing_pb2 as pb
+from peloton.private.resmgr.placing import placing_pb2_grpc
+from peloton.rpc.server import caller
+from resmgr.driver import Driver
+from resmgr.translate import unplaced_from
+
+
+class PlacingService(placing_pb2_grpc.PlacingServiceServicer):
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    async def GiveBack(self, request: pb.GiveBackRequest, context: Any) -> pb.GiveBackResponse:
+        """Raises Fenced for a leader whose successor has called."""
+        driver, who = self._driver, caller(context)
+        holder = driver.scheduler.leases.hear(who.instance, driver.now(), who.term)
+        driver.scheduler.propose(holder, (), [unplaced_from(wire) for wire in request.gangs], driver.now())
+        driver.touched()
+        return pb.GiveBackResponse()

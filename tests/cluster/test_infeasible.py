@@ -1,0 +1,92 @@
+"""Gangs that no host could take, against real daemons."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peloton.api.v0.job import job_pb2
+from peloton.cli.__main__ import main
+
+from .conftest import Harness, wait_for
+
+SECONDS = 60
+LACK = "needs 5 cpu on one host; the largest of 3 hosts has 4"
+
+
+@pytest.fixture
+def large(harness: Harness) -> str:
+    """A job of 200 gangs of 5 cpus, on hosts of 4."""
+    config = harness.config("true", 200)
+    config.defaultConfig.resource.cpuLimit = 5
+    return harness.create(config)
+
+
+def reasons(harness: Harness, job_id: str) -> set[str]:
+    return {task.runtime.reason for task in harness.tasks(job_id).values()}
+
+
+def test_they_block_nobody_and_say_what_they_lack(harness: Harness, large: str) -> None:
+    """The small task comes while the large ones are being looked at."""
+    wait_for(lambda: any(reasons(harness, large)), SECONDS)
+    began = time.monotonic()
+    small = harness.create(harness.config("true"))
+    assert harness.ended(small).state == job_pb2.SUCCEEDED
+    took = time.monotonic() - began
+    assert took < 5, f"a task of 0.1 cpu took {took:.1f} s"
+    wait_for(lambda: reasons(harness, large) == {LACK}, SECONDS, lambda: str(reasons(harness, large)))
+    assert harness.runtime(large).state == job_pb2.PENDING
+
+
+def test_more_than_the_cluster_blocks_nobody_either(harness: Harness) -> None:
+    config = harness.config("true")
+    config.defaultConfig.resource.cpuLimit = 13
+    job_id = harness.create(config)
+    told = {"needs 13 cpu at a time; the cluster has 12"}
+    wait_for(lambda: reasons(harness, job_id) == told, SECONDS, lambda: str(reasons(harness, job_id)))
+    assert harness.ended(harness.create(harness.config("true"))).state == job_pb2.SUCCEEDED
+
+
+def test_the_command_line_warns_and_explains(
+    harness: Harness,
+    large: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for name, url in harness.cluster.urls().items():
+        monkeypatch.setenv(name, url)
+    spec = tmp_path / "large.yaml"
+    resource = "{cpuLimit: 5, memLimitMb: 32, diskLimitMb: 8}"
+    spec.write_text(
+        "name: large\ninstanceCount: 4\nsla: {preemptible: true}\n"
+        f"defaultConfig: {{command: {{value: 'true'}}, resource: {resource}}}\n"
+    )
+    assert main(["job", "create", "/test", str(spec)]) == 0
+    assert capfd.readouterr().err == (
+        f"warning: instances 0-3 cannot be placed, not even on empty hosts: {LACK}; "
+        "waiting until the hosts change\n"
+    )
+    wait_for(lambda: reasons(harness, large) == {LACK}, SECONDS, lambda: str(reasons(harness, large)))
+    assert main(["job", "why", large, "-j"]) == 0
+    [group] = json.loads(capfd.readouterr().out)["groups"]
+    cause = f"it waits aside until the hosts change: {LACK}"
+    assert (group["state"], group["count"], group["cause"]) == ("PENDING", 200, cause)
+    assert main(["task", "why", large, "7", "-j"]) == 0
+    told: dict[str, Any] = json.loads(capfd.readouterr().out)["resmgr"]["shortage"]
+    assert (told["lack"], told["kind"], told["needed"], told["largest"]) == ("LACK_RESOURCE", "cpu", 5, 4)
+
+
+def test_they_start_when_a_larger_host_comes(harness: Harness) -> None:
+    config = harness.config("true", 3)
+    config.defaultConfig.resource.cpuLimit = 6
+    job_id = harness.create(config)
+    wait_for(lambda: all("6 cpu" in reason for reason in reasons(harness, job_id)), SECONDS)
+    agent = next(part.name for part in harness.cluster.components() if part.kind == "mesos-agent")
+    harness.cluster.stop([agent])
+    harness.cluster.start([agent], {"resources": "cpus:6;mem:2048;disk:20000;ports:[31000-31999]"})
+    assert harness.ended(job_id).state == job_pb2.SUCCEEDED

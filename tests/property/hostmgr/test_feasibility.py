@@ -1,0 +1,43 @@
+"""What is said not to fit on empty hosts is never placed on them."""
+
+from __future__ import annotations
+
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from hostmgr.core.feasibility import GangShape, Members, shortage
+from hostmgr.core.filter import HostFilter
+from hostmgr.core.table import Agent, HostTable
+from peloton.model.resources import Resources
+from placement.core.fill import fill
+from placement.core.model import Gang, Host, HostClass, Needs, Task
+
+AMOUNTS = st.builds(Resources, st.integers(0, 8), st.integers(0, 8), st.integers(0, 3), st.just(0))
+NEEDS = st.builds(Needs, AMOUNTS, st.just(0), st.booleans())
+HOSTS = st.lists(st.tuples(AMOUNTS, st.integers(0, 4)), max_size=4)
+
+
+@given(HOSTS, st.lists(NEEDS, min_size=1, max_size=5), st.booleans())
+def test_a_verdict_is_never_wrong(
+    hosts: list[tuple[Resources, int]], tasks: list[Needs], spread: bool
+) -> None:
+    table = HostTable()
+    for number, (total, slack_cpu) in enumerate(hosts):
+        table.put(Agent(f"a{number}", f"h{number}", (), total, slack_cpu))
+    gang = Gang("job", tuple(Task(f"job-{i}", f"job-{i}-1", needs) for i, needs in enumerate(tasks)))
+    shape = GangShape(
+        tuple(
+            Members(HostFilter(needs.resources, revocable=needs.revocable), count)
+            for needs, count in gang.shape
+        ),
+        spread,
+    )
+    empty = [
+        Host(f"h{i}", f"a{i}", f"o{i}", HostClass(), total, slack_cpu)
+        for i, (total, slack_cpu) in enumerate(hosts)
+    ]
+    lacking, placed = shortage(table, shape), bool(fill(empty, [gang], spread).placed)
+    event(f"{'infeasible' if lacking else 'feasible'}, {'placed' if placed else 'not placed'}")
+    assert not (lacking and placed), str(lacking)
+    if len(tasks) == 1:
+        assert placed == (lacking is None), "for a single task the verdict is exact"

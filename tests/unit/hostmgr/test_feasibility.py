@@ -1,0 +1,163 @@
+"""What does not fit on empty hosts, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hostmgr.cluster import Cluster
+from hostmgr.core.feasibility import GangShape, Members, shortage
+from hostmgr.core.filter import HostFilter
+from hostmgr.core.hosts import Hosts
+from hostmgr.core.table import HostTable
+from hostmgr.services.feasibility import Feasibility
+from peloton.errors import InvalidArgument, Unavailable
+from peloton.model.constraint import Condition, Kind, LabelConstraint
+from peloton.model.resources import Resources
+from peloton.model.shortage import Lack, Shortage
+from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
+from tests.unit.hostmgr.hosts import agent, cluster, ids, offer
+
+RACK = LabelConstraint(Kind.HOST, Condition.EQUAL, ("rack", "r1"), 1)
+
+
+def three_hosts() -> HostTable:
+    """Of 4 cpus, 1024 MB; one of them in rack r1 and one of 8 cpus."""
+    hosts = Hosts(HostTable())
+    hosts.set_agents([agent(0, [("rack", "r1")]), agent(1), agent(2, cpu=8)])
+    return hosts.table
+
+
+def asks(cpu: float = 1, memory: float = 1, **more: Any) -> HostFilter:
+    return HostFilter(Resources.of(cpu, memory), **more)
+
+
+def gang(*members: tuple[HostFilter, int], spread: bool = False) -> GangShape:
+    return GangShape(tuple(Members(want, count) for want, count in members), spread)
+
+
+def test_one_task_on_one_host() -> None:
+    table = three_hosts()
+    assert shortage(table, gang((asks(8), 1))) is None
+    lacking = shortage(table, gang((asks(9), 1)))
+    assert lacking == Shortage(Lack.RESOURCE, "cpu", 9000, 8000, 3)
+    assert str(lacking) == "needs 9 cpu on one host; the largest of 3 hosts has 8"
+    lacking = shortage(table, gang((asks(5, constraint=RACK), 1)))
+    assert lacking == Shortage(Lack.RESOURCE, "cpu", 5000, 4000, 1), "of those that match"
+    assert str(lacking) == "needs 5 cpu on one host; the largest of 1 host has 4"
+
+
+def test_what_is_in_use_does_not_count() -> None:
+    hosts = cluster(1, cpu=1)
+    assert shortage(hosts.table, gang((asks(4), 1))) == Shortage(Lack.RESOURCE, "cpu", 4000, 1000, 1)
+    hosts.set_agents([agent(0)])
+    assert shortage(hosts.table, gang((asks(4), 1))) is None
+    hosts.acquire(asks(1), ids(), 0.0)
+    assert shortage(hosts.table, gang((asks(4), 1))) is None
+
+
+def test_constraints_gpus_and_no_hosts() -> None:
+    table = three_hosts()
+    nowhere = LabelConstraint(Kind.HOST, Condition.EQUAL, ("rack", "r9"), 1)
+    assert shortage(table, gang((asks(constraint=nowhere), 1))) == Shortage(Lack.CONSTRAINT, hosts=3)
+    gpu = HostFilter(Resources.of(1, gpu=1))
+    assert shortage(table, gang((gpu, 1))) == Shortage(Lack.RESOURCE, "gpu", 1000, 0, 3)
+    only_gpus = Hosts(HostTable())
+    only_gpus.set_agents([agent(0, gpu=4)])
+    assert shortage(only_gpus.table, gang((asks(), 1))) == Shortage(Lack.PLAIN_HOST, hosts=1)
+    assert shortage(only_gpus.table, gang((gpu, 1))) is None
+    assert shortage(HostTable(), gang((asks(), 1))) == Shortage(Lack.HOSTS)
+    revocable = shortage(table, gang((asks(revocable=True), 1)))
+    assert revocable == Shortage(Lack.RESOURCE, "revocable cpu", 1000, 0, 3)
+
+
+def test_each_kind_on_another_host() -> None:
+    hosts = Hosts(HostTable())
+    for number, (cpu, memory) in enumerate(((8, 512), (1, 4096))):
+        hosts.add_offer(offer(number, number, cpu=cpu, memory=memory), (), 0.0)
+    assert shortage(hosts.table, gang((asks(8, 4096), 1))) == Shortage(Lack.COMBINATION, hosts=2)
+
+
+def test_gangs() -> None:
+    table = three_hosts()
+    assert shortage(table, gang((asks(3), 4))) is None, "1, 1 and 2"
+    lacking = shortage(table, gang((asks(3), 5)))
+    assert lacking == Shortage(Lack.ROOM, "", 5000, 4000, 3)
+    assert str(lacking) == "needs room for 5 tasks at a time; 3 hosts have room for 4 when empty"
+    assert shortage(table, gang((asks(1), 3), spread=True)) is None
+    assert shortage(table, gang((asks(1), 4), spread=True)) == Shortage(Lack.ROOM, "", 4000, 3000, 3)
+    assert shortage(table, gang((asks(4), 3), (asks(2), 2))) is None
+    lacking = shortage(table, gang((asks(4), 3), (asks(2), 3)))
+    assert lacking == Shortage(Lack.CAPACITY, "cpu", 18_000, 16_000, 3)
+    lacking = shortage(table, gang((asks(1), 2), (asks(2), 2), spread=True))
+    assert lacking == Shortage(Lack.ROOM, "", 4000, 3000, 3)
+    assert shortage(table, gang((asks(0, 0), 10**6))) is None
+
+
+def test_the_version_grows_when_hosts_change_and_not_when_they_are_used() -> None:
+    hosts = Hosts(HostTable())
+    hosts.set_agents([agent(0)])
+    version = hosts.table.version
+    hosts.set_agents([agent(0)])
+    hosts.add_offer(offer(0, 0), (), 0.0)
+    hosts.acquire(asks(1), ids(), 0.0)
+    assert hosts.table.version == version
+    hosts.set_agents([agent(0), agent(1)])
+    assert hosts.table.version > version, "one came"
+    version = hosts.table.version
+    hosts.set_agents([agent(0, cpu=5), agent(1)])
+    assert hosts.table.version > version, "one grew"
+    version = hosts.table.version
+    hosts.remove_agent("S1")
+    assert hosts.table.version > version, "one went"
+    version = hosts.table.version
+    hosts.add_offer(offer(1, 0, cpu=2), (), 0.0)
+    assert hosts.table.version > version, "its offers hold more than was known of it"
+
+
+class _Cluster:
+    known = True
+    unhealthy = "the master's map of agents has not been read yet"
+
+
+def service(table: HostTable, known: bool = True) -> Feasibility:
+    seen: Any = _Cluster()
+    seen.known = known
+    view: Cluster = seen
+    return Feasibility(table, view)
+
+
+def request(*cpus: float, version: str = "") -> pb.CheckGangsRequest:
+    made = pb.CheckGangsRequest(hosts_version=version)
+    for cpu in cpus:
+        made.gangs.add().members.add(count=1).filter.resourceConstraint.minimum.cpuLimit = cpu
+    return made
+
+
+async def test_the_service_answers_for_each_gang_and_not_again_while_hosts_stay() -> None:
+    table = three_hosts()
+    asked = service(table)
+    answer = await asked.CheckGangs(request(9, 1), None)
+    first, second = answer.verdicts
+    assert (first.shortage.lack, first.shortage.kind) == (pb.Shortage.LACK_RESOURCE, "cpu")
+    assert (first.shortage.needed, first.shortage.largest, first.shortage.hosts) == (9, 8, 3)
+    assert first.shortage.text == "needs 9 cpu on one host; the largest of 3 hosts has 8"
+    assert not second.HasField("shortage")
+    again = await asked.CheckGangs(request(9, 1, version=answer.hosts_version), None)
+    assert again.unchanged and not again.verdicts
+    table.put(agent(3, cpu=16))
+    grown = await asked.CheckGangs(request(9, version=answer.hosts_version), None)
+    assert not grown.unchanged and not grown.verdicts[0].HasField("shortage")
+    other = await service(table).CheckGangs(request(9, version=grown.hosts_version), None)
+    assert not other.unchanged, "versions are of one process"
+
+
+async def test_the_service_refuses_nonsense_and_what_it_cannot_know() -> None:
+    table = three_hosts()
+    with pytest.raises(Unavailable, match="map of agents"):
+        await service(table, known=False).CheckGangs(request(1), None)
+    with pytest.raises(InvalidArgument, match=r"gangs\[0\]\.members"):
+        await service(table).CheckGangs(pb.CheckGangsRequest(gangs=[pb.GangShape()]), None)
+    with pytest.raises(InvalidArgument, match="at most 1000"):
+        await service(table).CheckGangs(request(*[1.0] * 1001), None)
