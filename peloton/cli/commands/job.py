@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli.groups import Group
-from peloton.cli.params import Labels
-from peloton.cli.queries import JobQuery, job_query_options
+from peloton.cli.params import COUNT, Labels
+from peloton.cli.queries import PAGE, JobQuery, job_query_options
 from peloton.cli.session import Session, passing, pool_id
 from peloton.errors import InvalidArgument, PelotonError, Refused
 
@@ -114,11 +114,14 @@ def delete(session: Session, job_id: str) -> None:
     "-f", "--force", is_flag=True, help="Do not ask before jobs found by owner or labels are stopped."
 )
 @click.option(
-    "-n", "--limit", type=click.IntRange(1), default=100, show_default=True, help="Stop at most so many."
+    "-n",
+    "--limit",
+    type=click.IntRange(1, PAGE),
+    default=100,
+    show_default=True,
+    help="Stop at most so many.",
 )
-@click.option(
-    "-q", "--total", type=click.IntRange(1), default=100, show_default=True, help="Look at so many."
-)
+@click.option("-q", "--total", type=COUNT, default=100, show_default=True, help="Look at so many.")
 @passing
 def stop(
     session: Session,
@@ -170,11 +173,9 @@ def _stop(session: Session, job_id: str) -> dict[str, Any] | None:
 def _active(
     session: Session, owner: str | None, labels: list[tuple[str, str]] | None, limit: int, total: int
 ) -> list[str]:
-    query = JobQuery(
-        owner=owner or "", labels=labels or [], states=_unended(), limit=min(limit, 100), total=total
-    )
+    query = JobQuery(owner=owner or "", labels=labels or [], states=_unended(), limit=limit, total=total)
     response = session.call("job_svc", "Query", query.request())
-    return [one.id.value for one in response.results][:limit]
+    return [one.id.value for one in response.results]
 
 
 def _unended() -> list[int]:
