@@ -159,7 +159,8 @@ def _stop(session: Session, job_id: str) -> dict[str, Any] | None:
     try:
         response = session.call("task_svc", "Stop", task_pb2.StopRequest(jobId=_id(job_id)))
     except Refused as refusal:
-        say(f"peloton: job {job_id}: {refusal}")
+        said = str(refusal)
+        say(f"peloton: {said}" if job_id in said else f"peloton: job {job_id}: {said}")
         return None
     count = len(response.stoppedInstanceIds)
     if not session.json:
