@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterable
 
 from peloton.errors import Fenced
+from peloton.model.ids import Run
 from resmgr.core.placements import Handover
 from resmgr.core.tasks import Task
 
@@ -16,27 +16,43 @@ class Holder:
     """A process that dequeued gangs or took placements. `name` is `<role>/<id>`; `term` is that of its
     leadership, 0 for one that works without election."""
 
-    __slots__ = ("_given", "heard", "name", "tasks", "term")
+    __slots__ = ("_given", "_placed_by", "heard", "name", "tasks", "term")
 
     def __init__(self, name: str, term: int, now: float) -> None:
         self.name = name
         self.term = term
         self.heard = now
         self.tasks: dict[Task, None] = {}
-        self._given: deque[Handover] = deque()
+        self._given: dict[str, Handover] = {}
+        """By the id of the host offer, in order."""
+        self._placed_by: dict[Run, str] = {}
 
     def keep(self, given: Iterable[Handover]) -> None:
-        """It took placements. Those before are let go of as far as they are settled, in order."""
+        """It took placements. Those before are let go of as far as they are settled, in order: it has used or
+        released their claims."""
         held = {task.key for task in self.tasks}
-        while self._given and held.isdisjoint(self._given[0].runs):
-            self._given.popleft()
-        self._given.extend(given)
+        while self._given and held.isdisjoint((first := next(iter(self._given.values()))).runs):
+            self.let_go(first)
+        for each in given:
+            self._given[each.offer_id] = each
+            self._placed_by.update(dict.fromkeys(each.runs, each.offer_id))
 
-    def unsettled(self) -> list[Handover]:
-        """Placements that it took and of which no task is settled; each once, also where it came back to be
-        taken again."""
-        held = {task.key for task in self.tasks}
-        return list({each.offer_id: each for each in self._given if held.issuperset(each.runs)}.values())
+    def launched(self, run: Run) -> None:
+        """The run's placement is used: its claim is no more."""
+        given = self._given.get(self._placed_by.get(run, ""))
+        if given is not None:
+            self.let_go(given)
+
+    def let_go(self, given: Handover) -> None:
+        """It has this placement no more."""
+        self._given.pop(given.offer_id, None)
+        for run in given.runs:
+            self._placed_by.pop(run, None)
+
+    def unused(self) -> list[Handover]:
+        """Placements that it took and that are not known to be used. Their runs may have ended all the same:
+        a successor finds them in the store, and Mesos does not know them."""
+        return list(self._given.values())
 
 
 class Leases:

@@ -310,12 +310,11 @@ class PoolTree:
         return pool
 
     def check_update(self, config: PoolConfig, force: bool = False) -> None:
-        """Raises NotFound or InvalidArgument. `force` leaves out what relates the pool's amounts to
-        each other and to other pools'."""
+        """Raises NotFound or InvalidArgument. `force` leaves out what relates the pool to others."""
         pool = self.get(config.id)
         if pool is self.root:
             raise InvalidArgument("id", config.id, "a pool that may change: the root is fixed")
-        check_alone(config, force)
+        check_alone(config)
         assert pool.parent is not None
         if config.parent != pool.parent.id:
             raise InvalidArgument("parent", config.parent, f"{pool.parent.id!r}: a pool keeps its parent")

@@ -244,6 +244,8 @@ class Scheduler(Sharing):
             return False
         if task.state is _S.PENDING:
             task.pool.charge(task.needs.charge)
+        if task.holder is not None:
+            task.holder.launched(run)
         self.leave_gang(task)
         if STATES.next(task.state, event) is not task.state:
             self.step(task, event, now)
@@ -297,7 +299,7 @@ class Scheduler(Sharing):
         gangs that was."""
         gangs: dict[Gang, None] = {}
         for holder in self.leases.over(now, self.policy.silence, present):
-            self.forsaken += holder.unsettled()
+            self.forsaken += holder.unused()
             gangs.update((task.gang, None) for task in holder.tasks if task.gang is not None)
         for gang in gangs:
             self.retry(gang, now)

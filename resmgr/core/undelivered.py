@@ -35,6 +35,8 @@ def take_back_placements(
     count = 0
     for handover in reversed(given):
         placement = _placement(held, handover, holder)
+        if holder is not None:
+            holder.let_go(handover)
         for task in placement.tasks:
             _put_back(held, task, placement, now)
         if placement.tasks:

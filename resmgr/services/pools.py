@@ -9,7 +9,6 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.api.v0.respool import respool_pb2_grpc
 from peloton.errors import InvalidArgument, NotFound, Refused
-from peloton.model.ids import ROOT_POOL
 from peloton.model.pool import PoolConfig
 from peloton.model.resources import KINDS, MILLI
 from peloton.rpc.server import caller
@@ -78,14 +77,12 @@ class PoolService(respool_pb2_grpc.ResourceManagerServicer):
         return pb.DeleteResponse()
 
     async def GetResourcePool(self, request: pb.GetRequest, context: Any) -> pb.GetResponse:
-        """Without an id of the root, with its children."""
-        wanted = request.id.value
         try:
-            pool = self._tree.get(wanted or ROOT_POOL)
+            pool = self._tree.get(request.id.value)
         except NotFound as missing:
             found = pb.ResourcePoolNotFound(id=request.id, message=str(missing))
             return pb.GetResponse(error=pb.GetResponse.Error(notFound=found))
-        children = pool.children.values() if request.includeChildPools or not wanted else ()
+        children = pool.children.values() if request.includeChildPools else ()
         return pb.GetResponse(poolinfo=_info(pool), childPools=[_info(child) for child in children])
 
     async def LookupResourcePoolID(self, request: pb.LookupRequest, context: Any) -> pb.LookupResponse:

@@ -101,3 +101,37 @@ def test_the_claim_of_a_placement_whose_task_is_stopped_goes_back() -> None:
     assert not world.scheduler.forsaken
     world.scheduler.kill(JOB, 1)
     assert [each.offer_id for each in world.scheduler.forsaken] == ["offer-h1"]
+
+
+def test_the_claim_goes_back_where_the_successor_ended_the_run_before_the_lease() -> None:
+    """It found the run LAUNCHED in the store and asked Mesos, which does not know it: jobmgr was killed
+    before it called hostmgr, so that the claim is still there."""
+    world = World()
+    for instance in range(2):
+        world.enqueue(instance)
+    world.admit()
+    world.dequeue()
+    world.scheduler.propose(world.engine, [proposal([0], "h1"), proposal([1], "h2")], [], world.now)
+    leases = world.scheduler.leases
+    world.jobmgr = leases.hear("jobmgr/one", world.now, 5)
+    world.hand_over()
+    world.observe(0, S.LAUNCHED)
+    leases.hear("jobmgr/two", world.now, 6)
+    world.observe(1, S.LOST)
+    world.scheduler.lapse(world.now)
+    assert [each.host for each in world.scheduler.forsaken] == ["h2"]
+
+
+def test_a_holder_that_goes_on_does_not_keep_what_is_settled() -> None:
+    world = World()
+    leases = world.scheduler.leases
+    world.jobmgr = holder = leases.hear("jobmgr/one", world.now, 5)
+    assert holder is not None
+    for instance, end in enumerate((S.LAUNCHED, S.LOST, S.RUNNING)):
+        world.enqueue(instance)
+        world.admit()
+        world.dequeue()
+        world.scheduler.propose(world.engine, [proposal([instance], f"h{instance}")], [], world.now)
+        world.hand_over()
+        assert [each.host for each in holder.unused()] == [f"h{instance}"]
+        world.observe(instance, end)
