@@ -9,7 +9,7 @@ from jobmgr.core.births import first_runtime
 from jobmgr.core.cache import UNBORN
 from jobmgr.core.change import Change
 from jobmgr.core.events import JobUpdated, RestartAsked, StartAsked, StopAsked
-from jobmgr.core.goalstate import ENDING_TASK, Aim, aim_of
+from jobmgr.core.goalstate import Aim, aim_of
 from jobmgr.core.turn import Turn
 from peloton.errors import Conflict, PelotonError, Refused
 from peloton.model.ids import JobId
@@ -43,12 +43,14 @@ def stop(active: ActiveJobs, turn: Turn, event: StopAsked) -> Answer:
 
 
 def start(active: ActiveJobs, turn: Turn, event: StartAsked) -> Answer:
-    return _renew(active, turn, event.job_id, event.instances, "start", lambda task: task.goal in ENDING_TASK)
+    return _renew(
+        active, turn, event.job_id, event.instances, "start", lambda task: task.goal is TaskState.KILLED
+    )
 
 
 def restart(active: ActiveJobs, turn: Turn, event: RestartAsked) -> Answer:
     return _renew(
-        active, turn, event.job_id, event.instances, "restart", lambda task: task.goal not in ENDING_TASK
+        active, turn, event.job_id, event.instances, "restart", lambda task: task.goal is not TaskState.KILLED
     )
 
 

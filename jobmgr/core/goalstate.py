@@ -72,13 +72,12 @@ RULES: Mapping[tuple[TaskState, Aim], Action] = {
 """For the states that jobmgr stores. READY to RESERVED live in resmgr only."""
 
 _ENDING_JOB = frozenset({JobState.KILLED, JobState.DELETED})
-ENDING_TASK = frozenset({TaskState.KILLED, TaskState.DELETED, TaskState.PREEMPTING})
-"""Goals of tasks that end for good; PREEMPTING is that of one that was preempted and has killOnPreempt."""
+_ENDING_TASK = frozenset({TaskState.KILLED, TaskState.DELETED})
 
 
 def aim_of(job_goal: JobState, task: TaskRuntime) -> Aim:
     """A job that shall end takes all its tasks with it, whatever their own goals."""
-    if job_goal in _ENDING_JOB or task.goal in ENDING_TASK:
+    if job_goal in _ENDING_JOB or task.goal in _ENDING_TASK:
         return Aim.STOP
     if task.desired_run > task.run:
         return Aim.RENEW

@@ -19,6 +19,7 @@ SYSTEM_ATTEMPTS = 4
 MOST_FAILURES = 100
 LONGEST_DELAY = 3600.0
 _EXECUTOR_FAILED, _BROKEN_PIPE = "COMMAND_EXECUTOR_FAILED", "broken pipe"
+_EXECUTOR_TERMINATED = "EXECUTOR_TERMINATED"
 _MACHINE_DOWN = "Operator initiated"
 """In the message of a TASK_LOST whose machine was put down for maintenance. Its reason, AGENT_REMOVED, also
 stands for an agent that went away."""
@@ -58,8 +59,16 @@ def cause_of(before: TaskState, end: TaskStatus) -> Cause:
         return Cause.LOST
     if end.state is TaskState.KILLED:  # Mesos also kills what fails its health checks
         return Cause.TASK if end.healthy is False else Cause.EVICTED
-    broken_pipe = end.reason == _EXECUTOR_FAILED and _BROKEN_PIPE in end.message.lower()
-    return Cause.SYSTEM if broken_pipe or end.reason in SYSTEM_FAILURES else Cause.TASK
+    return Cause.SYSTEM if _of_the_system(before, end) else Cause.TASK
+
+
+def _of_the_system(before: TaskState, end: TaskStatus) -> bool:
+    """An executor that ends before it has told of the task has not begun it: its agent was restarted, say."""
+    if end.reason == _EXECUTOR_TERMINATED:
+        return before in _NOT_STARTED
+    if end.reason == _EXECUTOR_FAILED:
+        return _BROKEN_PIPE in end.message.lower()
+    return end.reason in SYSTEM_FAILURES
 
 
 def stored_cause(task: TaskRuntime) -> Cause:

@@ -149,7 +149,6 @@ class Steering:
             termination=Termination(reason),
             message=message,
             reason="",
-            health=_health_at_end(change, instance),
         )
         if renewed:
             self.next_run(change, instance, task)
@@ -187,12 +186,11 @@ class Steering:
         asked = task.termination if task.state is TaskState.KILLING else None
         preempted = asked is not None and asked.reason is TerminationReason.PREEMPTED_RESOURCES
         done = preempted and state is TaskState.SUCCEEDED
-        stays = preempted and task.goal is TaskState.PREEMPTING
         message = f"{task.message}; {status.message}" if preempted and not done else status.message
         change.move(
             instance,
             state=state,
-            goal=TaskState.KILLED if aim is Aim.STOP and not stays else task.goal,
+            goal=TaskState.KILLED if aim is Aim.STOP else task.goal,
             desired_run=task.run if done else task.desired_run,
             completion_time=completed,
             agent_id=task.agent_id or status.agent_id,
@@ -201,7 +199,7 @@ class Steering:
             termination=termination(state, asked, status.message),
             failure_count=failures,
             resource_usage=added(task.resource_usage, usage) if usage else task.resource_usage,
-            health=_health_at_end(change, instance),
+            health=task.health if status.healthy is None else HealthState.UNHEALTHY,
         )
 
     def kill(self, change: Change, instance: int, task: TaskRuntime) -> None:
@@ -224,7 +222,7 @@ class Steering:
         if not on_host or instance in change.work.busy:
             return
         if change.spec.task(instance).kill_on_preempt:
-            self._kill(change, instance, TaskState.PREEMPTING, TerminationReason.PREEMPTED_RESOURCES, message)
+            self.kill_for(change, instance, TerminationReason.PREEMPTED_RESOURCES, message)
             return
         change.move(instance, desired_run=task.run + 1)
         self._kill(change, instance, task.goal, TerminationReason.PREEMPTED_RESOURCES, message)
@@ -294,9 +292,3 @@ class Steering:
         change.work.unconfirmed.discard(instance)
         change.work.escaped.discard(instance)
         self.disarm(change, instance)
-
-
-def _health_at_end(change: Change, instance: int) -> HealthState:
-    """No check tells anything of a run that has ended."""
-    checked = change.spec.task(instance).health_checked
-    return HealthState.INVALID if checked else HealthState.DISABLED
