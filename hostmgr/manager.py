@@ -20,7 +20,6 @@ from hostmgr.mesos.transport import MesosDriver
 from hostmgr.statuses import Event as StreamEvent
 from hostmgr.statuses import Statuses
 from hostmgr.taskinfo import need, task_info
-from hostmgr.teardown import tell_of_removal
 from hostmgr.translate import Forms, labels_from, offer_from
 from mesos.v1 import mesos_pb2
 from mesos.v1.scheduler import scheduler_pb2
@@ -99,9 +98,7 @@ class HostManager:
         log.info("subscribed with the Mesos master at %s as %s", master, framework_id)
 
     async def on_framework_removed(self) -> None:
-        """Its id is forgotten last: who leads instead, if this one falls meanwhile, hears the same."""
         log.error("Mesos has removed framework %s: subscribing as a new one", self.framework_id)
-        await tell_of_removal(self._store, self.statuses, self._clock, self.framework_id)
         self.framework_id = ""
         await self._store.hosts.write_framework_id(self._name, "")
 

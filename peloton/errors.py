@@ -17,7 +17,7 @@ class InvalidArgument(PelotonError):
         self.field = field
         self.value = value
         self.expected = expected
-        super().__init__(f"{field}: {clipped(value)} is not {expected}")
+        super().__init__(f"{field}: {_shown(value)} is not {expected}")
 
 
 class Refused(PelotonError):
@@ -56,7 +56,6 @@ class IllegalTransition(PelotonError):
     """A state machine was given an event that its table does not know in that state."""
 
 
-def clipped(value: object, longest: int = 80) -> str:
-    """A value as messages show it."""
+def _shown(value: object, longest: int = 80) -> str:
     text = repr(value)
     return text if len(text) <= longest else text[: longest - 1] + "…"

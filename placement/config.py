@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from peloton.config import DaemonSettings
-from peloton.model.states import PlacedTaskType, TaskType
+from peloton.model.states import TaskType
+
+TaskTypeName = Literal["batch"]
 
 
 class PlacementSettings(DaemonSettings):
-    task_type: PlacedTaskType = "batch"
+    task_type: TaskTypeName = "batch"
     """Which tasks this engine places. In any case of letters."""
     dequeue_limit: int = Field(1000, ge=1, le=100_000)
     """Gangs taken at once."""

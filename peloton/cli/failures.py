@@ -17,7 +17,6 @@ FLAGS = {
     "hostmgr": "-u/--hostmgr or HOSTMGR_URL",
 }
 _PASSING = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
-_OF_CONFIGS = ("InvalidJobConfig", "InvalidResourcePoolConfig")
 _REFUSALS = ("error", "notFound", "outOfRange")
 
 
@@ -82,8 +81,8 @@ def _reason(refusal: Any) -> str:
     value = next((part.value for _, part in refusal.ListFields() if hasattr(part, "value")), "")
     kind = str(refusal.DESCRIPTOR.name)
     if said:
-        # What was not made has an id that nobody knows, and that nothing has.
-        known = not value or value in said or kind in _OF_CONFIGS
+        # A pool's id is nobody's who asked by path, and in vain: of one that is to be made it is gone again.
+        known = not value or value in said or kind == "InvalidResourcePoolConfig"
         return said if known else f"{said}: {value}"
     if kind == "InstanceIdOutOfRange":
         count = refusal.instanceCount

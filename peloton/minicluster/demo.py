@@ -15,7 +15,7 @@ from pathlib import Path
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.cli.sandbox import Agent, SandboxFile, path_of
+from peloton.cli.sandbox import SandboxFile, path_of
 from peloton.client import PelotonClient
 from peloton.errors import PelotonError
 from peloton.minicluster.settings import ClusterSettings
@@ -75,8 +75,7 @@ def first_line(client: PelotonClient, job_id: str, instance: int) -> str:
     path = path_of(list(sandbox.paths), "stdout")
     if path is None:
         return f"(no output: {' '.join(str(sandbox.error).split()) or 'no file stdout'})"
-    agent = Agent(sandbox.hostname, int(sandbox.port), TIMEOUT)
-    text = SandboxFile(agent, path).read(0).decode(errors="replace")
+    text = SandboxFile(sandbox.hostname, int(sandbox.port), path, TIMEOUT).read(0).decode(errors="replace")
     return text.partition("\n")[0]
 
 

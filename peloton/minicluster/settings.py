@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from peloton.config import Settings, Tree, read_yaml, validated
 from peloton.minicluster.mesos.launches import parse_seconds
-from peloton.model.states import PlacedTaskType
 
 BASE_PORTS = {
     "zookeeper": (2181, 0),
@@ -30,6 +29,7 @@ clients and for other servers."""
 
 AGENT_PORT = 5051
 _ADDRESS = re.compile(r"[^:/\s]+:\d{1,5}")
+TaskTypeName = Literal["batch", "stateless", "stateful", "daemon"]
 
 
 class Agent(Settings):
@@ -54,13 +54,13 @@ class Instances(Settings):
     jobmgr: int = Field(1, ge=1, le=9)
     resmgr: int = Field(1, ge=1, le=9)
     hostmgr: int = Field(1, ge=1, le=9)
-    placement: tuple[PlacedTaskType, ...] = ("batch",)
+    placement: tuple[TaskTypeName, ...] = ("batch",)
 
     @field_validator("placement")
     @classmethod
     def _some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value:
-            raise ValueError(f"at least one task type is needed, of {', '.join(get_args(PlacedTaskType))}")
+            raise ValueError("at least one task type is needed: batch, stateless, stateful or daemon")
         return value
 
 

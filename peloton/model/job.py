@@ -40,7 +40,6 @@ class JobSpec:
     """Specs of the instances that differ from the default, already merged with it."""
     owning_team: str = ""
     owner: str = ""
-    """As given. What queries and summaries call a job's owner is its owning team."""
     labels: tuple[Label, ...] = ()
     placement_strategy: PlacementStrategy = PlacementStrategy.INVALID
     payload: bytes = b""

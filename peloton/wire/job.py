@@ -116,7 +116,7 @@ def job_summary_to(job: JobSummary) -> job_pb2.JobSummary:
         id=peloton_pb2.JobID(value=job.job_id),
         name=spec.name,
         type=job_pb2.JobType.ValueType(spec.type),
-        owner=spec.owning_team,
+        owner=spec.owner,
         owningTeam=spec.owning_team,
         labels=labels_to(spec.labels),
         instanceCount=spec.instance_count,

@@ -152,6 +152,6 @@ def _config(job_id: JobId, config: IndexedConfig) -> tuple[object, ...]:
 def _columns(text: str, config: IndexedConfig) -> tuple[object, ...]:
     """Of the index row, without the job's id."""
     summary = job_pb2.JobConfig.FromString(config.summary)
-    own = (summary.name, summary.owningTeam, summary.respoolID.value)
+    own = (summary.name, summary.owner, summary.respoolID.value)
     labels = label_lines((label.key, label.value) for label in summary.labels)
     return config.version, *_moment(text), *own, labels

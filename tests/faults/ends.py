@@ -34,9 +34,9 @@ class _Seen:
 
     events: Sequence[Event]
     failed: dict[Number, set[int]] = field(default_factory=lambda: defaultdict(set))
-    """Runs that failed, as their agent told."""
+    """Runs that failed by themselves, as their agent told: they had started."""
     acknowledged: dict[Number, set[int]] = field(default_factory=lambda: defaultdict(set))
-    """Those of which the framework knows it."""
+    """Those of which the framework heard before their agent was given up."""
     started: dict[Run, str] = field(default_factory=dict)
     """With their agents."""
     unreachable: set[Run] = field(default_factory=set)
@@ -50,13 +50,13 @@ class _Seen:
                 self.lost_agents.add(event.agent)
             if run is None:
                 continue
-            if event.kind == "update":
+            if event.kind == "update" and event.state not in FAILED:
                 self.started[run] = event.agent
-                if event.state in FAILED:
-                    self.failed[run.job, run.instance].add(run.number)
-                    failures.add((run, event.uuid))
-            elif event.kind == "ack" and (run, event.uuid) in failures:
-                self.acknowledged[run.job, run.instance].add(run.number)
+            elif event.kind == "update" and run in self.started:
+                self.failed[_number(run)].add(run.number)
+                failures.add((run, event.uuid))
+            elif event.kind == "ack" and (run, event.uuid) in failures and run not in self.unreachable:
+                self.acknowledged[_number(run)].add(run.number)
             elif event.kind == "told" and event.state == "TASK_UNREACHABLE":
                 self.unreachable.add(run)
 

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from tests.faults import moments
 from tests.faults.moments import STATES, WAYS, AtMoment, at_state
 from tests.faults.strike import CASSANDRA, MASTERS, NOTHING, ZOOKEEPER, Fault, Strike
+from tests.faults.workload import NO_RETRIES
 from tests.faults.world import PING_SECONDS, PINGS, until
 
 AGENT = "mesos-agent{}"
 AGENTS = 3
+LAUNCH_SECONDS = 30.0
+"""Until a new job's runs are launched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +188,13 @@ class MesosFailover:
 class AgentGone:
     """For good, with its tasks; another comes in its place."""
 
+    launching: bool = False
+    """Just while it launches runs."""
     needs: frozenset[str] = NOTHING
     long: bool = False
 
     def strike(self, at: Strike) -> None:
-        name, since = _agent(at), time.time()
+        name, since = _agent(at, self.launching), time.time()
         at.world.lose_agent(name)
         until(lambda: at.world.unreachable_since(since), 60, f"{name} given up")
         at.wait(0, 2)
@@ -200,11 +205,13 @@ class AgentGone:
 class AgentBack:
     """Gone until it is given up, then back with all its tasks."""
 
+    launching: bool = False
+    """Just while it launches runs."""
     needs: frozenset[str] = NOTHING
     long: bool = False
 
     def strike(self, at: Strike) -> None:
-        name, since = _agent(at), time.time()
+        name, since = _agent(at, self.launching), time.time()
         at.world.kill(name)
         until(lambda: at.world.unreachable_since(since), 60, f"{name} given up")
         at.wait(0, 4)
@@ -215,18 +222,31 @@ class AgentBack:
 class AgentRestarts:
     """Back before it is given up: its tasks never stopped counting."""
 
+    launching: bool = False
+    """Just while it launches runs."""
     needs: frozenset[str] = NOTHING
     long: bool = False
 
     def strike(self, at: Strike) -> None:
-        name = _agent(at)
+        name = _agent(at, self.launching)
         at.world.kill(name)
         at.wait(0.1, PING_SECONDS * (PINGS - 2))
         at.world.start(name)
 
 
-def _agent(at: Strike) -> str:
-    return AGENT.format(at.random.randrange(AGENTS))
+def _agent(at: Strike, launching: bool) -> str:
+    """Name of an agent: any, or one that launches a run which has not started."""
+    if not launching:
+        return AGENT.format(at.random.randrange(AGENTS))
+    job_id = at.workload.add("sleep 0.5", 6, max_failures=at.random.choice(NO_RETRIES))
+    found: list[str] = []
+
+    def launches() -> bool:
+        found.extend(at.world.launching(job_id))
+        return bool(found)
+
+    until(launches, LAUNCH_SECONDS, f"a launch of job {job_id}", 0.02)
+    return at.world.agent(found[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +331,9 @@ FAULTS: Mapping[str, Fault] = {
     "agent-restarts": AgentRestarts(),
     "agent-gone": AgentGone(),
     "agent-back": AgentBack(),
+    "agent-restarts-launching": AgentRestarts(launching=True),
+    "agent-gone-launching": AgentGone(launching=True),
+    "agent-back-launching": AgentBack(launching=True),
     "freeze-jobmgr": FreezeLeader("jobmgr"),
     "freeze-resmgr": FreezeLeader("resmgr"),
     "freeze-hostmgr": FreezeLeader("hostmgr"),

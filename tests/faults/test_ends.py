@@ -61,6 +61,19 @@ def test_a_failure_that_nobody_heard_of_does_not_count() -> None:
     assert found(FAILS, unheard, Instance("FAILED", 2)) == []
 
 
+def test_a_failure_of_a_run_that_was_given_up_before_does_not_count() -> None:
+    events = failing(1, 2)
+    at = next(n for n, each in enumerate(events) if each.kind == "ack" and each.run == run(0))
+    events.insert(at, told(2.5, run(0), "TASK_UNREACHABLE"))
+    assert found(FAILS, events, Instance("FAILED", 2)) == []
+
+
+def test_a_run_that_failed_before_it_started_did_not_fail_by_itself() -> None:
+    early = [each for each in failing(1, 2) if each.run != run(0) or each.state != "TASK_RUNNING"]
+    assert found(FAILS, early, Instance("FAILED", 2)) == []
+    assert found(replace(FAILS, max_failures=2), early, Instance("FAILED", 2)) == ["failed too early"]
+
+
 def lost(*events: Event) -> list[Event]:
     return [agent(), *OTHER, launch(1, run(0)), *events]
 

@@ -25,7 +25,7 @@ ROUNDS = {
     "stops": ("stop-jobmgr", "stop-resmgr", "stop-hostmgr"),
     "freezes": ("freeze-jobmgr", "freeze-resmgr", "freeze-hostmgr"),
     "mesos": ("kill-mesos-master", "mesos-cut", "updates-mangled"),
-    "agents": ("agent-restarts", "agent-gone", "agent-back"),
+    "agents": ("agent-restarts", "agent-restarts-launching", "agent-gone-launching", "agent-back"),
     "zookeeper": ("sessions-expired", "zookeeper-down"),
     "cassandra": ("cassandra-slow", "cassandra-unknown", "cassandra-down"),
 }
@@ -33,9 +33,10 @@ FAILOVER = "mesos-failover"
 
 
 def test_no_fault_is_left_out() -> None:
-    """Of those at states, some stand for all."""
+    """Of those at states, and of those with agents that launch or do not, some stand for all."""
     played = {FAILOVER, *(name for names in ROUNDS.values() for name in names)}
-    assert played | AT_STATES.keys() == FAULTS.keys()
+    others = {"agent-gone", "agent-back-launching"}
+    assert played | AT_STATES.keys() | others == FAULTS.keys()
     assert played & AT_STATES.keys()
 
 

@@ -257,6 +257,20 @@ class World:
             for task in framework["tasks"]
         ]
 
+    def launching(self, job_id: str) -> list[str]:
+        """Ids of the agents to which runs of the job were sent, and that have told nothing of these yet."""
+        events = [each for each in self.events(0) if each.run is not None and each.run.job == job_id]
+        started = {each.run for each in events if each.kind == "update"}
+        return [each.agent for each in events if each.kind == "launch" and each.run not in started]
+
+    def agent(self, agent_id: str) -> str:
+        """Name of the component that is the agent."""
+        agents = [part.name for part in self.cluster.components() if part.kind == "mesos-agent"]
+        return next(name for name in agents if self._agent_id(name) == agent_id)
+
+    def _agent_id(self, name: str) -> str:
+        return str(json.loads(self.cluster.layout.ready_of(name).read_text())["agent_id"])
+
     def leading_master(self) -> str | None:
         """Name of the component; None while none leads that can be reached."""
         try:
@@ -352,11 +366,11 @@ class World:
 
     def lose_agent(self, name: str) -> None:
         """With all that it runs and knows: what is started under its name afterwards is another."""
-        known = json.loads(self.cluster.layout.ready_of(name).read_text())
+        agent_id = self._agent_id(name)
         self.kill(name)
         work = self.cluster.layout.work_of(name)
         kill_tasks(work)
-        self._dead.append(Event(time.time(), "dead", agent=known["agent_id"]))
+        self._dead.append(Event(time.time(), "dead", agent=agent_id))
         shutil.rmtree(work, ignore_errors=True)
 
     def unreachable_since(self, since: float) -> bool:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from peloton.cli.groups import Group
-from peloton.cli.params import Amount, Words
+from peloton.cli.params import Words
 from peloton.cli.session import Session, passing
 
 if TYPE_CHECKING:
     from peloton.private.hostmgr.hostsvc.hostsvc_pb2 import GetHostsByQueryResponse
 
-AMOUNT = Amount()
+AMOUNT = click.FloatRange(0)
 
 
 @click.group(cls=Group)

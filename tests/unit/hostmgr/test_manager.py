@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from hostmgr import teardown
 from hostmgr.core.filter import HostFilter
 from hostmgr.core.hosts import Hosts, InvalidOffers
 from hostmgr.core.reconcile import Policy, Reconciler
@@ -18,19 +15,15 @@ from hostmgr.manager import CALLS_AT_ONCE, HostManager
 from hostmgr.mesos.calls import Call
 from hostmgr.mesos.stream import Event
 from hostmgr.statuses import CLIENTS, HOLDER
-from hostmgr.statuses import Event as StreamEvent
 from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.clock import ManualClock
 from peloton.errors import InvalidArgument, Unavailable
-from peloton.eventstream import EventRing, Numbered
+from peloton.eventstream import EventRing
 from peloton.membership.mesos import MasterAddress
-from peloton.model.states import TaskState
-from peloton.model.task import TaskRuntime
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 
-S = TaskState
 JOB = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
 MASTER = MasterAddress("m", 5050)
 
@@ -55,23 +48,11 @@ class Driver:
 
 
 class Store:
-    """The parts that hold the framework id, jobs and tasks."""
+    """The part that holds the framework id."""
 
     def __init__(self) -> None:
         self.written: list[str] = []
-        self.rows: dict[int, TaskRuntime] = {}
-        self.failures = 0
-        self.hosts = self.jobs = self.tasks = self
-
-    async def active(self) -> list[str]:
-        return [JOB] if self.rows else []
-
-    async def list(self, job_id: str) -> AsyncIterator[dict[int, TaskRuntime]]:
-        yield {i: row for i, row in self.rows.items() if i < 2}
-        if self.failures:
-            self.failures -= 1
-            raise Unavailable("the store is away")
-        yield {i: row for i, row in self.rows.items() if i >= 2}
+        self.hosts = self
 
     async def write_framework_id(self, name: str, framework_id: str) -> None:
         self.written.append(framework_id)
@@ -137,29 +118,6 @@ async def test_the_framework_id_is_stored_once(it: Fixture) -> None:
     await it.subscribe()
     assert it.store.written == ["f-0000"]
     await it.manager.on_framework_removed()
-    assert it.store.written == ["f-0000", ""]
-
-
-async def test_the_runs_of_a_framework_that_was_removed_are_told_of_before_its_id_is_forgotten(
-    it: Fixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(teardown, "RETRY_SECONDS", 0.01)
-    await it.subscribe()
-    states = (S.RUNNING, S.LAUNCHED, S.STARTING, S.KILLING, S.SUCCEEDED, S.PENDING)
-    it.store.rows = {i: TaskRuntime(state, S.SUCCEEDED, 1, 1, 1, 1) for i, state in enumerate(states)}
-    it.store.failures = 1
-    removing = asyncio.create_task(it.manager.on_framework_removed())
-    told: list[Numbered[StreamEvent]] = []
-    async with asyncio.timeout(20):
-        while len(told) < 3:
-            told += await it.manager.statuses.wait("jobmgr", "s1", len(told), 0, 100, 1.0)
-    assert it.store.written == ["f-0000"], "jobmgr has not stored it"
-    statuses = [each.event.mesosTaskStatus for each in told]
-    assert [each.task_id.value for each in statuses] == [f"{JOB}-{i}-1" for i in (0, 2, 3)]
-    assert {each.state for each in statuses} == {mesos_pb2.TASK_KILLED}
-    assert {each.reason for each in statuses} == {mesos_pb2.TaskStatus.REASON_FRAMEWORK_REMOVED}
-    await it.manager.statuses.wait("jobmgr", "s1", 3, 3, 100, 0)
-    await asyncio.wait_for(removing, 20)
     assert it.store.written == ["f-0000", ""]
 
 
