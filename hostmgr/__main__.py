@@ -15,6 +15,7 @@ from typing import NoReturn
 from hostmgr.cluster import Cluster
 from hostmgr.config import HostmgrSettings, MesosSettings, ReconcileSettings
 from hostmgr.core.hosts import Hosts
+from hostmgr.core.launches import Launches
 from hostmgr.core.reconcile import Policy, Reconciler
 from hostmgr.core.runs import Runs
 from hostmgr.core.table import HostTable
@@ -108,17 +109,19 @@ async def _parts(
     wire = codec(settings.mesos.encoding)
     reconciler = Reconciler(_policy(settings.reconcile))
     ring: EventRing[Event] = EventRing(str(uuid.uuid4()), CLIENTS, HOLDER, settings.event_ring)
+    table = HostTable(settings.scarce_gpu, concurrent_launches=settings.launches.concurrent)
     manager = HostManager(
         name=settings.mesos.name,
         framework_id=framework_id,
         store=store,
         hosts=Hosts(
-            HostTable(settings.scarce_gpu),
+            table,
             settings.ranking,
             settings.placing_seconds,
             settings.client_placing_seconds,
         ),
         runs=Runs(),
+        launches=Launches(table, settings.launches.policy),
         reconciler=reconciler,
         ring=ring,
         clock=daemon.clock,
@@ -145,6 +148,7 @@ async def _serve(
     daemon.spawn("agents", cluster.follow())
     daemon.spawn("reconciliation", reconciliation.run())
     daemon.spawn("claims", _every(EXPIRE_SECONDS, lambda: manager.expire_claims(_claimants(daemon))))
+    daemon.spawn("pauses", _every(EXPIRE_SECONDS, manager.end_pauses))
     daemon.spawn("old offers", _every(PRUNE_SECONDS, manager.prune_offers))
     services = (
         service(add_InternalHostServiceServicer_to_server, InternalHosts(manager, cluster, reconciliation)),

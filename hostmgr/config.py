@@ -9,6 +9,8 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from hostmgr.core.filter import Ranking
+from hostmgr.core.launches import LaunchPolicy
+from hostmgr.core.table import CONCURRENT_LAUNCHES
 from peloton.config import DaemonSettings, Settings
 from peloton.errors import PelotonError
 from peloton.membership.mesos import parse_master
@@ -91,6 +93,24 @@ class ReconcileSettings(Settings):
     """Tasks a call."""
 
 
+class LaunchSettings(Settings):
+    """How much is launched on a host at a time, and when it is passed over."""
+
+    concurrent: int = Field(CONCURRENT_LAUNCHES, ge=1)
+    """Runs of one host that may be LAUNCHED or STARTING at a time; a gang of several tasks may exceed it."""
+    failures: int = Field(3, ge=1)
+    """Launches that fail on a host for reasons of its own, none starting between them, before it is passed
+    over."""
+    first_pause: float = Field(30.0, gt=0)
+    """Seconds for which a host is passed over; doubled each time until something starts there."""
+    longest_pause: float = Field(600.0, gt=0)
+    """Longest time for which it is."""
+
+    @property
+    def policy(self) -> LaunchPolicy:
+        return LaunchPolicy(self.concurrent, self.failures, self.first_pause, self.longest_pause)
+
+
 class HostmgrSettings(DaemonSettings):
     mesos: MesosSettings = MesosSettings()
     """Which master, and as whom."""
@@ -98,6 +118,8 @@ class HostmgrSettings(DaemonSettings):
     """Where the framework's id is kept."""
     reconcile: ReconcileSettings = ReconcileSettings()
     """When Mesos is asked what became of tasks."""
+    launches: LaunchSettings = LaunchSettings()
+    """How much is launched on a host at a time, and when it is passed over."""
     bin_packing: Literal["FIRST_FIT", "DEFRAG", "LOAD_AWARE"] = "FIRST_FIT"
     """Order in which matching hosts are claimed."""
     enable_revocable_resources: bool = True

@@ -11,6 +11,7 @@ from prometheus_client import Counter, Gauge
 
 from hostmgr.core.filter import HostFilter
 from hostmgr.core.hosts import Acquired, Hosts, InvalidOffers
+from hostmgr.core.launches import Launches
 from hostmgr.core.offers import Need
 from hostmgr.core.reconcile import Reconciler
 from hostmgr.core.runs import Runs
@@ -54,6 +55,7 @@ class HostManager:
         store: Store,
         hosts: Hosts,
         runs: Runs,
+        launches: Launches,
         reconciler: Reconciler,
         ring: EventRing[StreamEvent],
         clock: Clock,
@@ -65,8 +67,9 @@ class HostManager:
         """
         self.hosts = hosts
         self.runs = runs
+        self.launches = launches
         self.reconciler = reconciler
-        self.statuses = Statuses(ring, runs, reconciler, clock.monotonic)
+        self.statuses = Statuses(ring, runs, launches, reconciler, clock.monotonic)
         self.master: MasterAddress | None = None
         self.framework_id = framework_id
         self.kills_disabled = False
@@ -170,6 +173,11 @@ class HostManager:
         for claim in self.hosts.expire(self._clock.monotonic()):
             log.warning("claim %s of %s on %s is over, unused", claim.id, claim.owner, claim.hostname)
 
+    def end_pauses(self) -> None:
+        """Take hosts again that were passed over for long enough."""
+        for agent_id in self.launches.expire(self._clock.monotonic()):
+            log.info("agent %s takes launches again", agent_id)
+
     def prune_offers(self) -> None:
         """Give back what was kept for too long; what cannot be given back now waits for the next time."""
         old = self.hosts.old_offers(self._clock.monotonic())
@@ -219,6 +227,7 @@ class HostManager:
         self.hosts.commit_launch(plan)
         for each in needs:
             self.runs.launched(each.task_id, agent_id)
+            self.launches.begin(each.task_id, agent_id)
         LAUNCHED.inc(len(infos))
 
     def kill(self, runs: Iterable[str]) -> None:

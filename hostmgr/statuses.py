@@ -16,6 +16,7 @@ from typing import NoReturn, Protocol
 
 from prometheus_client import Counter, Gauge
 
+from hostmgr.core.launches import Launches
 from hostmgr.core.reconcile import Reconciler, Verdict
 from hostmgr.core.runs import Runs
 from hostmgr.mesos.calls import Call, Calls
@@ -46,9 +47,15 @@ class Caller(Protocol):
 
 class Statuses:
     def __init__(
-        self, ring: EventRing[Event], runs: Runs, reconciler: Reconciler, now: Callable[[], float]
+        self,
+        ring: EventRing[Event],
+        runs: Runs,
+        launches: Launches,
+        reconciler: Reconciler,
+        now: Callable[[], float],
     ) -> None:
         self.ring = ring
+        self._launches = launches
         self._runs = runs
         self._reconciler = reconciler
         self._now = now
@@ -109,6 +116,8 @@ class Statuses:
         if self._reconciler.judge(run, agent_id, unknown, self._now()) is Verdict.ASK_AGAIN:
             return "asked again"
         self._follow(run, agent_id, over)
+        reason = mesos_pb2.TaskStatus.Reason.Name(status.reason) if status.HasField("reason") else ""
+        self._launches.hear(run, agent_id, TASK_STATES[status.state], reason, self._now())
         if missing:
             self._runs.give_up(run)
         event = Event(offset=self.ring.end, type=Event.MESOS_TASK_STATUS, mesosTaskStatus=status)

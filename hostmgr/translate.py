@@ -152,16 +152,15 @@ def agent_from(wire: master_pb2.Response.GetAgents.Agent, role: str) -> Agent:
 
 def resources_to(amount: Resources, slack_cpu: int = 0) -> list[mesos_pb2.Resource]:
     """One entry a kind that is not zero, and one for revocable CPU."""
-    entries = [
-        _scalar(name, value) for name, value in zip(SCALARS, amount.values(), strict=True) if value > 0
-    ]
+    entries = [scalar(name, value) for name, value in zip(SCALARS, amount.values(), strict=True) if value > 0]
     if slack_cpu > 0:
-        entries.append(_scalar(CPU, slack_cpu))
+        entries.append(scalar(CPU, slack_cpu))
         entries[-1].revocable.SetInParent()
     return entries
 
 
-def _scalar(name: str, amount: int) -> mesos_pb2.Resource:
+def scalar(name: str, amount: int) -> mesos_pb2.Resource:
+    """`amount` in thousandths."""
     return mesos_pb2.Resource(
         name=name, type=mesos_pb2.Value.SCALAR, scalar=mesos_pb2.Value.Scalar(value=amount / MILLI)
     )

@@ -16,9 +16,9 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
-from peloton.wire.feasibility import host_filter, shortage_from, shortage_to
+from peloton.wire.feasibility import LAUNCHES, host_filter, shortage_from, shortage_to
 from peloton.wire.task import resources_from, resources_to
-from placement.core.model import Gang, Host, HostClass, Needs, Shape, Task, Use
+from placement.core.model import UNBOUNDED, Gang, Host, HostClass, Needs, Shape, Task, Use
 from placement.ports import Failure, Rejection
 
 _KINDS = ("cpus", "mem", "disk", "gpus")
@@ -87,9 +87,12 @@ def host_from(wire: hostsvc_pb2.HostOffer, host_class: HostClass) -> Host:
     amounts = dict.fromkeys(_KINDS, 0)
     slack_cpu = 0
     ports: list[tuple[int, int]] = []
+    launches = UNBOUNDED
     for resource in wire.resources:
         if resource.name == "ports":
             ports += [(part.begin, part.end) for part in resource.ranges.range]
+        elif resource.name == LAUNCHES:
+            launches = int(resource.scalar.value)
         elif resource.name not in amounts or resource.HasField("disk") or resource.HasField("shared"):
             continue
         elif not resource.HasField("revocable"):
@@ -104,6 +107,7 @@ def host_from(wire: hostsvc_pb2.HostOffer, host_class: HostClass) -> Host:
         Resources(*amounts.values()),
         slack_cpu,
         tuple(sorted(ports)),
+        launches,
     )
 
 

@@ -21,6 +21,10 @@ class Result(Enum):
     MISMATCH_STATUS = "mismatch_status"
     MISMATCH_MAX_HOST_LIMIT = "mismatch_max_host_limit"
     SCARCE_RESOURCES = "scarce_resources"
+    TOO_MANY_STARTING = "too_many_starting"
+    """As many of its runs are starting as may be at a time."""
+    FAILED_LAUNCHES = "failed_launches"
+    """It failed several launches for reasons of its own, and is passed over for a while."""
 
 
 class Ranking(Enum):

@@ -6,6 +6,7 @@ A row is an agent (two agents on one hostname are two hosts). Amounts are thousa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -23,8 +24,10 @@ _GPU = 3
 _DEFRAG_KEYS = (2, 1, 0, 3)
 """Columns for numpy.lexsort, whose last key counts most: GPU, CPU, memory, disk."""
 UNKNOWN_LOAD = 100
+CONCURRENT_LAUNCHES = 100
 _COLUMNS = (
     "_free", "_slack", "_ports", "_total", "_total_slack", "_offers", "_status", "_class", "_alive",
+    "_starting", "_failing",
 )  # fmt: skip
 """What is 0 for a row that is not in use."""
 
@@ -59,9 +62,15 @@ class Agent:
 
 
 class HostTable:
-    def __init__(self, scarce_gpu: bool = True, room: int = 64) -> None:
-        """`scarce_gpu`: hosts with GPUs take only tasks that ask for some."""
+    def __init__(
+        self, scarce_gpu: bool = True, room: int = 64, concurrent_launches: int = CONCURRENT_LAUNCHES
+    ) -> None:
+        """`scarce_gpu`: hosts with GPUs take only tasks that ask for some. `concurrent_launches`: how many
+        runs may be starting on a host that is to take more."""
         self._scarce_gpu = scarce_gpu
+        self._concurrent_launches = concurrent_launches
+        self._starting_on: Counter[str] = Counter()
+        """By agent id, also of agents that are not known just now."""
         self._labels = LabelClasses()
         self._row: dict[str, int] = {}
         self._rows_of: dict[str, list[int]] = {}
@@ -81,6 +90,8 @@ class HostTable:
         self._class = np.zeros(room, dtype=np.int32)
         self._load = np.full(room, UNKNOWN_LOAD, dtype=np.int32)
         self._alive = np.zeros(room, dtype=bool)
+        self._starting = np.zeros(room, dtype=np.int32)
+        self._failing = np.zeros(room, dtype=bool)
 
     # Rows.
 
@@ -131,6 +142,7 @@ class HostTable:
         self._row[agent_id] = row
         self._rows_of.setdefault(hostname, []).append(row)
         self._alive[row] = True
+        self._starting[row] = self._starting_on[agent_id]
         return row
 
     def _grow(self) -> None:
@@ -156,6 +168,24 @@ class HostTable:
             self.version += 1
         self._ports[row] = free.ports
         self._offers[row] = offers
+
+    def starting(self, agent_id: str) -> int:
+        """How many runs are starting there."""
+        return self._starting_on[agent_id]
+
+    def add_starting(self, agent_id: str, count: int) -> None:
+        self._starting_on[agent_id] += count
+        if not self._starting_on[agent_id]:
+            del self._starting_on[agent_id]
+        row = self._row.get(agent_id)
+        if row is not None:
+            self._starting[row] = self._starting_on[agent_id]
+
+    def set_failing(self, agent_id: str, failing: bool) -> None:
+        """Whether it fails launches, and is to be passed over."""
+        row = self._row.get(agent_id)
+        if row is not None:
+            self._failing[row] = failing
 
     def set_load(self, row: int, score: int) -> None:
         """0 (idle) to 100."""
@@ -193,6 +223,8 @@ class HostTable:
         yield from self.lasting_sieves(want)
         n = self._used
         if offers_needed:
+            yield Result.FAILED_LAUNCHES, ~self._failing[:n]
+            yield Result.TOO_MANY_STARTING, self._starting[:n] < self._concurrent_launches
             yield Result.MISMATCH_STATUS, self._status[:n] == Status.READY
             yield Result.NO_OFFER, self._offers[:n] > 0
             enough = self._holds(want, whole=False) & (self._ports[:n] >= want.ports)

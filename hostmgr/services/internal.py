@@ -11,7 +11,7 @@ from hostmgr.core.hosts import Claim
 from hostmgr.manager import CALLS_AT_ONCE, HostManager
 from hostmgr.reconciliation import Reconciliation
 from hostmgr.services.query import hosts_by_query
-from hostmgr.translate import offered, resources_to
+from hostmgr.translate import offered, resources_to, scalar
 from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.errors import InvalidArgument
@@ -20,6 +20,7 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2_grpc
 from peloton.rpc.server import caller
 from peloton.wire.constraint import constraint_from
+from peloton.wire.feasibility import LAUNCHES
 from peloton.wire.task import resources_from
 
 _RANKINGS = {
@@ -83,10 +84,13 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
             hostname=claim.hostname,
             agentId=mesos_pb2.AgentID(value=claim.agent_id),
             resources=[
-                each
-                for offer in offers
-                for each in offer.resources
-                if revocable or not each.HasField("revocable")
+                *(
+                    each
+                    for offer in offers
+                    for each in offer.resources
+                    if revocable or not each.HasField("revocable")
+                ),
+                scalar(LAUNCHES, self._manager.launches.room(claim.agent_id) * MILLI),
             ],
             attributes=offers[0].attributes if offers else (),
             id=peloton_pb2.HostOfferID(value=claim.id),

@@ -8,6 +8,8 @@ from peloton.model.shortage import Lack, Shortage
 from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 
+LAUNCHES = "peloton/launches"
+"""A resource beside those of the offers of a claimed host: how many more tasks may be launched on it now."""
 _NUMBERS = {
     Lack.HOSTS: pb.Shortage.LACK_HOSTS,
     Lack.RESOURCE: pb.Shortage.LACK_RESOURCE,

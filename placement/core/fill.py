@@ -10,9 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from peloton.model.resources import Resources
-from placement.core.model import Filling, Gang, Host, Needs, Task, Use
-
-_PLENTY = 1 << 62
+from placement.core.model import UNBOUNDED, Filling, Gang, Host, Needs, Task, Use
 
 
 def fill(hosts: Sequence[Host], gangs: Sequence[Gang], spread: bool = False) -> Filling:
@@ -39,7 +37,7 @@ def fill(hosts: Sequence[Host], gangs: Sequence[Gang], spread: bool = False) -> 
 
 def capacity(host: Host, needs: Needs) -> int:
     """How many such tasks the empty host takes."""
-    return _Room(host).count(needs) if host.host_class == needs.host_class else 0
+    return _Room(host).count(needs, alone=True) if host.host_class == needs.host_class else 0
 
 
 class _Room:
@@ -55,7 +53,8 @@ class _Room:
         self.used = 0
         self.tasks: list[Task] = []
 
-    def count(self, needs: Needs) -> int:
+    def count(self, needs: Needs, alone: bool) -> int:
+        """How many such tasks find room; `alone`: each is a gang of its own."""
         want, free = needs.resources, self.free
         cpu = self.slack_cpu if needs.revocable else free.cpu
         return min(
@@ -64,6 +63,7 @@ class _Room:
             _times(free.disk, want.disk),
             _times(free.gpu, want.gpu),
             _times(self.ports, needs.ports),
+            max(0, self.host.launches - self.used) if alone else UNBOUNDED,
         )
 
     def take(self, needs: Needs, count: int) -> None:
@@ -96,7 +96,7 @@ class _Rooms:
         taken: list[_Taken] = []
         missing: list[tuple[Needs, int]] = []
         for needs, count in gang.shape:
-            short = self._take(needs, count, taken)
+            short = self._take(needs, count, taken, alone=len(gang.tasks) == 1)
             if short:
                 missing.append((needs, short))
         if missing:
@@ -111,12 +111,12 @@ class _Rooms:
             if room.tasks:
                 yield Use(room.host, tuple(room.tasks), _ports(room))
 
-    def _take(self, needs: Needs, count: int, taken: list[_Taken]) -> int:
+    def _take(self, needs: Needs, count: int, taken: list[_Taken], alone: bool) -> int:
         """Take room for up to `count` tasks and write it down in `taken`; how many found none."""
         at = self._first.get(needs, 0)
         while count and at < len(self._rooms):
             room = self._rooms[at]
-            some = min(count, self._count(room, needs))
+            some = min(count, self._count(room, needs, alone))
             if not some:
                 at += 1
                 continue
@@ -126,10 +126,10 @@ class _Rooms:
         self._first[needs] = at
         return count
 
-    def _count(self, room: _Room, needs: Needs) -> int:
+    def _count(self, room: _Room, needs: Needs, alone: bool) -> int:
         if room.host.host_class != needs.host_class or (self._spread and room.used):
             return 0
-        count = room.count(needs)
+        count = room.count(needs, alone)
         return min(1, count) if self._spread else count
 
     def _give_back(self, taken: Sequence[_Taken]) -> None:
@@ -154,7 +154,7 @@ def _by_needs(taken: Sequence[_Taken]) -> Mapping[Needs, Iterator[_Room]]:
 
 def _times(free: int, want: int) -> int:
     if want <= 0:
-        return _PLENTY
+        return UNBOUNDED
     return max(0, free // want)
 
 

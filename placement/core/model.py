@@ -8,6 +8,8 @@ from peloton.model.ids import JobId, MesosTaskId, TaskId
 from peloton.model.resources import ZERO, Resources
 from peloton.model.states import PlacementStrategy
 
+UNBOUNDED = 1 << 62
+
 
 @dataclass(frozen=True, slots=True)
 class HostClass:
@@ -91,6 +93,9 @@ class Host:
     """Revocable CPU, in thousandths of a core."""
     ports: tuple[tuple[int, int], ...] = ()
     """Free ports, as ranges with both ends inside."""
+    launches: int = UNBOUNDED
+    """How many tasks may be launched on it now. Gangs of several are not held to it: they may be larger than
+    it ever is."""
 
 
 @dataclass(frozen=True, slots=True)

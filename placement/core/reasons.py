@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from peloton.model.hostcounts import refusals, tell
 from placement.core.model import Gang, Needs
 
-BUSY = ("mismatch_status", "no_offer")
-"""Hosts that fit, but are claimed or used just now: they come back by themselves."""
+BUSY = ("mismatch_status", "no_offer", "too_many_starting")
+"""Hosts that fit, but are claimed or used or busy with launches just now: they come back by themselves."""
 
 
 LASTING = frozenset({"scarce_resources", "mismatch_gpu", "mismatch_constraints", "insufficient_resources"})

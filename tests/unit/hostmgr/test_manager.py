@@ -8,6 +8,7 @@ import pytest
 
 from hostmgr.core.filter import HostFilter
 from hostmgr.core.hosts import Hosts, InvalidOffers
+from hostmgr.core.launches import Launches, LaunchPolicy
 from hostmgr.core.reconcile import Policy, Reconciler
 from hostmgr.core.runs import Runs
 from hostmgr.core.table import HostTable
@@ -62,12 +63,14 @@ class Fixture:
     def __init__(self) -> None:
         self.driver, self.store, self.clock = Driver(), Store(), ManualClock()
         store: Any = self.store
+        table = HostTable()
         self.manager = HostManager(
             name="Peloton",
             framework_id="",
             store=store,
-            hosts=Hosts(HostTable()),
+            hosts=Hosts(table),
             runs=Runs(),
+            launches=Launches(table, LaunchPolicy()),
             reconciler=Reconciler(Policy()),
             ring=EventRing("s1", CLIENTS, HOLDER, 100),
             clock=self.clock,

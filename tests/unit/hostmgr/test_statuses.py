@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from hostmgr.core.launches import Launches, LaunchPolicy
 from hostmgr.core.reconcile import Policy, Reconciler, Round
 from hostmgr.core.runs import Runs
+from hostmgr.core.table import HostTable
 from hostmgr.mesos.calls import Call, Calls
 from hostmgr.services.events import EventStream
 from hostmgr.statuses import CLIENTS, HOLDER, Event, Statuses
@@ -56,7 +58,9 @@ class Fixture:
         self.runs = Runs()
         self.reconciler = Reconciler(Policy())
         self.ring: EventRing[Event] = EventRing("s1", CLIENTS, HOLDER, capacity)
-        self.statuses = Statuses(self.ring, self.runs, self.reconciler, lambda: self.now)
+        self.table = HostTable()
+        self.launches = Launches(self.table, LaunchPolicy())
+        self.statuses = Statuses(self.ring, self.runs, self.launches, self.reconciler, lambda: self.now)
         self.statuses.connected(Calls("f1"))
         self.mesos = Mesos()
 
@@ -239,3 +243,13 @@ async def test_errors_as_the_wire_has_them(it: Fixture) -> None:
     answer = await wait(limit=1)
     assert [event.offset for event in answer.events] == [0]
     assert answer.events[0].type == Event.MESOS_TASK_STATUS
+
+
+async def test_launches_are_followed(it: Fixture) -> None:
+    it.launches.begin(f"{JOB}-0-1", "S1")
+    it.statuses.take([status(1, mesos_pb2.TASK_STAGING, b"1"), status(2, mesos_pb2.TASK_STARTING, b"2")])
+    assert it.table.starting("S1") == 2, "one of them by an earlier hostmgr"
+    failed = status(2, mesos_pb2.TASK_FAILED, b"3")
+    failed.reason = mesos_pb2.TaskStatus.REASON_EXECUTOR_REGISTRATION_TIMEOUT
+    it.statuses.take([status(1, mesos_pb2.TASK_RUNNING, b"4"), failed])
+    assert it.table.starting("S1") == 0

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -155,3 +156,21 @@ def test_reasons() -> None:
     )
     assert busy({"mismatch_status": 1})
     assert not busy(counts)
+
+
+def test_a_host_gets_no_more_launches_than_it_takes_at_a_time() -> None:
+    hosts = [replace(host(0, cpu=100), launches=3), replace(host(1, cpu=100), launches=0), host(2, cpu=100)]
+    filling = fill(hosts, [gang() for _ in range(5)])
+    assert loads(filling) == [("host-0", 3), ("host-2", 2)]
+    assert capacity(hosts[0], needs()) == 3
+
+
+def test_a_gang_of_several_is_not_held_to_it_and_counts() -> None:
+    whole = gang(*[needs()] * 5)
+    filling = fill([replace(host(0, cpu=100), launches=3)], [whole, gang()])
+    assert (loads(filling), len(filling.left)) == ([("host-0", 5)], 1)
+
+
+def test_launches_that_are_under_way_end_soon() -> None:
+    assert busy({"too_many_starting": 3})
+    assert not busy({"failed_launches": 3})

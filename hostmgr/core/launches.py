@@ -1,0 +1,128 @@
+"""Launches under way on each host, and hosts that fail launches for reasons of their own.
+
+An agent starts a few executors a second; what it is given beyond fails when its executors have not registered
+in time. And a host on which nothing starts, with a full disk or a broken container runtime, is free for more
+all the while.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from hostmgr.core.table import HostTable
+from peloton.model.ids import MesosTaskId
+from peloton.model.states import TaskState
+
+HOST_FAILURES = frozenset({"REASON_CONTAINER_LAUNCH_FAILED", "REASON_EXECUTOR_REGISTRATION_TIMEOUT"})
+"""Mesos' reasons for a launch that failed before the task had a part in it."""
+STARTING = frozenset({TaskState.LAUNCHED, TaskState.STARTING})
+MOST_JOBS = 10_000
+"""Jobs of which it is remembered where their launches failed."""
+_MOST_DOUBLINGS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPolicy:
+    concurrent: int = 100
+    """Runs of one host that may be LAUNCHED or STARTING."""
+    failures: int = 3
+    """Launches that fail on a host, none starting between them, before it is passed over."""
+    first_pause: float = 30.0
+    """Seconds for which it is; doubled each time, until something starts there."""
+    longest_pause: float = 600.0
+
+
+@dataclass(slots=True)
+class _Failing:
+    """A host on which nothing has started since."""
+
+    failures: int = 0
+    pauses: int = 0
+    until: float = 0.0
+    """Seconds on the monotonic clock; 0: it is not passed over."""
+
+
+class Launches:
+    """Follows runs from the launch on, and keeps the table's columns for it."""
+
+    def __init__(self, table: HostTable, policy: LaunchPolicy) -> None:
+        self._table = table
+        self._policy = policy
+        self._agent: dict[MesosTaskId, str] = {}
+        """Of the runs that are starting."""
+        self._failing: dict[str, _Failing] = {}
+        self._failed_on: OrderedDict[str, set[str]] = OrderedDict()
+        """By job, where its launches failed since one of its runs last started."""
+        self._pauses: list[tuple[float, str]] = []
+
+    def begin(self, run: MesosTaskId, agent_id: str) -> None:
+        """The run is given to Mesos, or Mesos says that it is starting."""
+        if run not in self._agent:
+            self._agent[run] = agent_id
+            self._table.add_starting(agent_id, 1)
+
+    def room(self, agent_id: str) -> int:
+        """How many more runs may be launched there now."""
+        return max(0, self._policy.concurrent - self._table.starting(agent_id))
+
+    def hear(self, run: MesosTaskId, agent_id: str, state: TaskState, reason: str, now: float) -> None:
+        """Mesos says that of the run; `reason` is the name of its reason."""
+        if state in STARTING:
+            if agent_id:
+                self.begin(run, agent_id)
+            return
+        held = self._agent.pop(run, None)
+        if held is not None:
+            self._table.add_starting(held, -1)
+        if state is TaskState.RUNNING:
+            self._started(run, agent_id)
+        elif state.terminal and reason in HOST_FAILURES and agent_id:
+            self._failed(run, agent_id, now)
+
+    def expire(self, now: float) -> list[str]:
+        """Take hosts again whose pause is over; their agents. Another failure there ends that at once."""
+        over = []
+        while self._pauses and self._pauses[0][0] <= now:
+            until, agent_id = heapq.heappop(self._pauses)
+            failing = self._failing.get(agent_id)
+            if failing is not None and failing.until == until:
+                failing.until = 0.0
+                self._table.set_failing(agent_id, False)
+                over.append(agent_id)
+        return over
+
+    def _started(self, run: MesosTaskId, agent_id: str) -> None:
+        if self._failed_on:
+            self._failed_on.pop(_job(run), None)
+        if self._failing.pop(agent_id, None) is not None:
+            self._table.set_failing(agent_id, False)
+
+    def _failed(self, run: MesosTaskId, agent_id: str, now: float) -> None:
+        """Where a job fails on host after host, it is not for reasons of the hosts."""
+        hosts = self._failed_on.setdefault(_job(run), set())
+        self._failed_on.move_to_end(_job(run))
+        if len(self._failed_on) > MOST_JOBS:
+            self._failed_on.popitem(last=False)
+        hosts.add(agent_id)
+        failing = self._failing.get(agent_id)
+        if len(hosts) > 1 or (failing is not None and failing.until):
+            return
+        failing = self._failing.setdefault(agent_id, _Failing())
+        failing.failures += 1
+        if failing.failures >= self._policy.failures:
+            self._pass_over(agent_id, failing, now)
+
+    def _pass_over(self, agent_id: str, failing: _Failing, now: float) -> None:
+        policy = self._policy
+        pause = min(policy.first_pause * 2.0 ** min(failing.pauses, _MOST_DOUBLINGS), policy.longest_pause)
+        failing.pauses += 1
+        failing.until = now + pause
+        heapq.heappush(self._pauses, (failing.until, agent_id))
+        self._table.set_failing(agent_id, True)
+
+
+def _job(run: MesosTaskId) -> str:
+    """The job's part of `<job UUID>-<instance>-<run>`."""
+    return run.rsplit("-", 2)[0]
