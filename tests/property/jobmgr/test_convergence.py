@@ -40,7 +40,7 @@ def steps(of: tuple[str, ...]) -> st.SearchStrategy[list[Step]]:
 
 ENDS = st.dictionaries(
     st.tuples(st.integers(0, INSTANCES - 1), st.integers(1, 4)),
-    st.sampled_from([S.FAILED, S.LOST]),
+    st.sampled_from([S.FAILED, S.LOST, S.KILLED]),
     max_size=12,
 )
 SHAPES = st.sampled_from(
