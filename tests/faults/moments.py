@@ -68,7 +68,7 @@ class AtMoment:
         [(job_id, file)] = set_for
         try:
             over = f"{reaches} in a {moment} of job {job_id}"
-            until(lambda: not file.exists() or at.workload.ended(job_id), TRAP_SECONDS, over, 0.02)
+            until(lambda: not file.exists() or at.workload.api.ended(job_id), TRAP_SECONDS, over, 0.02)
             file.unlink()
         except FileNotFoundError:
             return True

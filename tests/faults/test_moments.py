@@ -23,12 +23,13 @@ def test_no_state_that_is_stored_is_left_out() -> None:
 
 
 class Cluster:
-    """Stands for a world and its workload: jobs end at once, and the jobmgr dies in one of them."""
+    """Stands for a world, its workload and its API: jobs end at once, and the jobmgr dies in one of them."""
 
     def __init__(self, folder: Path, dies_in: str = "") -> None:
         self.folder = folder
         self.dies_in = dies_in
         self.jobs: list[str] = []
+        self.api = self
 
     def trap(self, role: str, moment: str, trap: Trap) -> Path:
         return set_trap(self.folder, role, moment, trap)

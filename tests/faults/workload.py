@@ -113,6 +113,15 @@ class Api:
         ).jobInfo.runtime
         return runtime
 
+    def ended(self, job_id: str) -> bool:
+        """Whether the job is known to have ended. False where nobody answers at once."""
+        request = job_pb2.GetRequest(id=_id(job_id))
+        try:
+            answer = self._client.job_svc.Get(request, timeout=0.5)
+        except (grpc.RpcError, DiscoveryError):
+            return False
+        return job_pb2.JobState.Name(answer.jobInfo.runtime.state) in TERMINAL
+
     def job(self, job_id: str) -> Job | None:
         """None for one that is not there."""
         get = job_pb2.GetRequest(id=_id(job_id))
@@ -207,9 +216,6 @@ class Workload:
         job = self.api.job(job_id)
         return job is not None and {each.state for each in job.instances.values()} == {"RUNNING"}
 
-    def ended(self, job_id: str) -> bool:
-        return job_pb2.JobState.Name(self.api.state(job_id).state) in TERMINAL
-
     def _beside(self, step: Callable[[], None]) -> None:
         """In a thread of its own, which `finish` waits for."""
         self._further.append(threading.Thread(target=self._do, args=(step,), name="further", daemon=True))
@@ -291,7 +297,7 @@ class Workload:
 
     def rests(self) -> bool:
         """Whether everything that ends has ended, and everything that stays runs (or was stopped)."""
-        if not all(self.ended(job) for job in self.ending):
+        if any(job_pb2.JobState.Name(self.api.state(job).state) not in TERMINAL for job in self.ending):
             return False
         staying = [self.api.job(job) for job in self.staying]
         wanted = TERMINAL | {"RUNNING"}
