@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from enum import Enum
 
+from jobmgr.core.retry import Cause, cause_of
 from peloton.model.states import HealthState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, TaskStatus, Termination
 
@@ -59,10 +60,10 @@ def health(healthy: bool) -> HealthState:
 
 
 def end_state(task: TaskRuntime, status: TaskStatus, stopping: bool) -> TaskState:
-    """A run that was to be killed and that Mesos knows nothing of is killed, not lost."""
-    if stopping and status.state is TaskState.LOST:
-        return TaskState.KILLED
-    return status.state
+    """A run that was to be killed is killed, neither lost nor failed, unless it ended by itself: also where
+    Mesos knows nothing of it, or its executor ended first."""
+    by_itself = cause_of(TaskState.LAUNCHED, status) in (Cause.SUCCESS, Cause.TASK)
+    return status.state if by_itself or not stopping else TaskState.KILLED
 
 
 def run_told(run: int, state: TaskState, message: str) -> str:

@@ -243,6 +243,13 @@ def test_a_run_to_be_killed_of_which_mesos_knows_nothing_is_killed() -> None:
     assert end_state(task(S.RUNNING), status(S.LOST), stopping=False) is S.LOST
 
 
+@pytest.mark.parametrize("reason", ["EXECUTOR_TERMINATED", "EXECUTOR_REGISTRATION_TIMEOUT"])
+def test_a_run_to_be_killed_that_the_system_ended_is_killed_and_has_not_failed(reason: str) -> None:
+    assert end_state(task(S.KILLING), end(S.FAILED, reason), stopping=True) is S.KILLED
+    assert end_state(task(S.RUNNING), end(S.FAILED, reason), stopping=False) is S.FAILED
+    assert end_state(task(S.KILLING), end(S.FAILED), stopping=True) is S.FAILED
+
+
 @pytest.mark.parametrize(
     ("state", "asked", "message", "told"),
     [
