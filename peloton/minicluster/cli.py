@@ -99,7 +99,8 @@ def status(context: click.Context, directory: Path, json_: bool) -> int:
     statuses = show(cluster, json_ or bool(context.find_root().params.get("json")))
     dead = [each.name for each in statuses if each.state == "dead"]
     if dead:
-        again = f"peloton minicluster start {' '.join(dead)}"
+        place = "" if cluster.directory == running.usual_directory() else f" --dir {cluster.directory}"
+        again = f"peloton minicluster start {' '.join(dead)}{place}"
         told(f"peloton: dead: {', '.join(dead)} (`{again}`)")
     return 1 if dead else 0
 

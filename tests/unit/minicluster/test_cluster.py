@@ -86,7 +86,8 @@ def test_status_fails_where_a_component_is_dead(running: Path, capfd: pytest.Cap
     for flags in ((), ("-j",)):
         code, out, err = minicluster(capfd, "status", *flags, folder=running)
         assert code == 1
-        assert "dead" in out and err == "peloton: dead: placement0 (`peloton minicluster start placement0`)\n"
+        again = f"peloton minicluster start placement0 --dir {running}"
+        assert "dead" in out and err == f"peloton: dead: placement0 (`{again}`)\n"
 
 
 def test_status_as_json_holds_the_exports(running: Path, capfd: pytest.CaptureFixture[str]) -> None:
