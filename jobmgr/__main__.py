@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from jobmgr.config import JobmgrSettings
 from jobmgr.drivers import spawn_drivers
 from jobmgr.engine import Engine
-from jobmgr.recovery import recover
 from jobmgr.services import NAMES, services
 from peloton.daemon import Daemon, run
 from peloton.membership.interface import Role
@@ -18,6 +17,7 @@ from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceS
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import FeasibilityServiceStub
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import ReconcileServiceStub
+from peloton.private.resmgr.holding.holding_pb2_grpc import HoldingServiceStub
 from peloton.private.resmgr.preemption.preemption_pb2_grpc import PreemptionServiceStub
 from peloton.private.resmgr.waiting.waiting_pb2_grpc import WaitingServiceStub
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import ResourceManagerServiceStub
@@ -34,7 +34,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
             stack.push_async_callback(store.close)
             await store.begin_term(Role.JOBMGR.value, term, daemon.fence)
             engine = Engine(store, daemon.clock, settings.goal_state.limits())
-            await recover(store, engine.turns)
+            await engine.recovery.begin()
             stack.enter_context(_watched(daemon, lambda: engine.turns.trouble))
             hostmgr = daemon.client(Role.HOSTMGR, InternalHostServiceStub)
             feasibility = daemon.client(Role.HOSTMGR, FeasibilityServiceStub)
@@ -43,6 +43,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
                 engine,
                 resmgr=daemon.client(Role.RESMGR, ResourceManagerServiceStub),
                 waiting=daemon.client(Role.RESMGR, WaitingServiceStub),
+                holding=daemon.client(Role.RESMGR, HoldingServiceStub),
                 preemption=daemon.client(Role.RESMGR, PreemptionServiceStub),
                 hostmgr=hostmgr,
                 events=daemon.client(Role.HOSTMGR, EventStreamServiceStub),

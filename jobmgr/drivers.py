@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from jobmgr.calls import PASSING, Bucket, Caller, Pause
+from jobmgr.comparer import Comparer
 from jobmgr.engine import LOOKS, Engine
 from jobmgr.enqueuer import Enqueuer
 from jobmgr.evictor import Evictor
@@ -32,6 +33,7 @@ def spawn_drivers(
     engine: Engine,
     resmgr: Caller,
     waiting: Caller,
+    holding: Caller,
     preemption: Caller,
     hostmgr: Caller,
     events: Caller,
@@ -48,21 +50,25 @@ def spawn_drivers(
     turns, outbox = engine.turns, engine.outbox
     enqueuer = Enqueuer(resmgr, turns.job, turns.post)
     placements = Placements(resmgr, turns)
+    then = engine.recovery.then
     launcher = Launcher(hostmgr, turns.job, turns.post, outbox.release)
     killer = Killer(hostmgr, reconciler, kills, shut_downs)
     spawn("turns", turns.run())
+    spawn("recovery", engine.recovery.run())
     spawn("enqueue", enqueuer.enqueue(outbox.enqueue))
+    spawn("enqueue again", enqueuer.enqueue(outbox.enqueue_again))
+    spawn("compare", Comparer(holding, turns.post).run(outbox.compare))
     spawn("withdraw", enqueuer.withdraw(outbox.withdraw))
-    spawn("placements", placements.run())
+    spawn("placements", then(placements.run))
     spawn("launch", launcher.launch(outbox.launch))
     spawn("release", launcher.release())
     spawn("settle", Settler(resmgr).run(outbox.settle))
     spawn("kill", killer.kill(outbox.kill))
     spawn("shut down", killer.shut_down(outbox.shut_down))
     spawn("reconcile", killer.reconcile(outbox.reconcile))
-    spawn("event stream", Intake(events, engine).run())
-    spawn("waiting reasons", WaitingReasons(waiting, turns).run())
-    spawn("evict", Evictor(resmgr, preemption, turns.post).run())
+    spawn("event stream", then(Intake(events, engine).run))
+    spawn("waiting reasons", then(WaitingReasons(waiting, turns).run))
+    spawn("evict", then(Evictor(resmgr, preemption, turns.post).run))
     spawn("retire", retire(engine.store, outbox.retire))
     spawn("adopt", adopt(engine))
 

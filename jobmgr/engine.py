@@ -16,7 +16,7 @@ from jobmgr.core.events import JobUpdated, RestartAsked, StartAsked, StopAsked
 from jobmgr.core.machine import Core
 from jobmgr.core.steering import Limits
 from jobmgr.outbox import Outbox, Queue
-from jobmgr.recovery import read_job
+from jobmgr.recovery import Recovery, read_job
 from jobmgr.turns import Turns
 from peloton.clock import Clock, SystemClock
 from peloton.errors import AlreadyExists, Conflict, NotFound, Refused, Unavailable
@@ -41,6 +41,7 @@ class Engine:
         self.clock = clock or SystemClock()
         self.outbox = Outbox()
         self.turns = Turns(Core(limits), store, self.clock, self.outbox)
+        self.recovery = Recovery(store, self.turns)
         self.doubtful: Queue[JobId] = Queue()
         """Jobs that may be stored, though whoever created them was told of a failure."""
         self._archive = Archive(self.turns)
@@ -123,6 +124,7 @@ class Engine:
         """Forget a job that has ended, and all that is stored of it.
 
         Raises NotFound("job not found") and Refused("Job is not in a terminal state: <state>")."""
+        await self.recovery.read(job_id)
         job = self.job(job_id)
         try:
             state = job.runtime.state if job else (await self.store.jobs.runtime(job_id)).state
@@ -151,18 +153,21 @@ class Engine:
         await self.refresh(job_id)
 
     def job(self, job_id: JobId) -> CachedJob | None:
-        """An active job, not to be changed; None where the job has ended or is not there."""
+        """An active job, not to be changed; None where the job has ended or is not there, and where its tasks
+        are still to be read: then nothing is newer than what is stored."""
         return self.turns.job(job_id)
 
     async def find(self, job_id: JobId) -> CachedJob | None:
         """An active job, not to be changed; None where it has ended. One that is stored and not known here,
         because the store could not tell that it had stored it, is taken on. Raises NotFound."""
+        await self.recovery.read(job_id)
         if self.job(job_id) is None and not (await self.store.jobs.runtime(job_id)).state.terminal:
             await self.turns.between(lambda: self._take(job_id))
         return self.job(job_id)
 
     async def load(self, job_id: JobId) -> CachedJob:
         """Any job with all its tasks: from memory, or from the store where it has ended. Raises NotFound."""
+        await self.recovery.read(job_id)
         return self.job(job_id) or await self._archive.load(job_id)
 
     async def summary(self, job_id: JobId) -> JobSummary:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from jobmgr.core.instructions import (
+    Compare,
     Enqueue,
     Instruction,
     Kill,
@@ -54,6 +55,8 @@ class Outbox:
 
     def __init__(self) -> None:
         self.enqueue: Queue[Enqueue] = Queue()
+        self.enqueue_again: Queue[Enqueue] = Queue()
+        self.compare: Queue[Compare] = Queue()
         self.withdraw: Queue[Withdraw] = Queue()
         self.launch: Queue[Launch] = Queue()
         self.release: Queue[Release] = Queue()
@@ -63,7 +66,8 @@ class Outbox:
         self.reconcile: Queue[tuple[Run, str]] = Queue()
         self.retire: Queue[JobId] = Queue()
         self._routes: Mapping[type, Callable[[Any], None]] = {
-            Enqueue: lambda it: self.enqueue.put([it]),
+            Enqueue: lambda it: (self.enqueue_again if it.again else self.enqueue).put([it]),
+            Compare: lambda it: self.compare.put([it]),
             Withdraw: lambda it: self.withdraw.put([it]),
             Launch: lambda it: self.launch.put([it]),
             Release: lambda it: self.release.put([it]),

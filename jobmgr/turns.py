@@ -17,6 +17,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from jobmgr.core.cache import CachedJob
 from jobmgr.core.change import Change
 from jobmgr.core.events import (
+    Compared,
     Enqueued,
     EnqueueRefused,
     Event,
@@ -64,6 +65,8 @@ class Turns:
         self.store = store
         self.on_end: Callable[[CachedJob], None] = lambda job: None
         """Called with each job that has ended and is let go of."""
+        self.unread: dict[JobId, None] = {}
+        """Active jobs that are stored and not in memory yet."""
         self.trouble = ""
         """Why nothing can be stored at the moment; empty while all is well."""
         self._clock = clock
@@ -79,11 +82,17 @@ class Turns:
         return None if work is None else work.job
 
     def jobs(self) -> list[JobId]:
-        return list(self.core.active.jobs)
+        """Active ones, those that are not in memory yet among them."""
+        return [*self.core.active.jobs, *self.unread]
 
     def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
         """Take a job that is stored."""
         self.core.active.create(job_id, spec, runtime)
+        self._wake.set()
+
+    def take(self, job: CachedJob) -> None:
+        """Take a job that an earlier leader left, as it is stored."""
+        self.core.active.take(job)
         self._wake.set()
 
     def post(self, event: Event) -> None:
@@ -138,7 +147,7 @@ class Turns:
         ended = self.core.commit(turn)
         for job in ended:
             self.on_end(job)
-        _count(turn, len(ended), len(self.core.active.jobs))
+        _count(turn, len(ended), len(self.core.active.jobs) + len(self.unread))
         self._outbox.send(turn.instructions)
         for (_, answer), reply in zip(batch, turn.replies, strict=True):
             _tell(answer, reply)
@@ -221,6 +230,8 @@ def _weight(event: Event) -> int:
         return len(event.statuses)
     if isinstance(event, Placed):
         return sum(len(placement.runs) for placement in event.placements)
+    if isinstance(event, Compared):
+        return len(event.missing) + 1
     if isinstance(event, Enqueued | Withdrawn | EnqueueRefused | Launched | LaunchRefused):
         return len(event.runs)
     return 1

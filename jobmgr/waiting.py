@@ -20,6 +20,7 @@ class WaitingReasons:
         self._resmgr = resmgr
         self._turns = turns
         self._stream = ""
+        self._leader = ""
         self._last = 0
 
     async def run(self) -> None:
@@ -30,11 +31,12 @@ class WaitingReasons:
             stream_id=self._stream, after=self._last, timeout_ms=int(POLL_SECONDS * 1000)
         )
         answer = await self._resmgr.call("WaitForDeltas", request, timeout=POLL_SECONDS + CALL_SECONDS)
-        if answer.stream_id != self._stream:
-            if self._stream:
-                log.info("another resource manager leads: what is pending is enqueued again")
+        if answer.leader_id != self._leader:
+            if self._leader:
+                log.info("another resource manager leads: it is asked whether it holds what is pending")
                 self._turns.post(ResmgrChanged())
-            self._stream = answer.stream_id
+            self._leader = answer.leader_id
+        self._stream = answer.stream_id
         self._last = answer.last
         if answer.deltas:
             self._turns.post(

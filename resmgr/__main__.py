@@ -16,6 +16,7 @@ from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceS
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import FeasibilityServiceStub
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
 from peloton.private.resmgr.explain.explain_pb2_grpc import add_ExplainServiceServicer_to_server
+from peloton.private.resmgr.holding.holding_pb2_grpc import add_HoldingServiceServicer_to_server
 from peloton.private.resmgr.placing.placing_pb2_grpc import add_PlacingServiceServicer_to_server
 from peloton.private.resmgr.preemption.preemption_pb2_grpc import add_PreemptionServiceServicer_to_server
 from peloton.private.resmgr.waiting.waiting_pb2_grpc import add_WaitingServiceServicer_to_server
@@ -32,6 +33,7 @@ from resmgr.metrics import keep_measuring
 from resmgr.recovery import Recovery
 from resmgr.services.changes import PoolChanges
 from resmgr.services.explain import ExplainService
+from resmgr.services.holding import HoldingService
 from resmgr.services.placing import PlacingService
 from resmgr.services.pools import ALIASES, PoolService
 from resmgr.services.pools_v1alpha import PoolServiceV1Alpha
@@ -46,6 +48,7 @@ SERVICES = (
     "peloton.api.v1alpha.respool.ResourcePoolService",
     "peloton.private.resmgr.ResourceManagerService",
     "peloton.private.resmgr.explain.ExplainService",
+    "peloton.private.resmgr.holding.HoldingService",
     "peloton.private.resmgr.placing.PlacingService",
     "peloton.private.resmgr.preemption.PreemptionService",
     "peloton.private.resmgr.waiting.WaitingService",
@@ -59,7 +62,7 @@ log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> AsyncIterator[None]:
-    """One term: what the store holds is taken in first, then the services open."""
+    """One term: the services open once the pools are known; what the store holds of tasks follows."""
     settings = daemon.settings
     store = await stores.open()
     try:
@@ -71,7 +74,6 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
         events = daemon.client(Role.HOSTMGR, EventStreamServiceStub)
         intake = Intake(driver, events, settings.events, recovery.resync)
         await intake.open()
-        await recovery.restore()
         capacity = Capacity(driver, daemon.client(Role.HOSTMGR, InternalHostServiceStub), settings)
         changes = PoolChanges(driver, store.pools, capacity.fresh)
         async with daemon.serving(
@@ -82,7 +84,9 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             service(add_PlacingServiceServicer_to_server, PlacingService(driver)),
             service(add_PreemptionServiceServicer_to_server, PreemptionService(driver)),
             service(add_WaitingServiceServicer_to_server, WaitingService(driver)),
+            service(add_HoldingServiceServicer_to_server, HoldingService(driver)),
         ):
+            daemon.spawn("recovery", recovery.run())
             daemon.spawn("capacity", capacity.run())
             daemon.spawn("admission", driver.run())
             daemon.spawn("leases", driver.watch_leases())
@@ -94,7 +98,6 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             daemon.spawn("entitlement", driver.keep_sharing())
             if settings.enable_preemption:
                 daemon.spawn("preemption", driver.keep_preempting())
-            daemon.spawn("requeue", recovery.run())
             daemon.spawn("comparison", Comparison(driver, recovery, settings.compare_interval).run())
             daemon.spawn("events", intake.run())
             daemon.spawn("metrics", keep_measuring(driver.scheduler, settings.metrics_interval))

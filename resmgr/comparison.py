@@ -57,8 +57,10 @@ class Comparison:
                 job_id, instances = page.job_id, set()
                 seen.add(job_id)
             instances.update(page.runtimes)
+            missing: dict[int, TaskRuntime] = {}
             for instance, runtime in page.runtimes.items():
-                self._look(page, instance, runtime, backlog)
+                self._look(page, instance, runtime, missing)
+            backlog.add(page, missing)
         self._look_for_absent(job_id, instances, began)
         for gone in self._driver.scheduler.registry.jobs.keys() - seen:
             self._look_for_absent(gone, (), began)
@@ -68,14 +70,14 @@ class Comparison:
         self._before = self._differ
         self._driver.touched()
 
-    def _look(self, page: Page, instance: int, runtime: TaskRuntime, backlog: Backlog) -> None:
-        """At one task, as it is stored and as it is held here."""
+    def _look(self, page: Page, instance: int, runtime: TaskRuntime, missing: dict[int, TaskRuntime]) -> None:
+        """At one task, as it is stored and as it is held here. `missing` gets it where it is to be queued."""
         known = self._driver.scheduler.registry.current(page.job_id, instance)
         if known is not None and _is_over(known, runtime):
             self._forget(known.key)
         if _is_missing(known, runtime) and self._again(Run(page.job_id, instance, runtime.run)):
             if runtime.state in WAITING:
-                backlog.add(page, instance, runtime)
+                missing[instance] = runtime
             elif self._recovery.take_in(page, instance, runtime):
                 self._note("taken in")
 

@@ -69,6 +69,8 @@ class Driver:
         """`members` tells the instances that are there, as `<role>/<id>`; None where that is not known."""
         self.settings = settings
         self.clock = clock
+        self.leader_id = uuid.uuid4().hex
+        """Of this term: whoever knows another one may have missed what was enqueued there."""
         self.scheduler = Scheduler(settings.policy, stream_id=uuid.uuid4().hex)
         preemption = settings.preemption
         self.preemptor = Preemptor(self.scheduler, preemption.rules, preemption.queue_limit)
@@ -77,6 +79,8 @@ class Driver:
         self.placements = Signal()
         self.preemptions = Signal()
         self.reasons = Signal()
+        self.restored = asyncio.Event()
+        """Set when what the store said of tasks on hosts is known: before that nothing is admitted."""
         self.recovered = asyncio.Event()
         """Set when what the store held is queued again."""
         self._members = members
@@ -121,7 +125,9 @@ class Driver:
         return more
 
     async def run(self) -> None:
-        """Turn after turn, as soon as something changed and at least every `admission.interval` seconds."""
+        """Turn after turn, as soon as something changed and at least every `admission.interval` seconds, once
+        it is known what tasks hold already."""
+        await self.restored.wait()
         admission = self.settings.admission
         while True:
             if not self._wake.is_set():

@@ -35,6 +35,10 @@ REPAIRED = Counter(
     "Tasks that had leaked, as a comparison with the store found: forgotten, taken in or queued.",
     ["done"],
 )
+SETTLED = Gauge(
+    "resmgr_recovery_settled",
+    "1 where all tasks that were stored when this instance was elected are held or queued; else 0.",
+)
 _OF_POOLS = (ALLOCATION, SLACK, ENTITLEMENT, DEMAND, RESERVATION, LIMIT, PENDING)
 
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
-from peloton.errors import NotFound, Refused
+from peloton.errors import NotFound, Refused, Unavailable
 from peloton.model.ids import JobId, PoolId, Run
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
@@ -20,11 +20,14 @@ from resmgr.core.pools import Pool
 from resmgr.core.scheduler import NewTask
 from resmgr.core.tasks import ON_HOST
 from resmgr.driver import Driver
-from resmgr.stored import WAITING, Backlog, Page, Reader
+from resmgr.metrics import SETTLED
+from resmgr.stored import Backlog, Page, Reader
 from storage.interface import Jobs, Tasks
 
 _AT_ONCE = 500
 """Tasks taken in, or gangs queued, before others have their turn."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+"""Seconds between tries to read what is stored."""
 GAUGES = Gauges("resmgr")
 log = logging.getLogger(__name__)
 
@@ -36,22 +39,33 @@ class Recovery:
         self.reader = Reader(jobs, tasks, driver.translator)
         self._backlog = Backlog()
         self._tell = tell
+        SETTLED.set(0)
+
+    async def run(self) -> None:
+        """In the background, while calls are answered already: first what is on hosts, so that admission may
+        begin, then what waits."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self.restore()
+                break
+            except Unavailable as error:
+                log.warning("cannot read what is stored, will try again: %s", error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        await self.requeue()
+        await asyncio.Event().wait()
 
     async def restore(self) -> None:
         """The tasks that are on hosts, with their allocation; those that wait are kept for `requeue`. Raises
         Unavailable where the store cannot tell."""
         count = 0
+        self._backlog = Backlog()
         async for page in self.reader.pages(self._progress):
             count += await self._restore_page(page)
-            for instance, runtime in page.runtimes.items():
-                if runtime.state in WAITING:
-                    self._backlog.add(page, instance, runtime)
+            self._backlog.add(page, page.waiting())
         log.info("%d tasks are on hosts, %d gangs wait", count, len(self._backlog))
-
-    async def run(self) -> None:
-        """The background part."""
-        await self.requeue()
-        await asyncio.Event().wait()
+        self._driver.restored.set()
 
     async def requeue(self) -> None:
         """What waited, in the background. A run that was enqueued meanwhile is left as it is."""
@@ -64,6 +78,7 @@ class Recovery:
         self._backlog = Backlog()
         driver.touched()
         driver.recovered.set()
+        SETTLED.set(1)
 
     def enqueue(self, pool_id: PoolId, gang: list[NewTask]) -> None:
         """What cannot be queued is told in the log."""

@@ -50,6 +50,14 @@ class Config:
         needs = self._needs(instance, runtime)
         return NewTask(self._job_id, instance, runtime.run, needs, runtime.desired_host, together)
 
+    def readable(self, instance: int, runtime: TaskRuntime) -> NewTask | None:
+        """None, and a line in the log, for what cannot be read."""
+        try:
+            return self.new_task(instance, runtime)
+        except InvalidArgument as wrong:
+            log.error("%s-%d-%d is not queued again: %s", self._job_id, instance, runtime.run, wrong)
+            return None
+
     def _needs(self, instance: int, runtime: TaskRuntime) -> Needs:
         own = instance in self.spec.overrides
         if self._shared is not None and not own:
@@ -75,6 +83,9 @@ class Page:
     def on_hosts(self) -> list[tuple[int, TaskRuntime]]:
         return [each for each in self.runtimes.items() if each[1].state in ON_HOST_TASK_STATES]
 
+    def waiting(self) -> dict[int, TaskRuntime]:
+        return {instance: task for instance, task in self.runtimes.items() if task.state in WAITING}
+
 
 @dataclass(slots=True)
 class Waiting:
@@ -85,37 +96,50 @@ class Waiting:
     """Nanoseconds since 1970: when the first of it began to wait."""
     together: list[NewTask] = field(default_factory=list)
     """Of the gang of several, which may be spread over pages."""
-    alone: list[NewTask] = field(default_factory=list)
+    alone: list[tuple[Config, list[int], list[TaskRuntime]]] = field(default_factory=list)
+    """The others, by page: instances and, in the same order, their runtimes, of which many are shared."""
+
+    def __len__(self) -> int:
+        """Gangs."""
+        return sum(len(instances) for _, instances, _ in self.alone) + bool(self.together)
 
     def gangs(self) -> Iterator[list[NewTask]]:
+        """What cannot be read is left out, and told."""
         if self.together:
             yield self.together
-        for task in self.alone:
-            yield [task]
+        for config, instances, runtimes in self.alone:
+            for instance, runtime in zip(instances, runtimes, strict=True):
+                new = config.readable(instance, runtime)
+                if new is not None:
+                    yield [new]
 
 
 class Backlog:
-    """What waits of all jobs."""
+    """What waits of all jobs. It may be a million tasks: each takes two places in a list."""
 
     def __init__(self) -> None:
         self._jobs: dict[JobId, Waiting] = {}
 
     def __len__(self) -> int:
         """Gangs."""
-        return sum(len(job.alone) + bool(job.together) for job in self._jobs.values())
+        return sum(map(len, self._jobs.values()))
 
-    def add(self, page: Page, instance: int, runtime: TaskRuntime) -> None:
-        """What cannot be read is left out, and told."""
-        try:
-            new = page.config.new_task(instance, runtime)
-        except InvalidArgument as wrong:
-            log.error("%s-%d-%d is not queued again: %s", page.job_id, instance, runtime.run, wrong)
+    def add(self, page: Page, tasks: Mapping[int, TaskRuntime]) -> None:
+        """Those of a page that wait. What cannot be read is left out, and told."""
+        if not tasks:
             return
+        since = min({id(runtime): runtime.updated_at for runtime in tasks.values()}.values())
         job = self._jobs.get(page.job_id)
         if job is None:
-            job = self._jobs[page.job_id] = Waiting(page.pool_id, runtime.updated_at)
-        job.since = min(job.since, runtime.updated_at)
-        (job.together if new.together > 1 else job.alone).append(new)
+            job = self._jobs[page.job_id] = Waiting(page.pool_id, since)
+        job.since = min(job.since, since)
+        config = page.config
+        together = [instance for instance in tasks if in_gang(config.spec, instance)]
+        found = (config.readable(instance, tasks[instance]) for instance in together)
+        job.together += (new for new in found if new is not None)
+        if together:
+            tasks = {instance: task for instance, task in tasks.items() if not in_gang(config.spec, instance)}
+        job.alone.append((config, list(tasks), list(tasks.values())))
 
     def in_order(self) -> Iterator[tuple[PoolId, list[NewTask]]]:
         """Gangs, those of the job that has waited longest first."""

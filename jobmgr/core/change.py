@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from jobmgr.core.cache import UNBORN
-from jobmgr.core.events import RunOf
+from jobmgr.core.events import RunOf, Span
 from jobmgr.core.jobstate import batch_state
 from jobmgr.core.work import Work
 from peloton.model.ids import JobId
@@ -78,10 +78,12 @@ class Change:
         "counts",
         "events",
         "gangs",
+        "gangs_again",
         "goal",
         "job",
         "kills",
         "runtime",
+        "spans",
         "spec",
         "tasks",
         "withdrawals",
@@ -99,6 +101,10 @@ class Change:
         self.events: list[PodEvent] = []
         self.runtime: JobRuntime | None = None
         self.gangs: list[tuple[RunOf, ...]] = []
+        self.gangs_again: list[tuple[RunOf, ...]] = []
+        """Those that had been enqueued before."""
+        self.spans: list[Span] = []
+        """Runs of which it is asked whether resmgr holds them."""
         self.withdrawals: list[RunOf] = []
         self.kills: list[RunOf] = []
         self._usage: dict[str, float] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobSpec
@@ -12,6 +13,14 @@ from peloton.model.task import TaskStatus
 
 RunOf = tuple[int, int]
 """Instance and run."""
+
+
+class Span(NamedTuple):
+    """Instances first … end-1, all in a run of the same number."""
+
+    first: int
+    end: int
+    run: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +109,14 @@ class ResmgrChanged:
     """Another resmgr leads: what was enqueued but not yet stored as such may have escaped it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """resmgr told which of the runs of one Compare it does not hold."""
+
+    job_id: JobId
+    missing: Sequence[RunOf]
+
+
 # How instructions ended.
 
 
@@ -156,6 +173,7 @@ Event = (
     | WaitingTold
     | Preempted
     | ResmgrChanged
+    | Compared
     | Enqueued
     | EnqueueRefused
     | Withdrawn

@@ -60,9 +60,15 @@ def _next_gang(change: Change, first: int) -> list[int] | None:
 
 
 def _is_to_be_looked_at(change: Change, size: int) -> bool:
-    """Whether some of the first instances have no row yet, or a sweep has not come to them."""
+    """Whether some of the first instances have no row yet, a sweep has not come to them, or it is not known
+    whether resmgr holds them."""
     work = change.work
-    return (work.unborn < size and change.unborn) or (work.sweep is not None and work.sweep < size)
+    return (
+        (work.unborn < size and change.unborn)
+        or (work.sweep is not None and work.sweep < size)
+        or (work.compare is not None and work.compare < size)
+        or (size > 0 and (work.comparing > 0 or bool(change.spans)))
+    )
 
 
 def _is_ready(change: Change, instance: int) -> bool:
@@ -75,7 +81,7 @@ def _is_ready(change: Change, instance: int) -> bool:
 
 
 def _feed_escaped(change: Change) -> None:
-    """Enqueue again what is PENDING but may be unknown to resmgr, a gang with its members that wait."""
+    """Enqueue again what is PENDING but not held by resmgr, a gang with its members that wait."""
     work, size = change.work, gang_size(change)
     escaped, work.escaped = work.escaped, set()
     if _is_to_be_looked_at(change, size):
@@ -103,7 +109,10 @@ def _is_escaped(change: Change, instance: int) -> bool:
 def _send(change: Change, gang: list[int]) -> None:
     if not gang:
         return
+    known = False
     for instance in gang:
         again = change.task(instance).state is TaskState.PENDING
         change.work.occupy(instance, Busy.ENQUEUE_AGAIN if again else Busy.ENQUEUE)
-    change.gangs.append(tuple((instance, change.task(instance).run) for instance in gang))
+        known = known or again
+    gangs = change.gangs_again if known else change.gangs
+    gangs.append(tuple((instance, change.task(instance).run) for instance in gang))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jobmgr.core.events import RunOf
+from jobmgr.core.events import RunOf, Span
 from peloton.model.ids import JobId, Run
 from peloton.model.states import TaskState
 
@@ -15,6 +15,16 @@ class Enqueue:
 
     job_id: JobId
     gangs: tuple[tuple[RunOf, ...], ...]
+    again: bool = False
+    """Whether they had been enqueued before and are missing in resmgr: such gangs wait for the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """Ask resmgr which of these runs it does not hold. Answered by Compared."""
+
+    job_id: JobId
+    spans: tuple[Span, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,4 +90,4 @@ class Retire:
     job_id: JobId
 
 
-Instruction = Enqueue | Withdraw | Launch | Release | Kill | ShutDown | Settle | Reconcile | Retire
+Instruction = Enqueue | Compare | Withdraw | Launch | Release | Kill | ShutDown | Settle | Reconcile | Retire

@@ -97,8 +97,6 @@ def resume(active: ActiveJobs, change: Change, instance: int) -> None:
     """Look at a task anew: what its runs may have missed is made good."""
     task, work = change.task(instance), change.work
     running = aim_of(change.goal, task) is Aim.RUN
-    if task.state is TaskState.PENDING and running and instance not in work.busy:
-        work.escaped.add(instance)
     if work.recovered and task.state in ON_HOST_TASK_STATES and running and instance not in work.busy:
         work.unconfirmed.add(instance)
     active.steering.evaluate(change, instance)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jobmgr.core import asking, feed, launching, queueing, reports
+from jobmgr.core import asking, feed, launching, queueing, reports, sweeps
 from jobmgr.core.active import ActiveJobs
 from jobmgr.core.births import first_runtime
 from jobmgr.core.cache import UNBORN, CachedJob
 from jobmgr.core.change import Change
 from jobmgr.core.events import (
+    Compared,
     Enqueued,
     EnqueueRefused,
     Event,
@@ -34,7 +35,7 @@ from jobmgr.core.events import (
     WaitingTold,
     Withdrawn,
 )
-from jobmgr.core.instructions import Enqueue, Kill, Reconcile, Retire, Withdraw
+from jobmgr.core.instructions import Compare, Enqueue, Kill, Reconcile, Retire, Withdraw
 from jobmgr.core.steering import Limits
 from jobmgr.core.turn import Turn
 from peloton.model.ids import Run
@@ -54,6 +55,7 @@ _HANDLERS: Mapping[type, Callable[[ActiveJobs, Turn, Any], Any]] = {
     WaitingTold: queueing.waiting,
     Preempted: queueing.preempted,
     ResmgrChanged: queueing.resmgr_changed,
+    Compared: queueing.compared,
     Enqueued: queueing.enqueued,
     EnqueueRefused: queueing.enqueue_refused,
     Withdrawn: queueing.withdrawn,
@@ -111,9 +113,8 @@ class Core:
                 del self.active.unfinished[job_id]
                 continue
             share -= self._create(change, share)
-            if share > 0:
-                share -= self._look(change, share)
-            if change.unborn or change.work.sweep is not None:
+            share -= max(sweeps.look(self.active, change, share), sweeps.compare(change, share))
+            if change.unborn or change.work.unfinished:
                 break
             del self.active.unfinished[job_id]
         if self.active.unfinished:
@@ -137,18 +138,6 @@ class Core:
                 work.offer(instance)
         return looked
 
-    def _look(self, change: Change, share: int) -> int:
-        work = change.work
-        if work.sweep is None:
-            return 0
-        first, count = work.sweep, change.spec.instance_count
-        end = min(first + share, count)
-        for instance in range(first, end):
-            if change.task(instance) is not UNBORN:
-                launching.resume(self.active, change, instance)
-        work.sweep = None if end == count else end
-        return end - first
-
     def _close(self, turn: Turn) -> None:
         kills: list[Run] = list(turn.orphans)
         for job_id, change in turn.changes.items():
@@ -156,6 +145,12 @@ class Core:
             change.close()
             if change.gangs:
                 turn.instructions.append(Enqueue(job_id, tuple(change.gangs)))
+            if change.gangs_again:
+                turn.instructions.append(Enqueue(job_id, tuple(change.gangs_again), again=True))
+            if change.spans:
+                turn.instructions.append(Compare(job_id, tuple(change.spans)))
+                change.work.comparing += 1
+                self.active.comparing += 1
             if change.withdrawals:
                 turn.instructions.append(Withdraw(job_id, tuple(change.withdrawals)))
             kills += (Run(job_id, instance, run) for instance, run in change.kills)

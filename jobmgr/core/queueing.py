@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jobmgr.core.active import ActiveJobs
 from jobmgr.core.events import (
+    Compared,
     Enqueued,
     EnqueueRefused,
     Preempted,
@@ -34,11 +35,20 @@ def preempted(active: ActiveJobs, turn: Turn, event: Preempted) -> None:
 
 
 def resmgr_changed(active: ActiveJobs, turn: Turn, event: ResmgrChanged) -> None:
-    for job_id in active.jobs:
-        change = active.change(turn, job_id)
-        if change is not None and change.counts.get(TaskState.PENDING):
-            instances = range(change.spec.instance_count)
-            change.work.escaped.update(i for i in instances if change.task(i).state is TaskState.PENDING)
+    for job_id, work in active.jobs.items():
+        if any(work.job.counts.get(state) for state in _BEFORE_LAUNCH):
+            active.compare(job_id)
+
+
+def compared(active: ActiveJobs, turn: Turn, event: Compared) -> None:
+    active.comparing -= 1
+    change = active.change(turn, event.job_id)
+    if change is None:
+        return
+    change.work.comparing -= 1
+    change.work.escaped.update(
+        instance for instance, run in event.missing if change.task(instance).run == run
+    )
 
 
 def enqueued(active: ActiveJobs, turn: Turn, event: Enqueued) -> None:

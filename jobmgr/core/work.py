@@ -14,7 +14,7 @@ class Busy(Enum):
 
     ENQUEUE = "enqueue"
     ENQUEUE_AGAIN = "enqueue again"
-    """PENDING, and resmgr may have missed it."""
+    """PENDING, and resmgr does not hold it."""
     WITHDRAW = "withdraw"
     LAUNCH = "launch"
     PAUSE = "pause"
@@ -32,6 +32,8 @@ class Work:
         "_ready",
         "attempts",
         "busy",
+        "compare",
+        "comparing",
         "enqueuing",
         "escaped",
         "job",
@@ -53,7 +55,11 @@ class Work:
         self.unconfirmed: set[int] = set()
         """On a host as far as is known, but not heard of since this leader began, or since its launch."""
         self.escaped: set[int] = set()
-        """PENDING instances that resmgr may have missed."""
+        """PENDING instances that resmgr does not hold."""
+        self.compare: int | None = None
+        """The next instance of which it is asked whether resmgr holds its run; None: none are."""
+        self.comparing = 0
+        """Questions of that kind that are not answered yet."""
         self.unborn = 0
         """Below this every instance has a row."""
         self.sweep: int | None = None
@@ -95,5 +101,7 @@ class Work:
         self._offered.discard(instance)
         return instance
 
-    def sweep_anew(self) -> None:
-        self.sweep = 0
+    @property
+    def unfinished(self) -> bool:
+        """Whether tasks are still to be looked at, or to be compared with what resmgr holds."""
+        return self.sweep is not None or self.compare is not None

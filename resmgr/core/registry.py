@@ -25,6 +25,12 @@ class Registry:
         for job in self.jobs.values():
             yield from job.tasks.values()
 
+    def in_turns(self) -> Iterator[Task]:
+        """As by iteration, but tasks may come and go between two steps: those that come meanwhile may be left
+        out, those that go may be told of."""
+        for job in list(self.jobs.values()):
+            yield from list(job.tasks.values())
+
     def job(self, job_id: JobId) -> JobTasks:
         """The job's record, made where it is new."""
         job = self.jobs.get(job_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -13,6 +13,8 @@ from resmgr.core.tasks import Task
 
 MIN_SECONDS = 1.0
 """Least time between two deltas of one task."""
+_SCANNED = 20_000
+"""Tasks looked at in one step at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class Reasons:
         self._changed: dict[Task, None] = {}
         self._log: deque[Delta] = deque()
         self._last = 0
+        self._untold: Iterator[Task] | None = None
+        """Tasks of which this stream has said nothing yet; None: there are none."""
 
     @property
     def last(self) -> int:
@@ -67,21 +71,39 @@ class Reasons:
         position = after if stream_id else 0
         return self._last - len(self._log) <= position <= self._last
 
+    def more(self, after: int) -> bool:
+        """Whether there may be something to read after that position."""
+        return self._last > after or self._untold is not None
+
     def read(self, after: int, limit: int) -> Sequence[Delta]:
         """Up to `limit` deltas after that position, which must be held."""
+        if self._untold is not None and self._last - after < limit:
+            self._tell(self._untold, limit)
         begin = after - (self._last - len(self._log))
         return list(islice(self._log, begin, begin + limit))
 
-    def restart(self, stream_id: str, tasks: Iterable[Task]) -> None:
-        """Begin a new stream that holds every task with a reason."""
+    def restart(self, stream_id: str, tasks: Iterator[Task]) -> None:
+        """Begin a new stream that tells every one of these tasks that has a reason. Each is looked at when
+        the stream is read that far: there may be a million."""
         self.stream_id = stream_id
         self._log.clear()
         self._last = 0
-        for task in tasks:
+        self._untold = tasks
+
+    def _tell(self, tasks: Iterator[Task], limit: int) -> None:
+        """Of the next tasks, up to `limit` that have a reason."""
+        found = 0
+        for _ in range(_SCANNED):
+            task = next(tasks, None)
+            if task is None:
+                self._untold = None
+                return
             if task.reason:
                 task.told = task.reason
-                self._log.append(Delta(task.key, task.state, task.reason))
-        self._last = len(self._log)
+                self._append(Delta(task.key, task.state, task.reason))
+                found += 1
+                if found == limit:
+                    return
 
     def _append(self, delta: Delta) -> None:
         self._log.append(delta)

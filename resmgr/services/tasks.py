@@ -235,6 +235,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     async def GetActiveTasks(
         self, request: pb.GetActiveTasksRequest, context: Any
     ) -> pb.GetActiveTasksResponse:
+        await self._driver.restored.wait()
         try:
             tasks = self._matching(request)
         except (InvalidArgument, NotFound) as wrong:
@@ -291,6 +292,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     async def GetTasksByHosts(
         self, request: pb.GetTasksByHostsRequest, context: Any
     ) -> pb.GetTasksByHostsResponse:
+        await self._driver.restored.wait()
         answer = pb.GetTasksByHostsResponse()
         for host in request.hostnames:
             tasks = answer.hostTasksMap[host].tasks

@@ -25,21 +25,22 @@ class WaitingService(waiting_pb2_grpc.WaitingServiceServicer):
         driver, reasons = self._driver, self._driver.scheduler.reasons
         after = request.after if request.stream_id else 0
         if not reasons.holds(request.stream_id, after):
-            reasons.restart(uuid.uuid4().hex, driver.scheduler.registry)
+            reasons.restart(uuid.uuid4().hex, driver.scheduler.registry.in_turns())
             after = 0
         stream = reasons.stream_id
         if request.stream_id == stream:
             await driver.poll(
                 None,
                 driver.reasons,
-                lambda: reasons.last > after or reasons.stream_id != stream,
+                lambda: reasons.more(after) or reasons.stream_id != stream,
                 request.timeout_ms,
             )
         if reasons.stream_id != stream or not reasons.holds(stream, after):
-            return pb.WaitForDeltasResponse(stream_id=stream, last=after)
+            return pb.WaitForDeltasResponse(stream_id=stream, last=after, leader_id=driver.leader_id)
         deltas = reasons.read(after, min(request.limit or DEFAULT_LIMIT, MAX_LIMIT))
         return pb.WaitForDeltasResponse(
             stream_id=stream,
+            leader_id=driver.leader_id,
             last=after + len(deltas),
             deltas=[
                 pb.TaskDelta(

@@ -34,6 +34,7 @@ PROGRAMS: dict[str, tuple[Sequence[str], str]] = {
         "up after",
     ),
     "throughput": (["benchmarks/throughput.py", "--tasks", "100", "--hosts", "10"], "mesos-master answers"),
+    "recovery": (["benchmarks/recovery.py", "--tasks", "200", "--running", "20"], "mesos-master answers"),
 }
 """Arguments of Python, and what is said when processes of the cluster run."""
 

@@ -128,6 +128,11 @@ class Simulation:
                         self.known[instance] = run
             runs = [run for gang in instruction.gangs for run in gang]
             self.inbox.append(ev.Enqueued(instruction.job_id, runs))
+        elif isinstance(instruction, ins.Compare):
+            spans = instruction.spans
+            runs = [(instance, run) for first, end, run in spans for instance in range(first, end)]
+            missing = [(instance, run) for instance, run in runs if self.known.get(instance, 0) < run]
+            self.inbox.append(ev.Compared(instruction.job_id, missing))
         elif isinstance(instruction, ins.Withdraw):
             for instance, _ in instruction.runs:
                 self.known.pop(instance, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobmgr.core import events as ev
-from jobmgr.core.instructions import Enqueue, Launch, Settle
+from jobmgr.core.instructions import Compare, Enqueue, Launch, Settle
 from jobmgr.core.machine import Core
 from jobmgr.core.steering import Limits
 from jobmgr.core.turn import Turn
@@ -24,7 +24,8 @@ WALL = 1_700_000_000_000_000_000
 
 
 class Leader:
-    """A core of which each turn is stored at once."""
+    """A core of which each turn is stored at once, over a resmgr that holds nothing: asked in one turn, it
+    says so in the next."""
 
     def __init__(
         self, made: JobSpec, runtime: JobRuntime, rows: dict[int, TaskRuntime], **limits: int
@@ -32,11 +33,17 @@ class Leader:
         self.core = Core(Limits(**limits))
         self.core.active.recover(JOB, made, runtime, [rows])
         self.at = 0
+        self._answers: list[ev.Event] = []
 
     def turn(self, *events: ev.Event) -> Turn:
         self.at += 1
-        turn = self.core.turn(events, ev.Now(WALL + self.at, float(self.at)))
+        turn = self.core.turn([*self._answers, *events], ev.Now(WALL + self.at, float(self.at)))
         self.core.commit(turn)
+        self._answers = [
+            ev.Compared(each.job_id, [(i, run) for first, end, run in each.spans for i in range(first, end)])
+            for each in turn.instructions
+            if isinstance(each, Compare)
+        ]
         return turn
 
     def task(self, instance: int) -> TaskRuntime:
@@ -157,13 +164,14 @@ def enqueued(turn: Turn) -> list[list[int]]:
 def test_a_gang_larger_than_a_turns_share_is_enqueued_as_one(states: list[TaskState]) -> None:
     rows = {i: row(state) for i, state in enumerate([*states, S.INITIALIZED])}
     leader = Leader(spec(6, minimumRunningInstances=5), runtime(), rows, rows_per_turn=2)
-    gangs = [gang for _ in range(5) for gang in enqueued(leader.turn())]
-    assert gangs == [[0, 1, 2, 3, 4], [5]]
+    gangs = [gang for _ in range(6) for gang in enqueued(leader.turn())]
+    assert sorted(gangs) == [[0, 1, 2, 3, 4], [5]]
 
 
 def test_what_another_resmgr_refuses_is_tried_again() -> None:
     """It was PENDING at the one before: this one does not have it."""
     leader = Leader(spec(1), runtime(), {0: row(S.PENDING)})
+    leader.turn()
     assert enqueued(leader.turn()) == [[0]]
     leader.turn(ev.EnqueueRefused(JOB, [(0, 1)], "cpu: gang 9 > limit 5 of /a"))
     assert (leader.task(0).state, leader.task(0).reason) == (S.INITIALIZED, "cpu: gang 9 > limit 5 of /a")
@@ -174,5 +182,5 @@ def test_what_another_resmgr_refuses_is_tried_again() -> None:
 def test_what_is_enqueued_again_takes_no_room_from_the_rest() -> None:
     rows = {**dict.fromkeys(range(3), row(S.PENDING)), 3: row(S.INITIALIZED), 4: row(S.INITIALIZED)}
     leader = Leader(spec(5, maximumRunningInstances=4), runtime(), rows)
-    assert enqueued(leader.turn()) == [[0], [1], [2], [3]]
+    assert [*enqueued(leader.turn()), *enqueued(leader.turn())] == [[3], [0], [1], [2]]
     assert launched(leader.turn(placed(3, 4))) == [3]

@@ -44,7 +44,7 @@ async def test_another_resmgr_gets_what_is_pending_again(store: Store) -> None:
         await reach(running.engine, TaskState.PENDING, 5)
         await until(lambda: world.called("WaitForDeltas"), "reasons are asked for")
         world.queued.clear()
-        world.resmgr_stream = "resmgr-2"
+        world.resmgr_stream, world.resmgr_leader = "resmgr-2", "leader-2"
         await until(lambda: len(world.queued) == 5, "all are enqueued again")
         world.hold = False
         await ended(running.engine)

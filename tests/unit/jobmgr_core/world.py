@@ -11,9 +11,11 @@ from jobmgr.drivers import spawn_drivers
 from jobmgr.engine import Engine
 from mesos.v1 import mesos_pb2
 from peloton.errors import PelotonError
+from peloton.model.ids import parse_mesos_task_id, task_id
 from peloton.private.eventstream import eventstream_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.reconcile import reconcile_pb2
+from peloton.private.resmgr.holding import holding_pb2
 from peloton.private.resmgr.preemption import preemption_pb2
 from peloton.private.resmgr.waiting import waiting_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
@@ -55,6 +57,7 @@ class World:
         self.preempted: list[str] = []
         """Runs that have to give way."""
         self.resmgr_stream = "resmgr-1"
+        self.resmgr_leader = "leader-1"
         self.deltas: list[waiting_pb2.TaskDelta] = []
         self.refuse: Callable[[Any], str] = lambda task: ""
         self.launches = asyncio.Event()
@@ -109,7 +112,20 @@ class World:
     async def WaitForDeltas(self, request: Any) -> Any:
         await _holds(lambda: request.stream_id != self.resmgr_stream or bool(self.deltas))
         deltas, self.deltas = self.deltas, []
-        return waiting_pb2.WaitForDeltasResponse(stream_id=self.resmgr_stream, last=1, deltas=deltas)
+        return waiting_pb2.WaitForDeltasResponse(
+            stream_id=self.resmgr_stream, last=1, deltas=deltas, leader_id=self.resmgr_leader
+        )
+
+    async def FindMissing(self, request: Any) -> Any:
+        answer = holding_pb2.FindMissingResponse()
+        for job in request.jobs:
+            for span in job.spans:
+                for instance in range(span.first_instance, span.first_instance + span.count):
+                    held = self.queued.get(task_id(job.job_id, instance))
+                    if held is None or parse_mesos_task_id(held.taskId.value).run < span.run:
+                        missing = holding_pb2.Span(first_instance=instance, count=1, run=span.run)
+                        answer.missing.add(job_id=job.job_id, spans=[missing])
+        return answer
 
     async def GetPreemptibleTasks(self, request: Any) -> Any:
         await _holds(lambda: bool(self.preempted))
@@ -228,6 +244,7 @@ class Running:
             self.engine,
             resmgr=world,
             waiting=world,
+            holding=world,
             preemption=world,
             hostmgr=world,
             events=world,

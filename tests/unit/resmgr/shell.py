@@ -131,6 +131,7 @@ class Shell:
         self.hostmgr = Hostmgr()
         self.settings = settings(Path("unused"))
         self.driver = Driver(self.settings, SystemClock())
+        self.driver.restored.set()
         self.driver.recovered.set()
         scheduler = self.driver.scheduler
         scheduler.policy = replace(scheduler.policy, sharing=0.0)

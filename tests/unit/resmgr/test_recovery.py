@@ -10,6 +10,7 @@ from prometheus_client import REGISTRY
 
 from mesos.v1 import mesos_pb2
 from peloton.clock import SystemClock
+from peloton.errors import Unavailable
 from peloton.model.job import JobRuntime, JobSpec, Sla
 from peloton.model.pool import PoolConfig
 from peloton.model.resources import ZERO, Resources
@@ -233,6 +234,41 @@ async def test_how_far_it_is_is_told_and_others_have_their_turn(
     assert lines[-1] == "4000 tasks are on hosts, 1 gangs wait"
     names = ("jobs", "jobs_read", "tasks_read")
     assert [REGISTRY.get_sample_value(f"resmgr_recovery_{name}") for name in names] == [2, 2, 4001]
+
+
+async def test_nothing_is_admitted_before_it_is_known_what_runs(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls are answered meanwhile, and reading goes on when the store answers again."""
+    made = await prepared(store, dict.fromkeys(range(50), S.RUNNING))
+    made.driver.scheduler.load_pools(await store.pools.all())
+    made.driver.scheduler.set_capacity(CAPACITY, ZERO)
+    active, go = store.jobs.active, asyncio.Event()
+    failures = [Unavailable("the store does not answer")]
+
+    async def slow() -> Sequence[str]:
+        await go.wait()
+        if failures:
+            raise failures.pop()
+        return await active()
+
+    monkeypatch.setattr(store.jobs, "active", slow)
+    monkeypatch.setattr("resmgr.recovery.FIRST_PAUSE", 0.001)
+    running = [asyncio.create_task(each) for each in (made.recovery.run(), made.driver.run())]
+    scheduler = made.driver.scheduler
+    scheduler.enqueue(scheduler.tree.get("a"), [NewTask(OTHER_JOB, 0, 1, needs(2))], made.driver.now())
+    made.driver.touched()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert made.states() == {(OTHER_JOB, 0): S.PENDING}
+    assert REGISTRY.get_sample_value("resmgr_recovery_settled") == 0
+    go.set()
+    await until(made.driver.recovered.is_set)
+    assert made.cpu() == 100
+    assert made.states()[OTHER_JOB, 0] is S.PENDING, "what runs has all that there is"
+    assert REGISTRY.get_sample_value("resmgr_recovery_settled") == 1
+    for task in running:
+        task.cancel()
 
 
 async def test_events_are_applied_in_batches_and_purged(store: Store) -> None:

@@ -321,6 +321,7 @@ async def test_which_stream_it_is_is_told_at_once(shell: Shell) -> None:
     request = waiting_pb2.WaitForDeltasRequest(timeout_ms=20_000)
     answer = await asyncio.wait_for(shell.waiting.WaitForDeltas(request, JOBMGR), 5)
     assert answer.stream_id == shell.driver.scheduler.reasons.stream_id
+    assert answer.leader_id == shell.driver.leader_id != Shell(shell.store).driver.leader_id
     assert (answer.last, len(answer.deltas)) == (0, 0)
 
 

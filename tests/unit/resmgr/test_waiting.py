@@ -80,11 +80,42 @@ def test_a_new_stream_holds_every_task_that_has_a_reason() -> None:
     world = blocked(3)
     world.enqueue(9)
     reasons = world.scheduler.reasons
-    reasons.restart("second", world.scheduler.registry)
+    reasons.restart("second", world.scheduler.registry.in_turns())
     assert reasons.holds("second", 0)
     assert reasons.holds("", 0)
     assert [instance for instance, _ in deltas(reasons)] == [0, 1, 2]
     assert not reasons.flush(world.now)
+
+
+def test_a_new_stream_tells_more_tasks_than_the_log_holds() -> None:
+    """It is not begun anew before its end, nor are all looked at in one step."""
+    world = blocked(50)
+    for _ in range(9):
+        world.later(1)
+        world.admit()
+    told = [instance for instance in range(50) if world.task(instance).reason]
+    assert told == list(range(50))
+    reasons = Reasons("first", capacity=10)
+    reasons.restart("second", world.scheduler.registry.in_turns())
+    found: list[int] = []
+    while reasons.more(len(found)):
+        assert reasons.holds("second", len(found))
+        found += [delta.run.instance for delta in reasons.read(len(found), 4)]
+    assert found == told
+
+
+def test_tasks_may_go_while_a_new_stream_is_read() -> None:
+    world = blocked(9)
+    reasons = world.scheduler.reasons
+    reasons.restart("second", world.scheduler.registry.in_turns())
+    assert [delta.run.instance for delta in reasons.read(0, 3)] == [0, 1, 2]
+    world.scheduler.kill(JOB, 1)
+    world.scheduler.kill(JOB, 5)
+    world.enqueue(20)
+    assert reasons.flush(world.now + 2)
+    rest = [(delta.run.instance, bool(delta.reason)) for delta in reasons.read(3, 100)]
+    assert (1, False) in rest
+    assert {instance for instance, waits in rest if waits} == {3, 4, 6, 7, 8}
 
 
 def test_a_delta_names_the_state() -> None:

@@ -1,0 +1,67 @@
+"""The private HoldingService: which runs are held here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from peloton.errors import InvalidArgument
+from peloton.private.resmgr.holding import holding_pb2 as pb
+from peloton.private.resmgr.holding import holding_pb2_grpc
+from resmgr.core.tasks import Task
+from resmgr.driver import Driver
+
+MOST_RUNS = 200_000
+AT_ONCE = 10_000
+"""Runs looked at before others have their turn."""
+
+
+class HoldingService(holding_pb2_grpc.HoldingServiceServicer):
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    async def FindMissing(self, request: pb.FindMissingRequest, context: Any) -> pb.FindMissingResponse:
+        runs = sum(span.count for job in request.jobs for span in job.spans)
+        if runs > MOST_RUNS:
+            raise InvalidArgument("jobs", f"{runs} runs", f"at most {MOST_RUNS} runs")
+        await self._driver.recovered.wait()
+        jobs = self._driver.scheduler.registry.jobs
+        answer = pb.FindMissingResponse()
+        looked_at = 0
+        for asked in request.jobs:
+            missing = pb.RunsOfJob(job_id=asked.job_id)
+            for part in _parts(asked):
+                looked_at += part.count
+                if looked_at >= AT_ONCE:
+                    looked_at = 0
+                    await asyncio.sleep(0)
+                job = jobs.get(asked.job_id)
+                missing.spans.extend(_missing(part, job.tasks if job is not None else {}))
+            if missing.spans:
+                answer.missing.append(missing)
+        return answer
+
+
+def _parts(asked: pb.RunsOfJob) -> Iterator[pb.Span]:
+    """Its spans, those that are too long for one step cut."""
+    for span in asked.spans:
+        for first in range(0, span.count, AT_ONCE):
+            count = min(span.count - first, AT_ONCE)
+            yield pb.Span(first_instance=span.first_instance + first, count=count, run=span.run)
+
+
+def _missing(span: pb.Span, tasks: Mapping[int, Task]) -> Iterator[pb.Span]:
+    """Instances of which neither this run nor a later one is held, neighbours together."""
+    run, begin = span.run, None
+    end = span.first_instance + span.count
+    for instance in range(span.first_instance, end):
+        task = tasks.get(instance)
+        if task is None or task.run < run:
+            if begin is None:
+                begin = instance
+        elif begin is not None:
+            yield pb.Span(first_instance=begin, count=instance - begin, run=run)
+            begin = None
+    if begin is not None:
+        yield pb.Span(first_instance=begin, count=end - begin, run=run)

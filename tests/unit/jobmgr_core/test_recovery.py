@@ -1,0 +1,261 @@
+"""What a new leader of many tasks does before it has read them all, and what it does not do again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+from prometheus_client import REGISTRY
+
+from jobmgr.core import events as ev
+from jobmgr.core.instructions import Compare, Enqueue
+from jobmgr.core.machine import Core
+from jobmgr.core.steering import Limits
+from jobmgr.core.turn import Turn
+from jobmgr.engine import Engine
+from mesos.v1 import mesos_pb2
+from peloton.errors import RemoteFailure, Unavailable
+from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.states import JobState, TaskState
+from peloton.model.task import TaskRuntime
+from storage.interface import Store
+from tests.unit.jobmgr_core.specs import JOB, spec
+from tests.unit.jobmgr_core.steps import FAST, ended, reach
+from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+
+S = TaskState
+OTHER = "0f3f5c2a-0000-4000-8000-000000000002"
+
+
+class Slow:
+    """The tasks of a store, of which those of one job are not told before `go` is set."""
+
+    def __init__(self, store: Store, job_id: str = JOB) -> None:
+        self._tasks = store.tasks
+        self._job_id = job_id
+        self.go = asyncio.Event()
+        self.failures: list[Exception] = []
+
+    async def list(
+        self, job_id: str, first: int = 0, end: int | None = None
+    ) -> AsyncIterator[Mapping[int, TaskRuntime]]:
+        if job_id == self._job_id:
+            await self.go.wait()
+            if self.failures:
+                raise self.failures.pop()
+        async for page in self._tasks.list(job_id, first, end):
+            yield page
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._tasks, name)
+
+
+async def left(store: Store, world: World, instances: int = 3) -> None:
+    """A leader that falls when its job's tasks all run, or wait where the world holds them."""
+    async with Running(Engine(store), world) as running:
+        await running.engine.create_job(JOB, spec(instances))
+        await reach(running.engine, S.PENDING if world.hold else S.RUNNING, instances)
+    world.calls.clear()
+
+
+async def successor(store: Store, world: World) -> Engine:
+    engine = Engine(store, limits=FAST)
+    await engine.recovery.begin()
+    return engine
+
+
+def settled() -> bool:
+    return REGISTRY.get_sample_value("jobmgr_recovery_settled") == 1
+
+
+async def test_jobs_are_created_looked_at_and_stopped_while_a_large_one_is_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(runs_on)
+    await left(store, world)
+    slow = Slow(store)
+    monkeypatch.setattr(store, "tasks", slow)
+    engine = await successor(store, world)
+    async with Running(engine, world):
+        await engine.create_job(OTHER, spec(2))
+        assert await engine.stop(OTHER, None) in ([], [0, 1])
+        await ended(engine, OTHER)
+        assert (await engine.summary(JOB)).runtime.task_counts == {S.RUNNING: 3}
+        assert engine.active_jobs() == [JOB]
+        assert engine.job(JOB) is None
+        assert not settled()
+        slow.go.set()
+        assert await engine.stop(JOB, None) == [0, 1, 2]
+        await ended(engine)
+    assert not world.alive
+
+
+async def test_who_asks_for_a_job_need_not_wait_for_the_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [f"0f3f5c2a-0000-4000-8000-{number:012}" for number in range(30)]
+    for job in jobs:
+        await Engine(store).create_job(job, spec(1))
+    slow = [Slow(store, job) for job in jobs[:-1]]
+    tasks = store.tasks
+
+    class Chosen:
+        def list(self, job_id: str) -> AsyncIterator[Mapping[int, TaskRuntime]]:
+            found = next((each for each in slow if each._job_id == job_id), None)
+            return (found or tasks).list(job_id)
+
+    monkeypatch.setattr(store, "tasks", Chosen())
+    engine = await successor(store, World())
+    reading = asyncio.create_task(engine.recovery.read_all())
+    async with asyncio.timeout(10):
+        found = await engine.find(jobs[-1])
+    assert found is not None
+    assert engine.turns.unread.keys() == set(jobs[:-1])
+    reading.cancel()
+
+
+async def test_statuses_and_placements_wait_until_all_jobs_are_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A status of a run of a job that is not known yet would have it killed."""
+    world = World(runs_on)
+    await left(store, world)
+    slow = Slow(store)
+    monkeypatch.setattr(store, "tasks", slow)
+    for run in list(world.alive):
+        world.status(run, mesos_pb2.TASK_RUNNING)
+    engine = await successor(store, world)
+    async with Running(engine, world):
+        await engine.create_job(OTHER, spec(1))
+        await until(lambda: world.called("EnqueueGangs"), "another job is enqueued")
+        assert not world.called("WaitForEvents")
+        assert not world.called("GetPlacements")
+        assert not world.called("WaitForDeltas")
+        slow.go.set()
+        await until(lambda: world.called("GetPlacements"), "placements are asked for")
+        await until(lambda: world.purged == len(world.events), "all statuses are taken")
+        await until(settled, "it has settled")
+        assert len(world.alive) == 4
+    assert not world.called("KillTasks")
+
+
+async def test_reading_goes_on_when_the_store_answers_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    world.hold = True
+    await left(store, world)
+    slow = Slow(store)
+    slow.failures = [Unavailable("the store does not answer")]
+    slow.go.set()
+    monkeypatch.setattr(store, "tasks", slow)
+    engine = await successor(store, world)
+    async with Running(engine, world):
+        await until(lambda: engine.job(JOB), "the job is read")
+
+
+async def test_what_resmgr_holds_is_not_enqueued_again(store: Store) -> None:
+    world = World()
+    world.hold = True
+    await left(store, world, 6)
+    compared = REGISTRY.get_sample_value("jobmgr_compared_runs_total") or 0.0
+    gone = [world.queued.pop(f"{JOB}-{instance}") for instance in (1, 4)]
+    engine = await successor(store, world)
+    async with Running(engine, world):
+        await until(lambda: len(world.queued) == 6, "what was missing is enqueued")
+        await until(settled, "it has settled")
+    sent = [task for request in world.called("EnqueueGangs") for gang in request.gangs for task in gang.tasks]
+    assert [task.taskId.value for task in sent] == [task.taskId.value for task in gone]
+    assert REGISTRY.get_sample_value("jobmgr_compared_runs_total") == compared + 6
+
+
+async def test_a_new_stream_of_the_same_resmgr_is_no_reason_to_ask_what_it_holds(store: Store) -> None:
+    """Whoever fell off the end of its log gets a new one."""
+    world = World()
+    world.hold = True
+    async with Running(Engine(store), world) as running:
+        await running.engine.create_job(JOB, spec(2))
+        await reach(running.engine, S.PENDING, 2)
+        await until(lambda: world.called("WaitForDeltas"), "reasons are asked for")
+        world.resmgr_stream = "resmgr-1'"
+        await until(lambda: _streams(world)[-1] == "resmgr-1'", "the new stream is read")
+        await running.engine.turns.flush()
+        assert not world.called("FindMissing")
+        assert len(world.called("EnqueueGangs")) == 1
+
+
+async def test_a_resmgr_that_cannot_be_asked_is_told_of_all(store: Store) -> None:
+    """One of an older version."""
+    world = World()
+    world.hold = True
+    await left(store, world, 4)
+    world.failures["FindMissing"] = deque([RemoteFailure("FindMissing: UNIMPLEMENTED")])
+    engine = await successor(store, world)
+    async with Running(engine, world):
+        await until(lambda: world.called("EnqueueGangs"), "they are enqueued again")
+        await until(settled, "it has settled")
+    sent = [task for request in world.called("EnqueueGangs") for gang in request.gangs for task in gang.tasks]
+    assert len(sent) == 4
+
+
+class Leader:
+    """A core of which each turn is stored at once."""
+
+    def __init__(self, made: JobSpec, rows: dict[int, TaskRuntime], share: int) -> None:
+        self.core = Core(Limits(rows_per_turn=share))
+        runtime = JobRuntime(JobState.PENDING, JobState.SUCCEEDED, 1, 1)
+        self.core.active.recover(JOB, made, runtime, [rows])
+        self.at = 0
+
+    def turn(self, *events: ev.Event) -> Turn:
+        self.at += 1
+        turn = self.core.turn(events, ev.Now(1_700_000_000_000_000_000 + self.at, float(self.at)))
+        self.core.commit(turn)
+        return turn
+
+
+def row(state: TaskState, run: int = 1) -> TaskRuntime:
+    return TaskRuntime(state, S.SUCCEEDED, run, 1, 1, run)
+
+
+def _streams(world: World) -> list[str]:
+    return [request.stream_id for request in world.called("WaitForDeltas")]
+
+
+def asked(turn: Turn) -> list[ev.Span]:
+    return [span for each in turn.instructions if isinstance(each, Compare) for span in each.spans]
+
+
+def test_a_turn_asks_of_no_more_than_its_share_and_names_neighbours_as_one() -> None:
+    waits, second = row(S.PENDING), row(S.PENDING, 2)
+    rows = dict.fromkeys(range(20), waits)
+    rows |= {3: row(S.RUNNING), 4: second, 5: second, 12: row(S.INITIALIZED)}
+    leader = Leader(spec(20), rows, share=8)
+    spans = [asked(leader.turn()) for _ in range(3)]
+    assert spans == [[(0, 3, 1), (4, 6, 2), (6, 8, 1)], [(8, 12, 1), (13, 16, 1)], [(16, 20, 1)]]
+    assert not leader.core.active.settled
+    for _ in range(3):
+        leader.turn(ev.Compared(JOB, []))
+    assert leader.core.active.settled
+
+
+def test_what_is_stopped_meanwhile_is_not_enqueued_again() -> None:
+    leader = Leader(spec(3), dict.fromkeys(range(3), row(S.PENDING)), share=100)
+    assert asked(leader.turn()) == [(0, 3, 1)]
+    leader.turn(ev.StopAsked(JOB, [1]))
+    turn = leader.turn(ev.Compared(JOB, [(0, 1), (1, 1), (2, 7)]))
+    [sent] = [each for each in turn.instructions if isinstance(each, Enqueue)]
+    assert sent == Enqueue(JOB, (((0, 1),),), again=True)
+
+
+def test_another_resmgr_is_asked_of_all_that_waits_a_share_a_turn() -> None:
+    leader = Leader(spec(4), {**dict.fromkeys(range(3), row(S.PENDING)), 3: row(S.RUNNING)}, share=2)
+    leader.turn()
+    leader.turn()
+    leader.turn(ev.Compared(JOB, []), ev.Compared(JOB, []))
+    assert leader.core.active.settled
+    assert asked(leader.turn(ev.ResmgrChanged())) == [(0, 2, 1)]
+    assert asked(leader.turn()) == [(2, 3, 1)]
+    assert asked(leader.turn()) == []
