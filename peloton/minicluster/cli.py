@@ -56,6 +56,9 @@ def minicluster() -> None:
     "--executor-registration-timeout", metavar="SECONDS", help="A launch that takes longer has failed."
 )
 @click.option("--concurrent-launches", metavar="N", help="How many launches go on at a time on an agent.")
+@click.option(
+    "--images", metavar="refuse|docker|plain", help="What becomes of a task that asks for an image."
+)
 @click.option("--free-ports", is_flag=True, help="Take any free ports, as `ports: free` does.")
 def up(directory: Path, config: Path | None, free_ports: bool, **given: str | None) -> None:
     """Start everything and wait until it answers.

@@ -65,7 +65,11 @@ def components(cluster: ClusterSettings, layout: Layout, ports: Ports) -> tuple[
         master = _election(cluster, ports) or found[-1].addresses["http"]
         if cluster.simulated is None:
             found += (
-                agent_component(i, agent, master, layout, ports, _launches(cluster, seed=i))
+                agent_component(
+                    *(i, agent, master, layout, ports),
+                    images=cluster.images,
+                    launches=_launches(cluster, seed=i),
+                )
                 for i, agent in enumerate(cluster.agents)
             )
     found += _daemons(cluster, layout, ports, master)
@@ -132,7 +136,14 @@ def command(component: Component, layout: Layout) -> list[str]:
 
 
 def agent_component(
-    index: int, agent: Agent, master: str, layout: Layout, ports: Ports, launches: Sequence[str] = ()
+    index: int,
+    agent: Agent,
+    master: str,
+    layout: Layout,
+    ports: Ports,
+    *,
+    images: str,
+    launches: Sequence[str],
 ) -> Component:
     name = f"mesos-agent{index}"
     http, _ = ports(name, "mesos-agent", index)
@@ -141,6 +152,7 @@ def agent_component(
         f"--master={master}",
         f"--hostname={agent.hostname}",
         f"--resources={agent.resources}",
+        f"--images={images}",
         *launches,
     ]
     flags += [f"--attributes={agent.attributes}"] if agent.attributes else []

@@ -106,6 +106,9 @@ class ClusterSettings(Settings):
     master_flags: tuple[str, ...] = ()
     """Further flags for the own master, as `python -m peloton.minicluster.mesos.master --help` lists them."""
     simulated: Simulated | None = None
+    images: Literal["refuse", "docker", "plain"] = "refuse"
+    """What becomes of a task that asks for an image: it fails as on an agent without docker; docker runs it;
+    it is run as a plain process."""
     launch_seconds: str = "0"
     """How long a launch takes on an agent, MIN-MAX: drawn by a generator whose seed is the agent's number."""
     executor_starts_per_second: float = Field(0.0, ge=0, allow_inf_nan=False)

@@ -188,7 +188,7 @@ async def test_a_task_over_its_memory_fails_with_the_reason(cluster: Cluster) ->
     assert status["limitation"]["resources"][0]["scalar"]["value"] == 16
 
 
-async def test_environment_uris_and_the_line_about_a_missing_docker(cluster: Cluster) -> None:
+async def test_environment_and_uris(cluster: Cluster) -> None:
     packed = cluster.processes.root / "packed.tar.gz"
     (cluster.processes.root / "inner").write_text("inside")
     with tarfile.open(packed, "w:gz") as tar:
@@ -200,16 +200,55 @@ async def test_environment_uris_and_the_line_about_a_missing_docker(cluster: Clu
         ],
         "environment": {"variables": [{"name": "GREETING", "value": "hello"}]},
     }
-    container = {"type": "DOCKER", "docker": {"image": "no.such.registry/image:1"}}
     command = "cat inner; echo; echo $GREETING; ls copy; echo $MESOS_SANDBOX"
-    docker = await docker_answers()
-    plain: dict[str, Any] = {} if docker else {"container": container}
-    await cluster.framework.launch("fetched", command, command=more, **plain)
+    await cluster.framework.launch("fetched", command, command=more)
     assert (await cluster.framework.until(*ENDS))["state"] == "TASK_FINISHED"
     sandbox = cluster.sandbox("fetched").resolve()
     assert (sandbox / "stdout").read_text().split() == ["inside", "hello", "copy", str(sandbox)]
-    if not docker:
-        assert "is run as a plain process" in (sandbox / "stderr").read_text()
+
+
+DOCKER = {"type": "DOCKER", "docker": {"image": "no.such.registry/image:1"}}
+IMAGE = {
+    "type": "MESOS",
+    "mesos": {"image": {"type": "DOCKER", "docker": {"name": "no.such.registry/image:1"}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("container", "reason", "message"),
+    [
+        (DOCKER, "REASON_EXECUTOR_TERMINATED", "Abnormal executor termination: unknown container"),
+        (
+            IMAGE,
+            "REASON_CONTAINER_LAUNCH_FAILED",
+            "Failed to launch container: Unsupported container image type: DOCKER",
+        ),
+    ],
+)
+async def test_an_image_is_refused_by_an_agent_that_has_nothing_to_run_it(
+    cluster: Cluster, container: dict[str, Any], reason: str, message: str
+) -> None:
+    await cluster.framework.launch("one", "true", container=container)
+    status = await cluster.framework.update()
+    assert (status["state"], status["source"]) == ("TASK_FAILED", "SOURCE_AGENT")
+    assert (status["reason"], status["message"]) == (reason, message)
+
+
+async def test_an_image_is_run_plainly_where_a_flag_says_so(tmp_path: Path) -> None:
+    async with with_agent(tmp_path, "--images=plain") as cluster:
+        await cluster.framework.launch("one", "echo ran", container=DOCKER)
+        assert (await cluster.framework.until(*ENDS))["state"] == "TASK_FINISHED"
+        assert (cluster.sandbox("one") / "stdout").read_text() == "ran\n"
+        assert "this is a plain process" in (cluster.sandbox("one") / "stderr").read_text()
+
+
+async def test_docker_has_to_answer_where_it_is_to_run_images(tmp_path: Path) -> None:
+    if await docker_answers():
+        pytest.skip("a docker engine answers here")
+    async with with_agent(tmp_path) as cluster:
+        at = ("--master", f"127.0.0.1:{cluster.master_port}", "--port=0", f"--work-dir={tmp_path / 'other'}")
+        line = await cluster.refused("agent", *at, "--images=docker")
+        assert line == "agent: --images docker: no docker engine answers; start one, or take refuse or plain"
 
 
 async def test_a_task_that_is_being_fetched_is_not_lost_with_its_master(cluster: Cluster) -> None:
@@ -399,6 +438,31 @@ async def test_a_launch_takes_its_time_and_may_be_killed_meanwhile(tmp_path: Pat
         starting = await framework.update()
         assert (starting["task_id"]["value"], starting["state"]) == ("first", "TASK_STARTING")
         assert loop.time() - asked >= 0.5
+
+
+async def test_the_rest_of_an_agent_is_offered_before_anything_is_told_of_the_launch(tmp_path: Path) -> None:
+    async with with_agent(tmp_path, "--launch-seconds=1") as cluster:
+        framework = cluster.framework
+        await framework.launch("one", "sleep 600")
+        assert (await framework.event("UPDATE"))["update"]["status"]["state"] == "TASK_STARTING"
+        rest = [event["offer"] for event in framework.stream.waiting if event["type"] == "OFFER"]
+        assert [amounts(offer)["cpus"] for offer in rest] == [3.9]
+
+
+async def test_what_a_task_frees_is_an_offer_of_its_own_while_the_rest_is_held(cluster: Cluster) -> None:
+    go = cluster.processes.root / "go"
+    await cluster.framework.launch("one", f"until [ -e {go} ]; do sleep 0.02; done")
+    rest = (await cluster.framework.event("OFFER"))["offer"]
+    go.touch()
+    await cluster.framework.until("TASK_FINISHED")
+    freed = (await cluster.framework.event("OFFER"))["offer"]
+    assert (amounts(rest)["cpus"], amounts(freed)) == (3.9, {"cpus": 0.1, "mem": 32.0})
+    assert rest["agent_id"] == freed["agent_id"] and rest["id"] != freed["id"]
+
+
+def amounts(offer: dict[str, Any]) -> dict[str, float]:
+    """The scalars of an offer, by name."""
+    return {each["name"]: each["scalar"]["value"] for each in offer["resources"] if "scalar" in each}
 
 
 async def test_an_executor_that_does_not_register_in_time_has_failed(tmp_path: Path) -> None:

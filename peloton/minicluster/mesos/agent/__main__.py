@@ -14,7 +14,7 @@ from peloton.errors import InvalidArgument
 from peloton.membership.mesos import detecting, parse_master
 from peloton.minicluster.mesos import launches, notation
 from peloton.minicluster.mesos import resources as res
-from peloton.minicluster.mesos.agent.launcher import Launcher
+from peloton.minicluster.mesos.agent.launcher import Images, Launcher, docker_answers
 from peloton.minicluster.mesos.agent.layout import Layout
 from peloton.minicluster.mesos.agent.limits import detect, remove_cgroup
 from peloton.minicluster.mesos.agent.service import AgentConfig, AgentService
@@ -37,6 +37,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--launcher", choices=("auto", "posix"), default="auto", help="posix: make no cgroups")
     add(
         "--status-update-retry-interval", type=float, default=FIRST_RETRY_SECONDS, help="seconds, first retry"
+    )
+    add(
+        "--images",
+        choices=[each.value for each in Images],
+        default=Images.REFUSE.value,
+        help="a task that asks for an image fails as without docker, is run by docker, or plainly",
     )
     launches.add_flags(parser)
     return parser
@@ -81,13 +87,16 @@ def _config(options: argparse.Namespace, port: int) -> AgentConfig:
 async def _serve(options: argparse.Namespace) -> None:
     _check_master(options.master)
     prepare_directory(options.work_dir, "--work-dir")
+    images = Images(options.images)
+    if images is Images.DOCKER and not await docker_answers():
+        raise Refusal("--images docker: no docker engine answers; start one, or take refuse or plain")
     layout = Layout(options.work_dir.absolute())
     layout.make()
     socket = listen(options.ip, options.port)
     port = socket.getsockname()[1]
     config = _config(options, port)
     limits = detect(layout, options.launcher == "auto")
-    service = AgentService(config, layout, Launcher(layout, limits))
+    service = AgentService(config, layout, Launcher(layout, limits, images))
     service.recover()
     await service.server.serve(socket)
     await _until_stopped(service, options, port)

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,21 @@ _DOCKER_PATIENCE_SECONDS = 3.0
 
 class LaunchError(Exception):
     """A container cannot be launched; the text goes into the status."""
+
+
+class NoContainerizer(LaunchError):
+    """There is nothing here that launches containers of this kind."""
+
+
+class Images(StrEnum):
+    """What becomes of a task that asks for an image."""
+
+    REFUSE = "refuse"
+    """It fails, as on an agent that has neither the docker containerizer nor image providers."""
+    DOCKER = "docker"
+    """Docker runs it."""
+    PLAIN = "plain"
+    """It is run as a plain process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +74,16 @@ def image_of(task: mesos.TaskInfo) -> str | None:
     if container.mesos.image.HasField("docker"):
         return container.mesos.image.docker.name
     return None
+
+
+def _refuse_images(container: mesos.ContainerInfo) -> None:
+    """Raise LaunchError for what only docker, or an image provider, could run."""
+    if container.HasField("type") and container.type == mesos.ContainerInfo.DOCKER:
+        raise NoContainerizer("Abnormal executor termination: unknown container")
+    if container.mesos.HasField("image"):
+        raise LaunchError(
+            f"Unsupported container image type: {mesos.Image.Type.Name(container.mesos.image.type)}"
+        )
 
 
 async def docker_answers() -> bool:
@@ -168,21 +194,18 @@ def make_sandbox(layout: Layout, agent_id: str, framework_id: str, task_id: str,
 class Launcher:
     """Starts supervisors for one agent."""
 
-    def __init__(self, layout: Layout, limits: MemoryLimits) -> None:
+    def __init__(self, layout: Layout, limits: MemoryLimits, images: Images = Images.REFUSE) -> None:
         self._layout = layout
         self._limits = limits
-        self._docker: bool | None = None
-
-    async def look_for_docker(self) -> None:
-        """Find out, once, whether images can be run by docker; needed before a task with an image."""
-        if self._docker is None:
-            self._docker = await docker_answers()
+        self._images = images
 
     def prepare(self, task: mesos.TaskInfo, place: Place) -> dict[str, Any]:
         """Fetch URIs and work out what the supervisor is to do.
 
         Raises LaunchError.
         """
+        if self._images is Images.REFUSE:
+            _refuse_images(task.container)
         user = _user(task.command, place.sandbox)
         for uri in task.command.uris:
             try:
@@ -199,12 +222,12 @@ class Launcher:
         env = environment(task, place)
         image = image_of(task)
         (file, argv), after = file_and_argv(task.command), None
-        if image is not None and self._docker:
+        if image is not None and self._images is Images.DOCKER:
             argv = _docker_argv(image, task, place, env)
             file, after = argv[0], ["docker", "rm", "-f", f"mesos-{place.container_id}"]
         elif image is not None:
             with (place.sandbox / "stderr").open("a") as stderr:
-                stderr.write(f"No docker engine answers: {shlex.quote(image)} is run as a plain process\n")
+                stderr.write(f"The image {shlex.quote(image)} is left aside: this is a plain process\n")
         cgroup, data_limit = self._limit(task, place, after is not None)
         return {
             "container": place.container_id,

@@ -16,7 +16,13 @@ from mesos.v1 import mesos_pb2 as mesos
 from peloton.minicluster.mesos.agent import statuses
 from peloton.minicluster.mesos.agent.checkpoint import Checkpoint, SavedRun
 from peloton.minicluster.mesos.agent.health import HealthChecks
-from peloton.minicluster.mesos.agent.launcher import Launcher, LaunchError, Place, image_of, make_sandbox
+from peloton.minicluster.mesos.agent.launcher import (
+    Launcher,
+    LaunchError,
+    NoContainerizer,
+    Place,
+    make_sandbox,
+)
 from peloton.minicluster.mesos.agent.launching import Launching
 from peloton.minicluster.mesos.agent.layout import Layout, read_json, read_spec
 from peloton.minicluster.mesos.agent.statuses import Ending, Verdict
@@ -175,7 +181,7 @@ class Runs:
         run = self.live[key]
         if run.task.HasField("executor"):
             self._end(run, statuses.launch_failed("custom executors are not run by this agent"))
-        elif run.task.command.uris or image_of(run.task) is not None:
+        elif run.task.command.uris:
             job = asyncio.get_running_loop().create_task(self._fetch_and_start(run))
             self._preparing.add(job)
             job.add_done_callback(self._preparing.discard)
@@ -183,13 +189,11 @@ class Runs:
             self._start(run, lambda: self._launcher.prepare(run.task, run.place))
 
     async def _fetch_and_start(self, run: Run) -> None:
-        if image_of(run.task) is not None:
-            await self._launcher.look_for_docker()
         try:
             spec = await asyncio.to_thread(self._launcher.prepare, run.task, run.place)
         except LaunchError as error:
             if not run.ended:
-                self._end(run, statuses.launch_failed(str(error)))
+                self._end(run, _failure(error))
             return
         self._start(run, lambda: spec)
 
@@ -204,7 +208,7 @@ class Runs:
             spec = prepare()
             started = self._launcher.start(spec)
         except LaunchError as error:
-            self._end(run, statuses.launch_failed(str(error)))
+            self._end(run, _failure(error))
             return
         run.pid, run.notify, run.data_limit = started.pid, started.notify, spec["data_limit"]
         run.container = statuses.container_status(run.place.container_id, self._ip, run.pid)
@@ -316,7 +320,7 @@ class Runs:
         ended = read_json(self._layout.run_meta(run.place.container_id) / "exit.json")
         if ended is None:
             loop.run_in_executor(None, end_container, self._layout, run.place.container_id)
-            self._end(run, statuses.EXECUTOR_TERMINATED)
+            self._end(run, statuses.executor_terminated())
             return
         self._now_running(run)
         memory = statuses.memory_mb(run.task)
@@ -401,6 +405,15 @@ class Runs:
             await asyncio.sleep(0.01)
         for run in list(self.live.values()):
             await asyncio.to_thread(end_container, self._layout, run.place.container_id)
+
+
+def _failure(error: LaunchError) -> Verdict:
+    text = str(error)
+    return (
+        statuses.executor_terminated(text)
+        if isinstance(error, NoContainerizer)
+        else statuses.launch_failed(text)
+    )
 
 
 _ENDED = frozenset({mesos.TASK_FINISHED, mesos.TASK_FAILED, mesos.TASK_KILLED})

@@ -38,15 +38,17 @@ class Ending:
     too_long: bool = False
 
 
-EXECUTOR_TERMINATED = Verdict(
-    mesos.TASK_FAILED, "Executor terminated", _STATUS.REASON_EXECUTOR_TERMINATED, by_agent=True
-)
 KILLED_DURING_LAUNCH = Verdict(
     mesos.TASK_KILLED,
     "Killed before delivery to the executor",
     _STATUS.REASON_TASK_KILLED_DURING_LAUNCH,
     by_agent=True,
 )
+
+
+def executor_terminated(text: str = "Executor terminated") -> Verdict:
+    """Return the end of a run whose executor is gone, or never was."""
+    return Verdict(mesos.TASK_FAILED, text, _STATUS.REASON_EXECUTOR_TERMINATED, by_agent=True)
 
 
 def launch_failed(message: str) -> Verdict:
