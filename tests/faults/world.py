@@ -43,6 +43,8 @@ from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
 
 LEADERS = ("jobmgr", "resmgr", "hostmgr")
 POOL = "faults"
+LIVE = frozenset({"TASK_STAGING", "TASK_STARTING", "TASK_RUNNING", "TASK_KILLING"})
+"""States of what Mesos' agents have; the master lists what has ended, too, until that is acknowledged."""
 ROWS = 20
 """A job's tasks that jobmgr makes at once: larger jobs can be cut off half-way."""
 PING_SECONDS, PINGS = 1.5, 4
@@ -255,6 +257,7 @@ class World:
             (Run.of(task["id"]), task["slave_id"])
             for framework in self._state()["frameworks"]
             for task in framework["tasks"]
+            if task["state"] in LIVE
         ]
 
     def launching(self, job_id: str) -> list[str]:

@@ -17,7 +17,7 @@ from tests.contract.mesos.replay import Player
 
 pytestmark = pytest.mark.skipif(not RECORDINGS.is_dir(), reason="no recordings: ../shared/mesos is absent")
 
-OPERATOR_DROPPED = ("operator-events", "GET_FLAGS", "GET_WEIGHTS", "GET_OPERATIONS")
+OPERATOR_DROPPED = ("GET_FLAGS", "GET_WEIGHTS", "GET_OPERATIONS")
 OPERATOR_IGNORED = frozenset(
     {
         ".agent_info.checkpoint",
@@ -87,7 +87,7 @@ SCENARIOS = (
         until="framework without checkpoint",
     ),
     Scenario("10-agent-gone"),
-    Scenario("11-maintenance", until="legacy endpoints"),
+    Scenario("11-maintenance"),
     Scenario(
         "12-operator",
         drop=(*OPERATOR_DROPPED, "GET_METRICS"),
@@ -128,7 +128,7 @@ SCENARIOS = (
     ),
     Scenario(
         "16-auth",
-        skip=("/metrics", "a task of a user", "limited principal"),
+        skip=("a task of a user", "limited principal"),
         until="framework without principal",
         drop=("subscribe-limited",),
         ignored=OPERATOR_IGNORED,

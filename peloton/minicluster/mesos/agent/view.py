@@ -8,7 +8,7 @@ from typing import Any
 from mesos.v1 import mesos_pb2 as mesos
 from peloton.minicluster.mesos import resources as res
 from peloton.minicluster.mesos.agent.runs import Run
-from peloton.minicluster.mesos.master.core.views import attributes, flat
+from peloton.minicluster.mesos.master.core.legacy import attributes, flat
 
 
 def state(

@@ -225,12 +225,27 @@ _ACTIONS: dict[int, _Action] = {
 are no executors of frameworks here and no operations that answer."""
 
 
+_COUNTED: dict[int, str] = {
+    Call.ACCEPT: "messages_launch_tasks",
+    Call.ACKNOWLEDGE: "messages_status_update_acknowledgement",
+    Call.DECLINE: "messages_decline_offers",
+    Call.KILL: "messages_kill_task",
+    Call.RECONCILE: "messages_reconcile_tasks",
+    Call.REVIVE: "messages_revive_offers",
+    Call.SUPPRESS: "messages_suppress_offers",
+    Call.TEARDOWN: "messages_unregister_framework",
+}
+"""By which names Mesos' metrics count them."""
+
+
 def _dispatch(cluster: Cluster, framework: Framework, call: scheduler.Call, now: float) -> Response:
     if call.type == Call.UPDATE_FRAMEWORK:
         error = frameworks.update_info(cluster, framework, call.update_framework)
         if error is None:
             return Response(200)
         return refuse(400, f"FrameworkInfo update is not valid: {error}")
+    if call.type in _COUNTED:
+        cluster.counts[_COUNTED[call.type]] += 1
     action = _ACTIONS.get(call.type)
     if action is not None:
         action(cluster, framework, call, now)

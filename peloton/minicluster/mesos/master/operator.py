@@ -6,6 +6,7 @@ Source: recordings ``11-maintenance``, ``12-operator*``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -51,18 +52,29 @@ _ALWAYS_LISTED: dict[str, tuple[str, ...]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A SUBSCRIBE that is well formed, and the media type that its stream is to have."""
+
+    content_type: str
+
+
 class OperatorApi:
     """Answers operator calls about one cluster."""
 
-    def __init__(self, cluster: Cluster, flags: dict[str, str], started: float) -> None:
+    def __init__(
+        self, cluster: Cluster, flags: dict[str, str], started: float, figures: Callable[[], dict[str, float]]
+    ) -> None:
+        """``figures`` returns all metrics."""
         self._cluster = cluster
         self._flags = flags
-        self._started = started
+        self._figures = figures
         self._queries: dict[int, Callable[[Reply], None]] = {
             Call.GET_HEALTH: self._health,
             Call.GET_FLAGS: self._get_flags,
             Call.GET_VERSION: self._version,
             Call.GET_LOGGING_LEVEL: lambda out: setattr(out.get_logging_level, "level", 0),
+            Call.GET_METRICS: self._metrics,
             Call.GET_STATE: lambda out: out.get_state.CopyFrom(views.get_state(cluster)),
             Call.GET_AGENTS: lambda out: out.get_agents.CopyFrom(views.get_agents(cluster)),
             Call.GET_FRAMEWORKS: lambda out: out.get_frameworks.CopyFrom(views.get_frameworks(cluster)),
@@ -89,14 +101,18 @@ class OperatorApi:
     def _version(self, out: Reply) -> None:
         out.get_version.version_info.version = self._cluster.config.version
 
+    def _metrics(self, out: Reply) -> None:
+        for name, value in self._figures().items():
+            out.get_metrics.metrics.add(name=name, value=value)
+
     def _get_flags(self, out: Reply) -> None:
         for name, value in sorted(self._flags.items()):
             out.get_flags.flags.add(name=name, value=value)
 
     # --- the way of a call ---
 
-    def handle(self, request: Request, now: float) -> Response:
-        """Carry out one call; who may call has been checked."""
+    def handle(self, request: Request, now: float) -> Response | Watch:
+        """Carry out one call; who may call has been checked. To watch is only checked, and handed back."""
         wrong_method = method_error(request)
         if wrong_method is not None:
             return wrong_method
@@ -109,6 +125,8 @@ class OperatorApi:
         content_type = accepted_type(request)
         if content_type is None:
             return refuse(406, NOT_ACCEPTABLE)
+        if call.type == Call.SUBSCRIBE:
+            return Watch(content_type)
         query = self._queries.get(call.type)
         if query is None:
             return self._act(call, now)
@@ -177,11 +195,6 @@ class OperatorApi:
         form = parse_qs(request.body.decode("utf-8", "replace"))
         return self._teardown(form.get("frameworkId", [""])[0], now)
 
-    def state(self) -> Response:
-        """Answer GET ``/state``."""
-        value = views.state(self._cluster, self._started)
-        return Response(200, jsoncodec.dumps(value), JSON)
-
     def version(self) -> Response:
         """Answer GET ``/version``."""
         return Response(200, jsoncodec.dumps({"version": self._cluster.config.version}), JSON)
@@ -202,15 +215,21 @@ def _with_empty_lists(value: dict[str, Any]) -> dict[str, Any]:
         inner = value.get(name)
         if inner is not None:
             value[name] = {**{each: [] for each in lists}, **inner}
-    if "get_state" in value:
-        _with_empty_lists(value["get_state"])
+    for name in ("get_state", "subscribed"):
+        if name in value:
+            _with_empty_lists(value[name])
     return value
 
 
-def _render(out: master.Response, content_type: str) -> Response:
+def rendered(message: master.Response | master.Event, content_type: str) -> bytes:
+    """Serialise a reply or an event."""
     if content_type == JSON:
-        return Response(200, jsoncodec.dumps(_with_empty_lists(jsoncodec.to_dict(out))), JSON)
-    return Response(200, out.SerializeToString(), content_type)
+        return jsoncodec.dumps(_with_empty_lists(jsoncodec.to_dict(message)))
+    return message.SerializeToString()
+
+
+def _render(out: master.Response, content_type: str) -> Response:
+    return Response(200, rendered(out, content_type), content_type)
 
 
 def flag_seconds(value: float) -> str:

@@ -36,9 +36,11 @@ from peloton.minicluster.mesos.master.core import agents, allocator, frameworks,
 from peloton.minicluster.mesos.master.core.simulation import Simulation, SimulationConfig, registrations
 from peloton.minicluster.mesos.master.core.state import Agent, Cluster, MasterConfig, Outbox
 from peloton.minicluster.mesos.master.election import Leadership
+from peloton.minicluster.mesos.master.endpoints import Endpoints, no_files
 from peloton.minicluster.mesos.master.history import History
 from peloton.minicluster.mesos.master.operator import OperatorApi
 from peloton.minicluster.mesos.master.registry import recover, snapshot
+from peloton.minicluster.mesos.master.watchers import Watchers
 
 _NO_LEADER = refuse(503, "No leader elected")
 
@@ -100,7 +102,9 @@ class MasterService:
         self._credentials = credentials
         self._save: Callable[[bytes], None] | None = None
         self._holds: Callable[[], bool] = lambda: True
-        self._operator = OperatorApi(self.cluster, flags, self.now())
+        self._endpoints = Endpoints(self.cluster, flags, self.now())
+        self._operator = OperatorApi(self.cluster, flags, self.now(), self._figures)
+        self._watchers = Watchers(self.cluster, self.now)
         self._simulation = Simulation(simulation) if simulation is not None else None
         self._simulation_config = simulation
         self._streams: dict[str, Stream] = {}
@@ -112,6 +116,9 @@ class MasterService:
     def now(self) -> float:
         """Return seconds since the epoch, of a clock that never goes back."""
         return time.monotonic() + self._offset
+
+    def _figures(self) -> dict[str, float]:
+        return self._endpoints.figures(self.now(), self.leadership.leads)
 
     def start(
         self,
@@ -146,7 +153,7 @@ class MasterService:
             return self._scheduler(request, connection)
         if request.path == link.UPGRADE_PATH:
             return self._upgrade(request, connection)
-        return self._other(path, request)
+        return self._other(path, request, connection)
 
     def _elsewhere(self, request: Request) -> Response | None:
         """What a master that cannot answer this says: None where it can."""
@@ -183,7 +190,7 @@ class MasterService:
         if self._streams.pop(stream, None) is not None:
             frameworks.disconnected(self.cluster, stream, self.now())
 
-    def _other(self, path: str, request: Request) -> Response:
+    def _other(self, path: str, request: Request, connection: Connection) -> Response | None:
         if path == "/health":
             return Response(200)
         if path == "/version":
@@ -191,19 +198,40 @@ class MasterService:
         if path == "/redirect":
             leader = self.leadership.leader
             return Response(307, headers=(("Location", f"//{leader}"),)) if leader else _NO_LEADER
-        return self._elsewhere(request) or self._guarded(path, request)
+        if path in ("/metrics/snapshot", "/flags") or path.startswith("/files/"):
+            return self._of_this_process(path, request)
+        return self._elsewhere(request) or self._guarded(path, request, connection)
 
-    def _guarded(self, path: str, request: Request) -> Response:
-        if not (path.startswith("/api/v1") or path in ("/state", "/state.json", "/teardown")):
+    def _guarded(self, path: str, request: Request, connection: Connection) -> Response | None:
+        if not (path.startswith("/api/v1") or path == "/teardown" or self._endpoints.serves(path)):
             return NOT_FOUND
-        realm = "readonly" if path.startswith("/state") else "readwrite"
-        if self._credentials is not None and principal_of(request, self._credentials) is None:
-            return unauthorized(realm)
-        if path.startswith("/state"):
-            return self._operator.state()
+        denied = self._denied(request, "readonly" if self._endpoints.reads(path, request) else "readwrite")
+        if denied is not None:
+            return denied
+        if self._endpoints.serves(path):
+            return self._endpoints.handle(path, request, self.now())
         if path == "/teardown":
             return self._operator.teardown(request, self.now())
-        return self._operator.handle(request, self.now())
+        result = self._operator.handle(request, self.now())
+        if isinstance(result, Response):
+            return result
+        self._watchers.add(connection, result.content_type)
+        return None
+
+    def _denied(self, request: Request, realm: str) -> Response | None:
+        allowed = self._credentials is None or principal_of(request, self._credentials) is not None
+        return None if allowed else unauthorized(realm)
+
+    def _of_this_process(self, path: str, request: Request) -> Response:
+        """Answer what every master answers for itself, whoever leads."""
+        denied = self._denied(request, "readonly")
+        if denied is not None:
+            return denied
+        if path == "/metrics/snapshot":
+            return self._endpoints.snapshot(request, self.now(), self.leadership.leads)
+        if path == "/flags":
+            return self._endpoints.handle(path, request, self.now())
+        return no_files(path.removeprefix("/files/").removesuffix(".json"), request)
 
     # --- agents ---
 
@@ -280,6 +308,7 @@ class MasterService:
             self._record(now, self._history)
         self._to_agents(now)
         self._to_frameworks()
+        self._watchers.flush()
         self._save_if_changed()
         self._arm(now)
 

@@ -8,7 +8,7 @@ from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from peloton.minicluster.mesos import resources as res
 from peloton.minicluster.mesos.link import Launch
-from peloton.minicluster.mesos.master.core import events, validate
+from peloton.minicluster.mesos.master.core import events, validate, watching
 from peloton.minicluster.mesos.master.core.allocator import add_filter, refuse_seconds
 from peloton.minicluster.mesos.master.core.state import Agent, Cluster, Framework, Task
 
@@ -88,6 +88,7 @@ def _answer(
 ) -> None:
     agent_id = task.agent_id.value
     status = events.master_status(task.task_id.value, state, message, reason, now, agent_id)
+    cluster.count_end(state)
     cluster.send(framework, events.update(status))
 
 
@@ -143,6 +144,7 @@ def _launch(
     framework.tasks[record.id] = record
     agent.tasks[(framework.id, record.id)] = record
     cluster.tell(agent, Launch(framework.info, task))
+    watching.task_added(cluster, record)
 
 
 def answer_inverse(

@@ -17,7 +17,7 @@ from peloton.minicluster.mesos.link import (
     ResendUpdates,
     ShutdownFramework,
 )
-from peloton.minicluster.mesos.master.core import events
+from peloton.minicluster.mesos.master.core import events, watching
 from peloton.minicluster.mesos.master.core.allocator import allocate
 from peloton.minicluster.mesos.master.core.frameworks import recover
 from peloton.minicluster.mesos.master.core.state import Agent, Cluster, Framework, Task, is_terminal
@@ -42,6 +42,9 @@ def register(cluster: Cluster, message: Register, now: float, *, simulated: bool
     if info.HasField("id"):
         _reregistered(cluster, agent, message, known is not None, now)
     _unavailability(cluster, agent)
+    if known is None:
+        watching.agent_added(cluster, agent)
+    cluster.counts["slave_reregistrations" if message.info.HasField("id") else "slave_registrations"] += 1
     if not simulated:
         _arm_ping(cluster, agent, now)
         allocate(cluster, now, [agent])
@@ -238,6 +241,9 @@ def _lose(
     if unreachable:
         status.unreachable_time.nanoseconds = int(now * 1e9)
     task.statuses.append(status)
+    if is_terminal(state):
+        cluster.count_end(state)
+    watching.task_updated(cluster, task, status)
     cluster.send(framework, events.update(status))
 
 
@@ -245,6 +251,8 @@ def mark_unreachable(cluster: Cluster, agent: Agent, text: str, now: float) -> N
     """Give an agent up that does not answer; it may come back."""
     del cluster.agents[agent.id]
     cluster.unreachable[agent.id] = now
+    cluster.counts["slave_removals"] += 1
+    cluster.counts["slave_removals/reason_unhealthy"] += 1
     cluster.registry_changed = True
     for task in list(agent.tasks.values()):
         framework = cluster.frameworks.get(task.framework_id)
@@ -265,6 +273,7 @@ def _farewell(cluster: Cluster, agent: Agent) -> None:
         cluster.rescind(offer)
     for inverse in [item for item in cluster.inverse_offers.values() if item.agent_id == agent.id]:
         cluster.rescind_inverse(inverse)
+    watching.agent_removed(cluster, agent)
     for framework in cluster.frameworks.values():
         framework.filters = {key: item for key, item in framework.filters.items() if key[1] != agent.id}
         cluster.send(framework, events.failure(agent.id))
@@ -285,6 +294,7 @@ def _remove(
             _lose(cluster, framework, task, told, text, reason, now)
     _farewell(cluster, agent)
     agent.connected = False
+    cluster.counts["slave_removals"] += 1
     del cluster.agents[agent.id]
     cluster.registry_changed = True
 
@@ -292,6 +302,7 @@ def _remove(
 def unregister(cluster: Cluster, agent: Agent, now: float) -> None:
     """Let an agent go that said goodbye: its tasks are lost, its id is never used again."""
     text = f"Agent {agent.hostname} removed: the agent unregistered"
+    cluster.counts["slave_removals/reason_unregistered"] += 1
     _remove(cluster, agent, mesos.TASK_LOST, text, now)
 
 

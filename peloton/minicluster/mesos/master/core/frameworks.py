@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from peloton.minicluster.mesos.link import ResendUpdates, ShutdownFramework
-from peloton.minicluster.mesos.master.core import events
+from peloton.minicluster.mesos.master.core import events, watching
 from peloton.minicluster.mesos.master.core.allocator import allocate
 from peloton.minicluster.mesos.master.core.state import CAPABILITY, Cluster, Framework, Task, is_terminal
 from peloton.minicluster.mesos.master.core.validate import id_error
@@ -76,12 +76,18 @@ def subscribe(cluster: Cluster, call: scheduler.Call.Subscribe, stream: str, now
         refuse(cluster, stream, error)
         return
     framework = cluster.frameworks.get(info.id.value) if info.HasField("id") else None
+    new = framework is None
     if framework is None:
         framework = _new(cluster, info, now)
     else:
         _take_over(cluster, framework, info, now)
     was_active = framework.active
     _connect(cluster, framework, stream, set(call.suppressed_roles), now)
+    if new:
+        cluster.counts["messages_register_framework"] += 1
+        watching.framework_added(cluster, framework)
+    else:
+        watching.framework_updated(cluster, framework)
     for agent in cluster.agents.values():
         if any(framework_id == framework.id for framework_id, _ in agent.tasks):
             cluster.tell(agent, ResendUpdates(framework.id))
@@ -224,6 +230,7 @@ def remove(cluster: Cluster, framework: Framework, now: float) -> None:
     _end_stream(cluster, framework, None)
     framework.active = False
     framework.unregistered = now
+    watching.framework_removed(cluster, framework)
     del cluster.frameworks[framework.id]
     cluster.removed_frameworks[framework.id] = framework
     while len(cluster.removed_frameworks) > MAX_REMOVED:
@@ -237,6 +244,8 @@ def _kill_unheard(cluster: Cluster, task: Task, now: float) -> None:
         reason = mesos.TaskStatus.REASON_FRAMEWORK_REMOVED
         status = events.master_status(task.id, task.state, text, reason, now, task.agent_id)
         task.statuses.append(status)
+        cluster.count_end(task.state)
+        watching.task_updated(cluster, task, status)
     cluster.forget_task(task)
 
 
@@ -275,6 +284,7 @@ def update_info(
         cluster.rescind(offer)
     _change(framework, info)
     framework.suppressed = set(call.suppressed_roles)
+    watching.framework_updated(cluster, framework)
     return None
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mesos.v1 import mesos_pb2 as mesos
+from mesos.v1.master import master_pb2 as master
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from peloton.minicluster.mesos import resources as res
 from peloton.minicluster.mesos.link import MasterMessage
@@ -169,9 +170,10 @@ class Agent:
 
 @dataclass(slots=True)
 class Outbox:
-    """What is to be sent, in order. An event of None ends its stream."""
+    """What is to be sent, in order. An event of None ends its stream. ``watched``: for operators."""
 
     events: list[tuple[str, scheduler.Event | None]] = field(default_factory=list)
+    watched: list[master.Event] = field(default_factory=list)
     agents: list[tuple[str, MasterMessage]] = field(default_factory=list)
 
 
@@ -226,6 +228,8 @@ class Cluster:
         self.outbox = Outbox()
         self.deadlines = Deadlines()
         self.registry_changed = False
+        self.watchers = 0
+        self.counts: Counter[str] = Counter()
         self._next_framework = itertools.count()
         self._next_agent = itertools.count()
         self._next_offer = itertools.count()
@@ -288,6 +292,10 @@ class Cluster:
         agent = self.agents.get(task.agent_id)
         if agent is not None:
             res.add(agent.free, task.resources)
+
+    def count_end(self, state: int) -> None:
+        """Count a task that has come to its end in this state."""
+        self.counts[mesos.TaskState.Name(state).lower().replace("task_", "tasks_", 1)] += 1  # type: ignore[arg-type]
 
     def forget_task(self, task: Task) -> None:
         """Take a task that has ended out of the live tables and keep it among the completed ones."""

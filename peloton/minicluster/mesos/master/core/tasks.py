@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from peloton.minicluster.mesos.link import Acknowledge, Kill, ShutdownExecutor, Update
-from peloton.minicluster.mesos.master.core import events
+from peloton.minicluster.mesos.master.core import events, watching
 from peloton.minicluster.mesos.master.core.state import Agent, Cluster, Framework, Task, is_terminal
 
 _REASON = mesos.TaskStatus
@@ -42,6 +42,7 @@ def acknowledge(cluster: Cluster, framework: Framework, call: scheduler.Call.Ack
     if agent is None:
         return
     task_id = call.task_id.value
+    cluster.counts["valid_status_update_acknowledgements"] += 1
     cluster.tell(agent, Acknowledge(framework.id, task_id, call.uuid))
     task = framework.tasks.get(task_id)
     if task is None or task.told is None or task.told_uuid != call.uuid:
@@ -52,9 +53,11 @@ def acknowledge(cluster: Cluster, framework: Framework, call: scheduler.Call.Ack
 
 def status_update(cluster: Cluster, agent: Agent, message: Update) -> None:
     """Take an agent's update in and pass it on to the framework."""
+    cluster.counts["messages_status_update"] += 1
     framework = cluster.frameworks.get(message.framework_id)
     if framework is None:
         return
+    cluster.counts["valid_status_updates"] += 1
     status = message.status
     task = framework.tasks.get(status.task_id.value)
     if task is not None and task.agent_id == agent.id:
@@ -65,7 +68,11 @@ def status_update(cluster: Cluster, agent: Agent, message: Update) -> None:
 def _note(cluster: Cluster, task: Task, status: mesos.TaskStatus, latest_state: int, heard: bool) -> None:
     """Take an update into a task; what nobody heard is not what was told (08-disconnected-updates)."""
     if not is_terminal(task.state):
-        task.state = latest_state
+        changed, task.state = task.state != status.state, latest_state
+        if is_terminal(task.state):
+            cluster.count_end(task.state)
+        if changed:
+            watching.task_updated(cluster, task, status)
     if is_terminal(task.state):
         cluster.release(task)
     if task.statuses and task.statuses[-1].state == status.state:

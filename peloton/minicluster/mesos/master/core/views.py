@@ -1,4 +1,4 @@
-"""What the operator API and ``/state`` tell of the cluster.
+"""What the operator API tells of the cluster.
 
 Source: recording ``12-operator``. Resources are in the new form; those of agents say ``role`` as well.
 """
@@ -6,19 +6,17 @@ Source: recording ``12-operator``. Resources are in the new form; those of agent
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.master import master_pb2 as master
 from peloton.minicluster.mesos import resources as res
-from peloton.minicluster.mesos.jsoncodec import to_dict
 from peloton.minicluster.mesos.master.core.allocator import inverse_offer_message, offer_message
 from peloton.minicluster.mesos.master.core.events import master_info
-from peloton.minicluster.mesos.master.core.state import Agent, Cluster, Framework, Task, is_terminal
+from peloton.minicluster.mesos.master.core.state import Agent, Cluster, Framework, Task
 
 Response = master.Response
 _CAPABILITY = mesos.AgentInfo.Capability
-_AGENT_CAPABILITIES = (
+AGENT_CAPABILITIES = (
     _CAPABILITY.MULTI_ROLE,
     _CAPABILITY.HIERARCHICAL_ROLE,
     _CAPABILITY.RESERVATION_REFINEMENT,
@@ -31,18 +29,20 @@ def nanoseconds(when: float) -> mesos.TimeInfo:
     return mesos.TimeInfo(nanoseconds=int(when * 1e9))
 
 
-def _both_forms(bundle: res.Bundle, role: str = "") -> list[mesos.Resource]:
+def both_forms(bundle: res.Bundle, role: str = "") -> list[mesos.Resource]:
+    """Return resources in the new form, with ``role`` of the old one as well."""
     messages = res.to_messages(bundle, role=role)
     for message, kind in zip(messages, bundle, strict=True):
         message.role = kind.role
     return messages
 
 
-def _by_role(entries: Iterable[tuple[str, res.Bundle]]) -> list[mesos.Resource]:
+def by_role(entries: Iterable[tuple[str, res.Bundle]]) -> list[mesos.Resource]:
+    """Return the sums of what roles hold, each with the role that it is allocated to."""
     sums: dict[str, res.Bundle] = {}
     for role, bundle in entries:
         res.add(sums.setdefault(role, {}), bundle)
-    return [message for role, bundle in sums.items() for message in _both_forms(bundle, role)]
+    return [message for role, bundle in sums.items() for message in both_forms(bundle, role)]
 
 
 def agent(item: Agent) -> Response.GetAgents.Agent:
@@ -57,20 +57,21 @@ def agent(item: Agent) -> Response.GetAgents.Agent:
     )
     if item.reregistered is not None:
         out.reregistered_time.CopyFrom(nanoseconds(item.reregistered))
-    out.total_resources.extend(_both_forms(item.total))
+    out.total_resources.extend(both_forms(item.total))
     live = [task for task in item.tasks.values() if not task.released]
-    out.allocated_resources.extend(_by_role((task.role, task.resources) for task in live))
-    out.offered_resources.extend(_by_role((offer.role, offer.resources) for offer in item.offers.values()))
-    for capability in _AGENT_CAPABILITIES:
+    out.allocated_resources.extend(by_role((task.role, task.resources) for task in live))
+    out.offered_resources.extend(by_role((offer.role, offer.resources) for offer in item.offers.values()))
+    for capability in AGENT_CAPABILITIES:
         out.capabilities.add(type=capability)
-    drain = _drain_info(item)
+    drain = drain_info(item)
     if drain is not None:
         out.drain_info.CopyFrom(drain)
         out.estimated_drain_start_time.CopyFrom(nanoseconds(int(item.drain_started)))
     return out
 
 
-def _drain_info(item: Agent) -> mesos.DrainInfo | None:
+def drain_info(item: Agent) -> mesos.DrainInfo | None:
+    """Return how far an agent's draining has come, None where it is not drained."""
     if item.drain is None:
         return None
     info = mesos.DrainInfo()
@@ -109,8 +110,8 @@ def framework(cluster: Cluster, item: Framework) -> Response.GetFrameworks.Frame
     for inverse in item.inverse_offers.values():
         out.inverse_offers.append(inverse_offer_message(cluster.agents[inverse.agent_id], inverse))
     live = [task for task in item.tasks.values() if not task.released]
-    out.allocated_resources.extend(_by_role((task.role, task.resources) for task in live))
-    out.offered_resources.extend(_by_role((offer.role, offer.resources) for offer in item.offers.values()))
+    out.allocated_resources.extend(by_role((task.role, task.resources) for task in live))
+    out.offered_resources.extend(by_role((offer.role, offer.resources) for offer in item.offers.values()))
     return out
 
 
@@ -190,112 +191,3 @@ def get_master(cluster: Cluster, started: float) -> Response.GetMaster:
     """Answer GET_MASTER."""
     info = master_info(cluster.config)
     return Response.GetMaster(master_info=info, start_time=started, elected_time=started)
-
-
-# --- /state, the old JSON of agents and frameworks ---------------------------------------------------
-
-
-def flat(bundle: res.Bundle) -> dict[str, Any]:
-    """Sum a bundle by name, the way the old endpoints show resources."""
-    out: dict[str, Any] = {"disk": 0.0, "mem": 0.0, "gpus": 0.0, "cpus": 0.0}
-    for kind, quantity in bundle.items():
-        if isinstance(quantity, int):
-            out[kind.name] = out.get(kind.name, 0.0) + quantity / 1000
-        else:
-            out[kind.name] = res.quantity_text(quantity)
-    return out
-
-
-def attributes(items: Iterable[mesos.Attribute]) -> dict[str, Any]:
-    """Return attributes by name, ranges as text."""
-    out: dict[str, Any] = {}
-    for item in items:
-        if item.type == mesos.Value.SCALAR:
-            out[item.name] = item.scalar.value
-        elif item.type == mesos.Value.RANGES:
-            ranges = tuple((each.begin, each.end) for each in item.ranges.range)
-            out[item.name] = res.quantity_text(ranges)
-        else:
-            out[item.name] = item.text.value
-    return out
-
-
-def _state_task(item: Task) -> dict[str, Any]:
-    return {
-        "id": item.id,
-        "name": item.info.name,
-        "framework_id": item.framework_id,
-        "executor_id": "",
-        "slave_id": item.agent_id,
-        "state": mesos.TaskState.Name(item.state),  # type: ignore[arg-type]
-        "resources": flat(item.resources),
-        "role": item.role,
-        "statuses": [
-            {"state": mesos.TaskState.Name(status.state), "timestamp": status.timestamp}
-            for status in item.statuses
-        ],
-    }
-
-
-def _state_framework(item: Framework) -> dict[str, Any]:
-    live = [each for each in item.tasks.values() if not is_terminal(each.state)]
-    return {
-        "id": item.id,
-        "name": item.info.name,
-        "user": item.info.user,
-        "principal": item.info.principal,
-        "roles": list(item.roles),
-        "active": item.active,
-        "connected": item.stream is not None,
-        "recovered": item.recovered,
-        "checkpoint": item.info.checkpoint,
-        "failover_timeout": item.info.failover_timeout,
-        "used_resources": flat(item.allocated),
-        "tasks": [_state_task(each) for each in live],
-        "completed_tasks": [_state_task(each) for each in item.completed],
-        "unreachable_tasks": [_state_task(each) for each in item.unreachable.values()],
-    }
-
-
-def state(cluster: Cluster, started: float) -> dict[str, Any]:
-    """Answer ``/state``, of its many fields those that say something here."""
-    config = cluster.config
-    return {
-        "version": config.version,
-        "start_time": started,
-        "elected_time": started,
-        "id": config.master_id,
-        "pid": f"master@{config.ip}:{config.port}",
-        "hostname": config.hostname,
-        "leader": f"master@{config.ip}:{config.port}",
-        "leader_info": to_dict(master_info(config)),
-        "activated_slaves": sum(item.offerable for item in cluster.agents.values()),
-        "deactivated_slaves": sum(not item.offerable for item in cluster.agents.values()),
-        "unreachable_slaves": len(cluster.unreachable),
-        "slaves": [_state_agent(item) for item in cluster.agents.values()],
-        "recovered_slaves": [{"id": item} for item in cluster.recovered],
-        "frameworks": [_state_framework(item) for item in cluster.frameworks.values()],
-        "completed_frameworks": [_state_framework(item) for item in cluster.removed_frameworks.values()],
-        "orphan_tasks": [],
-        "unregistered_frameworks": [],
-    }
-
-
-def _state_agent(item: Agent) -> dict[str, Any]:
-    used: res.Bundle = {}
-    for held in item.tasks.values():
-        if not held.released:
-            res.add(used, held.resources)
-    return {
-        "id": item.id,
-        "hostname": item.hostname,
-        "port": item.info.port,
-        "pid": f"slave(1)@{item.ip}:{item.info.port}",
-        "attributes": attributes(item.info.attributes),
-        "registered_time": item.registered,
-        "resources": flat(item.total),
-        "used_resources": flat(used),
-        "active": item.offerable,
-        "deactivated": item.deactivated,
-        "version": item.version,
-    }
