@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from jobmgr.calls import CALL_SECONDS, Caller, Pause, for_ever, until_answered
+from jobmgr.calls import CALL_SECONDS, PASSING, Caller, Pause, for_ever, until_answered
 from jobmgr.configs import Configs
 from jobmgr.core.cache import CachedJob
 from jobmgr.core.events import Event, Launched, LaunchRefused, LaunchUncertain, Placed, Placement
@@ -27,8 +27,8 @@ from peloton.rpc.errors import InvalidRequest
 PLACEMENTS_PER_CALL = 1000
 POLL_SECONDS = 10.0
 LAUNCHES_AT_ONCE = 16
-GIVE_UP_SECONDS = 300.0
-"""A claim does not live longer: after that nobody launches it any more."""
+MOST_FAILURES = 10
+"""Tries of a launch that hostmgr answered with a failure of its own, after which Mesos is asked instead."""
 RELEASES_PER_CALL = 500
 log = logging.getLogger(__name__)
 
@@ -134,15 +134,14 @@ class Launcher:
                     self._ended.set()
 
     async def _launch(self, launch: Launch) -> Event:
-        """Repeated until somebody knows, or nobody can know any more."""
+        """Repeated until hostmgr answers, however long that takes: it alone knows how long a claim lasts, and
+        answers `invalid offers` to one that is over."""
         request = self._request(launch)
         if not request.tasks:
             self._give_back(launch)
             return Launched(launch.runs)
-        loop, pause = asyncio.get_running_loop(), Pause()
-        deadline = loop.time() + GIVE_UP_SECONDS
-        uncertain = False
-        while loop.time() < deadline:
+        pause, failed, uncertain = Pause(), 0, False
+        while failed < MOST_FAILURES:
             try:
                 answer = await self._hostmgr.call("LaunchTasks", request, timeout=CALL_SECONDS, retry=False)
                 return _outcome(launch, answer, uncertain)
@@ -152,6 +151,7 @@ class Launcher:
                 return LaunchRefused(launch.runs, str(error), faulty=True)
             except PelotonError as error:
                 uncertain = True
+                failed += not isinstance(error, PASSING)
                 log.warning("launch on %s: %s", launch.hostname, error)
             await pause.wait()
         return LaunchUncertain(launch.runs)

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import Any
 
+import pytest
+
+from jobmgr import launcher
+from jobmgr.calls import Caller, Pause
+from jobmgr.core import events as ev
+from jobmgr.core import instructions as ins
 from jobmgr.engine import Engine
-from peloton.errors import Refused, Unavailable
+from jobmgr.launcher import MOST_FAILURES, Launcher
+from jobmgr.outbox import Queue
+from peloton.errors import PelotonError, Refused, RemoteFailure, Unavailable
+from peloton.model.ids import Run
 from peloton.model.states import TaskState
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.wire.job import job_spec
 from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, config, spec
@@ -125,3 +136,58 @@ async def test_a_placement_that_nobody_waits_for_is_released(store: Store) -> No
         world.queued, world.hold = held, False
         await until(lambda: world.released, "the claim is released")
     assert not world.launched
+
+
+class OneLaunch(Launcher):
+    """Of one run."""
+
+    def __init__(self, hostmgr: Caller) -> None:
+        self._outcome: asyncio.Future[ev.Event] = asyncio.get_running_loop().create_future()
+        super().__init__(hostmgr, lambda job_id: None, self._outcome.set_result, Queue())
+
+    def _request(self, launch: ins.Launch) -> hostsvc_pb2.LaunchTasksRequest:
+        return hostsvc_pb2.LaunchTasksRequest(tasks=[hostsvc_pb2.LaunchableTask()])
+
+    async def outcome(self) -> ev.Event:
+        queue: Queue[ins.Launch] = Queue()
+        queue.put([ins.Launch("host", "agent", "offer", (Run(JOB, 0, 1),))])
+        working = asyncio.create_task(self.launch(queue))
+        try:
+            return await self._outcome
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+
+class Away:
+    """A hostmgr that fails so often; between two calls seven minutes pass."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, times: int, failure: PelotonError) -> None:
+        self.calls = 0
+        self._times = times
+        self._failure = failure
+        loop = asyncio.get_running_loop()
+        time = loop.time
+        monkeypatch.setattr(loop, "time", lambda: time() + 420 * self.calls)
+        monkeypatch.setattr(launcher, "Pause", lambda: Pause(0.001, 0.001))
+
+    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
+        self.calls += 1
+        if self.calls <= self._times:
+            raise self._failure
+        return hostsvc_pb2.LaunchTasksResponse()
+
+
+async def test_a_launch_goes_on_for_as_long_as_a_claim_may_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """hostmgr's settings say how long, and hostmgr when it is over."""
+    hostmgr = Away(monkeypatch, 20, Unavailable("not subscribed with the Mesos master"))
+    assert await OneLaunch(hostmgr).outcome() == ev.Launched((Run(JOB, 0, 1),))
+    assert hostmgr.calls == 21
+
+
+async def test_a_launch_at_which_hostmgr_fails_again_and_again_is_asked_about(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hostmgr = Away(monkeypatch, 1000, RemoteFailure("hostmgr LaunchTasks: INTERNAL"))
+    assert await OneLaunch(hostmgr).outcome() == ev.LaunchUncertain((Run(JOB, 0, 1),))
+    assert hostmgr.calls == MOST_FAILURES
