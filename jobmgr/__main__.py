@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from jobmgr.config import JobmgrSettings
-from jobmgr.drivers import spawn_drivers
+from jobmgr.drivers import expire, spawn_drivers
 from jobmgr.engine import Engine
 from jobmgr.services import NAMES, services
 from peloton.daemon import Daemon, run
@@ -51,6 +51,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
                 kills=settings.task_kill.bucket(),
                 shut_downs=settings.executor_shutdown.bucket(),
             )
+            daemon.spawn("old events", expire(store, daemon.clock, settings.event_days, settings.expiry))
             await stack.enter_async_context(
                 daemon.serving(*services(engine, daemon.clock, hostmgr, feasibility))
             )

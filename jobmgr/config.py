@@ -59,5 +59,13 @@ class JobmgrSettings(DaemonSettings):
     """How many tasks are killed a second."""
     executor_shutdown: RateSettings = RateSettings()
     """How many executors are shut down a second whose tasks could not be killed."""
+    event_days: float = Field(90.0, gt=0, le=90)
+    """Days that events of ended runs are kept. Cassandra drops all events after 90 by itself; to drop them
+    earlier, all events there are have to be read once a day."""
 
     environment: ClassVar[Mapping[str, str]] = {**DaemonSettings.environment, **ENVIRONMENT}
+
+    @property
+    def expiry(self) -> float:
+        """Seconds from one look for old events to the next."""
+        return 3600.0 if self.storage.kind == "sqlite" else 86400.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from jobmgr.calls import PASSING, Bucket, Caller, Pause
 from jobmgr.comparer import Comparer
@@ -17,6 +17,7 @@ from jobmgr.killer import Killer
 from jobmgr.launcher import Launcher, Placements, Settler
 from jobmgr.outbox import Queue
 from jobmgr.waiting import WaitingReasons
+from peloton.clock import NANOSECONDS, Clock
 from peloton.errors import NotFound
 from peloton.model.ids import JobId
 from storage.interface import Store
@@ -24,6 +25,9 @@ from storage.interface import Store
 Spawn = Callable[[str, Coroutine[Any, Any, Any]], None]
 RETIREMENTS_AT_ONCE = 100
 FINISH_SECONDS = 5.0
+FIRST_EXPIRY_SECONDS = 600.0
+"""From a leader's start until it looks for old events; some leaders do not live long."""
+DAY = 86400 * NANOSECONDS
 NO_LIMIT = Bucket(0, 1)
 log = logging.getLogger(__name__)
 
@@ -82,6 +86,23 @@ def spawn_drivers(
             log.warning("launches are left to the next leader: %d s were not enough", finish_within)
 
     return finish
+
+
+async def expire(
+    store: Store, clock: Clock, days: float, every: float, first: float = FIRST_EXPIRY_SECONDS
+) -> NoReturn:
+    """Drop events of ended runs that are older than so many days, every so many seconds; run for ever."""
+    pause = first
+    while True:
+        await asyncio.sleep(pause)
+        pause = every
+        try:
+            gone = await store.pod_events.expire(clock.wall() - round(days * DAY))
+        except PASSING as error:
+            log.warning("old events are kept until the next time: %s", error)
+            continue
+        if gone:
+            log.info("%d events of runs that ended are older than %g days: dropped", gone, days)
 
 
 async def retire(store: Store, queue: Queue[JobId]) -> None:

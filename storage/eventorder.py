@@ -27,3 +27,5 @@ LIFE = (
 """States in the order in which a run comes through them. Stored by place: only grows at its end."""
 STEP = {state: step for step, state in enumerate(LIFE)}
 """The place of each state."""
+END_STEPS = frozenset(step for state, step in STEP.items() if state.terminal)
+"""The places of the states that end a run."""

@@ -121,8 +121,9 @@ class PodEvents(Protocol):
         ...
 
     async def expire(self, before: int) -> int:
-        """Drop events older than `before` (nanoseconds since 1970); how many went. Not those that the
-        database drops by itself, 90 days after they were written."""
+        """Drop events of ended runs that are older than `before` (nanoseconds since 1970); how many went. Not
+        those that the database drops by itself, 90 days after they were written. A run has ended when there
+        is a newer one, or an event of its end."""
         ...
 
 

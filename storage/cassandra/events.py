@@ -14,10 +14,30 @@ from storage.cassandra.session import Row, Session
 from storage.cassandra.tasks import BUCKET, LARGEST, Rows, encoded_events
 from storage.cassandra.terms import Gate
 from storage.codec import POD_EVENT
+from storage.eventorder import END_STEPS
 
 KEPT_NS = 90 * 24 * 3600 * 1_000_000_000
 """As default_time_to_live of pod_events says."""
 _EVENTS_AT_ONCE = 200
+
+
+class _EndedRuns:
+    """Tells of rows, each instance's newest run and moment first, whether their run has ended."""
+
+    def __init__(self) -> None:
+        self._instance: Row = ()
+        self._newest = 0
+        self._over = False
+
+    def has(self, row: Row) -> bool:
+        """To be asked of each row in order."""
+        instance, run, step = row[:3], row[3], row[5]
+        if instance != self._instance:
+            self._instance, self._newest, self._over = instance, run, False
+        if run < self._newest:
+            return True
+        self._over = self._over or step in END_STEPS
+        return self._over
 
 
 class CassandraPodEvents:
@@ -64,8 +84,10 @@ class CassandraPodEvents:
         gone = 0
         async with self._gate() as when:
             for low, high in token_ranges(16):
+                ended = _EndedRuns()
                 async for page in self._session.pages("scan_events", low, high):
-                    gone += await self._drop([row for row in page if row[4] < before], when)
+                    old = [row for row in page if ended.has(row) and row[4] < before]
+                    gone += await self._drop(old, when)
         return gone
 
     async def _append(self, job_id: JobId, events: Sequence[PodEvent]) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from peloton.model.ids import JobId
 from peloton.model.task import PodEvent
 from storage.codec import POD_EVENT
-from storage.eventorder import STEP
+from storage.eventorder import END_STEPS, STEP
 from storage.sqlite.reader import Readers
 from storage.sqlite.rows import insert
 from storage.sqlite.writer import Write, Writer
@@ -30,9 +30,28 @@ WHERE job_id = :job_id AND instance = :instance AND run IN (
 ORDER BY run DESC, timestamp DESC, step DESC
 """
 DELETE_RUNS = "DELETE FROM pod_events WHERE job_id = ? AND instance = ? AND run <= ?"
-OLD = "SELECT job_id, instance, run, timestamp, step FROM pod_events WHERE timestamp < ? LIMIT ?"
-EXPIRE = f"DELETE FROM pod_events WHERE (job_id, instance, run, timestamp, step) IN ({OLD})"
-_EXPIRED_AT_ONCE = 5000
+_ENDS = ", ".join(map(str, sorted(END_STEPS)))
+SELECT_OLD = f"""
+SELECT timestamp, job_id, instance, run, step,
+    EXISTS (
+        SELECT 1 FROM pod_events AS newer
+        WHERE newer.job_id = old.job_id AND newer.instance = old.instance AND newer.run > old.run
+    ) OR EXISTS (
+        SELECT 1 FROM pod_events AS ending
+        WHERE ending.job_id = old.job_id AND ending.instance = old.instance AND ending.run = old.run
+            AND ending.step IN ({_ENDS})
+    )
+FROM pod_events AS old
+WHERE (timestamp, job_id, instance, run, step) > (?, ?, ?, ?, ?) AND timestamp < ?
+ORDER BY timestamp, job_id, instance, run, step LIMIT ?
+"""
+"""A page of events by age, each with whether its run has ended."""
+DELETE_ONE = (
+    "DELETE FROM pod_events WHERE timestamp = ? AND job_id = ? AND instance = ? AND run = ? AND step = ?"
+)
+_LOOKED_AT_AT_ONCE = 2000
+_FIRST = (-(2**63), "", -1, -1, -1)
+_Key = tuple[int, str, int, int, int]
 
 
 def appending(events: Sequence[PodEvent]) -> Write[None]:
@@ -64,15 +83,26 @@ class SqlitePodEvents:
         await self._writer.submit(lambda db: db.execute(DELETE_RUNS, key).rowcount)
 
     async def expire(self, before: int) -> int:
-        """In several transactions, so that other writes come in between."""
-        gone = 0
+        """Page by page, so that other reads and writes come in between: those of runs that live for long are
+        looked at each time, but by the readers."""
+        gone, last = 0, _FIRST
         while True:
-            some = await self._writer.submit(
-                lambda db: db.execute(EXPIRE, (before, _EXPIRED_AT_ONCE)).rowcount, _EXPIRED_AT_ONCE
-            )
-            gone += some
-            if some < _EXPIRED_AT_ONCE:
+            page = await self._readers.run(partial(_old, last, before))
+            ended = [key for key, over in page if over]
+            if ended:
+                gone += await self._writer.submit(partial(_drop, ended), len(ended))
+            if len(page) < _LOOKED_AT_AT_ONCE:
                 return gone
+            last = page[-1][0]
+
+
+def _old(last: _Key, before: int, db: sqlite3.Connection) -> Sequence[tuple[_Key, bool]]:
+    rows = db.execute(SELECT_OLD, (*last, before, _LOOKED_AT_AT_ONCE)).fetchall()
+    return [((row[0], row[1], row[2], row[3], row[4]), bool(row[5])) for row in rows]
+
+
+def _drop(keys: Sequence[_Key], db: sqlite3.Connection) -> int:
+    return db.executemany(DELETE_ONE, keys).rowcount
 
 
 def _list(

@@ -145,13 +145,26 @@ async def test_events_of_the_last_ten_runs(store: Store) -> None:
 async def test_events_are_deleted_by_run_and_by_age(store: Store) -> None:
     begin = time.time_ns() - 10 * HOUR
     await store.pod_events.append([event(JOB, run=run, timestamp=begin + run * HOUR) for run in range(1, 6)])
-    await store.pod_events.append([event(JOB, instance=1, run=1, timestamp=begin + HOUR)])
+    ended = replace(event(JOB, instance=1, run=1, timestamp=begin + HOUR), state=TaskState.SUCCEEDED)
+    await store.pod_events.append([ended])
     await store.pod_events.delete(JOB, 0, 2)
     assert [one.run for one in await store.pod_events.list(JOB, 0)] == [5, 4, 3]
     assert await store.pod_events.expire(begin + 4 * HOUR) == 2
     assert [one.run for one in await store.pod_events.list(JOB, 0)] == [5, 4]
     assert list(await store.pod_events.list(JOB, 1)) == []
     assert await store.pod_events.expire(begin + 4 * HOUR) == 0
+
+
+async def test_events_of_a_run_that_has_not_ended_are_kept_however_old(store: Store) -> None:
+    begin = time.time_ns() - 10 * HOUR
+    started = [event(JOB, instance=i, run=1, timestamp=begin + HOUR) for i in range(3)]
+    later = event(JOB, instance=1, run=2, timestamp=begin + 2 * HOUR)
+    failed = replace(event(JOB, instance=2, run=1, timestamp=begin + 2 * HOUR), state=TaskState.FAILED)
+    await store.pod_events.append([*started, later, failed])
+    assert await store.pod_events.expire(begin + 5 * HOUR) == 3
+    assert list(await store.pod_events.list(JOB, 0)) == [started[0]]
+    assert list(await store.pod_events.list(JOB, 1)) == [later]
+    assert list(await store.pod_events.list(JOB, 2)) == []
 
 
 async def test_all_of_a_job_in_one_write(store: Store) -> None:

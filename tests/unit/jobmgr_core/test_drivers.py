@@ -12,8 +12,10 @@ from jobmgr.calls import Bucket, until_answered
 from jobmgr.core.cache import CachedJob
 from jobmgr.core.events import Enqueued, EnqueueRefused, Event, Withdrawn
 from jobmgr.core.instructions import Enqueue, Withdraw
+from jobmgr.drivers import expire
 from jobmgr.enqueuer import Enqueuer
 from jobmgr.outbox import Outbox, Queue
+from peloton.clock import NANOSECONDS, ManualClock
 from peloton.errors import NotFound, ResourceExhausted, Unavailable
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime
@@ -139,3 +141,28 @@ async def test_a_bucket_holds_back_what_goes_beyond_its_rate() -> None:
     free = Bucket(rate=0, burst=1)
     assert free.share(1000) == 1000
     await free.pay(10**9)
+
+
+class OldEvents:
+    """A store's events; the first time it cannot tell."""
+
+    def __init__(self) -> None:
+        self.pod_events = self
+        self.asked: asyncio.Queue[int] = asyncio.Queue()
+
+    async def expire(self, before: int) -> int:
+        await self.asked.put(before)
+        if self.asked.qsize() == 1:
+            raise Unavailable("the store does not answer")
+        return 3
+
+
+async def test_old_events_are_dropped_again_and_again() -> None:
+    store: Any = OldEvents()
+    clock = ManualClock()
+    working = asyncio.create_task(expire(store, clock, days=90.0, every=0.001, first=0.0))
+    async with asyncio.timeout(10):
+        while store.asked.qsize() < 3:  # noqa: ASYNC110 - the loop under test has no event
+            await asyncio.sleep(0.001)
+    working.cancel()
+    assert store.asked.get_nowait() == clock.wall() - 90 * 86400 * NANOSECONDS

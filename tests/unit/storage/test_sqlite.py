@@ -23,10 +23,11 @@ from storage import codec
 from storage.config import SqliteSettings
 from storage.eventorder import LIFE
 from storage.factory import open_store
+from storage.sqlite import events
 from storage.sqlite.connection import writer_connection
 from storage.sqlite.migrate import migrate, migrations
 from storage.sqlite.writer import Writer
-from tests.contract.storage.samples import job_id, job_runtime, pool, spec, task_runtime
+from tests.contract.storage.samples import event, job_id, job_runtime, pool, spec, task_runtime
 
 JOB = job_id(1)
 
@@ -225,3 +226,19 @@ def test_what_an_older_program_wrote_gets_the_defaults() -> None:
 def test_each_state_has_a_place_in_a_runs_life() -> None:
     assert set(LIFE) == set(TaskState)
     assert len(LIFE) == len(TaskState)
+
+
+async def test_old_events_go_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages end amid events of one moment, and those of runs that live lie between the others."""
+    monkeypatch.setattr(events, "_LOOKED_AT_AT_ONCE", 7)
+    store = await open_store(SqliteSettings(path=tmp_path / "peloton.db"))
+    lives = [event(job_id(1), instance=i, timestamp=5) for i in range(40)]
+    ended = [event(job_id(1), instance=i, timestamp=5) for i in range(40, 80)]
+    ends = [event(job_id(1), i, state=TaskState.FAILED, timestamp=6 + i % 2) for i in range(40, 80)]
+    await store.pod_events.append([*lives, *ended, *ends])
+    assert await store.pod_events.expire(7) == 60
+    assert await store.pod_events.expire(8) == 20
+    assert await store.pod_events.expire(8) == 0
+    for i in (0, 39):
+        assert len(await store.pod_events.list(job_id(1), i)) == 1
+    await store.close()
