@@ -53,6 +53,9 @@ class Context:
     def add_done_callback(self, callback: object) -> None:
         """Every answer arrives."""
 
+    async def send_initial_metadata(self, metadata: object) -> None:
+        """So does its head."""
+
 
 ENGINE = Context("placement/one")
 JOBMGR = Context("jobmgr/one")

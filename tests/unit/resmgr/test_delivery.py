@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -32,7 +34,9 @@ async def stub(shell: Shell) -> AsyncIterator[Any]:
     server.activate([service(add_ResourceManagerServiceServicer_to_server, shell.tasks)])
     port = await server.start("127.0.0.1", 0)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        yield ResourceManagerServiceStub(channel)
+        made: Any = ResourceManagerServiceStub(channel)
+        made.target = f"127.0.0.1:{port}"
+        yield made
     await server.stop(0)
 
 
@@ -50,6 +54,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     return there
 
 
+SEEN_SECONDS = 0.2
 DEQUEUE = pb.DequeueGangsRequest(limit=10, type=resmgr_pb2.BATCH)
 
 
@@ -94,6 +99,42 @@ async def test_placements_whose_caller_gave_up_wait_again(
 async def _forever(context: Any, undo: Callable[[], None]) -> None:
     await delivery.delivered(context, undo)
     await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("number", range(20))
+async def test_a_cancellation_that_came_while_it_was_handed_out_is_seen(
+    shell: Shell, stub: Any, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The event loop stands still while gangs are taken out of the queue: it has heard of nothing then."""
+    pool = await shell.pool()
+    await shell.enqueue(pool, wire_gang(0))
+    target = stub.target
+    dequeue, called = shell.driver.scheduler.dequeue, threading.Event()
+
+    def slow(*arguments: Any) -> Any:
+        gangs = dequeue(*arguments)
+        called.set()
+        assert cancelled.wait(10)
+        return gangs
+
+    cancelled = threading.Event()
+    monkeypatch.setattr(shell.driver.scheduler, "dequeue", slow)
+    client = threading.Thread(target=cancelling, args=(target, called, cancelled))
+    client.start()
+    await until(lambda: cancelled.is_set() and not client.is_alive())
+    await until(lambda: len(shell.driver.scheduler.ready[1]) == 1)  # type: ignore[index]
+    assert await shell.states() == {run_id(0): "READY"}
+
+
+def cancelling(target: str, called: threading.Event, cancelled: threading.Event) -> None:
+    """A client that cancels its call while the server is at it, in a thread of its own."""
+    with grpc.insecure_channel(target) as channel:
+        call = ResourceManagerServiceStub(channel).DequeueGangs.future(DEQUEUE, metadata=AS_ENGINE)
+        assert called.wait(10)
+        call.cancel()
+        channel.close()
+        time.sleep(SEEN_SECONDS)  # gRPC's own threads hear of it, the event loop does not
+    cancelled.set()
 
 
 async def test_what_arrives_stays_handed_out(shell: Shell, stub: Any) -> None:
