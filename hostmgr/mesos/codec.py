@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from peloton.mesosjson import JsonError, decode, encode
+from peloton.mesosjson import JsonError, decode, encode, missing_fields
 
 M = TypeVar("M", bound=Message)
 Encoding = Literal["protobuf", "json"]
@@ -47,7 +47,7 @@ def _from_protobuf(body: bytes, kind: type[Message]) -> Message:
         message.ParseFromString(body)
     except DecodeError as error:
         raise MalformedMessage(f"not a {kind.__name__} of {len(body)} bytes: {error}") from None
-    if not message.IsInitialized():
+    if not message.IsInitialized() and missing_fields(message):
         raise MalformedMessage(f"a {kind.__name__} without required fields")
     return message
 
