@@ -238,11 +238,12 @@ def _agent(at: Strike, launching: bool) -> str:
     """Name of an agent: any, or one that launches a run which has not started."""
     if not launching:
         return AGENT.format(at.random.randrange(AGENTS))
+    since = time.time()
     job_id = at.workload.add("sleep 0.5", 6, max_failures=at.random.choice(NO_RETRIES))
     found: list[str] = []
 
     def launches() -> bool:
-        found.extend(at.world.launching(job_id))
+        found.extend(at.world.launching(job_id, since))
         return bool(found)
 
     until(launches, LAUNCH_SECONDS, f"a launch of job {job_id}", 0.02)

@@ -121,14 +121,31 @@ class History:
     """In the order in which they began."""
 
 
-def read_events(path: Path, since: float = 0.0) -> list[Event]:
-    """The master's file in order. A last line that a killed master left unfinished is passed over."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    found = [event for line in lines if (event := _event(line)) is not None]
-    return [event for event in found if event.at >= since or event.kind == "agent"]
+@dataclass(slots=True)
+class EventLog:
+    """Reads the master's file, each line once: what waits for a moment asks often."""
+
+    path: Path
+    _offset: int = 0
+    _read: list[Event] = field(default_factory=list)
+
+    def since(self, when: float) -> list[Event]:
+        """In order, with all agents. A last line that is not whole stays unread. One that a killed master
+        left unfinished is passed over."""
+        self._go_on()
+        return [event for event in self._read if event.at >= when or event.kind == "agent"]
+
+    def _go_on(self) -> None:
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as opened:
+            opened.seek(self._offset)
+            lines, end, _ = opened.read().rpartition(b"\n")
+        self._offset += len(lines) + len(end)
+        self._read += [event for line in lines.split(b"\n") if (event := _event(line)) is not None]
 
 
-def _event(line: str) -> Event | None:
+def _event(line: bytes) -> Event | None:
     try:
         held = json.loads(line)
     except ValueError:

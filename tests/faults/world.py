@@ -32,7 +32,7 @@ from peloton.minicluster.processes import Process
 from peloton.minicluster.servers.cassandra import Lasting
 from peloton.minicluster.settings import ClusterSettings, DaemonSettings, Instances
 from tests.faults.deeds import DeedLog
-from tests.faults.history import Event, Run, read_events
+from tests.faults.history import Event, EventLog, Run
 from tests.faults.proxy import Proxy
 from tests.faults.records import Chances, UpdateMangler
 from tests.faults.takeover import QUESTIONS, Takeover
@@ -135,6 +135,7 @@ class World:
         self.zookeeper: ZooKeeperServer | None = None
         self.cassandra: CassandraServer | None = None
         self.probes: dict[str, Probe] = {}
+        self._events = EventLog(self.folder / "mesos.jsonl")
         self._dead: list[Event] = []
         self._stack = ExitStack()
         self._over = threading.Event()
@@ -248,7 +249,7 @@ class World:
     # What is seen of it.
 
     def events(self, since: float) -> list[Event]:
-        told = read_events(self.folder / "mesos.jsonl", since)
+        told = self._events.since(since)
         return sorted([*told, *(each for each in self._dead if each.at >= since)], key=lambda each: each.at)
 
     def live(self) -> list[tuple[Run, str]]:
@@ -260,9 +261,9 @@ class World:
             if task["state"] in LIVE
         ]
 
-    def launching(self, job_id: str) -> list[str]:
+    def launching(self, job_id: str, since: float) -> list[str]:
         """Ids of the agents to which runs of the job were sent, and that have told nothing of these yet."""
-        events = [each for each in self.events(0) if each.run is not None and each.run.job == job_id]
+        events = [each for each in self.events(since) if each.run is not None and each.run.job == job_id]
         started = {each.run for each in events if each.kind == "update"}
         return [each.agent for each in events if each.kind == "launch" and each.run not in started]
 
