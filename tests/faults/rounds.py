@@ -8,6 +8,7 @@ import urllib.error
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from peloton.errors import Unavailable
 from tests.faults.checker import check
 from tests.faults.history import TERMINAL, End, History, of_jobs
 from tests.faults.strike import Fault, Strike
@@ -76,7 +77,7 @@ def play(
         lap()
         final, unavoidable = _proof(world, workload, began)
         wrong += final
-    except TimeoutError as error:
+    except (TimeoutError, Unavailable) as error:  # Unavailable: a component that was started again
         wrong.append(f"no rest: {error}")
     until_ = time.time()
     gaps = {role: round(probe.longest_gap(began, until_), 2) for role, probe in world.probes.items()}
