@@ -14,6 +14,7 @@ COPY resmgr resmgr
 COPY placement placement
 COPY hostmgr hostmgr
 COPY storage storage
+COPY minicluster minicluster
 # Wheels of our own code, with the stubs made from proto/, and of what it needs: nothing else is compiled.
 RUN pip wheel --only-binary=:all: --constraint constraints.txt --wheel-dir /wheels .
 RUN python -m venv --without-pip /opt/peloton \
@@ -33,5 +34,5 @@ USER 10001:10001
 WORKDIR /var/lib/peloton
 EXPOSE 5290-5298 5390-5399
 # Asks at HTTP_PORT, which is also how a daemon is told its port.
-HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 CMD ["python", "-m", "peloton.probe"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 CMD ["python", "-m", "peloton.daemon.healthcheck"]
 CMD ["peloton", "--help"]

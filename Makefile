@@ -31,10 +31,10 @@ faults: $(READY)
 	@GRPC_VERBOSITY=NONE $(BIN)/python -m tests.faults $(ARGS)
 
 demo: $(READY)
-	@$(BIN)/python -m peloton.minicluster.demo
+	@$(BIN)/python -m minicluster.demo.batch
 
 demo-elastic: $(READY)
-	@$(BIN)/python -m peloton.minicluster.demo_elastic
+	@$(BIN)/python -m minicluster.demo.elastic
 
 minicluster: $(READY)
 	@$(BIN)/peloton minicluster up $(ARGS)
@@ -50,7 +50,7 @@ descriptors: $(READY)
 	@echo build/descriptors.fds
 
 settings: $(READY)
-	$(BIN)/python -m peloton.reference_settings jobmgr.config:JobmgrSettings resmgr.config:ResmgrSettings \
+	$(BIN)/python -m peloton.config.reference jobmgr.config:JobmgrSettings resmgr.config:ResmgrSettings \
 	  placement.config:PlacementSettings hostmgr.config:HostmgrSettings > docs/settings.md
 
 clean:

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this folder h
 from peloton.model.ids import ROOT_POOL, PoolId
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.resources import KINDS, Resources, total
-from resmgr.core.fairshare import Load, Snapshot, entitlements
+from resmgr.core.entitlement.fair_share import Load, Snapshot, entitlements
 
 CAPACITY = Resources.of(cpu=1_600_000, memory=12_800_000_000, disk=50_000_000_000, gpu=40_000)
 SHARES = (0.5, 1.0, 1.0, 1.0, 2.0, 3.7)

@@ -19,9 +19,9 @@ from uuid import UUID
 from benchmarks.storage import QUERIES, runtime, spec
 from peloton.model.job import JobQuery
 from storage.cassandra.configs import IndexedConfig
-from storage.cassandra.copy import Change, Copy
 from storage.codec import JOB_RUNTIME
-from storage.index import indexed_texts
+from storage.jobindex.entries import indexed_texts
+from storage.jobindex.index_db import Change, Copy
 
 AT_ONCE = 500
 RUNS = 3

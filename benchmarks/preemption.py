@@ -7,7 +7,7 @@ what 39,000 of them hold. Prints, one per line:
     preemption seconds: N           of CPU, from the tasks' rows to the victims and their reasons
     preemption longest step ms: N   of CPU, of a whole check with a million tasks in one pool that is over
 
-The last is how long others wait at most while a check goes on (resmgr.core.steps).
+The last is how long others wait at most while a check goes on (resmgr.core.cooperative).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from peloton.model.resources import KINDS, Resources
 from peloton.model.states import TaskState
 from resmgr.__main__ import COLLECTION
 from resmgr.core.preemption.decide import Memory, Rules, decide, prepare
+from resmgr.core.preemption.execution import Preemptor
 from resmgr.core.preemption.strikes import Strikes
 from resmgr.core.preemption.view import Candidate, Candidates, PoolView, View
-from resmgr.core.preemptor import Preemptor
 from resmgr.core.scheduler import NewTask, Scheduler
 from resmgr.core.tasks import Needs, Vector
 

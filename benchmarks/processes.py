@@ -25,12 +25,12 @@ from benchmarks.throughput import (
     tell,
     usage,
 )
+from minicluster.components import DAEMONS
+from minicluster.settings import Agent, ClusterSettings
+from minicluster.temporary import ending_orderly, temporary_cluster
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.clock import NANOSECONDS, parse_rfc3339
-from peloton.minicluster.components import DAEMONS
-from peloton.minicluster.settings import Agent, ClusterSettings
-from peloton.minicluster.temporary import ending_orderly, temporary_cluster
 
 FIRST_PORT = 20_000
 PORTS_EACH = 100

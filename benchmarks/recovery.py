@@ -34,16 +34,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this folder h
 
 from benchmarks.throughput import TASK, client_of, make_pool, tell, usage
 from mesos.v1 import mesos_pb2
+from minicluster.cluster import Cluster
+from minicluster.processes import wait_until
+from minicluster.settings import ClusterSettings, Simulated, read_cluster
+from minicluster.temporary import ending_orderly, temporary_cluster
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.client import PelotonClient
 from peloton.errors import PelotonError, Unavailable
-from peloton.minicluster.cluster import Cluster
-from peloton.minicluster.processes import wait_until
-from peloton.minicluster.settings import ClusterSettings, Simulated, read_cluster
-from peloton.minicluster.temporary import ending_orderly, temporary_cluster
 
 CPUS_PER_HOST = 8
 FOR_EVER = 10_000_000.0

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
+from minicluster.processes import interruptible
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
-from peloton.minicluster.processes import interruptible
 from peloton.model.job import JobQuery, JobRuntime, JobSpec, TimeRange
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime

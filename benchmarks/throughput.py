@@ -18,6 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mesos.v1 import mesos_pb2
+from minicluster.cluster import Cluster
+from minicluster.components import DAEMONS
+from minicluster.processes import load
+from minicluster.settings import ClusterSettings, Simulated, read_cluster
+from minicluster.temporary import ending_orderly, temporary_cluster
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
@@ -25,11 +30,6 @@ from peloton.api.v0.task import task_pb2
 from peloton.client import PelotonClient
 from peloton.clock import NANOSECONDS, parse_rfc3339
 from peloton.errors import PelotonError
-from peloton.minicluster.cluster import Cluster
-from peloton.minicluster.components import DAEMONS
-from peloton.minicluster.processes import load
-from peloton.minicluster.settings import ClusterSettings, Simulated, read_cluster
-from peloton.minicluster.temporary import ending_orderly, temporary_cluster
 
 POLL_SECONDS = 0.25
 TASK = task_pb2.ResourceConfig(cpuLimit=1, memLimitMb=64, diskLimitMb=16)

@@ -12,34 +12,34 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from hostmgr.cluster import Cluster
 from hostmgr.config import HostmgrSettings, MesosSettings, ReconcileSettings
 from hostmgr.core.hosts import Hosts
 from hostmgr.core.launches import Launches
 from hostmgr.core.reconcile import Policy, Reconciler
 from hostmgr.core.runs import Runs
 from hostmgr.core.table import HostTable
+from hostmgr.drivers.agents import Cluster
+from hostmgr.drivers.reconciliation import Reconciliation
+from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Event
 from hostmgr.manager import HostManager
 from hostmgr.mesos.calls import Framework
 from hostmgr.mesos.codec import codec
+from hostmgr.mesos.connection import MesosDriver
 from hostmgr.mesos.http import basic
 from hostmgr.mesos.operator import OperatorClient
 from hostmgr.mesos.session import Session
 from hostmgr.mesos.tls import client_context
-from hostmgr.mesos.transport import MesosDriver
-from hostmgr.reconciliation import Reconciliation
 from hostmgr.services.events import EventStream
 from hostmgr.services.feasibility import Feasibility
 from hostmgr.services.internal import InternalHosts
 from hostmgr.services.query import HostQueries
 from hostmgr.services.reconcile import ReconcileTasks
-from hostmgr.statuses import CLIENTS, HOLDER, Event
 from peloton.api.v0.host.svc.host_svc_pb2_grpc import add_HostServiceServicer_to_server
-from peloton.config import ConfigError
-from peloton.daemon import Daemon, run
+from peloton.config.settings import ConfigError
+from peloton.daemon.lifecycle import Daemon, run
 from peloton.eventstream import EventRing
 from peloton.membership.interface import Role
-from peloton.membership.mesos import MasterDetector, detecting
+from peloton.mesos.detector import MasterDetector, detecting
 from peloton.private.eventstream.eventstream_pb2_grpc import add_EventStreamServiceServicer_to_server
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import add_InternalHostServiceServicer_to_server

@@ -11,9 +11,9 @@ from pydantic import Field, field_validator, model_validator
 from hostmgr.core.filter import Ranking
 from hostmgr.core.launches import LaunchPolicy
 from hostmgr.core.table import CONCURRENT_LAUNCHES
-from peloton.config import DaemonSettings, Settings
+from peloton.config.settings import DaemonSettings, Settings
 from peloton.errors import PelotonError
-from peloton.membership.mesos import parse_master
+from peloton.mesos.detector import parse_master
 from storage.config import ENVIRONMENT, StorageSettings
 
 

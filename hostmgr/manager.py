@@ -15,19 +15,19 @@ from hostmgr.core.launches import Launches
 from hostmgr.core.offers import Need
 from hostmgr.core.reconcile import Reconciler
 from hostmgr.core.runs import Runs
+from hostmgr.drivers.status_updates import Event as StreamEvent
+from hostmgr.drivers.status_updates import Statuses
 from hostmgr.mesos.calls import Calls
+from hostmgr.mesos.connection import MesosDriver
 from hostmgr.mesos.stream import Event
-from hostmgr.mesos.transport import MesosDriver
-from hostmgr.statuses import Event as StreamEvent
-from hostmgr.statuses import Statuses
-from hostmgr.taskinfo import need, task_info
-from hostmgr.translate import Forms, labels_from, offer_from
+from hostmgr.mesos.taskinfo import need, task_info
+from hostmgr.mesos.translate import Forms, labels_from, offer_from
 from mesos.v1 import mesos_pb2
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.clock import Clock
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.eventstream import EventRing
-from peloton.membership.mesos import MasterAddress
+from peloton.mesos.detector import MasterAddress
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from storage.interface import Store
 

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from jobmgr.config import JobmgrSettings
-from jobmgr.drivers import expire, spawn_drivers
-from jobmgr.engine import Engine
+from jobmgr.drivers.spawn import expire, spawn_drivers
+from jobmgr.engine.engine import Engine
 from jobmgr.services import NAMES, services
-from peloton.daemon import Daemon, run
+from peloton.daemon.lifecycle import Daemon, run
 from peloton.membership.interface import Role
 from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import FeasibilityServiceStub

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from jobmgr.calls import Bucket
-from jobmgr.core.steering import Limits
-from peloton.config import DaemonSettings, Settings
+from jobmgr.core.task.actions import Limits
+from jobmgr.drivers.retry import Bucket
+from peloton.config.settings import DaemonSettings, Settings
 from storage.config import ENVIRONMENT, StorageSettings
 
 

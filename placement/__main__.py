@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from peloton.daemon import Daemon, run
+from peloton.daemon.lifecycle import Daemon, run
 from peloton.membership.interface import Role
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import FeasibilityServiceStub
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
@@ -17,7 +17,7 @@ from placement.clients import HostmgrClaims, ResmgrQueue
 from placement.config import PlacementSettings
 from placement.core.batch import Batch
 from placement.engine import Engine
-from placement.round import Parts
+from placement.placing import Parts
 
 FAMILIES_AT_ONCE = 16
 

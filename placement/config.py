@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from peloton.config import DaemonSettings
+from peloton.config.settings import DaemonSettings
 from peloton.model.states import TaskType
 
 TaskTypeName = Literal["batch"]

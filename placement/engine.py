@@ -7,11 +7,11 @@ import logging
 from collections.abc import Hashable, Iterable, Sequence
 
 from peloton.errors import PelotonError
+from placement.backoff import Pace
 from placement.core.model import Gang
 from placement.core.strategy import Family
 from placement.metrics import WAITING
-from placement.pace import Pace
-from placement.round import Parts, Round
+from placement.placing import Parts, Round
 
 HEARD_SECONDS = 10.0
 """How often resmgr hears of an engine that holds gangs; silent for 30 s, it would lose them."""

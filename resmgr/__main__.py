@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 from peloton.api.v0.respool.respool_pb2_grpc import add_ResourceManagerServicer_to_server
 from peloton.api.v1alpha.respool.svc.respool_svc_pb2_grpc import add_ResourcePoolServiceServicer_to_server
-from peloton.daemon import Daemon, run
+from peloton.daemon.lifecycle import Daemon, run
 from peloton.membership.interface import Role
 from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import FeasibilityServiceStub
@@ -22,24 +22,24 @@ from peloton.private.resmgr.preemption.preemption_pb2_grpc import add_Preemption
 from peloton.private.resmgr.waiting.waiting_pb2_grpc import add_WaitingServiceServicer_to_server
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import add_ResourceManagerServiceServicer_to_server
 from peloton.rpc.server import service
-from resmgr.capacity import Capacity
-from resmgr.claims import Claims
-from resmgr.comparison import Comparison
 from resmgr.config import ResmgrSettings
-from resmgr.driver import Driver
-from resmgr.feasibility import Feasibility
-from resmgr.intake import Intake
-from resmgr.metrics import keep_measuring
-from resmgr.recovery import Recovery
-from resmgr.services.changes import PoolChanges
+from resmgr.drivers.capacity import Capacity
+from resmgr.drivers.claims import Claims
+from resmgr.drivers.feasibility import Feasibility
+from resmgr.drivers.loop import Driver
+from resmgr.drivers.metrics import keep_measuring
+from resmgr.drivers.recovery import Recovery
+from resmgr.drivers.status_stream import Intake
+from resmgr.drivers.store_audit import Comparison
 from resmgr.services.explain import ExplainService
 from resmgr.services.holding import HoldingService
+from resmgr.services.pending_reasons import WaitingService
 from resmgr.services.placing import PlacingService
+from resmgr.services.pool_changes import PoolChanges
 from resmgr.services.pools import ALIASES, PoolService
 from resmgr.services.pools_v1alpha import PoolServiceV1Alpha
 from resmgr.services.preemption import PreemptionService
 from resmgr.services.tasks import TaskService
-from resmgr.services.waiting import WaitingService
 from storage.factory import Stores
 
 SERVICES = (

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from peloton.config import DaemonSettings, Settings
+from peloton.config.settings import DaemonSettings, Settings
 from resmgr.core.policy import Policy
 from resmgr.core.preemption.decide import Rules
 from storage.config import ENVIRONMENT, StorageSettings

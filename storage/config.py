@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from peloton.config import Settings
+from peloton.config.settings import Settings
 
 ENVIRONMENT = {
     "CASSANDRA_HOSTS": "storage.contact_points",

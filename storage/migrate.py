@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from peloton.config import Settings, Tree, merged, read_yaml, validated
+from peloton.config.settings import Settings, Tree, merged, read_yaml, validated
 from peloton.errors import PelotonError, Refused
 from storage.config import ENVIRONMENT, CassandraSettings, SqliteSettings, StorageSettings
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from peloton.mesosjson import JsonError, decode, encode, missing_fields
+from peloton.mesos.json import JsonError, decode, encode, missing_fields
 
 M = TypeVar("M", bound=Message)
 Encoding = Literal["protobuf", "json"]

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httptools
 
 from hostmgr.mesos.tls import trouble
-from peloton.membership.mesos import MasterAddress
+from peloton.mesos.detector import MasterAddress
 
 READ_SIZE = 256 * 1024
 MAX_HEAD = 64 * 1024

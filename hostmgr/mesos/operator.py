@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from hostmgr.mesos.codec import Codec, MalformedMessage
 from hostmgr.mesos.http import READ_SIZE, Answer, AnswerParser, BrokenHttp, Requests, connect, location
-from hostmgr.mesos.text import mend_agents
+from hostmgr.mesos.utf8 import mend_agents
 from mesos.v1.master import master_pb2
 from mesos.v1.quota import quota_pb2
 from peloton.errors import Unavailable
-from peloton.membership.mesos import MasterAddress, MasterDetector
+from peloton.mesos.detector import MasterAddress, MasterDetector
 
 PATH = "/api/v1"
 MOST_REDIRECTS = 3

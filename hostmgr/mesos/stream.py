@@ -10,9 +10,9 @@ from hostmgr.mesos.codec import Codec, MalformedMessage
 from hostmgr.mesos.http import READ_SIZE, AnswerParser, BrokenHttp, location
 from hostmgr.mesos.recordio import RecordParser
 from hostmgr.mesos.session import Session
-from hostmgr.mesos.text import mend_event
+from hostmgr.mesos.utf8 import mend_event
 from mesos.v1.scheduler import scheduler_pb2
-from peloton.membership.mesos import MasterAddress
+from peloton.mesos.detector import MasterAddress
 
 Event = scheduler_pb2.Event
 _Body = Literal["subscribed", "offers", "rescind", "update", "failure", "error"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hostmgr.statuses import Statuses
+from hostmgr.drivers.status_updates import Statuses
 from peloton.eventstream import InvalidPurge, OutOfRange, StreamChanged, UnknownClient
 from peloton.private.eventstream import eventstream_pb2 as pb
 from peloton.private.eventstream import eventstream_pb2_grpc

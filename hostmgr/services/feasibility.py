@@ -6,9 +6,9 @@ import asyncio
 import uuid
 from typing import Any
 
-from hostmgr.cluster import Cluster
 from hostmgr.core.feasibility import GangShape, Members, shortage
 from hostmgr.core.table import HostTable
+from hostmgr.drivers.agents import Cluster
 from hostmgr.services.internal import filter_from
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hostmgr.cluster import Cluster
 from hostmgr.core.filter import HostFilter, Ranking
 from hostmgr.core.hosts import Claim
+from hostmgr.drivers.agents import Cluster
+from hostmgr.drivers.reconciliation import Reconciliation
 from hostmgr.manager import CALLS_AT_ONCE, HostManager
-from hostmgr.reconciliation import Reconciliation
+from hostmgr.mesos.translate import offered, resources_to, scalar
 from hostmgr.services.query import hosts_by_query
-from hostmgr.translate import offered, resources_to, scalar
 from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.errors import InvalidArgument

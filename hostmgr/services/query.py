@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hostmgr.cluster import Cluster
+from hostmgr.drivers.agents import Cluster
 from hostmgr.manager import HostManager
-from hostmgr.translate import address_of, labels_from, resources_to
+from hostmgr.mesos.translate import address_of, labels_from, resources_to
 from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host import host_pb2

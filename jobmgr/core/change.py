@@ -9,8 +9,8 @@ from typing import Any
 
 from jobmgr.core.cache import UNBORN
 from jobmgr.core.events import RunOf, Span
-from jobmgr.core.jobstate import batch_state
-from jobmgr.core.work import Work
+from jobmgr.core.in_flight import Work
+from jobmgr.core.job.state import batch_state
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, TaskState

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from jobmgr.engine import Engine
+from jobmgr.engine.engine import Engine
 from jobmgr.services.feasibility import FeasibilityService
-from jobmgr.services.jobs import JobManager
-from jobmgr.services.private import JobManagerService
+from jobmgr.services.private.job_manager import JobManagerService
 from jobmgr.services.sandbox import Calls, Sandboxes
-from jobmgr.services.tasks import TaskManager
+from jobmgr.services.v0.jobs import JobManager
+from jobmgr.services.v0.tasks import TaskManager
 from peloton.api.v0.job.job_pb2_grpc import add_JobManagerServicer_to_server
 from peloton.api.v0.task.task_pb2_grpc import add_TaskManagerServicer_to_server
 from peloton.clock import Clock

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from jobmgr.core.cache import CachedJob
-from jobmgr.engine import Engine
+from jobmgr.engine.engine import Engine
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import NotFound, PelotonError

@@ -24,7 +24,7 @@ GROUPS = {
     "host": Lazy("peloton.cli.commands.host:host", "Hosts of the cluster."),
     "resmgr": Lazy("peloton.cli.commands.resmgr:resmgr", "Look into the resource manager."),
     "hostmgr": Lazy("peloton.cli.commands.hostmgr:hostmgr", "Look into the host manager."),
-    "minicluster": Lazy("peloton.minicluster.cli:minicluster", "A whole cluster on this machine."),
+    "minicluster": Lazy("minicluster.cli:minicluster", "A whole cluster on this machine."),
 }
 
 

@@ -17,8 +17,8 @@ import click
 from peloton.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from minicluster.running import Running
     from peloton.client import Discovery
-    from peloton.minicluster.running import Running
 
 ROLES = ("jobmgr", "resmgr", "hostmgr")
 NAMES = {
@@ -93,9 +93,9 @@ class Targets:
 
     def _here(self, say: Callable[[str], object]) -> Discovery | None:
         """Of a minicluster that runs on this machine."""
+        from minicluster import running
+        from minicluster.layout import Layout
         from peloton.client.discovery import LocalDiscovery
-        from peloton.minicluster import running
-        from peloton.minicluster.layout import Layout
 
         found = running.find()
         if found is None:

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
-from peloton.config import ZooKeeperMembershipSettings
+from peloton.config.settings import ZooKeeperMembershipSettings
 from peloton.errors import AlreadyExists, NotFound, PelotonError, Unavailable
 from peloton.membership.connection import Connection, Credentials, Watch
 from peloton.membership.election import PAUSE, Election, Places

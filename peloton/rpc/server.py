@@ -20,8 +20,8 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
+from peloton.daemon.metrics import CALL_SECONDS, CALLS
 from peloton.errors import Fenced, InvalidArgument, PelotonError, Unavailable
-from peloton.metrics import CALL_SECONDS, CALLS
 from peloton.rpc.caller import Caller, Terms, caller_of
 from peloton.rpc.errors import status_of
 

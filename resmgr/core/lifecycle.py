@@ -10,13 +10,13 @@ from peloton.model.states import TaskState, TaskType
 from resmgr.core.deadlines import Deadlines
 from resmgr.core.infeasible import Infeasible
 from resmgr.core.leases import Leases
+from resmgr.core.pending_reasons import Reasons
 from resmgr.core.placements import Handover, Placement
 from resmgr.core.policy import Policy
 from resmgr.core.pools import Pool
 from resmgr.core.queues import ReadyQueue
 from resmgr.core.registry import Registry
 from resmgr.core.tasks import NO_HOSTS, STATES, Event, Gang, Shape, Task
-from resmgr.core.waiting import Reasons
 
 _S = TaskState
 

@@ -11,10 +11,10 @@ from peloton.model.ids import ROOT_POOL, PoolId
 from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, Resources
 from peloton.model.resources import total as total_of
-from resmgr.core.checks import check_against_tree, check_alone
+from resmgr.core.histograms import Times
+from resmgr.core.pool_checks import check_against_tree, check_alone
 from resmgr.core.queues import GangQueue
 from resmgr.core.tasks import Charge, Gang, Vector
-from resmgr.core.times import Times
 
 NOTHING: Vector = (0, 0, 0, 0)
 DEFAULT_SLACK_PERCENT = 20.0

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from peloton.errors import NotFound, Refused
 from peloton.model.ids import JobId, Run, task_id
 from peloton.model.states import TaskState, TaskType
-from resmgr.core import admission
+from resmgr.core.admission import checks
 from resmgr.core.leases import Holder
 from resmgr.core.placements import Failure, Handover, Placement, Proposal, Rejection
 from resmgr.core.policy import Policy
@@ -56,7 +56,7 @@ class Scheduler(Sharing):
             unknown = list({(new.job_id, new.instance): new for new in unknown}.values())
         if len(unknown) > 1 and len({new.needs.type for new in unknown}) > 1:
             raise Refused("a gang's tasks must all be of one task type")
-        too_large = admission.beyond_limit(pool, [new.needs.charge for new in unknown])
+        too_large = checks.beyond_limit(pool, [new.needs.charge for new in unknown])
         if too_large:
             raise Refused(too_large)
         tasks = [self._new(pool, new, _S.PENDING, now) for new in unknown]

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from peloton.model.pool import PoolConfig
 from peloton.model.resources import KINDS, Resources
 from peloton.model.shortage import Shortage
-from resmgr.core import admission
-from resmgr.core.entitlement import Loads, entitle, loads
+from resmgr.core.admission import checks
+from resmgr.core.entitlement.tree import Loads, entitle, loads
 from resmgr.core.infeasible import beyond_capacity
 from resmgr.core.lifecycle import Lifecycle
 from resmgr.core.policy import Policy
@@ -106,7 +106,7 @@ class Sharing(Lifecycle):
 
     def _admit_queue(self, queue: GangQueue, budget: int, now: float) -> int:
         """A full ready queue ends the queue's turn, as a refusal of its head does."""
-        for gang, refused in admission.turn(queue, self.policy.preemption):
+        for gang, refused in checks.turn(queue, self.policy.preemption):
             shortage = self._never(gang, refused)
             if shortage is not None:
                 self.set_aside(gang, shortage, now)
@@ -115,7 +115,7 @@ class Sharing(Lifecycle):
                     break
                 continue
             if refused is not None:
-                self._short = self._short or refused.check in admission.SHARED
+                self._short = self._short or refused.check in checks.SHARED
                 self.give_reason(gang, str(refused))
                 continue
             ready = self.ready[gang.type]
@@ -128,12 +128,12 @@ class Sharing(Lifecycle):
                 break
         return budget
 
-    def _never(self, gang: Gang, refused: admission.Refusal | None) -> Shortage | None:
+    def _never(self, gang: Gang, refused: checks.Refusal | None) -> Shortage | None:
         """Why it could not be placed even if it were let in, as far as that is known."""
         if self.infeasible and (known := self.infeasible.shortage(gang.shape)) is not None:
             return known
         capacity = self.tree.capacity
-        if refused is None or refused.check not in admission.SHARED or capacity is None:
+        if refused is None or refused.check not in checks.SHARED or capacity is None:
             return None
         return beyond_capacity(gang.charge.entitled, capacity.values(), KINDS)
 

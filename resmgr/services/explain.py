@@ -13,10 +13,10 @@ from peloton.model.resources import KINDS, MILLI
 from peloton.private.resmgr.explain import explain_pb2 as pb
 from peloton.private.resmgr.explain import explain_pb2_grpc
 from peloton.wire.feasibility import shortage_to
-from resmgr.core.admission import Refusal
-from resmgr.core.explain import Explanation, Group, Grouping, Position, Share, Tries, explain
+from resmgr.core.admission.checks import Refusal
+from resmgr.core.explain.queue_reasons import Explanation, Group, Grouping, Position, Share, Tries, explain
 from resmgr.core.tasks import Vector
-from resmgr.driver import Driver
+from resmgr.drivers.loop import Driver
 
 _AT_ONCE = 10_000
 """Tasks of a job that are looked at before others get their turn."""

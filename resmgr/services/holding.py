@@ -10,7 +10,7 @@ from peloton.errors import InvalidArgument
 from peloton.private.resmgr.holding import holding_pb2 as pb
 from peloton.private.resmgr.holding import holding_pb2_grpc
 from resmgr.core.tasks import Task
-from resmgr.driver import Driver
+from resmgr.drivers.loop import Driver
 
 MOST_RUNS = 200_000
 AT_ONCE = 10_000

@@ -7,8 +7,8 @@ from typing import Any
 from peloton.private.resmgr.placing import placing_pb2 as pb
 from peloton.private.resmgr.placing import placing_pb2_grpc
 from peloton.rpc.server import caller
-from resmgr.driver import Driver
-from resmgr.translate import unplaced_from
+from resmgr.drivers.loop import Driver
+from resmgr.services.translate import unplaced_from
 
 
 class PlacingService(placing_pb2_grpc.PlacingServiceServicer):

@@ -14,7 +14,7 @@ from peloton.model.resources import KINDS, MILLI
 from peloton.rpc.server import caller
 from peloton.wire.pool import pool_config, pool_config_to
 from resmgr.core.pools import Pool, PoolBusy, PoolExists, PoolNotLeaf
-from resmgr.services.changes import PoolChanges
+from resmgr.services.pool_changes import PoolChanges
 
 ALIASES = ("peloton.api.respool.ResourceManager",)
 """The name that published clients call (behaviour 1.1)."""

@@ -15,7 +15,7 @@ from peloton.model.resources import KINDS, MILLI
 from peloton.rpc.server import caller
 from peloton.wire.pool_v1alpha import pool_config, pool_spec_to
 from resmgr.core.pools import Pool
-from resmgr.services.changes import PoolChanges
+from resmgr.services.pool_changes import PoolChanges
 
 
 class PoolServiceV1Alpha(respool_svc_pb2_grpc.ResourcePoolServiceServicer):

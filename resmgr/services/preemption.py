@@ -8,7 +8,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import parse_mesos_task_id
 from peloton.private.resmgr.preemption import preemption_pb2 as pb
 from peloton.private.resmgr.preemption import preemption_pb2_grpc
-from resmgr.driver import Driver
+from resmgr.drivers.loop import Driver
 
 MOST_RUNS = 10_000
 

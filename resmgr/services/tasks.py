@@ -17,13 +17,13 @@ from peloton.rpc.server import caller
 from resmgr.core.leases import Holder
 from resmgr.core.placements import Failure, Handover, Proposal
 from resmgr.core.pools import Pool
+from resmgr.core.redelivery import take_back_gangs, take_back_placements
 from resmgr.core.scheduler import NewTask
 from resmgr.core.tasks import Gang, Task
-from resmgr.core.undelivered import take_back_gangs, take_back_placements
-from resmgr.driver import Driver
-from resmgr.intake import apply
+from resmgr.drivers.loop import Driver
+from resmgr.drivers.status_stream import apply
 from resmgr.services.delivery import delivered
-from resmgr.translate import (
+from resmgr.services.translate import (
     PLACED_TYPES,
     failed_task,
     failure_from,

@@ -12,7 +12,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobSpec
 from storage.cassandra.ranges import token_ranges
 from storage.cassandra.session import Row, Session
-from storage.index import indexed_texts, summary_of
+from storage.jobindex.entries import indexed_texts, summary_of
 
 _LARGEST_INLINE = 128 * 1024
 """Bytes of payload, words and summary together that lie in the row itself."""

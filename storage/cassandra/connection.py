@@ -25,7 +25,7 @@ from cassandra.query import PreparedStatement, tuple_factory
 from peloton.errors import Refused, Unavailable
 from storage.cassandra.access import Access, access
 from storage.cassandra.errors import DRIVER_ERRORS, translated
-from storage.cassandra.named import conditional, statements
+from storage.cassandra.statements import conditional, statements
 from storage.config import CassandraSettings
 
 _RECONNECT_FIRST, _RECONNECT_LAST = 0.25, 5.0

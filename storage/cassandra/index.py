@@ -2,7 +2,7 @@
 
 No index of Cassandra's finds by parts of names, by keywords and labels, sorts by any property and counts what
 it found. So queries run over a copy of the jobs in SQLite, with the tables and the statements of
-`storage.sqlite` (`storage.cassandra.copy`).
+`storage.sqlite` (`storage.jobindex.index_db`).
 
 A handle with a term is the only one that changes jobs. It reads all jobs once, when its term begins, and from
 then on follows its own changes: a query costs one read of the term, and the time that SQLite takes. A change
@@ -22,10 +22,10 @@ from peloton.errors import Fenced, NotFound, PelotonError
 from peloton.model.ids import JobId
 from peloton.model.job import JobPage, JobQuery
 from storage.cassandra.configs import Configs
-from storage.cassandra.copy import Change, Copy
 from storage.cassandra.ranges import token_ranges
 from storage.cassandra.session import Row, Session
 from storage.cassandra.terms import Terms
+from storage.jobindex.index_db import Change, Copy
 
 log = logging.getLogger(__name__)
 

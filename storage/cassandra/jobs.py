@@ -13,14 +13,14 @@ from peloton.errors import AlreadyExists, Conflict, NotFound, Unavailable
 from peloton.model.ids import JobId
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
 from peloton.wire.job import job_spec_from_payload
-from storage.cassandra.binding import Bound
+from storage.cassandra.batch_encoder import Bound
 from storage.cassandra.configs import ConfigRow, Configs, IndexedConfig, config_row
-from storage.cassandra.copy import Change
 from storage.cassandra.index import JobIndex
 from storage.cassandra.session import Session
 from storage.cassandra.tasks import Rows
 from storage.cassandra.terms import Gate, Terms
 from storage.codec import JOB_RUNTIME
+from storage.jobindex.index_db import Change
 
 _ACTIVE_BUCKETS = 64
 """As stored: never changes."""

@@ -16,7 +16,7 @@ from cassandra.cluster import ResponseFuture
 from cassandra.query import BoundStatement
 
 from peloton.errors import Unavailable
-from storage.cassandra.binding import Binder, Bound
+from storage.cassandra.batch_encoder import Binder, Bound
 from storage.cassandra.connection import Connection
 from storage.cassandra.errors import DRIVER_ERRORS, overloaded, translated
 from storage.config import CassandraSettings

@@ -10,13 +10,13 @@ from peloton.membership.interface import Role
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime
 from peloton.model.task import PodEvent, TaskRuntime
+from storage.cassandra.cleanup import Leftovers
 from storage.cassandra.cluster import CassandraHosts, CassandraPools
 from storage.cassandra.configs import Configs
 from storage.cassandra.connection import Connection, connect
 from storage.cassandra.events import CassandraPodEvents
 from storage.cassandra.index import JobIndex
 from storage.cassandra.jobs import CassandraJobs
-from storage.cassandra.leftovers import Leftovers
 from storage.cassandra.migrate import check, up
 from storage.cassandra.session import Session
 from storage.cassandra.tasks import CassandraTasks, Rows, encoded_events, encoded_tasks

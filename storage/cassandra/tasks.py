@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from peloton.errors import NotFound
 from peloton.model.ids import JobId, task_id
 from peloton.model.task import PodEvent, TaskRuntime
-from storage.cassandra.binding import Bound
+from storage.cassandra.batch_encoder import Bound
 from storage.cassandra.session import Row, Session
 from storage.cassandra.terms import Gate
 from storage.codec import POD_EVENT, TASK_RUNTIME

@@ -12,7 +12,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
 from peloton.wire.job import job_spec_from_payload
 from storage.codec import JOB_RUNTIME
-from storage.index import IndexedTexts, indexed_texts, label_lines
+from storage.jobindex.entries import IndexedTexts, indexed_texts, label_lines
 from storage.sqlite.query import find
 from storage.sqlite.reader import Readers
 from storage.sqlite.writer import Write, Writer

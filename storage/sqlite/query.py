@@ -9,7 +9,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.job import JobPage, JobQuery, JobSummary, TimeRange
 from peloton.wire.job import job_spec_from_payload
 from storage.codec import JOB_RUNTIME
-from storage.index import label_lines
+from storage.jobindex.entries import label_lines
 
 COUNT = "SELECT count(*) FROM job_index AS i WHERE {where}"
 PAGE = "SELECT job_id FROM job_index AS i WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?"

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from mesos.v1 import mesos_pb2
+from minicluster.cluster import Cluster
+from minicluster.settings import ClusterSettings
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.client import LocalDiscovery, PelotonClient
 from peloton.client.discovery import ZooKeeperDiscovery
-from peloton.minicluster.cluster import Cluster
-from peloton.minicluster.settings import ClusterSettings
 
 TERMINAL = {job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED}
 

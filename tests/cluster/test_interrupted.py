@@ -19,8 +19,8 @@ PROGRAMS: dict[str, tuple[Sequence[str], str]] = {
         ["-m", "peloton.cli", "minicluster", "up", "--free-ports", "--dir", "{folder}/cluster"],
         "mesos-master answers",
     ),
-    "demo": (["-m", "peloton.minicluster.demo"], "mesos-master answers"),
-    "demo_elastic": (["-m", "peloton.minicluster.demo_elastic"], "team 1 runs"),
+    "demo": (["-m", "minicluster.demo.batch"], "mesos-master answers"),
+    "demo_elastic": (["-m", "minicluster.demo.elastic"], "team 1 runs"),
     "processes": (["benchmarks/processes.py", "--count", "100"], "mesos-master answers"),
     "faults": (
         [

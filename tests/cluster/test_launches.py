@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from minicluster.cluster import Cluster
+from minicluster.settings import Agent, ClusterSettings
 from peloton.api.v0.job import job_pb2
-from peloton.minicluster.cluster import Cluster
-from peloton.minicluster.settings import Agent, ClusterSettings
 
 from .conftest import Harness
 

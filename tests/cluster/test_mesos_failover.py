@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from minicluster.cluster import Cluster
+from minicluster.mesos.cleanup import kill_tasks
+from minicluster.settings import ClusterSettings, DaemonSettings
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.minicluster.cluster import Cluster
-from peloton.minicluster.mesos.cleanup import kill_tasks
-from peloton.minicluster.settings import ClusterSettings, DaemonSettings
 from tests.servers.zookeeper import ZooKeeperServer
 
 from .conftest import Harness, wait_for

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from minicluster.cluster import Cluster
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
-from peloton.minicluster.cluster import Cluster
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 
 from .conftest import Harness, wait_for

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from minicluster.cluster import Cluster
+from minicluster.settings import Agent, ClusterSettings
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.minicluster.cluster import Cluster
-from peloton.minicluster.settings import Agent, ClusterSettings
 
 from .conftest import Harness, wait_for
 

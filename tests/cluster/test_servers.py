@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from peloton.minicluster.servers import cassandra, maven, zookeeper
+from minicluster.servers import cassandra, maven, zookeeper
 from tests.conftest import lacking
 
 SERVERS = {"zookeeper": "zk", "cassandra": "cql"}

@@ -48,7 +48,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A line of the master's history; see `peloton.minicluster.mesos.master.history`. `at`: seconds.
+    """A line of the master's history; see `minicluster.mesos.master.history`. `at`: seconds.
 
     One kind more, by who plays the faults: `dead`, an agent that was ended with all its tasks.
     """

@@ -142,7 +142,7 @@ def tell_of(calls: Iterable[Any], journal: Journal, at: float) -> None:
 
 
 def recorded_driver(driver: Any, journal: Journal) -> Any:
-    """The class `hostmgr.mesos.transport.MesosDriver` with a record of its calls."""
+    """The class `hostmgr.mesos.connection.MesosDriver` with a record of its calls."""
 
     class RecordedDriver(driver):  # type: ignore[misc]
         held = 0.0
@@ -201,7 +201,7 @@ def main(argv: list[str]) -> int:
             return RecordedStore(await super().open(), journal)
 
     daemon.Stores = RecordedStores
-    shell: Any = importlib.import_module("peloton.daemon")
+    shell: Any = importlib.import_module("peloton.daemon.lifecycle")
     shell.LeaderClient = recorded_client(shell.LeaderClient, journal)
     if role == "hostmgr":
         daemon.MesosDriver = recorded_driver(daemon.MesosDriver, journal)

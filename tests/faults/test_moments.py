@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from jobmgr.core.status import PROGRESS
+from jobmgr.core.task.status_rules import PROGRESS
 from tests.faults import moments
 from tests.faults.moments import STATES, AtMoment
 from tests.faults.strike import Strike

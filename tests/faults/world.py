@@ -19,18 +19,18 @@ from typing import Any
 
 import grpc
 
+from minicluster.cluster import Cluster
+from minicluster.components import Component
+from minicluster.mesos.cleanup import kill_tasks
+from minicluster.preparing import Progress
+from minicluster.processes import Process
+from minicluster.servers.cassandra import Lasting
+from minicluster.settings import ClusterSettings, DaemonSettings, Instances
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.client import Discovery, LocalDiscovery, PelotonClient
 from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
-from peloton.config import Tree
-from peloton.minicluster.cluster import Cluster
-from peloton.minicluster.components import Component
-from peloton.minicluster.mesos.cleanup import kill_tasks
-from peloton.minicluster.preparing import Progress
-from peloton.minicluster.processes import Process
-from peloton.minicluster.servers.cassandra import Lasting
-from peloton.minicluster.settings import ClusterSettings, DaemonSettings, Instances
+from peloton.config.settings import Tree
 from tests.faults.deeds import DeedLog
 from tests.faults.history import Event, EventLog, Run
 from tests.faults.proxy import Proxy

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from peloton.minicluster.servers.cassandra import HOST, Lasting, Server, command, configure, serves
-from peloton.minicluster.servers.maven import Broken
+from minicluster.servers.cassandra import HOST, Lasting, Server, command, configure, serves
+from minicluster.servers.maven import Broken
 
 USERNAME = PASSWORD = "cassandra"
 """The superuser that a new server makes."""

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from peloton.minicluster.servers.maven import Broken, Missing, cache, class_path, jars, java
+from minicluster.servers.maven import Broken, Missing, cache, class_path, jars, java
 
 __all__ = ["Broken", "Missing", "cache", "class_path", "jars", "java"]

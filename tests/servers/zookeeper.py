@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from peloton.minicluster.servers.maven import Broken
-from peloton.minicluster.servers.zookeeper import HOST, command, configure, serves
+from minicluster.servers.maven import Broken
+from minicluster.servers.zookeeper import HOST, command, configure, serves
 
 LONGEST_START = 60.0
 """Seconds."""

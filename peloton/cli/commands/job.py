@@ -234,7 +234,7 @@ def cache(session: Session, job_id: str) -> None:
 @passing
 def why(session: Session, job_id: str) -> None:
     """Tell why a job's instances are where they are: how many wait for what, run, or ended how."""
-    from peloton.cli.asking import explain_job
+    from peloton.cli.explain_client import explain_job
 
     plain, text = explain_job(session, job_id)
     session.show(plain, lambda: text)

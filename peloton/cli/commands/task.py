@@ -214,7 +214,7 @@ def cache(session: Session, job_id: str, instance: int) -> None:
 @passing
 def why(session: Session, job_id: str, instance: int) -> None:
     """Tell why an instance is where it is: what it waits for, where it runs, or how it ended."""
-    from peloton.cli.asking import explain_task
+    from peloton.cli.explain_client import explain_task
 
     plain, text = explain_task(session, job_id, instance)
     session.show(plain, lambda: text)

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from peloton.model.resources import Resources, total
-from resmgr.core.preemption.between import Between
+from resmgr.core.preemption.cross_pool import Between
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.protection import Allowance, protect
+from resmgr.core.preemption.same_pool import Within
 from resmgr.core.preemption.strikes import Strikes
 from resmgr.core.preemption.view import BETWEEN, WITHIN, PoolView, View
-from resmgr.core.preemption.within import Within
 from resmgr.core.tasks import Vector
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resmgr.core.steps import Steps
+from resmgr.core.cooperative import Steps
 
 AT_ONCE = 30_000
 Column = NDArray[Any]

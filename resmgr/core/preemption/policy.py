@@ -68,6 +68,6 @@ class Policy(Protocol):
         ...
 
     def steps(self, view: View, now: float) -> Iterator[Victim | None]:
-        """Cheapest first, pool by pool, each pool's budget kept; None between two steps (resmgr.core.steps).
+        """Cheapest first, pool by pool, each pool's budget kept; None between two steps (`cooperative`).
         `now`: seconds on the monotonic clock."""
         ...

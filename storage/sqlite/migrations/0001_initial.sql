@@ -14,7 +14,7 @@ CREATE TABLE jobs (
 
 CREATE INDEX jobs_active ON jobs (job_id) WHERE active = 1;
 
--- words and summary: storage.index. payload: peloton.api.v0.job.JobConfig; last, for it may be large.
+-- words and summary: storage.jobindex.entries. payload: peloton.api.v0.job.JobConfig; last, for it may be large.
 CREATE TABLE job_configs (
     job_id TEXT NOT NULL,
     version INTEGER NOT NULL,
@@ -24,7 +24,7 @@ CREATE TABLE job_configs (
     UNIQUE (job_id, version)
 );
 
--- What queries filter and sort by; narrow, for it is scanned. labels: storage.index.label_lines.
+-- What queries filter and sort by; narrow, for it is scanned. labels: storage.jobindex.entries.label_lines.
 CREATE TABLE job_index (
     job_id TEXT PRIMARY KEY,
     config_version INTEGER NOT NULL,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton.config import DaemonSettings, Tree, validated
+from peloton.config.settings import DaemonSettings, Tree, validated
 from peloton.membership.factory import membership
 from peloton.membership.interface import Address, Leadership, Member, Membership, Role
 from peloton.membership.lease import Standing
@@ -140,7 +140,7 @@ async def test_who_gives_a_candidacy_up_is_in_nobodys_way(make: MakeMembership) 
 
 HOLDER = """
 import asyncio, json, sys
-from peloton.config import DaemonSettings, validated
+from peloton.config.settings import DaemonSettings, validated
 from peloton.membership.factory import membership
 from peloton.membership.interface import Address, Member, Role
 

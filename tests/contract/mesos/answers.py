@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from mesos.v1.master import master_pb2 as master
-from peloton.minicluster.mesos import jsoncodec
+from minicluster.mesos import jsoncodec
 from tests.contract.mesos.client import Reply, Stream
 from tests.contract.mesos.cluster import MASTER_PORT
 from tests.contract.mesos.conversation import Conversation, is_operator, once

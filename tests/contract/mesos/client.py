@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from mesos.v1.master import master_pb2 as master
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-from peloton.minicluster.mesos import jsoncodec
+from minicluster.mesos import jsoncodec
 
 PATIENCE_SECONDS = 30.0
 

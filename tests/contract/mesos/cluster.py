@@ -14,7 +14,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from peloton.minicluster.mesos.cleanup import kill_tasks
+from minicluster.mesos.cleanup import kill_tasks
 from tests.servers.zookeeper import ZooKeeperServer, new_zookeeper
 
 PATIENCE_SECONDS = 60.0
@@ -56,7 +56,7 @@ class Processes:
         errors = self.root / f"{name}-{self.started}.log"
         with errors.open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", f"peloton.minicluster.mesos.{module}", *flags),
+                *(sys.executable, "-m", f"minicluster.mesos.{module}", *flags),
                 *("--ready-file", str(ready)),
                 stdout=log,
                 stderr=log,

@@ -11,8 +11,8 @@ from typing import Any
 
 from mesos.v1.master import master_pb2 as master
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-from peloton.minicluster.mesos import jsoncodec
-from peloton.minicluster.mesos.cleanup import kill_tasks
+from minicluster.mesos import jsoncodec
+from minicluster.mesos.cleanup import kill_tasks
 from tests.contract.mesos.client import Wire, render
 from tests.contract.mesos.cluster import MASTER_PORT, recorded_flags
 from tests.contract.mesos.conversation import Conversation, is_operator, once

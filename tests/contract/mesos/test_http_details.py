@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-from peloton.minicluster.mesos import jsoncodec
+from minicluster.mesos import jsoncodec
 from tests.contract.mesos.recording import RECORDINGS, records
 
 pytestmark = pytest.mark.skipif(not RECORDINGS.is_dir(), reason="no recordings: ../shared/mesos is absent")
@@ -56,7 +56,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     folder: Path = tmp_path_factory.mktemp("master")
     ready = folder / "ready"
     flags = ("--port=0", f"--work-dir={folder / 'work'}", f"--ready-file={ready}")
-    process = subprocess.Popen([sys.executable, "-m", "peloton.minicluster.mesos.master", *flags])
+    process = subprocess.Popen([sys.executable, "-m", "minicluster.mesos.master", *flags])
     try:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not ready.exists():

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 from hostmgr.mesos.calls import Framework
 from hostmgr.mesos.codec import codec
+from hostmgr.mesos.connection import MesosDriver
 from hostmgr.mesos.session import Backoff, Session
 from hostmgr.mesos.stream import Event
-from hostmgr.mesos.transport import MesosDriver
 from mesos.v1.scheduler import scheduler_pb2
-from peloton.membership.mesos import MasterAddress, StaticMaster
+from peloton.mesos.detector import MasterAddress, StaticMaster
 
 WIRE = codec("protobuf")
 Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter, scheduler_pb2.Call], Awaitable[None]]

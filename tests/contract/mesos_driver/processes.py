@@ -57,7 +57,7 @@ class Processes:
         ready = self._root / "master.ready"
         ready.unlink(missing_ok=True)
         command = [
-            "peloton.minicluster.mesos.master",
+            "minicluster.mesos.master",
             f"--port={self.master_port}",
             f"--work-dir={self._root / 'master'}",
             f"--ready-file={ready}",

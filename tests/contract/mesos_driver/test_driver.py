@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from hostmgr.mesos.calls import Calls, Framework
+from hostmgr.mesos.connection import CONNECT_SECONDS, MOST_REDIRECTS, MesosDriver
 from hostmgr.mesos.http import Requests, location
 from hostmgr.mesos.session import Backoff, Session
 from hostmgr.mesos.stream import OFFERS_AT_ONCE, Event
-from hostmgr.mesos.transport import CONNECT_SECONDS, MOST_REDIRECTS, MesosDriver
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.errors import Unavailable
-from peloton.membership.mesos import MasterAddress
+from peloton.mesos.detector import MasterAddress
 from tests.contract.mesos.silent import connecting, full
 from tests.contract.mesos_driver.fakes import (
     GOOD,

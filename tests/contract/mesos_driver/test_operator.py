@@ -15,7 +15,7 @@ from hostmgr.mesos.http import basic
 from hostmgr.mesos.operator import OperatorClient
 from mesos.v1.master import master_pb2
 from peloton.errors import InvalidArgument, Unavailable
-from peloton.membership.mesos import MasterAddress, StaticMaster
+from peloton.mesos.detector import MasterAddress, StaticMaster
 from tests.contract.mesos_driver import recordings
 
 

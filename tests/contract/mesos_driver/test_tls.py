@@ -17,9 +17,9 @@ from hostmgr.mesos.http import BrokenHttp, connect
 from hostmgr.mesos.operator import OperatorClient
 from hostmgr.mesos.tls import client_context
 from mesos.v1 import mesos_pb2
-from peloton.config import ConfigError, validated
+from peloton.config.settings import ConfigError, validated
 from peloton.errors import Unavailable
-from peloton.membership.mesos import MasterAddress, StaticMaster
+from peloton.mesos.detector import MasterAddress, StaticMaster
 from tests.contract.mesos_driver.certificates import Authority, Identity
 from tests.contract.mesos_driver.processes import Client, Processes, connected, until
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from peloton.minicluster.ports import FreePorts
+from minicluster.ports import FreePorts
 from storage.cassandra.connection import Connection, connect
 from storage.cassandra.migrate import up
 from storage.config import CassandraSettings

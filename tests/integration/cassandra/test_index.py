@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from peloton.model.job import JobQuery
 from peloton.model.states import JobState
-from storage.cassandra.binding import Bound
+from storage.cassandra.batch_encoder import Bound
 from storage.cassandra.connection import Connection
 from storage.cassandra.store import CassandraStore
 from storage.config import CassandraSettings

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from peloton.minicluster.servers.cassandra import Lasting
-from peloton.minicluster.servers.maven import Missing
+from minicluster.servers.cassandra import Lasting
+from minicluster.servers.maven import Missing
 from storage.cassandra.connection import connect
 from storage.cassandra.migrate import up
 from storage.factory import open_store

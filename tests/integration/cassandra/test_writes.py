@@ -23,7 +23,7 @@ from peloton.model.job import JobQuery, JobSpec
 from peloton.model.states import JobState
 from peloton.model.task import TaskRuntime
 from peloton.wire.job import job_config, job_spec
-from storage.cassandra.binding import Bound
+from storage.cassandra.batch_encoder import Bound
 from storage.cassandra.configs import ConfigRow, IndexedConfig
 from storage.cassandra.connection import Connection
 from storage.cassandra.ranges import token_ranges

@@ -30,8 +30,8 @@ import asyncio, os, sys, time
 from contextlib import asynccontextmanager
 from pathlib import Path
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
-from peloton.config import DaemonSettings
-from peloton.daemon import run
+from peloton.config.settings import DaemonSettings
+from peloton.daemon.lifecycle import run
 from peloton.errors import Fenced, Unavailable
 from peloton.membership.interface import Role
 from peloton.rpc.server import service

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from peloton.errors import InvalidArgument, Unavailable
-from peloton.membership.mesos import Elected, ElectionPath, MasterAddress, MasterDetector, detecting
+from peloton.mesos.detector import Elected, ElectionPath, MasterAddress, MasterDetector, detecting
 from tests.servers.zookeeper import ZooKeeperServer
 
 MASTERS = {1: 5050, 2: 5070, 3: 5060}

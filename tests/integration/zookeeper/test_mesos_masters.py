@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
+from minicluster.mesos.master.registry import NodeRegistry, RegistryError
 from peloton.errors import Unavailable
 from peloton.membership.connection import Connection
-from peloton.membership.mesos import Trouble
-from peloton.minicluster.mesos.master.registry import NodeRegistry, RegistryError
+from peloton.mesos.detector import Trouble
 from tests.contract.mesos.cluster import Member, Processes
 from tests.contract.mesos.framework import Framework, get
 from tests.contract.mesos.silent import connecting, full

@@ -12,9 +12,9 @@ from google.protobuf.message import Message
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobmgr.services.jobs import JobManager
 from jobmgr.services.sandbox import Sandboxes
-from jobmgr.services.tasks import TaskManager
+from jobmgr.services.v0.jobs import JobManager
+from jobmgr.services.v0.tasks import TaskManager
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, Resources
 from peloton.model.states import TaskState
-from resmgr.core.admission import Check, Refusal, refusal
+from resmgr.core.admission.checks import Check, Refusal, refusal
 from resmgr.core.pools import Pool, PoolTree
 from resmgr.core.tasks import Gang, JobTasks, Needs, Task, Vector
 

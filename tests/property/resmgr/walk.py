@@ -15,17 +15,17 @@ from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.resources import KINDS, ZERO, Resources
 from peloton.model.shortage import Lack, Shortage
 from peloton.model.states import TaskState, TaskType
+from resmgr.core.cooperative import Steps
 from resmgr.core.leases import Holder
 from resmgr.core.placements import Failure, Proposal
 from resmgr.core.policy import Policy
 from resmgr.core.pools import Pool, PoolBusy, PoolNotLeaf
 from resmgr.core.preemption.decide import Rules
+from resmgr.core.preemption.execution import Preemptor
 from resmgr.core.preemption.policy import Victim
-from resmgr.core.preemptor import Preemptor
+from resmgr.core.redelivery import take_back_gangs, take_back_placements
 from resmgr.core.scheduler import NewTask, Scheduler
-from resmgr.core.steps import Steps
 from resmgr.core.tasks import Needs, Task
-from resmgr.core.undelivered import take_back_gangs, take_back_placements
 from tests.unit.resmgr.world import whole
 
 from .reference import BEFORE_LAUNCH, ON_HOST, Reference, Step

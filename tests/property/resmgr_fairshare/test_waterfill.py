@@ -8,7 +8,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resmgr.core.waterfill import deal, divide, weights_of
+from resmgr.core.entitlement.water_fill import deal, divide, weights_of
 from tests.property.resmgr_fairshare.oracle import raised
 from tests.property.resmgr_fairshare.trees import AMOUNTS, amounts, thorough
 

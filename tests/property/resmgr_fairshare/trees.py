@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from peloton.model.ids import ROOT_POOL, PoolId
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.resources import Resources
-from resmgr.core.fairshare import Load, Snapshot, entitlements
+from resmgr.core.entitlement.fair_share import Load, Snapshot, entitlements
 
 thorough = settings(
     max_examples=int(os.environ.get("PELOTON_EXAMPLES", "500")),

@@ -8,11 +8,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resmgr.core.preemption.between import Between
+from resmgr.core.preemption.cross_pool import Between
 from resmgr.core.preemption.decide import Memory, Rules, decide, prepare
 from resmgr.core.preemption.policy import Victim
+from resmgr.core.preemption.same_pool import Within
 from resmgr.core.preemption.view import NOTHING, Candidate, PoolView, View
-from resmgr.core.preemption.within import Within
 from tests.property.resmgr_preemption.views import cost, eligible, pools, sides, thorough
 
 Leaf = tuple[PoolView, list[Candidate]]

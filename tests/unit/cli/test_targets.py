@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from minicluster import running
+from minicluster.layout import Layout
+from minicluster.processes import Process, launch, save
 from peloton.api.v0.job import job_pb2
 from peloton.cli import clusters
 from peloton.cli.__main__ import main
 from peloton.cli.targets import joined
 from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
 from peloton.errors import InvalidArgument
-from peloton.minicluster import running
-from peloton.minicluster.layout import Layout
-from peloton.minicluster.processes import Process, launch, save
 
 from .fakes import FakeDaemons
 
@@ -294,8 +294,5 @@ class TestMiniclusters:
         assert running.find() is None
 
     def test_finding_it_costs_no_heavy_import(self) -> None:
-        code = (
-            "import sys, peloton.cli.targets, peloton.minicluster.running\n"
-            "sys.exit('pydantic' in sys.modules)"
-        )
+        code = "import sys, peloton.cli.targets, minicluster.running\nsys.exit('pydantic' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -192,7 +192,7 @@ def test_the_migration_reads_its_settings_and_says_who_does_not_answer() -> None
 # Health checks.
 
 
-PROBES = [name for name in SERVICES if "peloton.probe" in " ".join(health_test(SERVICES[name]))]
+PROBES = [name for name in SERVICES if "peloton.daemon.healthcheck" in " ".join(health_test(SERVICES[name]))]
 TALKS = {
     "zookeeper": (b"imok", b"This ZooKeeper instance is not currently serving requests"),
     "mesos-master": (http("200 OK"), http("503 Service Unavailable")),
@@ -241,7 +241,12 @@ def test_the_own_mesos_comes_up_and_its_agent_registers(tmp_path: Path) -> None:
         there = f"127.0.0.1:{master_port}"
         with _running("own-mesos-agent0", tmp_path, f"--port {agent_port}", there) as agent:
             _until_told(agent, "registered as")
-            assert run([sys.executable, "-m", "peloton.probe", f"127.0.0.1:{agent_port}"]).returncode == 0
+            assert (
+                run(
+                    [sys.executable, "-m", "peloton.daemon.healthcheck", f"127.0.0.1:{agent_port}"]
+                ).returncode
+                == 0
+            )
 
 
 def _free_port() -> int:

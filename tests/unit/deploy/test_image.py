@@ -124,7 +124,12 @@ def test_the_health_check_asks_at_the_daemons_port(status: str, code: int) -> No
 
 def test_the_health_check_says_what_it_needs() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "peloton.probe"], env={}, cwd=ROOT, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "peloton.daemon.healthcheck"],
+        env={},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 1
     assert "HTTP_PORT" in done.stderr

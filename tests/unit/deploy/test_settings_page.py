@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hostmgr.config import HostmgrSettings
 from jobmgr.config import JobmgrSettings
-from peloton.config import DaemonSettings
-from peloton.reference_settings import page
+from peloton.config.reference import page
+from peloton.config.settings import DaemonSettings
 from placement.config import PlacementSettings
 from resmgr.config import ResmgrSettings
 from tests.unit.deploy.compose import ROOT

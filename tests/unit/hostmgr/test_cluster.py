@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from hostmgr.cluster import Cluster
 from hostmgr.core.hosts import Hosts
 from hostmgr.core.reconcile import Policy, Reconciler
 from hostmgr.core.table import HostTable
+from hostmgr.drivers.agents import Cluster
 from hostmgr.mesos.operator import Agent, Agents
+from hostmgr.mesos.taskinfo import need
 from hostmgr.services.internal import filter_from
 from hostmgr.services.query import hosts_by_query
-from hostmgr.taskinfo import need
 from mesos.v1 import mesos_pb2
 from mesos.v1.quota import quota_pb2
 from peloton.api.v0.task import task_pb2

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from hostmgr.cluster import Cluster
 from hostmgr.core.feasibility import GangShape, Members, shortage
 from hostmgr.core.filter import HostFilter
 from hostmgr.core.hosts import Hosts
 from hostmgr.core.table import HostTable
+from hostmgr.drivers.agents import Cluster
 from hostmgr.services.feasibility import Feasibility
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.constraint import Condition, Kind, LabelConstraint

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from hostmgr.cluster import Cluster
 from hostmgr.core.filter import HostFilter, Result
 from hostmgr.core.hosts import Hosts
 from hostmgr.core.launches import Launches, LaunchPolicy
 from hostmgr.core.table import HostTable
+from hostmgr.drivers.agents import Cluster
+from hostmgr.drivers.reconciliation import Reconciliation
 from hostmgr.manager import HostManager
-from hostmgr.reconciliation import Reconciliation
 from hostmgr.services.internal import InternalHosts
 from peloton.model.states import TaskState
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb

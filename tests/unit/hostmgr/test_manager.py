@@ -12,17 +12,17 @@ from hostmgr.core.launches import Launches, LaunchPolicy
 from hostmgr.core.reconcile import Policy, Reconciler
 from hostmgr.core.runs import Runs
 from hostmgr.core.table import HostTable
+from hostmgr.drivers.status_updates import CLIENTS, HOLDER
 from hostmgr.manager import CALLS_AT_ONCE, HostManager
 from hostmgr.mesos.calls import Call
 from hostmgr.mesos.stream import Event
-from hostmgr.statuses import CLIENTS, HOLDER
 from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.clock import ManualClock
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.eventstream import EventRing
-from peloton.membership.mesos import MasterAddress
+from peloton.mesos.detector import MasterAddress
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 
 JOB = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"

@@ -6,9 +6,9 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+from hostmgr.mesos.call_pipeline import ANSWER_SECONDS, CallPipe
 from hostmgr.mesos.http import Requests
-from hostmgr.mesos.pipe import ANSWER_SECONDS, CallPipe
-from peloton.membership.mesos import MasterAddress
+from peloton.mesos.detector import MasterAddress
 
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
 

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from hostmgr.reconciliation import Reconciliation
+from hostmgr.drivers.reconciliation import Reconciliation
 from tests.unit.hostmgr.test_manager import Fixture
 
 BATCH = 10

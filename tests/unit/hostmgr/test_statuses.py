@@ -11,9 +11,9 @@ from hostmgr.core.launches import Launches, LaunchPolicy
 from hostmgr.core.reconcile import Policy, Reconciler, Round
 from hostmgr.core.runs import Runs
 from hostmgr.core.table import HostTable
+from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Event, Statuses
 from hostmgr.mesos.calls import Call, Calls
 from hostmgr.services.events import EventStream
-from hostmgr.statuses import CLIENTS, HOLDER, Event, Statuses
 from mesos.v1 import mesos_pb2
 from peloton.errors import Unavailable
 from peloton.eventstream import EventRing

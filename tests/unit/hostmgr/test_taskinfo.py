@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hostmgr.core.offers import Taken
-from hostmgr.taskinfo import need, task_info
-from hostmgr.translate import Forms, agent_from, labels_from, offer_from, resources_to, sums
+from hostmgr.mesos.taskinfo import need, task_info
+from hostmgr.mesos.translate import Forms, agent_from, labels_from, offer_from, resources_to, sums
 from mesos.v1 import mesos_pb2
 from mesos.v1.master import master_pb2
 from peloton.api.v0 import peloton_pb2

@@ -10,8 +10,8 @@ from google.protobuf.message import Message
 from hostmgr.mesos.codec import codec
 from hostmgr.mesos.session import Session
 from hostmgr.mesos.stream import Event, EventDecoder, SessionRefused
-from hostmgr.mesos.text import mend_agents
-from hostmgr.translate import agent_from
+from hostmgr.mesos.translate import agent_from
+from hostmgr.mesos.utf8 import mend_agents
 from mesos.v1 import mesos_pb2
 from mesos.v1.master import master_pb2
 from tests.unit.hostmgr.test_manager import Fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from jobmgr.core.steering import Limits
-from jobmgr.engine import Engine
+from jobmgr.core.task.actions import Limits
+from jobmgr.engine.engine import Engine
 from mesos.v1 import mesos_pb2
 from peloton.model.ids import parse_mesos_task_id
 from peloton.model.states import TaskState

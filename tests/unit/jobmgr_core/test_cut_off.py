@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from jobmgr.core import events as ev
+from jobmgr.core.cycle import Core
+from jobmgr.core.decisions import Turn
 from jobmgr.core.instructions import Compare, Enqueue, Launch, Settle
-from jobmgr.core.machine import Core
-from jobmgr.core.steering import Limits
-from jobmgr.core.turn import Turn
-from jobmgr.engine import Engine
+from jobmgr.core.task.actions import Limits
+from jobmgr.engine.engine import Engine
 from peloton.model.ids import Run, mesos_task_id
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, TaskState

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from jobmgr.engine import Engine
-from jobmgr.recovery import recover
+from jobmgr.engine.engine import Engine
+from jobmgr.engine.recovery import recover
 from peloton.errors import AlreadyExists, NotFound, Unavailable
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from jobmgr.calls import Bucket, until_answered
 from jobmgr.core.cache import CachedJob
 from jobmgr.core.events import Enqueued, EnqueueRefused, Event, Withdrawn
 from jobmgr.core.instructions import Enqueue, Withdraw
-from jobmgr.drivers import expire
-from jobmgr.enqueuer import Enqueuer
-from jobmgr.outbox import Outbox, Queue
+from jobmgr.drivers.enqueue import Enqueuer
+from jobmgr.drivers.retry import Bucket, until_answered
+from jobmgr.drivers.spawn import expire
+from jobmgr.engine.outbox import Outbox, Queue
 from peloton.clock import NANOSECONDS, ManualClock
 from peloton.errors import NotFound, ResourceExhausted, Unavailable
 from peloton.model.ids import JobId

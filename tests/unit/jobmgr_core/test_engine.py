@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from jobmgr.core.steering import Limits
-from jobmgr.engine import Engine
+from jobmgr.core.task.actions import Limits
+from jobmgr.engine.engine import Engine
 from mesos.v1 import mesos_pb2
 from peloton.errors import AlreadyExists, Conflict, NotFound, Refused, Unavailable
 from peloton.model.states import JobState, TaskState, TerminationReason

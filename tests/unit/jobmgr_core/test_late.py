@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pytest import approx
 
 from jobmgr.core import events as ev
-from jobmgr.engine import Engine
-from jobmgr.recovery import recover
+from jobmgr.engine.engine import Engine
+from jobmgr.engine.recovery import recover
 from mesos.v1 import mesos_pb2
 from peloton.model.ids import Run, mesos_task_id
 from peloton.model.states import TaskState, TerminationReason

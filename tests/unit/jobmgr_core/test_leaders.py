@@ -10,8 +10,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from jobmgr.core.events import Now
-from jobmgr.engine import Engine
-from jobmgr.recovery import recover
+from jobmgr.engine.engine import Engine
+from jobmgr.engine.recovery import recover
 from mesos.v1 import mesos_pb2
 from peloton.errors import Fenced, NotFound, Refused, Unavailable
 from peloton.model.states import JobState, TaskState
@@ -130,7 +130,7 @@ async def test_how_far_a_new_leader_is_is_told(store: Store, caplog: pytest.LogC
         await Engine(store).create_job(job, spec(3))
         await store.tasks.write(job, {0: task(), 1: task()})
     engine = Engine(store, limits=FAST)
-    with caplog.at_level(logging.INFO, "jobmgr.recovery"):
+    with caplog.at_level(logging.INFO, "jobmgr.engine.recovery"):
         assert await recover(store, engine.turns, tell=0.0) == 40
     assert sorted(engine.active_jobs()) == jobs
     lines = [record.getMessage() for record in caplog.records]

@@ -9,7 +9,7 @@ import pytest
 
 from jobmgr.core import events as ev
 from jobmgr.core import instructions as ins
-from jobmgr.engine import Engine
+from jobmgr.engine.engine import Engine
 from peloton.errors import Unavailable
 from peloton.model.ids import Run, mesos_task_id
 from peloton.model.job import JobSpec

@@ -10,11 +10,11 @@ import pytest
 from prometheus_client import REGISTRY
 
 from jobmgr.core import events as ev
+from jobmgr.core.cycle import Core
+from jobmgr.core.decisions import Turn
 from jobmgr.core.instructions import Compare, Enqueue
-from jobmgr.core.machine import Core
-from jobmgr.core.steering import Limits
-from jobmgr.core.turn import Turn
-from jobmgr.engine import Engine
+from jobmgr.core.task.actions import Limits
+from jobmgr.engine.engine import Engine
 from mesos.v1 import mesos_pb2
 from peloton.errors import RemoteFailure, Unavailable
 from peloton.model.job import JobRuntime, JobSpec

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from jobmgr.core.deadlines import Deadlines
-from jobmgr.core.goalstate import RULES, Action, Aim, aim_of
-from jobmgr.core.jobstate import batch_state
-from jobmgr.core.retry import Cause, cause_of, delay, explained, runs_again, stored_cause
-from jobmgr.core.status import Verdict, end_state, judge, termination
+from jobmgr.core.job.state import batch_state
+from jobmgr.core.task.goal import RULES, Action, Aim, aim_of
+from jobmgr.core.task.retry import Cause, cause_of, delay, explained, runs_again, stored_cause
+from jobmgr.core.task.status_rules import Verdict, end_state, judge, termination
+from peloton.deadlines import Deadlines
 from peloton.model.states import HealthState, JobState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, TaskSpec, TaskStatus, Termination
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobmgr.engine import Engine
+from jobmgr.engine.engine import Engine
 from mesos.v1 import mesos_pb2
 from peloton.model.states import TaskState
 from storage.interface import Store

@@ -8,8 +8,8 @@ import pytest
 
 from jobmgr.core import events as ev
 from jobmgr.core import instructions as ins
-from jobmgr.core.machine import Core
-from jobmgr.core.steering import Limits
+from jobmgr.core.cycle import Core
+from jobmgr.core.task.actions import Limits
 from peloton.model.ids import Run, mesos_task_id
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, TaskState, TerminationReason

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
+from jobmgr.core.cycle import Core
 from jobmgr.core.events import Statuses
-from jobmgr.core.machine import Core
-from jobmgr.core.steering import Limits
-from jobmgr.outbox import Outbox
-from jobmgr.turns import Turns
+from jobmgr.core.task.actions import Limits
+from jobmgr.engine.loop import Turns
+from jobmgr.engine.outbox import Outbox
 from peloton.clock import SystemClock
 from storage.interface import Store
 

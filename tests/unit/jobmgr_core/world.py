@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from jobmgr.drivers import spawn_drivers
-from jobmgr.engine import Engine
+from jobmgr.drivers.spawn import spawn_drivers
+from jobmgr.engine.engine import Engine
 from mesos.v1 import mesos_pb2
 from peloton.errors import PelotonError
 from peloton.model.ids import parse_mesos_task_id, task_id

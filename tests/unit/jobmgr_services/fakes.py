@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from jobmgr.core.cache import CachedJob
-from jobmgr.engine import Engine
+from jobmgr.engine.engine import Engine
 from peloton.errors import Conflict, NotFound, Refused
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec, JobSummary

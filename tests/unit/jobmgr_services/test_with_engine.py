@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from jobmgr.engine import Engine
+from jobmgr.engine.engine import Engine
 from jobmgr.services import services
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.task import task_pb2, task_pb2_grpc

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobmgr.config import JobmgrSettings
-from peloton.config import ConfigError, load
+from peloton.config.settings import ConfigError, load
 
 STORE = "storage: {kind: sqlite, path: /x.db}\n"
 

@@ -26,8 +26,8 @@ import os
 import sys
 from contextlib import asynccontextmanager
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
-from peloton.config import DaemonSettings
-from peloton.daemon import run
+from peloton.config.settings import DaemonSettings
+from peloton.daemon.lifecycle import run
 from peloton.errors import NotFound
 from peloton.membership.interface import Role
 from peloton.rpc.server import caller, service

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from peloton.daemon.supervise import Supervisor
 from peloton.errors import Fenced, Refused
-from peloton.supervise import Supervisor
 
 
 async def returns() -> None:

@@ -15,8 +15,8 @@ import grpc
 import pytest
 
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
-from peloton.config import DaemonSettings, LocalMembershipSettings
-from peloton.daemon import Daemon
+from peloton.config.settings import DaemonSettings, LocalMembershipSettings
+from peloton.daemon.lifecycle import Daemon
 from peloton.errors import Fenced
 from peloton.membership.interface import Address, Leadership, Member, Role
 from peloton.membership.lease import Standing

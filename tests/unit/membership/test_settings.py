@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton.config import (
+from peloton.config.settings import (
     ConfigError,
     DaemonSettings,
     LocalMembershipSettings,

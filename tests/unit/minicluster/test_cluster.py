@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 import yaml
 
+from minicluster.cluster import Cluster, differences
+from minicluster.components import components
+from minicluster.layout import MARK, Layout
+from minicluster.ports import default_ports
+from minicluster.processes import Process, launch, save
+from minicluster.settings import ClusterSettings, read_cluster
 from peloton.cli.__main__ import main
 from peloton.membership.interface import Address, Member, Role
 from peloton.membership.local import LocalMembership
-from peloton.minicluster.cluster import Cluster, differences
-from peloton.minicluster.components import components
-from peloton.minicluster.layout import MARK, Layout
-from peloton.minicluster.ports import default_ports
-from peloton.minicluster.processes import Process, launch, save
-from peloton.minicluster.settings import ClusterSettings, read_cluster
 
 
 def record(folder: Path, **settings: Any) -> Path:
@@ -73,7 +73,7 @@ def test_a_cluster_of_other_settings_is_refused_before_anything_is_fetched(
     running: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     fetched: list[object] = []
-    monkeypatch.setattr("peloton.minicluster.cluster.fetch", lambda *given: fetched.append(given))
+    monkeypatch.setattr("minicluster.cluster.fetch", lambda *given: fetched.append(given))
     code, out, err = minicluster(capfd, "up", "--storage", "cassandra", folder=running)
     assert (code, out) == (1, "")
     assert "runs with other settings: storage is sqlite, not cassandra" in err

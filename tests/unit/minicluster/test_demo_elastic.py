@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-from peloton.minicluster.chart import HEADROOM, WIDTH, Chart, Line, Panel, svg
-from peloton.minicluster.demo_elastic import Share, Story, shares_of
+from minicluster.demo.chart import HEADROOM, WIDTH, Chart, Line, Panel, svg
+from minicluster.demo.elastic import Share, Story, shares_of
 
 METRICS = """\
 # HELP resmgr_pool_demand Asked for by queued gangs.

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton.errors import Unavailable
-from peloton.minicluster.processes import (
+from minicluster.processes import (
     Process,
     inherited,
     interruptible,
@@ -18,6 +17,7 @@ from peloton.minicluster.processes import (
     save,
     uninterrupted,
 )
+from peloton.errors import Unavailable
 
 SLEEPER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]
 

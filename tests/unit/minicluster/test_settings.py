@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from peloton.config import ConfigError
-from peloton.minicluster.components import command, components, given_servers, own_servers
-from peloton.minicluster.layout import Layout
-from peloton.minicluster.ports import FreePorts, default_ports, is_free
-from peloton.minicluster.settings import ClusterSettings, read_cluster
+from minicluster.components import command, components, given_servers, own_servers
+from minicluster.layout import Layout
+from minicluster.ports import FreePorts, default_ports, is_free
+from minicluster.settings import ClusterSettings, read_cluster
+from peloton.config.settings import ConfigError
 
 ISSUE = """
 agents:

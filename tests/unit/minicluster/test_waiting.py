@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from minicluster.components import Component
+from minicluster.layout import Layout
+from minicluster.waiting import Waiting
 from peloton.errors import Unavailable
-from peloton.minicluster.components import Component
-from peloton.minicluster.layout import Layout
-from peloton.minicluster.waiting import Waiting
 from tests.unit.deploy.servers import answering, http
 
 TROUBLE = "ZooKeeper zk1:2181 has not answered for 9 s"
@@ -40,7 +40,7 @@ def test_what_a_leader_lacks_is_passed_on(tmp_path: Path) -> None:
     waits = waiting(tmp_path, told)
     waits.layout.log_of("jobmgr0").write_text(
         "2026-11-21T05:56:56.760Z E peloton.daemon cannot lead in term 3: database directory /x: Permission "
-        "denied\n2026-11-21T05:56:56.760Z I peloton.daemon campaigning again in 2.0 s\n"
+        "denied\n2026-11-21T05:56:56.760Z I peloton.daemon.lifecycle campaigning again in 2.0 s\n"
     )
     with (
         answering(http("200 OK")) as port,

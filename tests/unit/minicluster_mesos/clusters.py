@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-from peloton.minicluster.mesos import link, notation
-from peloton.minicluster.mesos import resources as res
-from peloton.minicluster.mesos.master.core import accept, agents, frameworks
-from peloton.minicluster.mesos.master.core.state import CAPABILITY, Agent, Cluster, Framework, MasterConfig
+from minicluster.mesos import link, notation
+from minicluster.mesos import resources as res
+from minicluster.mesos.master.core import accept, agents, frameworks
+from minicluster.mesos.master.core.state import CAPABILITY, Agent, Cluster, Framework, MasterConfig
 
 ALL = (
     CAPABILITY.MULTI_ROLE,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from mesos.v1 import mesos_pb2 as mesos
-from peloton.minicluster.mesos.agent.health import HealthChecks
-from peloton.minicluster.mesos.agent.launcher import Place
-from peloton.minicluster.mesos.updates import Key
+from minicluster.mesos.agent.health import HealthChecks
+from minicluster.mesos.agent.launcher import Place
+from minicluster.mesos.updates import Key
 
 
 @pytest.mark.parametrize("answer", [b"\n", b"HTTP/1.0\n", b"x" * 100_000, b"HTTP/1.0 what\n", b""])

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesos.v1 import mesos_pb2 as mesos
-from peloton.minicluster.mesos import link
-from peloton.minicluster.mesos.launches import LaunchCosts, LaunchQueue, parse_seconds, too_late
-from peloton.minicluster.mesos.master.core.simulation import Simulation, SimulationConfig
-from peloton.minicluster.mesos.updates import Key
+from minicluster.mesos import link
+from minicluster.mesos.launches import LaunchCosts, LaunchQueue, parse_seconds, too_late
+from minicluster.mesos.master.core.simulation import Simulation, SimulationConfig
+from minicluster.mesos.updates import Key
 
 
 def key(number: int) -> Key:

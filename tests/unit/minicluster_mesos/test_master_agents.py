@@ -5,10 +5,10 @@ from __future__ import annotations
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.quota import quota_pb2 as quota
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-from peloton.minicluster.mesos import link
-from peloton.minicluster.mesos.master.core import agents, allocator, frameworks, tasks
-from peloton.minicluster.mesos.master.core import quota as quotas
-from peloton.minicluster.mesos.master.registry import recover, snapshot
+from minicluster.mesos import link
+from minicluster.mesos.master.core import agents, allocator, frameworks, tasks
+from minicluster.mesos.master.core import quota as quotas
+from minicluster.mesos.master.registry import recover, snapshot
 from tests.unit.minicluster_mesos.clusters import (
     Event,
     events,

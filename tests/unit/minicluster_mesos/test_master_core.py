@@ -7,12 +7,12 @@ import pytest
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.quota import quota_pb2 as quota
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-from peloton.minicluster.mesos import link, notation
-from peloton.minicluster.mesos import resources as res
-from peloton.minicluster.mesos.master.core import accept, allocator, frameworks, tasks
-from peloton.minicluster.mesos.master.core import quota as quotas
-from peloton.minicluster.mesos.master.core.simulation import Simulation, SimulationConfig
-from peloton.minicluster.mesos.master.core.state import CAPABILITY
+from minicluster.mesos import link, notation
+from minicluster.mesos import resources as res
+from minicluster.mesos.master.core import accept, allocator, frameworks, tasks
+from minicluster.mesos.master.core import quota as quotas
+from minicluster.mesos.master.core.simulation import Simulation, SimulationConfig
+from minicluster.mesos.master.core.state import CAPABILITY
 from tests.unit.minicluster_mesos.clusters import (
     ALL,
     a_task,

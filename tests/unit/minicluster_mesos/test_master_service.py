@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from peloton.minicluster.mesos.master.core.state import MasterConfig
-from peloton.minicluster.mesos.master.service import MasterService
-from peloton.minicluster.mesos.process import listen
+from minicluster.mesos.master.core.state import MasterConfig
+from minicluster.mesos.master.service import MasterService
+from minicluster.mesos.process import listen
 from tests.contract.mesos.framework import Framework, get
 
 

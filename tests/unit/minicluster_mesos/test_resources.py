@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesos.v1 import mesos_pb2 as mesos
-from peloton.minicluster.mesos import notation
-from peloton.minicluster.mesos import resources as res
+from minicluster.mesos import notation
+from minicluster.mesos import resources as res
 
 EVERYTHING = "cpus:3;cpus(peloton):1;mem:512.5;ports:[31000-31099,31200-31299];slots:{s1,s2}"
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
-from peloton.minicluster.mesos.agent.launcher import Launcher, LaunchError, Place
-from peloton.minicluster.mesos.agent.layout import Layout
-from peloton.minicluster.mesos.agent.limits import MemoryLimits
-from peloton.minicluster.mesos.agent.runs import Runs
-from peloton.minicluster.mesos.launches import LaunchCosts
-from peloton.minicluster.mesos.link import Update
+from minicluster.mesos.agent.launcher import Launcher, LaunchError, Place
+from minicluster.mesos.agent.layout import Layout
+from minicluster.mesos.agent.limits import MemoryLimits
+from minicluster.mesos.agent.runs import Runs
+from minicluster.mesos.launches import LaunchCosts
+from minicluster.mesos.link import Update
 
 
 class _Fetching(Launcher):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mesos.v1 import mesos_pb2 as mesos
-from peloton.minicluster.mesos import link
-from peloton.minicluster.mesos.updates import UpdateStreams
+from minicluster.mesos import link
+from minicluster.mesos.updates import UpdateStreams
 
 KEY = ("f", "t")
 

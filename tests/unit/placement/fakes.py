@@ -15,8 +15,8 @@ from placement.core.batch import Batch
 from placement.core.fill import capacity
 from placement.core.model import Gang, Host, Needs, Shape, Use
 from placement.engine import Engine
+from placement.placing import Parts
 from placement.ports import Acquired, Failure, Rejection
-from placement.round import Parts
 
 DEADLINE = 10.0
 

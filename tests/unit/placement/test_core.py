@@ -9,9 +9,9 @@ from peloton.model.hostcounts import counted
 from peloton.model.states import PlacementStrategy
 from placement.core.batch import Batch
 from placement.core.fill import capacity, fill
+from placement.core.host_estimates import FIRST_GUESS, Sizes, wanted
 from placement.core.model import Filling, Gang
 from placement.core.reasons import busy, no_host_fits
-from placement.core.sizes import FIRST_GUESS, Sizes, wanted
 from tests.unit.placement.samples import SPREAD, gang, host, needs
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 from peloton.errors import RemoteFailure, Unavailable
 from peloton.model.shortage import Lack, Shortage
-from placement.core.sizes import FIRST_GUESS
+from placement.core.host_estimates import FIRST_GUESS
 from tests.unit.placement.fakes import World, running
 from tests.unit.placement.samples import SPREAD, gang, host, needs
 

@@ -21,11 +21,11 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
 from resmgr.config import ResmgrSettings
-from resmgr.driver import Driver
-from resmgr.services.changes import PoolChanges
+from resmgr.drivers.loop import Driver
+from resmgr.services.pending_reasons import WaitingService
+from resmgr.services.pool_changes import PoolChanges
 from resmgr.services.pools import PoolService
 from resmgr.services.tasks import TaskService
-from resmgr.services.waiting import WaitingService
 from storage.interface import Store
 from tests.unit.resmgr.world import CAPACITY, JOB
 

@@ -8,9 +8,9 @@ from typing import Any
 from peloton.clock import SystemClock
 from peloton.errors import Unavailable
 from peloton.model.states import TaskType
-from resmgr.claims import Claims
 from resmgr.core.placements import Handover
-from resmgr.driver import Driver
+from resmgr.drivers.claims import Claims
+from resmgr.drivers.loop import Driver
 from tests.unit.resmgr.shell import settings
 
 

@@ -9,8 +9,8 @@ import pytest
 from peloton.errors import Unavailable
 from peloton.model.ids import Run
 from peloton.model.states import TaskState
-from resmgr.comparison import Comparison
 from resmgr.core.scheduler import NewTask
+from resmgr.drivers.store_audit import Comparison
 from storage.interface import Store
 from tests.unit.resmgr.shell import until
 from tests.unit.resmgr.test_recovery import Restart, fill, prepared, runtimes

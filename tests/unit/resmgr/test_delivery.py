@@ -19,7 +19,7 @@ from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import (
     add_ResourceManagerServiceServicer_to_server,
 )
 from peloton.rpc.server import RpcServer, service
-from resmgr.core.undelivered import take_back_gangs, take_back_placements
+from resmgr.core.redelivery import take_back_gangs, take_back_placements
 from resmgr.services import delivery, tasks
 from tests.unit.resmgr.shell import Context, Shell, run_id, until, wire_gang
 from tests.unit.resmgr.world import JOBMGR, World, needs

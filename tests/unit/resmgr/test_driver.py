@@ -7,15 +7,15 @@ import pytest
 from prometheus_client import REGISTRY
 
 from peloton.clock import SystemClock
-from peloton.config import ConfigError, load
+from peloton.config.settings import ConfigError, load
 from peloton.model.states import TaskState, TaskType
 from resmgr.config import ResmgrSettings
+from resmgr.core.cooperative import Steps
 from resmgr.core.policy import Policy
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.scheduler import NewTask
-from resmgr.core.steps import Steps
-from resmgr.driver import Driver, Signal
-from resmgr.metrics import measure
+from resmgr.drivers.loop import Driver, Signal
+from resmgr.drivers.metrics import measure
 from tests.unit.resmgr.shell import Shell, settings, until, wire_gang
 from tests.unit.resmgr.world import JOB, World, needs
 
@@ -33,7 +33,7 @@ async def test_admission_wakes_when_something_changes(shell: Shell) -> None:
 
 
 async def test_leases_are_watched(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resmgr.driver.LEASE_SECONDS", 0.01)
+    monkeypatch.setattr("resmgr.drivers.loop.LEASE_SECONDS", 0.01)
     monkeypatch.setattr("resmgr.core.leases.ABSENCE", 0.0)
     present = {"placement/one"}
     driver = Driver(settings(Path("unused")), SystemClock(), lambda: present)
@@ -49,7 +49,7 @@ async def test_leases_are_watched(shell: Shell, monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_a_long_poll_is_a_sign_of_life(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resmgr.driver.HEARD_SECONDS", 0.005)
+    monkeypatch.setattr("resmgr.drivers.loop.HEARD_SECONDS", 0.005)
     driver = shell.driver
     holder = driver.scheduler.leases.hear("placement/one", 0.0)
     assert holder is not None
@@ -142,7 +142,7 @@ async def test_others_have_their_turn_while_a_check_goes_on(
 async def test_many_deadlines_at_once_take_several_turns(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("resmgr.driver", "resmgr.core.scheduler"):
+    for module in ("resmgr.drivers.loop", "resmgr.core.scheduler"):
         monkeypatch.setattr(f"{module}.AT_ONCE", 2)
     pool = await shell.pool()
     await shell.enqueue(pool, *(wire_gang(instance) for instance in range(5)))

@@ -9,8 +9,8 @@ from peloton.model.pool import PoolConfig
 from peloton.model.resources import Resources
 from peloton.model.states import TaskState
 from peloton.private.resmgr.explain import explain_pb2 as pb
-from resmgr.core.admission import Check
-from resmgr.core.explain import PLACEMENTS, Explanation, explain, groups
+from resmgr.core.admission.checks import Check
+from resmgr.core.explain.queue_reasons import PLACEMENTS, Explanation, explain, groups
 from resmgr.services.explain import ExplainService
 from tests.unit.resmgr.shell import CLIENT, Shell, run_id, wire_gang
 from tests.unit.resmgr.world import ENGINE, JOB, JOBMGR, OTHER_JOB, World, kinds, needs

@@ -15,11 +15,11 @@ from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.wire.feasibility import shortage_to
-from resmgr.core.explain import explain, groups
-from resmgr.feasibility import Feasibility
+from resmgr.core.explain.queue_reasons import explain, groups
+from resmgr.drivers.feasibility import Feasibility
 from resmgr.services.placing import PlacingService
 from resmgr.services.tasks import TaskService
-from resmgr.translate import shape_to
+from resmgr.services.translate import shape_to
 from storage.interface import Store
 from tests.unit.resmgr.shell import CLIENT, ENGINE, Shell, run_id, wire_gang
 from tests.unit.resmgr.world import JOB, OTHER_JOB, World, needs

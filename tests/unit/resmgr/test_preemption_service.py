@@ -9,7 +9,7 @@ import pytest
 
 from mesos.v1 import mesos_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.config import ConfigError, load
+from peloton.config.settings import ConfigError, load
 from peloton.errors import Fenced, InvalidArgument
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.preemption import preemption_pb2

@@ -9,8 +9,8 @@ from peloton.model.pool import PoolConfig
 from peloton.model.resources import ZERO, Resources
 from peloton.model.states import TaskState
 from resmgr.core.preemption.decide import Rules
+from resmgr.core.preemption.execution import Preemptor
 from resmgr.core.preemption.policy import Victim
-from resmgr.core.preemptor import Preemptor
 from resmgr.core.scheduler import NewTask
 from resmgr.core.tasks import Event, Needs, Task
 from tests.unit.resmgr.world import JOB, OTHER_JOB, World, kinds, needs, whole

@@ -13,7 +13,7 @@ import pytest
 
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.respool.respool_pb2_grpc import ResourceManagerStub
-from peloton.config import LocalMembershipSettings
+from peloton.config.settings import LocalMembershipSettings
 from peloton.errors import Unavailable
 from peloton.membership.factory import membership
 from peloton.membership.interface import Membership, Role

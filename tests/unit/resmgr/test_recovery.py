@@ -17,11 +17,11 @@ from peloton.model.resources import ZERO, Resources
 from peloton.model.states import JobState, JobType, TaskState
 from peloton.model.task import TaskRuntime, TaskSpec
 from peloton.wire.job import job_config, job_spec_from_payload
-from resmgr.capacity import Capacity
 from resmgr.core.scheduler import NewTask
-from resmgr.driver import Driver
-from resmgr.intake import Intake
-from resmgr.recovery import Recovery
+from resmgr.drivers.capacity import Capacity
+from resmgr.drivers.loop import Driver
+from resmgr.drivers.recovery import Recovery
+from resmgr.drivers.status_stream import Intake
 from storage.interface import Store, Tasks
 from tests.unit.resmgr.shell import Hostmgr, run_id, settings, until
 from tests.unit.resmgr.world import CAPACITY, JOB, OTHER_JOB, kinds, needs
@@ -224,7 +224,7 @@ async def test_how_far_it_is_is_told_and_others_have_their_turn(
     pages = Paged(store.tasks, 4000)
     await pages.read(JOB)
     other = asyncio.create_task(others())
-    with caplog.at_level(logging.INFO, "resmgr.recovery"):
+    with caplog.at_level(logging.INFO, "resmgr.drivers.recovery"):
         await made.begin(pages)  # type: ignore[arg-type]
     other.cancel()
     assert turns >= 8, "while one page is taken in"
@@ -253,7 +253,7 @@ async def test_nothing_is_admitted_before_it_is_known_what_runs(
         return await active()
 
     monkeypatch.setattr(store.jobs, "active", slow)
-    monkeypatch.setattr("resmgr.recovery.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("resmgr.drivers.recovery.FIRST_PAUSE", 0.001)
     running = [asyncio.create_task(each) for each in (made.recovery.run(), made.driver.run())]
     scheduler = made.driver.scheduler
     scheduler.enqueue(scheduler.tree.get("a"), [NewTask(OTHER_JOB, 0, 1, needs(2))], made.driver.now())

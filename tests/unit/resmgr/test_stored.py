@@ -7,8 +7,8 @@ from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 from peloton.wire.job import job_spec
 from peloton.wire.resmgr import resmgr_task
-from resmgr.stored import Config
-from resmgr.translate import Translator
+from resmgr.drivers.store_reader import Config
+from resmgr.services.translate import Translator
 from tests.unit.resmgr.world import JOB
 
 

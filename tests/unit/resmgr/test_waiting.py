@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from peloton.model.states import TaskState
-from resmgr.core.waiting import Reasons
+from resmgr.core.pending_reasons import Reasons
 from tests.unit.resmgr.world import JOB, World, needs
 
 

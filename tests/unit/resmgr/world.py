@@ -11,11 +11,11 @@ from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, ZERO, Resources
 from peloton.model.shortage import Shortage
 from peloton.model.states import TaskState, TaskType
+from resmgr.core.cooperative import Steps, T
 from resmgr.core.placements import Failure, Proposal, Rejection
 from resmgr.core.policy import Policy
 from resmgr.core.pools import Pool
 from resmgr.core.scheduler import NewTask, Scheduler
-from resmgr.core.steps import Steps, T
 from resmgr.core.tasks import NO_HOSTS, Gang, Needs, Task
 
 JOB = "11111111-1111-4111-8111-111111111111"

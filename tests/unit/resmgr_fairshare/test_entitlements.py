@@ -12,7 +12,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import ROOT_POOL
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.resources import KINDS, Resources
-from resmgr.core.fairshare import Load, Snapshot, entitlements
+from resmgr.core.entitlement.fair_share import Load, Snapshot, entitlements
 
 STATIC = ReservationType.STATIC
 

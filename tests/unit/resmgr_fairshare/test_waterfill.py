@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resmgr.core.waterfill import cut, deal, divide, weights_of
+from resmgr.core.entitlement.water_fill import cut, deal, divide, weights_of
 
 
 @pytest.mark.parametrize(

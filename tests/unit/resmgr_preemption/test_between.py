@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from peloton.model.states import TaskState
-from resmgr.core.preemption.between import Between
+from resmgr.core.preemption.cross_pool import Between
 from resmgr.core.preemption.view import Candidate, Candidates, PoolView, View
 from tests.unit.resmgr_preemption.pictures import amounts, numbers, task
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from resmgr.core.preemption.policy import Victim
+from resmgr.core.preemption.same_pool import Within
 from resmgr.core.preemption.view import Candidates, PoolView, View
-from resmgr.core.preemption.within import Within
 from tests.unit.resmgr_preemption.pictures import amounts, numbers, task, waiting
 
 

@@ -10,7 +10,7 @@ from cassandra.cqltypes import BooleanType, BytesType, Int32Type, LongType, UUID
 from cassandra.protocol import ColumnMetadata
 from cassandra.query import BatchStatement, PreparedStatement
 
-from storage.cassandra.binding import Binder
+from storage.cassandra.batch_encoder import Binder
 
 COLUMNS = {
     "job_id": VarcharType,

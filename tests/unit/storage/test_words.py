@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.cassandra import words
-from storage.cassandra.words import CREATE, Words
+from storage.jobindex import keyword_index
+from storage.jobindex.keyword_index import CREATE, Words
 
 TEXTS = st.text(alphabet="abß\n", max_size=12)
 JOBS = st.integers(0, 9).map(str)
@@ -24,7 +24,7 @@ def test_they_are_found_after_any_changes(
 ) -> None:
     """Blocks of a few bytes, so that they are closed and moved all the time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(words, "_BLOCK", block)
+        patch.setattr(keyword_index, "_BLOCK", block)
         db = sqlite3.connect(":memory:", isolation_level=None)
         db.execute(CREATE)
         held, expected = Words(db), dict[str, str]()
@@ -42,7 +42,7 @@ def test_they_are_found_after_any_changes(
 
 
 def test_what_is_gone_leaves_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(words, "_BLOCK", 100)
+    monkeypatch.setattr(keyword_index, "_BLOCK", 100)
     db = sqlite3.connect(":memory:", isolation_level=None)
     db.execute(CREATE)
     held = Words(db)

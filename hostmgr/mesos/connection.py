@@ -1,0 +1,253 @@
+"""The driver's connections: one that carries the subscription, one for all other calls.
+
+When either breaks, both go and the framework subscribes anew: offers of before are void then, and what
+became of calls without an answer is found out by reconciliation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import ssl
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn, Protocol
+
+from hostmgr.mesos.call_pipeline import CallPipe
+from hostmgr.mesos.calls import Call, Framework, subscribe
+from hostmgr.mesos.codec import Codec, MalformedMessage
+from hostmgr.mesos.http import READ_SIZE, Requests, connect
+from hostmgr.mesos.recordio import MalformedStream
+from hostmgr.mesos.session import Backoff, Session, SessionBroken
+from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused, portions
+from peloton.errors import InvalidArgument, Unavailable
+from peloton.mesos.detector import MasterAddress, MasterDetector
+
+PATH = "/api/v1/scheduler"
+CONNECT_SECONDS = 10.0
+WATCH_SECONDS = 0.5
+MOST_REDIRECTS = 3
+_BROKEN = (OSError, Unavailable, SessionBroken, MalformedStream, MalformedMessage, InvalidArgument)
+"""What ends a subscription, and not hostmgr; InvalidArgument is an amount in an offer that is no number."""
+log = logging.getLogger(__name__)
+
+
+class Handler(Protocol):
+    """Who hears what Mesos says."""
+
+    async def on_subscribed(self, framework_id: str, master: MasterAddress, master_id: str) -> None:
+        """Before any further event of this subscription is passed on."""
+        ...
+
+    async def on_framework_removed(self) -> None:
+        """The framework id is void; the next subscription gets a new one."""
+        ...
+
+    def on_events(self, events: list[Event]) -> None:
+        """What one read brought, or a part of it, in order."""
+        ...
+
+    def on_disconnected(self, why: str) -> None: ...
+
+    def on_refused(self, call: str, status: int, text: str) -> None: ...
+
+
+class MesosDriver:
+    """See the module. `run` for ever; `send` while subscribed."""
+
+    def __init__(
+        self,
+        session: Session,
+        framework: Framework,
+        codec: Codec,
+        detector: MasterDetector,
+        handler: Handler,
+        now: Callable[[], float],
+        authorization: str = "",
+        tls: ssl.SSLContext | None = None,
+        backoff: Backoff | None = None,
+        max_record: int = 64 * 1024 * 1024,
+        fence: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`fence` is asked before each subscription and call, and raises where nothing may be done."""
+        self.session = session
+        self._framework = framework
+        self._codec = codec
+        self._detector = detector
+        self._handler = handler
+        self._now = now
+        self._tls = tls
+        self._backoff = backoff or Backoff()
+        self._max_record = max_record
+        self._fence = fence
+        self._detected: MasterAddress | None = None
+        self._headers = {"Content-Type": codec.content_type, "Accept": codec.content_type}
+        if authorization:
+            self._headers["Authorization"] = authorization
+        self._pipe: CallPipe | None = None
+        self._redirect: MasterAddress | None = None
+        self._redirects = 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether calls can be made now."""
+        return self._pipe is not None and self._pipe.open
+
+    def send(self, *calls: Call) -> None:
+        """Write calls, one behind the other. Raises Unavailable, having written nothing, while not
+        subscribed, and what the fence raises."""
+        self._fence()
+        if self._pipe is None:
+            raise Unavailable("not subscribed with the Mesos master at the moment")
+        names = [Call.Type.Name(call.type) for call in calls]
+        self._pipe.send(names, map(self._codec.encode, calls))
+
+    async def drain(self) -> None:
+        """Wait for room for further calls. Raises Unavailable where the connection goes meanwhile."""
+        if self._pipe is None:
+            raise Unavailable("not subscribed with the Mesos master at the moment")
+        await self._pipe.drain()
+
+    async def run(self) -> NoReturn:
+        """Subscribe, again and again."""
+        while True:
+            why = await self._until_broken()
+            self.session.disconnect()
+            self._handler.on_disconnected(why)
+            if self._redirect is not None:
+                log.info("Mesos: %s", why)
+                continue
+            pause = self.session.pause(self._backoff, random.random())
+            log.warning("Mesos: %s; trying again in %.1f s", why, pause)
+            await self._pause(pause)
+
+    async def _pause(self, seconds: float) -> None:
+        """The pause is for the master that failed: another one is tried as soon as it leads."""
+        until = self._now() + seconds
+        while (left := until - self._now()) > 0:
+            await asyncio.sleep(min(left, WATCH_SECONDS))
+            if await self._other_master() is not None:
+                return
+
+    async def _until_broken(self) -> str:
+        """Why this subscription, or the try for one, ended."""
+        where = "no master"
+        try:
+            self._fence()
+            before, self._detected = self._detected, None
+            self._detected = await self._detector.master()
+            if before is None or not self._detected.same(before):
+                self.session.another_master()
+            master, self._redirect = self._redirect or self._detected, None
+            where = f"master {master}"
+            self.session.connect(self._now())
+            await _first_to_end(self._subscription(master), self._until_another_leads())
+        except Redirected as error:
+            return f"{where}: {self._follow(error)}"
+        except _BROKEN as error:
+            self._redirects = 0
+            return f"{where}: {str(error) or type(error).__name__}"
+        return f"{where}: the subscription ended"
+
+    def _follow(self, error: Redirected) -> str:
+        """Go where a master sends us, but not round and round without a pause."""
+        if self._redirects < MOST_REDIRECTS:
+            self._redirects += 1
+            self._redirect = error.to
+            return str(error)
+        self._redirects = 0
+        return f"{error}, after {MOST_REDIRECTS} redirects before"
+
+    async def _subscription(self, master: MasterAddress) -> None:
+        reader, writer = await connect(master, CONNECT_SECONDS, self._tls)
+        try:
+            call = subscribe(self._framework, self.session.framework_id)
+            writer.write(Requests(master, PATH, self._headers).post(self._codec.encode(call)))
+            decoder = EventDecoder(self._codec, self.session, self._max_record)
+            async with asyncio.timeout(CONNECT_SECONDS):
+                events = await self._until_subscribed(reader, decoder)
+            await self._converse(master, reader, decoder, events)
+        except SessionRefused as error:
+            await self._on_error(error.message)
+        finally:
+            writer.close()
+
+    async def _until_subscribed(self, reader: asyncio.StreamReader, decoder: EventDecoder) -> list[Event]:
+        """What came along with SUBSCRIBED."""
+        while not self.session.subscribed:
+            events = await self._next(reader, decoder)
+        return events
+
+    async def _converse(
+        self,
+        master: MasterAddress,
+        reader: asyncio.StreamReader,
+        decoder: EventDecoder,
+        events: list[Event],
+    ) -> None:
+        headers = {**self._headers, "Mesos-Stream-Id": self.session.stream_id}
+        answers, writer = await connect(master, CONNECT_SECONDS, self._tls)
+        pipe = CallPipe(Requests(master, PATH, headers), answers, writer, self._handler.on_refused, self._now)
+        try:
+            assert self.session.framework_id is not None
+            await self._handler.on_subscribed(self.session.framework_id, master, self.session.master_id)
+            self._pipe = pipe
+            self._redirects = 0
+            await _first_to_end(self._events(reader, decoder, events), pipe.run(), self._watch(pipe))
+        finally:
+            self._pipe = None
+            pipe.close()
+
+    async def _events(self, reader: asyncio.StreamReader, decoder: EventDecoder, events: list[Event]) -> None:
+        while True:
+            for part in portions(events):
+                self._handler.on_events(part)
+                await asyncio.sleep(0)  # others have work too, above all to renew the leader's lease
+            events = await self._next(reader, decoder)
+
+    async def _next(self, reader: asyncio.StreamReader, decoder: EventDecoder) -> list[Event]:
+        data = b"" if decoder.ended else await reader.read(READ_SIZE)
+        return decoder.feed(data, self._now())
+
+    async def _watch(self, pipe: CallPipe) -> None:
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            if self.session.expired(self._now()):
+                raise SessionBroken("three heartbeats were missed")
+            if pipe.stalled():
+                raise SessionBroken("a call got no answer")
+
+    async def _until_another_leads(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            if (other := await self._other_master()) is not None:
+                # One that stands still does not end its connection when another is elected, and one whose
+                # machine is gone does not even refuse it.
+                raise SessionBroken(f"the master at {other} leads now")
+
+    async def _other_master(self) -> MasterAddress | None:
+        """Who leads, if that is not the one we turned to."""
+        try:
+            detected = await self._detector.master()
+        except Unavailable:  # a new one is being elected, and then we shall see
+            return None
+        same = self._detected is not None and detected.same(self._detected)
+        return None if same else detected
+
+    async def _on_error(self, message: str) -> None:
+        if self.session.on_error(message):
+            await self._handler.on_framework_removed()
+        raise SessionBroken(f"ERROR event: {message}")
+
+
+async def _first_to_end(*work: Coroutine[Any, Any, None]) -> None:
+    """Run all until one ends, then end the others; raises what that one raised."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,165 @@
+"""The job manager's core: events in, changes and instructions out.
+
+A turn takes a batch of events and works out what is to be stored. Once that is stored, `commit` brings the
+cache up to it, and only then are the turn's instructions carried out. Turns follow one another: the next
+begins after the last one's commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from jobmgr.core import resmgr_events
+from jobmgr.core.active_jobs import ActiveJobs
+from jobmgr.core.cache import UNBORN, CachedJob
+from jobmgr.core.change import Change
+from jobmgr.core.decisions import Turn
+from jobmgr.core.events import (
+    Compared,
+    Enqueued,
+    EnqueueRefused,
+    Event,
+    JobUpdated,
+    Launched,
+    LaunchRefused,
+    LaunchUncertain,
+    Now,
+    Placed,
+    Preempted,
+    ResmgrChanged,
+    RestartAsked,
+    StartAsked,
+    Statuses,
+    StopAsked,
+    WaitingTold,
+    Withdrawn,
+)
+from jobmgr.core.instructions import Compare, Enqueue, Kill, Reconcile, Retire, Withdraw
+from jobmgr.core.job import dispatch, requests, sweeps
+from jobmgr.core.task import launching, status_updates
+from jobmgr.core.task.actions import Limits
+from jobmgr.core.task.creation import first_runtime
+from peloton.model.ids import Run
+from peloton.model.states import JobState
+
+DUE_PER_TURN = 2000
+_HANDLERS: Mapping[type, Callable[[ActiveJobs, Turn, Any], Any]] = {
+    JobUpdated: requests.updated,
+    StopAsked: requests.stop,
+    StartAsked: requests.start,
+    RestartAsked: requests.restart,
+    Statuses: status_updates.received,
+    Placed: launching.placed,
+    Launched: launching.launched,
+    LaunchRefused: launching.refused,
+    LaunchUncertain: launching.uncertain,
+    WaitingTold: resmgr_events.waiting,
+    Preempted: resmgr_events.preempted,
+    ResmgrChanged: resmgr_events.resmgr_changed,
+    Compared: resmgr_events.compared,
+    Enqueued: resmgr_events.enqueued,
+    EnqueueRefused: resmgr_events.enqueue_refused,
+    Withdrawn: resmgr_events.withdrawn,
+}
+
+
+class Core:
+    """All active jobs. Its methods are called by one shell, one at a time."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.active = ActiveJobs(limits or Limits())
+
+    def turn(self, events: Sequence[Event], now: Now) -> Turn:
+        """Work out what the events lead to, in their order, and what has fallen due."""
+        self.active.steering.now = now
+        turn = Turn(now)
+        for event in events:
+            turn.replies.append(_HANDLERS[type(event)](self.active, turn, event))
+        self._due(turn)
+        self._advance(turn)
+        self._close(turn)
+        return turn
+
+    def commit(self, turn: Turn) -> list[CachedJob]:
+        """The turn's changes are stored. Returns the jobs that have ended and are let go of."""
+        ended = []
+        for change in turn.changes.values():
+            change.commit()
+            if change.job.runtime.state.terminal and not change.unborn:
+                ended.append(change.job)
+                self.active.forget(change.job_id)
+        return ended
+
+    def idle_until(self) -> float | None:
+        """When the next turn is due without an event; None: never."""
+        if self.active.unfinished:
+            return self.active.steering.now.monotonic
+        return self.active.steering.deadlines.next()
+
+    def _due(self, turn: Turn) -> None:
+        keys = self.active.steering.deadlines.due(turn.now.monotonic, DUE_PER_TURN)
+        for job_id, instance in keys:
+            change = self.active.change(turn, job_id)
+            if change is not None:
+                launching.due(self.active, turn, change, instance)
+        turn.more = len(keys) == DUE_PER_TURN
+
+    def _advance(self, turn: Turn) -> None:
+        """Create rows and look at tasks, up to a turn's share."""
+        share = self.active.steering.limits.rows_per_turn
+        while share > 0 and self.active.unfinished:
+            job_id = next(iter(self.active.unfinished))
+            change = self.active.change(turn, job_id)
+            if change is None:
+                del self.active.unfinished[job_id]
+                continue
+            share -= self._create(change, share)
+            share -= max(sweeps.look(self.active, change, share), sweeps.compare(change, share))
+            if change.unborn or change.work.unfinished:
+                break
+            del self.active.unfinished[job_id]
+        if self.active.unfinished:
+            first = next(iter(self.active.unfinished))
+            self.active.unfinished[first] = self.active.unfinished.pop(first)
+            turn.more = True
+
+    def _create(self, change: Change, share: int) -> int:
+        """Give the next instances that have no row theirs; how many were looked at."""
+        work, count = change.work, change.spec.instance_count
+        if work.unborn >= count or not change.unborn:
+            work.unborn = count
+            return 0
+        end = min(work.unborn + share, count)
+        born = [i for i in range(work.unborn, end) if change.task(i) is UNBORN]
+        looked, work.unborn = end - work.unborn, end
+        stopped = change.goal in (JobState.KILLED, JobState.DELETED)
+        change.bear(born, first_runtime(change, stopped))
+        if not stopped:
+            for instance in born:
+                work.offer(instance)
+        return looked
+
+    def _close(self, turn: Turn) -> None:
+        kills: list[Run] = list(turn.orphans)
+        for job_id, change in turn.changes.items():
+            dispatch.feed(change)
+            change.close()
+            if change.gangs:
+                turn.instructions.append(Enqueue(job_id, tuple(change.gangs)))
+            if change.gangs_again:
+                turn.instructions.append(Enqueue(job_id, tuple(change.gangs_again), again=True))
+            if change.spans:
+                turn.instructions.append(Compare(job_id, tuple(change.spans)))
+                change.work.comparing += 1
+                self.active.comparing += 1
+            if change.withdrawals:
+                turn.instructions.append(Withdraw(job_id, tuple(change.withdrawals)))
+            kills += (Run(job_id, instance, run) for instance, run in change.kills)
+            state = change.job.runtime.state if change.runtime is None else change.runtime.state
+            if state.terminal and not change.unborn:
+                turn.instructions.append(Retire(job_id))
+        if kills:
+            turn.instructions.append(Kill(tuple(kills)))
+        if turn.reconcile:
+            turn.instructions.append(Reconcile(tuple(turn.reconcile)))

@@ -1,0 +1,1 @@
+"""One job: its state, its requests, and which of its instances are dispatched."""

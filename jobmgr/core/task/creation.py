@@ -1,0 +1,27 @@
+"""How instances begin."""
+
+from __future__ import annotations
+
+from jobmgr.core.change import Change
+from jobmgr.core.task.actions import NO_PORTS
+from peloton.model.states import TaskState, TerminationReason
+from peloton.model.task import TaskRuntime, Termination
+
+
+def first_runtime(change: Change, stopped: bool) -> TaskRuntime:
+    """What a new instance starts with; one that was stopped before that ends at once."""
+    version, now = change.spec.version, change.stamp()
+    return TaskRuntime(
+        state=TaskState.KILLED if stopped else TaskState.INITIALIZED,
+        goal=TaskState.KILLED if stopped else TaskState.SUCCEEDED,
+        run=1,
+        config_version=version,
+        desired_config_version=version,
+        desired_run=1,
+        ports=NO_PORTS,
+        completion_time=now if stopped else 0,
+        termination=Termination(TerminationReason.KILLED_ON_REQUEST) if stopped else None,
+        message="stopped before it was enqueued" if stopped else "",
+        created_at=now,
+        updated_at=now,
+    )

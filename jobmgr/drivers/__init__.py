@@ -1,0 +1,1 @@
+"""Carry out the core's instructions and pull what other daemons report."""

@@ -1,0 +1,72 @@
+"""Kills runs in Mesos, shuts executors down, and asks what became of runs: in batches."""
+
+from __future__ import annotations
+
+import logging
+
+from jobmgr.drivers.retry import Bucket, Caller, until_answered
+from jobmgr.engine.outbox import Queue
+from mesos.v1 import mesos_pb2
+from peloton.errors import PelotonError
+from peloton.model.ids import Run, mesos_task_id
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.private.hostmgr.reconcile import reconcile_pb2
+
+KILLS_PER_CALL = 1000
+RUNS_PER_RECONCILIATION = 1000
+log = logging.getLogger(__name__)
+
+
+class Killer:
+    """What fails here is not repeated here: the core asks again until a status tells."""
+
+    def __init__(self, hostmgr: Caller, reconciler: Caller, kills: Bucket, shut_downs: Bucket) -> None:
+        self._hostmgr = hostmgr
+        self._reconciler = reconciler
+        self._kills = kills
+        self._shut_downs = shut_downs
+
+    async def kill(self, queue: Queue[Run]) -> None:
+        while True:
+            runs = dict.fromkeys(await queue.take(self._kills.share(KILLS_PER_CALL)))
+            await self._kills.pay(len(runs))
+            ids = [mesos_pb2.TaskID(value=mesos_task_id(*run)) for run in runs]
+            request = hostsvc_pb2.KillTasksRequest(taskIds=ids)
+            try:
+                answer = await until_answered(self._hostmgr, "KillTasks", request)
+            except PelotonError as failure:
+                log.warning("%d kills: %s", len(ids), failure)
+                continue
+            if answer.HasField("error"):
+                error = answer.error
+                failed = error.killFailure if error.HasField("killFailure") else error.invalidTaskIDs
+                log.warning("%d of %d kills failed: %s", len(failed.taskIds), len(ids), failed.message)
+
+    async def shut_down(self, queue: Queue[tuple[Run, str]]) -> None:
+        """A command task's executor has the task's own id."""
+        while True:
+            executors = [
+                hostsvc_pb2.ExecutorOnAgent(
+                    executorId=mesos_pb2.ExecutorID(value=mesos_task_id(*run)),
+                    agentId=mesos_pb2.AgentID(value=agent),
+                )
+                for run, agent in await queue.take(self._shut_downs.share(KILLS_PER_CALL))
+            ]
+            await self._shut_downs.pay(len(executors))
+            request = hostsvc_pb2.ShutdownExecutorsRequest(executors=executors)
+            try:
+                await until_answered(self._hostmgr, "ShutdownExecutors", request)
+            except PelotonError as error:
+                log.warning("%d executors not shut down: %s", len(executors), error)
+
+    async def reconcile(self, queue: Queue[tuple[Run, str]]) -> None:
+        while True:
+            runs = [
+                reconcile_pb2.Run(mesos_task_id=mesos_task_id(*run), agent_id=agent)
+                for run, agent in await queue.take(RUNS_PER_RECONCILIATION)
+            ]
+            request = reconcile_pb2.ReconcileTasksRequest(runs=runs)
+            try:
+                await until_answered(self._reconciler, "ReconcileTasks", request)
+            except PelotonError as error:
+                log.warning("%d runs not asked about: %s", len(runs), error)

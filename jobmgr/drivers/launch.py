@@ -1,0 +1,235 @@
+"""Takes placements from the resource manager and launches them, a call for each host."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from jobmgr.core.cache import CachedJob
+from jobmgr.core.events import Event, Launched, LaunchRefused, LaunchUncertain, Placed, Placement
+from jobmgr.core.instructions import Launch, Release
+from jobmgr.drivers.retry import CALL_SECONDS, PASSING, Caller, Pause, for_ever, until_answered
+from jobmgr.drivers.task_configs import Configs
+from jobmgr.engine.loop import Turns
+from jobmgr.engine.outbox import Queue
+from mesos.v1 import mesos_pb2
+from peloton.api.v0 import peloton_pb2
+from peloton.errors import InvalidArgument, PelotonError, Refused
+from peloton.model.ids import JobId, Run, mesos_task_id, parse_mesos_task_id, task_id
+from peloton.model.states import TaskState
+from peloton.model.task import TaskRuntime
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.private.resmgr import resmgr_pb2
+from peloton.private.resmgrsvc import resmgrsvc_pb2
+from peloton.rpc.errors import InvalidRequest
+
+PLACEMENTS_PER_CALL = 1000
+POLL_SECONDS = 10.0
+LAUNCHES_AT_ONCE = 16
+MOST_FAILURES = 10
+"""Tries of a launch that hostmgr answered with a failure of its own, after which Mesos is asked instead."""
+RELEASES_PER_CALL = 500
+log = logging.getLogger(__name__)
+
+
+class Placements:
+    """Pulls placements; the core decides which of their runs still wait."""
+
+    def __init__(self, resmgr: Caller, turns: Turns) -> None:
+        self._resmgr = resmgr
+        self._turns = turns
+        self._stopped = False
+        self._handed = asyncio.Event()
+        """Set while nothing is being handed to the core."""
+        self._handed.set()
+
+    async def run(self) -> None:
+        await for_ever("placements", self._step)
+
+    async def stop(self) -> None:
+        """Hand over no more, and wait until what was handed over is stored. resmgr gives the rest to whoever
+        leads next."""
+        self._stopped = True
+        await self._handed.wait()
+
+    async def _step(self) -> None:
+        request = resmgrsvc_pb2.GetPlacementsRequest(
+            limit=PLACEMENTS_PER_CALL, timeout=int(POLL_SECONDS * 1000)
+        )
+        answer = await self._resmgr.call("GetPlacements", request, timeout=POLL_SECONDS + CALL_SECONDS)
+        if answer.HasField("error"):
+            raise Refused(f"GetPlacements: {answer.error.failure.message}")
+        if answer.placements and not self._stopped:
+            await self._hand_over([_placement(wire) for wire in answer.placements])
+
+    async def _hand_over(self, placements: Sequence[Placement]) -> None:
+        self._handed.clear()
+        try:
+            await self._turns.ask(Placed(placements))
+        finally:
+            self._handed.set()
+
+
+class Launcher:
+    """Some workers share one queue of launches."""
+
+    def __init__(
+        self,
+        hostmgr: Caller,
+        jobs: Callable[[JobId], CachedJob | None],
+        post: Callable[[Event], None],
+        releases: Queue[Release],
+    ) -> None:
+        self._hostmgr = hostmgr
+        self._releases = releases
+        self._jobs = jobs
+        self._post = post
+        self._configs = Configs()
+        self._under_way = 0
+        self._ended = asyncio.Event()
+        """Set whenever a launch has ended."""
+
+    async def finish(self, queue: Queue[Launch]) -> None:
+        """Wait until nothing is queued or under way."""
+        while len(queue) or self._under_way:
+            self._ended.clear()
+            await self._ended.wait()
+
+    async def launch(self, queue: Queue[Launch]) -> None:
+        """Run for ever."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(LAUNCHES_AT_ONCE):
+                group.create_task(self._work(queue))
+
+    def _give_back(self, launch: Launch) -> None:
+        """None of the runs is wanted any more."""
+        self._releases.put([Release(launch.hostname, launch.agent_id, launch.offer_id)])
+
+    async def release(self) -> None:
+        """Give claims back; run for ever. One that cannot be given back ends by itself."""
+        while True:
+            offers = [
+                hostsvc_pb2.HostOffer(
+                    hostname=item.hostname,
+                    agentId=mesos_pb2.AgentID(value=item.agent_id),
+                    id=peloton_pb2.HostOfferID(value=item.offer_id),
+                )
+                for item in await self._releases.take(RELEASES_PER_CALL)
+            ]
+            request = hostsvc_pb2.ReleaseHostOffersRequest(hostOffers=offers)
+            try:
+                await self._hostmgr.call("ReleaseHostOffers", request)
+            except PelotonError as error:
+                log.warning("claims not released: %s", error)
+
+    async def _work(self, queue: Queue[Launch]) -> None:
+        while True:
+            for launch in await queue.take(1):
+                self._under_way += 1
+                try:
+                    self._post(await self._launch(launch))
+                finally:
+                    self._under_way -= 1
+                    self._ended.set()
+
+    async def _launch(self, launch: Launch) -> Event:
+        """Repeated until hostmgr answers, however long that takes: it alone knows how long a claim lasts, and
+        answers `invalid offers` to one that is over."""
+        request = self._request(launch)
+        if not request.tasks:
+            self._give_back(launch)
+            return Launched(launch.runs)
+        pause, failed, uncertain = Pause(), 0, False
+        while failed < MOST_FAILURES:
+            try:
+                answer = await self._hostmgr.call("LaunchTasks", request, timeout=CALL_SECONDS, retry=False)
+                return _outcome(launch, answer, uncertain)
+            except Refused as error:
+                return _refused(launch, str(error), uncertain)
+            except (InvalidRequest, InvalidArgument) as error:
+                return LaunchRefused(launch.runs, str(error), faulty=True)
+            except PelotonError as error:
+                uncertain = True
+                failed += not isinstance(error, PASSING)
+                log.warning("launch on %s: %s", launch.hostname, error)
+            await pause.wait()
+        return LaunchUncertain(launch.runs)
+
+    def _request(self, launch: Launch) -> hostsvc_pb2.LaunchTasksRequest:
+        request = hostsvc_pb2.LaunchTasksRequest(
+            hostname=launch.hostname,
+            agentId=mesos_pb2.AgentID(value=launch.agent_id),
+            id=peloton_pb2.HostOfferID(value=launch.offer_id),
+        )
+        for run in launch.runs:
+            job = self._jobs(run.job_id)
+            task = job.task(run.instance) if job is not None else None
+            if job is not None and task is not None and task.run == run.run:
+                self._add(request, job, run, task)
+        return request
+
+    def _add(
+        self, request: hostsvc_pb2.LaunchTasksRequest, job: CachedJob, run: Run, task: TaskRuntime
+    ) -> None:
+        launchable = request.tasks.add()
+        launchable.taskId.value = mesos_task_id(*run)
+        launchable.id.value = task_id(run.job_id, run.instance)
+        launchable.config.CopyFrom(self._configs.task(job, run.instance))
+        if job.spec.revocable(run.instance):
+            launchable.config.revocable = True
+        for port in job.spec.task(run.instance).ports:
+            if port.value == 0:
+                launchable.ports[port.name] = task.ports[port.name]
+
+
+class Settler:
+    """Tells resmgr what became of the runs that it handed over."""
+
+    def __init__(self, resmgr: Caller) -> None:
+        self._resmgr = resmgr
+
+    async def run(self, queue: Queue[tuple[Run, TaskState]]) -> None:
+        while True:
+            request = resmgrsvc_pb2.UpdateTasksStateRequest()
+            for run, state in await queue.take(5000):
+                entry = request.taskStates.add()
+                entry.task.value = task_id(run.job_id, run.instance)
+                entry.mesosTaskId.value = mesos_task_id(*run)
+                entry.state = state  # type: ignore[assignment]
+            try:
+                await until_answered(self._resmgr, "UpdateTasksState", request)
+            except PelotonError as error:
+                log.error("resmgr was not told of %d runs: %s", len(request.taskStates), error)
+
+
+def _placement(wire: resmgr_pb2.Placement) -> Placement:
+    return Placement(
+        wire.hostname,
+        wire.agentId.value,
+        wire.hostOfferID.value,
+        tuple(wire.ports),
+        tuple(parse_mesos_task_id(task.mesosTaskID.value) for task in wire.taskIDs),
+    )
+
+
+def _outcome(launch: Launch, answer: hostsvc_pb2.LaunchTasksResponse, uncertain: bool) -> Event:
+    error = answer.error
+    if error.HasField("invalidOffers"):
+        return _refused(launch, error.invalidOffers.message, uncertain)
+    if error.HasField("launchFailure"):
+        return LaunchUncertain(launch.runs)
+    if error.HasField("invalidArgument"):
+        return _invalid(launch, error.invalidArgument)
+    return Launched(launch.runs)
+
+
+def _refused(launch: Launch, message: str, uncertain: bool) -> Event:
+    """An earlier try may have got through to a hostmgr that is no more."""
+    if uncertain:
+        return LaunchUncertain(launch.runs)
+    return LaunchRefused(launch.runs, message, faulty=False)
+
+
+def _invalid(launch: Launch, error: hostsvc_pb2.InvalidArgument) -> Event:
+    return LaunchRefused(launch.runs, error.message, faulty=True)

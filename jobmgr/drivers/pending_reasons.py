@@ -1,0 +1,49 @@
+"""Learns from the resource manager why tasks wait; kept in memory only."""
+
+from __future__ import annotations
+
+import logging
+
+from jobmgr.core.events import ResmgrChanged, WaitingTold
+from jobmgr.drivers.retry import CALL_SECONDS, Caller, for_ever
+from jobmgr.engine.loop import Turns
+from peloton.model.ids import parse_mesos_task_id
+from peloton.model.states import TaskState
+from peloton.private.resmgr.waiting import waiting_pb2
+
+POLL_SECONDS = 10.0
+log = logging.getLogger(__name__)
+
+
+class WaitingReasons:
+    def __init__(self, resmgr: Caller, turns: Turns) -> None:
+        self._resmgr = resmgr
+        self._turns = turns
+        self._stream = ""
+        self._leader = ""
+        self._last = 0
+
+    async def run(self) -> None:
+        await for_ever("waiting reasons", self._step)
+
+    async def _step(self) -> None:
+        request = waiting_pb2.WaitForDeltasRequest(
+            stream_id=self._stream, after=self._last, timeout_ms=int(POLL_SECONDS * 1000)
+        )
+        answer = await self._resmgr.call("WaitForDeltas", request, timeout=POLL_SECONDS + CALL_SECONDS)
+        if answer.leader_id != self._leader:
+            if self._leader:
+                log.info("another resource manager leads: it is asked whether it holds what is pending")
+                self._turns.post(ResmgrChanged())
+            self._leader = answer.leader_id
+        self._stream = answer.stream_id
+        self._last = answer.last
+        if answer.deltas:
+            self._turns.post(
+                WaitingTold(
+                    [
+                        (parse_mesos_task_id(delta.mesos_task_id), TaskState(delta.state), delta.reason)
+                        for delta in answer.deltas
+                    ]
+                )
+            )

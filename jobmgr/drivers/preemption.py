@@ -1,0 +1,57 @@
+"""Learns from the resource manager which tasks have to give way, and why, and has them ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from jobmgr.core.events import Event, Preempted
+from jobmgr.drivers.retry import CALL_SECONDS, Caller, for_ever
+from peloton.errors import PelotonError
+from peloton.model.ids import parse_mesos_task_id
+from peloton.private.resmgr.preemption import preemption_pb2
+from peloton.private.resmgrsvc import resmgrsvc_pb2
+
+POLL_SECONDS = 10.0
+TASKS_PER_CALL = 1000
+UNKNOWN_REASON = "its resources are needed elsewhere"
+log = logging.getLogger(__name__)
+
+
+class Evictor:
+    """What is taken here and not ended runs on: the resource manager chooses again."""
+
+    def __init__(self, resmgr: Caller, preemption: Caller, post: Callable[[Event], None]) -> None:
+        """`preemption` is the resource manager's private PreemptionService."""
+        self._resmgr = resmgr
+        self._preemption = preemption
+        self._post = post
+
+    async def run(self) -> None:
+        await for_ever("preemption", self._step)
+
+    async def _step(self) -> None:
+        request = resmgrsvc_pb2.GetPreemptibleTasksRequest(
+            limit=TASKS_PER_CALL, timeout=int(POLL_SECONDS * 1000)
+        )
+        answer = await self._resmgr.call("GetPreemptibleTasks", request, timeout=POLL_SECONDS + CALL_SECONDS)
+        if answer.HasField("error"):
+            raise PelotonError(f"GetPreemptibleTasks: {' '.join(str(answer.error).split())}")
+        runs = [candidate.task_id.value for candidate in answer.preemptionCandidates]
+        if runs:
+            reasons = await self._reasons(runs)
+            log.info("%d tasks are preempted", len(runs))
+            self._post(
+                Preempted([(parse_mesos_task_id(run), reasons.get(run, UNKNOWN_REASON)) for run in runs])
+            )
+
+    async def _reasons(self, runs: Sequence[str]) -> dict[str, str]:
+        """By run. A task is ended all the same where nobody can tell why."""
+        try:
+            answer = await self._preemption.call(
+                "GetReasons", preemption_pb2.GetReasonsRequest(mesos_task_ids=runs), timeout=CALL_SECONDS
+            )
+        except PelotonError as error:
+            log.warning("reasons for preemption: %s", error)
+            return {}
+        return {each.mesos_task_id: each.reason for each in answer.reasons}

@@ -1,0 +1,1 @@
+"""The shell around the core: the loop, the outbox, recovery, finished jobs."""

@@ -1,0 +1,246 @@
+"""The loop around the core: gather what has happened, decide, store, then act.
+
+While one turn is being stored the next one's events gather, so that the batches grow with the load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter as Counts
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from jobmgr.core.cache import CachedJob
+from jobmgr.core.change import Change
+from jobmgr.core.cycle import Core
+from jobmgr.core.decisions import Turn
+from jobmgr.core.events import (
+    Compared,
+    Enqueued,
+    EnqueueRefused,
+    Event,
+    Launched,
+    LaunchRefused,
+    Now,
+    Placed,
+    Statuses,
+    WaitingTold,
+    Withdrawn,
+)
+from jobmgr.engine.outbox import Outbox
+from peloton.clock import Clock
+from peloton.errors import Fenced, PelotonError, Unavailable
+from peloton.model.ids import JobId
+from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.states import TaskState
+from storage.interface import Store
+
+EVENTS_PER_TURN = 2000
+STEP_DOWN_SECONDS = 30.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+log = logging.getLogger(__name__)
+TURN_SECONDS = Histogram(
+    "jobmgr_turn_seconds",
+    "Time from a turn's events to its changes being stored.",
+    buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5),
+)
+STEPS = Counter("jobmgr_task_steps", "Steps of tasks that are stored, by the state reached.", ["state"])
+ACTIVE_JOBS = Gauge("jobmgr_active_jobs", "Jobs that have not ended.")
+ENDED_JOBS = Counter("jobmgr_ended_jobs", "Jobs that ended while this instance led.")
+_STEPS = {state: STEPS.labels(state.name) for state in TaskState}
+
+NOTHING = WaitingTold(())
+Answer = asyncio.Future[Any]
+
+
+class Turns:
+    """Owns the core. `run` must be running for `ask` and `between` to be answered."""
+
+    def __init__(self, core: Core, store: Store, clock: Clock, outbox: Outbox) -> None:
+        self.core = core
+        self.store = store
+        self.on_end: Callable[[CachedJob], None] = lambda job: None
+        """Called with each job that has ended and is let go of."""
+        self.unread: dict[JobId, None] = {}
+        """Active jobs that are stored and not in memory yet."""
+        self.trouble = ""
+        """Why nothing can be stored at the moment; empty while all is well."""
+        self._clock = clock
+        self._outbox = outbox
+        self._inbox: deque[tuple[Event, Answer | None]] = deque()
+        self._between: deque[tuple[Callable[[], Awaitable[None]], Answer]] = deque()
+        self._wake = asyncio.Event()
+        self._batch: list[tuple[Event, Answer | None]] = []
+        self._over = ""
+
+    def job(self, job_id: JobId) -> CachedJob | None:
+        work = self.core.active.jobs.get(job_id)
+        return None if work is None else work.job
+
+    def jobs(self) -> list[JobId]:
+        """Active ones, those that are not in memory yet among them."""
+        return [*self.core.active.jobs, *self.unread]
+
+    def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
+        """Take a job that is stored."""
+        self.core.active.create(job_id, spec, runtime)
+        self._wake.set()
+
+    def take(self, job: CachedJob) -> None:
+        """Take a job that an earlier leader left, as it is stored."""
+        self.core.active.take(job)
+        self._wake.set()
+
+    def post(self, event: Event) -> None:
+        """Tell the core of something; nobody waits for what comes of it."""
+        self._inbox.append((event, None))
+        self._wake.set()
+
+    async def ask(self, event: Event) -> Any:
+        """Tell the core of something; returns, once it is stored, what the core answers, or raises it."""
+        self._check()
+        answer: Answer = asyncio.get_running_loop().create_future()
+        self._inbox.append((event, answer))
+        self._wake.set()
+        return await answer
+
+    async def flush(self) -> None:
+        """Wait until all that was told before is stored."""
+        await self.ask(NOTHING)
+
+    async def between(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something while nothing is being stored."""
+        self._check()
+        answer: Answer = asyncio.get_running_loop().create_future()
+        self._between.append((work, answer))
+        self._wake.set()
+        await answer
+
+    async def run(self) -> None:
+        """Turn for ever. Raises where the store refuses a write for good. Where that is because another
+        instance leads, this one is about to learn it: it has a while to step down in order."""
+        try:
+            while True:
+                await self._something()
+                while self._between:
+                    await self._do(*self._between.popleft())
+                await self._turn()
+        except Fenced as error:
+            log.error("%s", error)
+            self.trouble = str(error)
+            self._end()
+            await asyncio.sleep(STEP_DOWN_SECONDS)
+            raise
+        finally:
+            self._end()
+
+    async def _turn(self) -> None:
+        self._batch = batch = self._gather()
+        now = Now(self._clock.wall(), self._clock.monotonic())
+        with TURN_SECONDS.time():
+            turn = self.core.turn([event for event, _ in batch], now)
+            await self._store(turn)
+        ended = self.core.commit(turn)
+        for job in ended:
+            self.on_end(job)
+        _count(turn, len(ended), len(self.core.active.jobs) + len(self.unread))
+        self._outbox.send(turn.instructions)
+        for (_, answer), reply in zip(batch, turn.replies, strict=True):
+            _tell(answer, reply)
+        if turn.more:
+            self._wake.set()
+
+    def _gather(self) -> list[tuple[Event, Answer | None]]:
+        batch, size = [], 0
+        while self._inbox and size < EVENTS_PER_TURN:
+            item = self._inbox.popleft()
+            batch.append(item)
+            size += _weight(item[0])
+        if self._inbox:
+            self._wake.set()
+        return batch
+
+    async def _store(self, turn: Turn) -> None:
+        writes = [self._write(change) for change in turn.changes.values() if not change.empty]
+        if len(writes) == 1:
+            await writes[0]
+        elif writes:
+            await asyncio.gather(*writes)
+
+    async def _write(self, change: Change) -> None:
+        """Until it is stored: everything else waits for that."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self.store.write_all(change.job_id, change.tasks, change.events, change.runtime)
+                self.trouble = ""
+                return
+            except Unavailable as error:
+                self.trouble = f"cannot store: {error}"
+                log.warning("cannot store job %s, will try again: %s", change.job_id, error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _something(self) -> None:
+        """Wait for an event, or for what falls due."""
+        if not self._wake.is_set():
+            due = self.core.idle_until()
+            try:
+                # Not `wait_for`: before Python 3.12 it forgets a cancellation that comes with the event.
+                async with asyncio.timeout(None if due is None else max(due - self._clock.monotonic(), 0.0)):
+                    await self._wake.wait()
+            except TimeoutError:
+                return
+        self._wake.clear()
+
+    async def _do(self, work: Callable[[], Awaitable[None]], answer: Answer) -> None:
+        try:
+            await work()
+            _tell(answer, None)
+        except PelotonError as error:
+            _tell(answer, error)
+
+    def _check(self) -> None:
+        if self._over:
+            raise Unavailable(self._over)
+
+    def _end(self) -> None:
+        self._over = "this job manager no longer leads"
+        waiting = [answer for _, answer in (*self._batch, *self._inbox)]
+        waiting += [answer for _, answer in self._between]
+        for answer in waiting:
+            _tell(answer, Unavailable(self._over))
+
+
+def _count(turn: Turn, ended: int, active: int) -> None:
+    steps = Counts(event.state for change in turn.changes.values() for event in change.events)
+    for state, number in steps.items():
+        _STEPS[state].inc(number)
+    ENDED_JOBS.inc(ended)
+    ACTIVE_JOBS.set(active)
+
+
+def _weight(event: Event) -> int:
+    """How many runs it is about."""
+    if isinstance(event, Statuses):
+        return len(event.statuses)
+    if isinstance(event, Placed):
+        return sum(len(placement.runs) for placement in event.placements)
+    if isinstance(event, Compared):
+        return len(event.missing) + 1
+    if isinstance(event, Enqueued | Withdrawn | EnqueueRefused | Launched | LaunchRefused):
+        return len(event.runs)
+    return 1
+
+
+def _tell(answer: Answer | None, reply: Any) -> None:
+    if answer is None or answer.done():
+        return
+    if isinstance(reply, PelotonError):
+        answer.set_exception(reply)
+    else:
+        answer.set_result(reply)

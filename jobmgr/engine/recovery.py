@@ -1,0 +1,152 @@
+"""Reading jobs from the store: the active ones when a term begins, finished ones when somebody asks.
+
+A leader begins with the list of active jobs. Their tasks are read in the background, and first those of a job
+that somebody asks for. Until all are read no statuses and no placements are taken: they may be of any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+from prometheus_client import Gauge
+
+from jobmgr.core.active_jobs import added_up
+from jobmgr.core.cache import CachedJob
+from jobmgr.drivers.retry import PASSING, Pause
+from jobmgr.engine.loop import ACTIVE_JOBS, Turns
+from peloton.daemon.progress import TELL_SECONDS, Gauges, Progress
+from peloton.errors import NotFound
+from peloton.model.ids import JobId
+from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.task import TaskRuntime
+from storage.interface import Store
+
+JOBS_AT_ONCE = 8
+"""Read together: a job takes a few round trips to the store."""
+GAUGES = Gauges("jobmgr")
+SETTLED = Gauge(
+    "jobmgr_recovery_settled",
+    "1 where all active jobs are in memory, looked at, and compared with what resmgr holds; else 0.",
+)
+log = logging.getLogger(__name__)
+
+Pages = list[Mapping[int, TaskRuntime]]
+Stored = tuple[JobSpec, JobRuntime, Pages]
+
+
+async def read_job(store: Store, job_id: JobId) -> Stored:
+    """A job with its current config and all its tasks. Raises NotFound."""
+    runtime = await store.jobs.runtime(job_id)
+    spec = await store.jobs.config(job_id, runtime.config_version)
+    return spec, runtime, [page async for page in store.tasks.list(job_id)]
+
+
+async def recover(store: Store, turns: Turns, tell: float = TELL_SECONDS) -> int:
+    """Rebuild the cache from the active jobs, all of it; how many there are. The log hears of it each `tell`
+    seconds. Raises as `Recovery.read_all`."""
+    recovery = Recovery(store, turns, tell)
+    await recovery.begin()
+    return await recovery.read_all()
+
+
+class Recovery:
+    def __init__(self, store: Store, turns: Turns, tell: float = TELL_SECONDS) -> None:
+        self._store = store
+        self._turns = turns
+        self._tell = tell
+        self._progress: Progress | None = None
+        self._reading: dict[JobId, asyncio.Task[None]] = {}
+        self._found = 0
+        self._done = asyncio.Event()
+        SETTLED.set_function(lambda: float(self.settled))
+
+    @property
+    def settled(self) -> bool:
+        """Whether all is read, looked at and compared with what resmgr holds."""
+        return self._done.is_set() and self._turns.core.active.settled
+
+    async def begin(self) -> None:
+        """Learn which jobs are active: with that calls can be answered."""
+        jobs = await self._store.jobs.active()
+        self._turns.unread.update(dict.fromkeys(jobs))
+        self._progress = Progress(GAUGES, log, asyncio.get_running_loop().time, len(jobs), self._tell)
+        ACTIVE_JOBS.set(len(jobs))
+
+    async def run(self) -> None:
+        """The background part. Raises as `read_all`."""
+        try:
+            await self.read_all()
+            await asyncio.Event().wait()
+        finally:
+            for reading in self._reading.values():
+                reading.cancel()
+
+    async def then(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something once all active jobs are in memory."""
+        await self._done.wait()
+        await work()
+
+    async def read_all(self) -> int:
+        """Read the jobs that are not in memory yet; how many were found in all.
+
+        A job that is active but no longer stored was being deleted: it is let go of. What is otherwise
+        missing or unreadable raises, and leadership is given up."""
+        jobs = iter(list(self._turns.unread))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(JOBS_AT_ONCE):
+                    group.create_task(self._read_each(jobs))
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None
+        if self._progress is not None:
+            self._progress.done()
+        self._done.set()
+        return self._found
+
+    async def read(self, job_id: JobId) -> None:
+        """Have a job in memory, if it is active and not there yet. Raises what the store raises."""
+        if job_id not in self._turns.unread:
+            return
+        reading = self._reading.get(job_id)
+        if reading is None:
+            reading = self._reading[job_id] = asyncio.create_task(self._read(job_id))
+            reading.add_done_callback(lambda _: self._reading.pop(job_id))
+        await asyncio.shield(reading)
+
+    async def _read_each(self, jobs: Iterator[JobId]) -> None:
+        for job_id in jobs:
+            pause = Pause()
+            while True:
+                try:
+                    await self.read(job_id)
+                    break
+                except PASSING as error:
+                    log.warning("cannot read job %s, will try again: %s", job_id, error)
+                await pause.wait()
+
+    async def _read(self, job_id: JobId) -> None:
+        job = await self._stored(job_id)
+        del self._turns.unread[job_id]
+        if job is not None:
+            self._turns.take(job)
+            self._found += 1
+        if self._progress is not None:
+            self._progress.job()
+
+    async def _stored(self, job_id: JobId) -> CachedJob | None:
+        """None for one that was being deleted."""
+        try:
+            runtime = await self._store.jobs.runtime(job_id)
+        except NotFound:
+            log.warning("job %s is active but not stored: retired", job_id)
+            await self._store.jobs.retire(job_id)
+            return None
+        spec = await self._store.jobs.config(job_id, runtime.config_version)
+        job = CachedJob(job_id, spec, runtime)
+        async for page in self._store.tasks.list(job_id):
+            job.fill(page)
+            if self._progress is not None:
+                self._progress.tasks(len(page))
+        return added_up(job)

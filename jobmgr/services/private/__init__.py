@@ -1,0 +1,1 @@
+"""The private services of jobmgr."""

@@ -1,0 +1,1 @@
+"""The public v0 services of jobmgr."""

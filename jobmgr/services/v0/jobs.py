@@ -1,0 +1,247 @@
+"""v0 JobManager: batch jobs (behaviour 2.5)."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from jobmgr.engine.engine import Engine
+from jobmgr.services.v0.job_query import InvalidPool, job_query
+from jobmgr.services.v0.ranges import chosen
+from jobmgr.services.view import JOB_NOT_FOUND, JobView, Precluded, parsed, view
+from jobmgr.validation import check_job_id, check_pool, check_supported, validated, validated_update
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.errors import errors_pb2
+from peloton.api.v0.job import job_pb2, job_pb2_grpc
+from peloton.api.v0.query import query_pb2
+from peloton.clock import Clock
+from peloton.errors import AlreadyExists, Conflict, InvalidArgument, NotFound, Refused
+from peloton.model.ids import is_uuid
+from peloton.model.job import JobPage, JobQuery, JobSpec, JobSummary
+from peloton.model.states import JobState, JobType
+from peloton.wire.job import job_info_to, job_runtime_to, job_spec, job_summary_to
+
+UPDATE_TRIES = 5
+"""Updates of one job that meet each other: each reads again, so many times."""
+NO_WORKFLOWS = "is a workflow, which this server does not run yet: TaskManager.{0} acts on instances at once"
+
+
+class JobManager(job_pb2_grpc.JobManagerServicer):
+    def __init__(
+        self, engine: Engine, clock: Clock, new_id: Callable[[], str] = lambda: str(uuid.uuid4())
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._new_id = new_id
+
+    async def Create(self, request: job_pb2.CreateRequest, context: Any) -> job_pb2.CreateResponse:
+        job_id = request.id.value or self._new_id()
+        answer = job_pb2.CreateResponse()
+        try:
+            check_job_id(job_id)
+        except InvalidArgument as error:
+            answer.error.invalidJobId.CopyFrom(job_pb2.InvalidJobId(id=_id(job_id), message=str(error)))
+            return answer
+        try:
+            spec = await self._new_spec(request)
+            await self._engine.create_job(job_id, spec)
+        except InvalidArgument as error:
+            answer.error.invalidConfig.CopyFrom(_invalid_config(job_id, error))
+        except AlreadyExists:
+            answer.error.alreadyExists.CopyFrom(
+                job_pb2.JobAlreadyExists(id=_id(job_id), message=f"a job with the id {job_id} exists already")
+            )
+        else:
+            answer.jobId.value = job_id
+        return answer
+
+    async def _new_spec(self, request: job_pb2.CreateRequest) -> JobSpec:
+        """Raises InvalidArgument for whatever is wrong with the job."""
+        _check_secrets(len(request.secrets))
+        config = await asyncio.to_thread(validated, request.config)
+        check_supported(config)
+        check_pool(config.respoolID.value, await self._engine.store.pools.all())
+        now = self._clock.wall()
+        config.changeLog.CopyFrom(peloton_pb2.ChangeLog(version=1, createdAt=now, updatedAt=now))
+        return await asyncio.to_thread(job_spec, config, 1)
+
+    async def Get(self, request: job_pb2.GetRequest, context: Any) -> job_pb2.GetResponse:
+        answer = job_pb2.GetResponse()
+        try:
+            job = await view(self._engine, request.id.value)
+        except NotFound:
+            answer.error.notFound.CopyFrom(errors_pb2.JobNotFound(id=request.id, message=JOB_NOT_FOUND))
+        else:
+            answer.jobInfo.CopyFrom(job_info_to(job.job_id, job.config, job.runtime))
+            answer.jobInfo.config.changeLog.version = job.spec.version
+        return answer
+
+    async def Query(self, request: job_pb2.QueryRequest, context: Any) -> job_pb2.QueryResponse:
+        answer = job_pb2.QueryResponse()
+        if not request.HasField("spec"):
+            return answer
+        try:
+            query = job_query(request, await self._engine.store.pools.all(), self._clock.wall())
+        except InvalidPool as error:
+            answer.error.invalidRespool.message = str(error)
+            answer.error.invalidRespool.respoolID.CopyFrom(request.respoolID)
+        except InvalidArgument as error:
+            answer.error.err.message = str(error)
+        else:
+            self._fill(answer, request, query, await self._engine.store.jobs.query(query))
+        return answer
+
+    def _fill(
+        self, answer: job_pb2.QueryResponse, request: job_pb2.QueryRequest, query: JobQuery, page: JobPage
+    ) -> None:
+        for stored in page.jobs:
+            job = self._as_cached(stored)
+            answer.results.append(job_summary_to(job))
+            if not request.summaryOnly:
+                answer.records.append(job_info_to(job.job_id, _without_instances(job.spec), job.runtime))
+        answer.pagination.CopyFrom(
+            query_pb2.Pagination(offset=query.offset, limit=query.limit, total=page.total)
+        )
+        answer.spec.CopyFrom(_applied(request.spec, query))
+
+    def _as_cached(self, job: JobSummary) -> JobSummary:
+        """An active job as it is in memory: what counts its tasks is newer there."""
+        cached = self._engine.job(job.job_id)
+        return job if cached is None else replace(job, runtime=cached.runtime)
+
+    async def Delete(self, request: job_pb2.DeleteRequest, context: Any) -> job_pb2.DeleteResponse:
+        if not is_uuid(request.id.value):
+            raise NotFound(JOB_NOT_FOUND)
+        try:
+            await self._engine.delete(request.id.value)
+        except Refused as error:
+            raise Precluded(str(error)) from None
+        return job_pb2.DeleteResponse()
+
+    async def Update(self, request: job_pb2.UpdateRequest, context: Any) -> job_pb2.UpdateResponse:
+        job_id = request.id.value
+        answer = job_pb2.UpdateResponse(id=request.id)
+        if job_id and not is_uuid(job_id):
+            invalid = job_pb2.InvalidJobId(
+                id=request.id, message=str(InvalidArgument("id", job_id, "a UUID"))
+            )
+            answer.error.invalidJobId.CopyFrom(invalid)
+            return answer
+        try:
+            answer.message = await self._update(request)
+        except (InvalidArgument, Refused) as error:
+            answer.error.invalidConfig.CopyFrom(_invalid_config(job_id, error))
+        except NotFound:
+            answer.error.jobNotFound.CopyFrom(job_pb2.JobNotFound(id=request.id, message=JOB_NOT_FOUND))
+        return answer
+
+    async def _update(self, request: job_pb2.UpdateRequest) -> str:
+        """What was done. Raises NotFound, InvalidArgument, Refused, and Conflict where others were faster."""
+        _check_secrets(len(request.secrets))
+        for _ in range(UPDATE_TRIES):
+            job = await view(self._engine, request.id.value)
+            spec = await self._next_spec(job, request.config)
+            added = spec.instance_count - job.spec.instance_count
+            if spec.version == job.spec.version:
+                return "nothing to change"
+            try:
+                await self._engine.update_job(job.job_id, spec)
+            except Conflict:
+                continue
+            return f"added {added} instances"
+        raise Conflict(f"job {request.id.value} is being updated by others")
+
+    async def _next_spec(self, job: JobView, wanted: job_pb2.JobConfig) -> JobSpec:
+        """The next version, or the present one where it is what is wanted."""
+        if job.spec.type is not JobType.BATCH:
+            raise Refused(f"type: {job.spec.type.name}: only batch jobs can be updated with this call")
+        if job.runtime.state.terminal:
+            raise Refused(f"the job has ended ({job.runtime.state.name}): it cannot be updated any more")
+        if job.runtime.goal is JobState.KILLED:
+            raise Refused("the job is being stopped: it cannot be updated any more")
+        config = await asyncio.to_thread(validated_update, job.config, wanted)
+        if config == job.config:
+            return job.spec
+        version = job.spec.version + 1
+        config.changeLog.version = version
+        config.changeLog.updatedAt = self._clock.wall()
+        return await asyncio.to_thread(job_spec, config, version)
+
+    async def Stop(self, request: job_pb2.StopRequest, context: Any) -> job_pb2.StopResponse:
+        job = await view(self._engine, request.id.value)
+        _check_version(job, request.resourceVersion)
+        if 0 < request.stopConfig.batchSize < job.spec.instance_count:
+            raise NotImplementedError("Stop in batches " + NO_WORKFLOWS.format("Stop"))
+        instances = chosen(request.ranges, job.spec.instance_count)
+        if instances is None or instances:
+            await self._engine.stop(job.job_id, instances)
+        return job_pb2.StopResponse(resourceVersion=job.runtime.config_version)
+
+    async def Restart(self, request: job_pb2.RestartRequest, context: Any) -> job_pb2.RestartResponse:
+        raise NotImplementedError("Restart " + NO_WORKFLOWS.format("Restart"))
+
+    async def Start(self, request: job_pb2.StartRequest, context: Any) -> job_pb2.StartResponse:
+        raise NotImplementedError("Start " + NO_WORKFLOWS.format("Start"))
+
+    async def Refresh(self, request: job_pb2.RefreshRequest, context: Any) -> job_pb2.RefreshResponse:
+        if not is_uuid(request.id.value):
+            raise NotFound(JOB_NOT_FOUND)
+        await self._engine.refresh(request.id.value)
+        return job_pb2.RefreshResponse()
+
+    async def GetActiveJobs(
+        self, request: job_pb2.GetActiveJobsRequest, context: Any
+    ) -> job_pb2.GetActiveJobsResponse:
+        return job_pb2.GetActiveJobsResponse(ids=[_id(job_id) for job_id in self._engine.active_jobs()])
+
+    async def GetCache(self, request: job_pb2.GetCacheRequest, context: Any) -> job_pb2.GetCacheResponse:
+        cached = self._engine.job(request.id.value)
+        if cached is None:
+            raise NotFound(f"{JOB_NOT_FOUND} in memory: only active jobs are held there")
+        return job_pb2.GetCacheResponse(
+            config=parsed(cached.spec.payload), runtime=job_runtime_to(cached.runtime)
+        )
+
+
+def _id(job_id: str) -> peloton_pb2.JobID:
+    return peloton_pb2.JobID(value=job_id)
+
+
+def _invalid_config(job_id: str, error: InvalidArgument | Refused) -> job_pb2.InvalidJobConfig:
+    return job_pb2.InvalidJobConfig(id=_id(job_id), message=str(error))
+
+
+def _check_secrets(given: int) -> None:
+    if given:
+        raise InvalidArgument("secrets", f"{given} secrets", "taken by this server: secrets are not enabled")
+
+
+def _check_version(job: JobView, seen: int) -> None:
+    """`seen` 0: the caller does not care. Raises Conflict for a version that is not the present one."""
+    if seen and seen != job.runtime.config_version:
+        raise Conflict(f"resourceVersion {seen} is stale: the job is at {job.runtime.config_version}")
+
+
+def _without_instances(spec: JobSpec) -> job_pb2.JobConfig:
+    config = job_pb2.JobConfig.FromString(spec.payload)
+    config.ClearField("instanceConfig")
+    return config
+
+
+def _applied(wire: job_pb2.QuerySpec, query: JobQuery) -> job_pb2.QuerySpec:
+    """The spec with what the server put in."""
+    spec = job_pb2.QuerySpec()
+    spec.CopyFrom(wire)
+    spec.pagination.limit = query.limit
+    if query.created.start is not None and not wire.creationTimeRange.HasField("min"):
+        spec.creationTimeRange.min.FromNanoseconds(query.created.start)
+    if not wire.pagination.orderBy:
+        for name, descending in query.order:
+            by = spec.pagination.orderBy.add(
+                order=query_pb2.OrderBy.DESC if descending else query_pb2.OrderBy.ASC
+            )
+            by.property.value = name
+    return spec

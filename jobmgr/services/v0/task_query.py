@@ -1,0 +1,81 @@
+"""Task queries: filter, sort, page (behaviour 3.6). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from jobmgr.services.v0.job_query import Page, page_of
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.errors import InvalidArgument
+from peloton.model.states import TaskState
+from peloton.model.task import TaskRuntime
+
+
+class Row(NamedTuple):
+    """What a query looks at in one task."""
+
+    instance: int
+    name: str
+    runtime: TaskRuntime
+
+
+class TaskQuery(NamedTuple):
+    """Which tasks are wanted; an empty set matches all."""
+
+    states: frozenset[int]
+    names: frozenset[str]
+    hosts: frozenset[str]
+    page: Page
+
+
+_KEYS: dict[str, Callable[[Row], int | str]] = {
+    "creation_time": lambda row: row.runtime.created_at,
+    "host": lambda row: row.runtime.host,
+    "instance_id": lambda row: row.instance,
+    "message": lambda row: row.runtime.message,
+    "name": lambda row: row.name,
+    "reason": lambda row: row.runtime.reason,
+    "state": lambda row: int(row.runtime.state),
+}
+
+
+def task_query(spec: task_pb2.QuerySpec) -> TaskQuery:
+    """Raises InvalidArgument for an unknown state or sort key."""
+    known = frozenset(map(int, TaskState))
+    for i, state in enumerate(spec.taskStates):
+        if state not in known:
+            raise InvalidArgument(f"spec.taskStates[{i}]", state, f"a number from 0 to {max(known)}")
+    return TaskQuery(
+        states=frozenset(spec.taskStates),
+        names=frozenset(spec.names),
+        hosts=frozenset(spec.hosts),
+        page=page_of(spec.pagination, tuple(_KEYS), "spec.pagination"),
+    )
+
+
+def matches(query: TaskQuery, row: Row) -> bool:
+    return (
+        (not query.states or int(row.runtime.state) in query.states)
+        and (not query.names or row.name in query.names)
+        and (not query.hosts or row.runtime.host in query.hosts)
+    )
+
+
+def cut(query: TaskQuery, found: Iterable[Row]) -> tuple[Sequence[Row], int]:
+    """The page wanted, and how many there are in all. Tasks equal in all keys come by instance id."""
+    rows = sorted(found, key=lambda row: row.instance)
+    page = query.page
+    for name, descending in reversed(page.order):
+        rows.sort(key=_KEYS[name], reverse=descending)
+    if page.max_limit:
+        rows = rows[: page.max_limit]
+    return rows[page.offset : page.offset + page.limit], len(rows)
+
+
+def names(config: job_pb2.JobConfig) -> Callable[[int], str]:
+    """The merged task name by instance, without merging whole configs."""
+    default = config.defaultConfig.name
+    own = {instance: task.name for instance, task in config.instanceConfig.items() if task.name}
+    return lambda instance: own.get(instance, default)

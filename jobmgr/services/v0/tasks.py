@@ -1,0 +1,264 @@
+"""v0 TaskManager: the instances of a job (behaviour 3.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jobmgr.engine.engine import Engine
+from jobmgr.services.sandbox import Sandboxes
+from jobmgr.services.v0.ranges import OutOfRange, bounds, chosen
+from jobmgr.services.v0.runs import MOST_RUNS, past_runtimes, place_of, run_number
+from jobmgr.services.v0.task_query import Row, cut, matches, names, task_query
+from jobmgr.services.view import JOB_NOT_FOUND, JobView, view
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.errors import errors_pb2
+from peloton.api.v0.query import query_pb2
+from peloton.api.v0.task import task_pb2, task_pb2_grpc
+from peloton.errors import InvalidArgument, NotFound, PelotonError, Refused
+from peloton.model.ids import mesos_task_id
+from peloton.model.states import JobType
+from peloton.wire.constraint import labels_to
+from peloton.wire.task import pod_event_to, runtime_to
+
+DEFAULT_RUNS = 10
+TERMINATED = "cannot start tasks in a terminated job"
+
+
+class Terminated(InvalidArgument):
+    """Told with the words that clients know, alone."""
+
+    def __str__(self) -> str:
+        return TERMINATED
+
+
+class TaskManager(task_pb2_grpc.TaskManagerServicer):
+    def __init__(self, engine: Engine, sandboxes: Sandboxes) -> None:
+        self._engine = engine
+        self._sandboxes = sandboxes
+
+    async def Get(self, request: task_pb2.GetRequest, context: Any) -> task_pb2.GetResponse:
+        answer = task_pb2.GetResponse()
+        try:
+            job = await view(self._engine, request.jobId.value)
+        except NotFound:
+            answer.notFound.CopyFrom(_not_found(request.jobId))
+            return answer
+        if request.instanceId >= job.spec.instance_count:
+            answer.outOfRange.CopyFrom(_out_of_range(job))
+            return answer
+        await self._fill(answer, job, request.instanceId)
+        return answer
+
+    async def _fill(self, answer: task_pb2.GetResponse, job: JobView, instance: int) -> None:
+        """The current run, then the earlier ones that the history knows."""
+        runtime = await job.task(instance)
+        answer.result.CopyFrom(job.info(instance, runtime))
+        answer.results.append(answer.result)
+        if runtime is not None and runtime.run > 1:
+            events = await job.store.pod_events.list(job.job_id, instance, runs=DEFAULT_RUNS)
+            for past in past_runtimes(events, runtime.run):
+                answer.results.append(job.info(instance, past))
+
+    async def List(self, request: task_pb2.ListRequest, context: Any) -> task_pb2.ListResponse:
+        answer = task_pb2.ListResponse()
+        try:
+            job = await view(self._engine, request.jobId.value)
+        except NotFound:
+            answer.notFound.CopyFrom(_not_found(request.jobId))
+            return answer
+        answer.result.SetInParent()
+        first, end = 0, job.spec.instance_count
+        if request.HasField("range"):
+            first, end = bounds(request.range, end)
+        async for instance, runtime in job.tasks(first, end):
+            job.fill(answer.result.value[instance], instance, runtime)
+        return answer
+
+    async def Start(self, request: task_pb2.StartRequest, context: Any) -> task_pb2.StartResponse:
+        answer = task_pb2.StartResponse()
+        try:
+            job = await view(self._engine, request.jobId.value)
+            if job.spec.type is JobType.BATCH and job.runtime.state.terminal:
+                raise Terminated("jobId", job.job_id, "a job that has not ended")
+            instances = chosen(request.ranges, job.spec.instance_count)
+            started = await self._engine.start(job.job_id, instances) if instances != [] else []
+        except NotFound:
+            answer.error.notFound.CopyFrom(_not_found(request.jobId))
+        except OutOfRange as error:
+            answer.error.outOfRange.CopyFrom(_beyond(request.jobId, error))
+        except Refused as error:
+            answer.error.failure.message = str(error)
+        else:
+            answer.startedInstanceIds.extend(started)
+            answer.invalidInstanceIds.extend(_others(instances, started))
+        return answer
+
+    async def Stop(self, request: task_pb2.StopRequest, context: Any) -> task_pb2.StopResponse:
+        answer = task_pb2.StopResponse()
+        try:
+            job = await view(self._engine, request.jobId.value)
+            instances = chosen(request.ranges, job.spec.instance_count)
+            stopped = await self._engine.stop(job.job_id, instances) if instances != [] else []
+        except NotFound:
+            answer.error.notFound.CopyFrom(_not_found(request.jobId))
+        except OutOfRange as error:
+            answer.error.outOfRange.CopyFrom(_beyond(request.jobId, error))
+        else:
+            answer.stoppedInstanceIds.extend(stopped)
+            answer.invalidInstanceIds.extend(_others(instances, stopped))
+        return answer
+
+    async def Restart(self, request: task_pb2.RestartRequest, context: Any) -> task_pb2.RestartResponse:
+        answer = task_pb2.RestartResponse()
+        try:
+            job = await view(self._engine, request.jobId.value)
+            instances = chosen(request.ranges, job.spec.instance_count)
+            if instances != []:
+                await self._engine.restart(job.job_id, instances)
+        except NotFound:
+            answer.notFound.CopyFrom(_not_found(request.jobId))
+        except OutOfRange as error:
+            answer.outOfRange.CopyFrom(_beyond(request.jobId, error))
+        return answer
+
+    async def Query(self, request: task_pb2.QueryRequest, context: Any) -> task_pb2.QueryResponse:
+        answer = task_pb2.QueryResponse()
+        try:
+            job = await view(self._engine, request.jobId.value)
+        except NotFound:
+            answer.error.notFound.CopyFrom(_not_found(request.jobId))
+            return answer
+        query = task_query(request.spec)
+        name = names(job.config)
+        found = [
+            row
+            async for instance, runtime in job.tasks()
+            if matches(query, row := Row(instance, name(instance), runtime))
+        ]
+        rows, total = cut(query, found)
+        answer.records.extend(job.info(row.instance, row.runtime) for row in rows)
+        page = query_pb2.Pagination(offset=query.page.offset, limit=query.page.limit, total=total)
+        answer.pagination.CopyFrom(page)
+        return answer
+
+    async def Refresh(self, request: task_pb2.RefreshRequest, context: Any) -> task_pb2.RefreshResponse:
+        job = await view(self._engine, request.jobId.value)
+        first, end = 0, job.spec.instance_count
+        if request.HasField("range"):
+            first, end = bounds(request.range, end)
+        await self._engine.refresh_tasks(job.job_id, first, end)
+        return task_pb2.RefreshResponse()
+
+    async def GetCache(self, request: task_pb2.GetCacheRequest, context: Any) -> task_pb2.GetCacheResponse:
+        job_id, instance = request.jobId.value, request.instanceId
+        cached = self._engine.job(job_id)
+        if cached is None:
+            raise NotFound(f"{JOB_NOT_FOUND} in memory: only active jobs are held there")
+        runtime = cached.task(instance)
+        if runtime is None:
+            raise NotFound(f"no instance {instance} in memory: the job has {cached.spec.instance_count}")
+        wire = runtime_to(job_id, instance, runtime)
+        wire.reason = cached.reason(instance)
+        return task_pb2.GetCacheResponse(runtime=wire, labels=labels_to(cached.spec.task(instance).labels))
+
+    async def GetPodEvents(
+        self, request: task_pb2.GetPodEventsRequest, context: Any
+    ) -> task_pb2.GetPodEventsResponse:
+        job = await view(self._engine, request.jobId.value)
+        answer = task_pb2.GetPodEventsResponse()
+        instance = request.instanceId
+        try:
+            run = run_number(job.job_id, instance, request.runId) if request.runId else None
+            _check_instance(job, instance)
+        except InvalidArgument as error:
+            answer.error.message = str(error)
+            return answer
+        runs = min(request.limit or DEFAULT_RUNS, MOST_RUNS)
+        events = await job.store.pod_events.list(job.job_id, instance, run, runs)
+        answer.result.extend(map(pod_event_to, events))
+        return answer
+
+    async def DeletePodEvents(
+        self, request: task_pb2.DeletePodEventsRequest, context: Any
+    ) -> task_pb2.DeletePodEventsResponse:
+        job = await view(self._engine, request.jobId.value)
+        _check_instance(job, request.instanceId)
+        up_to = min(request.runId, 2**63 - 1)
+        await job.store.pod_events.delete(job.job_id, request.instanceId, up_to)
+        return task_pb2.DeletePodEventsResponse()
+
+    async def BrowseSandbox(
+        self, request: task_pb2.BrowseSandboxRequest, context: Any
+    ) -> task_pb2.BrowseSandboxResponse:
+        answer = task_pb2.BrowseSandboxResponse()
+        try:
+            job = await view(self._engine, request.jobId.value)
+        except NotFound:
+            answer.error.notFound.CopyFrom(_not_found(request.jobId))
+            return answer
+        if request.instanceId >= job.spec.instance_count:
+            answer.error.outOfRange.CopyFrom(_out_of_range(job))
+            return answer
+        try:
+            run, host, agent_id = await _launched(job, request.instanceId, request.taskId)
+        except (InvalidArgument, NotFound) as error:
+            answer.error.notRunning.message = str(error)
+            return answer
+        await self._browse(answer, mesos_task_id(job.job_id, request.instanceId, run), host, agent_id)
+        return answer
+
+    async def _browse(
+        self, answer: task_pb2.BrowseSandboxResponse, run: str, host: str, agent_id: str
+    ) -> None:
+        try:
+            sandbox = await self._sandboxes.find(run, host, agent_id)
+        except PelotonError as error:
+            answer.error.failure.message = str(error)
+            return
+        answer.hostname, answer.port = sandbox.host, sandbox.port
+        answer.paths.extend(sandbox.paths)
+        answer.mesosMasterHostname = sandbox.master_host
+        answer.mesosMasterPort = sandbox.master_port
+
+
+async def _launched(job: JobView, instance: int, wanted: str) -> tuple[int, str, str]:
+    """Run, host and agent id of the run that is wanted, or of the current one.
+
+    Raises NotFound where it never was on a host, InvalidArgument for what is no run of the instance."""
+    runtime = await job.task(instance)
+    if runtime is None:
+        raise NotFound(f"instance {instance} has not been created yet")
+    run = run_number(job.job_id, instance, wanted) if wanted else runtime.run
+    if run == runtime.run and runtime.agent_id:
+        return run, runtime.host, runtime.agent_id
+    events = await job.store.pod_events.list(job.job_id, instance, run)
+    host, agent_id = place_of(events, run)
+    if not agent_id:
+        raise NotFound(f"run {run} of instance {instance} has not been launched")
+    return run, host, agent_id
+
+
+def _check_instance(job: JobView, instance: int) -> None:
+    if instance >= job.spec.instance_count:
+        raise InvalidArgument("instanceId", instance, f"an instance from 0 to {job.spec.instance_count - 1}")
+
+
+def _others(asked: Sequence[int] | None, done: Sequence[int]) -> list[int]:
+    """Instances that were named and left as they are."""
+    acted = set(done)
+    return [instance for instance in asked or () if instance not in acted]
+
+
+def _not_found(job_id: peloton_pb2.JobID) -> errors_pb2.JobNotFound:
+    return errors_pb2.JobNotFound(id=job_id, message=JOB_NOT_FOUND)
+
+
+def _out_of_range(job: JobView) -> task_pb2.InstanceIdOutOfRange:
+    return task_pb2.InstanceIdOutOfRange(
+        jobId=peloton_pb2.JobID(value=job.job_id), instanceCount=job.spec.instance_count
+    )
+
+
+def _beyond(job_id: peloton_pb2.JobID, error: OutOfRange) -> task_pb2.InstanceIdOutOfRange:
+    return task_pb2.InstanceIdOutOfRange(jobId=job_id, instanceCount=error.count)

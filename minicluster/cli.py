@@ -1,0 +1,186 @@
+"""`peloton minicluster …`: a whole cluster on one machine."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+import click
+
+from minicluster import running
+from minicluster.cluster import Cluster, Status, as_json
+from minicluster.processes import interruptible
+from minicluster.settings import read_cluster
+from peloton.config.settings import Tree
+
+DIRECTORY = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar=running.VARIABLE,
+    show_envvar=True,
+    default=running.usual_directory,
+    show_default="~/.peloton/minicluster",
+    help="Folder of the cluster's state.",
+)
+NAMES = click.argument("names", nargs=-1, metavar="[NAME]...")
+
+
+@click.group()
+def minicluster() -> None:
+    """A whole cluster on this machine, each component a process of its own."""
+
+
+@minicluster.command()
+@DIRECTORY
+@click.option("--config", type=click.Path(path_type=Path, dir_okay=False), help="What to run, as YAML.")
+@click.option("--mesos", metavar="HOST:PORT", help="Use a Mesos master that already runs.")
+@click.option(
+    "--membership",
+    metavar="local|zookeeper[=HOST:PORT,…]",
+    help="How the daemons find each other: by a folder, by a ZooKeeper started along, or by one that runs.",
+)
+@click.option(
+    "--storage",
+    metavar="sqlite|cassandra[=HOST:PORT,…]",
+    help="Where the daemons keep what lasts: in a file, in a Cassandra started along, or in one that runs.",
+)
+@click.option(
+    "--launch-seconds", metavar="MIN-MAX", help="How long each launch takes on an agent; at once otherwise."
+)
+@click.option("--executor-starts-per-second", metavar="N", help="How many executors an agent can start.")
+@click.option(
+    "--executor-registration-timeout", metavar="SECONDS", help="A launch that takes longer has failed."
+)
+@click.option("--concurrent-launches", metavar="N", help="How many launches go on at a time on an agent.")
+@click.option(
+    "--images", metavar="refuse|docker|plain", help="What becomes of a task that asks for an image."
+)
+@click.option("--free-ports", is_flag=True, help="Take any free ports, as `ports: free` does.")
+def up(directory: Path, config: Path | None, free_ports: bool, **given: str | None) -> None:
+    """Start everything and wait until it answers.
+
+    ZooKeeper and Cassandra, where they are to be started along, need Java 17, and Maven to fetch them once.
+    """
+    overrides: Tree = {name: value for name, value in given.items() if value is not None}
+    if free_ports:
+        overrides["ports"] = "free"
+    cluster = Cluster(directory)
+    settings = read_cluster(config, overrides)
+    with interruptible():
+        cluster.up(settings, told)
+    try:
+        running.note(cluster.directory)
+    except OSError as error:
+        told(f"`peloton` will not find the cluster without exports: {error.filename}: {error.strerror}")
+    show(cluster, False)
+
+
+@minicluster.command()
+@DIRECTORY
+@click.option("--keep", is_flag=True, help="Leave data and logs in the folder.")
+def down(directory: Path, keep: bool) -> None:
+    """End every process, tasks included, and remove the folder."""
+    cluster = Cluster(directory)
+    cluster.down(keep, told)
+    running.forget(cluster.directory)
+
+
+@minicluster.command()
+@DIRECTORY
+@click.option("-j", "--json", "json_", is_flag=True, help="JSON.")
+@click.pass_context
+def status(context: click.Context, directory: Path, json_: bool) -> int:
+    """Each component's name, state, pid and addresses; and exports by which `peloton` finds the cluster.
+
+    The exit code is 1 where a component is dead: it ended by itself or was killed.
+    """
+    cluster = Cluster(directory)
+    statuses = show(cluster, json_ or bool(context.find_root().params.get("json")))
+    dead = [each.name for each in statuses if each.state == "dead"]
+    if dead:
+        place = "" if cluster.directory == running.usual_directory() else f" --dir {cluster.directory}"
+        again = f"peloton minicluster start {' '.join(dead)}{place}"
+        told(f"peloton: dead: {', '.join(dead)} (`{again}`)")
+    return 1 if dead else 0
+
+
+@minicluster.command()
+@DIRECTORY
+@click.argument("name")
+@click.option("-F", "--follow", is_flag=True, help="Go on as the log grows.")
+def logs(directory: Path, name: str, follow: bool) -> None:
+    """Print a component's log."""
+    with Cluster(directory).log_file(name).open(errors="replace") as log:
+        _pour(log)
+        while follow:
+            time.sleep(0.2)
+            _pour(log)
+
+
+@minicluster.command()
+@DIRECTORY
+@NAMES
+@click.option("--hostname", help="Of one agent: come back under this name.")
+@click.option("--resources", help="Of one agent: in Mesos' notation.")
+@click.option("--attributes", help="Of one agent: in Mesos' notation.")
+def start(directory: Path, names: tuple[str, ...], **changes: str | None) -> None:
+    """Start the components named, or all that do not run."""
+    given: Tree = {name: value for name, value in changes.items() if value is not None}
+    Cluster(directory).start(names, given, told)
+
+
+@minicluster.command()
+@DIRECTORY
+@NAMES
+def stop(directory: Path, names: tuple[str, ...]) -> None:
+    """End the components named, or all, in an orderly way; an agent's tasks are lost with it."""
+    Cluster(directory).stop(names, told)
+
+
+@minicluster.command()
+@DIRECTORY
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+def kill(directory: Path, names: tuple[str, ...]) -> None:
+    """Kill the components named with SIGKILL; an agent's tasks run on."""
+    Cluster(directory).kill(names)
+
+
+@minicluster.command()
+@DIRECTORY
+@NAMES
+def restart(directory: Path, names: tuple[str, ...]) -> None:
+    """Stop, then start."""
+    cluster = Cluster(directory)
+    cluster.stop(names, told)
+    cluster.start(names, tell=told)
+
+
+def show(cluster: Cluster, as_json_: bool) -> list[Status]:
+    """Print the components and the exports; returns the former."""
+    statuses, exports = cluster.status(), cluster.urls()
+    if as_json_:
+        click.echo(as_json(statuses, exports))
+        return statuses
+    width = max(len(each.name) for each in statuses)
+    for each in statuses:
+        where = "  ".join(f"{kind:<4} {address}" for kind, address in each.addresses.items())
+        click.echo(f"{each.name:<{width}}  {each.state:<7}  {each.pid or '-':<7}  {where}")
+    click.echo()
+    for name, value in exports.items():
+        click.echo(f"export {name}={shlex.quote(value)}")
+    return statuses
+
+
+def told(line: str) -> None:
+    """Progress, beside the output."""
+    click.echo(line, err=True)
+
+
+def _pour(log: IO[str]) -> None:
+    while text := log.read(65536):
+        sys.stdout.write(text)
+    sys.stdout.flush()

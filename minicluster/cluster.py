@@ -1,0 +1,395 @@
+"""A cluster on this machine: bring it up, look at it, hurt it, take it down."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+import signal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from minicluster.components import (
+    CASSANDRA,
+    LOOPBACK,
+    ZOOKEEPER,
+    Component,
+    Ports,
+    command,
+    components,
+    given_servers,
+    storage_settings,
+    zookeeper_servers,
+)
+from minicluster.layout import MARK, Layout
+from minicluster.mesos.cleanup import kill_tasks
+from minicluster.ports import FreePorts, default_ports, is_free
+from minicluster.preparing import Progress, fetch, make_tables
+from minicluster.processes import Process, launch, load, save, uninterrupted
+from minicluster.running import none_in
+from minicluster.settings import ClusterSettings
+from minicluster.waiting import Waiting
+from peloton.config.settings import Tree, validated
+from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
+from peloton.membership.interface import Role
+from peloton.membership.local import registered
+
+STOP_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One component now. `state` is running, stopped (asked for), dead (ended by itself or killed), or given:
+    a server that is not the cluster's own."""
+
+    name: str
+    state: str
+    pid: int | None
+    addresses: dict[str, str]
+
+
+class Cluster:
+    """All state is in the folder; two commands at once take turns."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.resolve()
+        self.layout = Layout(self.directory)
+
+    # Whole cluster.
+
+    def up(self, settings: ClusterSettings, tell: Progress = lambda line: None) -> None:
+        """Start everything and wait until it answers. A cluster that already runs is left as it is.
+
+        Raises Refused where it runs with other settings than those that are given in so many words.
+        """
+        if self._is_up(settings):  # before anything is fetched for it
+            tell("already up")
+            return
+        fetch(settings, tell)
+        self._make_folders()
+        with self._turn():
+            if self._is_up(settings):  # by another command, meanwhile
+                tell("already up")
+                return
+            if self._exists() and (
+                changed := differences(self._settings(), settings, ClusterSettings.model_fields)
+            ):
+                tell(f"other settings than before: {changed}")
+            self._clean_tasks()
+            self._write_settings(settings)
+            parts = self.components()
+            self._require_ports(parts)
+            try:
+                self._bring_up(parts, tell)
+            except BaseException:
+                with uninterrupted():
+                    self._halt(parts)
+                raise
+
+    def down(self, keep: bool = False, tell: Progress = lambda line: None) -> None:
+        """End every process, tasks included, and remove the folder (`keep`: leave data and logs)."""
+        if not self._exists():
+            tell(f"no minicluster in {self.directory}")
+            if self.directory.is_dir() and not any(self.directory.iterdir()):
+                self.directory.rmdir()
+            return
+        with self._turn():
+            self._halt(self.components(), tell)
+            if not keep:
+                self._remove()
+
+    def status(self) -> list[Status]:
+        """Raises NotFound where no cluster was ever brought up here."""
+        given = given_servers(self._settings())
+        return [
+            *(Status(name, "given", None, addresses) for name, addresses in given.items()),
+            *(self._status(part) for part in self.components()),
+        ]
+
+    def components(self) -> tuple[Component, ...]:
+        return components(self._settings(), self.layout, self._chosen())
+
+    def zookeeper_servers(self) -> str:
+        """By which its daemons find each other; empty where they do by a folder."""
+        return zookeeper_servers(self._settings(), self._chosen())
+
+    def urls(self) -> dict[str, str]:
+        """Environment variables with which the CLI finds it: by ZooKeeper, or where who leads now is."""
+        found = {"PELOTON_MINICLUSTER_DIR": str(self.directory)}
+        if servers := self.zookeeper_servers():
+            return {**found, "ZK_SERVERS": servers}
+        leaders, _ = registered(self.layout.membership)
+        for role in (Role.JOBMGR, Role.RESMGR, Role.HOSTMGR):
+            first = next(part for part in self.components() if part.kind == role.value)
+            leader = leaders.get(role)
+            found[f"{role.value.upper()}_URL"] = leader.target if leader else first.addresses["grpc"]
+        return found
+
+    # Single components.
+
+    def start(
+        self, names: Sequence[str], changes: Tree | None = None, tell: Progress = lambda line: None
+    ) -> None:
+        """Start what does not run. `changes` (hostname, resources, attributes) are for one agent and stay."""
+        with self._turn():
+            if changes:
+                self._change_agent(names, changes)
+            parts = [part for part in self._named(names) if self._status(part).state != "running"]
+            self._begin_all(parts, tell)
+
+    def stop(self, names: Sequence[str], tell: Progress = lambda line: None) -> None:
+        """An orderly end."""
+        with self._turn():
+            self._halt(self._named(names), tell)
+
+    def kill(self, names: Sequence[str]) -> None:
+        """SIGKILL: no chance to say goodbye."""
+        with self._turn():
+            for part in self._named(names):
+                process = self._process(part)
+                if process is not None:
+                    process.signal(signal.SIGKILL)
+                    process.wait(STOP_SECONDS)
+
+    def log_file(self, name: str) -> Path:
+        self._named([name])
+        return self.layout.log_of(name)
+
+    # How.
+
+    def _exists(self) -> bool:
+        return (self.layout.record).exists()
+
+    def _make_folders(self) -> None:
+        strangers = self.directory.is_dir() and any(self.directory.iterdir()) and not self._exists()
+        if strangers and not (self.directory / ".lock").exists():
+            raise Refused(f"{self.directory} is not empty and no minicluster's: give another --dir")
+        try:
+            for folder in (self.layout.log, self.layout.run, self.layout.conf, self.layout.mesos):
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unavailable(f"{error.filename}: {error.strerror}") from None
+
+    def _remove(self) -> None:
+        try:
+            shutil.rmtree(self.directory)
+        except OSError as error:
+            raise Unavailable(f"{self.directory} stays: {error.filename}: {error.strerror}") from None
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if not self.directory.is_dir():
+            raise NotFound(none_in(self.directory))
+        with (self.directory / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Unavailable(
+                    f"another minicluster command works in {self.directory}: try again when it is done"
+                ) from None
+            yield
+
+    def _settings(self) -> ClusterSettings:
+        if not self._exists():
+            raise NotFound(none_in(self.directory))
+        with self._readable():
+            held = yaml.safe_load((self.layout.record).read_text())["cluster"]
+        return validated(ClusterSettings, held, str(self.layout.record))
+
+    def _ports(self) -> dict[str, tuple[int, int]]:
+        with self._readable():
+            held = yaml.safe_load((self.layout.record).read_text())["ports"]
+            return {name: (http, grpc) for name, (http, grpc) in held.items()}
+
+    def _chosen(self) -> Ports:
+        """The ports that were taken when the cluster was made."""
+        held = self._ports()
+
+        def port(name: str, kind: str, index: int) -> tuple[int, int]:
+            with self._readable():
+                return held[name]
+
+        return port
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Raises Refused where the record is not as this program writes it."""
+        try:
+            yield
+        except (yaml.YAMLError, LookupError, TypeError, AttributeError, ValueError):
+            raise Refused(
+                f"{self.layout.record} is no record of a minicluster: end by hand what runs "
+                f"(pids in {self.layout.run}), and remove the folder"
+            ) from None
+
+    def _write_settings(
+        self, settings: ClusterSettings, ports: dict[str, tuple[int, int]] | None = None
+    ) -> None:
+        taken: dict[str, tuple[int, int]] = dict(ports or {})
+        free = FreePorts()
+
+        def choose(name: str, kind: str, index: int) -> tuple[int, int]:
+            if name not in taken:
+                default = default_ports(kind, index)
+                taken[name] = (
+                    default
+                    if settings.ports == "default"
+                    else (free.take(), free.take() if default[1] else 0)
+                )
+            return taken[name]
+
+        components(settings, self.layout, choose)
+        tree = {
+            "cluster": settings.model_dump(mode="json"),
+            "ports": {name: list(pair) for name, pair in taken.items()},
+            "zookeeper": zookeeper_servers(settings, choose),
+        }
+        draft = self.directory / f".{MARK}"
+        draft.write_text(yaml.safe_dump(tree))
+        draft.rename(self.layout.record)
+
+    def _change_agent(self, names: Sequence[str], changes: Tree) -> None:
+        agents = {
+            part.name: i for i, part in enumerate(p for p in self.components() if p.kind == "mesos-agent")
+        }
+        if len(names) != 1 or names[0] not in agents:
+            raise InvalidArgument("NAME", " ".join(names), f"one of {', '.join(agents)} when it is to change")
+        if self._status(self._named(names)[0]).state == "running":
+            raise Refused(f"{names[0]} runs: stop it before it comes back changed")
+        settings = self._settings()
+        own = list(settings.agents)
+        own[agents[names[0]]] = own[agents[names[0]]].model_copy(update=changes)
+        self._write_settings(settings.model_copy(update={"agents": tuple(own)}), self._ports())
+
+    def _named(self, names: Sequence[str]) -> list[Component]:
+        parts = {part.name: part for part in self.components()}
+        if not names:
+            return list(parts.values())
+        for name in names:
+            if name not in parts:
+                raise InvalidArgument("NAME", name, f"one of {', '.join(parts)}")
+        return [parts[name] for name in names]
+
+    def _process(self, part: Component) -> Process | None:
+        return load(self.layout.run_of(part.name))
+
+    def _status(self, part: Component) -> Status:
+        process = self._process(part)
+        if process is None:
+            return Status(part.name, "stopped", None, part.addresses)
+        alive = process.alive()
+        return Status(
+            part.name, "running" if alive else "dead", process.pid if alive else None, part.addresses
+        )
+
+    def _runs(self, part: Component) -> bool:
+        return self._status(part).state == "running"
+
+    def _is_up(self, wanted: ClusterSettings) -> bool:
+        """Raises Refused where it runs in part, or with other settings."""
+        if not self._exists() or all(each.state != "running" for each in self.status()):
+            return False
+        self._require_whole()
+        self._require_same(wanted)
+        return True
+
+    def _require_whole(self) -> None:
+        lacking = [each.name for each in self.status() if each.state not in ("running", "given")]
+        if lacking:
+            raise Refused(
+                f"the minicluster in {self.directory} is half up, {', '.join(lacking)} not running: "
+                f"`peloton minicluster start {' '.join(lacking)}`, or `down` first"
+            )
+
+    def _require_same(self, wanted: ClusterSettings) -> None:
+        if changed := differences(self._settings(), wanted, wanted.model_fields_set):
+            raise Refused(
+                f"the minicluster in {self.directory} runs with other settings: {changed}; "
+                "`peloton minicluster down` ends it, another --dir leaves it"
+            )
+
+    def _require_ports(self, parts: Sequence[Component]) -> None:
+        for part in parts:
+            for port in (part.http, part.grpc, part.inner):
+                if port and not is_free(port):
+                    raise Unavailable(
+                        f"{part.name}: port {LOOPBACK}:{port} is in use; `ports: free` in a --config FILE, "
+                        "or --free-ports, takes others"
+                    )
+
+    def _bring_up(self, parts: Sequence[Component], tell: Progress) -> None:
+        """Where daemons need tables in Cassandra, these come first."""
+        if self._settings().storage.startswith(CASSANDRA):
+            self._begin_all([part for part in parts if not part.grpc], tell)
+            storage = storage_settings(self._settings(), self.layout, self._chosen())
+            make_tables(storage, self.layout.storage, tell)
+            parts = [part for part in parts if part.grpc]
+        self._begin_all(parts, tell)
+
+    def _begin_all(self, parts: Sequence[Component], tell: Progress) -> None:
+        for part in parts:
+            self._launch(part)
+        self._await(parts, tell)
+
+    def _launch(self, part: Component) -> None:
+        layout = self.layout
+        layout.ready_of(part.name).unlink(missing_ok=True)
+        if part.grpc:
+            layout.conf_of(part.name).write_text(yaml.safe_dump(part.settings))
+        argv = self._command(part)
+        with uninterrupted():  # a process without its record could not be ended
+            save(launch(argv, layout.log_of(part.name), {}), layout.run_of(part.name))
+
+    def _command(self, part: Component) -> list[str]:
+        return command(part, self.layout)
+
+    def _await(self, parts: Sequence[Component], tell: Progress) -> None:
+        """Until each answers and the leaders lead. Raises Unavailable with what is wrong."""
+        Waiting(self.layout, self.zookeeper_servers(), self._runs, tell).until_all_answer(parts)
+
+    def _halt(self, parts: Sequence[Component], tell: Progress = lambda line: None) -> None:
+        """Ends the components in the reverse order of starting, daemons at once, then what tasks are left."""
+        for kinds in (
+            ("placement", "jobmgr", "resmgr", "hostmgr"),
+            ("mesos-agent",),
+            ("mesos-master", ZOOKEEPER, CASSANDRA),
+        ):
+            group = [
+                (part, process) for part in parts if part.kind in kinds and (process := self._process(part))
+            ]
+            for _, process in group:
+                process.signal(signal.SIGTERM)
+            for part, process in group:
+                if not process.wait(STOP_SECONDS):
+                    process.signal(signal.SIGKILL)
+                    process.wait(STOP_SECONDS)
+                self.layout.run_of(part.name).unlink(missing_ok=True)
+                tell(f"{part.name} ended")
+        for part in parts:
+            if part.kind == "mesos-agent":
+                kill_tasks(self.layout.work_of(part.name))
+
+    def _clean_tasks(self) -> None:
+        """Tasks that an earlier cluster in this folder left when it was killed."""
+        for work in self.layout.mesos.glob("mesos-agent*"):
+            kill_tasks(work)
+
+
+def differences(held: ClusterSettings, wanted: ClusterSettings, names: Iterable[str]) -> str:
+    """Which of these settings differ, and how; empty where none does."""
+    found = []
+    for name in sorted(names):
+        old, new = getattr(held, name), getattr(wanted, name)
+        if old != new:
+            short = isinstance(old, str) and isinstance(new, str)
+            found.append(f"{name} is {old or 'none'}, not {new or 'none'}" if short else name)
+    return ", ".join(found)
+
+
+def as_json(statuses: Sequence[Status], exports: Mapping[str, str]) -> str:
+    parts = [{"name": s.name, "pid": s.pid, "state": s.state, "addresses": s.addresses} for s in statuses]
+    return json.dumps({"components": parts, "exports": dict(exports)}, indent=2)

@@ -1,0 +1,240 @@
+"""Which processes a cluster's settings come to: names, ports, command lines, configuration files."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from minicluster.layout import Layout
+from minicluster.servers import cassandra, zookeeper
+from minicluster.settings import Agent, ClusterSettings
+from peloton.config.settings import Tree, merged
+
+LOOPBACK = "127.0.0.1"
+MASTER_SESSION_SECONDS = 5
+"""How long another Mesos master waits for the one that leads."""
+ZOOKEEPER = "zookeeper"
+CASSANDRA = "cassandra"
+DAEMONS = ("hostmgr", "resmgr", "jobmgr", "placement")
+"""In the order of starting; they wait for each other, so it is a courtesy only."""
+PROTOCOLS = {ZOOKEEPER: "zk", CASSANDRA: "cql"}
+"""What is spoken at a component's first port, where that is not HTTP."""
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    name: str
+    kind: str
+    """zookeeper, cassandra, mesos-master, mesos-agent, or the name of a daemon."""
+    http: int
+    """Of ZooKeeper and Cassandra: where clients connect."""
+    grpc: int
+    """0 for all but daemons."""
+    settings: Tree
+    """Of a daemon: the content of its configuration file."""
+    flags: tuple[str, ...] = ()
+    """Of Mesos' parts: the command line's."""
+    inner: int = 0
+    """Of Cassandra: the port where other servers would connect."""
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        found = {PROTOCOLS.get(self.kind, "http"): f"{LOOPBACK}:{self.http}"}
+        if self.grpc:
+            found["grpc"] = f"{LOOPBACK}:{self.grpc}"
+        return found
+
+
+Ports = Callable[[str, str, int], tuple[int, int]]
+"""HTTP and gRPC port of a component: name, kind (for placement the task type), index among its kind."""
+
+
+def components(cluster: ClusterSettings, layout: Layout, ports: Ports) -> tuple[Component, ...]:
+    """All of a cluster's components, in the order of starting."""
+    found: list[Component] = []
+    if cluster.membership == "zookeeper":
+        found.append(Component(ZOOKEEPER, ZOOKEEPER, ports(ZOOKEEPER, ZOOKEEPER, 0)[0], 0, {}))
+    if cluster.storage == CASSANDRA:
+        port, inner = ports(CASSANDRA, CASSANDRA, 0)
+        found.append(Component(CASSANDRA, CASSANDRA, port, 0, {}, inner=inner))
+    master = cluster.mesos
+    if not master:
+        found += (_master(i, cluster, layout, ports) for i in range(cluster.mesos_masters))
+        master = _election(cluster, ports) or found[-1].addresses["http"]
+        if cluster.simulated is None:
+            found += (
+                agent_component(
+                    *(i, agent, master, layout, ports),
+                    images=cluster.images,
+                    launches=_launches(cluster, seed=i),
+                )
+                for i, agent in enumerate(cluster.agents)
+            )
+    found += _daemons(cluster, layout, ports, master)
+    return tuple(found)
+
+
+def zookeeper_servers(cluster: ClusterSettings, ports: Ports) -> str:
+    """By which daemons find each other; empty where they do by a folder."""
+    kind, _, servers = cluster.membership.partition("=")
+    if kind != ZOOKEEPER:
+        return ""
+    return servers or f"{LOOPBACK}:{ports(ZOOKEEPER, ZOOKEEPER, 0)[0]}"
+
+
+def storage_settings(cluster: ClusterSettings, layout: Layout, ports: Ports) -> Tree:
+    """`storage` of each daemon that has a store. What is given for one daemon goes on top."""
+    kind, _, given = cluster.storage.partition("=")
+    if kind != CASSANDRA:
+        return {"kind": "sqlite", "path": str(layout.database)}
+    servers = given.split(",") if given else [f"{LOOPBACK}:{ports(CASSANDRA, CASSANDRA, 0)[0]}"]
+    found: Tree = {
+        "kind": CASSANDRA,
+        "contact_points": [server.rpartition(":")[0] for server in servers],
+        "port": int(servers[0].rpartition(":")[2]),
+        # Three copies at most, and no more than there are servers to hold them.
+        "replication": {"class": "NetworkTopologyStrategy", "replication_factor": min(3, len(servers))},
+    }
+    return merged(found, cluster.cassandra)
+
+
+def given_servers(cluster: ClusterSettings) -> dict[str, dict[str, str]]:
+    """Addresses of servers that are not the cluster's own, by what they are."""
+    found = {
+        kind: {PROTOCOLS[kind]: servers}
+        for kind, _, servers in (cluster.membership.partition("="), cluster.storage.partition("="))
+        if servers
+    }
+    return {**found, "mesos-master": {"http": cluster.mesos}} if cluster.mesos else found
+
+
+def own_servers(cluster: ClusterSettings) -> dict[str, Sequence[str]]:
+    """Maven artifacts of the servers of others that are started along, by what they are."""
+    wanted: tuple[tuple[str, str, Sequence[str]], ...] = (
+        (cluster.membership, ZOOKEEPER, zookeeper.ARTIFACTS),
+        (cluster.storage, CASSANDRA, cassandra.ARTIFACTS),
+    )
+    return {kind: artifacts for chosen, kind, artifacts in wanted if chosen == kind}
+
+
+def command(component: Component, layout: Layout) -> list[str]:
+    """What to execute. Raises PelotonError where what a server of others needs is not there."""
+    if component.kind == ZOOKEEPER:
+        folder = layout.work_of(component.name)
+        zookeeper.configure(folder, component.http)
+        return zookeeper.command(folder)
+    if component.kind == CASSANDRA:
+        server = cassandra.Server(layout.work_of(component.name), component.http, component.inner)
+        cassandra.configure(server)
+        return cassandra.command(server)
+    if component.kind in DAEMONS:
+        return [sys.executable, "-m", component.kind, "-c", str(layout.conf_of(component.name))]
+    part = component.kind.removeprefix("mesos-")
+    return [sys.executable, "-m", f"minicluster.mesos.{part}", *component.flags]
+
+
+def agent_component(
+    index: int,
+    agent: Agent,
+    master: str,
+    layout: Layout,
+    ports: Ports,
+    *,
+    images: str,
+    launches: Sequence[str],
+) -> Component:
+    name = f"mesos-agent{index}"
+    http, _ = ports(name, "mesos-agent", index)
+    flags = [
+        *_common(name, layout, http),
+        f"--master={master}",
+        f"--hostname={agent.hostname}",
+        f"--resources={agent.resources}",
+        f"--images={images}",
+        *launches,
+    ]
+    flags += [f"--attributes={agent.attributes}"] if agent.attributes else []
+    flags += [f"--revocable={agent.revocable}"] if agent.revocable else []
+    return Component(name, "mesos-agent", http, 0, {}, tuple(flags))
+
+
+def _election(cluster: ClusterSettings, ports: Ports) -> str:
+    """Where several masters elect one among them; empty for one alone."""
+    return f"zk://{zookeeper_servers(cluster, ports)}/mesos" if cluster.mesos_masters > 1 else ""
+
+
+def _master(index: int, cluster: ClusterSettings, layout: Layout, ports: Ports) -> Component:
+    kind = "mesos-master"
+    name = f"{kind}{index}" if index else kind
+    http, _ = ports(name, kind, index)
+    flags = _common(name, layout, http)
+    if election := _election(cluster, ports):
+        flags += [f"--zk={election}", f"--zk-session-timeout={MASTER_SESSION_SECONDS}"]
+    flags += cluster.master_flags
+    if cluster.simulated is not None:
+        simulated = cluster.simulated
+        flags += [
+            f"--simulated-agents={simulated.agents}",
+            f"--simulated-resources={simulated.resources}",
+            f"--simulated-task-seconds={simulated.task_seconds}",
+            *_launches(cluster, "simulated-"),
+        ]
+        flags += [f"--simulated-attributes={simulated.attributes}"] if simulated.attributes else []
+    return Component(name, kind, http, 0, {}, tuple(flags))
+
+
+def _launches(cluster: ClusterSettings, prefix: str = "", seed: int = 0) -> list[str]:
+    """What launches cost, as flags of an agent, or of the master for simulated ones."""
+    return [
+        f"--{prefix}launch-seconds={cluster.launch_seconds}",
+        f"--{prefix}launch-seed={seed}",
+        f"--{prefix}executor-starts-per-second={cluster.executor_starts_per_second}",
+        f"--{prefix}executor-registration-timeout={cluster.executor_registration_timeout}",
+        f"--{prefix}concurrent-launches={cluster.concurrent_launches}",
+    ]
+
+
+def _common(name: str, layout: Layout, port: int) -> list[str]:
+    return [
+        f"--ip={LOOPBACK}",
+        f"--port={port}",
+        f"--work-dir={layout.work_of(name)}",
+        f"--ready-file={layout.ready_of(name)}",
+    ]
+
+
+def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str) -> Iterator[Component]:
+    servers = zookeeper_servers(cluster, ports)
+    membership: Tree = {"kind": "local", "directory": str(layout.membership)}
+    if servers:
+        membership = {"kind": "zookeeper", "servers": servers}
+    shared = {"membership": membership}
+    store: Tree = {"storage": storage_settings(cluster, layout, ports)}
+    own: dict[str, Tree] = {
+        "hostmgr": {**store, "mesos": {"master": master}},
+        "resmgr": store,
+        "jobmgr": store,
+    }
+    for kind in ("hostmgr", "resmgr", "jobmgr"):
+        for i in range(getattr(cluster.instances, kind)):
+            settings = {**shared, **own[kind]}
+            yield _daemon(f"{kind}{i}", kind, ports(f"{kind}{i}", kind, i), settings, cluster)
+    seen: Counter[str] = Counter()
+    for i, task_type in enumerate(cluster.instances.placement):
+        found = ports(f"placement{i}", task_type, seen[task_type])
+        seen[task_type] += 1
+        settings = {**shared, "task_type": task_type}
+        yield _daemon(f"placement{i}", "placement", found, settings, cluster)
+
+
+def _daemon(name: str, kind: str, ports: tuple[int, int], own: Tree, cluster: ClusterSettings) -> Component:
+    settings = {
+        "host": LOOPBACK,
+        "http_port": ports[0],
+        "grpc_port": ports[1],
+        "instance": name,
+        **own,
+    }
+    return Component(name, kind, *ports, merged(settings, getattr(cluster.settings, kind)))

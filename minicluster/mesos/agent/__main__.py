@@ -1,0 +1,144 @@
+"""``python -m minicluster.mesos.agent``: reads flags, builds an agent, runs it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from minicluster.mesos import launches, notation
+from minicluster.mesos import resources as res
+from minicluster.mesos.agent.launcher import Images, Launcher, docker_answers
+from minicluster.mesos.agent.layout import Layout
+from minicluster.mesos.agent.limits import detect, remove_cgroup
+from minicluster.mesos.agent.service import AgentConfig, AgentService
+from minicluster.mesos.process import Refusal, listen, prepare_directory, run, write_ready_file
+from minicluster.mesos.updates import FIRST_RETRY_SECONDS
+from peloton.errors import InvalidArgument
+from peloton.mesos.detector import detecting, parse_master
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="mesos-agent", description=__doc__)
+    add = parser.add_argument
+    add("--master", required=True, help="the master's HOST:PORT, or zk://HOST:PORT,…/PATH")
+    add("--ip", default="127.0.0.1", help="address to listen on")
+    add("--port", type=int, default=5051, help="port to listen on, 0 for any")
+    add("--hostname", default="localhost", help="name under which it is offered")
+    add("--resources", default="cpus:4;mem:2048;disk:20000;ports:[31000-32000]")
+    add("--revocable", default="", help="resources offered as revocable, over and above --resources")
+    add("--attributes", default="", help="text, scalars and ranges")
+    add("--work-dir", type=Path, required=True, help="where sandboxes and checkpoints are kept")
+    add("--ready-file", type=Path, help="written once it is registered: JSON with pid, host, port, agent_id")
+    add("--launcher", choices=("auto", "posix"), default="auto", help="posix: make no cgroups")
+    add(
+        "--status-update-retry-interval", type=float, default=FIRST_RETRY_SECONDS, help="seconds, first retry"
+    )
+    add(
+        "--images",
+        choices=[each.value for each in Images],
+        default=Images.REFUSE.value,
+        help="a task that asks for an image fails as without docker, is run by docker, or plainly",
+    )
+    launches.add_flags(parser)
+    return parser
+
+
+def _check_master(text: str) -> None:
+    try:
+        parse_master(text)
+    except InvalidArgument as error:
+        raise Refusal(f"--master: {error}") from error
+
+
+def _resources(options: argparse.Namespace) -> res.Bundle:
+    try:
+        bundle = notation.parse_resources(options.resources)
+        res.add(bundle, notation.parse_resources(options.revocable, revocable=True))
+    except notation.NotationError as error:
+        raise Refusal(f"--resources or --revocable: {error}") from error
+    return bundle
+
+
+def _config(options: argparse.Namespace, port: int) -> AgentConfig:
+    try:
+        attributes = tuple(notation.parse_attributes(options.attributes))
+    except notation.NotationError as error:
+        raise Refusal(f"--attributes: {error}") from error
+    try:
+        costs = launches.costs_of(options)
+    except ValueError as error:
+        raise Refusal(f"--launch-seconds and what belongs to it: {error}") from error
+    return AgentConfig(
+        ip=options.ip,
+        port=port,
+        hostname=options.hostname,
+        resources=_resources(options),
+        attributes=attributes,
+        first_retry=options.status_update_retry_interval,
+        costs=costs,
+    )
+
+
+async def _serve(options: argparse.Namespace) -> None:
+    _check_master(options.master)
+    prepare_directory(options.work_dir, "--work-dir")
+    images = Images(options.images)
+    if images is Images.DOCKER and not await docker_answers():
+        raise Refusal("--images docker: no docker engine answers; start one, or take refuse or plain")
+    layout = Layout(options.work_dir.absolute())
+    layout.make()
+    socket = listen(options.ip, options.port)
+    port = socket.getsockname()[1]
+    config = _config(options, port)
+    limits = detect(layout, options.launcher == "auto")
+    service = AgentService(config, layout, Launcher(layout, limits, images))
+    service.recover()
+    await service.server.serve(socket)
+    await _until_stopped(service, options, port)
+    await service.server.stop()
+    remove_cgroup(layout)
+
+
+async def _belong(service: AgentService, master: str, registered: Callable[[str], None]) -> str:
+    """Follow the leading master until it says that this agent is to end; return why."""
+    async with detecting(master, service.master_seen) as masters:
+        return await service.stay_connected(masters, registered)
+
+
+async def _until_stopped(service: AgentService, options: argparse.Namespace, port: int) -> None:
+    told = False
+
+    def registered(agent_id: str) -> None:
+        nonlocal told
+        if not told:
+            told = True
+            print(f"agent: listening on {options.ip}:{port}, registered as {agent_id}", flush=True)
+            ready = {"pid": os.getpid(), "host": options.ip, "port": port, "agent_id": agent_id}
+            write_ready_file(options.ready_file, ready)
+
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    connected = asyncio.create_task(_belong(service, options.master, registered))
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait({connected, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    if stopped.done():
+        await service.leave(connected)
+        return
+    stopped.cancel()
+    print(f"agent: ended by the master: {connected.result()}", file=sys.stderr, flush=True)
+    await service.end_tasks()
+
+
+def main() -> int:
+    """Run an agent until SIGTERM or SIGINT, or until the master ends it; return the exit code."""
+    return run("agent", _serve(_parser().parse_args()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,281 @@
+"""Making a sandbox, and starting a task's supervisor in it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import marshal
+import os
+import pwd
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from mesos.v1 import mesos_pb2 as mesos
+from minicluster.mesos import resources as res
+from minicluster.mesos.agent import supervisor
+from minicluster.mesos.agent.fetcher import FetchError, fetch
+from minicluster.mesos.agent.layout import Layout
+from minicluster.mesos.agent.limits import MemoryLimits
+from minicluster.mesos.cleanup import CONTAINER_VARIABLE
+
+_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR")
+_DOCKER_PATIENCE_SECONDS = 3.0
+
+
+class LaunchError(Exception):
+    """A container cannot be launched; the text goes into the status."""
+
+
+class NoContainerizer(LaunchError):
+    """There is nothing here that launches containers of this kind."""
+
+
+class Images(StrEnum):
+    """What becomes of a task that asks for an image."""
+
+    REFUSE = "refuse"
+    """It fails, as on an agent that has neither the docker containerizer nor image providers."""
+    DOCKER = "docker"
+    """Docker runs it."""
+    PLAIN = "plain"
+    """It is run as a plain process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A supervisor that has been started; ``notify`` becomes readable when the task runs."""
+
+    pid: int
+    notify: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Whose run it is, and where."""
+
+    agent_id: str
+    framework_id: str
+    container_id: str
+    sandbox: Path
+
+
+def image_of(task: mesos.TaskInfo) -> str | None:
+    """Return the container image that a task asks for."""
+    container = task.container
+    if container.HasField("docker"):
+        return container.docker.image
+    if container.mesos.image.HasField("docker"):
+        return container.mesos.image.docker.name
+    return None
+
+
+def _refuse_images(container: mesos.ContainerInfo) -> None:
+    """Raise LaunchError for what only docker, or an image provider, could run."""
+    if container.HasField("type") and container.type == mesos.ContainerInfo.DOCKER:
+        raise NoContainerizer("Abnormal executor termination: unknown container")
+    if container.mesos.HasField("image"):
+        raise LaunchError(
+            f"Unsupported container image type: {mesos.Image.Type.Name(container.mesos.image.type)}"
+        )
+
+
+async def docker_answers() -> bool:
+    """Whether there is a docker client here whose engine answers."""
+    docker = shutil.which("docker")
+    if docker is None:
+        return False
+    process = await asyncio.create_subprocess_exec(
+        docker,
+        "info",
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(_DOCKER_PATIENCE_SECONDS):
+            return await process.wait() == 0
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        return False
+
+
+def environment(task: mesos.TaskInfo, place: Place) -> dict[str, str]:
+    """Return a task's environment: a few variables of the agent's, Mesos' own, then the task's."""
+    out = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    out |= {
+        "MESOS_SANDBOX": str(place.sandbox),
+        "MESOS_DIRECTORY": str(place.sandbox),
+        "MESOS_SLAVE_ID": place.agent_id,
+        "MESOS_FRAMEWORK_ID": place.framework_id,
+        "MESOS_EXECUTOR_ID": task.task_id.value,
+        "MESOS_TASK_ID": task.task_id.value,
+        CONTAINER_VARIABLE: place.container_id,
+    }
+    for variable in task.command.environment.variables:
+        out[variable.name] = variable.value
+        if variable.type == mesos.Environment.Variable.SECRET:
+            out[variable.name] = variable.secret.value.data.decode("utf-8", "replace")
+    return out
+
+
+def file_and_argv(command: mesos.CommandInfo) -> tuple[str, list[str]]:
+    """Return what to execute, and its whole argv.
+
+    Without arguments, the file's name stands for argv[0]: a kernel gives an empty one, which Python cannot.
+    """
+    if command.shell:
+        return "/bin/sh", ["/bin/sh", "-c", command.value]
+    first, *rest = command.arguments or [command.value]
+    return command.value, [first or command.value, *rest]
+
+
+def _argv_in_image(command: mesos.CommandInfo) -> list[str]:
+    """Return what follows the image's name, where a file comes before all its arguments, as Mesos has it."""
+    if command.shell:
+        return file_and_argv(command)[1] if command.value else []
+    return [*([command.value] if command.value else []), *command.arguments]
+
+
+def _docker_argv(image: str, task: mesos.TaskInfo, place: Place, env: dict[str, str]) -> list[str]:
+    inside = "/mnt/mesos/sandbox"
+    memory = max(_memory(task), 0) // (1024 * 1024)
+    argv = ["docker", "run", "--rm", "--init", "--name", f"mesos-{place.container_id}", "--net=host"]
+    argv += ["-v", f"{place.sandbox}:{inside}", "-w", inside]
+    argv += [f"--memory={memory}m"] if memory else []
+    shown = {**env, "MESOS_SANDBOX": inside}
+    for name in sorted(set(shown) - set(_INHERITED)):
+        argv += ["-e", f"{name}={shown[name]}"]
+    return [*argv, image, *_argv_in_image(task.command)]
+
+
+def _memory(task: mesos.TaskInfo) -> int:
+    """Return a task's memory in bytes."""
+    return res.scalars(res.from_messages(task.resources)).get("mem", 0) * 1024 * 1024 // 1000
+
+
+def _user(command: mesos.CommandInfo, sandbox: Path) -> tuple[int, int] | None:
+    """Return whom to run as, None for the agent's own user; only root can choose."""
+    if os.geteuid() != 0 or not command.user or command.user == "root":
+        return None
+    try:
+        entry = pwd.getpwnam(command.user)
+    except KeyError:
+        raise LaunchError(
+            f"Failed to chown '{sandbox / 'stdout'}' to user '{command.user}' : No such user '{command.user}'"
+        ) from None
+    os.chown(sandbox, entry.pw_uid, entry.pw_gid)
+    for name in ("stdout", "stderr"):
+        os.chown(sandbox / name, entry.pw_uid, entry.pw_gid)
+    return entry.pw_uid, entry.pw_gid
+
+
+def make_sandbox(layout: Layout, agent_id: str, framework_id: str, task_id: str, container_id: str) -> Path:
+    """Create a sandbox with empty stdout and stderr and point ``latest`` at it."""
+    runs = layout.executor(agent_id, framework_id, task_id)
+    sandbox = runs / container_id
+    sandbox.mkdir(parents=True)
+    for name in ("stdout", "stderr"):
+        (sandbox / name).touch()
+    link = runs / f".latest-{container_id}"
+    link.symlink_to(sandbox)
+    link.replace(runs / "latest")
+    return sandbox
+
+
+class Launcher:
+    """Starts supervisors for one agent."""
+
+    def __init__(self, layout: Layout, limits: MemoryLimits, images: Images = Images.REFUSE) -> None:
+        self._layout = layout
+        self._limits = limits
+        self._images = images
+
+    def prepare(self, task: mesos.TaskInfo, place: Place) -> dict[str, Any]:
+        """Fetch URIs and work out what the supervisor is to do.
+
+        Raises LaunchError.
+        """
+        if self._images is Images.REFUSE:
+            _refuse_images(task.container)
+        user = _user(task.command, place.sandbox)
+        for uri in task.command.uris:
+            try:
+                fetch(uri, place.sandbox)
+            except FetchError as error:
+                with (place.sandbox / "stderr").open("a") as file:
+                    file.write(f"Failed to fetch: {error}\n")
+                raise LaunchError(
+                    f"Failed to fetch all URIs for container '{place.container_id}': exited with status 1"
+                ) from error
+        return self._spec(task, place, user)
+
+    def _spec(self, task: mesos.TaskInfo, place: Place, user: tuple[int, int] | None) -> dict[str, Any]:
+        env = environment(task, place)
+        image = image_of(task)
+        (file, argv), after = file_and_argv(task.command), None
+        if image is not None and self._images is Images.DOCKER:
+            argv = _docker_argv(image, task, place, env)
+            file, after = argv[0], ["docker", "rm", "-f", f"mesos-{place.container_id}"]
+        elif image is not None:
+            with (place.sandbox / "stderr").open("a") as stderr:
+                stderr.write(f"The image {shlex.quote(image)} is left aside: this is a plain process\n")
+        cgroup, data_limit = self._limit(task, place, after is not None)
+        return {
+            "container": place.container_id,
+            "file": file,
+            "argv": argv,
+            "env": env,
+            "cwd": str(place.sandbox),
+            "stdout": str(place.sandbox / "stdout"),
+            "stderr": str(place.sandbox / "stderr"),
+            "pid_file": str(self._layout.pid_file(place.container_id)),
+            "exit_file": str(self._layout.run_meta(place.container_id) / "exit.json"),
+            "uid": user[0] if user else None,
+            "gid": user[1] if user else None,
+            "cgroup": cgroup,
+            "data_limit": data_limit,
+            "after": after,
+            "after_json": json.dumps(after),
+        }
+
+    def _limit(self, task: mesos.TaskInfo, place: Place, in_docker: bool) -> tuple[str | None, int | None]:
+        memory = _memory(task)
+        if in_docker or memory <= 0:
+            return None, None
+        return self._limits.apply(place.container_id, memory)
+
+    def start(self, spec: dict[str, Any]) -> Started:
+        """Start a supervisor in a session of its own.
+
+        Raises LaunchError.
+        """
+        spec_file = self._layout.run_meta(spec["container"]) / "spec"
+        spec_file.touch(0o600)
+        spec_file.write_bytes(marshal.dumps(spec))
+        reader, writer = os.pipe()
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", supervisor.__file__, str(spec_file), str(writer)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
+                pass_fds=(writer,),
+            )
+        except OSError as error:
+            os.close(reader)
+            raise LaunchError(f"Failed to start the supervisor: {error}") from error
+        finally:
+            os.close(writer)
+        process.returncode = 0  # reaped by the agent when its pidfd says so, not by Popen's destructor
+        return Started(process.pid, reader)

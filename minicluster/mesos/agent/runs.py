@@ -1,0 +1,433 @@
+"""The runs of one agent: from a task to be launched to its acknowledged end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mesos.v1 import mesos_pb2 as mesos
+from minicluster.mesos.agent import statuses
+from minicluster.mesos.agent.checkpoint import Checkpoint, SavedRun
+from minicluster.mesos.agent.health import HealthChecks
+from minicluster.mesos.agent.launcher import (
+    Launcher,
+    LaunchError,
+    NoContainerizer,
+    Place,
+    make_sandbox,
+)
+from minicluster.mesos.agent.launching import Launching
+from minicluster.mesos.agent.layout import Layout, read_json, read_spec
+from minicluster.mesos.agent.statuses import Ending, Verdict
+from minicluster.mesos.cleanup import end_container, identity_of
+from minicluster.mesos.identity import is_alive, signal_group
+from minicluster.mesos.launches import LaunchCosts
+from minicluster.mesos.link import AgentTask, Update
+from minicluster.mesos.updates import Key, UpdateStreams
+
+DEFAULT_GRACE_SECONDS = 3.0
+"""How long a killed task has between SIGTERM and SIGKILL, unless its kill policy says otherwise."""
+MAX_COMPLETED = 1000
+_KILLING = mesos.FrameworkInfo.Capability.TASK_KILLING_STATE
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of a task. ``pid`` is its supervisor's. ``silent``: nobody wants to hear of it any more."""
+
+    place: Place
+    framework: mesos.FrameworkInfo
+    task: mesos.TaskInfo
+    pid: int = 0
+    pidfd: int = -1
+    notify: int = -1
+    started: bool = False
+    running: bool = False
+    ended: bool = False
+    silent: bool = False
+    ending: Ending | None = None
+    grace: float = DEFAULT_GRACE_SECONDS
+    data_limit: int | None = None
+    statuses: list[mesos.TaskStatus] = field(default_factory=list)
+    container: mesos.ContainerStatus | None = None
+
+    @property
+    def latest(self) -> mesos.TaskStatus | None:
+        """Its newest status."""
+        return self.statuses[-1] if self.statuses else None
+
+    @property
+    def key(self) -> Key:
+        """Framework id and task id."""
+        return self.place.framework_id, self.task.task_id.value
+
+
+class Runs:
+    """All runs of one agent."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        launcher: Launcher,
+        ip: str,
+        send: Callable[[Update], None],
+        first_retry: float,
+        costs: LaunchCosts,
+    ) -> None:
+        self._layout = layout
+        self._launcher = launcher
+        self._ip = ip
+        self._send = send
+        self._checkpoint = Checkpoint(layout)
+        self._updates = UpdateStreams(first_retry)
+        self._retry: asyncio.TimerHandle | None = None
+        self._preparing: set[asyncio.Task[None]] = set()
+        self._launching = Launching(costs, self._begin, self._fail_late)
+        self._health = HealthChecks(self._on_health)
+        self.agent_id = ""
+        self.live: dict[Key, Run] = {}
+        self.completed: deque[Run] = deque(maxlen=MAX_COMPLETED)
+
+    # --- statuses ---
+
+    def _say(self, run: Run, said: Verdict) -> None:
+        if run.silent:
+            return
+        now = time.time()
+        status = statuses.status(run.task, self.agent_id, now, uuid.uuid4().bytes, said, run.container)
+        _remember(run.statuses, status)
+        self._checkpoint.update(run.place.container_id, status)
+        send = self._updates.add(run.key, status, now)
+        if send is not None:
+            self._transmit(run.key, send)
+
+    def _transmit(self, key: Key, status: mesos.TaskStatus) -> None:
+        self._send(Update(key[0], status, self._updates.latest(key, status.state)))
+        self._arm_retry()
+
+    def _arm_retry(self) -> None:
+        due = self._updates.next_due()
+        if due is not None and self._retry is None:
+            delay = max(due - time.time(), 0.01)
+            self._retry = asyncio.get_running_loop().call_later(delay, self._on_retry)
+
+    def _on_retry(self) -> None:
+        self._retry = None
+        for key, status in self._updates.due(time.time()):
+            self._transmit(key, status)
+        self._arm_retry()
+
+    def acknowledge(self, key: Key, uid: bytes) -> None:
+        """Take an acknowledgement; after that of the end, the run is forgotten."""
+        expected, following = self._updates.acknowledge(key, uid, time.time())
+        run = self.live.get(key)
+        if not expected or run is None:
+            return
+        self._checkpoint.acknowledged(run.place.container_id, uid)
+        if following is not None:
+            self._transmit(key, following)
+        elif run.ended and not self._updates.has(key):
+            self._forget(run)
+
+    def resend(self, framework_id: str) -> None:
+        """Send what a framework has not acknowledged again, now."""
+        for key, status in self._updates.resend(framework_id):
+            self._transmit(key, status)
+
+    def _forget(self, run: Run) -> None:
+        self._checkpoint.end(run.place.container_id)
+        if self.live.pop(run.key, None) is not None:
+            self.completed.append(run)
+
+    def report(self) -> tuple[AgentTask, ...]:
+        """Return all tasks for a re-registration."""
+        return tuple(
+            AgentTask(run.place.framework_id, run.task, tuple(run.statuses), self._updates.first(run.key))
+            for run in self.live.values()
+            if not run.silent
+        )
+
+    def frameworks(self) -> tuple[mesos.FrameworkInfo, ...]:
+        """Return the frameworks that have tasks here."""
+        infos = {run.place.framework_id: run.framework for run in self.live.values() if not run.silent}
+        return tuple(infos.values())
+
+    # --- launching ---
+
+    def launch(self, framework: mesos.FrameworkInfo, task: mesos.TaskInfo) -> None:
+        """Start a task, once its launch may begin."""
+        container_id = str(uuid.uuid4())
+        ids = (self.agent_id, framework.id.value)
+        sandbox = make_sandbox(self._layout, *ids, task.task_id.value, container_id)
+        run = Run(Place(*ids, container_id, sandbox), framework, task)
+        if task.kill_policy.HasField("grace_period"):
+            run.grace = max(task.kill_policy.grace_period.nanoseconds / 1e9, 0.0)
+        self.live[run.key] = run
+        self._checkpoint.begin(container_id, framework, task)
+        self._launching.add(run.key)
+
+    def _fail_late(self, key: Key) -> None:
+        if (run := self.live.get(key)) is not None and not run.ended:
+            self._end(run, statuses.registered_too_late(self._launching.costs.registration_timeout))
+
+    def _begin(self, key: Key) -> None:
+        run = self.live[key]
+        if run.task.HasField("executor"):
+            self._end(run, statuses.launch_failed("custom executors are not run by this agent"))
+        elif run.task.command.uris:
+            job = asyncio.get_running_loop().create_task(self._fetch_and_start(run))
+            self._preparing.add(job)
+            job.add_done_callback(self._preparing.discard)
+        else:
+            self._start(run, lambda: self._launcher.prepare(run.task, run.place))
+
+    async def _fetch_and_start(self, run: Run) -> None:
+        try:
+            spec = await asyncio.to_thread(self._launcher.prepare, run.task, run.place)
+        except LaunchError as error:
+            if not run.ended:
+                self._end(run, _failure(error))
+            return
+        self._start(run, lambda: spec)
+
+    def _start(self, run: Run, prepare: Callable[[], dict[str, Any]]) -> None:
+        self._launching.drop(run.key)
+        if run.ended:
+            return
+        if run.ending is not None:
+            self._end(run, statuses.KILLED_DURING_LAUNCH)
+            return
+        try:
+            spec = prepare()
+            started = self._launcher.start(spec)
+        except LaunchError as error:
+            self._end(run, _failure(error))
+            return
+        run.pid, run.notify, run.data_limit = started.pid, started.notify, spec["data_limit"]
+        run.container = statuses.container_status(run.place.container_id, self._ip, run.pid)
+        self._say(run, Verdict(mesos.TASK_STARTING, ""))
+        asyncio.get_running_loop().add_reader(run.notify, self._on_started, run)
+        self._watch(run)
+
+    def _watch(self, run: Run) -> None:
+        try:
+            run.pidfd = os.pidfd_open(run.pid)
+        except ProcessLookupError:
+            self._on_exit(run)
+            return
+        asyncio.get_running_loop().add_reader(run.pidfd, self._on_exit, run)
+
+    def _close_notify(self, run: Run) -> bytes:
+        if run.notify < 0:
+            return b""
+        asyncio.get_running_loop().remove_reader(run.notify)
+        told = os.read(run.notify, 64)
+        os.close(run.notify)
+        run.notify = -1
+        return told
+
+    def _on_started(self, run: Run) -> None:
+        if self._close_notify(run):
+            self._now_running(run)
+
+    def _now_running(self, run: Run) -> None:
+        if run.running:
+            return
+        run.started = run.running = True
+        self._say(run, Verdict(mesos.TASK_RUNNING, ""))
+        self._observe(run)
+        if run.ending is not None:
+            self._signal(run, signal.SIGTERM)
+
+    def _observe(self, run: Run) -> None:
+        """Hold a running task to its time, and check its health."""
+        self._health.start(run.key, run.task, run.place)
+        if run.task.HasField("max_completion_time"):
+            began = [item.timestamp for item in run.statuses if item.state == mesos.TASK_RUNNING]
+            end = (began[0] if began else time.time()) + run.task.max_completion_time.nanoseconds / 1e9
+            delay = max(end - time.time(), 0.0)
+            asyncio.get_running_loop().call_later(delay, self._terminate, run, Ending(too_long=True))
+
+    # --- ending ---
+
+    def kill(self, key: Key, grace: float, draining: bool) -> None:
+        """Kill a task; ``grace`` seconds below 0 means its own policy's. A second kill changes nothing."""
+        run = self.live.get(key)
+        if run is None or run.ended or run.ending is not None:
+            return
+        if grace >= 0:
+            run.grace = min(grace, run.grace) if draining else grace
+        self._announce_kill(run, Ending(killed=not draining, draining=draining))
+
+    def _announce_kill(self, run: Run, ending: Ending) -> None:
+        wants = any(item.type == _KILLING for item in run.framework.capabilities)
+        if wants and run.pid and not ending.too_long:
+            reason = mesos.TaskStatus.REASON_AGENT_DRAINING if ending.draining else None
+            self._say(run, Verdict(mesos.TASK_KILLING, "", reason))
+        self._terminate(run, ending)
+
+    def _terminate(self, run: Run, ending: Ending) -> None:
+        if run.ended or run.ending is not None:
+            return
+        run.ending = ending
+        if self._launching.holds_back(run.key):
+            self._end(run, statuses.KILLED_DURING_LAUNCH)
+            return
+        self._health.stop(run.key)
+        self._signal(run, signal.SIGTERM)
+        asyncio.get_running_loop().call_later(run.grace, self._signal, run, signal.SIGKILL)
+
+    def _signal(self, run: Run, number: signal.Signals) -> None:
+        if not run.ended:
+            record = read_json(self._layout.pid_file(run.place.container_id))
+            task = identity_of(record, "task")
+            if task is not None:
+                signal_group(task, number)
+
+    def shutdown(self, key: Key) -> None:
+        """Kill a task without grace."""
+        run = self.live.get(key)
+        if run is not None and not run.ended:
+            run.grace = 0.0
+            self._terminate(run, replace(run.ending or Ending(), killed=True))
+            self._signal(run, signal.SIGKILL)
+
+    def shutdown_framework(self, framework_id: str) -> None:
+        """Kill all tasks of a framework and tell nobody."""
+        self._updates.drop_framework(framework_id)
+        for run in [run for run in self.live.values() if run.place.framework_id == framework_id]:
+            run.silent = True
+            if run.ended:
+                self._forget(run)
+            else:
+                self._terminate(run, Ending(killed=True))
+
+    def _on_exit(self, run: Run) -> None:
+        loop = asyncio.get_running_loop()
+        if run.pidfd >= 0:
+            loop.remove_reader(run.pidfd)
+            os.close(run.pidfd)
+            run.pidfd = -1
+        _reap(run.pid)
+        self._close_notify(run)
+        ended = read_json(self._layout.run_meta(run.place.container_id) / "exit.json")
+        if ended is None:
+            loop.run_in_executor(None, end_container, self._layout, run.place.container_id)
+            self._end(run, statuses.executor_terminated())
+            return
+        self._now_running(run)
+        memory = statuses.memory_mb(run.task)
+        self._end(run, statuses.verdict(ended, run.ending or Ending(), run.data_limit, memory))
+
+    def _end(self, run: Run, said: Verdict) -> None:
+        run.ended = True
+        self._launching.drop(run.key)
+        self._health.stop(run.key)
+        self._say(run, said)
+        if run.silent:
+            self._forget(run)
+
+    # --- health ---
+
+    def _on_health(self, key: Key, healthy: bool, kill: bool) -> None:
+        run = self.live.get(key)
+        if run is None or run.ended or run.ending is not None:
+            return
+        reason = mesos.TaskStatus.REASON_TASK_HEALTH_CHECK_STATUS_UPDATED
+        self._say(run, Verdict(mesos.TASK_RUNNING, "", reason, healthy=healthy))
+        if kill:
+            self._announce_kill(run, Ending(unhealthy=True))
+
+    # --- after a restart, and at the end ---
+
+    def recover(self) -> None:
+        """Find the tasks of an earlier agent process again."""
+        for saved in self._checkpoint.load():
+            run = self._restore(saved)
+            self.live[run.key] = run
+            if not run.ended:
+                self._reattach(run, saved)
+
+    def _restore(self, saved: SavedRun) -> Run:
+        ids = (self.agent_id, saved.framework.id.value)
+        task_id = saved.task.task_id.value
+        sandbox = self._layout.executor(*ids, task_id) / saved.container_id
+        run = Run(Place(*ids, saved.container_id, sandbox), saved.framework, saved.task)
+        for status in saved.statuses:
+            _remember(run.statuses, status)
+            if status.HasField("container_status"):
+                run.container = status.container_status
+                run.pid = run.container.executor_pid
+        if run.latest is not None:
+            state = run.latest.state
+            self._updates.restore(run.key, saved.pending, state)
+            run.ended = state in _ENDED
+            run.running = state in (mesos.TASK_RUNNING, mesos.TASK_KILLING)
+            run.ending = Ending(killed=True) if state == mesos.TASK_KILLING else None
+        return run
+
+    def _reattach(self, run: Run, saved: SavedRun) -> None:
+        spec = read_spec(self._layout.run_meta(run.place.container_id))
+        run.data_limit = spec.get("data_limit")
+        record = read_json(self._layout.pid_file(run.place.container_id))
+        supervisor = identity_of(record, "supervisor")
+        if supervisor is None or not is_alive(supervisor):
+            self._on_exit(run)
+            return
+        run.pid = supervisor.pid
+        if run.running:
+            self._observe(run)
+        elif identity_of(record, "task") is not None:
+            self._now_running(run)
+        self._watch(run)
+        if run.ending is not None:
+            self._signal(run, signal.SIGTERM)
+            asyncio.get_running_loop().call_later(run.grace, self._signal, run, signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """End all tasks and forget them; nothing is told any more."""
+        for run in list(self.live.values()):
+            run.silent = True
+            run.grace = min(run.grace, 1.0)
+            if run.ended:
+                self._forget(run)
+            else:
+                self._terminate(run, Ending(killed=True))
+        deadline = time.monotonic() + 5.0
+        while self.live and time.monotonic() < deadline:  # noqa: ASYNC110 - they end one by one
+            await asyncio.sleep(0.01)
+        for run in list(self.live.values()):
+            await asyncio.to_thread(end_container, self._layout, run.place.container_id)
+
+
+def _failure(error: LaunchError) -> Verdict:
+    text = str(error)
+    return (
+        statuses.executor_terminated(text)
+        if isinstance(error, NoContainerizer)
+        else statuses.launch_failed(text)
+    )
+
+
+_ENDED = frozenset({mesos.TASK_FINISHED, mesos.TASK_FAILED, mesos.TASK_KILLED})
+
+
+def _remember(statuses: list[mesos.TaskStatus], status: mesos.TaskStatus) -> None:
+    """Keep one status of each state in a row, the newest."""
+    if statuses and statuses[-1].state == status.state:
+        statuses.pop()
+    statuses.append(status)
+
+
+def _reap(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return  # started by an earlier agent process: somebody else's child by now

@@ -1,0 +1,251 @@
+"""The agent as a process: the link to the master, its own HTTP, and the runs between them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from mesos.v1 import mesos_pb2 as mesos
+from minicluster.mesos import link
+from minicluster.mesos import resources as res
+from minicluster.mesos.agent.files import Files
+from minicluster.mesos.agent.launcher import Launcher
+from minicluster.mesos.agent.layout import Layout, read_json, write_json
+from minicluster.mesos.agent.runs import Runs
+from minicluster.mesos.agent.view import state
+from minicluster.mesos.http import JSON, NOT_FOUND, Connection, Request, Response, Server
+from minicluster.mesos.launches import NO_COSTS, LaunchCosts
+from minicluster.mesos.process import Refusal
+from minicluster.mesos.updates import FIRST_RETRY_SECONDS
+from peloton.errors import Unavailable
+from peloton.mesos.detector import Elected, MasterAddress, MasterDetector
+
+VERSION = "1.12.0"
+_BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0)
+_CONNECT_SECONDS = 10.0
+_PINGS_MISSED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """Settings of an agent. ``resources`` and ``attributes`` as they were written on the command line."""
+
+    ip: str
+    port: int
+    hostname: str
+    resources: res.Bundle
+    attributes: tuple[mesos.Attribute, ...]
+    first_retry: float = FIRST_RETRY_SECONDS
+    costs: LaunchCosts = NO_COSTS
+
+
+class _Ended(Exception):
+    """The master does not want this agent (any more)."""
+
+
+class AgentService:
+    """One running agent."""
+
+    def __init__(self, config: AgentConfig, layout: Layout, launcher: Launcher) -> None:
+        self._config = config
+        self._layout = layout
+        self._files = Files(layout)
+        self._started = time.time()
+        self._writer: asyncio.StreamWriter | None = None
+        self._master: MasterAddress | None = None
+        self._moved = asyncio.Event()
+        self._silence = 90.0
+        self._leaving = False
+        self.runs = Runs(layout, launcher, config.ip, self._send, config.first_retry, config.costs)
+        self.agent_id: str | None = None
+        self.server = Server(self._handle, lambda: None)
+
+    # --- identity ---
+
+    def _described(self) -> dict[str, Any]:
+        attributes = [json.dumps(str(item)) for item in self._config.attributes]
+        return {"resources": res.text(self._config.resources), "attributes": attributes}
+
+    def recover(self) -> None:
+        """Take up what an earlier agent process left in the work directory.
+
+        Raises Refusal when this one was started with other resources or attributes.
+        """
+        saved = read_json(self._layout.agent_file)
+        if saved is None:
+            return
+        for name, now in self._described().items():
+            if saved.get(name) != now:
+                raise Refusal(
+                    f"--{name} changed: agent {saved.get('id')} in {self._layout.work_dir} has "
+                    f"{saved.get(name)!r}, not {now!r}; start it with what it had, or stop it in order first"
+                )
+        self._identify(saved["id"])
+        self.runs.recover()
+
+    def _identify(self, agent_id: str) -> None:
+        self.agent_id = self.runs.agent_id = self._files.agent_id = agent_id
+
+    def _info(self) -> mesos.AgentInfo:
+        config = self._config
+        info = mesos.AgentInfo(hostname=config.hostname, port=config.port)
+        info.resources.extend(res.to_messages(config.resources))
+        info.attributes.extend(config.attributes)
+        if self.agent_id is not None:
+            info.id.value = self.agent_id
+        return info
+
+    # --- the link ---
+
+    def _send(self, message: link.AgentMessage) -> None:
+        if self._writer is not None:
+            self._writer.write(link.encode(message))
+
+    def master_seen(self, elected: Elected | None) -> None:
+        """Leave a master that does not lead any more; it may stand still, and not end the link itself, or be
+        gone with its machine, and not even let one be begun."""
+        if elected is not None and elected.address != self._master:
+            self._moved.set()
+
+    async def stay_connected(self, masters: MasterDetector, registered: Callable[[str], None]) -> str:
+        """Keep a link to the leading master until one says that this agent is to end; return why.
+
+        ``registered`` is called with the agent's id after each registration.
+        """
+        failures = 0
+        while True:
+            try:
+                self._master, self._moved = await masters.master(), asyncio.Event()
+                await _unless(self._moved, self._one_link(self._master, registered))
+                failures = 0
+            except _Ended as ended:
+                return str(ended)
+            except (Unavailable, OSError, link.LinkError, asyncio.IncompleteReadError):
+                failures += 1
+            finally:
+                self._drop_link()
+            if self._leaving:
+                return "left"
+            await asyncio.sleep(_BACKOFF_SECONDS[min(failures, len(_BACKOFF_SECONDS) - 1)])
+
+    def _drop_link(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    async def _one_link(self, master: MasterAddress, registered: Callable[[str], None]) -> None:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            reader, writer = await asyncio.open_connection(master.host, master.port)
+        try:
+            writer.write(
+                f"POST {link.UPGRADE_PATH} HTTP/1.1\r\nHost: {master}\r\nConnection: Upgrade\r\n"
+                f"Upgrade: {link.UPGRADE_NAME}\r\nContent-Length: 0\r\n\r\n".encode()
+            )
+            async with asyncio.timeout(10):
+                head = await reader.readuntil(b"\r\n\r\n")
+            if b" 101 " not in head.split(b"\r\n", 1)[0]:
+                raise link.LinkError("the master does not take agents")
+            writer.write(link.encode(self._registration()))
+        except BaseException:
+            writer.close()
+            raise
+        self._writer = writer
+        await self._listen(reader, registered)
+
+    def _registration(self) -> link.Register:
+        info = self._info()
+        return link.Register(info, self._config.ip, VERSION, self.runs.frameworks(), self.runs.report())
+
+    async def _listen(self, reader: asyncio.StreamReader, registered: Callable[[str], None]) -> None:
+        decoder = link.Decoder()
+        while data := await self._heard(reader):
+            for message in decoder.feed(data):
+                if isinstance(message, link.Registered):
+                    self._silence = max(message.ping_seconds * _PINGS_MISSED, 1.0)
+                    self._now_registered(message.agent_id)
+                    registered(message.agent_id)
+                else:
+                    self._obey(message)
+
+    async def _heard(self, reader: asyncio.StreamReader) -> bytes:
+        async with asyncio.timeout(self._silence):
+            return await reader.read(1 << 16)
+
+    def _now_registered(self, agent_id: str) -> None:
+        if self.agent_id is None:
+            self._identify(agent_id)
+            write_json(self._layout.agent_file, {"id": agent_id, **self._described()})
+
+    def _obey(self, message: object) -> None:
+        runs = self.runs
+        if isinstance(message, link.Ping):
+            self._send(link.Pong())
+        elif isinstance(message, link.Launch):
+            runs.launch(message.framework, message.task)
+        elif isinstance(message, link.Acknowledge):
+            runs.acknowledge((message.framework_id, message.task_id), message.uuid)
+        elif isinstance(message, link.Kill):
+            runs.kill((message.framework_id, message.task_id), message.grace_seconds, message.draining)
+        elif isinstance(message, link.ShutdownExecutor):
+            runs.shutdown((message.framework_id, message.executor_id))
+        elif isinstance(message, link.ShutdownFramework):
+            runs.shutdown_framework(message.framework_id)
+        elif isinstance(message, link.ResendUpdates):
+            runs.resend(message.framework_id)
+        elif isinstance(message, link.Refused):
+            raise _Ended(message.reason)
+
+    # --- leaving ---
+
+    async def leave(self, link_task: asyncio.Task[str]) -> None:
+        """Say goodbye, end all tasks, and forget the id: the next start is a new agent."""
+        self._leaving = True
+        if self._writer is not None:
+            self._send(link.Unregister())
+            await asyncio.wait({link_task}, timeout=2.0)
+        link_task.cancel()
+        await self.end_tasks()
+        self._layout.agent_file.unlink(missing_ok=True)
+
+    async def end_tasks(self) -> None:
+        """End all tasks and break the link; the agent's id stays."""
+        self._drop_link()
+        await self.runs.stop()
+
+    # --- HTTP ---
+
+    def _handle(self, request: Request, connection: Connection) -> Response:
+        path = request.path.removeprefix("/slave(1)") or "/"
+        if request.method not in ("GET", "HEAD"):
+            return NOT_FOUND
+        if path == "/health":
+            return Response(200)
+        if path == "/version":
+            return Response(200, json.dumps({"version": VERSION}, separators=(",", ":")).encode(), JSON)
+        if path in ("/state", "/state.json"):
+            return Response(200, self._state(), JSON)
+        if path.startswith("/files/"):
+            return self._files.handle(path.removeprefix("/files/").removesuffix(".json"), request)
+        return NOT_FOUND
+
+    def _state(self) -> bytes:
+        live, completed = self.runs.live.values(), self.runs.completed
+        value = state(self._info(), self._config.ip, self._started, VERSION, live, completed)
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+async def _unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Work, but no longer than until the event. Raises what the work raises."""
+    told, working = asyncio.ensure_future(event.wait()), asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({told, working}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+    finally:
+        told.cancel()
+        working.cancel()
+        await asyncio.gather(told, working, return_exceptions=True)

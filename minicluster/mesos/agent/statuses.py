@@ -1,0 +1,151 @@
+"""The statuses an agent makes, in Mesos' words (recordings ``02-launch``, ``03-kill``, ``10-agent-*``)."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from typing import Any
+
+from mesos.v1 import mesos_pb2 as mesos
+from minicluster.mesos import resources as res
+from minicluster.mesos.agent.limits import MIN_MEMORY
+from minicluster.mesos.launches import too_late
+
+_STATUS = mesos.TaskStatus
+_NEAR_LIMIT = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a run ended: what its last status says."""
+
+    state: int
+    message: str
+    reason: int | None = None
+    by_agent: bool = False
+    healthy: bool | None = None
+    limitation: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a run was being ended, if it was; at most one of these is set."""
+
+    killed: bool = False
+    draining: bool = False
+    unhealthy: bool = False
+    too_long: bool = False
+
+
+KILLED_DURING_LAUNCH = Verdict(
+    mesos.TASK_KILLED,
+    "Killed before delivery to the executor",
+    _STATUS.REASON_TASK_KILLED_DURING_LAUNCH,
+    by_agent=True,
+)
+
+
+def executor_terminated(text: str = "Executor terminated") -> Verdict:
+    """Return the end of a run whose executor is gone, or never was."""
+    return Verdict(mesos.TASK_FAILED, text, _STATUS.REASON_EXECUTOR_TERMINATED, by_agent=True)
+
+
+def launch_failed(message: str) -> Verdict:
+    """Return the end of a container that could not be launched."""
+    text = f"Failed to launch container: {message}"
+    return Verdict(mesos.TASK_FAILED, text, _STATUS.REASON_CONTAINER_LAUNCH_FAILED, by_agent=True)
+
+
+def registered_too_late(timeout: float) -> Verdict:
+    """Return the end of a run whose executor did not register within ``timeout`` seconds."""
+    state, reason, text = too_late(timeout)
+    return Verdict(state, text, reason, by_agent=True)
+
+
+def exit_text(status: int) -> str:
+    """Describe a raw wait status."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return f"Command terminated with signal {signal.strsignal(number) or number}"
+    return f"Command exited with status {os.WEXITSTATUS(status)}"
+
+
+def _over_memory(ended: dict[str, Any], limit: int | None) -> bool:
+    """Whether it was memory: the kernel said so, or it grew up to RLIMIT_DATA and failed."""
+    if ended.get("oom"):
+        return True
+    return limit is not None and int(ended.get("max_rss_kb", 0)) * 1024 >= limit * _NEAR_LIMIT
+
+
+def verdict(ended: dict[str, Any], ending: Ending, data_limit: int | None, memory_mb: float) -> Verdict:
+    """Decide a run's last status from what its supervisor wrote and why it was being ended.
+
+    ``data_limit``: the RLIMIT_DATA it had, in bytes, if it had one. ``memory_mb``: what the task asked for.
+    """
+    status = int(ended["status"])
+    text = exit_text(status)
+    if ending.too_long:
+        return Verdict(mesos.TASK_FAILED, text, _STATUS.REASON_MAX_COMPLETION_TIME_REACHED)
+    if ending.killed or ending.draining or ending.unhealthy:
+        reason = _STATUS.REASON_AGENT_DRAINING if ending.draining else None
+        return Verdict(mesos.TASK_KILLED, text, reason, healthy=False if ending.unhealthy else None)
+    if status == 0:
+        return Verdict(mesos.TASK_FINISHED, text)
+    if _over_memory(ended, data_limit):
+        limit_mb = max(memory_mb, MIN_MEMORY / 1024 / 1024)
+        used_mb = int(ended.get("max_rss_kb", 0)) / 1024
+        over = f"Memory limit exceeded: Requested: {limit_mb:g}MB Maximum Used: {used_mb:.0f}MB ({text})"
+        reason = _STATUS.REASON_CONTAINER_LIMITATION_MEMORY
+        return Verdict(mesos.TASK_FAILED, over, reason, by_agent=True, limitation=limit_mb)
+    return Verdict(mesos.TASK_FAILED, text)
+
+
+def memory_mb(task: mesos.TaskInfo) -> float:
+    """Return how much memory a task asks for, in MB."""
+    return res.scalars(res.from_messages(task.resources)).get("mem", 0) / 1000
+
+
+def status(
+    task: mesos.TaskInfo,
+    agent_id: str,
+    now: float,
+    uuid: bytes,
+    said: Verdict,
+    container: mesos.ContainerStatus | None,
+) -> mesos.TaskStatus:
+    """Build a status update; ``container`` is left out of those that the agent itself makes."""
+    out = mesos.TaskStatus(
+        state=said.state,  # type: ignore[arg-type]
+        source=_STATUS.SOURCE_AGENT if said.by_agent else _STATUS.SOURCE_EXECUTOR,
+        timestamp=now,
+        uuid=uuid,
+    )
+    out.task_id.CopyFrom(task.task_id)
+    out.executor_id.value = task.task_id.value
+    out.agent_id.value = agent_id
+    if said.message:
+        out.message = said.message
+    if said.reason is not None:
+        out.reason = said.reason  # type: ignore[assignment]
+    if said.healthy is not None:
+        out.healthy = said.healthy
+    if said.limitation is not None:
+        _limit(out, task)
+    elif container is not None and not said.by_agent:
+        out.container_status.CopyFrom(container)
+    return out
+
+
+def _limit(out: mesos.TaskStatus, task: mesos.TaskInfo) -> None:
+    for resource in task.resources:
+        if resource.name == "mem":
+            out.limitation.resources.append(resource)
+
+
+def container_status(container_id: str, ip: str, pid: int) -> mesos.ContainerStatus:
+    """Return what each update of a running task says of its container."""
+    out = mesos.ContainerStatus(executor_pid=pid)
+    out.container_id.value = container_id
+    out.network_infos.add().ip_addresses.add(ip_address=ip)
+    return out

@@ -1,0 +1,378 @@
+"""Agents: registration and re-registration, loss of the link, unreachable, removed, gone.
+
+Source: recordings ``09-master-failover-single``, ``10-agent-*``.
+"""
+
+from __future__ import annotations
+
+from mesos.v1 import mesos_pb2 as mesos
+from minicluster.mesos import resources as res
+from minicluster.mesos.link import (
+    AgentTask,
+    Kill,
+    Ping,
+    Refused,
+    Register,
+    Registered,
+    ResendUpdates,
+    ShutdownFramework,
+)
+from minicluster.mesos.master.core import events, watching
+from minicluster.mesos.master.core.allocator import allocate
+from minicluster.mesos.master.core.frameworks import recover
+from minicluster.mesos.master.core.state import Agent, Cluster, Framework, Task, is_terminal
+
+_REASON = mesos.TaskStatus
+
+
+def register(cluster: Cluster, message: Register, now: float, *, simulated: bool = False) -> Agent | str:
+    """Take an agent in; return it, or why it is refused."""
+    info = message.info
+    if (info.hostname, message.ip) in {key for key, item in cluster.machines.items() if item.down}:
+        return f"machine {info.hostname} is down for maintenance"
+    if info.HasField("id") and info.id.value in cluster.gone:
+        return f"agent {info.id.value} has been marked gone"
+    for other in _at_same_address(cluster, info, message.ip):
+        _remove(cluster, other, mesos.TASK_LOST, f"Agent {other.hostname} removed: {_NEW_AGENT}", now)
+    known = cluster.agents.get(info.id.value) if info.HasField("id") else None
+    agent = known or _admit(cluster, message, now, simulated)
+    if known is not None:
+        _reconnect(known, message, now)
+    cluster.tell(agent, Registered(agent.id, cluster.config.agent_ping_timeout))
+    if info.HasField("id"):
+        _reregistered(cluster, agent, message, known is not None, now)
+    _unavailability(cluster, agent)
+    if known is None:
+        watching.agent_added(cluster, agent)
+    cluster.counts["slave_reregistrations" if message.info.HasField("id") else "slave_registrations"] += 1
+    if not simulated:
+        _arm_ping(cluster, agent, now)
+        allocate(cluster, now, [agent])
+    cluster.registry_changed = True
+    return agent
+
+
+_NEW_AGENT = "a new agent registered at the same address"
+
+
+def _at_same_address(cluster: Cluster, info: mesos.AgentInfo, ip: str) -> list[Agent]:
+    return [
+        agent
+        for agent in cluster.agents.values()
+        if not agent.simulated
+        and (agent.ip, agent.info.port) == (ip, info.port)
+        and not (info.HasField("id") and info.id.value == agent.id)
+    ]
+
+
+def _admit(cluster: Cluster, message: Register, now: float, simulated: bool) -> Agent:
+    info = _without_revocable(message.info)
+    before = info.HasField("id")
+    if not before:
+        info.id.value = cluster.new_agent_id()
+    total = res.from_messages(message.info.resources)
+    agent = Agent(info.id.value, info, message.ip, message.version, total, dict(total), now)
+    agent.reregistered = now if before else None
+    agent.simulated = simulated
+    agent.has_gpus = any(kind.name == "gpus" for kind in total)
+    cluster.agents[agent.id] = agent
+    return agent
+
+
+def _without_revocable(given: mesos.AgentInfo) -> mesos.AgentInfo:
+    """Return an AgentInfo with what the agent has of its own; what may be revoked is only in its total."""
+    info = mesos.AgentInfo()
+    info.CopyFrom(given)
+    del info.resources[:]
+    info.resources.extend(item for item in given.resources if not item.HasField("revocable"))
+    return info
+
+
+def _reconnect(agent: Agent, message: Register, now: float) -> None:
+    agent.connected = True
+    agent.reregistered = now
+    agent.pings_missed = 0
+    agent.info = _without_revocable(message.info)
+    agent.offer_template = b""
+
+
+def _reregistered(cluster: Cluster, agent: Agent, message: Register, known: bool, now: float) -> None:
+    unreachable = cluster.unreachable.pop(agent.id, None) is not None
+    recovered = cluster.recovered.pop(agent.id, None) is not None
+    for info in message.frameworks:
+        if info.id.value in cluster.removed_frameworks:
+            cluster.tell(agent, ShutdownFramework(info.id.value))
+        elif info.id.value not in cluster.frameworks:
+            recover(cluster, info, now)
+    news = None
+    if unreachable:
+        news = "Unreachable agent re-reregistered"
+    elif not (known or recovered):
+        news = "Unknown agent reregistered"
+    for task in message.tasks:
+        _restore(cluster, agent, task, news, now)
+    _drop_missing(cluster, agent, message, now)
+    for framework_id in sorted({item.framework_id for item in message.tasks} & set(cluster.frameworks)):
+        _resume(cluster, agent, framework_id)
+
+
+def _resume(cluster: Cluster, agent: Agent, framework_id: str) -> None:
+    """Have pending updates sent; Mesos does so twice after a re-registration (10-agent-lost)."""
+    cluster.tell(agent, ResendUpdates(framework_id))
+    cluster.tell(agent, ResendUpdates(framework_id))
+    for (owner, task_id), task in agent.tasks.items():
+        if owner == framework_id and task.kill is not None:
+            cluster.tell(agent, Kill(owner, task_id, task.kill[0], task.kill[1]))
+
+
+def _restore(cluster: Cluster, agent: Agent, known: AgentTask, news: str | None, now: float) -> None:
+    framework = cluster.frameworks.get(known.framework_id)
+    if framework is None:
+        return
+    task = framework.tasks.get(known.task.task_id.value)
+    if task is None:
+        task = _adopt(cluster, agent, framework, known)
+    if known.statuses:  # else it is STAGING: its container is still being prepared
+        newest = known.statuses[-1]
+        task.state = newest.state
+        told = known.unacknowledged or newest
+        task.told, task.told_uuid = told.state, told.uuid
+        task.statuses = list(known.statuses)
+    if is_terminal(task.state):
+        cluster.release(task)
+    if news is not None:
+        reason = _REASON.REASON_AGENT_REREGISTERED
+        status = events.master_status(task.id, task.state, news, reason, now, agent.id)
+        cluster.send(framework, events.update(events.with_details(status, task)))
+
+
+def _adopt(cluster: Cluster, agent: Agent, framework: Framework, known: AgentTask) -> Task:
+    framework.unreachable.pop(known.task.task_id.value, None)
+    roles = [item.allocation_info.role for item in known.task.resources if item.allocation_info.role]
+    role = roles[0] if roles else (framework.roles[0] if framework.roles else "*")
+    bundle = res.from_messages(known.task.resources)
+    task = Task(known.task, framework.id, agent.id, role, bundle)
+    framework.tasks[task.id] = task
+    agent.tasks[(framework.id, task.id)] = task
+    res.subtract(agent.free, bundle)
+    res.add(framework.allocated, bundle)
+    return task
+
+
+def _drop_missing(cluster: Cluster, agent: Agent, message: Register, now: float) -> None:
+    """Report the tasks that the master had sent but the agent never got."""
+    there = {(item.framework_id, item.task.task_id.value) for item in message.tasks}
+    for key, task in list(agent.tasks.items()):
+        if key in there:
+            continue
+        framework = cluster.frameworks.get(task.framework_id)
+        cluster.forget_task(task)
+        if framework is not None and not is_terminal(task.state):
+            state = events.lost_state(framework, mesos.TASK_DROPPED)
+            text = "Task is unknown to the agent"
+            reason = _REASON.REASON_RECONCILIATION
+            status = events.master_status(task.id, state, text, reason, now, agent.id)
+            cluster.send(framework, events.update(status))
+
+
+def _unavailability(cluster: Cluster, agent: Agent) -> None:
+    machine = cluster.machines.get((agent.hostname, agent.ip))
+    agent.unavailability = machine.unavailability if machine is not None else None
+
+
+# --- pings -----------------------------------------------------------------------------------------
+
+
+def _arm_ping(cluster: Cluster, agent: Agent, now: float) -> None:
+    agent.ping_round += 1
+    mine = agent.ping_round
+
+    def ping(when: float) -> None:
+        if cluster.agents.get(agent.id) is not agent or agent.ping_round != mine:
+            return
+        if agent.pings_missed >= cluster.config.max_agent_ping_timeouts:
+            mark_unreachable(cluster, agent, "health check timed out", when)
+            return
+        agent.pings_missed += 1
+        cluster.tell(agent, Ping())
+        cluster.deadlines.at(when + cluster.config.agent_ping_timeout, ping)
+
+    ping(now)
+
+
+def pong(agent: Agent) -> None:
+    """Note that an agent answered."""
+    agent.pings_missed = 0
+
+
+# --- loss ------------------------------------------------------------------------------------------
+
+
+def disconnected(cluster: Cluster, agent: Agent, now: float) -> None:
+    """Learn that the link to an agent broke; tasks of frameworks without checkpoint are lost at once."""
+    agent.connected = False
+    for offer in list(agent.offers.values()):
+        cluster.rescind(offer)
+    for task in list(agent.tasks.values()):
+        framework = cluster.frameworks.get(task.framework_id)
+        if framework is not None and not framework.info.checkpoint:
+            text = f"Agent {agent.hostname} disconnected"
+            _lose(cluster, framework, task, mesos.TASK_LOST, text, _REASON.REASON_AGENT_DISCONNECTED, now)
+
+
+def _lose(
+    cluster: Cluster,
+    framework: Framework,
+    task: Task,
+    state: int,
+    text: str,
+    reason: int,
+    now: float,
+    *,
+    unreachable: bool = False,
+) -> None:
+    ended = is_terminal(task.state)
+    if not ended:
+        task.state = state
+    cluster.forget_task(task)
+    if ended:
+        return
+    status = events.master_status(task.id, state, text, reason, now, task.agent_id)
+    if unreachable:
+        status.unreachable_time.nanoseconds = int(now * 1e9)
+    task.statuses.append(status)
+    if is_terminal(state):
+        cluster.count_end(state)
+    watching.task_updated(cluster, task, status)
+    cluster.send(framework, events.update(status))
+
+
+def mark_unreachable(cluster: Cluster, agent: Agent, text: str, now: float) -> None:
+    """Give an agent up that does not answer; it may come back."""
+    del cluster.agents[agent.id]
+    cluster.unreachable[agent.id] = now
+    cluster.counts["slave_removals"] += 1
+    cluster.counts["slave_removals/reason_unhealthy"] += 1
+    cluster.registry_changed = True
+    for task in list(agent.tasks.values()):
+        framework = cluster.frameworks.get(task.framework_id)
+        if framework is None:
+            continue
+        state = events.lost_state(framework, mesos.TASK_UNREACHABLE)
+        reason = _REASON.REASON_AGENT_REMOVED
+        _lose(cluster, framework, task, state, text, reason, now, unreachable=True)
+        if task.state == state:
+            framework.completed.pop()
+            framework.unreachable[task.id] = task
+    agent.tasks.clear()
+    _farewell(cluster, agent)
+
+
+def _farewell(cluster: Cluster, agent: Agent) -> None:
+    for offer in list(agent.offers.values()):
+        cluster.rescind(offer)
+    for inverse in [item for item in cluster.inverse_offers.values() if item.agent_id == agent.id]:
+        cluster.rescind_inverse(inverse)
+    watching.agent_removed(cluster, agent)
+    for framework in cluster.frameworks.values():
+        framework.filters = {key: item for key, item in framework.filters.items() if key[1] != agent.id}
+        cluster.send(framework, events.failure(agent.id))
+
+
+def _remove(
+    cluster: Cluster,
+    agent: Agent,
+    state: int,
+    text: str,
+    now: float,
+    reason: int = _REASON.REASON_AGENT_REMOVED,
+) -> None:
+    for task in list(agent.tasks.values()):
+        framework = cluster.frameworks.get(task.framework_id)
+        if framework is not None:
+            told = state if framework.partition_aware else mesos.TASK_LOST
+            _lose(cluster, framework, task, told, text, reason, now)
+    _farewell(cluster, agent)
+    agent.connected = False
+    cluster.counts["slave_removals"] += 1
+    del cluster.agents[agent.id]
+    cluster.registry_changed = True
+
+
+def unregister(cluster: Cluster, agent: Agent, now: float) -> None:
+    """Let an agent go that said goodbye: its tasks are lost, its id is never used again."""
+    text = f"Agent {agent.hostname} removed: the agent unregistered"
+    cluster.counts["slave_removals/reason_unregistered"] += 1
+    _remove(cluster, agent, mesos.TASK_LOST, text, now)
+
+
+def take_down(cluster: Cluster, agent: Agent, now: float) -> None:
+    """Remove an agent because its machine goes down for maintenance."""
+    why = "Operator initiated 'Machine DOWN'"
+    cluster.tell(agent, Refused(why, True))
+    _remove(cluster, agent, mesos.TASK_LOST, f"Agent {agent.hostname} removed: {why}", now)
+
+
+def mark_gone(cluster: Cluster, agent_id: str, now: float) -> bool:
+    """Bar an agent for good; return False when the id is not known."""
+    if agent_id in cluster.gone:
+        return True
+    agent = cluster.agents.get(agent_id)
+    known = agent is not None or agent_id in cluster.unreachable or agent_id in cluster.recovered
+    if not known:
+        return False
+    cluster.gone[agent_id] = now
+    cluster.unreachable.pop(agent_id, None)
+    cluster.recovered.pop(agent_id, None)
+    cluster.registry_changed = True
+    if agent is not None:
+        text = "Agent has been marked gone"
+        cluster.tell(agent, Refused(text, True))
+        reason = _REASON.REASON_AGENT_REMOVED_BY_OPERATOR
+        _remove(cluster, agent, mesos.TASK_GONE_BY_OPERATOR, text, now, reason)
+    return True
+
+
+def expect_recovered(cluster: Cluster, infos: list[mesos.AgentInfo], now: float) -> None:
+    """Start with the agents of an earlier master; those that do not come back in time are unreachable."""
+    for info in infos:
+        cluster.recovered[info.id.value] = info
+
+    def give_up(when: float) -> None:
+        for agent_id in list(cluster.recovered):
+            del cluster.recovered[agent_id]
+            cluster.unreachable[agent_id] = when
+            cluster.registry_changed = True
+
+    if infos:
+        cluster.deadlines.at(now + cluster.config.agent_reregister_timeout, give_up)
+
+
+# --- by the operator -------------------------------------------------------------------------------
+
+
+def deactivate(cluster: Cluster, agent: Agent) -> None:
+    """Make no more offers of an agent; its tasks run on."""
+    agent.deactivated = True
+    for offer in list(agent.offers.values()):
+        cluster.rescind(offer)
+
+
+def reactivate(agent: Agent) -> None:
+    """Undo ``deactivate`` and ``drain``."""
+    agent.deactivated = False
+    agent.drain = None
+
+
+def drain(cluster: Cluster, agent: Agent, grace: float, now: float) -> None:
+    """Deactivate an agent and have its tasks killed, with at most ``grace`` seconds (below 0: their own)."""
+    deactivate(cluster, agent)
+    agent.drain_started = now
+    agent.drain = mesos.DrainInfo(state=mesos.DRAINING)
+    agent.drain.config.SetInParent()
+    if grace >= 0:
+        agent.drain.config.max_grace_period.nanoseconds = int(grace * 1e9)
+    for (framework_id, task_id), task in agent.tasks.items():
+        if not is_terminal(task.state):
+            task.kill = (grace, True)
+            cluster.tell(agent, Kill(framework_id, task_id, grace, True))

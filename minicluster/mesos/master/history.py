@@ -1,0 +1,126 @@
+"""What this master saw of tasks and agents, one JSON object a line, for those who check a run afterwards.
+
+Every line has ``at`` (seconds since the epoch, by this master) and ``kind``:
+
+=========  ==========================================================================================
+kind       further keys
+=========  ==========================================================================================
+master     ``pid``: a master began
+agent      ``agent``, ``host``, ``total`` (amounts by resource name): registered, or came back
+cut        ``agent``: its link broke
+failure    ``agent``: the framework was told that it is gone
+launch     ``run``, ``agent``, ``resources``, ``ports``, ``sent`` (false: the agent was not to be reached)
+kill       ``run``, ``agent``
+ack        ``run``, ``agent``, ``uuid``: the framework has taken an update
+update     ``run``, ``agent``, ``state``, ``latest``, ``uuid``, ``when``: an agent told (again)
+told       ``run``, ``agent``, ``state``, ``uuid``, ``reason``: an UPDATE event to the framework
+=========  ==========================================================================================
+
+A line is in the operating system's hands before what it tells of has left the master.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from mesos.v1 import mesos_pb2 as mesos
+from mesos.v1.scheduler import scheduler_pb2 as scheduler
+from minicluster.mesos import link
+
+
+class History:
+    """Appends to a file, which outlives this master."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError where the file cannot be written."""
+        self._file = path.open("a", encoding="utf-8")
+
+    def began(self, now: float) -> None:
+        self._write(now, "master", pid=os.getpid())
+
+    def registered(self, now: float, agent: mesos.AgentInfo) -> None:
+        self._write(now, "agent", agent=agent.id.value, host=agent.hostname, total=_amounts(agent.resources))
+
+    def cut(self, now: float, agent_id: str) -> None:
+        self._write(now, "cut", agent=agent_id)
+
+    def updated(self, now: float, agent_id: str, message: link.Update) -> None:
+        status = message.status
+        self._write(
+            now,
+            "update",
+            run=status.task_id.value,
+            agent=agent_id,
+            state=_state(status.state),
+            latest=_state(message.latest_state),
+            uuid=status.uuid.hex(),
+            when=status.timestamp,
+        )
+
+    def to_agents(self, now: float, batch: Iterable[tuple[str, link.MasterMessage, bool]]) -> None:
+        """``batch``: agent id, message, and whether the agent can be reached."""
+        for agent_id, message, sent in batch:
+            if isinstance(message, link.Launch):
+                resources = message.task.resources
+                self._write(
+                    now,
+                    "launch",
+                    run=message.task.task_id.value,
+                    agent=agent_id,
+                    resources=_amounts(resources),
+                    ports=_ports(resources),
+                    sent=sent,
+                )
+            elif isinstance(message, link.Kill):
+                self._write(now, "kill", run=message.task_id, agent=agent_id)
+            elif isinstance(message, link.Acknowledge):
+                self._write(now, "ack", run=message.task_id, agent=agent_id, uuid=message.uuid.hex())
+
+    def to_framework(self, now: float, event: scheduler.Event) -> None:
+        if event.type == scheduler.Event.UPDATE:
+            status = event.update.status
+            self._write(
+                now,
+                "told",
+                run=status.task_id.value,
+                agent=status.agent_id.value,
+                state=_state(status.state),
+                uuid=status.uuid.hex(),
+                reason=mesos.TaskStatus.Reason.Name(status.reason),
+            )
+        elif event.type == scheduler.Event.FAILURE:
+            self._write(now, "failure", agent=event.failure.agent_id.value)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def _write(self, now: float, kind: str, **rest: Any) -> None:
+        self._file.write(json.dumps({"at": now, "kind": kind, **rest}) + "\n")
+
+
+def _state(number: int) -> str:
+    return mesos.TaskState.Name(number)  # type: ignore[arg-type]
+
+
+def _amounts(resources: Iterable[mesos.Resource]) -> dict[str, float]:
+    """Scalars by name; what may be revoked is counted apart."""
+    found: dict[str, float] = {}
+    for resource in resources:
+        if resource.type == mesos.Value.SCALAR:
+            name = resource.name + ("-revocable" if resource.HasField("revocable") else "")
+            found[name] = found.get(name, 0.0) + resource.scalar.value
+    return found
+
+
+def _ports(resources: Iterable[mesos.Resource]) -> list[int]:
+    return [
+        port
+        for resource in resources
+        if resource.name == "ports"
+        for part in resource.ranges.range
+        for port in range(part.begin, part.end + 1)
+    ]

@@ -1,0 +1,189 @@
+"""What a minicluster consists of: the YAML of `peloton minicluster up --config FILE`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from minicluster.mesos.launches import parse_seconds
+from peloton.config.settings import Settings, Tree, read_yaml, validated
+
+BASE_PORTS = {
+    "zookeeper": (2181, 0),
+    "cassandra": (9042, 7000),
+    "mesos-master": (5050, 0),
+    "jobmgr": (5292, 5392),
+    "resmgr": (5290, 5394),
+    "hostmgr": (5291, 5391),
+    "batch": (5293, 5393),
+    "stateless": (5294, 5399),
+    "stateful": (5296, 5398),
+    "daemon": (5298, 5390),
+}
+"""HTTP and gRPC port of the first instance; each further one on the machine takes 10 more. Of Cassandra: for
+clients and for other servers."""
+
+AGENT_PORT = 5051
+_ADDRESS = re.compile(r"[^:/\s]+:\d{1,5}")
+TaskTypeName = Literal["batch", "stateless", "stateful", "daemon"]
+
+
+class Agent(Settings):
+    """One agent; resources and attributes in Mesos' own notation."""
+
+    hostname: str
+    resources: str = "cpus:4;mem:2048;disk:20000;ports:[31000-31999]"
+    attributes: str = ""
+    revocable: str = ""
+
+
+class Simulated(Settings):
+    """Agents inside the master's process whose tasks only last: for benchmarks."""
+
+    agents: int = Field(ge=1, le=50_000)
+    resources: str = "cpus:8;mem:16384;disk:100000;ports:[31000-31999]"
+    attributes: str = ""
+    task_seconds: float = Field(1.0, ge=0)
+
+
+class Instances(Settings):
+    jobmgr: int = Field(1, ge=1, le=9)
+    resmgr: int = Field(1, ge=1, le=9)
+    hostmgr: int = Field(1, ge=1, le=9)
+    placement: tuple[TaskTypeName, ...] = ("batch",)
+
+    @field_validator("placement")
+    @classmethod
+    def _some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise ValueError("at least one task type is needed: batch, stateless, stateful or daemon")
+        return value
+
+
+class DaemonSettings(Settings):
+    """Merged over each daemon's own configuration."""
+
+    jobmgr: dict[str, Any] = Field(default_factory=dict)
+    resmgr: dict[str, Any] = Field(default_factory=dict)
+    hostmgr: dict[str, Any] = Field(default_factory=dict)
+    placement: dict[str, Any] = Field(default_factory=dict)
+
+
+def _three_agents() -> tuple[Agent, ...]:
+    """They share 127.0.0.1, so they differ in ports."""
+    return tuple(
+        Agent(
+            hostname=f"peloton-mesos-agent{i}",
+            resources=f"cpus:4;mem:2048;disk:20000;ports:[{31000 + 1000 * i}-{31999 + 1000 * i}]",
+        )
+        for i in range(3)
+    )
+
+
+class ClusterSettings(Settings):
+    """A whole cluster on one machine."""
+
+    agents: tuple[Agent, ...] = Field(default_factory=_three_agents)
+    instances: Instances = Instances()
+    ports: Literal["default", "free"] = "default"
+    settings: DaemonSettings = DaemonSettings()
+    mesos: str = ""
+    """HOST:PORT of a Mesos master that already runs, in place of an own one; the agents are then not ours."""
+    mesos_masters: int = Field(1, ge=1, le=5)
+    """Several elect one among them through the ZooKeeper of `membership`."""
+    membership: str = "local"
+    """How daemons find each other: `local`, by a folder; `zookeeper`, by a server that is started along;
+    `zookeeper=HOST:PORT,…`, by servers that run already."""
+    storage: str = "sqlite"
+    """Where daemons keep what lasts: `sqlite`, in a file of the cluster's folder; `cassandra`, on a server
+    that is started along; `cassandra=HOST:PORT,…`, on servers that run already, all at one port."""
+    cassandra: dict[str, Any] = Field(default_factory=dict)
+    """Further settings of a Cassandra store, as a daemon's `storage` has them: keyspace, username, …"""
+    master_flags: tuple[str, ...] = ()
+    """Further flags for the own master, as `python -m minicluster.mesos.master --help` lists them."""
+    simulated: Simulated | None = None
+    images: Literal["refuse", "docker", "plain"] = "refuse"
+    """What becomes of a task that asks for an image: it fails as on an agent without docker; docker runs it;
+    it is run as a plain process."""
+    launch_seconds: str = "0"
+    """How long a launch takes on an agent, MIN-MAX: drawn by a generator whose seed is the agent's number."""
+    executor_starts_per_second: float = Field(0.0, ge=0, allow_inf_nan=False)
+    """How many executors an agent can start; 0: no limit. A real one manages about 4."""
+    executor_registration_timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
+    """Seconds after which a launch that is not done has failed."""
+    concurrent_launches: int = Field(0, ge=0)
+    """How many launches go on at a time on an agent; 0: no limit."""
+
+    @field_validator("launch_seconds")
+    @classmethod
+    def _a_range(cls, value: str) -> str:
+        parse_seconds(value)
+        return value
+
+    @model_validator(mode="after")
+    def _can_elect(self) -> Self:
+        if self.mesos_masters > 1:
+            if self.membership == "local":
+                raise ValueError("mesos_masters: several need `membership: zookeeper`")
+            if self.mesos or self.simulated is not None:
+                raise ValueError("mesos_masters: only own masters without simulated agents can be several")
+        return self
+
+    @field_validator("mesos")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        if value and not _ADDRESS.fullmatch(value):
+            raise ValueError("give the address of a Mesos master as HOST:PORT")
+        return value
+
+    @field_validator("membership")
+    @classmethod
+    def _known_membership(cls, value: str) -> str:
+        _servers(value.partition("/")[0] if "=" in value else value, "local", "zookeeper")
+        return value
+
+    @field_validator("storage")
+    @classmethod
+    def _known_storage(cls, value: str) -> str:
+        servers = _servers(value, "sqlite", "cassandra")
+        if len({one.rpartition(":")[2] for one in servers}) > 1:
+            raise ValueError("Cassandra's servers all listen at the same port")
+        return value
+
+    @model_validator(mode="after")
+    def _where_it_counts(self) -> ClusterSettings:
+        if self.cassandra and self.storage == "sqlite":
+            raise ValueError("`cassandra` counts with `storage: cassandra` only")
+        return self
+
+    @field_validator("agents")
+    @classmethod
+    def _distinct(cls, value: tuple[Agent, ...]) -> tuple[Agent, ...]:
+        names = [agent.hostname for agent in value]
+        if len(set(names)) < len(names):
+            raise ValueError(f"hostnames must differ: {', '.join(names)}")
+        return value
+
+
+def _servers(value: str, embedded: str, kind: str) -> Sequence[str]:
+    """Those that are named. Raises ValueError where the value is none of its forms."""
+    found, given, servers = value.partition("=")
+    if given and found == kind:
+        wrong = [one for one in servers.split(",") if not _ADDRESS.fullmatch(one)]
+        if wrong:
+            raise ValueError(f"give each {kind} server as HOST:PORT, not {wrong[0]!r}")
+        return servers.split(",")
+    if value not in (embedded, kind):
+        raise ValueError(f"should be {embedded}, {kind} or {kind}=HOST:PORT,…")
+    return ()
+
+
+def read_cluster(file: Path | None, overrides: Tree | None = None) -> ClusterSettings:
+    """Settings from a file (or the defaults) with `overrides` on top. Raises ConfigError."""
+    tree = read_yaml(file) if file is not None else {}
+    given = {name: f"--{name.replace('_', '-')}" for name in overrides or ()}
+    return validated(ClusterSettings, {**tree, **(overrides or {})}, str(file or "minicluster"), given)

@@ -1,0 +1,180 @@
+"""The table of settings, made from the classes: `python -m peloton.config.reference MODULE:CLASS…`.
+
+Markdown on stdout. Settings that have settings of their own get a section each, under their dotted path.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt, MinLen
+from pydantic.fields import FieldInfo
+
+from peloton.config.errors import classes_in
+from peloton.config.settings import DaemonSettings, Settings, flag_of
+
+HEAD = """# Settings
+
+Made from the classes by `make settings`; a test compares. Each is a key of a YAML file (`-c FILE`, repeated,
+merged left to right), a dot standing for a mapping inside. Environment variables win over files, flags over
+both. An unknown key is an error. `--check` tells what is wrong, and ends.
+"""
+TABLE = "| setting | type | default | meaning |\n|---|---|---|---|"
+PLAIN = {str: "text", int: "integer", float: "number", bool: "true, false", Path: "path"}
+_BOUNDS = ((Ge, "ge", "≥"), (Gt, "gt", ">"), (Le, "le", "≤"), (Lt, "lt", "<"))
+_FOR_READERS = re.compile(r";? see `[\w.]+`| \(behaviour [^)]*\)")
+_CHOICE = re.compile(r"\[kind=\w+\]")
+Class = type[Settings]
+
+
+def page(classes: Sequence[type[DaemonSettings]]) -> str:
+    """All of it. The classes' modules are named after their daemons."""
+    shared = Section("Every daemon", "", DaemonSettings, ())
+    told: dict[Class, str] = {}
+    parts = [HEAD, *_sections(shared, told)]
+    for cls in classes:
+        own = Section(_daemon(cls), "", cls, tuple(DaemonSettings.model_fields))
+        parts += _sections(own, told)
+    return "\n\n".join((*(part.strip() for part in parts), _environment(classes))) + "\n"
+
+
+class Section:
+    """One class's settings, under a path."""
+
+    def __init__(self, title: str, path: str, cls: Class, without: Sequence[str]) -> None:
+        self.title = title
+        self.path = path
+        self.cls = cls
+        self.fields = {name: field for name, field in cls.model_fields.items() if name not in without}
+
+
+def _sections(section: Section, told: dict[Class, str]) -> Iterator[str]:
+    """The section's text, then those of the settings inside it which were not told yet."""
+    inner: list[Section] = []
+    rows = []
+    for name, field in section.fields.items():
+        path, parts = section.path + name, classes_in(field.annotation, Settings)
+        for part in parts:
+            if part not in told:
+                told[part] = path + _kind(part)
+                inner.append(Section(f"`{told[part]}`", f"{path}.", part, ()))
+        meaning = " ".join((field.description or "").split())
+        rows.append(_row(path, field, meaning, [told[each] for each in parts]))
+    about = "" if section.cls is DaemonSettings else _about(section.cls)
+    level = "###" if section.path else "##"
+    yield "\n".join([f"{level} {section.title}", "", *([about, ""] if about else []), TABLE, *rows])
+    for each in inner:
+        yield from _sections(each, told)
+
+
+def _row(path: str, field: FieldInfo, meaning: str, inside: Sequence[str]) -> str:
+    cells = (f"`{path}`", _type(field, inside), _default(field, bool(inside)), meaning)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _type(field: FieldInfo, inside: Sequence[str]) -> str:
+    if inside:
+        return "see " + ", ".join(f"`{each}`" for each in inside)
+    bounds = [
+        f"{sign} {getattr(rule, name):g}"
+        for rule in field.metadata
+        for kind, name, sign in _BOUNDS
+        if isinstance(rule, kind)
+    ]
+    bounds += [_least(field, rule.min_length) for rule in field.metadata if isinstance(rule, MinLen)]
+    return ", ".join((_named(field.annotation), *bounds))
+
+
+def _least(field: FieldInfo, length: int) -> str:
+    return "not empty" if field.annotation is str and length == 1 else f"at least {length}"
+
+
+def _named(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _named(arguments[0])
+    if origin is Literal:
+        return " | ".join(f"`{each}`" for each in arguments)
+    if origin in (Union, types.UnionType):
+        return " or ".join(_named(each) for each in arguments if each is not types.NoneType)
+    if origin is tuple:
+        return f"list of {_named(arguments[0])}"
+    if origin is not None and issubclass(origin, Mapping):
+        return "mapping"
+    return PLAIN[annotation]
+
+
+def _default(field: FieldInfo, whole: bool) -> str:
+    if field.is_required():
+        return "**required**"
+    if whole:
+        chosen = field.get_default(call_default_factory=True)
+        return f"`kind: {chosen.kind}`" if hasattr(chosen, "kind") else ""
+    value = field.get_default(call_default_factory=True)
+    if value is None or value in ("", {}, ()):
+        return ""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, Mapping):
+        value = ", ".join(f"{key}: {of}" for key, of in value.items())
+    elif isinstance(value, tuple):
+        value = ", ".join(map(str, value))
+    elif isinstance(value, float):
+        value = f"{value:g}" if value < 1e6 else f"{value:,.0f}".replace(",", "")
+    return f"`{value}`"
+
+
+def _kind(cls: Class) -> str:
+    field = cls.model_fields.get("kind")
+    return "" if field is None else f" (kind: {field.default})"
+
+
+def _about(cls: Class) -> str:
+    """The class's docstring in one line, without what is for readers of the code."""
+    text = " ".join(inspect.cleandoc(cls.__dict__.get("__doc__") or "").split("\n\n")[0].split())
+    return _FOR_READERS.sub("", text).rstrip(" .") + "." if text else ""
+
+
+def _environment(classes: Sequence[type[DaemonSettings]]) -> str:
+    users: dict[tuple[str, str], list[str]] = {}
+    for cls in classes:
+        for variable, path in cls.environment.items():
+            users.setdefault((variable, _CHOICE.sub("", path)), []).append(_daemon(cls))
+    rows = [
+        f"| `{variable}` | `{flag_of(variable)}` | `{path}` | {_whose(whose, len(classes))} |"
+        for (variable, path), whose in users.items()
+    ]
+    return "\n".join(
+        (
+            "## Environment variables and flags",
+            "",
+            "| variable | flag | setting | of |",
+            "|---|---|---|---|",
+            *rows,
+        )
+    )
+
+
+def _whose(daemons: Sequence[str], all_of_them: int) -> str:
+    return "every daemon" if len(daemons) == all_of_them else ", ".join(daemons)
+
+
+def _daemon(cls: type[DaemonSettings]) -> str:
+    return cls.__module__.partition(".")[0]
+
+
+def main(argv: Sequence[str]) -> int:
+    names = [name.partition(":") for name in argv]
+    sys.stdout.write(page([getattr(importlib.import_module(module), name) for module, _, name in names]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

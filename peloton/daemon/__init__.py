@@ -1,0 +1,1 @@
+"""A daemon's life: lifecycle, health, HTTP, logs, metrics, supervision."""

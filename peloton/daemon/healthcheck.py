@@ -1,0 +1,45 @@
+"""Health check of a container: `python -m peloton.daemon.healthcheck [HOST:PORT[/PATH]]`.
+
+Asks there for /health, without an address at $HTTP_PORT of this machine. The exit code is 0 for an answer of
+200, 1 for any other and for none; what was answered is printed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from http.client import HTTPConnection, HTTPException
+
+SECONDS = 4.0
+LONGEST_ANSWER = 4096
+
+
+def main(argv: Sequence[str]) -> int:
+    where = argv[0] if argv else f"127.0.0.1:{os.environ.get('HTTP_PORT', '')}"
+    address, _, path = where.partition("/")
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        print(f"{where!r} is no HOST:PORT: give one, or set HTTP_PORT", file=sys.stderr)
+        return 1
+    try:
+        status, text = _asked(host, int(port), f"/{path or 'health'}")
+    except (OSError, HTTPException, OverflowError) as error:
+        print(f"{where}: {error or type(error).__name__}", file=sys.stderr)
+        return 1
+    print(text)
+    return 0 if status == 200 else 1
+
+
+def _asked(host: str, port: int, path: str) -> tuple[int, str]:
+    connection = HTTPConnection(host.strip("[]"), port, timeout=SECONDS)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read(LONGEST_ANSWER).decode(errors="replace")
+    finally:
+        connection.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

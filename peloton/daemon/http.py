@@ -1,0 +1,112 @@
+"""HTTP on every daemon: /health, /metrics, /version, /logging-level."""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from peloton import __version__
+from peloton.daemon.log import LEVELS, LevelSwitch
+from peloton.errors import InvalidArgument, Unavailable
+
+_DURATION = re.compile(r"(\d{1,6})(s|m|h)\Z")
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+LONGEST_LEVEL = 24 * 3600
+"""Seconds that another log level lasts at most."""
+
+
+class HttpServer:
+    def __init__(self, health: Callable[[], str], remark: Callable[[], str] = lambda: "") -> None:
+        """`health` tells what is wrong, empty where all is well; /health adds the remark to its OK."""
+        self._health = health
+        self._remark = remark
+        self._levels = LevelSwitch()
+        self._server: _Server | None = None
+        self._socket: socket.socket | None = None
+
+    def bind(self, host: str, port: int) -> int:
+        """Take the port (0: any). Raises Unavailable where it is taken."""
+        self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((host, port))
+        except OSError as error:
+            raise Unavailable(f"HTTP port {host}:{port}: {error.strerror}") from None
+        return int(self._socket.getsockname()[1])
+
+    async def serve(self) -> None:
+        """Answer until stopped."""
+        assert self._socket is not None, "bind first"
+        routes = [
+            Route("/health", self._answer_health),
+            Route("/metrics", _metrics),
+            Route("/version", _version),
+            Route("/logging-level", self._answer_level, methods=["GET", "POST"]),
+        ]
+        config = uvicorn.Config(
+            Starlette(routes=routes), log_config=None, access_log=False, lifespan="off", ws="none"
+        )
+        self._server = _Server(config)
+        await self._server.serve(sockets=[self._socket])
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.should_exit = True
+
+    async def _answer_health(self, request: Request) -> Response:
+        wrong = self._health()
+        remark = self._remark()
+        return PlainTextResponse(wrong or (f"OK\n{remark}" if remark else "OK"), 503 if wrong else 200)
+
+    async def _answer_level(self, request: Request) -> Response:
+        """HEAD is answered like GET, and changes nothing."""
+        try:
+            level = _level(request.query_params.get("level", ""))
+            seconds = _seconds(request.query_params.get("duration", "5m"))
+        except InvalidArgument as error:
+            return PlainTextResponse(f"{error}\n", 400)
+        if request.method != "HEAD":
+            self._levels.set(level, seconds)
+            logging.getLogger(__name__).warning("log level %s for %s s", level, seconds)
+        return PlainTextResponse(f"{level} for {seconds} s\n")
+
+
+def _level(given: str) -> str:
+    """Raises InvalidArgument."""
+    if given not in LEVELS:
+        raise InvalidArgument("level", given, f"one of {', '.join(LEVELS)}")
+    return given
+
+
+def _seconds(given: str) -> int:
+    """Raises InvalidArgument."""
+    found = _DURATION.match(given)
+    seconds = int(found[1]) * _SECONDS[found[2]] if found else 0
+    if not 1 <= seconds <= LONGEST_LEVEL:
+        raise InvalidArgument("duration", given, "a time from 1s to 24h, such as 90s, 5m or 2h")
+    return seconds
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the daemon's own business."""
+        yield
+
+
+async def _metrics(request: Request) -> Response:
+    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+
+async def _version(request: Request) -> Response:
+    return PlainTextResponse(__version__)

@@ -1,0 +1,354 @@
+"""A daemon's life: settings, logs, HTTP, gRPC, membership, leadership, supervised tasks, an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from peloton.clock import Clock, SystemClock
+from peloton.config.settings import DaemonSettings, ZooKeeperMembershipSettings, parse_arguments
+from peloton.daemon import log as logs
+from peloton.daemon.http import HttpServer
+from peloton.daemon.metrics import HEARTBEAT, LEADER
+from peloton.daemon.supervise import Supervisor
+from peloton.errors import Fenced, PelotonError, Refused, Unavailable
+from peloton.membership.addresses import advertised, hidden
+from peloton.membership.factory import membership
+from peloton.membership.interface import Address, Leadership, Member, Role
+from peloton.membership.lease import Standing
+from peloton.rpc.caller import EPOCH, INSTANCE
+from peloton.rpc.client import Channels, LeaderClient
+from peloton.rpc.server import RpcServer, Service
+from peloton.rpc.standard import health, reflection
+
+S = TypeVar("S", bound=DaemonSettings)
+Leading = Callable[[int], AbstractAsyncContextManager[None]]
+Working = Callable[[], AbstractAsyncContextManager[None]]
+Standby = Callable[[], AbstractAsyncContextManager[None]]
+
+HEARTBEAT_SECONDS = 5.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
+"""Seconds from an attempt to lead that failed to the next one."""
+STEP_DOWN_SECONDS = 15.0
+FINISH_SECONDS = 8.0
+"""Seconds of these for finishing what was begun."""
+log = logging.getLogger(__name__)
+
+
+class Daemon(Generic[S]):
+    """What the parts of a daemon share. Made by `run`; `build` tells it what to do."""
+
+    def __init__(self, settings: S, role: Role) -> None:
+        self.settings = settings
+        self.role = role
+        self.id = f"{settings.instance or role.value}-{uuid.uuid4().hex[:12]}"
+        self.clock: Clock = SystemClock()
+        self.membership = membership(settings.membership)
+        self.rpc = RpcServer(self._who_leads)
+        self.http = HttpServer(self.unhealthy, self._follows)
+        self.checks: list[Callable[[], str]] = []
+        """Each tells what is wrong, empty where all is well; /health is OK when none has anything to say."""
+        self._channels = Channels()
+        self._scopes: list[Supervisor] = []
+        self._life: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self._leadership: Leadership | None = None
+        self._elected = False
+        self._finish: Callable[[], Awaitable[None]] | None = None
+
+    # What build() calls, once.
+
+    def lead(self, leading: Leading, services: Iterable[str] = (), standby: Standby = nullcontext) -> None:
+        """Campaign for ever; `leading(term)` is entered when elected and left on stepping down.
+
+        `services` are the full names answered UNAVAILABLE while another instance leads. `standby` is entered
+        before the first campaign and left after the last term: what it holds ready lets a term begin at once,
+        and what it takes long to give up holds nobody up.
+        """
+        self.rpc.announce(services)
+        self._elected = True
+        self._life = lambda: self._campaign(leading, standby)
+
+    def work(self, working: Working) -> None:
+        """Work without election."""
+        self._life = lambda: self._work(working)
+
+    # What the parts call.
+
+    def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
+        """Supervise a background task until this leadership, or the daemon, ends."""
+        self._scopes[-1].spawn(name, work)
+
+    def before_stepping_down(self, finish: Callable[[], Awaitable[None]]) -> None:
+        """What to do when this term is ended in order, before the background tasks are ended. It may take no
+        longer than FINISH_SECONDS, and is left out where leadership is lost."""
+        self._finish = finish
+
+    @asynccontextmanager
+    async def serving(self, *services: Service) -> AsyncIterator[None]:
+        self.rpc.activate(services, self.fence)
+        try:
+            yield
+        finally:
+            self.rpc.deactivate(services)
+
+    def client(self, role: Role, stub: type) -> LeaderClient:
+        """A client that follows the leader of `role`, calling as this instance in its present term."""
+        metadata = [(INSTANCE, f"{self.role.value}/{self.id}")]
+        if self._leadership is not None:
+            metadata.append((EPOCH, f"{self.role.value}:{self._leadership.term}"))
+        metadata += [
+            ("rpc-caller", self.role.service),
+            ("rpc-service", role.service),
+            ("rpc-encoding", "proto"),
+        ]
+        return LeaderClient(self.membership, self._channels, role, stub, tuple(metadata), self.fence)
+
+    @property
+    def fence(self) -> Callable[[], None]:
+        """To ask before anything that lasts, of the present term: raises Fenced where that is over, also if
+        another has begun here since, and Unavailable while nobody can tell. Nothing where none is elected."""
+        return partial(self._check, self._leadership)
+
+    def _check(self, leadership: Leadership | None) -> None:
+        if leadership is None:
+            if self._elected:
+                raise Fenced(f"this {self.role.value} does not lead")
+            return
+        standing = leadership.standing(self.clock.monotonic())
+        if leadership is not self._leadership or standing is Standing.OVER:
+            raise Fenced(f"this {self.role.value} led in term {leadership.term}: that is over")
+        if standing is Standing.SUSPENDED:
+            raise Unavailable(f"this {self.role.value} cannot tell whether it still leads")
+
+    def unhealthy(self) -> str:
+        return "; ".join(wrong for check in self.checks if (wrong := check()))
+
+    # Its life.
+
+    async def live(self) -> str:
+        """Run until told to stop; returns why it ended, empty for an orderly end."""
+        settings, stop = self.settings, asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        http_port = self.http.bind(settings.host, settings.http_port)
+        grpc_port = await self._listen()
+        ip = advertised(settings.host, settings.advertise)
+        self._warn_of(ip)
+        self._member = Member(self.role, self.id, Address(socket.gethostname(), ip, http_port, grpc_port))
+        scope = Supervisor()
+        self._scopes.append(scope)
+        scope.spawn("http", self.http.serve())
+        scope.spawn("heartbeat", _heartbeat())
+        try:
+            why = await _first(stop, scope, self._enter(scope))
+        finally:
+            await self._end(scope)
+        return why
+
+    async def _listen(self) -> int:
+        """Open the gRPC port, with the services that every daemon has."""
+        settings, rpc = self.settings, self.rpc
+        if settings.grpc_health:
+            rpc.activate([health(self.unhealthy, rpc.serves)])
+        further = reflection(rpc.names) if settings.grpc_reflection else ()
+        return await rpc.start(settings.host, settings.grpc_port, further)
+
+    def _warn_of(self, ip: str) -> None:
+        shared = self.settings.membership
+        if isinstance(shared, ZooKeeperMembershipSettings) and hidden(ip, shared.servers):
+            log.warning(
+                "others are told to find this daemon at %s, which they do not reach: set host or advertise",
+                ip,
+            )
+
+    async def _enter(self, scope: Supervisor) -> None:
+        """Join the others, and begin with what this daemon is for."""
+        assert self._life is not None, "build() must call lead() or work()"
+        with self._checked(lambda: self.membership.trouble() or "about to join the membership"):
+            await self.membership.start()
+            await self.membership.join(self._member)
+        self.checks.append(self.membership.trouble)
+        scope.spawn("leaders", self._channels.follow(self.membership))
+        scope.spawn("life", self._life())
+        address = self._member.address
+        log.info("%s %s: gRPC %s, HTTP %d", self.role.value, self.id, address.target, address.http)
+
+    async def _end(self, scope: Supervisor) -> None:
+        self.http.stop()
+        await scope.close()
+        await self.rpc.stop()
+        await self._channels.close()
+        await self.membership.close()
+
+    @contextmanager
+    def _checked(self, check: Callable[[], str]) -> Iterator[None]:
+        self.checks.append(check)
+        try:
+            yield
+        finally:
+            self.checks.remove(check)
+
+    async def _work(self, working: Working) -> None:
+        async with working():
+            await asyncio.Event().wait()
+
+    async def _campaign(self, leading: Leading, standby: Standby) -> None:
+        pause = FIRST_PAUSE
+        async with standby():
+            while True:
+                leadership = await self.membership.campaign(self._member)
+                try:
+                    if await self._reign(leadership, leading):
+                        pause = FIRST_PAUSE
+                finally:
+                    await leadership.resign()
+                log.info("campaigning again in %.1f s", pause)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _reign(self, leadership: Leadership, leading: Leading) -> bool:
+        """One term; whether it began well. A start that fails gives leadership up again."""
+        self._leadership, began = leadership, asyncio.Event()
+        lost = asyncio.create_task(leadership.lost())
+        term = asyncio.create_task(self._act(leading(leadership.term), leadership.term, began))
+        try:
+            await asyncio.wait({lost, term}, return_when=asyncio.FIRST_COMPLETED)
+            held = leadership.standing(self.clock.monotonic()) is Standing.HELD and not lost.done()
+        finally:
+            lost.cancel()
+            await _cancel(term)
+            self._leadership = None
+        error = None if term.cancelled() else term.exception()
+        if error is not None and held:
+            raise error
+        if not held:
+            log.warning("leadership of term %d is lost%s", leadership.term, f": {error}" if error else "")
+        return began.is_set()
+
+    async def _act(self, leading: AbstractAsyncContextManager[None], term: int, began: asyncio.Event) -> None:
+        """Lead. Raises where a background task failed: that ends the daemon, unless leadership is over."""
+        scope = Supervisor()
+        self._scopes.append(scope)
+        try:
+            async with AsyncExitStack() as stack:
+                try:
+                    await stack.enter_async_context(leading)
+                except Refused:  # wrong credentials, a newer schema: no later try will do better
+                    raise
+                except (PelotonError, OSError) as error:
+                    log.error("cannot lead in term %d: %s", term, error)
+                    return
+                stack.push_async_callback(scope.close)
+                log.info("leading in term %d", term)
+                LEADER.set(1)
+                began.set()
+                try:
+                    raise PelotonError(await scope.failed())
+                except asyncio.CancelledError:
+                    await self._finished()
+                    raise
+        finally:
+            self._finish = None
+            LEADER.set(0)
+            await scope.close()
+            self._scopes.remove(scope)
+
+    async def _finished(self) -> None:
+        """End in order what this term has begun, as long as it lasts."""
+        if self._finish is None:
+            return
+        try:
+            self.fence()
+            async with asyncio.timeout(FINISH_SECONDS):
+                await self._finish()
+        except (PelotonError, TimeoutError) as error:
+            log.warning("not all that was begun is finished: %s", error or "out of time")
+
+    def _who_leads(self) -> str:
+        leader = self.membership.leader(self.role)
+        if leader is None or leader == self._member.address:
+            return f"no {self.role.value} leads at the moment"
+        return f"this {self.role.value} does not lead; the leader is at {leader.target}"
+
+    def _follows(self) -> str:
+        """For /health: whom, empty for a leader and for one who works without election."""
+        return self._who_leads() if self._elected and self._leadership is None else ""
+
+
+async def _first(stop: asyncio.Event, scope: Supervisor, entering: Coroutine[Any, Any, None]) -> str:
+    """Why the daemon is to end, empty where it was told to. Raises what `entering` raises."""
+    stopped = asyncio.create_task(stop.wait())
+    failed = asyncio.create_task(scope.failed())
+    entered = asyncio.create_task(entering)
+    try:
+        done, _ = await asyncio.wait({stopped, failed, entered}, return_when=asyncio.FIRST_COMPLETED)
+        if entered in done:
+            entered.result()
+            await asyncio.wait({stopped, failed}, return_when=asyncio.FIRST_COMPLETED)
+        return failed.result() if failed.done() else ""
+    finally:
+        for task in (stopped, failed, entered):
+            task.cancel()
+        await asyncio.gather(stopped, failed, entered, return_exceptions=True)
+
+
+async def _cancel(term: asyncio.Task[None]) -> None:
+    """Raises PelotonError where the leader's role cannot be left: the process's end then leaves it."""
+    term.cancel()
+    _, left = await asyncio.wait({term}, timeout=STEP_DOWN_SECONDS)
+    if left:
+        raise PelotonError(f"could not leave the leader's role in {STEP_DOWN_SECONDS:g} s")
+
+
+async def _heartbeat() -> None:
+    while True:
+        HEARTBEAT.set(1)
+        await asyncio.sleep(HEARTBEAT_SECONDS)
+
+
+def run(
+    cls: type[S], role: Role, build: Callable[[Daemon[S]], None], argv: Sequence[str] | None = None
+) -> int:
+    """Main of a daemon: the exit code, 0 after an orderly end, 1 otherwise with one clear line on stderr.
+
+    With --check it reads the settings and the files that they name, says `ok` and ends; nothing is connected.
+    """
+    try:
+        settings, only_check = parse_arguments(cls, f"peloton-{role.value}", argv)
+    except PelotonError as error:
+        print(f"peloton-{role.value}: {error}", file=sys.stderr)
+        return 1
+    logs.set_up(settings.debug)
+
+    async def main() -> str:
+        daemon = Daemon(settings, role)
+        build(daemon)
+        if only_check:
+            print("ok")
+            return ""
+        return await daemon.live()
+
+    import uvloop
+
+    try:
+        why = uvloop.run(main())
+    except PelotonError as error:
+        why = str(error)
+    if why:
+        print(f"peloton-{role.value}: {why}", file=sys.stderr)
+    return 1 if why else 0

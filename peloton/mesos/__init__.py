@@ -1,0 +1,1 @@
+"""What hostmgr and the minicluster share of Mesos."""

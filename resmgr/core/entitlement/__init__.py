@@ -1,0 +1,1 @@
+"""Entitlement of pools."""

@@ -1,0 +1,1 @@
+"""Explanations of the scheduler's state."""

@@ -1,0 +1,376 @@
+"""Why tasks are where they are, with the numbers. Reads the scheduler's state and changes nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from operator import attrgetter
+
+from peloton.model.ids import Run, mesos_task_id
+from peloton.model.resources import KINDS
+from peloton.model.shortage import Shortage
+from peloton.model.states import TaskState
+from resmgr.core.admission.checks import Check, Refusal, refusal
+from resmgr.core.infeasible import Infeasible
+from resmgr.core.pools import Pool
+from resmgr.core.queues import GangQueue, ReadyQueue
+from resmgr.core.scheduler import Scheduler
+from resmgr.core.sharing import CAPACITY_UNKNOWN
+from resmgr.core.tasks import Charge, Gang, Task, Vector
+
+PLACEMENTS = "placements"
+"""Name given to the queue of placements that wait for jobmgr."""
+SHOWN = 1000
+"""Instances listed in one group at most."""
+_S = TaskState
+_CHARGE = attrgetter("charge")
+_NOTHING: Vector = (0, 0, 0, 0)
+_SIDES = {Check.SLACK_ENTITLEMENT: (True,), Check.NON_SLACK_ENTITLEMENT: (False, True)}
+"""Whether slack is told of where such a check refuses."""
+_WAITS_FOR = {
+    _S.PLACING: "a placement engine looks for a host",
+    _S.PLACED: "a host was found; the job manager has not taken the placement yet",
+    _S.LAUNCHING: "the job manager launches it",
+    _S.RESERVED: "a host is being reserved for it",
+    _S.KILLING: "it is being killed",
+    _S.PREEMPTING: "it is to be evicted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    queue: str
+    position: int
+    """1: the head."""
+    length: int
+    ahead: Vector
+    """What the gangs ahead ask for together, in thousandths."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    failed: int
+    most: int
+    returns: int
+    reason: str
+    hosts: Mapping[str, int]
+    """Hosts by what was found about them, as far as the reason tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a pool has of one kind, in thousandths."""
+
+    pool: str
+    kind: str
+    slack: bool
+    allocation: int
+    entitlement: int
+    demand: int
+    reservation: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    run: Run
+    state: TaskState
+    since: float
+    """On the monotonic clock, like `until`."""
+    cause: str
+    """Alike for tasks that wait for the same thing."""
+    pool: Pool
+    gang_size: int = 0
+    position: Position | None = None
+    check: Refusal | None = None
+    """What the gang itself does not pass."""
+    head_check: Refusal | None = None
+    """What the head of its queue does not pass, where it is not the head."""
+    tries: Tries | None = None
+    until: float = 0.0
+    holder: str = ""
+    host: str = ""
+    reason: str = ""
+    shares: Sequence[Share] = ()
+    shortage: Shortage | None = None
+    """Why its gang would not fit on empty hosts either: it waits aside, in no queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Tasks in one state for one cause."""
+
+    first: Explanation
+    """The one that stands first in its queue."""
+    count: int
+    instances: list[int]
+    """Ascending; SHOWN at most."""
+    last_position: int
+    """0 where they are in no queue."""
+
+
+def explain(scheduler: Scheduler, tasks: Sequence[Task]) -> list[Explanation]:
+    """Each task's, in the order given. Looks once over each queue that they are in, and once more for each
+    gang: for a few tasks."""
+    places = _positions(scheduler, tasks)
+    heads = _Heads(scheduler)
+    checks: dict[Gang, Refusal | None] = {}
+    return [_explain(scheduler, task, places, heads, checks) for task in tasks]
+
+
+def groups(scheduler: Scheduler, tasks: Iterable[Task]) -> list[Group]:
+    """Tasks of a job by state and cause, the largest group first."""
+    grouping = Grouping(scheduler)
+    grouping.add(sorted(tasks, key=lambda task: task.instance))
+    return grouping.finish()
+
+
+@dataclass(slots=True)
+class _Members:
+    """Tasks that wait for the same thing: which, as far as Group tells, and where to look for places."""
+
+    first: Task
+    count: int = 0
+    instances: list[int] = field(default_factory=list)
+    gangs: dict[Gang, Task] = field(default_factory=dict)
+    """Of those in a queue, each with one of its tasks."""
+
+
+class Grouping:
+    """Groups a job's tasks, some at a time, so that a large job holds nobody up. Only one task of each group
+    is explained. A task that moves on meanwhile may be counted where it was."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._found: dict[tuple[object, ...], _Members] = {}
+
+    def add(self, tasks: Iterable[Task]) -> None:
+        """In the order of their instances, over all calls."""
+        heads: dict[GangQueue, Gang | None] = {}
+        for task in tasks:
+            key = _key(task, heads)
+            members = self._found.get(key)
+            if members is None:
+                members = self._found[key] = _Members(task)
+            members.count += 1
+            if members.count <= SHOWN:
+                members.instances.append(task.instance)
+            if task.gang is not None and isinstance(task.gang.queue, GangQueue | ReadyQueue):
+                members.gangs.setdefault(task.gang, task)
+
+    def finish(self) -> list[Group]:
+        """The largest group first."""
+        found, last = [], []
+        for members in self._found.values():
+            task, end = _ends(members)
+            found.append(task)
+            last.append(end)
+        explained = explain(self._scheduler, found)
+        made = [
+            Group(first, members.count, members.instances, end)
+            for first, members, end in zip(explained, self._found.values(), last, strict=True)
+        ]
+        return sorted(made, key=lambda group: -group.count)
+
+
+def _key(task: Task, heads: dict[GangQueue, Gang | None]) -> tuple[object, ...]:
+    """Alike for tasks with the same state and cause."""
+    gang = task.gang
+    if gang is None:
+        return task.state, task.pool
+    queue = gang.queue
+    if queue is None:
+        return task.state, task.pool, gang.failure if task.state is _S.READY else ""
+    if isinstance(queue, Infeasible):
+        return task.state, task.pool, queue, queue.shortage(gang.shape)
+    if isinstance(queue, ReadyQueue):
+        return task.state, task.pool, queue
+    if queue not in heads:
+        heads[queue] = queue.head()
+    return task.state, task.pool, queue, heads[queue] is gang
+
+
+def _ends(members: _Members) -> tuple[Task, int]:
+    """Of those that are in a queue: the one that stands first, and the last one's position."""
+    queue = next((gang.queue for gang in members.gangs if gang.queue is not None), None)
+    first, last, left = members.first, 0, len(members.gangs)
+    if queue is None:
+        return first, 0
+    for position, gang in enumerate(queue, 1):
+        if gang in members.gangs:
+            first, last, left = members.gangs[gang] if not last else first, position, left - 1
+            if not left:
+                break
+    return first, last
+
+
+class _Heads:
+    """The head of each queue of a pool and the check that it does not pass, found once."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._preemption = scheduler.policy.preemption
+        self._known: dict[GangQueue, tuple[Gang | None, Refusal | None]] = {}
+
+    def of(self, queue: GangQueue) -> tuple[Gang | None, Refusal | None]:
+        found = self._known.get(queue)
+        if found is None:
+            head = queue.head()
+            found = self._known[queue] = (head, refusal(head, self._preemption) if head else None)
+        return found
+
+
+def _explain(
+    scheduler: Scheduler,
+    task: Task,
+    places: Mapping[object, Position],
+    heads: _Heads,
+    checks: dict[Gang, Refusal | None],
+) -> Explanation:
+    gang = task.gang
+    check = head_check = head = None
+    if gang is not None and isinstance(gang.queue, GangQueue) and scheduler.tree.capacity is not None:
+        if gang not in checks:
+            checks[gang] = refusal(gang, scheduler.policy.preemption)
+        check = checks[gang]
+        head, blocked = heads.of(gang.queue)
+        head_check = blocked if head is not gang else None
+    return Explanation(
+        run=task.key,
+        state=task.state,
+        since=task.since,
+        cause=_cause(scheduler, task, check, head, head_check),
+        pool=task.pool,
+        gang_size=len(gang.tasks) if gang else 0,
+        position=places.get(gang) if task.placement is None else places.get(task.placement),
+        check=check,
+        head_check=head_check,
+        tries=_tries(scheduler, gang) if gang else None,
+        until=(gang.deadline if gang else 0.0) or task.deadline,
+        holder=task.holder.name if task.holder else "",
+        host=task.host,
+        reason=task.reason,
+        shares=_shares(task, head_check or check),
+        shortage=_shortage(scheduler, gang),
+    )
+
+
+def _shortage(scheduler: Scheduler, gang: Gang | None) -> Shortage | None:
+    if gang is None or gang.queue is not scheduler.infeasible:
+        return None
+    return scheduler.infeasible.shortage(gang.shape)
+
+
+def _cause(
+    scheduler: Scheduler, task: Task, check: Refusal | None, head: Gang | None, head_check: Refusal | None
+) -> str:
+    gang = task.gang
+    if task.state is _S.PENDING and gang is not None and gang.queue is not None:
+        shortage = _shortage(scheduler, gang)
+        if shortage is not None:
+            return f"it waits aside until the hosts change: {shortage}"
+        if scheduler.tree.capacity is None:
+            return CAPACITY_UNKNOWN
+        if head is not None and head is not gang:
+            first = mesos_task_id(*head.tasks[0].key)
+            held = f", which waits: {head_check}" if head_check else ""
+            return f"behind {first}, the head of queue {gang.queue.name} of {task.pool.path}{held}"
+        ready = scheduler.ready[gang.type]
+        if check is None and len(ready) >= scheduler.policy.ready_limit:
+            return f"the {ready.name} is full with {len(ready)} gangs"
+        return str(check) if check else "it is admitted in the next turn"
+    if task.state is _S.READY and gang is not None:
+        if gang.queue is None:
+            return f"placing is tried again: {gang.failure}"
+        return f"no placement engine for {gang.type.name} tasks has taken it yet"
+    return _WAITS_FOR.get(task.state, "it is on a host")
+
+
+def _tries(scheduler: Scheduler, gang: Gang) -> Tries | None:
+    if not gang.failure:
+        return None
+    return Tries(gang.tries, scheduler.policy.tries, gang.cycles, gang.failure, gang.hosts)
+
+
+# Queues.
+
+
+def _positions(scheduler: Scheduler, tasks: Iterable[Task]) -> dict[object, Position]:
+    """Where gangs stand, and placements."""
+    wanted: dict[GangQueue | ReadyQueue, set[Gang]] = {}
+    placed = set()
+    for task in tasks:
+        if task.placement is not None:
+            placed.add(task.placement)
+        elif task.gang is not None and isinstance(task.gang.queue, GangQueue | ReadyQueue):
+            wanted.setdefault(task.gang.queue, set()).add(task.gang)
+    found: dict[object, Position] = {}
+    for queue, gangs in wanted.items():
+        found.update(_in_queue(queue, gangs))
+    if placed:
+        length = len(scheduler.placed)
+        for position, placement in enumerate(scheduler.placed, 1):
+            if placement in placed:
+                found[placement] = Position(PLACEMENTS, position, length, _NOTHING)
+    return found
+
+
+def _in_queue(queue: GangQueue | ReadyQueue, gangs: set[Gang]) -> Iterator[tuple[Gang, Position]]:
+    """A queue may hold a million, so what is ahead is counted by charge, which gangs alike share."""
+    order = list(queue)
+    for gang in gangs:
+        position = order.index(gang)
+        charges = list(map(_CHARGE, islice(order, position)))
+        alike = dict(zip(map(id, charges), charges, strict=True))
+        ahead = _total((alike[one], count) for one, count in Counter(map(id, charges)).items())
+        yield gang, Position(queue.name, position + 1, len(order), ahead)
+
+
+def _total(charges: Iterable[tuple[Charge, int]]) -> Vector:
+    cpu = memory = disk = gpu = 0
+    for charge, count in charges:
+        for part in (charge.firm, charge.slack):
+            if part is not None:
+                cpu, memory = cpu + count * part[0], memory + count * part[1]
+                disk, gpu = disk + count * part[2], gpu + count * part[3]
+    return cpu, memory, disk, gpu
+
+
+# Pools.
+
+
+def _shares(task: Task, check: Refusal | None) -> list[Share]:
+    """Of the leaf and its ancestors: in the kind of the check, else in all kinds that the gang asks for; with
+    the part for revocable tasks where that is what is missing."""
+    if task.gang is None:
+        return []
+    charge = task.gang.charge
+    if check is not None:
+        kinds, sides = [check.kind], _SIDES.get(check.check, (False,))
+    else:
+        sides = (charge.slack is not None,)
+        asked = charge.slack if charge.slack is not None else charge.entitled
+        kinds = [kind for kind, amount in zip(KINDS, asked, strict=True) if amount]
+    return [_share(pool, kind, slack) for pool in task.pool.lineage for kind in kinds for slack in sides]
+
+
+def _share(pool: Pool, kind: str, slack: bool) -> Share:
+    i = KINDS.index(kind)
+    return Share(
+        pool=pool.path,
+        kind=kind,
+        slack=slack,
+        allocation=(pool.slack if slack else pool.used)[i],
+        entitlement=(pool.slack_entitlement if slack else pool.entitlement)[i],
+        demand=sum(_demand(each, i, slack) for each in pool.below()),
+        reservation=pool.reservation[i],
+        limit=pool.limit[i],
+    )
+
+
+def _demand(leaf: Pool, i: int, slack: bool) -> int:
+    """Revocable tasks ask for slack cpu, and for the pool's memory, disk and gpu."""
+    if slack:
+        return leaf.slack_demand[i]
+    return leaf.demand[i] + (leaf.slack_demand[i] if KINDS[i] != "cpu" else 0)

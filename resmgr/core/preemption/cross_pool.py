@@ -1,0 +1,104 @@
+"""Between pools: a leaf that stays over its entitlement frees the excess (behaviour 7.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import sub
+
+import numpy as np
+
+from peloton.model.resources import MILLI
+from resmgr.core.preemption.policy import Victim
+from resmgr.core.preemption.victim_selection import Gangs, cover
+from resmgr.core.preemption.view import BETWEEN, SIDES, PoolView, View
+from resmgr.core.tasks import Vector
+
+_AT_ONCE = 500
+
+
+class Between:
+    """Slack excess takes revocable tasks, other excess preemptible ones that are not revocable."""
+
+    name = BETWEEN
+
+    def __init__(self, strikes: int = 5) -> None:
+        """`strikes`: checks in a row that must have found the leaf over."""
+        self.strikes = strikes
+
+    def concerns(self, pool: PoolView) -> bool:
+        """Whether tasks of the pool may have to be taken now."""
+        return self.name in pool.policies and pool.strikes >= self.strikes and any(pool.excess())
+
+    def victims(self, view: View, now: float) -> list[Victim]:
+        """All steps at once."""
+        return [victim for victim in self.steps(view, now) if victim is not None]
+
+    def steps(self, view: View, now: float) -> Iterator[Victim | None]:
+        claims = Claims(view)
+        for pool in view.pools:
+            if self.concerns(pool):
+                yield from _of_pool(pool, claims)
+
+
+class Claims:
+    """What pools wait for and are entitled to; each is served in its turn, in the view's order."""
+
+    def __init__(self, view: View) -> None:
+        self._paths = [pool.path for pool in view.pools]
+        self._claims = [pool.claim() for pool in view.pools]
+        self._first = [0] * len(SIDES)
+
+    def serve(self, sides: Sequence[int], frees: Sequence[int]) -> str:
+        """The pool that gets what is freed; empty where nobody asks for it."""
+        for side in sides:
+            pool = self._next(side)
+            if pool is not None:
+                self._claims[pool] = list(map(sub, self._claims[pool], frees))
+                return self._paths[pool]
+        return ""
+
+    def _next(self, side: int) -> int | None:
+        claims, at = self._claims, self._first[side]
+        while at < len(claims) and claims[at][side] <= 0:
+            at += 1
+        self._first[side] = at
+        return at if at < len(claims) else None
+
+
+def _of_pool(pool: PoolView, claims: Claims) -> Iterator[Victim | None]:
+    gangs = yield from Gangs.of(pool.candidates)
+    excess = pool.excess()
+    may = None if pool.largest is None else np.flatnonzero(gangs.size <= pool.largest)
+    rows, _ = yield from cover(gangs.frees, excess, may)
+    if pool.budget is not None:
+        rows = rows[: int(np.searchsorted(np.cumsum(gangs.size[rows]), pool.budget, side="right"))]
+    needed = [side for side, amount in enumerate(excess) if amount > 0]
+    reasons: dict[str, str] = {}
+    for at in range(0, len(rows), _AT_ONCE):
+        part = rows[at : at + _AT_ONCE]
+        for row, frees in zip(part, gangs.frees[part].tolist(), strict=True):
+            sides = [side for side in needed if frees[side] > 0]
+            heir = claims.serve(sides, frees)
+            if heir not in reasons:
+                reasons[heir] = _reason(pool, excess, heir)
+            yield gangs.victim(row, frees, sides, (pool.path, heir), BETWEEN, reasons[heir])
+        yield None
+
+
+def _reason(pool: PoolView, excess: Sequence[int], heir: str) -> str:
+    over = [
+        *_over(pool.allocation, pool.entitlement, excess[:4], ""),
+        *_over(pool.slack_allocation, pool.slack_entitlement, excess[4:], "slack "),
+    ]
+    gets = f"{heir} waits for its share" if heir else "no pool waits for it now"
+    return (
+        f"{pool.path} was over its entitlement in {pool.strikes} checks in a row ({', '.join(over)}); {gets}"
+    )
+
+
+def _over(held: Vector, bound: Vector, excess: Sequence[int], side: str) -> list[str]:
+    return [
+        f"{kind}: {side}allocation {have / MILLI:g} > {side}entitlement {may / MILLI:g}"
+        for kind, have, may, over in zip(SIDES, held, bound, excess, strict=False)
+        if over > 0
+    ]

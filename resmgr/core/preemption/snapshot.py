@@ -1,0 +1,226 @@
+"""The scheduler's state as preemption looks at it, taken in steps.
+
+Between two steps the state goes on. What is seen of one task, or of one pool, is seen at one moment; a task
+that moved since the check began is left alone, and what else has changed meanwhile the next check sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peloton.model.ids import JobId, Run
+from peloton.model.states import TaskState
+from resmgr.core.cooperative import Steps
+from resmgr.core.lifecycle import Lifecycle
+from resmgr.core.pools import Pool
+from resmgr.core.preemption.view import Candidates, PoolView, View, Waiting
+from resmgr.core.registry import Registry
+from resmgr.core.sharing import Sharing
+from resmgr.core.tasks import Charge, Needs, Task, Vector
+
+FIRST_GANGS = 100
+"""Of each queue, so many gangs may take the place of others in one check."""
+_AT_ONCE = 10_000
+"""Tasks looked at in one step."""
+_POOLS_AT_ONCE = 50
+_LEAVING = frozenset({TaskState.PREEMPTING, TaskState.KILLING})
+Started = NDArray[np.float64]
+_NO_CANDIDATES = _LEAVING | {TaskState.PENDING, TaskState.DELETED}
+
+
+def picture(scheduler: Sharing) -> Steps[View]:
+    """All leaves, without candidates."""
+    leaves = list(scheduler.tree.leaves())
+    leaving = yield from _leaving(scheduler, {pool for pool in leaves if pool.waiting or over(pool)})
+    fixed = scheduler.policy.preemption
+    seen: list[PoolView] = []
+    for at, pool in enumerate(leaves):
+        seen.append(_pool(pool, leaving.get(pool, ()), fixed))
+        if at % _POOLS_AT_ONCE == _POOLS_AT_ONCE - 1:
+            yield
+    return View(tuple(seen))
+
+
+def with_candidates(scheduler: Lifecycle, view: View, paths: Collection[str], now: float) -> Steps[View]:
+    """The same view with the tasks of some pools; `now` is when the check began."""
+    held = {path: _Columns(now) for path in paths}
+    for tasks in _in_parts(scheduler.registry):
+        of_pools: dict[str, list[Task]] = {}
+        for task in tasks:
+            path = task.pool.path
+            if path in held and task.state not in _NO_CANDIDATES and not task.orphan:
+                of_pools.setdefault(path, []).append(task)
+        for path, ours in of_pools.items():
+            held[path].add(ours)
+        yield
+    pools: list[PoolView] = []
+    for pool in view.pools:
+        columns = held.get(pool.path)
+        if columns:
+            candidates = yield from columns.joined()
+            pool = replace(pool, candidates=candidates)
+        pools.append(pool)
+    return View(tuple(pools))
+
+
+def over(pool: Pool) -> bool:
+    """Whether it holds more than it is entitled to, what is on its way out included."""
+    slack_over = any(have > may for have, may in zip(pool.slack, pool.slack_entitlement, strict=True))
+    return slack_over or any(have > may for have, may in zip(pool.firm(), _not_slack(pool), strict=True))
+
+
+def _in_parts(registry: Registry) -> Iterator[list[Task]]:
+    """All tasks but orphans, some at a time. Some may have ended since their part was begun."""
+    part: list[Task] = []
+    for job in list(registry.jobs.values()):
+        tasks = list(job.tasks.values())
+        for at in range(0, len(tasks), _AT_ONCE):
+            part += tasks[at : at + _AT_ONCE]
+            if len(part) >= _AT_ONCE:
+                yield part
+                part = []
+    yield part
+
+
+def _leaving(scheduler: Lifecycle, pools: Collection[Pool]) -> Steps[dict[Pool, list[Charge]]]:
+    """What holds allocation in these pools but not for long: also orphans, which are killed if they live."""
+    found: dict[Pool, list[Charge]] = {}
+    if not pools:
+        return found
+    for tasks in _in_parts(scheduler.registry):
+        for task in tasks:
+            if task.state in _LEAVING and not task.orphan and task.pool in pools:
+                found.setdefault(task.pool, []).append(task.needs.charge)
+        yield
+    for task in scheduler.registry.orphans.values():
+        if task.pool in pools:
+            found.setdefault(task.pool, []).append(task.needs.charge)
+    return found
+
+
+def _not_slack(pool: Pool) -> Vector:
+    """The part of the entitlement for tasks that are not revocable."""
+    return pool.firm_entitlement or pool.entitlement
+
+
+def _pool(pool: Pool, leaving: Iterable[Charge], fixed: bool) -> PoolView:
+    gone = list(leaving)
+    allocation = _less(pool.firm(), (charge.firm for charge in gone))
+    slack = _less(pool.slack, (charge.slack for charge in gone))
+    used = _less(pool.used, (charge.entitled for charge in gone))
+    controller = _less(pool.controller, (charge.controller for charge in gone))
+    reserved = _less(pool.non_preemptible, (charge.non_preemptible for charge in gone))
+    limit, firm = pool.controller_limit, pool.firm_entitlement
+    return PoolView(
+        path=pool.path,
+        allocation=allocation,
+        entitlement=_not_slack(pool),
+        slack_allocation=slack,
+        slack_entitlement=pool.slack_entitlement,
+        demand=_vector(pool.demand),
+        slack_demand=_vector(pool.slack_demand),
+        room=_less(pool.entitlement, (used,)),
+        slack_room=_less(pool.slack_entitlement, (slack,)),
+        firm_room=None if firm is None else _less(firm, (allocation,)),
+        fixed_room=_less(pool.reservation, (reserved,)) if fixed else None,
+        controller_room=None if limit is None else _less(limit, (controller,)),
+        queues=tuple(
+            tuple(
+                Waiting(gang.tasks[0].key, gang.priority, gang.charge) for gang in islice(queue, FIRST_GANGS)
+            )
+            for queue in pool.queues
+            if queue
+        ),
+    )
+
+
+class _Runs(Sequence[Run]):
+    """Made when they are asked for: only those of victims are."""
+
+    __slots__ = ("_tasks",)
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self._tasks = tasks
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    @overload
+    def __getitem__(self, index: int) -> Run: ...
+    @overload
+    def __getitem__(self, index: slice) -> _Runs: ...
+    def __getitem__(self, index: int | slice) -> Run | _Runs:
+        if isinstance(index, slice):
+            return _Runs(self._tasks[index])
+        return self._tasks[index].key
+
+
+class _Columns:
+    """The candidates of one pool as they are gathered; what tasks have in common is looked up once."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+        self._tasks: list[Task] = []
+        self._needs: dict[Needs, int] = {}
+        self._first: dict[tuple[JobId, int], int] = {}
+        """The row of each gang's first member."""
+        self._parts: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], Started]] = []
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def add(self, tasks: Sequence[Task]) -> None:
+        count, numbers = len(tasks), self._needs
+        needs = np.fromiter((numbers.setdefault(task.needs, len(numbers)) for task in tasks), np.int64, count)
+        state = np.fromiter((task.state for task in tasks), np.int64, count)
+        started = np.fromiter((task.since for task in tasks), np.float64, count)
+        self._parts.append((needs, self._gangs(tasks), state, started))
+        self._tasks += tasks
+
+    def joined(self) -> Steps[Candidates]:
+        needs, gang, state, started = map(np.concatenate, zip(*self._parts, strict=True))
+        yield
+        amount = np.array([each.resources.values() for each in self._needs], dtype=np.int64)[needs]
+        yield
+        priority = np.array([each.priority for each in self._needs], dtype=np.int64)[needs]
+        preemptible = np.array([each.preemptible for each in self._needs], dtype=np.bool_)[needs]
+        revocable = np.array([each.revocable for each in self._needs], dtype=np.bool_)[needs]
+        return Candidates(
+            runs=_Runs(self._tasks),
+            gang=gang,
+            amount=amount,
+            state=state,
+            priority=priority,
+            started=started,
+            eligible=preemptible & (started <= self._now),
+            revocable=revocable,
+        )
+
+    def _gangs(self, tasks: Sequence[Task]) -> NDArray[np.int64]:
+        """A number for each gang: the first member's row."""
+        before = len(self._tasks)
+        gangs = np.arange(before, before + len(tasks))
+        for row, task in enumerate(tasks):
+            of_job = task.job.gangs
+            if of_job and task.instance in of_job:
+                key = task.job.id, of_job[task.instance]
+                gangs[row] = self._first.setdefault(key, before + row)
+        return gangs
+
+
+def _less(amounts: Iterable[int], parts: Iterable[Vector | None]) -> Vector:
+    cpu, memory, disk, gpu = amounts
+    for part in parts:
+        if part is not None:
+            cpu, memory, disk, gpu = cpu - part[0], memory - part[1], disk - part[2], gpu - part[3]
+    return cpu, memory, disk, gpu
+
+
+def _vector(amounts: Iterable[int]) -> Vector:
+    return _less(amounts, ())

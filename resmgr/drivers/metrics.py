@@ -1,0 +1,113 @@
+"""Gauges of pools and queues, set from time to time rather than on every change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter as Counts
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+
+from prometheus_client import REGISTRY, Counter, Gauge
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from peloton.model.resources import KINDS, MILLI, Resources
+from resmgr.core.histograms import BOUNDS, Times
+from resmgr.core.pools import Pool
+from resmgr.core.scheduler import Scheduler
+
+_BY_KIND = ["pool", "kind"]
+ALLOCATION = Gauge("resmgr_pool_allocation", "Allocated, slack included, in units of the kind.", _BY_KIND)
+SLACK = Gauge("resmgr_pool_slack_allocation", "Allocated to revocable tasks.", _BY_KIND)
+ENTITLEMENT = Gauge("resmgr_pool_entitlement", "What the pool may have now.", _BY_KIND)
+DEMAND = Gauge("resmgr_pool_demand", "Asked for by queued gangs: what is pending.", _BY_KIND)
+RESERVATION = Gauge("resmgr_pool_reservation", "As configured.", _BY_KIND)
+LIMIT = Gauge("resmgr_pool_limit", "As configured.", _BY_KIND)
+PENDING = Gauge("resmgr_pool_pending", "Gangs in the pool's queues, and set aside.", ["pool", "queue"])
+READY = Gauge("resmgr_ready_gangs", "Admitted gangs that wait for a placement engine.", ["type"])
+PLACED = Gauge("resmgr_placements", "Placements that wait for the job manager.")
+LEASED = Gauge("resmgr_leased_tasks", "Tasks handed out and not settled.")
+TASKS = Gauge("resmgr_tasks", "Runs held, without orphans.")
+ORPHANS = Gauge("resmgr_orphans", "Earlier runs that still hold an allocation.")
+PREEMPTED = Counter("resmgr_preempted_tasks", "Tasks that had to give way.", ["pool", "policy"])
+REPAIRED = Counter(
+    "resmgr_repaired_tasks",
+    "Tasks that had leaked, as a comparison with the store found: forgotten, taken in or queued.",
+    ["done"],
+)
+SETTLED = Gauge(
+    "resmgr_recovery_settled",
+    "1 where all tasks that were stored when this instance was elected are held or queued; else 0.",
+)
+_OF_POOLS = (ALLOCATION, SLACK, ENTITLEMENT, DEMAND, RESERVATION, LIMIT, PENDING)
+
+
+class _Waits(Collector):
+    """The leaves' histograms as they were when they were last measured."""
+
+    def __init__(self) -> None:
+        self._families: Sequence[HistogramMetricFamily] = ()
+
+    def collect(self) -> Iterable[HistogramMetricFamily]:
+        return self._families
+
+    def set(self, pools: Sequence[Pool]) -> None:
+        ready = HistogramMetricFamily(
+            "resmgr_pending_to_ready_seconds", "Of gangs, from queued to admitted.", labels=["pool"]
+        )
+        running = HistogramMetricFamily(
+            "resmgr_pending_to_running_seconds", "Of runs, from enqueued to running.", labels=["pool"]
+        )
+        for pool in pools:
+            ready.add_metric([pool.path], _buckets(pool.to_ready), pool.to_ready.total)
+            running.add_metric([pool.path], _buckets(pool.to_running), pool.to_running.total)
+        self._families = (ready, running)
+
+
+WAITS = _Waits()
+REGISTRY.register(WAITS)
+
+
+def _buckets(times: Times) -> list[tuple[str, float]]:
+    ends = [*map(str, BOUNDS), "+Inf"]
+    return list(zip(ends, accumulate(times.counts), strict=True))
+
+
+def measure(scheduler: Scheduler) -> None:
+    """Set all gauges. Those of pools that are gone are dropped."""
+    for gauge in _OF_POOLS:
+        gauge.clear()
+    for pool in scheduler.tree:
+        _measure_pool(pool)
+    WAITS.set(list(scheduler.tree.leaves()))
+    for pool, count in Counts(gang.pool for gang in scheduler.infeasible).items():
+        PENDING.labels(pool.path, scheduler.infeasible.name).set(count)
+    for kind, ready in scheduler.ready.items():
+        READY.labels(kind.name).set(len(ready))
+    PLACED.set(len(scheduler.placed))
+    LEASED.set(len(scheduler.leases))
+    TASKS.set(len(scheduler.registry))
+    ORPHANS.set(len(scheduler.registry.orphans))
+
+
+async def keep_measuring(scheduler: Scheduler, seconds: float) -> None:
+    while True:
+        measure(scheduler)
+        await asyncio.sleep(seconds)
+
+
+def _measure_pool(pool: Pool) -> None:
+    allocation = pool.allocation()
+    _set(ALLOCATION, pool, allocation["total"])
+    _set(SLACK, pool, allocation["slack"])
+    _set(ENTITLEMENT, pool, Resources(*pool.entitlement))
+    _set(DEMAND, pool, pool.total_demand())
+    _set(RESERVATION, pool, Resources(*pool.reservation))
+    _set(LIMIT, pool, Resources(*pool.limit))
+    for queue in pool.queues if pool.leaf else ():
+        PENDING.labels(pool.path, queue.name).set(len(queue))
+
+
+def _set(gauge: Gauge, pool: Pool, amounts: Resources) -> None:
+    for kind, amount in zip(KINDS, amounts.values(), strict=True):
+        gauge.labels(pool.path, kind).set(amount / MILLI)

@@ -1,0 +1,167 @@
+"""Reads the store: at the start of leadership, and after events were missed (behaviour 8). Never writes.
+
+The store knows the current run of each instance only. So a new leader has no orphans: an earlier run that
+still lives is jobmgr's to kill, which hears of it from Mesos (behaviour 3.2); until then it runs without
+allocation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Mapping
+
+from peloton.daemon.progress import TELL_SECONDS, Gauges, Progress
+from peloton.errors import NotFound, Refused, Unavailable
+from peloton.model.ids import JobId, PoolId, Run
+from peloton.model.states import TaskState
+from peloton.model.task import TaskRuntime
+from resmgr.core.pools import Pool
+from resmgr.core.scheduler import NewTask
+from resmgr.core.tasks import ON_HOST
+from resmgr.drivers.loop import Driver
+from resmgr.drivers.metrics import SETTLED
+from resmgr.drivers.store_reader import Backlog, Page, Reader
+from storage.interface import Jobs, Tasks
+
+_AT_ONCE = 500
+"""Tasks taken in, or gangs queued, before others have their turn."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+"""Seconds between tries to read what is stored."""
+GAUGES = Gauges("resmgr")
+log = logging.getLogger(__name__)
+
+
+class Recovery:
+    def __init__(self, driver: Driver, jobs: Jobs, tasks: Tasks, tell: float = TELL_SECONDS) -> None:
+        """`tell`: how often the log hears how far it is, in seconds."""
+        self._driver = driver
+        self.reader = Reader(jobs, tasks, driver.translator)
+        self._backlog = Backlog()
+        self._tell = tell
+        SETTLED.set(0)
+
+    async def run(self) -> None:
+        """In the background, while calls are answered already: first what is on hosts, so that admission may
+        begin, then what waits."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self.restore()
+                break
+            except Unavailable as error:
+                log.warning("cannot read what is stored, will try again: %s", error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        await self.requeue()
+        await asyncio.Event().wait()
+
+    async def restore(self) -> None:
+        """The tasks that are on hosts, with their allocation; those that wait are kept for `requeue`. Raises
+        Unavailable where the store cannot tell."""
+        count = 0
+        self._backlog = Backlog()
+        async for page in self.reader.pages(self._progress):
+            count += await self._restore_page(page)
+            self._backlog.add(page, page.waiting())
+        log.info("%d tasks are on hosts, %d gangs wait", count, len(self._backlog))
+        self._driver.restored.set()
+
+    async def requeue(self) -> None:
+        """What waited, in the background. A run that was enqueued meanwhile is left as it is."""
+        driver = self._driver
+        for done, (pool_id, gang) in enumerate(self._backlog.in_order(), 1):
+            self.enqueue(pool_id, gang)
+            if not done % _AT_ONCE:
+                driver.touched()
+                await asyncio.sleep(0)
+        self._backlog = Backlog()
+        driver.touched()
+        driver.recovered.set()
+        SETTLED.set(1)
+
+    def enqueue(self, pool_id: PoolId, gang: list[NewTask]) -> None:
+        """What cannot be queued is told in the log."""
+        pool = self._pool(pool_id, gang[0].job_id)
+        if pool is None:
+            return
+        try:
+            self._driver.scheduler.enqueue(pool, gang, self._driver.now())
+        except Refused as refused:
+            log.error("job %s is not queued again: %s", gang[0].job_id, refused)
+
+    async def resync(self) -> None:
+        """After events were missed: the store has what they said. The stream is read from its start then."""
+        await self._driver.recovered.wait()
+        before = self.held()
+        stored: dict[JobId, set[int]] = {}
+        count = 0
+        async for page in self.reader.pages():
+            stored.setdefault(page.job_id, set()).update(page.runtimes)
+            count += await self._restore_page(page)
+            count += self.settle_page(page)
+        count += self.forget_absent(before, stored)
+        self._driver.touched()
+        log.info("%d tasks had changed unseen", count)
+
+    async def _restore_page(self, page: Page) -> int:
+        """Take in what is on hosts; of how many tasks that was not known."""
+        count = 0
+        for done, (instance, runtime) in enumerate(page.on_hosts(), 1):
+            count += self.take_in(page, instance, runtime)
+            if not done % _AT_ONCE:
+                await asyncio.sleep(0)
+        return count
+
+    def take_in(self, page: Page, instance: int, runtime: TaskRuntime) -> bool:
+        """A task that is on a host; whether that was not known."""
+        scheduler, now = self._driver.scheduler, self._driver.now()
+        known = scheduler.registry.current(page.job_id, instance)
+        if known is not None and known.run >= runtime.run:
+            return (
+                known.run == runtime.run
+                and known.state not in ON_HOST
+                and scheduler.observe(known.key, runtime.state, now)
+            )
+        pool = self._pool(page.pool_id, page.job_id)
+        if pool is None:
+            return False
+        scheduler.restore(pool, page.config.new_task(instance, runtime), runtime.state, runtime.host, now)
+        return True
+
+    def settle_page(self, page: Page) -> int:
+        """Forget the runs that the store says are over; how many."""
+        scheduler, count = self._driver.scheduler, 0
+        for instance, runtime in page.runtimes.items():
+            known = scheduler.registry.current(page.job_id, instance)
+            if known is None:
+                continue
+            ended = known.run == runtime.run and runtime.state.terminal
+            if ended or (known.run < runtime.run and known.state in ON_HOST):
+                scheduler.observe(known.key, TaskState.LOST, self._driver.now())
+                count += 1
+        return count
+
+    def held(self) -> list[Run]:
+        """Runs that are on hosts, as far as is known here, orphans included."""
+        registry = self._driver.scheduler.registry
+        return [*(task.key for task in registry if task.state in ON_HOST), *registry.orphans]
+
+    def forget_absent(self, before: Iterable[Run], stored: Mapping[JobId, Collection[int]]) -> int:
+        """Of the runs held before the store was read, forget those that are on no list any more, and
+        orphans, whose end may have been among what was missed; how many."""
+        scheduler, count = self._driver.scheduler, 0
+        for run in before:
+            if run in scheduler.registry.orphans or run.instance not in stored.get(run.job_id, ()):
+                count += scheduler.observe(run, TaskState.LOST, self._driver.now())
+        return count
+
+    def _pool(self, pool_id: PoolId, job_id: JobId) -> Pool | None:
+        try:
+            return self._driver.scheduler.tree.get(pool_id)
+        except NotFound as missing:
+            log.error("job %s is left out: %s", job_id, missing)
+            return None
+
+    def _progress(self, jobs: int) -> Progress:
+        return Progress(GAUGES, log, self._driver.now, jobs, self._tell)

@@ -1,0 +1,197 @@
+"""Tasks of active jobs as the store holds them, page by page, and what they ask for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from peloton.daemon.progress import Progress
+from peloton.errors import InvalidArgument, NotFound
+from peloton.model.ids import JobId, PoolId
+from peloton.model.job import JobSpec
+from peloton.model.states import ON_HOST_TASK_STATES, TaskState
+from peloton.model.task import TaskRuntime
+from peloton.wire.resmgr import gang_size, in_gang, resmgr_task
+from resmgr.core.scheduler import NewTask
+from resmgr.core.tasks import Needs
+from resmgr.services.translate import Translator
+from storage.interface import Jobs, Tasks
+
+WAITING = frozenset(
+    {
+        TaskState.PENDING,
+        TaskState.READY,
+        TaskState.PLACING,
+        TaskState.PLACED,
+        TaskState.LAUNCHING,
+        TaskState.RESERVED,
+    }
+)
+"""States that are enqueued again; INITIALIZED ones are jobmgr's to enqueue."""
+JOBS_AT_ONCE = 16
+"""Whose first pages are read together: a job takes a few round trips to the store."""
+log = logging.getLogger(__name__)
+
+
+class Config:
+    """One version of a job's config. Instances that override nothing ask for the same."""
+
+    def __init__(self, translator: Translator, job_id: JobId, spec: JobSpec) -> None:
+        self._translator = translator
+        self._job_id = job_id
+        self.spec = spec
+        self._shared: Needs | None = None
+
+    def new_task(self, instance: int, runtime: TaskRuntime) -> NewTask:
+        """Raises InvalidArgument."""
+        together = gang_size(self.spec) if in_gang(self.spec, instance) else 1
+        needs = self._needs(instance, runtime)
+        return NewTask(self._job_id, instance, runtime.run, needs, runtime.desired_host, together)
+
+    def readable(self, instance: int, runtime: TaskRuntime) -> NewTask | None:
+        """None, and a line in the log, for what cannot be read."""
+        try:
+            return self.new_task(instance, runtime)
+        except InvalidArgument as wrong:
+            log.error("%s-%d-%d is not queued again: %s", self._job_id, instance, runtime.run, wrong)
+            return None
+
+    def _needs(self, instance: int, runtime: TaskRuntime) -> Needs:
+        own = instance in self.spec.overrides
+        if self._shared is not None and not own:
+            return self._shared
+        needs = self._translator.needs(resmgr_task(self._job_id, self.spec, instance, runtime))
+        if not own:
+            self._shared = needs
+        return needs
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Instances of one job that have the same config."""
+
+    job_id: JobId
+    config: Config
+    runtimes: Mapping[int, TaskRuntime]
+
+    @property
+    def pool_id(self) -> PoolId:
+        return self.config.spec.pool_id
+
+    def on_hosts(self) -> list[tuple[int, TaskRuntime]]:
+        return [each for each in self.runtimes.items() if each[1].state in ON_HOST_TASK_STATES]
+
+    def waiting(self) -> dict[int, TaskRuntime]:
+        return {instance: task for instance, task in self.runtimes.items() if task.state in WAITING}
+
+
+@dataclass(slots=True)
+class Waiting:
+    """What waits of one job."""
+
+    pool_id: PoolId
+    since: int
+    """Nanoseconds since 1970: when the first of it began to wait."""
+    together: list[NewTask] = field(default_factory=list)
+    """Of the gang of several, which may be spread over pages."""
+    alone: list[tuple[Config, list[int], list[TaskRuntime]]] = field(default_factory=list)
+    """The others, by page: instances and, in the same order, their runtimes, of which many are shared."""
+
+    def __len__(self) -> int:
+        """Gangs."""
+        return sum(len(instances) for _, instances, _ in self.alone) + bool(self.together)
+
+    def gangs(self) -> Iterator[list[NewTask]]:
+        """What cannot be read is left out, and told."""
+        if self.together:
+            yield self.together
+        for config, instances, runtimes in self.alone:
+            for instance, runtime in zip(instances, runtimes, strict=True):
+                new = config.readable(instance, runtime)
+                if new is not None:
+                    yield [new]
+
+
+class Backlog:
+    """What waits of all jobs. It may be a million tasks: each takes two places in a list."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[JobId, Waiting] = {}
+
+    def __len__(self) -> int:
+        """Gangs."""
+        return sum(map(len, self._jobs.values()))
+
+    def add(self, page: Page, tasks: Mapping[int, TaskRuntime]) -> None:
+        """Those of a page that wait. What cannot be read is left out, and told."""
+        if not tasks:
+            return
+        since = min({id(runtime): runtime.updated_at for runtime in tasks.values()}.values())
+        job = self._jobs.get(page.job_id)
+        if job is None:
+            job = self._jobs[page.job_id] = Waiting(page.pool_id, since)
+        job.since = min(job.since, since)
+        config = page.config
+        together = [instance for instance in tasks if in_gang(config.spec, instance)]
+        found = (config.readable(instance, tasks[instance]) for instance in together)
+        job.together += (new for new in found if new is not None)
+        if together:
+            tasks = {instance: task for instance, task in tasks.items() if not in_gang(config.spec, instance)}
+        job.alone.append((config, list(tasks), list(tasks.values())))
+
+    def in_order(self) -> Iterator[tuple[PoolId, list[NewTask]]]:
+        """Gangs, those of the job that has waited longest first."""
+        for job in sorted(self._jobs.values(), key=lambda job: job.since):
+            for gang in job.gangs():
+                yield job.pool_id, gang
+
+
+class Reader:
+    def __init__(self, jobs: Jobs, tasks: Tasks, translator: Translator) -> None:
+        self._jobs = jobs
+        self._tasks = tasks
+        self._translator = translator
+
+    async def pages(self, begin: Callable[[int], Progress] | None = None) -> AsyncIterator[Page]:
+        """Instances of all active jobs, job by job. A job deleted meanwhile is left out. `begin` is told how
+        many jobs there are. Raises Unavailable where the store cannot tell."""
+        jobs = await self._jobs.active()
+        progress = begin(len(jobs)) if begin is not None else None
+        for at in range(0, len(jobs), JOBS_AT_ONCE):
+            readers = [self._of_job(job_id) for job_id in jobs[at : at + JOBS_AT_ONCE]]
+            first_pages = await asyncio.gather(*(_next(reader) for reader in readers))
+            for reader, page in zip(readers, first_pages, strict=True):
+                while page is not None:
+                    if progress is not None:
+                        progress.tasks(len(page.runtimes))
+                    yield page
+                    page = await _next(reader)
+                if progress is not None:
+                    progress.job()
+        if progress is not None:
+            progress.done()
+
+    async def _of_job(self, job_id: JobId) -> AsyncIterator[Page]:
+        configs: dict[int, Config] = {}
+        try:
+            async for runtimes in self._tasks.list(job_id):
+                for version, group in _by_version(runtimes).items():
+                    if version not in configs:
+                        spec = await self._jobs.config(job_id, version)
+                        configs[version] = Config(self._translator, job_id, spec)
+                    yield Page(job_id, configs[version], group)
+        except NotFound as missing:
+            log.warning("job %s is left out: %s", job_id, missing)
+
+
+async def _next(pages: AsyncIterator[Page]) -> Page | None:
+    return await anext(pages, None)
+
+
+def _by_version(runtimes: Mapping[int, TaskRuntime]) -> dict[int, dict[int, TaskRuntime]]:
+    groups: dict[int, dict[int, TaskRuntime]] = {}
+    for instance, runtime in runtimes.items():
+        groups.setdefault(runtime.config_version, {})[instance] = runtime
+    return groups

@@ -1,0 +1,1 @@
+"""The index that job queries are answered from."""

@@ -1,0 +1,157 @@
+"""The job index's copy of the jobs: a temporary SQLite file with the tables that queries run over, which
+grows with the jobs while its memory hardly does, and the words for keywords in blocks
+(`storage.jobindex.keyword_index`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from peloton.api.v0.job import job_pb2
+from peloton.errors import Unavailable
+from peloton.model.ids import JobId
+from peloton.model.job import JobPage, JobQuery
+from storage.cassandra.configs import IndexedConfig
+from storage.codec import JOB_RUNTIME
+from storage.jobindex import keyword_index
+from storage.jobindex.entries import label_lines
+from storage.jobindex.keyword_index import Words
+from storage.sqlite.jobs import INSERT_CONFIG, REPLACE_INDEX, UPDATE_INDEX
+from storage.sqlite.migrate import migrations
+from storage.sqlite.query import Term, find
+
+T = TypeVar("T")
+
+REPLACE_JOB = "INSERT OR REPLACE INTO jobs (job_id, revision, active, runtime) VALUES (?, 0, 1, ?)"
+DELETE_CONFIGS = "DELETE FROM job_configs WHERE job_id = ?"
+DELETE_JOB = tuple(f"DELETE FROM {table} WHERE job_id = ?" for table in ("jobs", "job_configs", "job_index"))
+AMONG = "i.job_id IN (SELECT value FROM json_each(?))"
+NOT_AMONG = "i.job_id NOT IN (SELECT value FROM json_each(?))"
+
+_moment = JOB_RUNTIME.picker("state", "creation_time", "completion_time")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of a job: the runtime None is its end, the config None is the one that the index has."""
+
+    runtime: str | None
+    config: IndexedConfig | None = None
+
+
+class Copy:
+    """The copy, in a thread of its own. Its methods raise Unavailable where the file cannot be written; it is
+    then of no use any more."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "storage-index")
+        self._db = sqlite3.connect("", isolation_level=None, check_same_thread=False, cached_statements=256)
+        self._tables = _Tables(self._db)
+
+    async def prepare(self) -> None:
+        await self._run(self._tables.prepare)
+
+    async def apply(self, changes: Sequence[tuple[JobId, Change]]) -> None:
+        """A job's later change comes after its earlier ones. They go in also where the caller gives up."""
+        await asyncio.shield(self._run(lambda: self._tables.apply(changes)))
+
+    async def insert(self, changes: Sequence[tuple[JobId, Change]]) -> None:
+        """Jobs that are not there yet."""
+        await self._run(lambda: self._tables.insert(changes))
+
+    async def find(self, query: JobQuery) -> JobPage:
+        return await self._run(lambda: self._tables.find(query))
+
+    async def close(self) -> None:
+        await self._run(self._db.close)
+        self._thread.shutdown()
+
+    async def _run(self, function: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+        except sqlite3.Error as error:
+            raise Unavailable(f"the job index: {error}") from error
+
+
+class _Tables:
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._words = Words(db)
+
+    def prepare(self) -> None:
+        for pragma in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -65536"):
+            self._db.execute(f"PRAGMA {pragma}")
+        for script in (*migrations().values(), keyword_index.CREATE):
+            self._db.executescript(script)
+
+    def apply(self, changes: Sequence[tuple[JobId, Change]]) -> None:
+        self._db.execute("BEGIN")
+        for job_id, change in changes:
+            if change.runtime is None:
+                self._delete(job_id)
+            elif change.config is None:
+                self._follow(job_id, change.runtime)
+            else:
+                self._replace(job_id, change.runtime, change.config)
+        self._db.execute("COMMIT")
+
+    def insert(self, changes: Sequence[tuple[JobId, Change]]) -> None:
+        rows = [
+            (job_id, change.runtime, config, _columns(change.runtime, config))
+            for job_id, change in changes
+            if change.runtime is not None and (config := change.config) is not None
+        ]
+        db = self._db
+        db.execute("BEGIN")
+        db.executemany(REPLACE_JOB, [(job_id, text) for job_id, text, _, _ in rows])
+        db.executemany(INSERT_CONFIG, [_config(job_id, config) for job_id, _, config, _ in rows])
+        db.executemany(REPLACE_INDEX, [(job_id, *columns) for job_id, _, _, columns in rows])
+        for job_id, _, config, _ in rows:
+            self._words.put(job_id, config.words)
+        db.execute("COMMIT")
+
+    def find(self, query: JobQuery) -> JobPage:
+        return find(query, self._db, self._by_keywords)
+
+    def _by_keywords(self, keywords: Sequence[str]) -> Term:
+        found = self._words.holding([keyword for keyword in keywords if keyword])
+        if len(found) * 2 <= len(self._words):
+            return AMONG, (json.dumps(list(found)),)
+        return NOT_AMONG, (json.dumps(list(self._words.jobs() - found)),)
+
+    def _delete(self, job_id: JobId) -> None:
+        for statement in DELETE_JOB:
+            self._db.execute(statement, (job_id,))
+        self._words.drop(job_id)
+
+    def _follow(self, job_id: JobId, text: str) -> None:
+        state, created, completed = _moment(text)
+        row = {"job_id": job_id, "state": state, "created": created, "completed": completed}
+        self._db.execute(REPLACE_JOB, (job_id, text))
+        self._db.execute(UPDATE_INDEX, row)
+
+    def _replace(self, job_id: JobId, text: str, config: IndexedConfig) -> None:
+        self._db.execute(REPLACE_JOB, (job_id, text))
+        self._db.execute(DELETE_CONFIGS, (job_id,))
+        self._db.execute(INSERT_CONFIG, _config(job_id, config))
+        self._db.execute(REPLACE_INDEX, (job_id, *_columns(text, config)))
+        self._words.put(job_id, config.words)
+
+
+def _config(job_id: JobId, config: IndexedConfig) -> tuple[object, ...]:
+    """Of the configs' row, without words and payload."""
+    return job_id, config.version, "", config.summary, b""
+
+
+def _columns(text: str, config: IndexedConfig) -> tuple[object, ...]:
+    """Of the index row, without the job's id."""
+    summary = job_pb2.JobConfig.FromString(config.summary)
+    own = (summary.name, summary.owner, summary.respoolID.value)
+    labels = label_lines((label.key, label.value) for label in summary.labels)
+    return config.version, *_moment(text), *own, labels
