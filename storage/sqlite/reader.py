@@ -17,7 +17,8 @@ Read = Callable[[sqlite3.Connection], T]
 
 
 class Readers:
-    """One thread for each connection; further reads wait for a free one."""
+    """One thread for each connection; further reads wait for a free one. Where there are several, long reads
+    leave one to the others."""
 
     def __init__(self, connections: Sequence[sqlite3.Connection]) -> None:
         self._connections = tuple(connections)
@@ -25,7 +26,13 @@ class Readers:
         for db in connections:
             self._free.put(db)
         self._threads = ThreadPoolExecutor(len(connections), "storage-reader")
+        self._long = asyncio.Semaphore(max(len(self._connections) - 1, 1))
         self._closed = False
+
+    async def run_long(self, read: Read[T]) -> T:
+        """As `run`, of a read of many rows."""
+        async with self._long:
+            return await self.run(read)
 
     async def run(self, read: Read[T]) -> T:
         """Raises what `read` raises, and Unavailable where the database cannot answer."""

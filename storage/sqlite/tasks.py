@@ -63,7 +63,7 @@ class SqliteTasks:
     ) -> AsyncIterator[Mapping[int, TaskRuntime]]:
         end = _UNBOUNDED if end is None else end
         while first < end:
-            page = await self._readers.run(partial(_page, job_id, first, end))
+            page = await self._readers.run_long(partial(_page, job_id, first, end))
             if page:
                 yield page
             if len(page) < PAGE:

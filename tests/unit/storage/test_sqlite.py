@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
@@ -24,12 +25,14 @@ from storage.config import SqliteSettings
 from storage.eventorder import LIFE
 from storage.factory import open_store
 from storage.sqlite import events
-from storage.sqlite.connection import writer_connection
+from storage.sqlite.connection import reader_connection, writer_connection
 from storage.sqlite.migrate import migrate, migrations
+from storage.sqlite.reader import Readers
 from storage.sqlite.writer import Writer
 from tests.contract.storage.samples import event, job_id, job_runtime, pool, spec, task_runtime
 
 JOB = job_id(1)
+PATIENCE = 10.0
 
 
 def settings(path: Path, busy_timeout: float = 5.0) -> SqliteSettings:
@@ -54,6 +57,22 @@ async def test_a_place_that_cannot_hold_a_database(tmp_path: Path, place: str) -
     (tmp_path / "directory").mkdir()
     with pytest.raises((Refused, Unavailable), match=str(tmp_path / place.partition("/")[0])):
         await open_store(settings(tmp_path / place))
+
+
+async def test_a_short_read_does_not_wait_for_many_long_ones(tmp_path: Path) -> None:
+    """A new leader reads all tasks there are, and answers calls meanwhile."""
+    path, go = tmp_path / "peloton.db", threading.Event()
+    readers = Readers([reader_connection(path, 5.0) for _ in range(2)])
+    long = [asyncio.create_task(readers.run_long(lambda db: go.wait(PATIENCE))) for _ in range(4)]
+    await asyncio.sleep(0)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            assert await readers.run(lambda db: db.execute("SELECT 7").fetchone()) == (7,)
+        assert not any(each.done() for each in long)
+    finally:
+        go.set()
+    assert await asyncio.gather(*long) == [True] * 4
+    await readers.close()
 
 
 async def test_the_directory_is_made(tmp_path: Path) -> None:
