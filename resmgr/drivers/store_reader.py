@@ -166,8 +166,13 @@ class Reader:
                 while page is not None:
                     if progress is not None:
                         progress.tasks(len(page.runtimes))
-                    yield page
-                    page = await _next(reader)
+                    following = asyncio.create_task(_next(reader))
+                    try:
+                        yield page
+                    except BaseException:
+                        following.cancel()
+                        raise
+                    page = await following
                 if progress is not None:
                     progress.job()
         if progress is not None:

@@ -22,6 +22,9 @@ from storage.eventorder import STEP
 BUCKET = 1000
 """Instances of one job in one partition. As stored: never changes."""
 _BUCKETS_PER_PAGE = 10
+_BUCKETS_AT_ONCE = 8
+"""Partitions that are read at once by all lists together: a new leader reads all there are, and what calls
+need is not to wait behind them."""
 _LARGEST_MUTATION = 1024 * 1024
 """Characters of runtimes and events that go in one mutation; a server refuses those above 16 MiB."""
 _MOST_ROWS = 1000
@@ -123,6 +126,7 @@ class CassandraTasks:
         self._session = session
         self._gate = gate
         self._rows = rows
+        self._long = asyncio.Semaphore(_BUCKETS_AT_ONCE)
 
     async def write(self, job_id: JobId, runtimes: Mapping[int, TaskRuntime]) -> None:
         await self._gate.run(
@@ -166,10 +170,12 @@ class CassandraTasks:
         self, job_id: JobId, buckets: Sequence[int], first: int, end: int
     ) -> dict[int, TaskRuntime]:
         async with self._session.use():
-            found = await asyncio.gather(
-                *(self._session.rows("read_tasks", job_id, bucket, first, end) for bucket in buckets)
-            )
+            found = await asyncio.gather(*(self._bucket(job_id, bucket, first, end) for bucket in buckets))
         return await asyncio.to_thread(_decoded, [row for rows in found for row in rows])
+
+    async def _bucket(self, job_id: JobId, bucket: int, first: int, end: int) -> Sequence[Row]:
+        async with self._long:
+            return await self._session.rows("read_tasks", job_id, bucket, first, end)
 
 
 def _decoded(rows: Sequence[Row]) -> dict[int, TaskRuntime]:
