@@ -17,7 +17,7 @@ class InvalidArgument(PelotonError):
         self.field = field
         self.value = value
         self.expected = expected
-        super().__init__(f"{field}: {_shown(value)} is not {expected}")
+        super().__init__(f"{field}: {shown(value)} is not {expected}")
 
 
 class Refused(PelotonError):
@@ -56,6 +56,7 @@ class IllegalTransition(PelotonError):
     """A state machine was given an event that its table does not know in that state."""
 
 
-def _shown(value: object, longest: int = 80) -> str:
+def shown(value: object, longest: int = 80) -> str:
+    """Render a value for an error message, cut to `longest` characters."""
     text = repr(value)
     return text if len(text) <= longest else text[: longest - 1] + "…"

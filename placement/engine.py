@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Hashable, Iterable, Sequence
 
+from peloton.backoff import Backoff
 from peloton.errors import PelotonError
-from placement.backoff import Pace
 from placement.core.model import Gang
 from placement.core.strategy import Family
 from placement.metrics import WAITING
@@ -36,7 +36,7 @@ class Engine:
         self._heard = heard
         self._rounds: dict[Hashable, Round] = {}
         self._settled = asyncio.Event()
-        self._pace = Pace(0.1, 5.0)
+        self._backoff = Backoff(0.1, 5.0, jitter=0.5)
         self._complaint = ""
 
     @property
@@ -61,10 +61,10 @@ class Engine:
             gangs = await self._parts.queue.dequeue(limit, self._wait)
         except PelotonError as error:
             self._complain(str(error))
-            await self._pace.pause()
+            await self._backoff.wait()
             return ()
         self._complaint = ""
-        self._pace.reset()
+        self._backoff.reset()
         return gangs
 
     def _complain(self, wrong: str) -> None:

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from peloton.backoff import Backoff
 from peloton.clock import Clock
 from peloton.errors import PelotonError
-from placement.backoff import Pace
 from placement.core.host_estimates import Sizes, wanted
 from placement.core.model import Filling, Gang, Host, Needs, Shape, Use
 from placement.core.reasons import busy, doubtful, no_host_fits
@@ -67,8 +67,8 @@ class Round:
         """Each with the time, monotonic, when it came."""
         self._used_hosts: set[str] = set()
         """Where the job that is to be spread has got a task."""
-        self._soon = Pace(0.1, 0.5)
-        self._after_failure = Pace(0.5, 10.0)
+        self._soon = Backoff(0.1, 0.5, jitter=0.5)
+        self._after_failure = Backoff(0.5, 10.0, jitter=0.5)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -89,11 +89,11 @@ class Round:
                 await self._fail(
                     [Failure(gang, f"hosts cannot be claimed: {error}") for gang in self._waiting]
                 )
-                await self._after_failure.pause()
+                await self._after_failure.wait()
                 continue
             self._after_failure.reset()
             if self._waiting:
-                await self._soon.pause()
+                await self._soon.wait()
             else:
                 self._soon.reset()
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from peloton.backoff import Backoff
 from peloton.errors import Unavailable
 from storage.cassandra.access import access
 from storage.config import CassandraSettings, SqliteSettings
@@ -71,15 +72,15 @@ class Stores:
                 await asyncio.to_thread(self._connection.close)
 
     async def _connect_ahead(self, settings: CassandraSettings) -> NoReturn:
-        pause = FIRST_PAUSE
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             try:
                 await self._connected(settings)
                 await asyncio.Event().wait()
             except Unavailable as error:
+                pause = backoff.next()
                 log.warning("%s; trying again in %.1f s", error, pause)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+                await asyncio.sleep(pause)
 
     async def _connected(self, settings: CassandraSettings) -> Connection:
         """To a keyspace whose schema is this program's now."""

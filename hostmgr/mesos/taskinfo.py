@@ -9,12 +9,11 @@ from mesos.v1 import mesos_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.clock import NANOSECONDS
 from peloton.errors import InvalidArgument
-from peloton.model.ids import parse_mesos_task_id, task_id
+from peloton.model.ids import CUSTOM_EXECUTOR_PREFIX, parse_mesos_task_id, task_id
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.wire.task import resources_from
 
 KILL_GRACE_SECONDS = 30
-EXECUTOR_PREFIX = "thermos-"
 EXECUTOR_NAME = "AuroraExecutor"
 SYSTEM_PREFIX = "peloton."
 """Labels that a user gives under this prefix are not passed on."""
@@ -102,7 +101,7 @@ def _run_by_executor(info: mesos_pb2.TaskInfo, config: task_pb2.TaskConfig) -> N
     the task's container, and takes nothing for itself."""
     executor = info.executor
     executor.CopyFrom(config.executor)
-    executor.executor_id.value = EXECUTOR_PREFIX + info.task_id.value
+    executor.executor_id.value = CUSTOM_EXECUTOR_PREFIX + info.task_id.value
     executor.name = EXECUTOR_NAME
     executor.ClearField("resources")
     executor.ClearField("data")

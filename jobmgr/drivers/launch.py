@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from jobmgr.core.cache import CachedJob
 from jobmgr.core.events import Event, Launched, LaunchRefused, LaunchUncertain, Placed, Placement
 from jobmgr.core.instructions import Launch, Release
-from jobmgr.drivers.retry import CALL_SECONDS, PASSING, Caller, Pause, for_ever, until_answered
+from jobmgr.drivers.retry import CALL_SECONDS, PASSING, Caller, backoff, for_ever, until_answered
 from jobmgr.drivers.task_configs import Configs
 from jobmgr.engine.loop import Turns
 from jobmgr.engine.outbox import Queue
@@ -140,7 +140,7 @@ class Launcher:
         if not request.tasks:
             self._give_back(launch)
             return Launched(launch.runs)
-        pause, failed, uncertain = Pause(), 0, False
+        pause, failed, uncertain = backoff(), 0, False
         while failed < MOST_FAILURES:
             try:
                 answer = await self._hostmgr.call("LaunchTasks", request, timeout=CALL_SECONDS, retry=False)

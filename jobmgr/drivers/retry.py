@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from peloton.backoff import Backoff
 from peloton.errors import Conflict, Fenced, PelotonError, ResourceExhausted, Unavailable
 
 CALL_SECONDS = 10.0
@@ -22,19 +23,9 @@ class Caller(Protocol):
     async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any: ...
 
 
-class Pause:
-    """Growing pauses between tries."""
-
-    def __init__(self, first: float = FIRST_PAUSE, longest: float = LONGEST_PAUSE) -> None:
-        self._first = self._next = first
-        self._longest = longest
-
-    def reset(self) -> None:
-        self._next = self._first
-
-    async def wait(self) -> None:
-        await asyncio.sleep(self._next)
-        self._next = min(self._next * 2, self._longest)
+def backoff() -> Backoff:
+    """Return the back-off of calls to the other daemons."""
+    return Backoff(FIRST_PAUSE, LONGEST_PAUSE)
 
 
 class Bucket:
@@ -66,22 +57,22 @@ async def until_answered(
 ) -> Any:
     """The answer, however long it takes. Raises what is not a passing failure. The request must be safe to
     repeat."""
-    pause = Pause()
+    pauses = backoff()
     while True:
         try:
             return await client.call(method, request, timeout=CALL_SECONDS)
         except passing as error:
             log.warning("%s: %s", method, error)
-        await pause.wait()
+        await pauses.wait()
 
 
 async def for_ever(name: str, step: Callable[[], Awaitable[None]]) -> None:
     """Repeat a step; where it fails in Peloton's terms, say so and go on after a pause."""
-    pause = Pause()
+    pauses = backoff()
     while True:
         try:
             await step()
-            pause.reset()
+            pauses.reset()
         except PelotonError as error:
             log.warning("%s: %s", name, error)
-            await pause.wait()
+            await pauses.wait()

@@ -13,7 +13,7 @@ from jobmgr.drivers.kill import Killer
 from jobmgr.drivers.launch import Launcher, Placements, Settler
 from jobmgr.drivers.pending_reasons import WaitingReasons
 from jobmgr.drivers.preemption import Evictor
-from jobmgr.drivers.retry import PASSING, Bucket, Caller, Pause
+from jobmgr.drivers.retry import PASSING, Bucket, Caller, backoff
 from jobmgr.drivers.status_stream import Intake
 from jobmgr.engine.engine import LOOKS, Engine
 from jobmgr.engine.outbox import Queue
@@ -113,7 +113,7 @@ async def retire(store: Store, queue: Queue[JobId]) -> None:
 
 
 async def _retire(store: Store, job_id: JobId) -> None:
-    pause = Pause()
+    pause = backoff()
     while True:
         try:
             await store.jobs.retire(job_id)
@@ -135,7 +135,7 @@ async def adopt(engine: Engine, looks: Sequence[float] = LOOKS) -> None:
 
 async def _adopted(engine: Engine, job_id: JobId) -> bool:
     """Whether it is stored."""
-    pause = Pause()
+    pause = backoff()
     while True:
         try:
             await engine.find(job_id)

@@ -32,6 +32,7 @@ from jobmgr.core.events import (
     Withdrawn,
 )
 from jobmgr.engine.outbox import Outbox
+from peloton.backoff import Backoff
 from peloton.clock import Clock
 from peloton.errors import Fenced, PelotonError, Unavailable
 from peloton.model.ids import JobId
@@ -173,7 +174,7 @@ class Turns:
 
     async def _write(self, change: Change) -> None:
         """Until it is stored: everything else waits for that."""
-        pause = FIRST_PAUSE
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             try:
                 await self.store.write_all(change.job_id, change.tasks, change.events, change.runtime)
@@ -182,8 +183,7 @@ class Turns:
             except Unavailable as error:
                 self.trouble = f"cannot store: {error}"
                 log.warning("cannot store job %s, will try again: %s", change.job_id, error)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            await backoff.wait()
 
     async def _something(self) -> None:
         """Wait for an event, or for what falls due."""

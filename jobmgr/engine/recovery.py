@@ -14,7 +14,7 @@ from prometheus_client import Gauge
 
 from jobmgr.core.active_jobs import added_up
 from jobmgr.core.cache import CachedJob
-from jobmgr.drivers.retry import PASSING, Pause
+from jobmgr.drivers.retry import PASSING, backoff
 from jobmgr.engine.loop import ACTIVE_JOBS, Turns
 from peloton.daemon.progress import TELL_SECONDS, Gauges, Progress
 from peloton.errors import NotFound
@@ -117,7 +117,7 @@ class Recovery:
 
     async def _read_each(self, jobs: Iterator[JobId]) -> None:
         for job_id in jobs:
-            pause = Pause()
+            pause = backoff()
             while True:
                 try:
                     await self.read(job_id)

@@ -8,14 +8,12 @@ from typing import Any, Protocol
 from jobmgr.services.agent_http import AgentHttp
 from mesos.v1.master import master_pb2
 from peloton.errors import NotFound, Unavailable
-from peloton.model.ids import MesosTaskId
+from peloton.model.ids import CUSTOM_EXECUTOR_PREFIX, MesosTaskId
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 
 HOSTMGR_TIMEOUT = 5.0
 MOST_FRAMEWORKS = 10
 """Frameworks of one agent whose virtual paths are tried for an executor that the agent no longer lists."""
-CUSTOM_EXECUTOR = "thermos-"
-"""Prefix of the executor id where a task brings its own executor (behaviour 3.3)."""
 
 
 class Calls(Protocol):
@@ -90,7 +88,7 @@ def directories(state: Any, run: MesosTaskId, agent_id: str, address: str) -> li
     and by the real one.
 
     Raises Unavailable where the state is in no form that is known."""
-    wanted = (run, CUSTOM_EXECUTOR + run)
+    wanted = (run, CUSTOM_EXECUTOR_PREFIX + run)
     try:
         frameworks = _held(state, "frameworks")
         told = [

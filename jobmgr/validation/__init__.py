@@ -5,7 +5,6 @@ its value, what would be right. The first one found is told.
 """
 
 from jobmgr.validation.job import (
-    MAX_FAILURES,
     MAX_INSTANCES,
     check_job_id,
     check_pool,
@@ -15,7 +14,6 @@ from jobmgr.validation.job import (
 from jobmgr.validation.update import validated_update
 
 __all__ = [
-    "MAX_FAILURES",
     "MAX_INSTANCES",
     "check_job_id",
     "check_pool",

@@ -10,10 +10,10 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.ids import ROOT_POOL, JobId, PoolId, is_uuid
 from peloton.model.pool import PoolConfig
+from peloton.model.task import MAX_FAILURES
 from peloton.wire.overrides import merged
 
 MAX_INSTANCES = 100_000
-MAX_FAILURES = 100
 """restartPolicy.maxFailures is clipped to this."""
 
 _PREEMPTIBLE = {

@@ -50,7 +50,6 @@ def _gangs(spec: JobSpec) -> dict[bytes, tuple[GangShape, list[int]]]:
     """The different gangs of a job, each with its instances."""
     from peloton.model.states import PlacementStrategy
     from peloton.private.hostmgr.feasibility import feasibility_pb2
-    from peloton.wire.resmgr import in_gang
 
     spread = spec.placement_strategy is PlacementStrategy.SPREAD_JOB
     known: dict[int, tuple[bytes, Members]] = {}
@@ -62,7 +61,7 @@ def _gangs(spec: JobSpec) -> dict[bytes, tuple[GangShape, list[int]]]:
             asked = _members(spec, instance)
             known[id(task)] = asked.SerializeToString(deterministic=True), asked
         key, members = known[id(task)]
-        if in_gang(spec, instance):
+        if spec.in_gang(instance):
             _join(together, members)
             continue
         if key not in found:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from peloton.cli.output import clean, table
 from peloton.cli.rows import spans
 from peloton.cli.times import run_time, short_time
+from peloton.model.task import MAX_FAILURES
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobInfo
@@ -21,7 +22,6 @@ ON_HOST = ("LAUNCHED", "STARTING", "RUNNING", "KILLING", "PREEMPTING")
 UNKNOWN_TO_RESMGR = (
     "the resource manager does not know it: the job manager has just enqueued it or will do so again"
 )
-_MOST_FAILURES = 100
 _INDENT = "  "
 _DOING = {
     "LAUNCHED": "handed to Mesos; its agent has not started it yet",
@@ -214,7 +214,7 @@ def _ended_lines(info: TaskInfo) -> list[str]:
 
 
 def _retries(info: TaskInfo) -> str:
-    most = min(info.config.restartPolicy.maxFailures, _MOST_FAILURES)
+    most = min(info.config.restartPolicy.maxFailures, MAX_FAILURES)
     failed = info.runtime.failureCount
     return f"failed runs: {failed}; maxFailures {most}: retries left: {max(most - failed, 0)}"
 

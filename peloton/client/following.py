@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import threading
 import time
@@ -11,6 +10,7 @@ from typing import Any, NoReturn
 
 import grpc
 
+from peloton.backoff import Backoff
 from peloton.client.channel import Metadata, open_channel
 from peloton.client.discovery import NoLeader
 
@@ -131,15 +131,15 @@ class _Call(_Stream):
         return self._at_leader()[1].future(request, timeout=timeout, **options)
 
     def with_call(self, request: Any, timeout: float | None = None, **options: Any) -> Any:
-        deadline, pause = self._channel.deadline(timeout), FIRST_PAUSE
+        deadline = self._channel.deadline(timeout)
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0.5)
         while True:
             try:
                 return self._once(request, deadline, options)
             except (NoLeader, _AtAnother) as error:
-                if deadline is not None and time.monotonic() + pause >= deadline:
+                if deadline is not None and time.monotonic() + backoff.longest_next >= deadline:
                     raise (error.refusal if isinstance(error, _AtAnother) else error) from None
-            time.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 2, LONGEST_PAUSE)
+            time.sleep(backoff.next())
 
     def _once(self, request: Any, deadline: float | None, options: dict[str, Any]) -> Any:
         target, call = self._at_leader()

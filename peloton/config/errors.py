@@ -9,9 +9,9 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel
 
+from peloton.errors import shown
+
 C = TypeVar("C", bound=BaseModel)
-LONGEST = 80
-"""Characters of a value that are shown."""
 _SAYS = (("Value error, ", ""), ("Input should be", "should be"), ("String should", "should"))
 
 
@@ -36,10 +36,10 @@ def told(cls: type[BaseModel], source: str, given: Mapping[str, str], error: Any
             return f"{where}: is needed{_of(place)}, and not given"
         case "union_tag_invalid":
             right = " or ".join(error["ctx"]["expected_tags"].split(", "))
-            return f"{where}.kind: {_shown(error['ctx']['tag'])}: should be {right}"
+            return f"{where}.kind: {shown(error['ctx']['tag'])}: should be {right}"
         case "model_type" | "dict_type" | "mapping_type":
-            return f"{where}: {_shown(error['input'])}: should be a mapping of settings"
-    return f"{where}: {_shown(error['input'])}: {_words(error['msg'])}"
+            return f"{where}: {shown(error['input'])}: should be a mapping of settings"
+    return f"{where}: {shown(error['input'])}: {_words(error['msg'])}"
 
 
 def classes_in(annotation: Any, base: type[C]) -> list[type[C]]:
@@ -82,8 +82,3 @@ def _words(message: str) -> str:
     for theirs, ours in _SAYS:
         message = message.replace(theirs, ours, 1)
     return message
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

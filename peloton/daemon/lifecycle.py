@@ -19,6 +19,7 @@ from contextlib import (
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from peloton.backoff import Backoff
 from peloton.clock import Clock, SystemClock
 from peloton.config.settings import DaemonSettings, ZooKeeperMembershipSettings, parse_arguments
 from peloton.daemon import log as logs
@@ -208,18 +209,18 @@ class Daemon(Generic[S]):
             await asyncio.Event().wait()
 
     async def _campaign(self, leading: Leading, standby: Standby) -> None:
-        pause = FIRST_PAUSE
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         async with standby():
             while True:
                 leadership = await self.membership.campaign(self._member)
                 try:
                     if await self._reign(leadership, leading):
-                        pause = FIRST_PAUSE
+                        backoff.reset()
                 finally:
                     await leadership.resign()
+                pause = backoff.next()
                 log.info("campaigning again in %.1f s", pause)
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _reign(self, leadership: Leadership, leading: Leading) -> bool:
         """One term; whether it began well. A start that fails gives leadership up again."""

@@ -18,6 +18,9 @@ MesosTaskId = str
 
 ROOT_POOL: PoolId = "root"
 
+CUSTOM_EXECUTOR_PREFIX = "thermos-"
+"""Before the run's id, the executor id of a task that brings its own executor."""
+
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _RUN = re.compile(r"([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})-([0-9]{1,10})-([0-9]{1,19})\Z")
 _UUID_LENGTH = 36

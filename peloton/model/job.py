@@ -64,6 +64,21 @@ class JobSpec:
         return TaskType.BATCH if self.type is JobType.BATCH else TaskType.STATELESS
 
     @property
+    def gang_size(self) -> int:
+        """Number of instances, from 0 on, that form one gang; 0 where each stands alone."""
+        minimum = self.sla.minimum_running_instances
+        return minimum if minimum > 1 else 0
+
+    def in_gang(self, instance: int) -> bool:
+        """Return whether the instance is one of a gang of several."""
+        return instance < self.gang_size
+
+    def gang_size_of(self, instance: int) -> int:
+        """Size of the gang that the instance belongs to; 1 for one that stands alone."""
+        size = self.gang_size
+        return size if instance < size else 1
+
+    @property
     def controlled(self) -> bool:
         """Whether instance 0 is a controller, whose end is the job's end."""
         return self.task(0).controller

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from peloton.model.ids import PoolId
+from peloton.model.ids import ROOT_POOL, PoolId
 
 
 class ReservationType(IntEnum):
@@ -48,3 +48,21 @@ class PoolConfig:
 
 
 _ABSENT = KindConfig()
+
+
+def child_path(parent: str, name: str) -> str:
+    """Return the path of the pool `name` whose parent has the path `parent`."""
+    return f"{parent.rstrip('/')}/{name}"
+
+
+def pool_path(pool_id: PoolId, pools: Sequence[PoolConfig]) -> str:
+    """Return `/` for the root, `/a/b` below it, and an empty text for a pool that is not there."""
+    by_id = {pool.id: pool for pool in pools}
+    names: list[str] = []
+    while pool_id != ROOT_POOL:
+        pool = by_id.get(pool_id)
+        if pool is None or len(names) > len(by_id):
+            return ""
+        names.append(pool.name)
+        pool_id = pool.parent
+    return "/" + "/".join(reversed(names))

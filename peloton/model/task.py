@@ -10,6 +10,9 @@ from peloton.model.ids import JobId, MesosTaskId
 from peloton.model.resources import ZERO, Resources
 from peloton.model.states import HealthState, TaskState, TerminationReason
 
+MAX_FAILURES = 100
+"""The most failures that a restart policy allows an instance; higher settings count as this."""
+
 
 @dataclass(frozen=True, slots=True)
 class PortSpec:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Collection
 from typing import Any
 
 import grpc
 
+from peloton.backoff import Backoff
 from peloton.errors import PelotonError, Unavailable
 from peloton.membership.interface import Membership, Role
 from peloton.rpc.caller import Metadata
@@ -100,16 +100,16 @@ class LeaderClient:
         safe to repeat.
         """
         loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + timeout, FIRST_PAUSE
+        deadline = loop.time() + timeout
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0.5)
         while True:
             try:
                 return await self._once(method, request, max(deadline - loop.time(), 0.001))
             except Unavailable:
                 rest = deadline - loop.time()
-                if not retry or rest <= pause:
+                if not retry or rest <= backoff.longest_next:
                     raise
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 2, LONGEST_PAUSE)
+            await backoff.wait()
 
     async def _once(self, method: str, request: Any, timeout: float) -> Any:
         leader = self._membership.leader(self._role)

@@ -31,7 +31,7 @@ def resmgr_task(job_id: JobId, spec: JobSpec, instance: int, runtime: TaskRuntim
         preemptible=spec.preemptible(instance),
         type=resmgr_pb2.TaskType.ValueType(spec.task_type(instance)),
         numPorts=task.dynamic_ports,
-        minInstances=gang_size(spec) if in_gang(spec, instance) else 1,
+        minInstances=spec.gang_size_of(instance),
         hostname=runtime.host,
         controller=task.controller,
         revocable=spec.revocable(instance),
@@ -43,13 +43,3 @@ def resmgr_task(job_id: JobId, spec: JobSpec, instance: int, runtime: TaskRuntim
     if task.constraint is not None:
         wire.constraint.CopyFrom(constraint_to(task.constraint))
     return wire
-
-
-def gang_size(spec: JobSpec) -> int:
-    """How many instances, from 0 on, form one gang (behaviour 2.3); 1: each stands alone."""
-    return max(spec.sla.minimum_running_instances, 1)
-
-
-def in_gang(spec: JobSpec, instance: int) -> bool:
-    """Whether the instance is one of a gang of several."""
-    return instance < spec.sla.minimum_running_instances > 1

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
+from peloton.backoff import Backoff
 from peloton.daemon.progress import TELL_SECONDS, Gauges, Progress
 from peloton.errors import NotFound, Refused, Unavailable
 from peloton.model.ids import JobId, PoolId, Run
@@ -44,15 +45,14 @@ class Recovery:
     async def run(self) -> None:
         """In the background, while calls are answered already: first what is on hosts, so that admission may
         begin, then what waits."""
-        pause = FIRST_PAUSE
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             try:
                 await self.restore()
                 break
             except Unavailable as error:
                 log.warning("cannot read what is stored, will try again: %s", error)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            await backoff.wait()
         await self.requeue()
         await asyncio.Event().wait()
 

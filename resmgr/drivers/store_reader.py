@@ -13,7 +13,7 @@ from peloton.model.ids import JobId, PoolId
 from peloton.model.job import JobSpec
 from peloton.model.states import ON_HOST_TASK_STATES, TaskState
 from peloton.model.task import TaskRuntime
-from peloton.wire.resmgr import gang_size, in_gang, resmgr_task
+from peloton.wire.resmgr import resmgr_task
 from resmgr.core.scheduler import NewTask
 from resmgr.core.tasks import Needs
 from resmgr.services.translate import Translator
@@ -46,7 +46,7 @@ class Config:
 
     def new_task(self, instance: int, runtime: TaskRuntime) -> NewTask:
         """Raises InvalidArgument."""
-        together = gang_size(self.spec) if in_gang(self.spec, instance) else 1
+        together = self.spec.gang_size_of(instance)
         needs = self._needs(instance, runtime)
         return NewTask(self._job_id, instance, runtime.run, needs, runtime.desired_host, together)
 
@@ -134,11 +134,11 @@ class Backlog:
             job = self._jobs[page.job_id] = Waiting(page.pool_id, since)
         job.since = min(job.since, since)
         config = page.config
-        together = [instance for instance in tasks if in_gang(config.spec, instance)]
+        together = [instance for instance in tasks if config.spec.in_gang(instance)]
         found = (config.readable(instance, tasks[instance]) for instance in together)
         job.together += (new for new in found if new is not None)
         if together:
-            tasks = {instance: task for instance, task in tasks.items() if not in_gang(config.spec, instance)}
+            tasks = {instance: task for instance, task in tasks.items() if not config.spec.in_gang(instance)}
         job.alone.append((config, list(tasks), list(tasks.values())))
 
     def in_order(self) -> Iterator[tuple[PoolId, list[NewTask]]]:

@@ -15,6 +15,7 @@ from cassandra import ConsistencyLevel
 from cassandra.cluster import ResponseFuture
 from cassandra.query import BoundStatement
 
+from peloton.backoff import Backoff
 from peloton.errors import Unavailable
 from storage.cassandra.batch_encoder import Binder, Bound
 from storage.cassandra.connection import Connection
@@ -128,13 +129,12 @@ class Session:
     async def _repeated(
         self, statement: Any, state: bytes | None, fence: Fence = unfenced
     ) -> tuple[list[Row], bytes | None]:
-        pause = _FIRST_PAUSE
+        backoff = Backoff(_FIRST_PAUSE)
         for _ in range(self._attempts - 1):
             try:
                 return await self._once(statement, state, fence)
             except Unavailable:
-                await asyncio.sleep(pause)
-                pause *= 2
+                await backoff.wait()
         return await self._once(statement, state, fence)
 
     async def _once(

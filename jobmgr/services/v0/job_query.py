@@ -14,7 +14,7 @@ from peloton.clock import NANOSECONDS
 from peloton.errors import InvalidArgument
 from peloton.model.ids import ROOT_POOL, PoolId
 from peloton.model.job import JobQuery, TimeRange
-from peloton.model.pool import PoolConfig
+from peloton.model.pool import PoolConfig, pool_path
 from peloton.model.states import TERMINAL_JOB_STATES, JobState
 from peloton.wire.constraint import labels_from
 
@@ -81,19 +81,6 @@ def page_of(wire: query_pb2.PaginationSpec, known: Sequence[str], path: str) -> 
             raise InvalidArgument(f"{path}.orderBy[{i}].order", by.order, "ASC (1) or DESC (2)")
         order.append((name, by.order == query_pb2.OrderBy.DESC))
     return Page(tuple(order), wire.maxLimit, wire.offset, wire.limit or LIMIT)
-
-
-def pool_path(pool_id: PoolId, pools: Sequence[PoolConfig]) -> str:
-    """`/` for the root, `/a/b` below it; empty for a pool that is not there."""
-    by_id = {pool.id: pool for pool in pools}
-    names: list[str] = []
-    while pool_id != ROOT_POOL:
-        pool = by_id.get(pool_id)
-        if pool is None or len(names) > len(by_id):
-            return ""
-        names.append(pool.name)
-        pool_id = pool.parent
-    return "/" + "/".join(reversed(names))
 
 
 def _pool(request: job_pb2.QueryRequest, pools: Sequence[PoolConfig]) -> PoolId:

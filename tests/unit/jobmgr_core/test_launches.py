@@ -12,9 +12,10 @@ from jobmgr.core import events as ev
 from jobmgr.core import instructions as ins
 from jobmgr.drivers import launch
 from jobmgr.drivers.launch import MOST_FAILURES, Launcher
-from jobmgr.drivers.retry import Caller, Pause
+from jobmgr.drivers.retry import Caller
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.outbox import Queue
+from peloton.backoff import Backoff
 from peloton.errors import PelotonError, Refused, RemoteFailure, Unavailable
 from peloton.model.ids import Run
 from peloton.model.states import TaskState
@@ -169,7 +170,7 @@ class Away:
         loop = asyncio.get_running_loop()
         time = loop.time
         monkeypatch.setattr(loop, "time", lambda: time() + 420 * self.calls)
-        monkeypatch.setattr(launch, "Pause", lambda: Pause(0.001, 0.001))
+        monkeypatch.setattr(launch, "backoff", lambda: Backoff(0.001, 0.001))
 
     async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
         self.calls += 1

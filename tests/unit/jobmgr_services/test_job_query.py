@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 from google.protobuf import text_format
 
-from jobmgr.services.v0.job_query import ENDED_REACH, LATEST, InvalidPool, job_query, pool_path
+from jobmgr.services.v0.job_query import ENDED_REACH, LATEST, InvalidPool, job_query
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.job import TimeRange
+from peloton.model.pool import pool_path
 from peloton.model.states import JobState
 from tests.unit.jobmgr_services.configs import PARENT, POOL, POOLS
 from tests.unit.jobmgr_services.conftest import Served

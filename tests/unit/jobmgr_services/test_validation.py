@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from jobmgr.validation import (
-    MAX_FAILURES,
     check_job_id,
     check_pool,
     check_supported,
     validated,
 )
 from peloton.errors import InvalidArgument
+from peloton.model.task import MAX_FAILURES
 from tests.unit.jobmgr_services.configs import BATCH, PARENT, POOL, POOLS, SERVICE, job
 
 NO_COMMAND = f'name: "x" instanceCount: 2 respoolID {{ value: "{POOL}" }}'

@@ -1,0 +1,39 @@
+"""Exponential back-off: growing pauses between the tries of one thing."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+
+
+class Backoff:
+    """Give pauses in seconds: `first`, then each twice as long as the one before, up to `longest`.
+
+    Each pause is shortened at random by up to the share `jitter`, so that clients which failed together do
+    not try again together.
+    """
+
+    def __init__(self, first: float, longest: float = math.inf, jitter: float = 0.0) -> None:
+        self._first = self._next = first
+        self._longest = longest
+        self._jitter = jitter
+
+    @property
+    def longest_next(self) -> float:
+        """The next pause before it is shortened."""
+        return self._next
+
+    def next(self) -> float:
+        """Return the pause to make now; the one after it is longer."""
+        pause = self._next
+        self._next = min(pause * 2, self._longest)
+        return pause * random.uniform(1.0 - self._jitter, 1.0) if self._jitter else pause
+
+    def reset(self) -> None:
+        """Begin with the first pause again, after a success."""
+        self._next = self._first
+
+    async def wait(self) -> None:
+        """Sleep for the next pause."""
+        await asyncio.sleep(self.next())
