@@ -12,8 +12,9 @@ What keeps one from running is one line on standard error and exit code 1.
     HTTP (``calls``: the scheduler API, ``operator``: the rest), the registry, one timer. With ``--zk`` it is
     one of several: ``election`` says which leads, and the others redirect to it.
 ``agent``
-    Runs tasks as processes of their own, each under a supervisor that outlives the agent. What is where below
-    its work directory, the records of process groups in ``meta/pids`` among it, is in ``agent.layout``.
+    Runs tasks as processes of their own, each under a supervisor that outlives the agent; supervisors are
+    forked from a small process, the fork server, and used again. What is where below its work directory, the
+    records of process groups in ``meta/pids`` among it, is in ``agent.layout``.
 ``cleanup.kill_tasks(work_dir)``
     Ends what a dead agent left running.
 

@@ -44,7 +44,9 @@ def _end(identities: list[Identity]) -> None:
 
 
 def end_container(layout: Layout, container_id: str) -> bool:
-    """Kill all processes of one container; return whether there were any."""
+    """Kill all processes of one container; return whether there were any. No more of it can begin."""
+    for attempt in layout.claims(container_id):
+        layout.claim(container_id, attempt).unlink(missing_ok=True)
     record = read_json(layout.pid_file(container_id))
     task, supervisor = identity_of(record, "task"), identity_of(record, "supervisor")
     found = any(identity is not None and is_alive(identity) for identity in (task, supervisor))

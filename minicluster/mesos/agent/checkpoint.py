@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-from google.protobuf.message import DecodeError
 
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.agent.layout import Layout
 from minicluster.mesos.updates import TERMINAL
 
-_UPDATE, _ACKNOWLEDGED = b"U", b"A"
+_FRAMEWORK, _TASK, _UPDATE, _ACKNOWLEDGED = b"F", b"T", b"U", b"A"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,29 @@ class Checkpoint:
         """Write a run down, before anything of it exists."""
         path = self._layout.run_meta(container_id)
         path.mkdir(parents=True)
-        (path / "framework.pb").write_bytes(framework.SerializeToString())
-        (path / "task.pb").write_bytes(task.SerializeToString())
+        self._layout.claim(container_id, 0).touch()
+        described = _frame(_FRAMEWORK, framework.SerializeToString()) + _frame(
+            _TASK, task.SerializeToString()
+        )
+        self._layout.log(container_id).write_bytes(described)
+
+    def take_back(self, container_id: str) -> int | None:
+        """Make sure that a run that has not begun can only begin by a new attempt; return that attempt.
+
+        None when it has begun. There is a claim all the while, should the agent be killed in the middle.
+        """
+        claims = self._layout.claims(container_id)
+        if not claims:
+            return None
+        attempt = claims[-1] + 1
+        self._layout.claim(container_id, attempt).touch()
+        try:
+            for old in claims:
+                self._layout.claim(container_id, old).unlink()
+        except FileNotFoundError:
+            self._layout.claim(container_id, attempt).unlink()
+            return None
+        return attempt
 
     def update(self, container_id: str, status: mesos.TaskStatus) -> None:
         """Write an update down, before it is sent."""
@@ -52,16 +73,20 @@ class Checkpoint:
         shutil.rmtree(self._layout.run_meta(container_id), ignore_errors=True)
 
     def _append(self, container_id: str, kind: bytes, payload: bytes) -> None:
-        path = self._layout.run_meta(container_id)
-        if path.is_dir():
-            with (path / "updates").open("ab") as file:
-                file.write(kind + len(payload).to_bytes(4, "big") + payload)
+        try:
+            log = os.open(self._layout.log(container_id), os.O_WRONLY | os.O_APPEND)
+        except FileNotFoundError:
+            return  # the run is forgotten
+        try:
+            os.write(log, _frame(kind, payload))
+        finally:
+            os.close(log)
 
     def load(self) -> list[SavedRun]:
         """Read all runs; one that cannot be read (it was being written) is dropped."""
         runs = []
         for path in sorted(self._layout.runs.iterdir()):
-            run = _load(path)
+            run = _load(self._layout.log(path.name))
             if run is None:
                 shutil.rmtree(path, ignore_errors=True)
             else:
@@ -69,32 +94,40 @@ class Checkpoint:
         return runs
 
 
-def _load(path: Path) -> SavedRun | None:
-    try:
-        framework = mesos.FrameworkInfo.FromString((path / "framework.pb").read_bytes())
-        task = mesos.TaskInfo.FromString((path / "task.pb").read_bytes())
-    except (OSError, DecodeError):
-        return None
-    pending, statuses = _replay(path / "updates")
-    if statuses and statuses[-1].state in TERMINAL and not pending:
-        return None
-    return SavedRun(path.name, framework, task, pending, statuses)
+def _frame(kind: bytes, payload: bytes) -> bytes:
+    return kind + len(payload).to_bytes(4, "big") + payload
 
 
-def _replay(path: Path) -> tuple[list[mesos.TaskStatus], list[mesos.TaskStatus]]:
-    data = path.read_bytes() if path.exists() else b""
-    pending: list[mesos.TaskStatus] = []
-    statuses: list[mesos.TaskStatus] = []
+def _frames(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield kind and payload of each frame that is there as a whole."""
     at = 0
     while at + 5 <= len(data):
-        size = int.from_bytes(data[at + 1 : at + 5], "big")
-        payload = data[at + 5 : at + 5 + size]
-        if len(payload) < size:
-            break
-        if data[at : at + 1] == _UPDATE:
+        end = at + 5 + int.from_bytes(data[at + 1 : at + 5], "big")
+        if end > len(data):
+            return
+        yield data[at : at + 1], data[at + 5 : end]
+        at = end
+
+
+def _load(path: Path) -> SavedRun | None:
+    frames = list(_frames(path.read_bytes())) if path.exists() else []
+    if [kind for kind, _ in frames[:2]] != [_FRAMEWORK, _TASK]:
+        return None
+    pending, statuses = _replay(frames[2:])
+    if statuses and statuses[-1].state in TERMINAL and not pending:
+        return None
+    framework = mesos.FrameworkInfo.FromString(frames[0][1])
+    task = mesos.TaskInfo.FromString(frames[1][1])
+    return SavedRun(path.parent.name, framework, task, pending, statuses)
+
+
+def _replay(frames: list[tuple[bytes, bytes]]) -> tuple[list[mesos.TaskStatus], list[mesos.TaskStatus]]:
+    pending: list[mesos.TaskStatus] = []
+    statuses: list[mesos.TaskStatus] = []
+    for kind, payload in frames:
+        if kind == _UPDATE:
             statuses.append(mesos.TaskStatus.FromString(payload))
             pending.append(statuses[-1])
         else:
             pending = [status for status in pending if status.uuid != payload]
-        at += 5 + size
     return pending, statuses

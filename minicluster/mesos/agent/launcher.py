@@ -1,4 +1,4 @@
-"""Making a sandbox, and starting a task's supervisor in it."""
+"""Making a sandbox, and working out what a task's supervisor is to do in it."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ import os
 import pwd
 import shlex
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos import resources as res
-from minicluster.mesos.agent import supervisor
 from minicluster.mesos.agent.fetcher import FetchError, fetch
 from minicluster.mesos.agent.layout import Layout
 from minicluster.mesos.agent.limits import MemoryLimits
+from minicluster.mesos.agent.supervisors import Order
 from minicluster.mesos.cleanup import CONTAINER_VARIABLE
 
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR")
 _DOCKER_PATIENCE_SECONDS = 3.0
+T = TypeVar("T")
 
 
 class LaunchError(Exception):
@@ -46,14 +45,6 @@ class Images(StrEnum):
     """Docker runs it."""
     PLAIN = "plain"
     """It is run as a plain process."""
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """A supervisor that has been started; ``notify`` becomes readable when the task runs."""
-
-    pid: int
-    notify: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +183,7 @@ def make_sandbox(layout: Layout, agent_id: str, framework_id: str, task_id: str,
 
 
 class Launcher:
-    """Starts supervisors for one agent."""
+    """Prepares the runs of one agent."""
 
     def __init__(self, layout: Layout, limits: MemoryLimits, images: Images = Images.REFUSE) -> None:
         self._layout = layout
@@ -253,29 +244,10 @@ class Launcher:
             return None, None
         return self._limits.apply(place.container_id, memory)
 
-    def start(self, spec: dict[str, Any]) -> Started:
-        """Start a supervisor in a session of its own.
-
-        Raises LaunchError.
-        """
-        spec_file = self._layout.run_meta(spec["container"]) / "spec"
+    def order(self, run: T, spec: dict[str, Any], attempt: int) -> Order[T]:
+        """Write down what the supervisor is to do, and return the order for it."""
+        container = spec["container"]
+        spec_file = self._layout.run_meta(container) / "spec"
         spec_file.touch(0o600)
         spec_file.write_bytes(marshal.dumps(spec))
-        reader, writer = os.pipe()
-        try:
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-S", supervisor.__file__, str(spec_file), str(writer)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                start_new_session=True,
-                pass_fds=(writer,),
-            )
-        except OSError as error:
-            os.close(reader)
-            raise LaunchError(f"Failed to start the supervisor: {error}") from error
-        finally:
-            os.close(writer)
-        process.returncode = 0  # reaped by the agent when its pidfd says so, not by Popen's destructor
-        return Started(process.pid, reader)
+        return Order(run, spec_file, self._layout.claim(container, attempt))

@@ -3,13 +3,16 @@
 ``meta/agent.json``
     The agent's id, resources and attributes; there as long as the agent may come back under that id.
 ``meta/pids/<container>.json``
-    Written by a task's supervisor before the task starts, removed after it ended: ``{"container": …,
+    There before the task starts, removed by its supervisor after it ended: ``{"container": …,
     "supervisor": {"pid", "start"}, "task": {"pid", "start"}, "after": [argv…]}``. ``task.pid`` leads the
     task's process group and session. ``start`` is field 22 of /proc/PID/stat.
 ``meta/runs/<container>/``
-    The checkpoint of a run: ``framework.pb``, ``task.pb``, ``spec`` (what the supervisor was told),
-    ``updates`` (status updates and acknowledgements), ``exit.json`` (written by the supervisor). Removed when
-    the task's end has been acknowledged.
+    The checkpoint of a run: ``log`` (framework, task, then status updates and acknowledgements), ``spec``
+    (what the supervisor was told), ``exit.json`` (written by the supervisor). Removed when the task's end has
+    been acknowledged.
+``meta/runs/<container>/claim-<attempt>``
+    A task begins by writing its process record here and renaming it to its place in ``meta/pids``; where
+    this file was taken away, it cannot begin. So a run for which it is there has never begun.
 ``meta/cgroup``
     The path of the cgroup that was made for the tasks, where one could be made.
 ``slaves/<agent>/frameworks/<framework>/executors/<task>/runs/<container>/``
@@ -23,6 +26,8 @@ import marshal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+_CLAIM = "claim-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,19 @@ class Layout:
     def run_meta(self, container_id: str) -> Path:
         """The checkpoint of one run."""
         return self.runs / container_id
+
+    def log(self, container_id: str) -> Path:
+        """What a run was to be, and what has been said of it."""
+        return self.run_meta(container_id) / "log"
+
+    def claim(self, container_id: str, attempt: int) -> Path:
+        """What one attempt to start a run takes in order to begin."""
+        return self.run_meta(container_id) / f"{_CLAIM}{attempt}"
+
+    def claims(self, container_id: str) -> list[int]:
+        """The attempts that may still begin, in order."""
+        paths = self.run_meta(container_id).glob(f"{_CLAIM}*")
+        return sorted(int(path.name.removeprefix(_CLAIM)) for path in paths)
 
     def executor(self, agent_id: str, framework_id: str, executor_id: str) -> Path:
         """The directory of all runs of one executor."""

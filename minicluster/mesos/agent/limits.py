@@ -29,7 +29,7 @@ class MemoryLimits:
             return None, size
         group = self.base / container_id
         try:
-            group.mkdir()
+            group.mkdir(exist_ok=True)  # of an earlier attempt
             (group / self.limit_file).write_text(str(size))
         except OSError:
             return None, size

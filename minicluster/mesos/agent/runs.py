@@ -9,7 +9,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
@@ -25,48 +25,27 @@ from minicluster.mesos.agent.launcher import (
 )
 from minicluster.mesos.agent.launching import Launching
 from minicluster.mesos.agent.layout import Layout, read_json, read_spec
+from minicluster.mesos.agent.run import Run
 from minicluster.mesos.agent.statuses import Ending, Verdict
+from minicluster.mesos.agent.supervisors import (
+    Ended,
+    Event,
+    Failed,
+    Started,
+    Supervised,
+    Supervisors,
+)
 from minicluster.mesos.cleanup import end_container, identity_of
 from minicluster.mesos.identity import is_alive, signal_group
 from minicluster.mesos.launches import LaunchCosts
 from minicluster.mesos.link import AgentTask, Update
 from minicluster.mesos.updates import Key, UpdateStreams
 
-DEFAULT_GRACE_SECONDS = 3.0
-"""How long a killed task has between SIGTERM and SIGKILL, unless its kill policy says otherwise."""
 MAX_COMPLETED = 1000
+MAX_ATTEMPTS = 5
+"""How often a run is tried to be started whose supervisor dies before the task begins."""
+_ENDED = frozenset({mesos.TASK_FINISHED, mesos.TASK_FAILED, mesos.TASK_KILLED})
 _KILLING = mesos.FrameworkInfo.Capability.TASK_KILLING_STATE
-
-
-@dataclass(slots=True)
-class Run:
-    """One run of a task. ``pid`` is its supervisor's. ``silent``: nobody wants to hear of it any more."""
-
-    place: Place
-    framework: mesos.FrameworkInfo
-    task: mesos.TaskInfo
-    pid: int = 0
-    pidfd: int = -1
-    notify: int = -1
-    started: bool = False
-    running: bool = False
-    ended: bool = False
-    silent: bool = False
-    ending: Ending | None = None
-    grace: float = DEFAULT_GRACE_SECONDS
-    data_limit: int | None = None
-    statuses: list[mesos.TaskStatus] = field(default_factory=list)
-    container: mesos.ContainerStatus | None = None
-
-    @property
-    def latest(self) -> mesos.TaskStatus | None:
-        """Its newest status."""
-        return self.statuses[-1] if self.statuses else None
-
-    @property
-    def key(self) -> Key:
-        """Framework id and task id."""
-        return self.place.framework_id, self.task.task_id.value
 
 
 class Runs:
@@ -90,6 +69,7 @@ class Runs:
         self._retry: asyncio.TimerHandle | None = None
         self._preparing: set[asyncio.Task[None]] = set()
         self._launching = Launching(costs, self._begin, self._fail_late)
+        self._supervisors: Supervisors[Run] = Supervisors(layout.work_dir, self._on_event)
         self._health = HealthChecks(self._on_health)
         self.agent_id = ""
         self.live: dict[Key, Run] = {}
@@ -102,7 +82,7 @@ class Runs:
             return
         now = time.time()
         status = statuses.status(run.task, self.agent_id, now, uuid.uuid4().bytes, said, run.container)
-        _remember(run.statuses, status)
+        run.take(status)
         self._checkpoint.update(run.place.container_id, status)
         send = self._updates.add(run.key, status, now)
         if send is not None:
@@ -206,45 +186,68 @@ class Runs:
             return
         try:
             spec = prepare()
-            started = self._launcher.start(spec)
         except LaunchError as error:
             self._end(run, _failure(error))
             return
-        run.pid, run.notify, run.data_limit = started.pid, started.notify, spec["data_limit"]
-        run.container = statuses.container_status(run.place.container_id, self._ip, run.pid)
-        self._say(run, Verdict(mesos.TASK_STARTING, ""))
-        asyncio.get_running_loop().add_reader(run.notify, self._on_started, run)
-        self._watch(run)
+        run.data_limit = spec["data_limit"]
+        self._supervisors.start(self._launcher.order(run, spec, run.attempt))
+
+    def _on_event(self, run: Run, event: Event) -> None:
+        """Take what becomes of an order; in doubt, what is on disk decides."""
+        if isinstance(event, Supervised):
+            self._now_supervised(run, event.pid)
+        elif isinstance(event, Started):
+            self._now_running(run)
+        elif isinstance(event, Ended):
+            self._on_exit(run)
+        else:
+            self._reattach(run, event.reason if isinstance(event, Failed) else None)
+
+    def _now_supervised(self, run: Run, pid: int) -> None:
+        run.pid = pid
+        run.container = statuses.container_status(run.place.container_id, self._ip, pid)
+        if run.latest is None:
+            self._say(run, Verdict(mesos.TASK_STARTING, ""))
+
+    def _reattach(self, run: Run, failure: str | None = None) -> None:
+        """Find out what became of a run whose supervisor says nothing, and go on from there.
+
+        ``failure``: why its task could not begin, if that is known. Without, it may begin yet.
+        """
+        attempt = self._checkpoint.take_back(run.place.container_id)
+        if attempt is None:
+            self._watch(run)
+        elif failure is not None or attempt >= MAX_ATTEMPTS:
+            reason = failure or f"in {attempt} attempts, its supervisor was gone before the task began"
+            self._end(run, statuses.launch_failed(reason))
+        else:
+            run.attempt = attempt
+            self._begin(run.key)
 
     def _watch(self, run: Run) -> None:
+        """Wait for the end of a run that an earlier agent process started."""
+        record = read_json(self._layout.pid_file(run.place.container_id))
+        supervisor = identity_of(record, "supervisor")
         try:
-            run.pidfd = os.pidfd_open(run.pid)
+            run.pidfd = os.pidfd_open(supervisor.pid) if supervisor is not None else -1
         except ProcessLookupError:
+            run.pidfd = -1
+        if supervisor is None or run.pidfd < 0 or not is_alive(supervisor):
             self._on_exit(run)
             return
+        self._now_supervised(run, supervisor.pid)
         asyncio.get_running_loop().add_reader(run.pidfd, self._on_exit, run)
-
-    def _close_notify(self, run: Run) -> bytes:
-        if run.notify < 0:
-            return b""
-        asyncio.get_running_loop().remove_reader(run.notify)
-        told = os.read(run.notify, 64)
-        os.close(run.notify)
-        run.notify = -1
-        return told
-
-    def _on_started(self, run: Run) -> None:
-        if self._close_notify(run):
-            self._now_running(run)
+        self._now_running(run)
 
     def _now_running(self, run: Run) -> None:
         if run.running:
             return
-        run.started = run.running = True
+        run.running = True
         self._say(run, Verdict(mesos.TASK_RUNNING, ""))
-        self._observe(run)
         if run.ending is not None:
-            self._signal(run, signal.SIGTERM)
+            self._stop(run)
+        else:
+            self._observe(run)
 
     def _observe(self, run: Run) -> None:
         """Hold a running task to its time, and check its health."""
@@ -277,10 +280,14 @@ class Runs:
         if run.ended or run.ending is not None:
             return
         run.ending = ending
-        if self._launching.holds_back(run.key):
+        if self._launching.holds_back(run.key) or self._supervisors.withdraw(run):
             self._end(run, statuses.KILLED_DURING_LAUNCH)
             return
         self._health.stop(run.key)
+        self._stop(run)
+
+    def _stop(self, run: Run) -> None:
+        """Let the task end within its grace; one that has not begun is stopped when it has."""
         self._signal(run, signal.SIGTERM)
         asyncio.get_running_loop().call_later(run.grace, self._signal, run, signal.SIGKILL)
 
@@ -315,8 +322,6 @@ class Runs:
             loop.remove_reader(run.pidfd)
             os.close(run.pidfd)
             run.pidfd = -1
-        _reap(run.pid)
-        self._close_notify(run)
         ended = read_json(self._layout.run_meta(run.place.container_id) / "exit.json")
         if ended is None:
             loop.run_in_executor(None, end_container, self._layout, run.place.container_id)
@@ -353,7 +358,7 @@ class Runs:
             run = self._restore(saved)
             self.live[run.key] = run
             if not run.ended:
-                self._reattach(run, saved)
+                self._resume(run)
 
     def _restore(self, saved: SavedRun) -> Run:
         ids = (self.agent_id, saved.framework.id.value)
@@ -361,7 +366,7 @@ class Runs:
         sandbox = self._layout.executor(*ids, task_id) / saved.container_id
         run = Run(Place(*ids, saved.container_id, sandbox), saved.framework, saved.task)
         for status in saved.statuses:
-            _remember(run.statuses, status)
+            run.take(status)
             if status.HasField("container_status"):
                 run.container = status.container_status
                 run.pid = run.container.executor_pid
@@ -373,23 +378,13 @@ class Runs:
             run.ending = Ending(killed=True) if state == mesos.TASK_KILLING else None
         return run
 
-    def _reattach(self, run: Run, saved: SavedRun) -> None:
-        spec = read_spec(self._layout.run_meta(run.place.container_id))
-        run.data_limit = spec.get("data_limit")
-        record = read_json(self._layout.pid_file(run.place.container_id))
-        supervisor = identity_of(record, "supervisor")
-        if supervisor is None or not is_alive(supervisor):
-            self._on_exit(run)
-            return
-        run.pid = supervisor.pid
-        if run.running:
+    def _resume(self, run: Run) -> None:
+        run.data_limit = read_spec(self._layout.run_meta(run.place.container_id)).get("data_limit")
+        if run.running and run.ending is None:
             self._observe(run)
-        elif identity_of(record, "task") is not None:
-            self._now_running(run)
-        self._watch(run)
+        self._reattach(run)
         if run.ending is not None:
-            self._signal(run, signal.SIGTERM)
-            asyncio.get_running_loop().call_later(run.grace, self._signal, run, signal.SIGKILL)
+            self._stop(run)
 
     async def stop(self) -> None:
         """End all tasks and forget them; nothing is told any more."""
@@ -405,6 +400,7 @@ class Runs:
             await asyncio.sleep(0.01)
         for run in list(self.live.values()):
             await asyncio.to_thread(end_container, self._layout, run.place.container_id)
+        self._supervisors.stop()
 
 
 def _failure(error: LaunchError) -> Verdict:
@@ -414,20 +410,3 @@ def _failure(error: LaunchError) -> Verdict:
         if isinstance(error, NoContainerizer)
         else statuses.launch_failed(text)
     )
-
-
-_ENDED = frozenset({mesos.TASK_FINISHED, mesos.TASK_FAILED, mesos.TASK_KILLED})
-
-
-def _remember(statuses: list[mesos.TaskStatus], status: mesos.TaskStatus) -> None:
-    """Keep one status of each state in a row, the newest."""
-    if statuses and statuses[-1].state == status.state:
-        statuses.pop()
-    statuses.append(status)
-
-
-def _reap(pid: int) -> None:
-    try:
-        os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        return  # started by an earlier agent process: somebody else's child by now

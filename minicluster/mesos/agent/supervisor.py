@@ -1,18 +1,30 @@
-"""A task's supervisor: a script of its own, run as ``python -I -S supervisor.py SPEC FD``.
+"""The process that tasks are forked from, and their supervisors: ``python -I -S supervisor.py FD WORK_DIR``.
 
-It starts the task in a session of its own, records who runs before the task may begin, tells the agent
-``started`` on FD, waits, ends what the task left behind in its process group, and writes how it ended. It
-outlives the agent, which finds it again by the record. There is one per task, so it imports next to nothing:
-json, signal, typing and pathlib would more than double the time that it takes to start.
+It serves one agent by FD, a socket that keeps messages apart. Each message brings the end of such a socket,
+for which it forks a supervisor. It does nothing else, has one thread, and ends when the agent does.
 
-SPEC is a marshalled dictionary: file (looked for on env's PATH), argv, env, cwd, stdout, stderr, container,
-pid_file, exit_file; and, or None: uid, gid, data_limit (bytes), cgroup (directory), after (argv to run at the
-end; after_json is its JSON).
+A supervisor works through its agent's orders, one run at a time: it forks the task into a session of its own,
+waits, ends what the task left behind in its process group, and writes how it ended. It outlives the agent,
+which finds it again by the record, for as long as its task runs. An order is two paths, that of the
+specification and that of the run's claim, with a zero byte between. The supervisor says ``pid N`` once, then
+of each order ``started`` and ``ended``, or ``failed TEXT`` where the task never began.
+
+Whoever renames the claim to the process record may run the task: there is one claim, so no run is started
+twice, whatever becomes of the agent or of this process meanwhile. What the agent has taken back cannot begin.
+
+The specification is a marshalled dictionary: file (looked for on env's PATH), argv, env, cwd, stdout, stderr,
+container, pid_file, exit_file; and, or None: uid, gid, data_limit (bytes), cgroup (directory), after (argv to
+run at the end; after_json is its JSON).
+
+Every fork copies what is in memory, so this imports next to nothing: json, signal, socket, typing and pathlib
+would more than double it.
 """
 
-# ruff: noqa: PTH105, PTH106, PTH108, PTH118
+# ruff: noqa: PTH104, PTH105, PTH106, PTH108, PTH118
 
 import _signal as signal  # type: ignore[import-not-found]
+import _socket
+import gc
 import marshal
 import os
 import resource
@@ -26,9 +38,13 @@ if TYPE_CHECKING:
 
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
 """Signals that must not end a supervisor before its task."""
+LONGEST_ORDER = 16384
+FAILURE = 512
+"""Bytes of a reason why a task never began."""
+CLAIMED = b"1"
 
 
-def start_of(pid: int) -> str:
+def start_of(pid: "int | str") -> str:
     """Return when a process started, in clock ticks since boot."""
     with open(f"/proc/{pid}/stat") as file:
         return file.read().rsplit(")", 1)[1].split()[19]
@@ -39,13 +55,6 @@ def replace(path: str, text: str) -> None:
     with open(path + ".new", "w") as file:
         file.write(text)
     os.replace(path + ".new", path)
-
-
-def record(spec: "Spec", *roles: "tuple[str, int]") -> None:
-    """Write down which processes there are, as JSON."""
-    known = [f'"{role}": {{"pid": {pid}, "start": "{start_of(pid)}"}}' for role, pid in roles]
-    fields = [f'"container": "{spec["container"]}"', f'"after": {spec["after_json"]}', *known]
-    replace(spec["pid_file"], "{" + ", ".join(fields) + "}")
 
 
 def limit(spec: "Spec") -> None:
@@ -61,29 +70,8 @@ def limit(spec: "Spec") -> None:
         os.setuid(spec["uid"])
 
 
-def become_task(spec: "Spec", gate: int, settled: int) -> None:
-    """Turn into the task once the gate opens; never returns.
-
-    From ``settled`` on it leads its session and dies of signals like any process.
-    """
-    try:
-        os.setsid()
-        for number in IGNORED:
-            signal.signal(number, signal.SIG_DFL)
-        os.write(settled, b"1")
-        if os.read(gate, 1) != b"1":
-            os._exit(1)
-        limit(spec)
-        os.chdir(spec["cwd"])
-        os.execvpe(spec["file"], spec["argv"], spec["env"])
-    except OSError as error:
-        os.write(2, f"Failed to execute command '{spec['file']}': {error.strerror}\n".encode())
-    finally:
-        os._exit(1)
-
-
 def redirect(spec: "Spec") -> None:
-    """Send standard output and error to the sandbox, and close everything else but the pipe to the agent."""
+    """Send standard output and error to the sandbox."""
     for number, path in ((1, spec["stdout"]), (2, spec["stderr"])):
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(fd, number)
@@ -127,40 +115,137 @@ def clean_up(spec: "Spec") -> None:
             return
 
 
+class Supervisor:
+    """One supervisor: what stays the same from run to run."""
+
+    def __init__(self, agent: int) -> None:
+        """``agent``: the socket to the agent."""
+        self.agent = agent
+        self.pid = os.getpid()
+        self.start = start_of("self")
+        self.heard, self.said = os.pipe()
+        os.set_blocking(self.heard, False)
+
+    def tell(self, message: bytes) -> None:
+        """Tell the agent, if there is one: it will read the record when it is back."""
+        try:
+            os.write(self.agent, message)
+        except OSError:
+            pass
+
+    def next_order(self) -> bytes:
+        """Wait for an order; empty when the agent is gone."""
+        try:
+            return os.read(self.agent, LONGEST_ORDER)
+        except ConnectionResetError:
+            return b""
+
+    def work(self) -> None:
+        """Take orders until the agent is gone."""
+        self.tell(b"pid %d" % self.pid)
+        while order := self.next_order():
+            spec_file, _, claim = order.decode().partition("\0")
+            try:
+                with open(spec_file, "rb") as file:
+                    spec = marshal.load(file)
+                pid = os.fork()
+            except OSError as error:
+                self.tell(b"failed " + str(error).encode()[:FAILURE])
+                continue
+            if pid == 0:
+                self.become_task(spec, claim)
+            try:
+                self.wait(spec, pid)
+            except BaseException:
+                redirect(spec)  # the traceback is for whoever looks what became of the task
+                raise
+
+    def wait(self, spec: "Spec", pid: int) -> None:
+        """Wait for the task's end and write it down."""
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        try:
+            said = os.read(self.heard, FAILURE)
+        except BlockingIOError:
+            said = b"its process was killed before the task began"
+        if said != CLAIMED:
+            os.waitpid(pid, 0)
+            self.tell(b"failed " + said)
+            return
+        end_group(pid)
+        _, status, usage = os.wait4(pid, 0)
+        oom = "true" if oom_killed(spec) else "false"
+        clean_up(spec)
+        replace(spec["exit_file"], f'{{"status": {status}, "max_rss_kb": {usage.ru_maxrss}, "oom": {oom}}}')
+        os.unlink(spec["pid_file"])
+        self.tell(b"ended")
+
+    def become_task(self, spec: "Spec", claim: str) -> None:
+        """Turn into the task if the run can still be claimed; never returns.
+
+        The record is complete before the task is: it leads its session and dies of signals like any process.
+        """
+        try:
+            os.setsid()
+            for number in (*IGNORED, signal.SIGCHLD):
+                signal.signal(number, signal.SIG_DFL)
+            redirect(spec)
+            self.record(spec, claim)
+            os.rename(claim, spec["pid_file"])
+        except OSError as error:
+            os.write(self.said, str(error).encode()[:FAILURE])
+            os._exit(1)
+        try:
+            os.write(self.said, CLAIMED)
+            self.tell(b"started")
+            limit(spec)
+            os.chdir(spec["cwd"])
+            os.execvpe(spec["file"], spec["argv"], spec["env"])
+        except OSError as error:
+            os.write(2, f"Failed to execute command '{spec['file']}': {error.strerror}\n".encode())
+        finally:
+            os._exit(1)
+
+    def record(self, spec: "Spec", path: str) -> None:
+        """Write down, as JSON, which processes there are; the file must exist."""
+        roles = (("supervisor", self.pid, self.start), ("task", os.getpid(), start_of("self")))
+        known = [f'"{role}": {{"pid": {pid}, "start": "{start}"}}' for role, pid, start in roles]
+        fields = [f'"container": "{spec["container"]}"', f'"after": {spec["after_json"]}', *known]
+        fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
+        os.write(fd, ("{" + ", ".join(fields) + "}").encode())
+        os.close(fd)
+
+
+def fork_supervisors(channel: int) -> "int | None":
+    """Fork a supervisor for each socket that comes; return the socket in the supervisor, None at the end."""
+    requests = _socket.socket(fileno=channel)
+    while True:
+        data, sockets, _, _ = requests.recvmsg(1, _socket.CMSG_LEN(4), _socket.MSG_CMSG_CLOEXEC)
+        if not data:
+            return None
+        agent = int.from_bytes(sockets[0][2], sys.byteorder)
+        try:
+            pid = os.fork()
+        except OSError as error:
+            os.write(agent, b"failed " + str(error).encode()[:FAILURE])
+            pid = -1
+        if pid == 0:
+            requests.close()
+            return agent
+        os.close(agent)
+
+
 def main() -> None:
-    """Supervise one task."""
-    with open(sys.argv[1], "rb") as file:
-        spec: Spec = marshal.load(file)
-    notify = int(sys.argv[2])
-    for number in IGNORED:
-        signal.signal(number, signal.SIG_IGN)
-    record(spec, ("supervisor", os.getpid()))
-    redirect(spec)
-    gate, opener = os.pipe()
-    settling, settled = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(opener)
-        os.close(notify)
-        become_task(spec, gate, settled)
-    os.close(gate)
-    os.close(settled)
-    os.read(settling, 1)
-    record(spec, ("supervisor", os.getpid()), ("task", pid))
-    os.write(opener, b"1")
-    os.close(opener)
-    try:
-        os.write(notify, b"started\n")
-    except OSError:
-        pass  # the agent is gone; it will read the record when it is back
-    os.close(notify)
-    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    end_group(pid)
-    _, status, usage = os.wait4(pid, 0)
-    oom = "true" if oom_killed(spec) else "false"
-    clean_up(spec)
-    replace(spec["exit_file"], f'{{"status": {status}, "max_rss_kb": {usage.ru_maxrss}, "oom": {oom}}}')
-    os.unlink(spec["pid_file"])
+    """Serve an agent, or, in what is forked, be a supervisor."""
+    gc.freeze()  # what is there now stays: no collection need look at it, and by that copy it
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors are reaped by the kernel
+    agent = fork_supervisors(int(sys.argv[1]))
+    if agent is not None:
+        os.setsid()
+        os.dup2(1, 2)  # it may outlive the agent, whose log this is
+        for number in IGNORED:
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        Supervisor(agent).work()
 
 
 if __name__ == "__main__":

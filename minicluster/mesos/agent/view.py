@@ -7,7 +7,7 @@ from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos import resources as res
-from minicluster.mesos.agent.runs import Run
+from minicluster.mesos.agent.run import Run
 from minicluster.mesos.master.core.legacy import attributes, flat
 
 

@@ -256,7 +256,7 @@ async def test_a_task_that_is_being_fetched_is_not_lost_with_its_master(cluster:
     typing, terminal = os.openpty()
     slow = {"uris": [{"value": os.ttyname(terminal), "extract": False, "output_file": "typed"}]}
     agent_id = await cluster.framework.launch("one", "cat typed; sleep 600", command=slow)
-    await eventually(lambda: list(cluster.work_dir.glob("meta/runs/*/task.pb")))
+    await eventually(lambda: list(cluster.work_dir.glob("meta/runs/*/log")))
     await cluster.change_masters()
     asked = {"tasks": [{"task_id": {"value": "one"}, "agent_id": {"value": agent_id}}]}
     async with asyncio.timeout(PATIENCE_SECONDS):

@@ -1,0 +1,53 @@
+"""One run of a task, as its agent knows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mesos.v1 import mesos_pb2 as mesos
+from minicluster.mesos.agent.launcher import Place
+from minicluster.mesos.agent.statuses import Ending
+from minicluster.mesos.updates import Key
+
+DEFAULT_GRACE_SECONDS = 3.0
+"""How long a killed task has between SIGTERM and SIGKILL, unless its kill policy says otherwise."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of a task. ``pid`` is its supervisor's. ``silent``: nobody wants to hear of it any more.
+
+    ``pidfd`` watches a supervisor of an earlier agent process, which tells this one nothing. ``attempt`` is
+    the number of the attempt to start it, from 0 on.
+    """
+
+    place: Place
+    framework: mesos.FrameworkInfo
+    task: mesos.TaskInfo
+    pid: int = 0
+    pidfd: int = -1
+    attempt: int = 0
+    running: bool = False
+    ended: bool = False
+    silent: bool = False
+    ending: Ending | None = None
+    grace: float = DEFAULT_GRACE_SECONDS
+    data_limit: int | None = None
+    statuses: list[mesos.TaskStatus] = field(default_factory=list)
+    container: mesos.ContainerStatus | None = None
+
+    @property
+    def latest(self) -> mesos.TaskStatus | None:
+        """Its newest status."""
+        return self.statuses[-1] if self.statuses else None
+
+    @property
+    def key(self) -> Key:
+        """Framework id and task id."""
+        return self.place.framework_id, self.task.task_id.value
+
+    def take(self, status: mesos.TaskStatus) -> None:
+        """Keep one status of each state in a row, the newest."""
+        if self.statuses and self.statuses[-1].state == status.state:
+            self.statuses.pop()
+        self.statuses.append(status)

@@ -1,0 +1,239 @@
+"""The agent's side of its supervisors: who is idle, who has which run, and the fork server they come from.
+
+See ``supervisor`` for what is said between them. A supervisor whose run has ended is used again, so there are
+as many as tasks ran at a time. The fork server is started when a supervisor is needed and there is none; when
+it dies, the supervisors and their tasks live on.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import contextlib
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from minicluster.mesos.agent import supervisor
+
+AT_ONCE = 8
+"""How many runs may be between their order and their start: more would only compete for the processors."""
+MAX_IDLE = 16
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Supervised:
+    """A supervisor has the run."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The task runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The task has ended; how is written down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The task never began; the supervisor says why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The supervisor died, or there never was one; whether the task began, the claim says."""
+
+
+Event = Supervised | Started | Ended | Failed | Gone
+
+
+@dataclass(frozen=True, slots=True)
+class Order(Generic[T]):
+    """A run to be started: whose it is, its specification, and the claim that lets it begin."""
+
+    run: T
+    spec_file: Path
+    claim: Path
+
+
+@dataclass(slots=True)
+class _Supervisor(Generic[T]):
+    """``pid`` is 0 until it is there."""
+
+    channel: socket.socket
+    order: Order[T] | None = None
+    starting: bool = False
+    pid: int = 0
+
+
+class Supervisors(Generic[T]):
+    """All supervisors of one agent process."""
+
+    def __init__(self, work_dir: Path, report: Callable[[T, Event], None]) -> None:
+        """``work_dir`` is for those who list processes. ``report`` takes what becomes of each order."""
+        self._work_dir = work_dir
+        self._report = report
+        self._server: _ForkServer | None = None
+        self._by_fd: dict[int, _Supervisor[T]] = {}
+        self._idle: list[_Supervisor[T]] = []
+        self._starting = 0
+        self._waiting: deque[Order[T]] = deque()
+
+    def start(self, order: Order[T]) -> None:
+        """Start a run as soon as it is its turn."""
+        self._waiting.append(order)
+        self._hand_out()
+
+    def withdraw(self, run: T) -> bool:
+        """Forget a run's order; return False when it is with a supervisor already, or there is none."""
+        for order in self._waiting:
+            if order.run is run:
+                self._waiting.remove(order)
+                return True
+        return False
+
+    def _hand_out(self) -> None:
+        while self._waiting and self._starting < AT_ONCE:
+            order = self._waiting.popleft()
+            try:
+                one = self._idle.pop() if self._idle else self._new()
+            except OSError as error:
+                self._report(order.run, Failed(f"there is no supervisor for it: {error}"))
+                continue
+            one.order, one.starting = order, True
+            self._starting += 1
+            # Where it is gone, its end is read next, and the run is started again.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                one.channel.send(f"{order.spec_file}\0{order.claim}".encode())
+            if one.pid:
+                self._report(order.run, Supervised(one.pid))
+
+    def _new(self) -> _Supervisor[T]:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        with theirs:
+            self._ask(theirs)
+        one: _Supervisor[T] = _Supervisor(ours)
+        self._by_fd[ours.fileno()] = one
+        asyncio.get_running_loop().add_reader(ours.fileno(), self._hear, one)
+        return one
+
+    def _ask(self, theirs: socket.socket) -> None:
+        """Have a supervisor forked. Where the fork server is gone by now, the next one is asked."""
+        while True:
+            if self._server is None:
+                self._server = _ForkServer(self._work_dir, self._server_gone)
+            try:
+                self._server.ask(theirs)
+                return
+            except (BrokenPipeError, ConnectionResetError):
+                self._server_gone()
+
+    def _server_gone(self) -> None:
+        if self._server is not None:
+            self._server.end()
+            self._server = None
+
+    def _hear(self, one: _Supervisor[T]) -> None:
+        try:
+            said = one.channel.recv(supervisor.LONGEST_ORDER)
+        except BlockingIOError:
+            return
+        except ConnectionResetError:
+            said = b""
+        word, _, rest = said.decode().partition(" ")
+        if word == "pid":
+            one.pid = int(rest)
+            if one.order is not None:
+                self._report(one.order.run, Supervised(one.pid))
+        elif word == "started":
+            self._has_started(one)
+            if one.order is not None:
+                self._report(one.order.run, Started())
+        elif word in ("ended", "failed"):
+            self._done(one, Ended() if word == "ended" else Failed(rest))
+        else:
+            self._lose(one)
+        self._hand_out()
+
+    def _has_started(self, one: _Supervisor[T]) -> None:
+        if one.starting:
+            one.starting = False
+            self._starting -= 1
+
+    def _done(self, one: _Supervisor[T], event: Event) -> None:
+        self._has_started(one)
+        order, one.order = one.order, None
+        if len(self._idle) < MAX_IDLE and one.pid:
+            self._idle.append(one)
+        else:
+            self._close(one)
+        if order is not None:
+            self._report(order.run, event)
+
+    def _lose(self, one: _Supervisor[T]) -> None:
+        self._has_started(one)
+        if one in self._idle:
+            self._idle.remove(one)
+        self._close(one)
+        if one.order is not None:
+            self._report(one.order.run, Gone())
+
+    def _close(self, one: _Supervisor[T]) -> None:
+        if self._by_fd.pop(one.channel.fileno(), None) is not None:
+            asyncio.get_running_loop().remove_reader(one.channel.fileno())
+            one.channel.close()
+
+    def stop(self) -> None:
+        """Let all go: what has no run ends, and what has one when that has ended."""
+        self._waiting.clear()
+        for one in list(self._by_fd.values()):
+            self._close(one)
+        self._server_gone()
+
+
+class _ForkServer:
+    """The process that supervisors are forked from."""
+
+    def __init__(self, work_dir: Path, gone: Callable[[], None]) -> None:
+        """``gone`` is called when it has died. Raises OSError when it cannot be started."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno()), str(work_dir)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
+                pass_fds=(theirs.fileno(),),
+            )
+        ours.setblocking(False)
+        self._channel = ours
+        asyncio.get_running_loop().add_reader(ours.fileno(), gone)
+
+    def ask(self, theirs: socket.socket) -> None:
+        """Have a supervisor forked for a socket.
+
+        Raises BrokenPipeError or ConnectionResetError when this process is gone.
+        """
+        fds = array.array("i", [theirs.fileno()])
+        self._channel.sendmsg([b"+"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+
+    def end(self) -> None:
+        """End and reap it; what it was asked for and did not do is asked for again."""
+        asyncio.get_running_loop().remove_reader(self._channel.fileno())
+        self._channel.close()
+        self._process.kill()
+        self._process.wait()
