@@ -34,9 +34,8 @@ class Checkpoint:
 
     def begin(self, container_id: str, framework: mesos.FrameworkInfo, task: mesos.TaskInfo) -> None:
         """Write a run down, before anything of it exists."""
-        path = self._layout.run_meta(container_id)
-        path.mkdir(parents=True)
-        self._layout.claim(container_id, 0).touch()
+        self._layout.run_meta(container_id).mkdir()
+        _create(self._layout.claim(container_id, 0))
         described = _frame(_FRAMEWORK, framework.SerializeToString()) + _frame(
             _TASK, task.SerializeToString()
         )
@@ -51,7 +50,7 @@ class Checkpoint:
         if not claims:
             return None
         attempt = claims[-1] + 1
-        self._layout.claim(container_id, attempt).touch()
+        _create(self._layout.claim(container_id, attempt))
         try:
             for old in claims:
                 self._layout.claim(container_id, old).unlink()
@@ -70,7 +69,13 @@ class Checkpoint:
 
     def end(self, container_id: str) -> None:
         """Forget a run."""
-        shutil.rmtree(self._layout.run_meta(container_id), ignore_errors=True)
+        folder = self._layout.run_meta(container_id)
+        self._layout.log(container_id).unlink(missing_ok=True)
+        self._layout.exit_file(container_id).unlink(missing_ok=True)
+        try:
+            folder.rmdir()
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)  # it has not run to its end
 
     def _append(self, container_id: str, kind: bytes, payload: bytes) -> None:
         try:
@@ -92,6 +97,11 @@ class Checkpoint:
             else:
                 runs.append(run)
         return runs
+
+
+def _create(claim: Path) -> None:
+    """Create a file that secrets may be written to."""
+    os.close(os.open(claim, os.O_WRONLY | os.O_CREAT, 0o600))
 
 
 def _frame(kind: bytes, payload: bytes) -> bytes:

@@ -7,12 +7,12 @@
     "supervisor": {"pid", "start"}, "task": {"pid", "start"}, "after": [argv…]}``. ``task.pid`` leads the
     task's process group and session. ``start`` is field 22 of /proc/PID/stat.
 ``meta/runs/<container>/``
-    The checkpoint of a run: ``log`` (framework, task, then status updates and acknowledgements), ``spec``
-    (what the supervisor was told), ``exit.json`` (written by the supervisor). Removed when the task's end has
-    been acknowledged.
+    The checkpoint of a run: ``log`` (framework, task, then status updates and acknowledgements) and
+    ``exit.json`` (written by the supervisor). Removed when the task's end has been acknowledged.
 ``meta/runs/<container>/claim-<attempt>``
-    A task begins by writing its process record here and renaming it to its place in ``meta/pids``; where
-    this file was taken away, it cannot begin. So a run for which it is there has never begun.
+    What the supervisor is told. A task begins by writing its process record over it and renaming it to its
+    place in ``meta/pids``; where this file was taken away, it cannot begin. So a run for which it is there
+    has never begun.
 ``meta/cgroup``
     The path of the cgroup that was made for the tasks, where one could be made.
 ``slaves/<agent>/frameworks/<framework>/executors/<task>/runs/<container>/``
@@ -22,8 +22,7 @@
 from __future__ import annotations
 
 import json
-import marshal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +31,27 @@ _CLAIM = "claim-"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The paths below one absolute work directory."""
+    """The paths below one absolute work directory.
+
+    ``meta`` is all that is not a sandbox, ``pids`` the records of running tasks' processes, ``runs`` the
+    checkpoints, ``slaves`` the root of all sandboxes. A path costs more than many a call that takes it.
+    """
 
     work_dir: Path
+    meta: Path = field(init=False)
+    pids: Path = field(init=False)
+    runs: Path = field(init=False)
+    slaves: Path = field(init=False)
 
-    @property
-    def meta(self) -> Path:
-        """All that is not a sandbox."""
-        return self.work_dir / "meta"
+    def __post_init__(self) -> None:
+        meta = self.work_dir / "meta"
+        for name, path in (
+            ("meta", meta),
+            ("pids", meta / "pids"),
+            ("runs", meta / "runs"),
+            ("slaves", self.work_dir / "slaves"),
+        ):
+            object.__setattr__(self, name, path)
 
     @property
     def agent_file(self) -> Path:
@@ -47,24 +59,9 @@ class Layout:
         return self.meta / "agent.json"
 
     @property
-    def pids(self) -> Path:
-        """The records of running tasks' processes."""
-        return self.meta / "pids"
-
-    @property
-    def runs(self) -> Path:
-        """The checkpoints of runs."""
-        return self.meta / "runs"
-
-    @property
     def cgroup_file(self) -> Path:
         """The path of the cgroup that was made for the agent's tasks, if one was."""
         return self.meta / "cgroup"
-
-    @property
-    def slaves(self) -> Path:
-        """The root of all sandboxes."""
-        return self.work_dir / "slaves"
 
     def pid_file(self, container_id: str) -> Path:
         """The process record of one run."""
@@ -76,11 +73,15 @@ class Layout:
 
     def log(self, container_id: str) -> Path:
         """What a run was to be, and what has been said of it."""
-        return self.run_meta(container_id) / "log"
+        return self.runs.joinpath(container_id, "log")
+
+    def exit_file(self, container_id: str) -> Path:
+        """How a run's task ended."""
+        return self.runs.joinpath(container_id, "exit.json")
 
     def claim(self, container_id: str, attempt: int) -> Path:
         """What one attempt to start a run takes in order to begin."""
-        return self.run_meta(container_id) / f"{_CLAIM}{attempt}"
+        return self.runs.joinpath(container_id, f"{_CLAIM}{attempt}")
 
     def claims(self, container_id: str) -> list[int]:
         """The attempts that may still begin, in order."""
@@ -89,21 +90,12 @@ class Layout:
 
     def executor(self, agent_id: str, framework_id: str, executor_id: str) -> Path:
         """The directory of all runs of one executor."""
-        return self.slaves / agent_id / "frameworks" / framework_id / "executors" / executor_id / "runs"
+        return self.slaves.joinpath(agent_id, "frameworks", framework_id, "executors", executor_id, "runs")
 
     def make(self) -> None:
         """Create the directories."""
         for path in (self.pids, self.runs, self.slaves):
             path.mkdir(parents=True, exist_ok=True)
-
-
-def read_spec(run_meta: Path) -> dict[str, Any]:
-    """Read what a run's supervisor was told; empty when it was not told yet."""
-    try:
-        value = marshal.loads((run_meta / "spec").read_bytes())
-    except (OSError, ValueError, EOFError, TypeError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def write_json(path: Path, value: Any) -> None:

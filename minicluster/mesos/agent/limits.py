@@ -12,6 +12,8 @@ from minicluster.mesos.agent.layout import Layout
 MIN_MEMORY = 32 * 1024 * 1024
 """Mesos' floor, in bytes: no task is held to less."""
 
+_SWAP = {"memory.max": ("memory.swap.max", "0"), "memory.limit_in_bytes": ("memory.memsw.limit_in_bytes", "")}
+"""Which file keeps a group from swap, and what to write to it; empty: the limit."""
 _ROOT = Path("/sys/fs/cgroup")
 
 
@@ -33,11 +35,9 @@ class MemoryLimits:
             (group / self.limit_file).write_text(str(size))
         except OSError:
             return None, size
-        for name, value in (("memory.swap.max", "0"), ("memory.memsw.limit_in_bytes", str(size))):
-            try:
-                (group / name).write_text(value)
-            except OSError:
-                continue  # no swap accounting here: the limit itself stands
+        name, value = _SWAP[self.limit_file]
+        with contextlib.suppress(OSError):  # no swap accounting here: the limit itself stands
+            (group / name).write_text(value or str(size))
         return str(group), None
 
 

@@ -32,7 +32,6 @@ class Run:
     silent: bool = False
     ending: Ending | None = None
     grace: float = DEFAULT_GRACE_SECONDS
-    data_limit: int | None = None
     statuses: list[mesos.TaskStatus] = field(default_factory=list)
     container: mesos.ContainerStatus | None = None
 

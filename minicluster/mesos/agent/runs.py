@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -24,7 +25,7 @@ from minicluster.mesos.agent.launcher import (
     make_sandbox,
 )
 from minicluster.mesos.agent.launching import Launching
-from minicluster.mesos.agent.layout import Layout, read_json, read_spec
+from minicluster.mesos.agent.layout import Layout, read_json
 from minicluster.mesos.agent.run import Run
 from minicluster.mesos.agent.statuses import Ending, Verdict
 from minicluster.mesos.agent.supervisors import (
@@ -110,11 +111,12 @@ class Runs:
         run = self.live.get(key)
         if not expected or run is None:
             return
+        if run.ended and not self._updates.has(key):
+            self._forget(run)
+            return
         self._checkpoint.acknowledged(run.place.container_id, uid)
         if following is not None:
             self._transmit(key, following)
-        elif run.ended and not self._updates.has(key):
-            self._forget(run)
 
     def resend(self, framework_id: str) -> None:
         """Send what a framework has not acknowledged again, now."""
@@ -185,12 +187,11 @@ class Runs:
             self._end(run, statuses.KILLED_DURING_LAUNCH)
             return
         try:
-            spec = prepare()
-        except LaunchError as error:
+            order = self._launcher.order(run, prepare(), run.attempt)
+        except (LaunchError, OSError) as error:
             self._end(run, _failure(error))
             return
-        run.data_limit = spec["data_limit"]
-        self._supervisors.start(self._launcher.order(run, spec, run.attempt))
+        self._supervisors.start(order)
 
     def _on_event(self, run: Run, event: Event) -> None:
         """Take what becomes of an order; in doubt, what is on disk decides."""
@@ -199,7 +200,7 @@ class Runs:
         elif isinstance(event, Started):
             self._now_running(run)
         elif isinstance(event, Ended):
-            self._on_exit(run)
+            self._on_exit(run, json.loads(event.outcome))
         else:
             self._reattach(run, event.reason if isinstance(event, Failed) else None)
 
@@ -316,20 +317,19 @@ class Runs:
             else:
                 self._terminate(run, Ending(killed=True))
 
-    def _on_exit(self, run: Run) -> None:
+    def _on_exit(self, run: Run, ended: dict[str, Any] | None = None) -> None:
         loop = asyncio.get_running_loop()
         if run.pidfd >= 0:
             loop.remove_reader(run.pidfd)
             os.close(run.pidfd)
             run.pidfd = -1
-        ended = read_json(self._layout.run_meta(run.place.container_id) / "exit.json")
+        ended = ended or read_json(self._layout.exit_file(run.place.container_id))
         if ended is None:
             loop.run_in_executor(None, end_container, self._layout, run.place.container_id)
             self._end(run, statuses.executor_terminated())
             return
         self._now_running(run)
-        memory = statuses.memory_mb(run.task)
-        self._end(run, statuses.verdict(ended, run.ending or Ending(), run.data_limit, memory))
+        self._end(run, statuses.verdict(ended, run.ending or Ending(), statuses.memory_mb(run.task)))
 
     def _end(self, run: Run, said: Verdict) -> None:
         run.ended = True
@@ -379,7 +379,6 @@ class Runs:
         return run
 
     def _resume(self, run: Run) -> None:
-        run.data_limit = read_spec(self._layout.run_meta(run.place.container_id)).get("data_limit")
         if run.running and run.ending is None:
             self._observe(run)
         self._reattach(run)
@@ -403,7 +402,7 @@ class Runs:
         self._supervisors.stop()
 
 
-def _failure(error: LaunchError) -> Verdict:
+def _failure(error: LaunchError | OSError) -> Verdict:
     text = str(error)
     return (
         statuses.executor_terminated(text)

@@ -71,17 +71,18 @@ def exit_text(status: int) -> str:
     return f"Command exited with status {os.WEXITSTATUS(status)}"
 
 
-def _over_memory(ended: dict[str, Any], limit: int | None) -> bool:
+def _over_memory(ended: dict[str, Any]) -> bool:
     """Whether it was memory: the kernel said so, or it grew up to RLIMIT_DATA and failed."""
+    limit = ended["data_limit"]
     if ended.get("oom"):
         return True
     return limit is not None and int(ended.get("max_rss_kb", 0)) * 1024 >= limit * _NEAR_LIMIT
 
 
-def verdict(ended: dict[str, Any], ending: Ending, data_limit: int | None, memory_mb: float) -> Verdict:
+def verdict(ended: dict[str, Any], ending: Ending, memory_mb: float) -> Verdict:
     """Decide a run's last status from what its supervisor wrote and why it was being ended.
 
-    ``data_limit``: the RLIMIT_DATA it had, in bytes, if it had one. ``memory_mb``: what the task asked for.
+    ``memory_mb``: what the task asked for.
     """
     status = int(ended["status"])
     text = exit_text(status)
@@ -92,7 +93,7 @@ def verdict(ended: dict[str, Any], ending: Ending, data_limit: int | None, memor
         return Verdict(mesos.TASK_KILLED, text, reason, healthy=False if ending.unhealthy else None)
     if status == 0:
         return Verdict(mesos.TASK_FINISHED, text)
-    if _over_memory(ended, data_limit):
+    if _over_memory(ended):
         limit_mb = max(memory_mb, MIN_MEMORY / 1024 / 1024)
         used_mb = int(ended.get("max_rss_kb", 0)) / 1024
         over = f"Memory limit exceeded: Requested: {limit_mb:g}MB Maximum Used: {used_mb:.0f}MB ({text})"

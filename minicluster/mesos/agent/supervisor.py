@@ -5,9 +5,9 @@ for which it forks a supervisor. It does nothing else, has one thread, and ends 
 
 A supervisor works through its agent's orders, one run at a time: it forks the task into a session of its own,
 waits, ends what the task left behind in its process group, and writes how it ended. It outlives the agent,
-which finds it again by the record, for as long as its task runs. An order is two paths, that of the
-specification and that of the run's claim, with a zero byte between. The supervisor says ``pid N`` once, then
-of each order ``started`` and ``ended``, or ``failed TEXT`` where the task never began.
+which finds it again by the record, for as long as its task runs. An order is the path of the run's claim, a
+file that holds its specification. The supervisor says ``pid N`` once, then of each order ``started`` and
+``ended OUTCOME``, or ``failed TEXT`` where the task never began.
 
 Whoever renames the claim to the process record may run the task: there is one claim, so no run is started
 twice, whatever becomes of the agent or of this process meanwhile. What the agent has taken back cannot begin.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
 """Signals that must not end a supervisor before its task."""
-LONGEST_ORDER = 16384
+LONGEST_MESSAGE = 16384
 FAILURE = 512
 """Bytes of a reason why a task never began."""
 CLAIMED = b"1"
@@ -136,7 +136,7 @@ class Supervisor:
     def next_order(self) -> bytes:
         """Wait for an order; empty when the agent is gone."""
         try:
-            return os.read(self.agent, LONGEST_ORDER)
+            return os.read(self.agent, LONGEST_MESSAGE)
         except ConnectionResetError:
             return b""
 
@@ -144,12 +144,12 @@ class Supervisor:
         """Take orders until the agent is gone."""
         self.tell(b"pid %d" % self.pid)
         while order := self.next_order():
-            spec_file, _, claim = order.decode().partition("\0")
+            claim = os.fsdecode(order)
             try:
-                with open(spec_file, "rb") as file:
+                with open(claim, "rb") as file:
                     spec = marshal.load(file)
                 pid = os.fork()
-            except OSError as error:
+            except (OSError, EOFError, ValueError, TypeError) as error:
                 self.tell(b"failed " + str(error).encode()[:FAILURE])
                 continue
             if pid == 0:
@@ -175,9 +175,11 @@ class Supervisor:
         _, status, usage = os.wait4(pid, 0)
         oom = "true" if oom_killed(spec) else "false"
         clean_up(spec)
-        replace(spec["exit_file"], f'{{"status": {status}, "max_rss_kb": {usage.ru_maxrss}, "oom": {oom}}}')
+        fields = f'"status": {status}, "max_rss_kb": {usage.ru_maxrss}, "oom": {oom}'
+        outcome = f'{{{fields}, "data_limit": {spec["data_limit"] or "null"}}}'
+        replace(spec["exit_file"], outcome)
         os.unlink(spec["pid_file"])
-        self.tell(b"ended")
+        self.tell(b"ended " + outcome.encode())
 
     def become_task(self, spec: "Spec", claim: str) -> None:
         """Turn into the task if the run can still be claimed; never returns.
@@ -206,7 +208,7 @@ class Supervisor:
             os._exit(1)
 
     def record(self, spec: "Spec", path: str) -> None:
-        """Write down, as JSON, which processes there are; the file must exist."""
+        """Write over the claim, as JSON, which processes there are; it must exist."""
         roles = (("supervisor", self.pid, self.start), ("task", os.getpid(), start_of("self")))
         known = [f'"{role}": {{"pid": {pid}, "start": "{start}"}}' for role, pid, start in roles]
         fields = [f'"container": "{spec["container"]}"', f'"after": {spec["after_json"]}', *known]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import array
 import asyncio
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -41,7 +42,9 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The task has ended; how is written down."""
+    """The task has ended; how is what its supervisor wrote down as JSON."""
+
+    outcome: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +64,9 @@ Event = Supervised | Started | Ended | Failed | Gone
 
 @dataclass(frozen=True, slots=True)
 class Order(Generic[T]):
-    """A run to be started: whose it is, its specification, and the claim that lets it begin."""
+    """A run to be started: whose it is, and the claim that lets it begin, with its specification in it."""
 
     run: T
-    spec_file: Path
     claim: Path
 
 
@@ -116,7 +118,7 @@ class Supervisors(Generic[T]):
             self._starting += 1
             # Where it is gone, its end is read next, and the run is started again.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                one.channel.send(f"{order.spec_file}\0{order.claim}".encode())
+                one.channel.send(os.fsencode(order.claim))
             if one.pid:
                 self._report(order.run, Supervised(one.pid))
 
@@ -148,7 +150,7 @@ class Supervisors(Generic[T]):
 
     def _hear(self, one: _Supervisor[T]) -> None:
         try:
-            said = one.channel.recv(supervisor.LONGEST_ORDER)
+            said = one.channel.recv(supervisor.LONGEST_MESSAGE)
         except BlockingIOError:
             return
         except ConnectionResetError:
@@ -163,7 +165,7 @@ class Supervisors(Generic[T]):
             if one.order is not None:
                 self._report(one.order.run, Started())
         elif word in ("ended", "failed"):
-            self._done(one, Ended() if word == "ended" else Failed(rest))
+            self._done(one, Ended(rest) if word == "ended" else Failed(rest))
         else:
             self._lose(one)
         self._hand_out()

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 import pytest
 
 from mesos.v1 import mesos_pb2 as mesos
-from peloton.minicluster.mesos.agent.checkpoint import Checkpoint
-from peloton.minicluster.mesos.agent.launcher import Launcher, Place
-from peloton.minicluster.mesos.agent.layout import Layout
-from peloton.minicluster.mesos.agent.limits import MemoryLimits
-from peloton.minicluster.mesos.agent.supervisors import (
+from minicluster.mesos.agent.checkpoint import Checkpoint
+from minicluster.mesos.agent.launcher import Launcher, Place
+from minicluster.mesos.agent.layout import Layout
+from minicluster.mesos.agent.limits import MemoryLimits
+from minicluster.mesos.agent.supervisors import (
     Ended,
     Event,
     Failed,
@@ -27,7 +27,7 @@ from peloton.minicluster.mesos.agent.supervisors import (
     Supervised,
     Supervisors,
 )
-from peloton.minicluster.mesos.cleanup import end_container
+from minicluster.mesos.cleanup import end_container
 
 PATIENCE_SECONDS = 60.0
 E = TypeVar("E", bound=Event)
@@ -42,6 +42,7 @@ class World:
         self.layout.make()
         self.checkpoint = Checkpoint(self.layout)
         self.launcher = Launcher(self.layout, MemoryLimits(None))
+        self.specs: dict[str, dict[str, Any]] = {}
         self.events: dict[str, list[Event]] = {}
         self.changed = asyncio.Event()
         self.supervisors: Supervisors[str] = Supervisors(root, self.take)
@@ -58,7 +59,11 @@ class World:
         sandbox.mkdir(parents=True)
         self.checkpoint.begin(container, FRAMEWORK, task)
         place = Place("agent", "framework", container, sandbox)
-        return self.launcher.order(container, self.launcher.prepare(task, place), 0)
+        self.specs[container] = self.launcher.prepare(task, place)
+        return self.again(container, 0)
+
+    def again(self, container: str, attempt: int) -> Order[str]:
+        return self.launcher.order(container, self.specs[container], attempt)
 
     async def until(self, container: str, *kinds: type[E]) -> E:
         """Wait for an event of one of these kinds."""
@@ -98,7 +103,7 @@ async def test_what_was_taken_back_does_not_begin_but_its_next_attempt_does(worl
     assert "No such file" in (await world.until("one", Failed)).reason
     assert not marks.exists() and world.layout.claims("one") == [1]
     world.events.clear()
-    world.supervisors.start(Order("one", order.spec_file, world.layout.claim("one", 1)))
+    world.supervisors.start(world.again("one", 1))
     await world.until("one", Ended)
     assert marks.read_text() == "x\n"
 
@@ -138,8 +143,7 @@ async def test_a_supervisor_that_is_not_there_is_told_and_replaced(world: World)
     if isinstance(await world.until("two", Gone, Ended), Gone):
         attempt = world.checkpoint.take_back("two")
         assert attempt is not None
-        spec = world.layout.run_meta("two") / "spec"
-        world.supervisors.start(Order("two", spec, world.layout.claim("two", attempt)))
+        world.supervisors.start(world.again("two", attempt))
         await world.until("two", Ended)
     assert world.exit_status("two") == 0
 
