@@ -155,7 +155,7 @@ async def _serve(
         service(add_FeasibilityServiceServicer_to_server, Feasibility(manager.hosts.table, cluster)),
         service(add_EventStreamServiceServicer_to_server, EventStream(manager.statuses)),
         service(add_ReconcileServiceServicer_to_server, ReconcileTasks(manager)),
-        service(add_HostServiceServicer_to_server, HostQueries(cluster)),
+        service(add_HostServiceServicer_to_server, HostQueries(cluster, manager.hosts)),
     )
     try:
         async with daemon.serving(*services):

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 
 from hostmgr.core.filter import HostFilter, Ranking, Result
 from hostmgr.core.offers import InsufficientOffers, Need, Offer, Taken, free, take
-from hostmgr.core.table import Agent, HostTable, Status
+from hostmgr.core.states import ClaimCause
+from hostmgr.core.table import Agent, HostTable
 from peloton.errors import Refused
 from peloton.model.constraint import Label
 from peloton.model.resources import Resources, total
-from peloton.statemachine import StateMachine
+from peloton.model.states import HostState
 
 PLACING_SECONDS = 300.0
 CLIENT_SECONDS = 30.0
@@ -24,16 +25,6 @@ BEREAVED_SECONDS = 15.0
 OFFER_SECONDS = 10 * 86400.0
 MOST_REMEMBERED = 50_000
 """Launches that a repetition is recognised of."""
-
-MACHINE: StateMachine[Status, str] = StateMachine(
-    "host",
-    {
-        (Status.READY, "claim"): Status.PLACING,
-        (Status.PLACING, "release"): Status.READY,
-        (Status.PLACING, "launch"): Status.READY,
-        (Status.PLACING, "expire"): Status.READY,
-    },
-)
 
 
 class InvalidOffers(Refused):
@@ -182,7 +173,7 @@ class Hosts:
 
     def release(self, claim_id: str) -> bool:
         """End a claim; whether there was one."""
-        return self._end(claim_id, "release") is not None
+        return self._end(claim_id, ClaimCause.RELEASE) is not None
 
     def bereave(self, alive: Container[str], now: float) -> None:
         """Claims of processes that are gone end soon: not at once, since what such a process has placed may
@@ -196,7 +187,7 @@ class Hosts:
         """End the claims whose time is over."""
         over = [claim for claim in self._claims.values() if claim.until <= now]
         for claim in over:
-            self._end(claim.id, "expire")
+            self._end(claim.id, ClaimCause.EXPIRE)
         return over
 
     def plan_launch(
@@ -228,7 +219,7 @@ class Hosts:
 
     def commit_launch(self, plan: LaunchPlan) -> None:
         """The ACCEPT of the plan is on its way: its offers are used up, the host is Ready again."""
-        self._end(plan.claim.id, "launch")
+        self._end(plan.claim.id, ClaimCause.LAUNCH)
         for offer in plan.offers:
             self.remove_offer(offer.id)
         self._launched[plan.claim.id] = hash(plan.task_ids)
@@ -246,26 +237,31 @@ class Hosts:
     def offers(self) -> list[Offer]:
         return [offer for offer, _ in self._offers.values()]
 
+    def life(self, agent_id: str) -> HostState:
+        """Return the state of a host of the agent map. UP where its loss is known and the map is older."""
+        row = self.table.row(agent_id)
+        return HostState.UP if row is None else self.table.life(row)
+
     def capacity(self) -> Capacity:
         return self._capacity
 
     def _claim(self, row: int, claim_id: str, now: float, owner: str) -> Claim:
         table = self.table
-        table.set_status(row, MACHINE.next(table.status(row), "claim", table.hostnames[row]))
+        table.change_claim(row, ClaimCause.ACQUIRE)
         until = now + (self._placing_seconds if owner else self._client_seconds)
         claim = Claim(claim_id, table.agent_ids[row], table.hostnames[row], until, owner)
         self._claims[claim_id] = claim
         self._claim_of[claim.agent_id] = claim_id
         return claim
 
-    def _end(self, claim_id: str, event: str) -> Claim | None:
+    def _end(self, claim_id: str, cause: ClaimCause) -> Claim | None:
         claim = self._claims.pop(claim_id, None)
         if claim is None:
             return None
         del self._claim_of[claim.agent_id]
         row = self.table.row(claim.agent_id)
         if row is not None:
-            self.table.set_status(row, MACHINE.next(self.table.status(row), event, claim.hostname))
+            self.table.change_claim(row, cause)
         return claim
 
     def _recount(self, agent_id: str) -> None:

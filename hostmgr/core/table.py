@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,31 +16,25 @@ from numpy.typing import NDArray
 from hostmgr.core.filter import HostFilter, Ranking, Result
 from hostmgr.core.labels import LabelClasses
 from hostmgr.core.offers import Free
+from hostmgr.core.states import CLAIM, LIFE, ClaimCause, ClaimState, LifeCause
 from peloton.model.constraint import Label
 from peloton.model.resources import ZERO, Resources
+from peloton.model.states import HostState
 
 _GPU = 3
 _DEFRAG_KEYS = (2, 1, 0, 3)
 """Columns for numpy.lexsort, whose last key counts most: GPU, CPU, memory, disk."""
 UNKNOWN_LOAD = 100
 CONCURRENT_LAUNCHES = 100
-_COLUMNS = (
-    "_free", "_slack", "_ports", "_total", "_total_slack", "_offers", "_status", "_class", "_alive",
-    "_starting", "_failing",
-)  # fmt: skip
-"""What is 0 for a row that is not in use."""
+_FILL = {
+    "_free": 0, "_slack": 0, "_ports": 0, "_total": 0, "_total_slack": 0, "_offers": 0, "_class": 0,
+    "_alive": 0, "_starting": 0, "_failing": 0,
+    "_claim": int(ClaimState.READY), "_life": int(HostState.UNKNOWN), "_load": UNKNOWN_LOAD,
+}  # fmt: skip
+"""What each column holds for a row that is not in use."""
 
 Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
-
-
-class Status(IntEnum):
-    """What a host's offers are kept for (behaviour 5.2)."""
-
-    READY = 0
-    PLACING = 1
-    RESERVED = 2
-    HELD = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +79,8 @@ class HostTable:
         self._total = np.zeros((room, 4), dtype=np.int64)
         self._total_slack = np.zeros(room, dtype=np.int64)
         self._offers = np.zeros(room, dtype=np.int32)
-        self._status = np.zeros(room, dtype=np.int8)
+        self._claim = np.full(room, ClaimState.READY, dtype=np.int8)
+        self._life = np.full(room, HostState.UNKNOWN, dtype=np.int8)
         self._class = np.zeros(room, dtype=np.int32)
         self._load = np.full(room, UNKNOWN_LOAD, dtype=np.int32)
         self._alive = np.zeros(room, dtype=bool)
@@ -122,9 +116,8 @@ class HostTable:
         if not same_name:
             del self._rows_of[self.hostnames[row]]
         self.agent_ids[row] = self.hostnames[row] = ""
-        for name in _COLUMNS:
-            getattr(self, name)[row] = 0
-        self._load[row] = UNKNOWN_LOAD
+        for name, fill in _FILL.items():
+            getattr(self, name)[row] = fill
         self._spare.append(row)
         self.version += 1
 
@@ -143,21 +136,31 @@ class HostTable:
         self._rows_of.setdefault(hostname, []).append(row)
         self._alive[row] = True
         self._starting[row] = self._starting_on[agent_id]
+        self.change_life(row, LifeCause.REGISTER)
         return row
 
     def _grow(self) -> None:
-        for name in (*_COLUMNS, "_load"):
+        for name, fill in _FILL.items():
             old = getattr(self, name)
-            fill = UNKNOWN_LOAD if name == "_load" else 0
             setattr(self, name, np.concatenate((old, np.full_like(old, fill))))
 
     # Cells.
 
-    def status(self, row: int) -> Status:
-        return Status(int(self._status[row]))
+    def claim(self, row: int) -> ClaimState:
+        """Return whether somebody places on the host."""
+        return ClaimState(int(self._claim[row]))
 
-    def set_status(self, row: int, status: Status) -> None:
-        self._status[row] = status
+    def change_claim(self, row: int, cause: ClaimCause) -> None:
+        """Change the claim on the host. Raises IllegalTransition."""
+        self._claim[row] = CLAIM.next(self.claim(row), cause, self.hostnames[row])
+
+    def life(self, row: int) -> HostState:
+        """Return where the host is between UP and DOWN."""
+        return HostState(int(self._life[row]))
+
+    def change_life(self, row: int, cause: LifeCause) -> None:
+        """Change the life of the host. Raises IllegalTransition."""
+        self._life[row] = LIFE.next(self.life(row), cause, self.hostnames[row])
 
     def set_free(self, row: int, free: Free, offers: int) -> None:
         """What the row's offers hold, and how many they are."""
@@ -225,7 +228,10 @@ class HostTable:
         if offers_needed:
             yield Result.FAILED_LAUNCHES, ~self._failing[:n]
             yield Result.TOO_MANY_STARTING, self._starting[:n] < self._concurrent_launches
-            yield Result.MISMATCH_STATUS, self._status[:n] == Status.READY
+            yield (
+                Result.MISMATCH_STATUS,
+                (self._claim[:n] == ClaimState.READY) & (self._life[:n] == HostState.UP),
+            )
             yield Result.NO_OFFER, self._offers[:n] > 0
             enough = self._holds(want, whole=False) & (self._ports[:n] >= want.ports)
             yield Result.INSUFFICIENT_OFFER_RESOURCES, enough

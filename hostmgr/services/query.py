@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hostmgr.core.hosts import Hosts
+from hostmgr.core.states import GOAL
 from hostmgr.drivers.agents import Cluster
 from hostmgr.manager import HostManager
 from hostmgr.mesos.translate import address_of, labels_from, resources_to
@@ -15,8 +17,6 @@ from peloton.model.resources import Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
 from peloton.wire.constraint import labels_to
 from peloton.wire.task import resources_from
-
-_UP = host_pb2.HOST_STATE_UP
 
 
 def hosts_by_query(manager: HostManager, request: pb.GetHostsByQueryRequest) -> pb.GetHostsByQueryResponse:
@@ -34,7 +34,7 @@ def hosts_by_query(manager: HostManager, request: pb.GetHostsByQueryRequest) -> 
             answer.hosts.add(
                 hostname=table.hostnames[row],
                 resources=resources_to(free.normal, slack_cpu),
-                status=table.status(row).name.lower(),
+                status=table.claim(row).name.lower(),
                 tasks=[mesos_pb2.TaskID(value=run) for run in manager.runs.on(table.agent_ids[row])],
             )
     return answer
@@ -48,28 +48,27 @@ def _within(free: Resources, asked: Resources, less: bool) -> bool:
 class HostQueries(host_svc_pb2_grpc.HostServiceServicer):
     """QueryHosts; the other methods of v0 HostService are UNIMPLEMENTED."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, hosts: Hosts) -> None:
         self._cluster = cluster
+        self._hosts = hosts
 
     async def QueryHosts(
         self, request: host_svc_pb2.QueryHostsRequest, context: Any
     ) -> host_svc_pb2.QueryHostsResponse:
-        """Every registered agent is UP; without states all are listed."""
-        if request.host_states and _UP not in request.host_states:
-            return host_svc_pb2.QueryHostsResponse()
-        agents = sorted(self._cluster.agents.values(), key=lambda each: each.agent_info.hostname)
-        return host_svc_pb2.QueryHostsResponse(
-            host_infos=[
-                host_pb2.HostInfo(
-                    hostname=each.agent_info.hostname,
-                    ip=address_of(each),
-                    state=_UP,
-                    goal_state=_UP,
-                    labels=_labels(each.agent_info.attributes),
+        """List registered agents by the state of their hosts; without states, all."""
+        answer = host_svc_pb2.QueryHostsResponse()
+        wanted = set(map(int, request.host_states))
+        for agent in sorted(self._cluster.agents.values(), key=lambda each: each.agent_info.hostname):
+            state = self._hosts.life(agent.agent_info.id.value)
+            if not wanted or state in wanted:
+                answer.host_infos.add(
+                    hostname=agent.agent_info.hostname,
+                    ip=address_of(agent),
+                    state=host_pb2.HostState.ValueType(state),
+                    goal_state=host_pb2.HostState.ValueType(GOAL[state]),
+                    labels=_labels(agent.agent_info.attributes),
                 )
-                for each in agents
-            ]
-        )
+        return answer
 
 
 def _labels(attributes: Any) -> list[peloton_pb2.Label]:

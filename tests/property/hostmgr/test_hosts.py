@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from hostmgr.core.filter import HostFilter
 from hostmgr.core.hosts import Hosts, InvalidOffers
 from hostmgr.core.offers import Need, free
-from hostmgr.core.table import HostTable, Status
+from hostmgr.core.states import ClaimState
+from hostmgr.core.table import HostTable
 from peloton.model.resources import Resources, total
 from tests.unit.hostmgr.hosts import agent, offer
 
@@ -126,7 +127,7 @@ class HostsMachine(RuleBasedStateMachine):
     @invariant()
     def status_and_claims_agree(self) -> None:
         table = self.hosts.table
-        placing = {table.agent_ids[row] for row in table.rows() if table.status(row) is Status.PLACING}
+        placing = {table.agent_ids[row] for row in table.rows() if table.claim(row) is ClaimState.PLACING}
         assert placing == set(self.claims.values())
 
 

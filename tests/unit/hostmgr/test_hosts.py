@@ -6,7 +6,8 @@ import pytest
 
 from hostmgr.core.filter import HostFilter, Ranking, Result
 from hostmgr.core.hosts import Hosts, InvalidOffers
-from hostmgr.core.table import HostTable, Status
+from hostmgr.core.states import ClaimState
+from hostmgr.core.table import HostTable
 from peloton.model.resources import Resources
 from tests.unit.hostmgr.hosts import agent, cluster, ids, need, offer
 
@@ -145,7 +146,7 @@ def test_a_lost_agent_takes_its_offers_and_claim_along() -> None:
     assert not hosts.release("c0")
     hosts.add_offer(offer(5, 7), (), 0.0)
     assert hosts.table.hostnames[0] == "host7", "the row is used again"
-    assert hosts.table.status(0) is Status.READY
+    assert hosts.table.claim(0) is ClaimState.READY
 
 
 def test_the_map_of_agents_adds_and_removes_hosts() -> None:

@@ -1,0 +1,65 @@
+"""The two state machines of a host: the claim on it, and its life."""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+
+from peloton.model.states import HostState
+from peloton.statemachine import StateMachine
+
+
+class ClaimState(IntEnum):
+    """Whether somebody places on a host (docs/behaviour/placement.md)."""
+
+    READY = 0
+    PLACING = 1
+
+
+class ClaimCause(Enum):
+    """What changes the claim on a host."""
+
+    ACQUIRE = "acquire"
+    RELEASE = "release"
+    LAUNCH = "launch"
+    EXPIRE = "expire"
+
+
+class LifeCause(Enum):
+    """What changes the life of a host."""
+
+    REGISTER = "register"
+    """The cluster manager reports the host, or offers resources of it."""
+    START_MAINTENANCE = "start maintenance"
+    LAST_TASK_ENDED = "last task ended"
+    TAKE_DOWN = "take down"
+    COMPLETE_MAINTENANCE = "complete maintenance"
+
+
+CLAIM: StateMachine[ClaimState, ClaimCause] = StateMachine(
+    "claim on host",
+    {
+        (ClaimState.READY, ClaimCause.ACQUIRE): ClaimState.PLACING,
+        (ClaimState.PLACING, ClaimCause.RELEASE): ClaimState.READY,
+        (ClaimState.PLACING, ClaimCause.LAUNCH): ClaimState.READY,
+        (ClaimState.PLACING, ClaimCause.EXPIRE): ClaimState.READY,
+    },
+)
+
+GOAL = {
+    HostState.UP: HostState.UP,
+    HostState.DRAINING: HostState.DOWN,
+    HostState.DRAINED: HostState.DOWN,
+    HostState.DOWN: HostState.DOWN,
+}
+"""State of a host → the state that it is on its way to."""
+
+LIFE: StateMachine[HostState, LifeCause] = StateMachine(
+    "host",
+    {
+        (HostState.UNKNOWN, LifeCause.REGISTER): HostState.UP,
+        (HostState.UP, LifeCause.START_MAINTENANCE): HostState.DRAINING,
+        (HostState.DRAINING, LifeCause.LAST_TASK_ENDED): HostState.DRAINED,
+        (HostState.DRAINED, LifeCause.TAKE_DOWN): HostState.DOWN,
+        (HostState.DOWN, LifeCause.COMPLETE_MAINTENANCE): HostState.UP,
+    },
+)
