@@ -1,1 +1,1 @@
-
+"""The placement engine: finds hosts for the gangs that resmgr has admitted."""

@@ -1,4 +1,4 @@
-"""The placement engine's main program."""
+"""Main program of the placement engine."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from placement.clients import HostmgrClaims, ResmgrQueue
 from placement.config import PlacementSettings
 from placement.core.batch import Batch
 from placement.engine import Engine
-from placement.placing import Parts
+from placement.placing import Context
 
 FAMILIES_AT_ONCE = 16
+"""Families that are placed at a time."""
 
 
 def build(daemon: Daemon[PlacementSettings]) -> None:
+    """Set up the engine in a daemon."""
     settings = daemon.settings
 
     @asynccontextmanager
     async def working() -> AsyncIterator[None]:
-        parts = Parts(
+        context = Context(
             strategy=Batch(longest=settings.longest),
             queue=ResmgrQueue(
                 daemon.client(Role.RESMGR, ResourceManagerServiceStub),
@@ -43,7 +45,7 @@ def build(daemon: Daemon[PlacementSettings]) -> None:
             max_hosts=settings.max_hosts,
             patience=settings.patience,
         )
-        engine = Engine(parts, settings.dequeue_limit, settings.dequeue_wait, settings.max_waiting)
+        engine = Engine(context, settings.dequeue_limit, settings.dequeue_wait, settings.max_waiting)
         daemon.spawn("engine", engine.run())
         yield
 
@@ -51,6 +53,7 @@ def build(daemon: Daemon[PlacementSettings]) -> None:
 
 
 def main() -> int:
+    """Run the daemon; return the exit code of the process."""
     return run(PlacementSettings, Role.PLACEMENT, build)
 
 

@@ -12,7 +12,7 @@ from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.rpc.client import LeaderClient
-from placement.core.model import Gang, Host, Needs, Shape, Use
+from placement.core.model import Gang, Host, HostPlacement, Needs, Shape
 from placement.ports import Acquired, Failure, Rejection
 from placement.wire import (
     acquire_request,
@@ -27,18 +27,21 @@ from placement.wire import (
 )
 
 CALL_SECONDS = 10.0
-"""Longest that one call may take."""
+"""Longest time of one call."""
 SHAPES_PER_CALL = 1000
 
 
 class ResmgrQueue:
+    """The queue of gangs at the leading resmgr."""
+
     def __init__(self, client: LeaderClient, placing: LeaderClient, type_: TaskType) -> None:
-        """`placing` is the same daemon's PlacingService."""
+        """Use `placing` for the PlacingService of the same daemon."""
         self._client = client
         self._placing = placing
         self._type = type_
 
     async def dequeue(self, limit: int, wait: float) -> Sequence[Gang]:
+        """Lease up to `limit` gangs; wait up to `wait` seconds for the first."""
         request = resmgrsvc_pb2.DequeueGangsRequest(
             limit=limit, timeout=round(wait * 1000), type=resmgr_pb2.TaskType.ValueType(self._type)
         )
@@ -49,14 +52,17 @@ class ResmgrQueue:
             raise RemoteFailure(f"resmgr DequeueGangs: {answer.error.failure.message}")
         return gangs_from(answer.gangs)
 
-    async def settle(self, uses: Sequence[Use], failures: Sequence[Failure]) -> Sequence[Rejection]:
+    async def report(
+        self, placements: Sequence[HostPlacement], failures: Sequence[Failure]
+    ) -> Sequence[Rejection]:
+        """Report placements and failures; return the runs whose placement is rejected."""
         if failures:
             given_back = placing_pb2.GiveBackRequest(gangs=map(failure_to, failures))
             await self._placing.call("GiveBack", given_back, timeout=CALL_SECONDS)
-        if failures and not uses:
+        if failures and not placements:
             return ()
         request = resmgrsvc_pb2.SetPlacementsRequest(
-            placements=[placement_to(use, self._type) for use in uses]
+            placements=[placement_to(placement, self._type) for placement in placements]
         )
         answer: resmgrsvc_pb2.SetPlacementsResponse = await self._client.call(
             "SetPlacements", request, timeout=CALL_SECONDS
@@ -65,12 +71,15 @@ class ResmgrQueue:
 
 
 class HostmgrClaims:
+    """Claims on hosts at the leading hostmgr."""
+
     def __init__(self, client: LeaderClient, feasibility: LeaderClient) -> None:
-        """`feasibility` is the same daemon's FeasibilityService."""
+        """Use `feasibility` for the FeasibilityService of the same daemon."""
         self._client = client
         self._feasibility = feasibility
 
     async def acquire(self, needs: Needs, most: int) -> Acquired:
+        """Claim up to `most` hosts that have room for one such task."""
         answer: hostsvc_pb2.AcquireHostOffersResponse = await self._client.call(
             "AcquireHostOffers", acquire_request(needs, most), timeout=CALL_SECONDS
         )
@@ -82,10 +91,12 @@ class HostmgrClaims:
         return Acquired(hosts, dict(answer.filterResultCounts))
 
     async def release(self, hosts: Sequence[Host]) -> None:
+        """Release claimed hosts."""
         request = hostsvc_pb2.ReleaseHostOffersRequest(hostOffers=map(host_to, hosts))
         await self._client.call("ReleaseHostOffers", request, timeout=CALL_SECONDS)
 
     async def compare(self, shapes: Sequence[Shape]) -> Sequence[Shortage | None]:
+        """Return for each shape why such a gang would not fit on empty hosts, as far as known."""
         found: list[Shortage | None] = []
         for at in range(0, len(shapes), SHAPES_PER_CALL):
             request = compare_request(shapes[at : at + SHAPES_PER_CALL])

@@ -14,6 +14,8 @@ TaskTypeName = Literal["batch"]
 
 
 class PlacementSettings(DaemonSettings):
+    """Settings of a placement engine."""
+
     task_type: TaskTypeName = "batch"
     """Which tasks this engine places. In any case of letters."""
     dequeue_limit: int = Field(1000, ge=1, le=100_000)
@@ -42,4 +44,5 @@ class PlacementSettings(DaemonSettings):
 
     @property
     def type(self) -> TaskType:
+        """The task type that this engine places."""
         return TaskType[self.task_type.upper()]

@@ -1,4 +1,4 @@
-"""The placement engine: takes gangs from resmgr and gives them to rounds, one for each family."""
+"""The placement engine: takes gangs from resmgr and places each family on its own."""
 
 from __future__ import annotations
 
@@ -11,109 +11,114 @@ from peloton.errors import PelotonError
 from placement.core.model import Gang
 from placement.core.strategy import Family
 from placement.metrics import WAITING
-from placement.placing import Parts, Round
+from placement.placing import Context, Placing
 
-HEARD_SECONDS = 10.0
-"""How often resmgr hears of an engine that holds gangs; silent for 30 s, it would lose them."""
+KEEP_ALIVE_SECONDS = 10.0
+"""Time between signs of life to resmgr while gangs are leased; after 30 s without one, leases end."""
 log = logging.getLogger(__name__)
 
 
 class Engine:
-    """Keeps nothing that outlives it: gangs are leased, hosts are claimed, both for a time."""
+    """Dequeues gangs and places them.
+
+    Keeps no state that outlives it: gangs are leased and hosts claimed, both for a bounded time.
+    """
 
     def __init__(
         self,
-        parts: Parts,
+        context: Context,
         dequeue_limit: int = 1000,
         dequeue_wait: float = 5.0,
         max_waiting: int = 4000,
-        heard: float = HEARD_SECONDS,
+        keep_alive: float = KEEP_ALIVE_SECONDS,
     ) -> None:
-        self._parts = parts
+        self._context = context
         self._limit = dequeue_limit
         self._wait = dequeue_wait
         self._max_waiting = max_waiting
-        self._heard = heard
-        self._rounds: dict[Hashable, Round] = {}
-        self._settled = asyncio.Event()
+        self._keep_alive_seconds = keep_alive
+        self._placings: dict[Hashable, Placing] = {}
+        self._progress = asyncio.Event()
         self._backoff = Backoff(0.1, 5.0, jitter=0.5)
-        self._complaint = ""
+        self._last_failure = ""
 
     @property
     def waiting(self) -> int:
-        """Gangs that were taken and are not yet settled."""
-        return sum(map(len, self._rounds.values()))
+        """Number of gangs that were taken and are neither placed nor given back."""
+        return sum(map(len, self._placings.values()))
 
     async def run(self) -> None:
-        """Until cancelled. Resmgr and hostmgr may come and go."""
+        """Run until cancelled. Resmgr and hostmgr may come and go."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._keep_heard())
+            group.create_task(self._keep_alive())
             while True:
                 gangs = await self._dequeue()
-                for family, members in _families(self._parts, gangs):
-                    self._give(family, members, group)
+                for family, members in _families(self._context, gangs):
+                    self._place(family, members, group)
                 WAITING.set(self.waiting)
                 await self._until_room()
 
     async def _dequeue(self) -> Sequence[Gang]:
         limit = min(self._limit, self._max_waiting - self.waiting)
         try:
-            gangs = await self._parts.queue.dequeue(limit, self._wait)
+            gangs = await self._context.queue.dequeue(limit, self._wait)
         except PelotonError as error:
-            self._complain(str(error))
+            self._warn_once(str(error))
             await self._backoff.wait()
             return ()
-        self._complaint = ""
+        self._last_failure = ""
         self._backoff.reset()
         return gangs
 
-    def _complain(self, wrong: str) -> None:
-        """Once, however often it is tried."""
-        if wrong != self._complaint:
-            log.warning("no gangs can be taken: %s", wrong)
-        self._complaint = wrong
+    def _warn_once(self, failure: str) -> None:
+        """Log a failure unless the try before failed in the same way."""
+        if failure != self._last_failure:
+            log.warning("no gangs can be taken: %s", failure)
+        self._last_failure = failure
 
-    async def _keep_heard(self) -> None:
-        """Gangs may be worked on for minutes, while no more are taken and none is settled. What could not be
-        given back is, with this."""
-        owed = self._parts.owed
+    async def _keep_alive(self) -> None:
+        """Give resmgr signs of life while no gangs are taken or reported, which may be minutes.
+
+        Report with them the failures that could not be reported before.
+        """
+        unreported = self._context.unreported
         while True:
-            await asyncio.sleep(self._heard)
-            if not self.waiting and not owed:
+            await asyncio.sleep(self._keep_alive_seconds)
+            if not self.waiting and not unreported:
                 continue
-            told = list(owed)
-            owed.clear()
+            failures = list(unreported)
+            unreported.clear()
             try:
-                await self._parts.queue.settle((), told)
+                await self._context.queue.report((), failures)
             except PelotonError as error:
-                log.debug("resmgr does not hear of this engine: %s", error)
-                owed.extendleft(reversed(told))
+                log.debug("resmgr gets no sign of life from this engine: %s", error)
+                unreported.extendleft(reversed(failures))
 
     async def _until_room(self) -> None:
         while self.waiting >= self._max_waiting:
-            self._settled.clear()
-            await self._settled.wait()
+            self._progress.clear()
+            await self._progress.wait()
 
-    def _give(self, family: Family, gangs: Iterable[Gang], group: asyncio.TaskGroup) -> None:
-        found = self._rounds.get(family.key)
-        if found is not None:
-            found.add(gangs)
+    def _place(self, family: Family, gangs: Iterable[Gang], group: asyncio.TaskGroup) -> None:
+        running = self._placings.get(family.key)
+        if running is not None:
+            running.add(gangs)
             return
-        new = self._rounds[family.key] = Round(family, self._parts, self._settled.set)
+        new = self._placings[family.key] = Placing(family, self._context, self._progress.set)
         new.add(gangs)
         group.create_task(self._finish(family, new))
 
-    async def _finish(self, family: Family, new: Round) -> None:
+    async def _finish(self, family: Family, new: Placing) -> None:
         await new.run()
-        # Nothing can have joined since run() saw that none waits: there was no pause between.
-        del self._rounds[family.key]
-        self._settled.set()
+        # No gang can have joined since run() found none waiting: nothing was awaited between.
+        del self._placings[family.key]
+        self._progress.set()
         WAITING.set(self.waiting)
 
 
-def _families(parts: Parts, gangs: Iterable[Gang]) -> list[tuple[Family, list[Gang]]]:
-    """In the order in which they are to be served."""
+def _families(context: Context, gangs: Iterable[Gang]) -> list[tuple[Family, list[Gang]]]:
+    """Group gangs by family, in the order in which families are served."""
     families: dict[Family, list[Gang]] = {}
     for gang in gangs:
-        families.setdefault(parts.strategy.family(gang), []).append(gang)
+        families.setdefault(context.strategy.family(gang), []).append(gang)
     return sorted(families.items(), key=lambda item: item[0].rank)

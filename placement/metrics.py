@@ -1,4 +1,4 @@
-"""What a placement engine counts."""
+"""Metrics of a placement engine."""
 
 from __future__ import annotations
 

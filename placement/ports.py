@@ -1,4 +1,4 @@
-"""What an engine needs of the others: resmgr's queue of gangs, and hostmgr's claims on hosts."""
+"""Ports of the engine: the queue of gangs at resmgr, and claims on hosts at hostmgr."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from peloton.model.shortage import Shortage
-from placement.core.model import Gang, Host, Needs, Shape, Use
+from placement.core.model import Gang, Host, HostPlacement, Needs, Shape
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A gang that goes back, and why."""
+    """A gang that is given back, and why."""
 
     gang: Gang
     reason: str
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Hosts by the lower-case name of what was found about them."""
+    """Hosts by the lower-case name of their match result."""
     shortage: Shortage | None = None
-    """Set where it would not fit on empty hosts either."""
+    """Set where the gang would not fit on empty hosts either."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A run whose placement was not taken."""
+    """A run whose placement resmgr rejects."""
 
     offer_id: str
     run_id: str
@@ -33,32 +33,38 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Acquired:
+    """Answer to a claim: the hosts that were claimed, and the match results of all."""
+
     hosts: Sequence[Host]
     counts: Mapping[str, int]
-    """Hosts by the lower-case name of what was found about them."""
+    """Hosts by the lower-case name of their match result."""
 
 
 class GangQueue(Protocol):
-    """Resmgr. Calls raise PelotonError; Unavailable where it cannot be reached."""
+    """Queue of gangs at resmgr. Calls raise PelotonError; Unavailable where resmgr cannot be reached."""
 
     async def dequeue(self, limit: int, wait: float) -> Sequence[Gang]:
-        """Up to `limit` gangs, leased to this engine; none after `wait` seconds."""
+        """Lease up to `limit` gangs to this engine; wait up to `wait` seconds for the first."""
         ...
 
-    async def settle(self, uses: Sequence[Use], failures: Sequence[Failure]) -> Sequence[Rejection]:
-        """Hand in what became of gangs. Those of one gang go in one call."""
+    async def report(
+        self, placements: Sequence[HostPlacement], failures: Sequence[Failure]
+    ) -> Sequence[Rejection]:
+        """Report placements and failures, those of one gang in one call; return the rejected runs."""
         ...
 
 
 class Claims(Protocol):
-    """Hostmgr. Calls raise PelotonError; Unavailable where it cannot be reached."""
+    """Claims on hosts at hostmgr. Calls raise PelotonError; Unavailable where hostmgr cannot be reached."""
 
     async def acquire(self, needs: Needs, most: int) -> Acquired:
         """Claim up to `most` hosts that have room for one such task."""
         ...
 
-    async def release(self, hosts: Sequence[Host]) -> None: ...
+    async def release(self, hosts: Sequence[Host]) -> None:
+        """Release claimed hosts."""
+        ...
 
     async def compare(self, shapes: Sequence[Shape]) -> Sequence[Shortage | None]:
-        """For each, why such a gang would not fit on empty hosts; None where no reason is known."""
+        """Return for each shape why such a gang would not fit on empty hosts, if a reason is known."""
         ...

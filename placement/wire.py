@@ -1,4 +1,4 @@
-"""Gangs, hosts and placements between the private services' messages and the core's values."""
+"""Translate gangs, hosts and placements between messages of private services and values of the core."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.wire.feasibility import LAUNCHES, host_filter, shortage_from, shortage_to
 from peloton.wire.task import resources_from, resources_to
-from placement.core.model import UNBOUNDED, Gang, Host, HostClass, Needs, Shape, Task, Use
+from placement.core.model import UNBOUNDED, Gang, Host, HostClass, HostPlacement, Needs, Shape, Task
 from placement.ports import Failure, Rejection
 
 _KINDS = ("cpus", "mem", "disk", "gpus")
@@ -28,7 +28,7 @@ _Known = dict[tuple[bytes, bytes, int, bool], Needs]
 
 
 def gangs_from(wire: Iterable[resmgrsvc_pb2.Gang]) -> list[Gang]:
-    """Tasks that ask for the same share one object for it. Gangs without tasks are left out."""
+    """Decode gangs; tasks with equal needs share one object. Leave out gangs without tasks."""
     known: _Known = {}
     return [_gang(gang, known) for gang in wire if gang.tasks]
 
@@ -56,6 +56,7 @@ def _needs(wire: resmgr_pb2.Task, known: _Known) -> Needs:
 
 
 def acquire_request(needs: Needs, most: int) -> hostsvc_pb2.AcquireHostOffersRequest:
+    """Build the request for up to `most` hosts."""
     request = hostsvc_pb2.AcquireHostOffersRequest(filter=_filter(needs))
     request.filter.quantity.maxHosts = most
     return request
@@ -68,6 +69,7 @@ def _filter(needs: Needs) -> hostsvc_pb2.HostFilter:
 
 
 def compare_request(shapes: Iterable[Shape]) -> feasibility_pb2.CheckGangsRequest:
+    """Build the request that compares gangs with empty hosts."""
     request = feasibility_pb2.CheckGangsRequest()
     for shape in shapes:
         wire = request.gangs.add(spread=shape.spread)
@@ -77,6 +79,7 @@ def compare_request(shapes: Iterable[Shape]) -> feasibility_pb2.CheckGangsReques
 
 
 def shortages_from(answer: feasibility_pb2.CheckGangsResponse) -> list[Shortage | None]:
+    """Decode the shortage of each gang, None where it has none."""
     return [
         shortage_from(verdict.shortage) if verdict.HasField("shortage") else None
         for verdict in answer.verdicts
@@ -84,6 +87,7 @@ def shortages_from(answer: feasibility_pb2.CheckGangsResponse) -> list[Shortage 
 
 
 def host_from(wire: hostsvc_pb2.HostOffer, host_class: HostClass) -> Host:
+    """Decode a host that was claimed for `host_class`."""
     amounts = dict.fromkeys(_KINDS, 0)
     slack_cpu = 0
     ports: list[tuple[int, int]] = []
@@ -112,7 +116,7 @@ def host_from(wire: hostsvc_pb2.HostOffer, host_class: HostClass) -> Host:
 
 
 def host_to(host: Host) -> hostsvc_pb2.HostOffer:
-    """What a release needs of it."""
+    """Encode what a release needs of the host."""
     return hostsvc_pb2.HostOffer(
         hostname=host.hostname,
         agentId=mesos_pb2.AgentID(value=host.agent_id),
@@ -120,24 +124,26 @@ def host_to(host: Host) -> hostsvc_pb2.HostOffer:
     )
 
 
-def placement_to(use: Use, type_: TaskType) -> resmgr_pb2.Placement:
+def placement_to(placement: HostPlacement, type_: TaskType) -> resmgr_pb2.Placement:
+    """Encode the placement of tasks on one host."""
     return resmgr_pb2.Placement(
-        hostname=use.host.hostname,
-        agentId=mesos_pb2.AgentID(value=use.host.agent_id),
-        ports=use.ports,
+        hostname=placement.host.hostname,
+        agentId=mesos_pb2.AgentID(value=placement.host.agent_id),
+        ports=placement.ports,
         type=resmgr_pb2.TaskType.ValueType(type_),
-        hostOfferID=peloton_pb2.HostOfferID(value=use.host.offer_id),
+        hostOfferID=peloton_pb2.HostOfferID(value=placement.host.offer_id),
         taskIDs=[
             resmgr_pb2.Placement.Task(
                 pelotonTaskID=peloton_pb2.TaskID(value=task.id),
                 mesosTaskID=mesos_pb2.TaskID(value=task.run_id),
             )
-            for task in use.tasks
+            for task in placement.tasks
         ],
     )
 
 
 def failure_to(failure: Failure) -> placing_pb2.UnplacedGang:
+    """Encode a gang that is given back."""
     return placing_pb2.UnplacedGang(
         runs=[mesos_pb2.TaskID(value=task.run_id) for task in failure.gang.tasks],
         reason=failure.reason,
@@ -147,6 +153,7 @@ def failure_to(failure: Failure) -> placing_pb2.UnplacedGang:
 
 
 def rejections_from(failure: resmgrsvc_pb2.SetPlacementsFailure) -> list[Rejection]:
+    """Decode the runs whose placement was rejected."""
     return [
         Rejection(each.placement.hostOfferID.value, task.mesosTaskID.value, each.message)
         for each in failure.failed

@@ -1,4 +1,6 @@
-"""Batch jobs (behaviour 5.3): PACK fills a host before it takes the next; SPREAD puts one task on each."""
+"""Strategy of batch jobs: PACK fills a host before the next; SPREAD puts one task on each host
+(docs/behaviour/placement.md, Strategies).
+"""
 
 from __future__ import annotations
 
@@ -15,24 +17,25 @@ _RESERVED, _REVOCABLE, _REST = range(3)
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Gangs whose hosts are chosen alike make a family, whatever their amounts; each job that is to be
-    spread is one of its own."""
+    """Forms a family of all gangs that may use the same hosts, and one of each job that is spread."""
 
     type: TaskType = TaskType.BATCH
     longest: float = 240.0
 
     def family(self, gang: Gang) -> Family:
+        """Return the family of a gang: its rank, host classes, and its job where it is spread."""
         spread = gang.strategy is PlacementStrategy.SPREAD_JOB
         classes = frozenset(needs.host_class for needs, _ in gang.shape)
         rank = _rank(gang)
         return Family((rank, classes, gang.job_id if spread else ""), rank, spread)
 
     def fill(self, family: Family, hosts: Sequence[Host], gangs: Sequence[Gang]) -> Filling:
+        """Place gangs on hosts, first fit."""
         return fill(hosts, gangs, family.spread)
 
 
 def _rank(gang: Gang) -> int:
-    """Tasks that ask for a reserved host go first, then revocable ones, then the rest."""
+    """Rank tasks that need a reserved host first, then revocable ones, then the rest."""
     if gang.wants_reservation:
         return _RESERVED
     return _REVOCABLE if any(needs.revocable for needs, _ in gang.shape) else _REST

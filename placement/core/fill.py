@@ -1,7 +1,7 @@
-"""Laying gangs over hosts, first fit: one pass over hosts and tasks, whatever their numbers.
+"""Place gangs on hosts, first fit, in one pass over hosts and tasks.
 
-A host only gets fuller, so a need that it has no room for is never tried on it again: each distinct
-need keeps the place of the first host that may still do.
+A host only gets fuller, so needs that it has no room for are never tried on it again: for each distinct needs
+the index of the first host that may still have room is kept.
 """
 
 from __future__ import annotations
@@ -10,38 +10,38 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from peloton.model.resources import Resources
-from placement.core.model import UNBOUNDED, Filling, Gang, Host, Needs, Task, Use
+from placement.core.model import UNBOUNDED, Filling, Gang, Host, HostPlacement, Needs, Task
 
 
 def fill(hosts: Sequence[Host], gangs: Sequence[Gang], spread: bool = False) -> Filling:
-    """Gangs in their order, each whole or not at all, over hosts in theirs.
+    """Place gangs, each whole or not at all, on hosts; both in the given order.
 
-    A host is filled before the next is taken, or with `spread` takes one task only.
+    Fill a host before the next one, or with `spread` place one task on each host.
     """
-    rooms = _Rooms(hosts, spread)
+    bins = _Bins(hosts, spread)
     placed: list[Gang] = []
-    left: list[Gang] = []
+    unplaced: list[Gang] = []
     missing: tuple[tuple[Needs, int], ...] = ()
-    hopeless: set[tuple[tuple[Needs, int], ...]] = set()
+    no_room: set[tuple[tuple[Needs, int], ...]] = set()
     for gang in gangs:
-        short = () if hopeless and gang.shape in hopeless else rooms.place(gang)
+        short = () if no_room and gang.shape in no_room else bins.place(gang)
         if short is None:
             placed.append(gang)
             continue
-        if not left:
+        if not unplaced:
             missing = short
-        hopeless.add(gang.shape)
-        left.append(gang)
-    return Filling(tuple(rooms.uses()), tuple(placed), tuple(left), missing)
+        no_room.add(gang.shape)
+        unplaced.append(gang)
+    return Filling(tuple(bins.placements()), tuple(placed), tuple(unplaced), missing)
 
 
 def capacity(host: Host, needs: Needs) -> int:
-    """How many such tasks the empty host takes."""
-    return _Room(host).count(needs, alone=True) if host.host_class == needs.host_class else 0
+    """Return how many such tasks the host takes while nothing is placed on it."""
+    return _Bin(host).count(needs, alone=True) if host.host_class == needs.host_class else 0
 
 
-class _Room:
-    """What is left of a host."""
+class _Bin:
+    """The free resources of a host during placement."""
 
     __slots__ = ("free", "host", "ports", "slack_cpu", "tasks", "used")
 
@@ -54,7 +54,7 @@ class _Room:
         self.tasks: list[Task] = []
 
     def count(self, needs: Needs, alone: bool) -> int:
-        """How many such tasks find room; `alone`: each is a gang of its own."""
+        """Return how many such tasks have room; with `alone` each is a gang of its own."""
         want, free = needs.resources, self.free
         cpu = self.slack_cpu if needs.revocable else free.cpu
         return min(
@@ -67,7 +67,7 @@ class _Room:
         )
 
     def take(self, needs: Needs, count: int) -> None:
-        """A negative count gives back."""
+        """Take resources for `count` tasks; return them if it is negative."""
         want = needs.resources.times(count)
         if needs.revocable:
             self.slack_cpu -= want.cpu
@@ -79,19 +79,19 @@ class _Room:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    room: _Room
+    bin_: _Bin
     needs: Needs
     count: int
 
 
-class _Rooms:
+class _Bins:
     def __init__(self, hosts: Sequence[Host], spread: bool) -> None:
-        self._rooms = [_Room(host) for host in hosts]
+        self._bins = [_Bin(host) for host in hosts]
         self._spread = spread
         self._first: dict[Needs, int] = {}
 
     def place(self, gang: Gang) -> tuple[tuple[Needs, int], ...] | None:
-        """None where all its tasks have a place; else what found none, and nothing has changed."""
+        """Place a gang and return None; or change nothing and return what found no room."""
         first = dict(self._first) if len(gang.tasks) > 1 else self._first
         taken: list[_Taken] = []
         missing: list[tuple[Needs, int]] = []
@@ -103,53 +103,54 @@ class _Rooms:
             self._give_back(taken)
             self._first = first
             return tuple(missing)
-        self._seat(gang, taken)
+        self._assign(gang, taken)
         return None
 
-    def uses(self) -> Iterator[Use]:
-        for room in self._rooms:
-            if room.tasks:
-                yield Use(room.host, tuple(room.tasks), _ports(room))
+    def placements(self) -> Iterator[HostPlacement]:
+        """Return the placement of each host that got tasks."""
+        for bin_ in self._bins:
+            if bin_.tasks:
+                yield HostPlacement(bin_.host, tuple(bin_.tasks), _ports(bin_))
 
     def _take(self, needs: Needs, count: int, taken: list[_Taken], alone: bool) -> int:
-        """Take room for up to `count` tasks and write it down in `taken`; how many found none."""
+        """Take room for up to `count` tasks and record it in `taken`; return how many found none."""
         at = self._first.get(needs, 0)
-        while count and at < len(self._rooms):
-            room = self._rooms[at]
-            some = min(count, self._count(room, needs, alone))
+        while count and at < len(self._bins):
+            bin_ = self._bins[at]
+            some = min(count, self._count(bin_, needs, alone))
             if not some:
                 at += 1
                 continue
-            room.take(needs, some)
-            taken.append(_Taken(room, needs, some))
+            bin_.take(needs, some)
+            taken.append(_Taken(bin_, needs, some))
             count -= some
         self._first[needs] = at
         return count
 
-    def _count(self, room: _Room, needs: Needs, alone: bool) -> int:
-        if room.host.host_class != needs.host_class or (self._spread and room.used):
+    def _count(self, bin_: _Bin, needs: Needs, alone: bool) -> int:
+        if bin_.host.host_class != needs.host_class or (self._spread and bin_.used):
             return 0
-        count = room.count(needs, alone)
+        count = bin_.count(needs, alone)
         return min(1, count) if self._spread else count
 
     def _give_back(self, taken: Sequence[_Taken]) -> None:
         for part in taken:
-            part.room.take(part.needs, -part.count)
+            part.bin_.take(part.needs, -part.count)
 
-    def _seat(self, gang: Gang, taken: Sequence[_Taken]) -> None:
+    def _assign(self, gang: Gang, taken: Sequence[_Taken]) -> None:
         if len(gang.tasks) == 1:
-            taken[0].room.tasks.append(gang.tasks[0])
+            taken[0].bin_.tasks.append(gang.tasks[0])
             return
-        seats = _by_needs(taken)
+        places = _by_needs(taken)
         for task in gang.tasks:
-            next(seats[task.needs]).tasks.append(task)
+            next(places[task.needs]).tasks.append(task)
 
 
-def _by_needs(taken: Sequence[_Taken]) -> Mapping[Needs, Iterator[_Room]]:
-    rooms: dict[Needs, list[_Room]] = {}
+def _by_needs(taken: Sequence[_Taken]) -> Mapping[Needs, Iterator[_Bin]]:
+    bins: dict[Needs, list[_Bin]] = {}
     for part in taken:
-        rooms.setdefault(part.needs, []).extend([part.room] * part.count)
-    return {needs: iter(found) for needs, found in rooms.items()}
+        bins.setdefault(part.needs, []).extend([part.bin_] * part.count)
+    return {needs: iter(found) for needs, found in bins.items()}
 
 
 def _times(free: int, want: int) -> int:
@@ -158,7 +159,7 @@ def _times(free: int, want: int) -> int:
     return max(0, free // want)
 
 
-def _ports(room: _Room) -> tuple[int, ...]:
-    wanted = sum(task.needs.ports for task in room.tasks)
-    free = (port for first, last in room.host.ports for port in range(first, last + 1))
+def _ports(bin_: _Bin) -> tuple[int, ...]:
+    wanted = sum(task.needs.ports for task in bin_.tasks)
+    free = (port for first, last in bin_.host.ports for port in range(first, last + 1))
     return tuple(port for port, _ in zip(free, range(wanted), strict=False))

@@ -1,4 +1,4 @@
-"""Gangs that want a place, and hosts that were claimed for them."""
+"""Gangs to be placed, the hosts claimed for them, and placements."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ UNBOUNDED = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class HostClass:
-    """What decides, apart from amounts, which hosts may take a task. A host that was claimed for one class is
-    given to no other."""
+    """The conditions, apart from amounts, that a host must meet. A host claimed for one class is used for no
+    other.
+    """
 
     constraint: bytes = b""
-    """The serialised constraint, opaque here: hostmgr has matched it. Empty: any host."""
+    """The serialised constraint, which hostmgr evaluates. Empty: any host."""
     gpu: bool = False
-    """Hosts with GPUs take only tasks that ask for some."""
+    """Whether hosts with GPUs are needed; they take only tasks that request GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a task asks of its host."""
+    """The needs of a task on its host."""
 
     resources: Resources
     ports: int = 0
-    """Dynamic ones."""
+    """Number of dynamic ports."""
     revocable: bool = False
     """Its CPU comes from the host's slack."""
     host_class: HostClass = HostClass()
@@ -36,6 +37,8 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Task:
+    """One run to be placed."""
+
     id: TaskId
     run_id: MesosTaskId
     needs: Needs
@@ -43,7 +46,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a gang asks of hosts."""
+    """The needs of a gang, apart from its identity."""
 
     members: tuple[tuple[Needs, int], ...]
     """As `Gang.shape`."""
@@ -52,18 +55,18 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gang:
-    """Tasks of one job that are placed all or none. Equal to itself only."""
+    """Tasks of one job that are placed together or not at all. Compared by identity."""
 
     job_id: JobId
     tasks: tuple[Task, ...]
     """At least one."""
     strategy: PlacementStrategy = PlacementStrategy.PACK_HOST
     wants_reservation: bool = False
-    """Enough tries failed: it asks for a reserved host."""
+    """Whether so many tries failed that the gang needs a reserved host."""
     time_out: float = 0.0
     """Seconds that placing may take; 0: no bound of its own."""
     shape: tuple[tuple[Needs, int], ...] = field(init=False)
-    """Its distinct needs with the number of tasks that have each, the largest first."""
+    """Distinct needs, each with the number of tasks, the largest first."""
 
     def __post_init__(self) -> None:
         counts: dict[Needs, int] = {}
@@ -80,41 +83,41 @@ def _size(part: tuple[Needs, int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A claimed host and what its offers hold. It is used for one placement."""
+    """A claimed host with the resources of its offers. It is used for one placement."""
 
     hostname: str
     agent_id: str
     offer_id: str
-    """The claim."""
+    """Id of the claim."""
     host_class: HostClass
-    """What it was claimed for."""
+    """The class that it was claimed for."""
     free: Resources = ZERO
     slack_cpu: int = 0
     """Revocable CPU, in thousandths of a core."""
     ports: tuple[tuple[int, int], ...] = ()
     """Free ports, as ranges with both ends inside."""
     launches: int = UNBOUNDED
-    """How many tasks may be launched on it now. Gangs of several are not held to it: they may be larger than
-    it ever is."""
+    """Number of tasks that may be launched on it now. Gangs of several tasks may exceed it, as they may be
+    larger than the bound ever is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """The tasks that go to one host."""
+class HostPlacement:
+    """The tasks that are placed on one host."""
 
     host: Host
     tasks: tuple[Task, ...]
     ports: tuple[int, ...]
-    """Each task's, in the order of `tasks`."""
+    """Ports of all tasks, in the order of `tasks`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """What hosts and gangs come to."""
+    """Result of placing gangs on hosts."""
 
-    uses: tuple[Use, ...]
+    placements: tuple[HostPlacement, ...]
     placed: tuple[Gang, ...]
-    left: tuple[Gang, ...]
-    """In the order in which they came."""
+    unplaced: tuple[Gang, ...]
+    """In the order of their arrival."""
     missing: tuple[tuple[Needs, int], ...] = ()
-    """For the first of `left`: its needs, with the number of its tasks that found no room."""
+    """Needs of the first unplaced gang, each with the number of tasks that found no room."""

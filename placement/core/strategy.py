@@ -1,4 +1,4 @@
-"""What tells placement for batch jobs from placement for services: a strategy each."""
+"""The part of placement that differs by task type: which gangs belong together and how hosts are filled."""
 
 from __future__ import annotations
 
@@ -12,30 +12,32 @@ from placement.core.model import Filling, Gang, Host
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Gangs that are placed together, over the same hosts. Equal keys join."""
+    """Gangs that are placed together on the same hosts; those with equal keys form one family."""
 
     key: Hashable
     rank: int
-    """Lower goes first."""
+    """Families with a lower rank are served first."""
     spread: bool = False
-    """No two of its tasks on one host."""
+    """Place at most one of its tasks on a host."""
 
 
 class Strategy(Protocol):
-    """Decides for one task type. Pure."""
+    """Placement of one task type. Pure."""
 
     @property
-    def type(self) -> TaskType: ...
+    def type(self) -> TaskType:
+        """The task type that is placed."""
+        ...
 
     @property
     def longest(self) -> float:
-        """Seconds after which a gang goes back unplaced."""
+        """Seconds after which a gang is given back unplaced."""
         ...
 
     def family(self, gang: Gang) -> Family:
-        """Where a gang belongs."""
+        """Return the family that a gang belongs to."""
         ...
 
     def fill(self, family: Family, hosts: Sequence[Host], gangs: Sequence[Gang]) -> Filling:
-        """Lay the gangs, in their order, over the hosts that are claimed for them."""
+        """Place the gangs, in their order, on the hosts that are claimed for them."""
         ...

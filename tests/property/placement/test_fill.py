@@ -39,14 +39,14 @@ def runs(tasks: Sequence[Task]) -> list[str]:
 
 
 def check(hosts: Sequence[Host], gangs: Sequence[Gang], filling: Filling) -> None:
-    placed = Counter(run for use in filling.uses for run in runs(use.tasks))
+    placed = Counter(run for placement in filling.placements for run in runs(placement.tasks))
     assert placed == Counter(run for gang in filling.placed for run in runs(gang.tasks)), "whole, once"
-    assert sorted(map(id, gangs)) == sorted(map(id, (*filling.placed, *filling.left)))
-    offers = [use.host.offer_id for use in filling.uses]
+    assert sorted(map(id, gangs)) == sorted(map(id, (*filling.placed, *filling.unplaced)))
+    offers = [placement.host.offer_id for placement in filling.placements]
     assert len(set(offers)) == len(offers), "a claim is used once"
-    for use in filling.uses:
-        assert use.host in hosts
-        check_host(use.host, use.tasks, use.ports)
+    for placement in filling.placements:
+        assert placement.host in hosts
+        check_host(placement.host, placement.tasks, placement.ports)
 
 
 def check_host(host: Host, tasks: Sequence[Task], ports: Sequence[int]) -> None:
@@ -75,7 +75,7 @@ def test_packing(hosts: list[Host], gangs: list[Gang]) -> None:
 def test_spreading(hosts: list[Host], gangs: list[Gang]) -> None:
     filling = fill(hosts, gangs, spread=True)
     check(hosts, gangs, filling)
-    assert all(len(use.tasks) == 1 for use in filling.uses)
+    assert all(len(placement.tasks) == 1 for placement in filling.placements)
 
 
 @settings(max_examples=60, deadline=None)
@@ -91,7 +91,7 @@ def test_filling_is_first_fit(hosts: list[Host], gangs: list[Gang]) -> None:
             if fits(host, [*rooms[host.offer_id], *one.tasks]):
                 rooms[host.offer_id] += one.tasks
                 break
-    assert {use.host.offer_id: list(use.tasks) for use in filling.uses} == {
+    assert {placement.host.offer_id: list(placement.tasks) for placement in filling.placements} == {
         offer: tasks for offer, tasks in rooms.items() if tasks
     }
 
@@ -114,10 +114,14 @@ def test_the_first_gang_that_is_left_finds_no_room_on_empty_hosts_of_what_remain
     hosts: list[Host], gangs: list[Gang]
 ) -> None:
     filling = fill(hosts, gangs)
-    if filling.left:
-        first = filling.left[0]
+    if filling.unplaced:
+        first = filling.unplaced[0]
         assert filling.missing
         assert set(filling.missing) != set(), "what is missing is told"
         assert all(0 < count <= dict(first.shape)[needs] for needs, count in filling.missing)
-        unused = [host for host in hosts if host.offer_id not in {use.host.offer_id for use in filling.uses}]
+        unused = [
+            host
+            for host in hosts
+            if host.offer_id not in {placement.host.offer_id for placement in filling.placements}
+        ]
         assert not fill(unused, [first]).placed

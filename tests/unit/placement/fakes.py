@@ -13,9 +13,9 @@ from peloton.errors import PelotonError
 from peloton.model.shortage import Shortage
 from placement.core.batch import Batch
 from placement.core.fill import capacity
-from placement.core.model import Gang, Host, Needs, Shape, Use
+from placement.core.model import Gang, Host, HostPlacement, Needs, Shape
 from placement.engine import Engine
-from placement.placing import Parts
+from placement.placing import Context
 from placement.ports import Acquired, Failure, Rejection
 
 DEADLINE = 10.0
@@ -24,17 +24,17 @@ DEADLINE = 10.0
 @dataclass
 class FakeResmgr:
     ready: deque[Gang] = field(default_factory=deque)
-    uses: list[Use] = field(default_factory=list)
+    placements: list[HostPlacement] = field(default_factory=list)
     failures: dict[Gang, str] = field(default_factory=dict)
     shortages: dict[Gang, Shortage | None] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     """Runs that are not placed any more."""
     dequeue_errors: list[PelotonError] = field(default_factory=list)
-    settle_errors: list[PelotonError] = field(default_factory=list)
+    report_errors: list[PelotonError] = field(default_factory=list)
     dequeued: list[int] = field(default_factory=list)
     calls: int = 0
     empty_calls: int = 0
-    """That settle nothing: signs of life."""
+    """Calls that report nothing: signs of life."""
 
     async def dequeue(self, limit: int, wait: float) -> Sequence[Gang]:
         if self.dequeue_errors:
@@ -46,26 +46,28 @@ class FakeResmgr:
             self.dequeued.append(len(some))
         return some
 
-    async def settle(self, uses: Sequence[Use], failures: Sequence[Failure]) -> Sequence[Rejection]:
+    async def report(
+        self, placements: Sequence[HostPlacement], failures: Sequence[Failure]
+    ) -> Sequence[Rejection]:
         self.calls += 1
-        self.empty_calls += not uses and not failures
-        if self.settle_errors:
-            raise self.settle_errors.pop()
+        self.empty_calls += not placements and not failures
+        if self.report_errors:
+            raise self.report_errors.pop()
         self.failures.update({failure.gang: failure.reason for failure in failures})
         self.shortages.update({failure.gang: failure.shortage for failure in failures})
-        self.uses += uses
+        self.placements += placements
         return [
-            Rejection(use.host.offer_id, task.run_id, "the run is not known")
-            for use in uses
-            for task in use.tasks
+            Rejection(placement.host.offer_id, task.run_id, "the run is not known")
+            for placement in placements
+            for task in placement.tasks
             if task.run_id in self.gone
         ]
 
     def placed(self) -> set[str]:
-        return {task.run_id for use in self.uses for task in use.tasks}
+        return {task.run_id for placement in self.placements for task in placement.tasks}
 
     def hosts(self) -> list[tuple[str, int]]:
-        return sorted((use.host.hostname, len(use.tasks)) for use in self.uses)
+        return sorted((placement.host.hostname, len(placement.tasks)) for placement in self.placements)
 
 
 @dataclass
@@ -73,7 +75,7 @@ class FakeHostmgr:
     free: list[Host]
     claimed: dict[str, Host] = field(default_factory=dict)
     released: list[str] = field(default_factory=list)
-    asked: list[tuple[Needs, int]] = field(default_factory=list)
+    requested: list[tuple[Needs, int]] = field(default_factory=list)
     errors: list[PelotonError] = field(default_factory=list)
     busy: int = 0
     """Hosts that fit and are claimed by somebody else."""
@@ -90,7 +92,7 @@ class FakeHostmgr:
     async def acquire(self, needs: Needs, most: int) -> Acquired:
         if self.errors:
             raise self.errors.pop()
-        self.asked.append((needs, most))
+        self.requested.append((needs, most))
         hosts = [replace(host, host_class=needs.host_class) for host in self.free]
         fitting = [host for host in hosts if capacity(host, needs)][: min(most, self.most)]
         for host in fitting:
@@ -126,7 +128,7 @@ class World:
             while not condition():  # noqa: ASYNC110 - what it waits for is no event of one place
                 await asyncio.sleep(0.005)
 
-    async def settled(self) -> None:
+    async def idle(self) -> None:
         """Until every gang was placed or given back, and what follows from it is done."""
         await self.until(lambda: not self.resmgr.ready and not self.engine.waiting)
 
@@ -139,15 +141,15 @@ async def running(
     patience: float = 0.0,
     longest: float = 240.0,
     max_waiting: int = 4000,
-    heard: float = 10.0,
+    keep_alive: float = 10.0,
     prepare: Callable[[World], None] = lambda world: None,
 ) -> AsyncIterator[World]:
     """An engine at work; it is stopped at the end."""
     resmgr, hostmgr = FakeResmgr(deque(gangs)), FakeHostmgr(list(hosts))
-    parts = Parts(
+    context = Context(
         Batch(longest=longest), resmgr, hostmgr, SystemClock(), asyncio.Semaphore(4), patience=patience
     )
-    world = World(resmgr, hostmgr, Engine(parts, max_waiting=max_waiting, heard=heard))
+    world = World(resmgr, hostmgr, Engine(context, max_waiting=max_waiting, keep_alive=keep_alive))
     prepare(world)
     task = asyncio.create_task(world.engine.run())
     try:

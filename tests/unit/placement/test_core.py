@@ -9,28 +9,28 @@ from peloton.model.hostcounts import counted
 from peloton.model.states import PlacementStrategy
 from placement.core.batch import Batch
 from placement.core.fill import capacity, fill
-from placement.core.host_estimates import FIRST_GUESS, Sizes, wanted
+from placement.core.host_estimates import FIRST_GUESS, HostEstimates, hosts_to_request
 from placement.core.model import Filling, Gang
 from placement.core.reasons import busy, no_host_fits
 from tests.unit.placement.samples import SPREAD, gang, host, needs
 
 
 def loads(filling: Filling) -> list[tuple[str, int]]:
-    return [(use.host.hostname, len(use.tasks)) for use in filling.uses]
+    return [(placement.host.hostname, len(placement.tasks)) for placement in filling.placements]
 
 
 def test_a_host_is_filled_before_the_next_is_taken() -> None:
     filling = fill([host(0), host(1), host(2)], [gang() for _ in range(6)])
     assert loads(filling) == [("host-0", 4), ("host-1", 2)]
     assert len(filling.placed) == 6
-    assert not filling.left
+    assert not filling.unplaced
 
 
 def test_what_does_not_fit_is_left_in_order() -> None:
     gangs = [gang() for _ in range(6)]
     filling = fill([host(0)], gangs)
     assert filling.placed == tuple(gangs[:4])
-    assert filling.left == tuple(gangs[4:])
+    assert filling.unplaced == tuple(gangs[4:])
     assert filling.missing == ((needs(), 1),)
 
 
@@ -38,14 +38,14 @@ def test_a_smaller_gang_fills_what_a_larger_one_leaves() -> None:
     large, small = gang(needs(cpu=3)), gang(needs(cpu=1))
     filling = fill([host(0), host(1)], [large, gang(needs(cpu=3)), small, gang(needs(cpu=3)), gang()])
     assert loads(filling) == [("host-0", 2), ("host-1", 2)]
-    assert [len(one.tasks) for one in filling.left] == [1]
-    assert filling.uses[0].tasks == (large.tasks[0], small.tasks[0])
+    assert [len(one.tasks) for one in filling.unplaced] == [1]
+    assert filling.placements[0].tasks == (large.tasks[0], small.tasks[0])
 
 
 def test_spreading_puts_one_task_on_each_host() -> None:
     filling = fill([host(i) for i in range(3)], [gang() for _ in range(5)], spread=True)
     assert loads(filling) == [("host-0", 1), ("host-1", 1), ("host-2", 1)]
-    assert len(filling.left) == 2
+    assert len(filling.unplaced) == 2
 
 
 def test_a_gang_is_spread_too() -> None:
@@ -53,14 +53,14 @@ def test_a_gang_is_spread_too() -> None:
         ("host-0", 1),
         ("host-1", 1),
     ]
-    assert not fill([host(0)], [gang(needs(), needs())], spread=True).uses
+    assert not fill([host(0)], [gang(needs(), needs())], spread=True).placements
 
 
 def test_a_gang_that_does_not_fit_whole_leaves_the_room_to_others() -> None:
     big, small = gang(*[needs()] * 9), gang()
     filling = fill([host(0), host(1)], [big, small])
     assert filling.placed == (small,)
-    assert filling.left == (big,)
+    assert filling.unplaced == (big,)
     assert filling.missing == ((needs(), 1),)
     assert loads(filling) == [("host-0", 1)]
 
@@ -69,13 +69,13 @@ def test_a_gang_of_different_needs() -> None:
     driver, executor = needs(cpu=2, memory=100), needs(cpu=1, memory=10)
     filling = fill([host(0, cpu=3), host(1, cpu=3)], [gang(driver, executor, executor, executor)])
     assert loads(filling) == [("host-0", 2), ("host-1", 2)]
-    assert filling.uses[0].tasks[0].needs is driver
+    assert filling.placements[0].tasks[0].needs is driver
 
 
 def test_revocable_tasks_take_cpu_from_slack_and_the_rest_from_normal_resources() -> None:
     slack = needs(cpu=1, memory=400, revocable=True)
     filling = fill([host(cpu=1, memory=1000, slack_cpu=9000)], [gang(slack) for _ in range(4)] + [gang()])
-    assert [task.needs.revocable for task in filling.uses[0].tasks] == [True, True, False]
+    assert [task.needs.revocable for task in filling.placements[0].tasks] == [True, True, False]
 
 
 def test_ports_come_from_the_offer_and_bound_the_tasks() -> None:
@@ -83,13 +83,13 @@ def test_ports_come_from_the_offer_and_bound_the_tasks() -> None:
     filling = fill(
         [host(ports=((31000, 31002), (32000, 32001)))], [gang(two), gang(two), gang(two), gang(needs(0))]
     )
-    assert filling.uses[0].ports == (31000, 31001, 31002, 32000)
-    assert len(filling.uses[0].tasks) == 3
+    assert filling.placements[0].ports == (31000, 31001, 31002, 32000)
+    assert len(filling.placements[0].tasks) == 3
 
 
 def test_a_host_serves_only_what_it_was_claimed_for() -> None:
-    assert not fill([host(where="rack=r1")], [gang(needs(where="rack=r2")), gang()]).uses
-    assert not fill([host(gpu=2)], [gang()]).uses
+    assert not fill([host(where="rack=r1")], [gang(needs(where="rack=r2")), gang()]).placements
+    assert not fill([host(gpu=2)], [gang()]).placements
     assert loads(fill([host(gpu=2)], [gang(needs(gpu=1)) for _ in range(3)])) == [("host-0", 2)]
 
 
@@ -98,7 +98,7 @@ def test_thousands_of_tasks_over_thousands_of_hosts_take_one_pass() -> None:
     gangs = [gang(needs(cpu=0.5 + (i % 7) / 10)) for i in range(20_000)]
     begun = time.process_time()
     filling = fill(hosts, gangs)
-    assert len(filling.placed) + len(filling.left) == 20_000
+    assert len(filling.placed) + len(filling.unplaced) == 20_000
     assert time.process_time() - begun < 10, "tasks x hosts would be 100,000,000 looks"
 
 
@@ -111,14 +111,16 @@ def test_capacity(of: object, expected: int) -> None:
 
 
 def test_hosts_to_ask_for() -> None:
-    sizes = Sizes()
+    estimates = HostEstimates()
     gangs = [gang() for _ in range(15)]
-    assert wanted(sizes, needs(), [(needs(), 1)], gangs, 100) == 16 / FIRST_GUESS
-    sizes.learn([host(0, cpu=1), host(1, cpu=4), host(2, cpu=5)])
-    assert wanted(sizes, needs(), [(needs(), 1)], gangs, 100) == 4
-    assert wanted(sizes, needs(), [(needs(), 1)], gangs, 3) == 3
-    assert wanted(sizes, needs(99), [(needs(99), 1)], [], 100) == 1
-    assert wanted(sizes, needs(where="x"), [(needs(where="x"), 9)], gangs, 100) == 2, "others do not count"
+    assert hosts_to_request(estimates, needs(), [(needs(), 1)], gangs, 100) == 16 / FIRST_GUESS
+    estimates.learn([host(0, cpu=1), host(1, cpu=4), host(2, cpu=5)])
+    assert hosts_to_request(estimates, needs(), [(needs(), 1)], gangs, 100) == 4
+    assert hosts_to_request(estimates, needs(), [(needs(), 1)], gangs, 3) == 3
+    assert hosts_to_request(estimates, needs(99), [(needs(99), 1)], [], 100) == 1
+    assert hosts_to_request(estimates, needs(where="x"), [(needs(where="x"), 9)], gangs, 100) == 2, (
+        "others do not count"
+    )
 
 
 def test_families() -> None:
@@ -168,7 +170,7 @@ def test_a_host_gets_no_more_launches_than_it_takes_at_a_time() -> None:
 def test_a_gang_of_several_is_not_held_to_it_and_counts() -> None:
     whole = gang(*[needs()] * 5)
     filling = fill([replace(host(0, cpu=100), launches=3)], [whole, gang()])
-    assert (loads(filling), len(filling.left)) == ([("host-0", 5)], 1)
+    assert (loads(filling), len(filling.unplaced)) == ([("host-0", 5)], 1)
 
 
 def test_launches_that_are_under_way_end_soon() -> None:

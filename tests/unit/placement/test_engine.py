@@ -13,7 +13,7 @@ async def test_gangs_are_packed_and_unused_hosts_released() -> None:
     gangs = [gang() for _ in range(6)]
     hosts = [host(i, cpu=8) for i in range(9)]
     async with running(gangs, hosts, prepare=lambda w: setattr(w.hostmgr, "most", 2)) as world:
-        await world.settled()
+        await world.idle()
     assert world.resmgr.placed() == {one.tasks[0].run_id for one in gangs}
     assert world.resmgr.hosts() == [("host-0", 6)]
     assert world.resmgr.calls == 1, "one call for all"
@@ -23,34 +23,34 @@ async def test_gangs_are_packed_and_unused_hosts_released() -> None:
 async def test_it_asks_again_until_all_are_placed() -> None:
     gangs = [gang() for _ in range(3 * FIRST_GUESS)]
     async with running(gangs, [host(i, cpu=1) for i in range(30)]) as world:
-        await world.settled()
+        await world.idle()
     assert len(world.resmgr.placed()) == len(gangs)
     assert not world.resmgr.failures
-    assert len(world.hostmgr.asked) == 2, "a guess, and then what the hosts' sizes come to"
+    assert len(world.hostmgr.requested) == 2, "a guess, and then what the hosts' estimates come to"
 
 
 async def test_what_finds_no_host_goes_back_with_the_reason() -> None:
     large = [gang(needs(cpu=16)) for _ in range(3)]
     small = [gang() for _ in range(5)]
     async with running([*large, *small], [host(0), host(1)]) as world:
-        await world.settled()
+        await world.idle()
     told = "no host fits: 2 hosts: 2 insufficient_offer_resources"
     assert world.resmgr.failures == dict.fromkeys(large, told)
     assert len(world.resmgr.placed()) == 5
-    assert sum(asked == needs(cpu=16) for asked, _ in world.hostmgr.asked) == 1, "once for all of them"
+    assert sum(asked == needs(cpu=16) for asked, _ in world.hostmgr.requested) == 1, "once for all of them"
 
 
 async def test_without_hosts() -> None:
     one = gang()
     async with running([one], []) as world:
-        await world.settled()
+        await world.idle()
     assert world.resmgr.failures == {one: "no host fits: there are no hosts"}
 
 
 async def test_a_full_cluster_takes_what_it_can() -> None:
     gangs = [gang() for _ in range(10)]
     async with running(gangs, [host(0), host(1)]) as world:
-        await world.settled()
+        await world.idle()
     assert len(world.resmgr.placed()) == 8
     assert list(world.resmgr.failures) == gangs[8:]
 
@@ -60,7 +60,7 @@ async def test_a_gang_collects_hosts_until_it_fits_whole() -> None:
     async with running(
         [whole], [host(i) for i in range(5)], prepare=lambda w: setattr(w.hostmgr, "most", 1)
     ) as world:
-        await world.settled()
+        await world.idle()
     assert world.resmgr.hosts() == [("host-0", 4), ("host-1", 4), ("host-2", 2)]
     assert world.resmgr.calls == 1, "its placements go in one call"
 
@@ -68,7 +68,7 @@ async def test_a_gang_collects_hosts_until_it_fits_whole() -> None:
 async def test_a_gang_that_does_not_fit_whole_goes_back_and_holds_nothing() -> None:
     whole = gang(*[needs()] * 10)
     async with running([whole], [host(0), host(1)]) as world:
-        await world.settled()
+        await world.idle()
     assert world.resmgr.failures == {
         whole: "no host fits: there are no hosts; room for 8 of 10 tasks that belong together"
     }
@@ -79,26 +79,28 @@ async def test_a_gang_that_does_not_fit_whole_goes_back_and_holds_nothing() -> N
 async def test_a_gang_of_different_constraints_takes_hosts_of_both() -> None:
     whole = gang(needs(cpu=2, where="rack=r1"), needs(cpu=1))
     async with running([whole], [host(0), host(1)]) as world:
-        await world.settled()
+        await world.idle()
     assert world.resmgr.hosts() == [("host-0", 1), ("host-1", 1)]
-    assert {asked.host_class.constraint for asked, _ in world.hostmgr.asked} == {b"", b"rack=r1"}
+    assert {asked.host_class.constraint for asked, _ in world.hostmgr.requested} == {b"", b"rack=r1"}
 
 
 async def test_spread_uses_a_host_once_a_round_even_where_it_comes_back() -> None:
     gangs = [gang(strategy=SPREAD) for _ in range(5)]
 
     def coming_back(world: World) -> None:
-        settle = world.resmgr.settle
+        report = world.resmgr.report
 
-        async def settle_and_free(uses, failures):  # type: ignore[no-untyped-def]
-            answer = await settle(uses, failures)
-            world.hostmgr.free += [world.hostmgr.claimed.pop(use.host.offer_id) for use in uses]
+        async def report_and_free(placements, failures):  # type: ignore[no-untyped-def]
+            answer = await report(placements, failures)
+            world.hostmgr.free += [
+                world.hostmgr.claimed.pop(placement.host.offer_id) for placement in placements
+            ]
             return answer
 
-        world.resmgr.settle = settle_and_free  # type: ignore[method-assign]
+        world.resmgr.report = report_and_free  # type: ignore[method-assign]
 
     async with running(gangs, [host(i) for i in range(3)], prepare=coming_back) as world:
-        await world.settled()
+        await world.idle()
     assert world.resmgr.hosts() == [("host-0", 1), ("host-1", 1), ("host-2", 1)]
     assert set(world.resmgr.failures.values()) == {
         "no host fits: 3 just got a task of the job, which is spread"
@@ -109,19 +111,19 @@ async def test_spread_uses_a_host_once_a_round_even_where_it_comes_back() -> Non
 async def test_hosts_that_are_only_busy_are_waited_for() -> None:
     one = gang()
     async with running([one], [], patience=30, prepare=lambda w: setattr(w.hostmgr, "busy", 1)) as world:
-        await world.until(lambda: len(world.hostmgr.asked) >= 2)
+        await world.until(lambda: len(world.hostmgr.requested) >= 2)
         assert not world.resmgr.failures
         world.hostmgr.free.append(host(0))
-        await world.settled()
+        await world.idle()
     assert world.resmgr.hosts() == [("host-0", 1)]
 
 
 async def test_patience_ends() -> None:
     one = gang()
     async with running([one], [], patience=0.3, prepare=lambda w: setattr(w.hostmgr, "busy", 2)) as world:
-        await world.settled()
+        await world.idle()
     assert world.resmgr.failures == {one: "no host fits: 2 hosts: 2 mismatch_status"}
-    assert len(world.hostmgr.asked) > 1
+    assert len(world.hostmgr.requested) > 1
 
 
 async def test_what_resmgr_refuses_frees_the_host_that_nothing_else_uses() -> None:
@@ -132,7 +134,7 @@ async def test_what_resmgr_refuses_frees_the_host_that_nothing_else_uses() -> No
         world.resmgr.gone = {one.tasks[0].run_id for one in gangs[:5]}
 
     async with running(gangs, [host(0), host(1)], prepare=gone) as world:
-        await world.settled()
+        await world.idle()
     assert world.hostmgr.released == ["host-0"]
     assert set(world.hostmgr.claimed) == {"offer-1"}
 
@@ -144,7 +146,7 @@ async def test_hostmgr_away_gives_gangs_back_and_goes_on() -> None:
     ) as world:
         await world.until(lambda: first in world.resmgr.failures)
         world.resmgr.ready.append(later)
-        await world.settled()
+        await world.idle()
     assert world.resmgr.failures == {first: "hosts cannot be claimed: hostmgr is away"}
     assert world.resmgr.placed() == {later.tasks[0].run_id}
 
@@ -154,13 +156,13 @@ async def test_resmgr_away_frees_the_hosts_and_goes_on() -> None:
 
     def away(world: World) -> None:
         world.resmgr.dequeue_errors += [Unavailable("away"), RemoteFailure("in disorder")]
-        world.resmgr.settle_errors.append(Unavailable("away"))
+        world.resmgr.report_errors.append(Unavailable("away"))
 
     async with running([first], [host(0)], prepare=away) as world:
         await world.until(lambda: bool(world.hostmgr.released))
         assert not world.hostmgr.claimed
         world.resmgr.ready.append(later)
-        await world.settled()
+        await world.idle()
     assert world.resmgr.placed() == {later.tasks[0].run_id}
 
 
@@ -169,12 +171,12 @@ async def test_what_resmgr_could_not_be_told_it_is_told_later() -> None:
     placed, failed = gang(), gang(needs(99))
 
     def away(world: World) -> None:
-        world.resmgr.settle_errors += [Unavailable("away") for _ in range(4)]
+        world.resmgr.report_errors += [Unavailable("away") for _ in range(4)]
 
-    async with running([placed, failed], [host(0)], heard=0.05, prepare=away) as world:
+    async with running([placed, failed], [host(0)], keep_alive=0.05, prepare=away) as world:
         await world.until(lambda: len(world.resmgr.failures) == 2)
         assert not world.hostmgr.claimed
-    assert world.resmgr.failures[placed] == "not handed in: away"
+    assert world.resmgr.failures[placed] == "placement not reported: away"
     assert world.resmgr.failures[failed].startswith("no host fits: 1 host")
 
 
@@ -184,7 +186,7 @@ async def test_told_to_stop_it_gives_back_the_hosts_that_are_on_their_way() -> N
         await world.until(lambda: bool(world.hostmgr.claimed))
         asyncio.get_running_loop().call_later(0.05, hold.set)
     assert world.hostmgr.released == ["host-0"]
-    assert not world.resmgr.uses
+    assert not world.resmgr.placements
 
 
 async def test_no_more_gangs_are_taken_than_may_wait() -> None:
@@ -196,7 +198,7 @@ async def test_no_more_gangs_are_taken_than_may_wait() -> None:
         await world.until(lambda: bool(world.hostmgr.claimed))
         assert len(world.resmgr.ready) == 3
         hold.set()
-        await world.settled()
+        await world.idle()
     assert world.resmgr.dequeued == [4, 3]
     assert len(world.resmgr.placed()) == 7
 
@@ -206,30 +208,30 @@ async def test_a_gang_goes_back_when_its_time_is_over() -> None:
     async with running(
         [one], [], patience=60, longest=0.2, prepare=lambda w: setattr(w.hostmgr, "busy", 1)
     ) as world:
-        await world.settled()
+        await world.idle()
     assert world.resmgr.failures == {one: "no host fits: 1 host: 1 mismatch_status"}
 
 
 async def test_thousands_of_gangs_take_few_calls() -> None:
     gangs = [gang() for _ in range(4000)]
     async with running(gangs, [host(i) for i in range(1000)]) as world:
-        await world.settled()
+        await world.idle()
     assert len(world.resmgr.placed()) == 4000
-    assert len(world.hostmgr.asked) + world.resmgr.calls <= 20
+    assert len(world.hostmgr.requested) + world.resmgr.calls <= 20
 
 
 async def test_resmgr_hears_of_an_engine_that_holds_gangs_and_has_nothing_to_tell() -> None:
     def hold(world: World) -> None:
         world.hostmgr.hold = asyncio.Event()
-        world.resmgr.settle_errors = [Unavailable("no leader")]
+        world.resmgr.report_errors = [Unavailable("no leader")]
 
     one = gang()
-    async with running([one], [host(0)], max_waiting=1, heard=0.01, prepare=hold) as world:
+    async with running([one], [host(0)], max_waiting=1, keep_alive=0.01, prepare=hold) as world:
         await world.until(lambda: world.resmgr.empty_calls >= 3)
         assert not world.resmgr.placed(), "it is still at work, and a call that failed did not stop it"
         assert world.hostmgr.hold is not None
         world.hostmgr.hold.set()
-        await world.settled()
+        await world.idle()
         assert world.resmgr.placed() == {one.tasks[0].run_id}
 
 
@@ -242,14 +244,14 @@ async def test_what_fits_on_no_empty_host_goes_back_as_such() -> None:
 
     large = [gang(needs(cpu=16)) for _ in range(3)]
     async with running(large, [host(0), host(1)], patience=60.0, prepare=prepare) as world:
-        await world.settled()
+        await world.idle()
     assert world.resmgr.shortages == dict.fromkeys(large, lacking)
     assert [shape.members for shape in world.hostmgr.compared] == [large[0].shape], "once for all alike"
 
 
 async def test_a_task_that_waits_for_a_free_host_is_not_compared() -> None:
     async with running([gang(needs(cpu=16))], [host(0)]) as world:
-        await world.settled()
+        await world.idle()
     assert len(world.resmgr.failures) == 1
     assert not world.hostmgr.compared
 
@@ -257,6 +259,6 @@ async def test_a_task_that_waits_for_a_free_host_is_not_compared() -> None:
 async def test_a_gang_that_found_room_for_some_is_compared() -> None:
     whole = gang(*[needs(cpu=3)] * 3)
     async with running([whole], [host(0), host(1)]) as world:
-        await world.settled()
+        await world.idle()
     assert world.resmgr.shortages == {whole: None}
     assert [shape.members for shape in world.hostmgr.compared] == [whole.shape]

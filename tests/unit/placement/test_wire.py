@@ -26,7 +26,7 @@ from peloton.private.resmgrsvc import resmgrsvc_pb2, resmgrsvc_pb2_grpc
 from peloton.rpc.client import Channels, LeaderClient
 from peloton.wire.feasibility import shortage_to
 from placement.clients import HostmgrClaims, ResmgrQueue
-from placement.core.model import Host, HostClass, Needs, Shape, Use
+from placement.core.model import Host, HostClass, HostPlacement, Needs, Shape
 from placement.ports import Failure
 from tests.unit.placement.samples import JOB, gang, needs, task
 
@@ -189,7 +189,7 @@ async def test_an_empty_queue_and_a_failing_one(resmgr: tuple[Resmgr, ResmgrQueu
 async def test_placements(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
     servicer, queue = resmgr
     tasks = (task(needs(ports=1)), task(needs(ports=1)))
-    use = Use(Host("h1", "a1", "o1", HostClass()), tasks, (31000, 31001))
+    placement = HostPlacement(Host("h1", "a1", "o1", HostClass()), tasks, (31000, 31001))
     servicer.failure.failed.add(
         message="the run is not known",
         placement=resmgr_pb2.Placement(
@@ -197,7 +197,7 @@ async def test_placements(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
             taskIDs=[resmgr_pb2.Placement.Task(mesosTaskID=mesos_pb2.TaskID(value=tasks[0].run_id))],
         ),
     )
-    (rejection,) = await queue.settle([use], ())
+    (rejection,) = await queue.report([placement], ())
     assert (rejection.offer_id, rejection.run_id) == ("o1", tasks[0].run_id)
     assert rejection.message == "the run is not known"
 
@@ -215,7 +215,7 @@ async def test_gangs_that_go_back(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
     busy, never = gang(), gang(needs(), needs())
     lacking = Shortage(Lack.RESOURCE, "cpu", 5000, 4000, 3)
     counts = {"match": 1, "insufficient_resources": 3}
-    await queue.settle((), [Failure(busy, "no host fits"), Failure(never, "no host", counts, lacking)])
+    await queue.report((), [Failure(busy, "no host fits"), Failure(never, "no host", counts, lacking)])
     (request,) = servicer.requests
     first, second = request.gangs
     assert [run.value for run in first.runs] == [busy.tasks[0].run_id]
@@ -229,7 +229,7 @@ async def test_gangs_that_go_back(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
 
 async def test_a_sign_of_life(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
     servicer, queue = resmgr
-    await queue.settle((), ())
+    await queue.report((), ())
     assert servicer.requests == [resmgrsvc_pb2.SetPlacementsRequest()]
 
 
