@@ -46,6 +46,8 @@ class Scheduler(Sharing):
         """Queue a gang at a leaf; the tasks that were new. A run that is known, or older than the known one,
         is left as it is; a newer one takes the known one's place. Raises Refused where the members are
         of different task types, or are together more than a limit allows, having changed nothing."""
+        if len(gang) == 1:
+            return self._enqueue_one(pool, gang[0], now)
         current = self.registry.current
         unknown = [
             new for new in gang if (known := current(new.job_id, new.instance)) is None or known.run < new.run
@@ -66,6 +68,17 @@ class Scheduler(Sharing):
                 task.job.gangs[task.instance] = first
         self.queue(Gang(pool, tuple(tasks)))
         return tasks
+
+    def _enqueue_one(self, pool: Pool, new: NewTask, now: float) -> list[Task]:
+        """As `enqueue` of a gang of one, in less time: of a million runs most stand alone."""
+        if not self._newer(new):
+            return []
+        too_large = checks.beyond_limit(pool, (new.needs.charge,))
+        if too_large:
+            raise Refused(too_large)
+        task = self._new(pool, new, _S.PENDING, now)
+        self.queue(Gang(pool, (task,)))
+        return [task]
 
     def restore(self, pool: Pool, new: NewTask, state: TaskState, host: str, now: float) -> None:
         """A run that is on a host already, with its allocation."""

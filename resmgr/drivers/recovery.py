@@ -69,7 +69,7 @@ class Recovery:
 
     async def requeue(self) -> None:
         """What waited, in the background. A run that was enqueued meanwhile is left as it is."""
-        driver = self._driver
+        driver, begun, done = self._driver, self._driver.now(), 0
         for done, (pool_id, gang) in enumerate(self._backlog.in_order(), 1):
             self.enqueue(pool_id, gang)
             if not done % _AT_ONCE:
@@ -79,6 +79,7 @@ class Recovery:
         driver.touched()
         driver.recovered.set()
         SETTLED.set(1)
+        log.info("%d gangs are queued again, in %.1f s", done, driver.now() - begun)
 
     def enqueue(self, pool_id: PoolId, gang: list[NewTask]) -> None:
         """What cannot be queued is told in the log."""
