@@ -18,9 +18,8 @@ from uuid import UUID
 
 from benchmarks.storage import QUERIES, runtime, spec
 from peloton.model.job import JobQuery
-from storage.cassandra.configs import IndexedConfig
 from storage.codec import JOB_RUNTIME
-from storage.jobindex.entries import indexed_texts
+from storage.jobindex.entries import IndexedConfig, indexed_texts
 from storage.jobindex.index_db import Change, Copy
 
 AT_ONCE = 500

@@ -24,8 +24,8 @@ from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
 from peloton.wire.job import job_spec
 from storage.config import CassandraSettings, SqliteSettings
-from storage.factory import open_store
 from storage.interface import Store
+from storage.selection.factory import open_store
 from tests.servers.cassandra import cassandra_server
 from tests.servers.store import settings_for
 
@@ -163,7 +163,7 @@ async def caller(store: Store, number: int, batch: int, deadline: float) -> int:
     written = 0
     while time.perf_counter() < deadline:
         first = written % INSTANCES
-        await store.tasks.write(job_id, dict.fromkeys(range(first, first + batch), RUNTIME))
+        await store.write_all(job_id, dict.fromkeys(range(first, first + batch), RUNTIME))
         written += batch
     return written
 

@@ -45,8 +45,8 @@ from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_Feasibi
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import add_InternalHostServiceServicer_to_server
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import add_ReconcileServiceServicer_to_server
 from peloton.rpc.server import service
-from storage.factory import Stores
 from storage.interface import Store
+from storage.selection.factory import Stores
 
 EXPIRE_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0

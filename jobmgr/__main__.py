@@ -21,7 +21,7 @@ from peloton.private.resmgr.holding.holding_pb2_grpc import HoldingServiceStub
 from peloton.private.resmgr.preemption.preemption_pb2_grpc import PreemptionServiceStub
 from peloton.private.resmgr.waiting.waiting_pb2_grpc import WaitingServiceStub
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import ResourceManagerServiceStub
-from storage.factory import Stores
+from storage.selection.factory import Stores
 
 
 def build(daemon: Daemon[JobmgrSettings]) -> None:

@@ -40,7 +40,7 @@ def make_tables(storage: Tree, file: Path, tell: Progress) -> None:
     """Keyspace and tables where they are missing; the settings go into `file`. Raises Unavailable with what
     `peloton-migrate` says."""
     file.write_text(yaml.safe_dump({"storage": storage}))
-    command = [sys.executable, "-m", "storage.migrate", "up", "-c", str(file)]
+    command = [sys.executable, "-m", "storage.selection.migrate", "up", "-c", str(file)]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=MIGRATE_SECONDS, check=False, env=inherited()

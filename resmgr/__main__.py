@@ -40,7 +40,7 @@ from resmgr.services.pools import ALIASES, PoolService
 from resmgr.services.pools_v1alpha import PoolServiceV1Alpha
 from resmgr.services.preemption import PreemptionService
 from resmgr.services.tasks import TaskService
-from storage.factory import Stores
+from storage.selection.factory import Stores
 
 SERVICES = (
     "peloton.api.v0.respool.ResourceManager",

@@ -52,15 +52,6 @@ class Jobs(Protocol):
         """Raises NotFound."""
         ...
 
-    async def write_runtime(
-        self, job_id: JobId, runtime: JobRuntime, expected_revision: int | None = None
-    ) -> None:
-        """Replace the runtime; the index follows (with the config of `runtime.config_version`).
-
-        Raises NotFound, and Conflict where the stored revision is not the expected one.
-        """
-        ...
-
     async def delete(self, job_id: JobId) -> None:
         """All of the job: configs, runtime, tasks, events, index. Deleting what is not there is no error."""
         ...
@@ -77,17 +68,9 @@ class Jobs(Protocol):
         """Take a finished job out of the active set."""
         ...
 
-    async def revive(self, job_id: JobId) -> None:
-        """Put a job back into the active set. Raises NotFound."""
-        ...
-
 
 class Tasks(Protocol):
     """Runtimes, one row per instance. Configs are never stored per instance."""
-
-    async def write(self, job_id: JobId, runtimes: Mapping[int, TaskRuntime]) -> None:
-        """Insert or replace."""
-        ...
 
     async def get(self, job_id: JobId, instance: int) -> TaskRuntime:
         """Raises NotFound."""
@@ -100,15 +83,9 @@ class Tasks(Protocol):
         share one object."""
         ...
 
-    async def delete(self, job_id: JobId, instances: Sequence[int]) -> None: ...
-
 
 class PodEvents(Protocol):
     """The history of each instance's runs, kept for 90 days."""
-
-    async def append(self, events: Sequence[PodEvent]) -> None:
-        """Those of one run, moment and state are one event, of which the words written last stay."""
-        ...
 
     async def list(
         self, job_id: JobId, instance: int, run: int | None = None, runs: int = 10
@@ -174,10 +151,6 @@ class Store(Protocol):
     ) -> None:
         """One job's task runtimes, their events and the job's own runtime in one write: the way that status
         batches and launches take."""
-        ...
-
-    async def ping(self) -> None:
-        """Raises Unavailable while the database cannot answer."""
         ...
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobSpec
 from storage.cassandra.ranges import token_ranges
 from storage.cassandra.session import Row, Session
-from storage.jobindex.entries import indexed_texts, summary_of
+from storage.jobindex.entries import IndexedConfig, indexed_texts, summary_of
 
 _LARGEST_INLINE = 128 * 1024
 """Bytes of payload, words and summary together that lie in the row itself."""
@@ -25,15 +25,6 @@ _CHUNKS_AT_ONCE = 8
 _RANGES = 16
 _ROWS_AT_ONCE = 200
 """In a page of all jobs' configs. A server reads the whole rows, whatever is asked for of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexedConfig:
-    """What the job index holds of a version."""
-
-    version: int
-    summary: bytes
-    words: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 
 from peloton.model.ids import JobId
 from peloton.model.task import PodEvent
 from storage.cassandra.ranges import token_ranges
 from storage.cassandra.session import Row, Session
-from storage.cassandra.tasks import BUCKET, LARGEST, Rows, encoded_events
+from storage.cassandra.tasks import BUCKET, LARGEST
 from storage.cassandra.terms import Gate
 from storage.codec import POD_EVENT
 from storage.eventorder import END_STEPS
@@ -41,17 +40,9 @@ class _EndedRuns:
 
 
 class CassandraPodEvents:
-    def __init__(self, session: Session, gate: Gate, rows: Rows) -> None:
+    def __init__(self, session: Session, gate: Gate) -> None:
         self._session = session
         self._gate = gate
-        self._rows = rows
-
-    async def append(self, events: Sequence[PodEvent]) -> None:
-        by_job: defaultdict[JobId, list[PodEvent]] = defaultdict(list)
-        for event in events:
-            by_job[event.job_id].append(event)
-        jobs = [self._append(job_id, some) for job_id, some in by_job.items()]
-        await (jobs[0] if len(jobs) == 1 else asyncio.gather(*jobs))
 
     async def list(
         self, job_id: JobId, instance: int, run: int | None = None, runs: int = 10
@@ -89,11 +80,6 @@ class CassandraPodEvents:
                     old = [row for row in page if ended.has(row) and row[4] < before]
                     gone += await self._drop(old, when)
         return gone
-
-    async def _append(self, job_id: JobId, events: Sequence[PodEvent]) -> None:
-        await self._gate.run(
-            job_id, lambda when: self._rows.write(job_id, encoded_events(events, when), when)
-        )
 
     async def _of_last_runs(self, job_id: JobId, instance: int, runs: int) -> Sequence[Row]:
         """Rows come newest run first, so reading ends with the last run that is asked for."""

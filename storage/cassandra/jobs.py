@@ -14,12 +14,13 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
 from peloton.wire.job import job_spec_from_payload
 from storage.cassandra.batch_encoder import Bound
-from storage.cassandra.configs import ConfigRow, Configs, IndexedConfig, config_row
+from storage.cassandra.configs import ConfigRow, Configs, config_row
 from storage.cassandra.index import JobIndex
 from storage.cassandra.session import Session
 from storage.cassandra.tasks import Rows
 from storage.cassandra.terms import Gate, Terms
 from storage.codec import JOB_RUNTIME
+from storage.jobindex.entries import IndexedConfig
 from storage.jobindex.index_db import Change
 
 _ACTIVE_BUCKETS = 64
@@ -99,28 +100,21 @@ class CassandraJobs:
         async with self._session.use():
             return JOB_RUNTIME.decode((await self._known(job_id)).runtime)
 
-    async def write_runtime(
-        self, job_id: JobId, runtime: JobRuntime, expected_revision: int | None = None
-    ) -> None:
-        text = JOB_RUNTIME.encode(runtime)
-        await self._gate.run(job_id, lambda _: self.replace(job_id, runtime, text, expected_revision))
-
     async def replace(
         self,
         job_id: JobId,
         runtime: JobRuntime,
         text: str,
-        expected_revision: int | None = None,
         known: JobRow | None = None,
     ) -> None:
-        """write_runtime within the job's gate; `text` is the runtime encoded, `known` the row if it was read
-        already."""
+        """Replace the runtime, within the job's gate.
+
+        `text` is the encoded runtime, `known` the row if it has been read. Raises NotFound.
+        """
         config: IndexedConfig | None = None
 
         async def decide(row: JobRow, stamp: UUID) -> Sequence[Bound]:
             nonlocal config
-            if expected_revision is not None and row.revision != expected_revision:
-                raise Conflict(f"job {job_id} is at revision {row.revision}, not {expected_revision}")
             if row.config_version != runtime.config_version:
                 config = await self._configs.indexed(job_id, runtime.config_version)
             return [
@@ -191,27 +185,17 @@ class CassandraJobs:
         await self._gate.run(job_id, lambda when: self._retire(when, job_id))
 
     async def _retire(self, when: int, job_id: JobId) -> None:
-        if await self._set_active(job_id, False) is not None:
+        if await self._set_retired(job_id) is not None:
             await self._session.write("delete_active", when, _bucket(job_id), job_id)
-
-    async def revive(self, job_id: JobId) -> None:
-        await self._gate.run(job_id, lambda when: self._revive(when, job_id))
-
-    async def _revive(self, when: int, job_id: JobId) -> None:
-        await self.row(job_id)
-        await self._session.write("put_active", _bucket(job_id), job_id, when)
-        if await self._set_active(job_id, True) is None:
-            raise _unknown(job_id)
-        await self._session.write("confirm_active", _bucket(job_id), job_id, when)
 
     async def _clear(self, job_id: JobId, when: int) -> None:
         """What hung on a job that is gone; that there may be something is forgotten last."""
         await self._rows.delete(job_id, when)
         await self._session.write("delete_active", when, _bucket(job_id), job_id)
 
-    async def _set_active(self, job_id: JobId, active: bool) -> JobRow | None:
+    async def _set_retired(self, job_id: JobId) -> JobRow | None:
         async def decide(row: JobRow, stamp: UUID) -> Sequence[Bound]:
-            return [] if row.active is active else [self._changed(job_id, row, stamp, active=active)]
+            return [self._changed(job_id, row, stamp, active=False)] if row.active else []
 
         return await self._change(job_id, decide)
 

@@ -45,8 +45,8 @@ class CassandraStore:
         self._jobs = CassandraJobs(session, gate, terms, rows, configs, self._index)
         self._leftovers = Leftovers(session, self._jobs, configs)
         self.jobs: Jobs = self._jobs
-        self.tasks: Tasks = CassandraTasks(session, gate, rows)
-        self.pod_events: PodEvents = CassandraPodEvents(session, gate, rows)
+        self.tasks: Tasks = CassandraTasks(session, rows)
+        self.pod_events: PodEvents = CassandraPodEvents(session, gate)
         self.pools: Pools = CassandraPools(session, gate)
         self.hosts: Hosts = CassandraHosts(session, gate)
 
@@ -76,10 +76,6 @@ class CassandraStore:
 
         await self._gate.run(job_id, write)
 
-    async def ping(self) -> None:
-        async with self._session.use():
-            await self._session.row("ping")
-
     async def close(self) -> None:
         await self._index.reset()
         await self._session.close()
@@ -90,7 +86,7 @@ class CassandraStore:
 
 
 async def open_cassandra(settings: CassandraSettings) -> CassandraStore:
-    """Raises as `storage.factory.open_store` does."""
+    """Raises as `storage.selection.factory.open_store` does."""
     return CassandraStore(await asyncio.to_thread(connected, settings), settings)
 
 

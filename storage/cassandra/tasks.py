@@ -15,7 +15,6 @@ from peloton.model.ids import JobId, task_id
 from peloton.model.task import PodEvent, TaskRuntime
 from storage.cassandra.batch_encoder import Bound
 from storage.cassandra.session import Row, Session
-from storage.cassandra.terms import Gate
 from storage.codec import POD_EVENT, TASK_RUNTIME
 from storage.eventorder import STEP
 
@@ -122,16 +121,10 @@ def _parts(rows: Sequence[tuple[Bound, int]]) -> Iterable[list[Bound]]:
 
 
 class CassandraTasks:
-    def __init__(self, session: Session, gate: Gate, rows: Rows) -> None:
+    def __init__(self, session: Session, rows: Rows) -> None:
         self._session = session
-        self._gate = gate
         self._rows = rows
         self._long = asyncio.Semaphore(_BUCKETS_AT_ONCE)
-
-    async def write(self, job_id: JobId, runtimes: Mapping[int, TaskRuntime]) -> None:
-        await self._gate.run(
-            job_id, lambda when: self._rows.write(job_id, encoded_tasks(job_id, runtimes, when), when)
-        )
 
     async def get(self, job_id: JobId, instance: int) -> TaskRuntime:
         row: Row | None = None
@@ -155,16 +148,6 @@ class CassandraTasks:
             page = await self._page(job_id, wanted[start : start + _BUCKETS_PER_PAGE], first, end)
             if page:
                 yield page
-
-    async def delete(self, job_id: JobId, instances: Sequence[int]) -> None:
-        async def write(when: int) -> None:
-            gone: list[Encoded] = []
-            for instance in filter(LARGEST.__ge__, instances):
-                bucket = instance // BUCKET
-                gone.append((bucket, ("delete_task", (when, job_id, bucket, instance)), 0))
-            await self._rows.write(job_id, gone, when)
-
-        await self._gate.run(job_id, write)
 
     async def _page(
         self, job_id: JobId, buckets: Sequence[int], first: int, end: int

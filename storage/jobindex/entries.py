@@ -26,6 +26,15 @@ class IndexedTexts:
     """All texts of the config, those of its instances too, case folded, one a line."""
 
 
+@dataclass(frozen=True, slots=True)
+class IndexedConfig:
+    """What the job index holds of a version."""
+
+    version: int
+    summary: bytes
+    words: str
+
+
 def indexed_texts(spec: JobSpec) -> IndexedTexts:
     config = job_config(spec)
     words = "\n".join(dict.fromkeys(text.casefold() for text in _texts(config)))

@@ -17,20 +17,18 @@ from peloton.api.v0.job import job_pb2
 from peloton.errors import Unavailable
 from peloton.model.ids import JobId
 from peloton.model.job import JobPage, JobQuery
-from storage.cassandra.configs import IndexedConfig
 from storage.codec import JOB_RUNTIME
 from storage.jobindex import keyword_index
-from storage.jobindex.entries import label_lines
+from storage.jobindex.entries import IndexedConfig, label_lines
 from storage.jobindex.keyword_index import Words
-from storage.sqlite.jobs import INSERT_CONFIG, REPLACE_INDEX, UPDATE_INDEX
-from storage.sqlite.migrate import migrations
-from storage.sqlite.query import Term, find
+from storage.jobindex.query import Term, find
+from storage.jobindex.tables import CREATE, INSERT_CONFIG, REPLACE_INDEX, TABLES, UPDATE_INDEX
 
 T = TypeVar("T")
 
 REPLACE_JOB = "INSERT OR REPLACE INTO jobs (job_id, revision, active, runtime) VALUES (?, 0, 1, ?)"
 DELETE_CONFIGS = "DELETE FROM job_configs WHERE job_id = ?"
-DELETE_JOB = tuple(f"DELETE FROM {table} WHERE job_id = ?" for table in ("jobs", "job_configs", "job_index"))
+DELETE_JOB = tuple(f"DELETE FROM {table} WHERE job_id = ?" for table in TABLES)
 AMONG = "i.job_id IN (SELECT value FROM json_each(?))"
 NOT_AMONG = "i.job_id NOT IN (SELECT value FROM json_each(?))"
 
@@ -87,7 +85,7 @@ class _Tables:
     def prepare(self) -> None:
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -65536"):
             self._db.execute(f"PRAGMA {pragma}")
-        for script in (*migrations().values(), keyword_index.CREATE):
+        for script in (CREATE, keyword_index.CREATE):
             self._db.executescript(script)
 
     def apply(self, changes: Sequence[tuple[JobId, Change]]) -> None:

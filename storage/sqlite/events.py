@@ -70,9 +70,6 @@ class SqlitePodEvents:
         self._writer = writer
         self._readers = readers
 
-    async def append(self, events: Sequence[PodEvent]) -> None:
-        await self._writer.submit(appending(events), len(events))
-
     async def list(
         self, job_id: JobId, instance: int, run: int | None = None, runs: int = 10
     ) -> Sequence[PodEvent]:

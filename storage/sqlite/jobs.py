@@ -7,39 +7,25 @@ import sqlite3
 from collections.abc import Sequence
 from functools import partial
 
-from peloton.errors import AlreadyExists, Conflict, NotFound
+from peloton.errors import AlreadyExists, NotFound
 from peloton.model.ids import JobId
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
 from peloton.wire.job import job_spec_from_payload
 from storage.codec import JOB_RUNTIME
 from storage.jobindex.entries import IndexedTexts, indexed_texts, label_lines
-from storage.sqlite.query import find
+from storage.jobindex.query import find
+from storage.jobindex.tables import INSERT_CONFIG, REPLACE_INDEX, UPDATE_INDEX
 from storage.sqlite.reader import Readers
 from storage.sqlite.writer import Write, Writer
 
 INSERT_JOB = "INSERT OR IGNORE INTO jobs (job_id, revision, active, runtime) VALUES (?, ?, 1, ?)"
-INSERT_CONFIG = (
-    "INSERT OR IGNORE INTO job_configs (job_id, version, words, summary, payload) VALUES (?, ?, ?, ?, ?)"
-)
 SELECT_CONFIG = "SELECT payload FROM job_configs WHERE job_id = ? AND version = ?"
 SELECT_SUMMARY = "SELECT summary FROM job_configs WHERE job_id = ? AND version = ?"
 SELECT_RUNTIME = "SELECT runtime FROM jobs WHERE job_id = ?"
-SELECT_REVISION = "SELECT revision FROM jobs WHERE job_id = ?"
 UPDATE_RUNTIME = "UPDATE jobs SET revision = ?, runtime = ? WHERE job_id = ?"
 SELECT_ACTIVE = "SELECT job_id FROM jobs WHERE active = 1 ORDER BY job_id"
-SET_ACTIVE = "UPDATE jobs SET active = ? WHERE job_id = ?"
+SET_RETIRED = "UPDATE jobs SET active = 0 WHERE job_id = ?"
 SELECT_INDEXED_VERSION = "SELECT config_version FROM job_index WHERE job_id = ?"
-REPLACE_INDEX = """
-INSERT OR REPLACE INTO job_index (
-    job_id, config_version, state, creation_time, completion_time, name, owner, pool_id, labels
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
-# Most runtimes differ in their counts only: then no page of the index is touched.
-UPDATE_INDEX = """
-UPDATE job_index SET state = :state, creation_time = :created, completion_time = :completed
-WHERE job_id = :job_id
-  AND (state, creation_time, completion_time) IS NOT (:state, :created, :completed)
-"""
 DELETE_JOB = tuple(
     f"DELETE FROM {table} WHERE job_id = ?"
     for table in ("jobs", "job_configs", "job_index", "tasks", "pod_events")
@@ -50,17 +36,13 @@ _LARGEST_ON_LOOP = 32 * 1024
 """Bytes of a config."""
 
 
-def writing_runtime(job_id: JobId, runtime: JobRuntime, expected_revision: int | None = None) -> Write[None]:
+def writing_runtime(job_id: JobId, runtime: JobRuntime) -> Write[None]:
     """The write of a runtime that is there already, and of its index row; encoded here and now."""
     text = JOB_RUNTIME.encode(runtime)
 
     def write(db: sqlite3.Connection) -> None:
-        stored = db.execute(SELECT_REVISION, (job_id,)).fetchone()
-        if stored is None:
+        if not db.execute(UPDATE_RUNTIME, (runtime.revision, text, job_id)).rowcount:
             raise _unknown(job_id)
-        if expected_revision is not None and stored[0] != expected_revision:
-            raise Conflict(f"job {job_id} is at revision {stored[0]}, not {expected_revision}")
-        db.execute(UPDATE_RUNTIME, (runtime.revision, text, job_id))
         _follow(db, job_id, runtime)
 
     return write
@@ -93,11 +75,6 @@ class SqliteJobs:
     async def runtime(self, job_id: JobId) -> JobRuntime:
         return await self._readers.run(partial(_runtime, job_id))
 
-    async def write_runtime(
-        self, job_id: JobId, runtime: JobRuntime, expected_revision: int | None = None
-    ) -> None:
-        await self._writer.submit(writing_runtime(job_id, runtime, expected_revision))
-
     async def delete(self, job_id: JobId) -> None:
         def write(db: sqlite3.Connection) -> None:
             for statement in DELETE_JOB:
@@ -113,14 +90,7 @@ class SqliteJobs:
         return tuple(job_id for (job_id,) in rows)
 
     async def retire(self, job_id: JobId) -> None:
-        await self._writer.submit(lambda db: db.execute(SET_ACTIVE, (0, job_id)).rowcount)
-
-    async def revive(self, job_id: JobId) -> None:
-        def write(db: sqlite3.Connection) -> None:
-            if not db.execute(SET_ACTIVE, (1, job_id)).rowcount:
-                raise _unknown(job_id)
-
-        await self._writer.submit(write)
+        await self._writer.submit(lambda db: db.execute(SET_RETIRED, (job_id,)).rowcount)
 
 
 async def _texts(spec: JobSpec) -> IndexedTexts:

@@ -57,16 +57,13 @@ class SqliteStore:
 
         await self._writer.submit(write, len(tasks) + len(events) + 1)
 
-    async def ping(self) -> None:
-        await self._readers.run(lambda db: db.execute("SELECT max(version) FROM schema_version").fetchone())
-
     async def close(self) -> None:
         await self._writer.close()
         await self._readers.close()
 
 
 async def open_sqlite(settings: SqliteSettings) -> SqliteStore:
-    """Raises as `storage.factory.open_store` does."""
+    """Raises as `storage.selection.factory.open_store` does."""
     writing, reading = await asyncio.to_thread(_connections, settings)
     return SqliteStore(Writer(writing, settings.max_queued_writes), Readers(reading))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 
 from peloton.errors import NotFound
@@ -31,7 +31,6 @@ FROM (
     GROUP BY runtime
 )
 """
-DELETE = "DELETE FROM tasks WHERE job_id = ? AND instance IN (SELECT value FROM json_each(?))"
 _UNBOUNDED = 2**63 - 1
 
 
@@ -52,9 +51,6 @@ class SqliteTasks:
         self._writer = writer
         self._readers = readers
 
-    async def write(self, job_id: JobId, runtimes: Mapping[int, TaskRuntime]) -> None:
-        await self._writer.submit(writing(job_id, runtimes), len(runtimes))
-
     async def get(self, job_id: JobId, instance: int) -> TaskRuntime:
         return await self._readers.run(partial(_get, job_id, instance))
 
@@ -69,14 +65,6 @@ class SqliteTasks:
             if len(page) < PAGE:
                 return
             first = max(page) + 1
-
-    async def delete(self, job_id: JobId, instances: Sequence[int]) -> None:
-        gone = (job_id, json.dumps(list(instances)))
-        await self._writer.submit(lambda db: _run(db, DELETE, gone), len(instances))
-
-
-def _run(db: sqlite3.Connection, statement: str, values: Sequence[object]) -> None:
-    db.execute(statement, values)
 
 
 def _get(job_id: JobId, instance: int, db: sqlite3.Connection) -> TaskRuntime:

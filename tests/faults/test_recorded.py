@@ -18,7 +18,7 @@ from peloton.errors import Fenced
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2 import LaunchableTask, LaunchTasksRequest
 from storage import interface
 from storage.config import SqliteSettings
-from storage.factory import open_store
+from storage.selection.factory import open_store
 from tests.contract.storage.samples import job_id, task_runtime
 from tests.faults.deeds import DeedLog
 from tests.faults.recorded import (
@@ -54,7 +54,7 @@ async def test_writes_are_recorded_once_they_are_taken(tmp_path: Path) -> None:
     store = RecordedStore(await open_store(settings), Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr"))
     log = DeedLog(tmp_path)
     await store.begin_term("jobmgr", 3)
-    await store.tasks.write(job_id(1), {0: task_runtime()})  # type: ignore[attr-defined]
+    await store.write_all(job_id(1), {0: task_runtime()})
     await store.write_all(job_id(1), {1: task_runtime()})
     assert len([page async for page in store.tasks.list(job_id(1))]) == 1  # type: ignore[attr-defined]
     newer = await open_store(settings)
@@ -65,7 +65,7 @@ async def test_writes_are_recorded_once_they_are_taken(tmp_path: Path) -> None:
     told = [(deed.kind, deed.role, deed.term, deed.what) for deed in log.since(0)]
     assert told == [
         ("term", "jobmgr", 3, ""),
-        ("write", "jobmgr", 3, f"tasks.write {state}"),
+        ("write", "jobmgr", 3, f"write_all {state}"),
         ("write", "jobmgr", 3, f"write_all {state}"),
     ]
     await store.close()

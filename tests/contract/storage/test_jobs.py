@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from peloton.errors import AlreadyExists, Conflict, NotFound
+from peloton.errors import AlreadyExists, NotFound
 from peloton.model.job import JobQuery
 from peloton.model.states import JobState
 from storage.interface import Store
@@ -46,9 +46,7 @@ async def test_what_is_not_there_is_not_found(store: Store) -> None:
     with pytest.raises(NotFound):
         await store.jobs.runtime(JOB)
     with pytest.raises(NotFound):
-        await store.jobs.write_runtime(JOB, job_runtime())
-    with pytest.raises(NotFound):
-        await store.jobs.revive(JOB)
+        await store.write_all(JOB, {}, (), job_runtime())
     await store.jobs.retire(JOB)
     await store.jobs.delete(JOB)
     assert list(await store.jobs.active()) == []
@@ -65,27 +63,13 @@ async def test_configs_are_kept_by_version(store: Store) -> None:
         await store.jobs.config(JOB, 3)
 
 
-async def test_a_runtime_is_replaced_only_where_the_revision_is_expected(store: Store) -> None:
+async def test_a_runtime_is_replaced(store: Store) -> None:
     await store.jobs.create(JOB, spec(), job_runtime())
     newer = replace(job_runtime(), state=JobState.KILLING, revision=6)
-    await store.jobs.write_runtime(JOB, newer, expected_revision=5)
-    with pytest.raises(Conflict):
-        await store.jobs.write_runtime(JOB, job_runtime(), expected_revision=5)
+    await store.write_all(JOB, {}, (), newer)
     assert await store.jobs.runtime(JOB) == newer
-    await store.jobs.write_runtime(JOB, job_runtime())
+    await store.write_all(JOB, {}, (), job_runtime())
     assert await store.jobs.runtime(JOB) == job_runtime()
-
-
-async def test_of_writers_that_expect_one_revision_one_wins(store: Store) -> None:
-    await store.jobs.create(JOB, spec(), job_runtime())
-    results = await asyncio.gather(
-        *(
-            store.jobs.write_runtime(JOB, replace(job_runtime(), revision=6 + i), expected_revision=5)
-            for i in range(8)
-        ),
-        return_exceptions=True,
-    )
-    assert sorted(type(result).__name__ for result in results) == ["Conflict"] * 7 + ["NoneType"]
 
 
 async def test_the_index_follows_the_runtime_and_its_config(store: Store) -> None:
@@ -96,7 +80,7 @@ async def test_the_index_follows_the_runtime_and_its_config(store: Store) -> Non
     ended = replace(
         job_runtime(JobState.SUCCEEDED, completed=2 * HOUR), config_version=2, task_counts={}, revision=6
     )
-    await store.jobs.write_runtime(JOB, ended)
+    await store.write_all(JOB, {}, (), ended)
     page = await store.jobs.query(
         JobQuery(
             name="renamed",
@@ -114,7 +98,7 @@ async def test_the_index_follows_the_runtime_and_its_config(store: Store) -> Non
 async def test_a_runtime_of_a_config_that_is_not_there_is_refused(store: Store) -> None:
     await store.jobs.create(JOB, spec(), job_runtime())
     with pytest.raises(NotFound):
-        await store.jobs.write_runtime(JOB, replace(job_runtime(), config_version=2))
+        await store.write_all(JOB, {}, (), replace(job_runtime(), config_version=2))
     assert await store.jobs.runtime(JOB) == job_runtime()
 
 
@@ -125,18 +109,16 @@ async def test_the_active_set(store: Store) -> None:
     await store.jobs.retire(jobs[1])
     await store.jobs.retire(jobs[1])
     assert set(await store.jobs.active()) == {jobs[0], jobs[2]}
-    await store.jobs.write_runtime(jobs[1], job_runtime(JobState.FAILED))
+    await store.write_all(jobs[1], {}, (), job_runtime(JobState.FAILED))
     assert set(await store.jobs.active()) == {jobs[0], jobs[2]}
-    await store.jobs.revive(jobs[1])
-    assert set(await store.jobs.active()) == set(jobs)
 
 
 async def test_a_deleted_job_leaves_nothing(store: Store) -> None:
     other = job_id(2)
     for job in (JOB, other):
         await store.jobs.create(job, spec(), job_runtime())
-        await store.tasks.write(job, {0: task_runtime()})
-        await store.pod_events.append([event(job)])
+        await store.write_all(job, {0: task_runtime()})
+        await store.write_all(job, {}, [event(job)])
     await store.jobs.delete(JOB)
 
     with pytest.raises(NotFound):

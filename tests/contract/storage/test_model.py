@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peloton.errors import AlreadyExists, Conflict, NotFound, PelotonError
+from peloton.errors import AlreadyExists, NotFound, PelotonError
 from peloton.model.job import JobQuery, JobRuntime
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import PodEvent, TaskRuntime
@@ -34,18 +34,16 @@ class Model:
             raise AlreadyExists(job)
         self.runtimes[job] = runtime
 
-    def write_runtime(self, job: str, runtime: JobRuntime, expected: int | None) -> None:
+    def write_runtime(self, job: str, runtime: JobRuntime) -> None:
         if job not in self.runtimes:
             raise NotFound(job)
-        if expected not in (None, self.runtimes[job].revision):
-            raise Conflict(job)
         self.runtimes[job] = runtime
 
     def write_all(
         self, job: str, tasks: dict[int, TaskRuntime], events: list[PodEvent], runtime: JobRuntime | None
     ) -> None:
         if runtime is not None:
-            self.write_runtime(job, runtime, None)
+            self.write_runtime(job, runtime)
         self.tasks.update({(job, instance): row for instance, row in tasks.items()})
         self.events.update(events)
 
@@ -58,11 +56,6 @@ class Model:
     def retire(self, job: str) -> None:
         if job in self.runtimes:
             self.retired.add(job)
-
-    def revive(self, job: str) -> None:
-        if job not in self.runtimes:
-            raise NotFound(job)
-        self.retired.discard(job)
 
 
 Operation = tuple[Callable[[Store], Awaitable[None]], Callable[[Model], None]]
@@ -83,10 +76,10 @@ def creating(job: str, runtime: JobRuntime) -> Operation:
     return lambda s: s.jobs.create(job, spec(), runtime), lambda m: m.create(job, runtime)
 
 
-def writing_runtime(job: str, runtime: JobRuntime, expected: int | None) -> Operation:
+def writing_runtime(job: str, runtime: JobRuntime) -> Operation:
     return (
-        lambda s: s.jobs.write_runtime(job, runtime, expected),
-        lambda m: m.write_runtime(job, runtime, expected),
+        lambda s: s.write_all(job, {}, (), runtime),
+        lambda m: m.write_runtime(job, runtime),
     )
 
 
@@ -106,17 +99,12 @@ def retiring(job: str) -> Operation:
     return lambda s: s.jobs.retire(job), lambda m: m.retire(job)
 
 
-def reviving(job: str) -> Operation:
-    return lambda s: s.jobs.revive(job), lambda m: m.revive(job)
-
-
 operations = st.one_of(
     st.builds(creating, jobs, runtimes),
-    st.builds(writing_runtime, jobs, runtimes, st.none() | st.integers(1, 3)),
+    st.builds(writing_runtime, jobs, runtimes),
     st.builds(writing_all, jobs, rows, st.none() | runtimes),
     st.builds(deleting, jobs),
     st.builds(retiring, jobs),
-    st.builds(reviving, jobs),
 )
 
 

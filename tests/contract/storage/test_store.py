@@ -18,10 +18,10 @@ JOB = job_id(1)
 async def test_writes_of_an_older_term_lose(open_handle: Opener) -> None:
     old, new = await open_handle(), await open_handle()
     await old.begin_term("jobmanager", 3)
-    await old.tasks.write(JOB, {0: task_runtime(1)})
+    await old.write_all(JOB, {0: task_runtime(1)})
     await new.begin_term("jobmanager", 4)
     with pytest.raises(Fenced, match="jobmanager"):
-        await old.tasks.write(JOB, {0: task_runtime(2)})
+        await old.write_all(JOB, {0: task_runtime(2)})
     with pytest.raises(Fenced):
         await old.write_all(JOB, {0: task_runtime(2)})
     with pytest.raises(Fenced):
@@ -29,7 +29,7 @@ async def test_writes_of_an_older_term_lose(open_handle: Opener) -> None:
     with pytest.raises(Fenced):
         await old.begin_term("jobmanager", 3)
     assert await new.tasks.get(JOB, 0) == task_runtime(1)
-    await new.tasks.write(JOB, {0: task_runtime(5)})
+    await new.write_all(JOB, {0: task_runtime(5)})
     assert await old.tasks.get(JOB, 0) == task_runtime(5), "reading is not fenced"
 
 
@@ -40,18 +40,18 @@ async def test_terms_are_each_roles_own_and_may_begin_again(open_handle: Opener)
     await pools.begin_term("resourcemanager", 1)
     await pools.pools.write(pool())
     await jobs.begin_term("jobmanager", 10)
-    await jobs.tasks.write(JOB, {0: task_runtime()})
+    await jobs.write_all(JOB, {0: task_runtime()})
 
 
 async def test_a_failing_write_fails_alone(store: Store) -> None:
     await store.jobs.create(JOB, spec(), job_runtime())
     results = await asyncio.gather(
-        store.tasks.write(JOB, {0: task_runtime(1)}),
+        store.write_all(JOB, {0: task_runtime(1)}),
         store.jobs.create(JOB, spec(), job_runtime()),
-        store.tasks.write(JOB, {1: task_runtime(2)}),
+        store.write_all(JOB, {1: task_runtime(2)}),
         store.write_all(job_id(2), {0: task_runtime()}, (), job_runtime()),
-        store.tasks.write(JOB, {2: replace(task_runtime(3), ports={"http": object()})}),  # type: ignore[dict-item]
-        store.tasks.write(JOB, {3: task_runtime(4)}),
+        store.write_all(JOB, {2: replace(task_runtime(3), ports={"http": object()})}),  # type: ignore[dict-item]
+        store.write_all(JOB, {3: task_runtime(4)}),
         return_exceptions=True,
     )
     kinds = [type(result) for result in results]
@@ -62,7 +62,7 @@ async def test_a_failing_write_fails_alone(store: Store) -> None:
 async def test_what_one_handle_wrote_the_others_read(open_handle: Opener) -> None:
     one, other = await open_handle(), await open_handle()
     for run in range(1, 6):
-        await one.tasks.write(JOB, {0: task_runtime(run)})
+        await one.write_all(JOB, {0: task_runtime(run)})
         assert (await other.tasks.get(JOB, 0)).run == run
 
 
@@ -70,7 +70,7 @@ async def test_handles_write_at_once(open_handle: Opener) -> None:
     handles = [await open_handle() for _ in range(3)]
     await asyncio.gather(
         *(
-            handle.tasks.write(job_id(number), {instance: task_runtime()})
+            handle.write_all(job_id(number), {instance: task_runtime()})
             for number, handle in enumerate(handles)
             for instance in range(50)
         )
@@ -81,7 +81,7 @@ async def test_handles_write_at_once(open_handle: Opener) -> None:
 
 
 async def test_later_writes_win(store: Store) -> None:
-    await asyncio.gather(*(store.tasks.write(JOB, {0: task_runtime(run)}) for run in range(1, 200)))
+    await asyncio.gather(*(store.write_all(JOB, {0: task_runtime(run)}) for run in range(1, 200)))
     assert (await store.tasks.get(JOB, 0)).run == 199
 
 
@@ -91,33 +91,28 @@ async def test_writes_of_all_kinds_come_in_the_order_of_their_calls(store: Store
     for run in range(1, 40, 3):
         calls += [
             store.write_all(JOB, {0: task_runtime(run)}, [event(JOB, run=run)], job_runtime()),
-            store.tasks.write(JOB, {0: task_runtime(run + 1)}),
-            store.pod_events.append([event(JOB, run=run + 1)]),
+            store.write_all(JOB, {0: task_runtime(run + 1)}),
+            store.write_all(JOB, {}, [event(JOB, run=run + 1)]),
             store.pod_events.delete(JOB, 0, run + 1),
-            store.tasks.delete(JOB, [0]),
-            store.tasks.write(JOB, {0: task_runtime(run + 2)}),
-            store.pod_events.append([event(JOB, run=run + 2)]),
+            store.write_all(JOB, {0: task_runtime(run + 2)}),
+            store.write_all(JOB, {}, [event(JOB, run=run + 2)]),
         ]
     await asyncio.gather(*calls)
     assert (await store.tasks.get(JOB, 0)).run == 39
     assert [one.run for one in await store.pod_events.list(JOB, 0)] == [39]
-    await asyncio.gather(store.tasks.write(JOB, {1: task_runtime()}), store.jobs.delete(JOB))
+    await asyncio.gather(store.write_all(JOB, {1: task_runtime()}), store.jobs.delete(JOB))
     assert [page async for page in store.tasks.list(JOB)] == []
 
 
 async def test_closing_finishes_what_was_accepted(open_handle: Opener) -> None:
     closing, other = await open_handle(), await open_handle()
-    writes = [asyncio.ensure_future(closing.tasks.write(JOB, {i: task_runtime()})) for i in range(20)]
+    writes = [asyncio.ensure_future(closing.write_all(JOB, {i: task_runtime()})) for i in range(20)]
     await asyncio.sleep(0)
     await closing.close()
     assert await asyncio.gather(*writes) == [None] * 20
     assert [len(page) async for page in other.tasks.list(JOB)] == [20]
     with pytest.raises(Unavailable):
-        await closing.ping()
+        await closing.jobs.active()
     with pytest.raises(Unavailable):
-        await closing.tasks.write(JOB, {0: task_runtime()})
+        await closing.write_all(JOB, {0: task_runtime()})
     await closing.close()
-
-
-async def test_ping(store: Store) -> None:
-    await store.ping()

@@ -33,11 +33,11 @@ async def listed(store: Store, first: int = 0, end: int | None = None) -> dict[i
 
 
 async def test_runtimes_read_back_whole_and_are_replaced(store: Store) -> None:
-    await store.tasks.write(JOB, {0: task_runtime(), 1: BARE})
+    await store.write_all(JOB, {0: task_runtime(), 1: BARE})
     assert await store.tasks.get(JOB, 0) == task_runtime()
     assert await store.tasks.get(JOB, 1) == BARE
     assert (await store.tasks.get(JOB, 0)).health is HealthState.UNHEALTHY
-    await store.tasks.write(JOB, {0: task_runtime(run=2)})
+    await store.write_all(JOB, {0: task_runtime(run=2)})
     assert await listed(store) == {0: task_runtime(run=2), 1: BARE}
 
 
@@ -45,13 +45,12 @@ async def test_absence(store: Store) -> None:
     with pytest.raises(NotFound):
         await store.tasks.get(JOB, 0)
     assert await listed(store) == {}
-    await store.tasks.write(JOB, {})
-    await store.tasks.delete(JOB, [0, 1])
+    await store.write_all(JOB, {})
 
 
 async def test_ranges_are_half_open_and_in_order(store: Store) -> None:
-    await store.tasks.write(JOB, dict.fromkeys((5, 3, 9, 0, 7), BARE))
-    await store.tasks.write(job_id(2), {4: BARE})
+    await store.write_all(JOB, dict.fromkeys((5, 3, 9, 0, 7), BARE))
+    await store.write_all(job_id(2), {4: BARE})
     assert list(await listed(store)) == [0, 3, 5, 7, 9]
     assert list(await listed(store, 3, 9)) == [3, 5, 7]
     assert list(await listed(store, 4)) == [5, 7, 9]
@@ -61,14 +60,12 @@ async def test_ranges_are_half_open_and_in_order(store: Store) -> None:
 @pytest.mark.parametrize("beyond", [2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1])
 async def test_what_is_asked_for_beyond_all_numbers_is_absent(store: Store, beyond: int) -> None:
     """Requests may name any number that their fields hold."""
-    await store.tasks.write(JOB, {0: BARE, 1: BARE})
-    await store.pod_events.append([event(JOB, run=run) for run in (1, 2)])
+    await store.write_all(JOB, {0: BARE, 1: BARE})
+    await store.write_all(JOB, {}, [event(JOB, run=run) for run in (1, 2)])
     assert list(await listed(store, 1, beyond)) == [1]
     assert await listed(store, beyond - 1, beyond) == {}
     with pytest.raises(NotFound):
         await store.tasks.get(JOB, beyond)
-    await store.tasks.delete(JOB, [1, beyond])
-    assert list(await listed(store)) == [0]
     assert list(await store.pod_events.list(JOB, beyond)) == []
     assert list(await store.pod_events.list(JOB, beyond, run=1)) == []
     assert list(await store.pod_events.list(JOB, 0, run=beyond)) == []
@@ -80,7 +77,7 @@ async def test_what_is_asked_for_beyond_all_numbers_is_absent(store: Store, beyo
 
 
 async def test_many_instances_come_in_pages(store: Store) -> None:
-    await store.tasks.write(JOB, dict.fromkeys(range(10001), BARE))
+    await store.write_all(JOB, dict.fromkeys(range(10001), BARE))
     pages = [len(page) async for page in store.tasks.list(JOB)]
     assert pages == [10_000, 1]
     assert list(await listed(store)) == list(range(10_001))
@@ -88,17 +85,11 @@ async def test_many_instances_come_in_pages(store: Store) -> None:
 
 async def test_what_is_stored_alike_is_read_as_one_object(store: Store) -> None:
     """A new leader reads all tasks there are, of which most wait and are stored alike."""
-    await store.tasks.write(JOB, {0: BARE, 1: task_runtime(), 2: BARE, 4: BARE, 5: task_runtime(run=2)})
+    await store.write_all(JOB, {0: BARE, 1: task_runtime(), 2: BARE, 4: BARE, 5: task_runtime(run=2)})
     rows = await listed(store)
     assert rows == {0: BARE, 1: task_runtime(), 2: BARE, 4: BARE, 5: task_runtime(run=2)}
     assert list(rows) == [0, 1, 2, 4, 5]
     assert rows[0] is rows[2] is rows[4]
-
-
-async def test_deleting_instances(store: Store) -> None:
-    await store.tasks.write(JOB, dict.fromkeys(range(4), BARE))
-    await store.tasks.delete(JOB, [1, 3, 8])
-    assert list(await listed(store)) == [0, 2]
 
 
 async def test_events_come_newest_first(store: Store) -> None:
@@ -108,8 +99,9 @@ async def test_events_come_newest_first(store: Store) -> None:
         event(JOB, run=1, state=TaskState.FAILED, timestamp=HOUR + 2),
         event(JOB, run=2, state=TaskState.LAUNCHED, timestamp=HOUR + 3),
     ]
-    await store.pod_events.append([events[1], events[3]])
-    await store.pod_events.append([events[2], events[0], event(JOB, instance=1), event(job_id(2))])
+    await store.write_all(JOB, {}, [events[1], events[3]])
+    await store.write_all(JOB, {}, [events[2], events[0], event(JOB, instance=1)])
+    await store.write_all(job_id(2), {}, [event(job_id(2))])
     assert list(await store.pod_events.list(JOB, 0)) == [events[3], events[2], events[1], events[0]]
     assert list(await store.pod_events.list(JOB, 0, run=1)) == [events[2], events[1], events[0]]
     assert list(await store.pod_events.list(JOB, 0, runs=1)) == [events[3]]
@@ -118,35 +110,35 @@ async def test_events_come_newest_first(store: Store) -> None:
 
 async def test_events_of_one_moment_come_by_the_states_order(store: Store) -> None:
     states = [TaskState.INITIALIZED, TaskState.PENDING, TaskState.LAUNCHED, TaskState.RUNNING]
-    await store.pod_events.append([event(JOB, state=state) for state in states])
+    await store.write_all(JOB, {}, [event(JOB, state=state) for state in states])
     assert [one.state for one in await store.pod_events.list(JOB, 0)] == states[::-1]
 
 
 async def test_an_event_written_twice_is_there_once(store: Store) -> None:
-    await store.pod_events.append([event(JOB), event(JOB)])
-    await store.pod_events.append([event(JOB)])
+    await store.write_all(JOB, {}, [event(JOB), event(JOB)])
+    await store.write_all(JOB, {}, [event(JOB)])
     assert list(await store.pod_events.list(JOB, 0)) == [event(JOB)]
 
 
 @pytest.mark.parametrize("words", ["", "more is known of it"])
 async def test_of_an_event_told_twice_the_later_words_stay(store: Store, words: str) -> None:
     later = replace(event(JOB), message=words)
-    await store.pod_events.append([event(JOB), later])
+    await store.write_all(JOB, {}, [event(JOB), later])
     assert list(await store.pod_events.list(JOB, 0)) == [later]
-    await store.pod_events.append([event(JOB)])
+    await store.write_all(JOB, {}, [event(JOB)])
     assert list(await store.pod_events.list(JOB, 0)) == [event(JOB)]
 
 
 async def test_events_of_the_last_ten_runs(store: Store) -> None:
-    await store.pod_events.append([event(JOB, run=run) for run in range(1, 13)])
+    await store.write_all(JOB, {}, [event(JOB, run=run) for run in range(1, 13)])
     assert [one.run for one in await store.pod_events.list(JOB, 0)] == list(range(12, 2, -1))
 
 
 async def test_events_are_deleted_by_run_and_by_age(store: Store) -> None:
     begin = time.time_ns() - 10 * HOUR
-    await store.pod_events.append([event(JOB, run=run, timestamp=begin + run * HOUR) for run in range(1, 6)])
+    await store.write_all(JOB, {}, [event(JOB, run=run, timestamp=begin + run * HOUR) for run in range(1, 6)])
     ended = replace(event(JOB, instance=1, run=1, timestamp=begin + HOUR), state=TaskState.SUCCEEDED)
-    await store.pod_events.append([ended])
+    await store.write_all(JOB, {}, [ended])
     await store.pod_events.delete(JOB, 0, 2)
     assert [one.run for one in await store.pod_events.list(JOB, 0)] == [5, 4, 3]
     assert await store.pod_events.expire(begin + 4 * HOUR) == 2
@@ -160,7 +152,7 @@ async def test_events_of_a_run_that_has_not_ended_are_kept_however_old(store: St
     started = [event(JOB, instance=i, run=1, timestamp=begin + HOUR) for i in range(3)]
     later = event(JOB, instance=1, run=2, timestamp=begin + 2 * HOUR)
     failed = replace(event(JOB, instance=2, run=1, timestamp=begin + 2 * HOUR), state=TaskState.FAILED)
-    await store.pod_events.append([*started, later, failed])
+    await store.write_all(JOB, {}, [*started, later, failed])
     assert await store.pod_events.expire(begin + 5 * HOUR) == 3
     assert list(await store.pod_events.list(JOB, 0)) == [started[0]]
     assert list(await store.pod_events.list(JOB, 1)) == [later]

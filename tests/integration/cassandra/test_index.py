@@ -51,7 +51,7 @@ async def test_changes_while_the_jobs_are_read_are_in_it(store: CassandraStore) 
     await store.begin_term("jobmanager", 1)
     for number in range(20):
         await store.jobs.create(job_id(number), spec(), job_runtime())
-    changed = [store.jobs.write_runtime(job_id(n), job_runtime(JobState.KILLED)) for n in range(10)]
+    changed = [store.write_all(job_id(n), {}, (), job_runtime(JobState.KILLED)) for n in range(10)]
     gone = [store.jobs.delete(job_id(n)) for n in range(10, 20)]
     await asyncio.gather(store.jobs.query(ALL), *changed, *gone)
     page = await store.jobs.query(ALL)
@@ -66,7 +66,7 @@ async def test_a_change_of_unknown_outcome_is_looked_up(store: CassandraStore) -
     await store.jobs.query(ALL)
     newer = replace(job_runtime(JobState.KILLED), revision=6)
     lose_answers(store, made=True)
-    await store.jobs.write_runtime(JOB, newer)
+    await store.write_all(JOB, {}, (), newer)
     store._index.doubt(JOB)
     assert [one.runtime for one in (await store.jobs.query(ALL)).jobs] == [newer]
 
@@ -106,7 +106,7 @@ async def test_a_change_while_another_one_is_looked_up_is_not_lost(store: Cassan
     query = asyncio.ensure_future(store.jobs.query(ALL))
     await pause.reached.wait()
     newer = replace(job_runtime(JobState.KILLED), revision=6)
-    await store.jobs.write_runtime(JOB, newer)
+    await store.write_all(JOB, {}, (), newer)
     pause.released.set()
     await query
     assert [one.runtime for one in (await store.jobs.query(ALL)).jobs] == [newer]
@@ -167,7 +167,7 @@ async def test_a_query_given_up_loses_no_change(store: CassandraStore) -> None:
     copy._thread.submit(answer)
     await asyncio.to_thread(busy.wait)
     newer = replace(job_runtime(JobState.KILLED), revision=6)
-    await store.jobs.write_runtime(JOB, newer)
+    await store.write_all(JOB, {}, (), newer)
     query = asyncio.ensure_future(store.jobs.query(ALL))
     while store._index._changes:  # noqa: ASYNC110 - until the query has taken them
         await asyncio.sleep(0.001)

@@ -16,12 +16,12 @@ import pytest
 import yaml
 
 from peloton.errors import Fenced, PelotonError, Refused, Unavailable
-from storage import migrate as command
 from storage.cassandra.connection import Connection, connect
 from storage.cassandra.migrate import TAKE_LOCK, migrations, up, version
 from storage.cassandra.store import CassandraStore, connected
 from storage.config import CassandraSettings
-from storage.factory import Stores, open_store
+from storage.selection import migrate as command
+from storage.selection.factory import Stores, open_store
 from tests.contract.storage.samples import job_id, job_runtime, spec, task_runtime
 from tests.integration.cassandra.test_tls import pass_on
 from tests.servers.cassandra import CassandraServer
@@ -45,7 +45,7 @@ async def test_machines_migrate_at_once_and_again(fresh: CassandraSettings) -> N
     assert await asyncio.gather(*(asyncio.to_thread(up, fresh) for _ in range(3))) == [NEWEST] * 3
     assert up(fresh) == NEWEST
     store = await open_store(fresh)
-    await store.tasks.write(job_id(1), {0: task_runtime()})
+    await store.write_all(job_id(1), {0: task_runtime()})
     assert await store.tasks.get(job_id(1), 0) == task_runtime()
     await store.close()
 
@@ -84,7 +84,7 @@ async def test_the_first_versions_tables_are_brought_up_to_date(fresh: Cassandra
     with pytest.raises(Fenced, match="term 7 has begun"):
         await store.begin_term("jobmanager", 6)
     await store.begin_term("jobmanager", 8)
-    await store.tasks.write(job_id(1), {0: task_runtime()})
+    await store.write_all(job_id(1), {0: task_runtime()})
     await store.close()
 
 
@@ -96,7 +96,7 @@ async def test_a_keyspace_that_is_not_there_is_told(fresh: CassandraSettings) ->
 
 async def test_a_daemon_may_make_the_keyspace(fresh: CassandraSettings) -> None:
     store = await open_store(fresh.model_copy(update={"auto_migrate": True}))
-    await store.ping()
+    await store.pools.all()
     await store.close()
 
 
@@ -133,7 +133,7 @@ async def test_the_connection_is_made_ahead_and_kept_and_the_schema_looked_at_ea
         assert await asyncio.to_thread(first.wait, 20)
         for number in (1, 2):
             store = await stores.open()
-            await store.tasks.write(job_id(number), {0: task_runtime()})
+            await store.write_all(job_id(number), {0: task_runtime()})
             await store.close()
         assert made == [fresh]
         opened = connect(fresh, fresh.keyspace)
@@ -180,16 +180,16 @@ async def test_a_server_that_stands_still_is_unavailable_until_it_goes_on(
     begin = time.monotonic()
     try:
         with pytest.raises(Unavailable, match="in time"):
-            await store.tasks.write(job_id(1), {0: task_runtime()})
+            await store.write_all(job_id(1), {0: task_runtime()})
         with pytest.raises(Unavailable):
-            await store.ping()
+            await store.pools.all()
     finally:
         cassandra.thaw()
     assert time.monotonic() - begin < 10
     deadline = time.monotonic() + 30
     while True:
         try:
-            await store.tasks.write(job_id(1), {0: task_runtime(2)})
+            await store.write_all(job_id(1), {0: task_runtime(2)})
             break
         except Unavailable:
             assert time.monotonic() < deadline
@@ -243,7 +243,7 @@ async def test_callers_wait_while_the_server_is_slow_to_hear_them(
     try:
         switch.flows.clear()
         writes = [
-            asyncio.ensure_future(store.tasks.write(job_id(n), dict.fromkeys(range(500), large)))
+            asyncio.ensure_future(store.write_all(job_id(n), dict.fromkeys(range(500), large)))
             for n in range(20)
         ]
         await until(lambda: not pool._connection._socket_writable)
@@ -283,13 +283,13 @@ async def test_a_password_that_fails_for_a_while_ends_nothing(
         before = switch.made
         await until(lambda: switch.made >= before + 4)
         with pytest.raises(Unavailable):
-            await store.ping()
+            await store.pools.all()
         connection.execute("ALTER ROLE passing WITH password = 'right'")
         await until(lambda: outcome(settings) is None)
         async with asyncio.timeout(30):
             while True:
                 with suppress(Unavailable):
-                    await store.ping()
+                    await store.pools.all()
                     break
                 await asyncio.sleep(0.1)
     finally:

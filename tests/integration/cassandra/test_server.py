@@ -10,7 +10,7 @@ from minicluster.servers.cassandra import Lasting
 from minicluster.servers.maven import Missing
 from storage.cassandra.connection import connect
 from storage.cassandra.migrate import up
-from storage.factory import open_store
+from storage.selection.factory import open_store
 from tests.conftest import lacking
 from tests.contract.storage.samples import job_id, task_runtime
 from tests.servers.cassandra import cassandra_server
@@ -24,7 +24,7 @@ async def test_what_was_written_outlives_a_kill(tmp_path: Path) -> None:
             settings = settings_for(server, tmp_path)
             up(settings)
             store = await open_store(settings)
-            await store.tasks.write(job_id(1), {0: task_runtime()})
+            await store.write_all(job_id(1), {0: task_runtime()})
             await store.close()
             server.kill()
             server.start()

@@ -15,7 +15,7 @@ import pytest
 from peloton.errors import Refused, Unavailable
 from storage.cassandra.connection import Connection, connect
 from storage.config import CassandraSettings, CassandraTlsSettings
-from storage.factory import open_store
+from storage.selection.factory import open_store
 from tests.contract.mesos_driver.certificates import Authority, Identity
 from tests.contract.storage.samples import job_id, task_runtime
 
@@ -86,7 +86,7 @@ def by_tls(store_settings: CassandraSettings, door: Door, authority: Authority) 
 
 async def test_a_store_by_tls(by_tls: CassandraSettings, door: Door) -> None:
     store = await open_store(by_tls)
-    await store.tasks.write(job_id(1), {0: task_runtime()})
+    await store.write_all(job_id(1), {0: task_runtime()})
     assert await store.tasks.get(job_id(1), 0) == task_runtime()
     await store.close()
     assert len(door.shown) > 1 and not any(door.shown), (

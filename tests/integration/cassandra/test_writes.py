@@ -24,11 +24,12 @@ from peloton.model.states import JobState
 from peloton.model.task import TaskRuntime
 from peloton.wire.job import job_config, job_spec
 from storage.cassandra.batch_encoder import Bound
-from storage.cassandra.configs import ConfigRow, IndexedConfig
+from storage.cassandra.configs import ConfigRow
 from storage.cassandra.connection import Connection
 from storage.cassandra.ranges import token_ranges
 from storage.cassandra.session import Session
 from storage.cassandra.store import CassandraStore
+from storage.jobindex.entries import IndexedConfig
 from tests.contract.storage.samples import HOUR, event, job_id, job_runtime, spec, task_runtime
 from tests.integration.cassandra.conftest import Opener
 
@@ -71,7 +72,7 @@ async def test_a_change_whose_answer_is_lost_is_made_once(store: CassandraStore)
         lose_answers(store, made=made)
         before = (await store.jobs.runtime(JOB)).revision
         newer = replace(job_runtime(), revision=before + 1)
-        await store.jobs.write_runtime(JOB, newer, expected_revision=before)
+        await store.write_all(JOB, {}, (), newer)
         assert await store.jobs.runtime(JOB) == newer
     lose_answers(store, made=True)
     await store.jobs.add_config(JOB, spec(2))
@@ -171,7 +172,7 @@ async def test_a_leader_finishes_deletions_that_were_cut_off(
     """And leaves alone what is there again, or still."""
     first, then = await open_handle(), await open_handle()
     await first.jobs.create(job_id(2), spec(), job_runtime())
-    await first.tasks.write(job_id(2), {0: task_runtime()})
+    await first.write_all(job_id(2), {0: task_runtime()})
     lose_answers(first, made=False, times=100)
     with pytest.raises(Conflict):
         await first.jobs.delete(job_id(2))
@@ -207,19 +208,19 @@ async def test_a_leader_that_stood_still_loses_against_what_the_next_one_wrote(o
     await old.begin_term("jobmanager", 1)
     await old.jobs.create(JOB, spec(), job_runtime())
     freeze = Freeze(old)
-    plain = asyncio.ensure_future(old.tasks.write(JOB, {0: task_runtime(1)}))
+    plain = asyncio.ensure_future(old.write_all(JOB, {0: task_runtime(1)}))
     await freeze.reached.wait()
 
     await new.begin_term("jobmanager", 2)
-    await new.tasks.write(JOB, {0: task_runtime(2)})
+    await new.write_all(JOB, {0: task_runtime(2)})
     newer = replace(job_runtime(), revision=6)
-    await new.jobs.write_runtime(JOB, newer)
+    await new.write_all(JOB, {}, (), newer)
 
     freeze.released.set()
     await plain
     assert (await new.tasks.get(JOB, 0)).run == 2
     for write in (
-        old.jobs.write_runtime(JOB, job_runtime(JobState.FAILED)),
+        old.write_all(JOB, {}, (), job_runtime(JobState.FAILED)),
         old.jobs.delete(JOB),
         old.jobs.retire(JOB),
         old.write_all(JOB, {0: task_runtime(1)}, (), job_runtime(JobState.FAILED)),
@@ -256,8 +257,8 @@ async def test_timestamps_are_reserved_before_they_are_used(
     await store.begin_term("jobmanager", 1)
     await other.begin_term("jobmanager", 1)
     for _ in range(5):
-        await asyncio.gather(*(store.tasks.write(job_id(n), {0: task_runtime()}) for n in range(5)))
-        await asyncio.gather(*(other.tasks.write(job_id(n), {0: task_runtime(2)}) for n in range(5)))
+        await asyncio.gather(*(store.write_all(job_id(n), {0: task_runtime()}) for n in range(5)))
+        await asyncio.gather(*(other.write_all(job_id(n), {0: task_runtime(2)}) for n in range(5)))
         ((reserved,),) = connection.execute("SELECT stamps FROM terms")
         assert all(when <= reserved for (when,) in connection.execute("SELECT writetime(runtime) FROM tasks"))
     await other.begin_term("jobmanager", 2)
@@ -277,9 +278,9 @@ async def test_each_write_asks_the_fence(store: CassandraStore) -> None:
     await store.jobs.create(JOB, spec(), job_runtime())
     leading = False
     for write in (
-        store.tasks.write(JOB, {0: task_runtime()}),
-        store.pod_events.append([event(JOB)]),
-        store.jobs.write_runtime(JOB, job_runtime(JobState.FAILED)),
+        store.write_all(JOB, {0: task_runtime()}),
+        store.write_all(JOB, {}, [event(JOB)]),
+        store.write_all(JOB, {}, (), job_runtime(JobState.FAILED)),
         store.jobs.create(job_id(2), spec(), job_runtime()),
         store.hosts.write_framework_id("Peloton", "f-1"),
     ):
@@ -299,7 +300,7 @@ async def test_writes_share_the_look_at_the_term(store: CassandraStore) -> None:
         return await row(name, *values, serial=serial)
 
     store._session.row = counted  # type: ignore[method-assign, assignment]
-    await asyncio.gather(*(store.tasks.write(job_id(n), {0: task_runtime()}) for n in range(50)))
+    await asyncio.gather(*(store.write_all(job_id(n), {0: task_runtime()}) for n in range(50)))
     assert 1 <= looks <= 2
 
 
@@ -445,6 +446,6 @@ async def test_a_large_write_leaves_the_event_loop_its_turns(store: CassandraSto
 
 
 async def test_events_end_by_themselves(store: CassandraStore, connection: Connection) -> None:
-    await store.pod_events.append([event(JOB, timestamp=HOUR)])
+    await store.write_all(JOB, {}, [event(JOB, timestamp=HOUR)])
     ((left,),) = connection.execute("SELECT ttl(event) FROM pod_events")
     assert 89 * 24 * 3600 < left <= 90 * 24 * 3600

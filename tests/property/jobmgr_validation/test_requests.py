@@ -65,7 +65,7 @@ class World:
         await self.jobs.Create(job_pb2.CreateRequest(id=peloton_pb2.JobID(value=JOB), config=job()), None)
         await engine.put(JOB, {0: task(run=2, host="h", agent_id="S"), 1: task()})
         event = PodEvent(JOB, 0, 1, TaskState.FAILED, TaskState.SUCCEEDED, NOW, 1, 1, agent_id="S")
-        await self.store.pod_events.append([event])
+        await self.store.write_all(JOB, {}, [event])
 
     def call(self, servicer: Any, method: str, request: Message) -> None:
         try:

@@ -142,7 +142,7 @@ async def test_rows_of_an_update_that_was_cut_off_are_no_part_of_the_finished_jo
     async with Running(Engine(store), World()) as running:
         await running.engine.create_job(JOB, spec(2))
         await ended(running.engine)
-    await store.tasks.write(JOB, dict.fromkeys((2, 3), row(S.INITIALIZED)))
+    await store.write_all(JOB, dict.fromkeys((2, 3), row(S.INITIALIZED)))
     job = await Engine(store).load(JOB)
     assert job.counts == {S.SUCCEEDED: 2}
 

@@ -112,7 +112,7 @@ async def test_updates_that_were_cut_off_often_are_passed_over(store: Store) -> 
 
 async def test_a_deletion_that_was_cut_off_is_finished_when_it_is_asked_for_again(store: Store) -> None:
     """The job itself went first. Its tasks would be those of a job that is created with its id later on."""
-    await store.tasks.write(JOB, {0: TaskRuntime(TaskState.SUCCEEDED, TaskState.SUCCEEDED, 1, 1, 1, 1)})
+    await store.write_all(JOB, {0: TaskRuntime(TaskState.SUCCEEDED, TaskState.SUCCEEDED, 1, 1, 1, 1)})
     engine = Engine(store)
     with pytest.raises(NotFound, match="job not found"):
         await engine.delete(JOB)

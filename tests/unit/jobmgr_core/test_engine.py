@@ -323,7 +323,7 @@ async def test_refresh_reads_the_store_again(store: Store) -> None:
         await engine.create_job(JOB, spec(1))
         await reach(engine, TaskState.RUNNING, 1)
         task = await store.tasks.get(JOB, 0)
-        await store.tasks.write(JOB, {0: replace(task, message="mended by hand")})
+        await store.write_all(JOB, {0: replace(task, message="mended by hand")})
         await engine.refresh(JOB)
         job = engine.job(JOB)
         assert job is not None

@@ -19,6 +19,7 @@ from peloton.model.task import TaskRuntime
 from storage.config import SqliteSettings
 from storage.interface import Store
 from storage.sqlite.store import open_sqlite
+from tests.stored import recreate
 from tests.unit.jobmgr_core.specs import JOB, spec
 from tests.unit.jobmgr_core.steps import FAST, ended, reach
 from tests.unit.jobmgr_core.world import Running, World, runs_on, runs_well, until
@@ -119,7 +120,7 @@ async def test_a_new_leader_retires_what_had_ended(store: Store) -> None:
     async with Running(Engine(store), World()) as running:
         await running.engine.create_job(JOB, spec(1))
         await ended(running.engine)
-    await store.jobs.revive(JOB)
+    await recreate(store, JOB)
     engine = await succeed(store, World())
     assert engine.active_jobs() == []
 
@@ -128,7 +129,7 @@ async def test_how_far_a_new_leader_is_is_told(store: Store, caplog: pytest.LogC
     jobs = [f"0f3f5c2a-0000-4000-8000-{number:012}" for number in range(40)]
     for job in jobs:
         await Engine(store).create_job(job, spec(3))
-        await store.tasks.write(job, {0: task(), 1: task()})
+        await store.write_all(job, {0: task(), 1: task()})
     engine = Engine(store, limits=FAST)
     with caplog.at_level(logging.INFO, "jobmgr.engine.recovery"):
         assert await recover(store, engine.turns, tell=0.0) == 40

@@ -66,13 +66,13 @@ class FakeEngine(Engine):
         cached.runtime = replace(cached.runtime, config_version=spec.version)
 
     async def put(self, job_id: JobId, tasks: dict[int, TaskRuntime]) -> None:
-        await self.store.tasks.write(job_id, tasks)
+        await self.store.write_all(job_id, tasks)
         for instance, each in tasks.items():
             self.held[job_id].put(instance, each)
 
     async def end(self, job_id: JobId, **changes: Any) -> None:
         last = replace(self.held.pop(job_id).runtime, **changes)
-        await self.store.jobs.write_runtime(job_id, last)
+        await self.store.write_all(job_id, {}, (), last)
         await self.store.jobs.retire(job_id)
 
     async def stop(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:

@@ -85,9 +85,8 @@ async def ran_twice(with_job: Served) -> Served:
     """Instance 0 runs for the second time, both on agent S1; instance 1 waits."""
     now = task(run=2, desired_run=2, state=TaskState.RUNNING, host="h1", agent_id="S1")
     await with_job.engine.put(JOB, {0: now, 1: task()})
-    await with_job.engine.store.pod_events.append(
-        [event(1, TaskState.FAILED, 2, hostname="h1", agent_id="S1")]
-    )
+    failed = event(1, TaskState.FAILED, 2, hostname="h1", agent_id="S1")
+    await with_job.engine.store.write_all(JOB, {}, [failed])
     return with_job
 
 

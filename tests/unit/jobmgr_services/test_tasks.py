@@ -48,7 +48,7 @@ async def three(with_job: Served) -> Served:
         },
     )
     engine.held[JOB].waiting[0] = Waiting(2, TaskState.PENDING, "pool /teams/batch: cpu 1 over its limit")
-    await engine.store.pod_events.append(HISTORY)
+    await engine.store.write_all(JOB, {}, HISTORY)
     return with_job
 
 

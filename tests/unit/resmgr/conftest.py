@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from storage.factory import open_store
 from storage.interface import Store
+from storage.selection.factory import open_store
 from tests.unit.resmgr.shell import Shell, settings
 
 

@@ -12,6 +12,7 @@ from peloton.model.states import TaskState
 from resmgr.core.scheduler import NewTask
 from resmgr.drivers.store_audit import Comparison
 from storage.interface import Store
+from tests.stored import recreate
 from tests.unit.resmgr.shell import until
 from tests.unit.resmgr.test_recovery import Restart, fill, prepared, runtimes
 from tests.unit.resmgr.world import JOB, OTHER_JOB, needs
@@ -46,9 +47,9 @@ async def test_what_is_over_is_forgotten(store: Store) -> None:
     await made.recovery.resync()
     scheduler = made.driver.scheduler
     scheduler.enqueue(scheduler.tree.get("a"), [NewTask(OTHER_JOB, 1, 1, needs(2))], made.driver.now())
-    await store.tasks.write(JOB, runtimes({0: S.SUCCEEDED, 1: S.LOST}))
-    await store.tasks.write(JOB, runtimes({2: S.INITIALIZED}, run=2))
-    await store.tasks.delete(JOB, [3])
+    await store.write_all(JOB, runtimes({0: S.SUCCEEDED, 1: S.LOST}))
+    await store.write_all(JOB, runtimes({2: S.INITIALIZED}, run=2))
+    await recreate(store, JOB, without=[3])
     await store.jobs.retire(OTHER_JOB)
     comparing = comparison(made)
     await comparing.compare()
@@ -62,8 +63,8 @@ async def test_what_is_over_is_forgotten(store: Store) -> None:
 async def test_what_is_on_a_host_is_taken_in(store: Store) -> None:
     """Launched while the store was read, at the time of the last change of leaders."""
     made = await recovered(store, {0: S.INITIALIZED, 1: S.PENDING, 2: S.RUNNING})
-    await store.tasks.write(JOB, runtimes({0: S.RUNNING, 1: S.LAUNCHED}))
-    await store.tasks.write(JOB, runtimes({2: S.RUNNING}, run=2))
+    await store.write_all(JOB, runtimes({0: S.RUNNING, 1: S.LAUNCHED}))
+    await store.write_all(JOB, runtimes({2: S.RUNNING}, run=2))
     comparing = comparison(made)
     await comparing.compare()
     assert (made.cpu(), made.states()[JOB, 1]) == (2, S.PENDING)
@@ -74,7 +75,7 @@ async def test_what_is_on_a_host_is_taken_in(store: Store) -> None:
 
 async def test_what_waits_is_queued_as_a_gang(store: Store) -> None:
     made = await recovered(store, {9: S.RUNNING}, minimum=3)
-    await store.tasks.write(JOB, runtimes(dict.fromkeys(range(4), S.PENDING)))
+    await store.write_all(JOB, runtimes(dict.fromkeys(range(4), S.PENDING)))
     comparing = comparison(made)
     await comparing.compare()
     await comparing.compare()
@@ -88,7 +89,7 @@ async def test_what_differs_for_a_moment_only_is_left(store: Store) -> None:
     made.driver.scheduler.observe(Run(JOB, 0, 1), S.SUCCEEDED, made.driver.now())
     comparing = comparison(made)
     await comparing.compare()
-    await store.tasks.write(JOB, runtimes({0: S.SUCCEEDED}))
+    await store.write_all(JOB, runtimes({0: S.SUCCEEDED}))
     await comparing.compare()
     assert made.states() == {(JOB, 1): S.RUNNING}
 
@@ -97,7 +98,7 @@ async def test_it_goes_on_where_the_store_could_not_tell(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = await recovered(store, {0: S.RUNNING})
-    await store.tasks.write(JOB, runtimes({0: S.SUCCEEDED}))
+    await store.write_all(JOB, runtimes({0: S.SUCCEEDED}))
     active, failed = store.jobs.active, 0
 
     async def at_times() -> object:

@@ -23,6 +23,7 @@ from resmgr.drivers.loop import Driver
 from resmgr.drivers.recovery import Recovery
 from resmgr.drivers.status_stream import Intake
 from storage.interface import Store, Tasks
+from tests.stored import recreate
 from tests.unit.resmgr.shell import Hostmgr, run_id, settings, until
 from tests.unit.resmgr.world import CAPACITY, JOB, OTHER_JOB, kinds, needs
 
@@ -130,7 +131,7 @@ async def fill(
 ) -> None:
     runtime = JobRuntime(JobState.RUNNING, JobState.SUCCEEDED, 1, 1)
     await store.jobs.create(job, stored(spec(minimum=minimum)), runtime)
-    await store.tasks.write(job, runtimes(states, run, at))
+    await store.write_all(job, runtimes(states, run, at))
 
 
 async def prepared(store: Store, states: Mapping[int, TaskState], minimum: int = 0) -> Restart:
@@ -299,7 +300,7 @@ async def test_without_hostmgr_it_leads_and_reads_the_store_again_later(store: S
     await made.begin()
     await made.recovery.requeue()
     assert made.cpu() == 4
-    await store.tasks.write(JOB, runtimes({0: S.SUCCEEDED}))
+    await store.write_all(JOB, runtimes({0: S.SUCCEEDED}))
     made.hostmgr.down = False
     await made.until(lambda: made.cpu() == 2)
     assert set(made.states()) == {(JOB, 1)}
@@ -310,9 +311,9 @@ async def test_a_new_stream_or_a_gap_makes_it_read_the_store(store: Store) -> No
     await made.begin()
     await made.recovery.requeue()
     await made.until(lambda: made.hostmgr.calls.count("WaitForEvents") > 0)
-    await store.tasks.write(JOB, runtimes({0: S.FAILED, 1: S.LOST}))
-    await store.tasks.write(JOB, runtimes({2: S.LAUNCHED, 3: S.INITIALIZED}, run=2))
-    await store.tasks.delete(JOB, [4])
+    await store.write_all(JOB, runtimes({0: S.FAILED, 1: S.LOST}))
+    await store.write_all(JOB, runtimes({2: S.LAUNCHED, 3: S.INITIALIZED}, run=2))
+    await recreate(store, JOB, without=[4])
     await fill(store, {0: S.RUNNING}, job=OTHER_JOB)
     made.hostmgr.restart(first=500)
     made.hostmgr.status(run_id(5), mesos_pb2.TASK_FINISHED)
@@ -332,7 +333,7 @@ async def test_a_queued_run_that_the_store_saw_launched_is_taken_out_of_its_queu
     made.hostmgr.down = True
     await made.begin()
     await made.recovery.requeue()
-    await store.tasks.write(JOB, runtimes({0: S.LAUNCHED, 1: S.KILLED}))
+    await store.write_all(JOB, runtimes({0: S.LAUNCHED, 1: S.KILLED}))
     made.hostmgr.down = False
     await made.until(lambda: made.states() == {(JOB, 0): S.LAUNCHED})
     assert made.cpu() == 2
@@ -390,7 +391,7 @@ async def test_a_task_launched_while_the_store_is_read_is_kept(
         return jobs
 
     monkeypatch.setattr(store.jobs, "active", meanwhile)
-    await store.tasks.delete(JOB, [1])
+    await recreate(store, JOB, without=[1])
     await made.recovery.resync()
     assert made.states() == {(JOB, 0): S.RUNNING, (OTHER_JOB, 0): S.LAUNCHED}
 
@@ -407,7 +408,7 @@ async def test_an_orphan_does_not_outlive_the_leader_and_its_end_takes_nothing_f
     assert [run.run for run in scheduler.registry.orphans] == [1]
     assert restart.cpu() == 2, "the orphan's; run 2 waits"
     written = runtimes({0: S.RUNNING, 1: S.RUNNING}, run=2)
-    await store.tasks.write(JOB, written)
+    await store.write_all(JOB, written)
 
     restart.hostmgr.status(run_id(0), mesos_pb2.TASK_RUNNING)
     restart.hostmgr.status(run_id(1), mesos_pb2.TASK_RUNNING)

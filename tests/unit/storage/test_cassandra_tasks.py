@@ -40,7 +40,7 @@ async def test_all_lists_together_read_few_partitions_at_once() -> None:
     """A new leader reads the tasks of several jobs; what calls need is not to wait behind them all."""
     session = Busy(buckets=30)
     held = cast(Session, session)
-    tasks = CassandraTasks(held, cast(Any, None), Rows(held))
+    tasks = CassandraTasks(held, Rows(held))
 
     async def listed(job_id: str) -> list[int]:
         return [instance async for page in tasks.list(job_id) for instance in page]

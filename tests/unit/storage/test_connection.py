@@ -14,7 +14,7 @@ import pytest
 from peloton.errors import PelotonError, Refused, Unavailable
 from storage.cassandra.connection import connect, misplaced
 from storage.config import CassandraSettings
-from storage.factory import Stores
+from storage.selection.factory import Stores
 
 ERROR, PROTOCOL_ERROR, BOOTSTRAPPING = 0x00, 0x000A, 0x1002
 LONGEST = 30.0

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.migrate import main
+from storage.selection.migrate import main
 from storage.sqlite.migrate import migrations
 
 NEWEST = max(migrations())
@@ -98,7 +98,7 @@ def test_interrupted_it_ends_quietly(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         file = tmp_path / "storage.yaml"
         file.write_text(f"storage: {{kind: cassandra, port: {silent.getsockname()[1]}}}\n")
-        command = [sys.executable, "-m", "storage.migrate", "up", "-c", str(file)]
+        command = [sys.executable, "-m", "storage.selection.migrate", "up", "-c", str(file)]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         silent.settimeout(60)
         with silent.accept()[0]:

@@ -23,7 +23,7 @@ from peloton.model.task import PodEvent, TaskRuntime
 from storage import codec
 from storage.config import SqliteSettings
 from storage.eventorder import LIFE
-from storage.factory import open_store
+from storage.selection.factory import open_store
 from storage.sqlite import events
 from storage.sqlite.connection import reader_connection, writer_connection
 from storage.sqlite.migrate import migrate, migrations
@@ -77,7 +77,7 @@ async def test_a_short_read_does_not_wait_for_many_long_ones(tmp_path: Path) -> 
 
 async def test_the_directory_is_made(tmp_path: Path) -> None:
     store = await open_store(settings(tmp_path / "a" / "b" / "peloton.db"))
-    await store.ping()
+    await store.pools.all()
     await store.close()
 
 
@@ -111,7 +111,7 @@ async def test_a_write_while_another_process_holds_the_lock_is_unavailable(tmp_p
     with sqlite3.connect(path, isolation_level=None) as holder:
         holder.execute("BEGIN IMMEDIATE")
         results = await asyncio.gather(
-            store.pools.write(pool()), store.tasks.write(JOB, {0: task_runtime()}), return_exceptions=True
+            store.pools.write(pool()), store.write_all(JOB, {0: task_runtime()}), return_exceptions=True
         )
         assert [type(result) for result in results] == [Unavailable, Unavailable]
         assert list(await store.pools.all()) == [], "reads go on"
@@ -158,8 +158,8 @@ async def test_writes_that_wait_share_a_transaction_and_callers_wait_for_room(tm
 
 async def test_a_caller_that_gives_up_does_not_harm_the_others(tmp_path: Path) -> None:
     store = await open_store(settings(tmp_path / "peloton.db"))
-    given_up = asyncio.ensure_future(store.tasks.write(JOB, {0: task_runtime()}))
-    kept = asyncio.ensure_future(store.tasks.write(JOB, {1: task_runtime()}))
+    given_up = asyncio.ensure_future(store.write_all(JOB, {0: task_runtime()}))
+    kept = asyncio.ensure_future(store.write_all(JOB, {1: task_runtime()}))
     await asyncio.sleep(0)
     given_up.cancel()
     await kept
@@ -172,7 +172,7 @@ async def test_most_runtimes_leave_the_index_alone(tmp_path: Path) -> None:
     await store.jobs.create(JOB, spec(), job_runtime())
     with sqlite3.connect(tmp_path / "peloton.db") as db:
         db.execute("CREATE TRIGGER t BEFORE UPDATE ON job_index BEGIN SELECT RAISE(ABORT, 'touched'); END")
-    await store.jobs.write_runtime(JOB, replace(job_runtime(), task_counts={TaskState.LOST: 3}))
+    await store.write_all(JOB, {}, (), replace(job_runtime(), task_counts={TaskState.LOST: 3}))
     await store.close()
 
 
@@ -180,14 +180,14 @@ CHILD = """
 import asyncio, itertools, sys
 from pathlib import Path
 from storage.config import SqliteSettings
-from storage.factory import open_store
+from storage.selection.factory import open_store
 from tests.contract.storage.samples import job_id, task_runtime
 
 async def main():
     store = await open_store(SqliteSettings(path=Path(sys.argv[1])))
     async def client(number):
         for run in itertools.count(1):
-            await store.tasks.write(job_id(1), {number: task_runtime(run), number + 100: task_runtime(run)})
+            await store.write_all(job_id(1), {number: task_runtime(run), number + 100: task_runtime(run)})
             print(number, run, flush=True)
     await asyncio.gather(*map(client, range(8)))
 
@@ -254,7 +254,7 @@ async def test_old_events_go_page_by_page(tmp_path: Path, monkeypatch: pytest.Mo
     lives = [event(job_id(1), instance=i, timestamp=5) for i in range(40)]
     ended = [event(job_id(1), instance=i, timestamp=5) for i in range(40, 80)]
     ends = [event(job_id(1), i, state=TaskState.FAILED, timestamp=6 + i % 2) for i in range(40, 80)]
-    await store.pod_events.append([*lives, *ended, *ends])
+    await store.write_all(JOB, {}, [*lives, *ended, *ends])
     assert await store.pod_events.expire(7) == 60
     assert await store.pod_events.expire(8) == 20
     assert await store.pod_events.expire(8) == 0

@@ -1,0 +1,1 @@
+"""The store that settings select: opening it, and migrating its schema."""
