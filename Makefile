@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 WORKERS := -n 3 --dist loadgroup --no-loadscope-reorder
 PROTOS := $(shell find proto -name '*.proto')
 
-.PHONY: setup lint test faults demo demo-elastic minicluster bench descriptors settings clean
+.PHONY: setup lint test faults demo demo-elastic minicluster bench descriptors settings diagrams clean
 
 setup: $(READY)
 
@@ -52,6 +52,9 @@ descriptors: $(READY)
 settings: $(READY)
 	$(BIN)/python -m peloton.config.reference jobmgr.config:JobmgrSettings resmgr.config:ResmgrSettings \
 	  placement.config:PlacementSettings hostmgr.config:HostmgrSettings > docs/settings.md
+
+diagrams: $(READY)
+	$(BIN)/python -m tools.diagrams
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info peloton/api peloton/private mesos .mypy_cache .ruff_cache .hypothesis

@@ -1,1 +1,0 @@
-"""Rules of this repository that import-linter has no contract type for."""
