@@ -33,9 +33,10 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
             store = await stores.open()
             stack.push_async_callback(store.close)
             await store.begin_term(Role.JOBMGR.value, term, daemon.fence)
-            engine = Engine(store, daemon.clock, settings.goal_state.limits())
+            limits = settings.goal_state.limits()
+            engine = Engine(store, daemon.clock, limits, settings.lanes, daemon.fence)
             await engine.recovery.begin()
-            stack.enter_context(_watched(daemon, lambda: engine.turns.trouble))
+            stack.enter_context(_watched(daemon, lambda: engine.lanes.trouble))
             hostmgr = daemon.client(Role.HOSTMGR, InternalHostServiceStub)
             feasibility = daemon.client(Role.HOSTMGR, FeasibilityServiceStub)
             finish = spawn_drivers(

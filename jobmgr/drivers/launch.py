@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from jobmgr.core.cache import CachedJob
 from jobmgr.core.events import Event, Launched, LaunchRefused, LaunchUncertain, Placed, Placement
 from jobmgr.core.instructions import Launch, Release
+from jobmgr.drivers.backlog import Backlog
 from jobmgr.drivers.retry import CALL_SECONDS, PASSING, Caller, backoff, for_ever, until_answered
 from jobmgr.drivers.task_configs import Configs
-from jobmgr.engine.loop import Turns
+from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.outbox import Queue
 from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
@@ -26,6 +27,8 @@ from peloton.rpc.errors import InvalidRequest
 
 PLACEMENTS_PER_CALL = 1000
 POLL_SECONDS = 10.0
+RUNS_UNSTORED = 50_000
+"""Placed runs that lanes have not stored, from which on no more placements are taken."""
 LAUNCHES_AT_ONCE = 16
 MOST_FAILURES = 10
 """Tries of a launch that hostmgr answered with a failure of its own, after which Mesos is asked instead."""
@@ -36,13 +39,11 @@ log = logging.getLogger(__name__)
 class Placements:
     """Pulls placements; the core decides which of their runs still wait."""
 
-    def __init__(self, resmgr: Caller, turns: Turns) -> None:
+    def __init__(self, resmgr: Caller, lanes: Lanes) -> None:
         self._resmgr = resmgr
-        self._turns = turns
+        self._lanes = lanes
         self._stopped = False
-        self._handed = asyncio.Event()
-        """Set while nothing is being handed to the core."""
-        self._handed.set()
+        self._backlog = Backlog(RUNS_UNSTORED)
 
     async def run(self) -> None:
         await for_ever("placements", self._step)
@@ -51,7 +52,7 @@ class Placements:
         """Hand over no more, and wait until what was handed over is stored. resmgr gives the rest to whoever
         leads next."""
         self._stopped = True
-        await self._handed.wait()
+        await self._backlog.empty()
 
     async def _step(self) -> None:
         request = resmgrsvc_pb2.GetPlacementsRequest(
@@ -64,11 +65,8 @@ class Placements:
             await self._hand_over([_placement(wire) for wire in answer.placements])
 
     async def _hand_over(self, placements: Sequence[Placement]) -> None:
-        self._handed.clear()
-        try:
-            await self._turns.ask(Placed(placements))
-        finally:
-            self._handed.set()
+        runs = sum(len(placement.runs) for placement in placements)
+        await self._backlog.add(self._lanes.submit(Placed(placements)), runs)
 
 
 class Launcher:

@@ -6,7 +6,7 @@ import logging
 
 from jobmgr.core.events import ResmgrChanged, WaitingTold
 from jobmgr.drivers.retry import CALL_SECONDS, Caller, for_ever
-from jobmgr.engine.loop import Turns
+from jobmgr.engine.lanes import Lanes
 from peloton.model.ids import parse_mesos_task_id
 from peloton.model.states import TaskState
 from peloton.private.resmgr.waiting import waiting_pb2
@@ -16,9 +16,9 @@ log = logging.getLogger(__name__)
 
 
 class WaitingReasons:
-    def __init__(self, resmgr: Caller, turns: Turns) -> None:
+    def __init__(self, resmgr: Caller, lanes: Lanes) -> None:
         self._resmgr = resmgr
-        self._turns = turns
+        self._lanes = lanes
         self._stream = ""
         self._leader = ""
         self._last = 0
@@ -34,12 +34,12 @@ class WaitingReasons:
         if answer.leader_id != self._leader:
             if self._leader:
                 log.info("another resource manager leads: it is asked whether it holds what is pending")
-                self._turns.post(ResmgrChanged())
+                self._lanes.post(ResmgrChanged())
             self._leader = answer.leader_id
         self._stream = answer.stream_id
         self._last = answer.last
         if answer.deltas:
-            self._turns.post(
+            self._lanes.post(
                 WaitingTold(
                     [
                         (parse_mesos_task_id(delta.mesos_task_id), TaskState(delta.state), delta.reason)

@@ -46,22 +46,22 @@ def spawn_drivers(
     shut_downs: Bucket = NO_LIMIT,
     finish_within: float = FINISH_SECONDS,
 ) -> Callable[[], Awaitable[None]]:
-    """Start the turns and all that feeds them and carries out what they say.
+    """Start the lanes and all that feeds them and carries out what they say.
 
     Returns what to do before they are ended in order: no more placements are taken, and what is launched is
     brought to its end, for at most `finish_within` seconds.
     """
-    turns, outbox = engine.turns, engine.outbox
-    enqueuer = Enqueuer(resmgr, turns.job, turns.post)
-    placements = Placements(resmgr, turns)
+    lanes, outbox = engine.lanes, engine.outbox
+    enqueuer = Enqueuer(resmgr, lanes.job, lanes.post)
+    placements = Placements(resmgr, lanes)
     then = engine.recovery.then
-    launcher = Launcher(hostmgr, turns.job, turns.post, outbox.release)
+    launcher = Launcher(hostmgr, lanes.job, lanes.post, outbox.release)
     killer = Killer(hostmgr, reconciler, kills, shut_downs)
-    spawn("turns", turns.run())
+    spawn("lanes", lanes.run())
     spawn("recovery", engine.recovery.run())
     spawn("enqueue", enqueuer.enqueue(outbox.enqueue))
     spawn("enqueue again", enqueuer.enqueue(outbox.enqueue_again))
-    spawn("compare", Comparer(holding, turns.post).run(outbox.compare))
+    spawn("compare", Comparer(holding, lanes.post).run(outbox.compare))
     spawn("withdraw", enqueuer.withdraw(outbox.withdraw))
     spawn("placements", then(placements.run))
     spawn("launch", launcher.launch(outbox.launch))
@@ -71,8 +71,8 @@ def spawn_drivers(
     spawn("shut down", killer.shut_down(outbox.shut_down))
     spawn("reconcile", killer.reconcile(outbox.reconcile))
     spawn("event stream", then(Intake(events, engine).run))
-    spawn("waiting reasons", then(WaitingReasons(waiting, turns).run))
-    spawn("evict", then(Evictor(resmgr, preemption, turns.post).run))
+    spawn("waiting reasons", then(WaitingReasons(waiting, lanes).run))
+    spawn("evict", then(Evictor(resmgr, preemption, lanes.post).run))
     spawn("retire", retire(engine.store, outbox.retire))
     spawn("adopt", adopt(engine))
 
@@ -81,7 +81,7 @@ def spawn_drivers(
             async with asyncio.timeout(finish_within):
                 await placements.stop()
                 await launcher.finish(outbox.launch)
-                await turns.flush()
+                await lanes.flush()
         except TimeoutError:
             log.warning("launches are left to the next leader: %d s were not enough", finish_within)
 

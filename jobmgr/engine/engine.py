@@ -11,11 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from jobmgr.core.cache import CachedJob
-from jobmgr.core.cycle import Core
 from jobmgr.core.events import JobUpdated, RestartAsked, StartAsked, StopAsked
 from jobmgr.core.task.actions import Limits
 from jobmgr.engine.finished_jobs import Archive
-from jobmgr.engine.loop import Turns
+from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.outbox import Outbox, Queue
 from jobmgr.engine.recovery import Recovery, read_job
 from peloton.clock import Clock, SystemClock
@@ -24,7 +23,7 @@ from peloton.model.ids import JobId, Run
 from peloton.model.job import JobRuntime, JobSpec, JobSummary
 from peloton.model.states import JobState, JobType
 from peloton.model.task import TaskStatus
-from storage.interface import Store
+from storage.interface import Fence, Store, unfenced
 
 VERSIONS_TRIED = 1000
 """One more for each update that was cut off between storing its config and making it the current one."""
@@ -36,15 +35,22 @@ class Engine:
     """Runs jobs towards their goals. All calls raise Unavailable while the store cannot answer, and
     Fenced where this process is no longer the leader."""
 
-    def __init__(self, store: Store, clock: Clock | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        lanes: int = 1,
+        fence: Fence = unfenced,
+    ) -> None:
         self.store = store
         self.clock = clock or SystemClock()
         self.outbox = Outbox()
-        self.turns = Turns(Core(limits), store, self.clock, self.outbox)
-        self.recovery = Recovery(store, self.turns)
+        self.lanes = Lanes(lanes, limits, store, self.clock, self.outbox, fence)
+        self.recovery = Recovery(store, self.lanes)
         self.doubtful: Queue[JobId] = Queue()
         """Jobs that may be stored, though whoever created them was told of a failure."""
-        self._archive = Archive(self.turns)
+        self._archive = Archive(self.lanes)
         self._creating: dict[asyncio.Task[None], JobId] = {}
 
     async def create_job(self, job_id: JobId, spec: JobSpec) -> None:
@@ -74,7 +80,7 @@ class Engine:
         except Unavailable:
             self.doubtful.put([job_id])
             raise
-        self.turns.create(job_id, spec, runtime)
+        self.lanes.create(job_id, spec, runtime)
 
     async def update_job(self, job_id: JobId, spec: JobSpec) -> None:
         """Take the next version of the config (`spec.version` = the current one + 1), which only adds
@@ -89,7 +95,7 @@ class Engine:
         if base != job.spec.version:
             raise Conflict(f"the config is at version {job.spec.version}, not {base}")
         stored = await self._store_version(job_id, spec)
-        await self.turns.ask(JobUpdated(job_id, stored, base))
+        await self.lanes.ask(JobUpdated(job_id, stored, base))
 
     async def stop(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
         """Make the goal KILLED: of the whole job (None), or of these instances.
@@ -98,7 +104,7 @@ class Engine:
         ended, and those that are not there, are left out. A job that has ended: empty. Raises NotFound."""
         if await self.find(job_id) is None:
             return []
-        stopped: list[int] = await self.turns.ask(StopAsked(job_id, instances))
+        stopped: list[int] = await self.lanes.ask(StopAsked(job_id, instances))
         return stopped
 
     async def start(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
@@ -107,7 +113,7 @@ class Engine:
         Raises NotFound, and Refused where the job has ended or is being stopped as a whole."""
         if await self.find(job_id) is None:
             await self._refuse_ended(job_id, "start tasks of")
-        started: list[int] = await self.turns.ask(StartAsked(job_id, instances))
+        started: list[int] = await self.lanes.ask(StartAsked(job_id, instances))
         return started
 
     async def restart(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
@@ -117,7 +123,7 @@ class Engine:
         Raises NotFound, and Refused where the job has ended or is being stopped as a whole."""
         if await self.find(job_id) is None:
             await self._refuse_ended(job_id, "restart tasks of")
-        restarted: list[int] = await self.turns.ask(RestartAsked(job_id, instances))
+        restarted: list[int] = await self.lanes.ask(RestartAsked(job_id, instances))
         return restarted
 
     async def delete(self, job_id: JobId) -> None:
@@ -146,7 +152,7 @@ class Engine:
         if await self.find(job_id) is None:
             self._archive.drop(job_id)
             return
-        await self.turns.between(lambda: self._read_again(job_id))
+        await self.lanes.between(job_id, lambda: self._read_again(job_id))
 
     async def refresh_tasks(self, job_id: JobId, first: int = 0, end: int | None = None) -> None:
         """As `refresh`, for instances first … end-1, and those beside them. Raises NotFound."""
@@ -155,14 +161,14 @@ class Engine:
     def job(self, job_id: JobId) -> CachedJob | None:
         """An active job, not to be changed; None where the job has ended or is not there, and where its tasks
         are still to be read: then nothing is newer than what is stored."""
-        return self.turns.job(job_id)
+        return self.lanes.job(job_id)
 
     async def find(self, job_id: JobId) -> CachedJob | None:
         """An active job, not to be changed; None where it has ended. One that is stored and not known here,
         because the store could not tell that it had stored it, is taken on. Raises NotFound."""
         await self.recovery.read(job_id)
         if self.job(job_id) is None and not (await self.store.jobs.runtime(job_id)).state.terminal:
-            await self.turns.between(lambda: self._take(job_id))
+            await self.lanes.between(job_id, lambda: self._take(job_id))
         return self.job(job_id)
 
     async def load(self, job_id: JobId) -> CachedJob:
@@ -181,7 +187,7 @@ class Engine:
 
     def active_jobs(self) -> list[JobId]:
         """Ids of the jobs that have not ended."""
-        return self.turns.jobs()
+        return self.lanes.jobs()
 
     async def _store_version(self, job_id: JobId, spec: JobSpec) -> JobSpec:
         """A version that an earlier attempt left behind without making it the current one is passed over."""
@@ -200,8 +206,8 @@ class Engine:
 
     async def _take(self, job_id: JobId) -> None:
         if self.job(job_id) is None:
-            self.turns.core.active.recover(job_id, *await read_job(self.store, job_id))
+            self.lanes.lane(job_id).core.active.recover(job_id, *await read_job(self.store, job_id))
 
     async def _read_again(self, job_id: JobId) -> None:
         if self.job(job_id) is not None:
-            self.turns.core.active.refresh(job_id, *await read_job(self.store, job_id))
+            self.lanes.lane(job_id).core.active.refresh(job_id, *await read_job(self.store, job_id))

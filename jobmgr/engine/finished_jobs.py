@@ -12,7 +12,7 @@ from jobmgr.core.cache import CachedJob, cached
 from jobmgr.core.change import pod_event
 from jobmgr.core.task.late_updates import details, usage_of
 from jobmgr.core.task.usage import added
-from jobmgr.engine.loop import Turns
+from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.recovery import read_job
 from peloton.errors import NotFound
 from peloton.model.ids import JobId, Run
@@ -27,14 +27,14 @@ class Archive:
     """A finished job changes no more, but for what is told late of its runs' ends: what was read of one holds
     until it is deleted."""
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
         self._held: OrderedDict[JobId, CachedJob] = OrderedDict()
         self._tasks = 0
         self._deleting: Counter[JobId] = Counter()
         self._filled = asyncio.Condition()
-        self._filling = ""
-        turns.on_end = self.keep
+        self._filling: Counter[JobId] = Counter()
+        lanes.on_end(self.keep)
 
     def held(self, job_id: JobId) -> CachedJob | None:
         return self._held.get(job_id)
@@ -56,7 +56,7 @@ class Archive:
         """Raises NotFound."""
         job = self._held.get(job_id)
         if job is None:
-            job = cached(job_id, *await read_job(self._turns.store, job_id))
+            job = cached(job_id, *await read_job(self._lanes.store, job_id))
             if job.runtime.state.terminal:
                 self.keep(job)
         return job
@@ -65,9 +65,9 @@ class Archive:
         self._deleting[job_id] += 1
         try:
             async with self._filled:
-                await self._filled.wait_for(lambda: self._filling != job_id)
+                await self._filled.wait_for(lambda: not self._filling[job_id])
             self.drop(job_id)
-            await self._turns.store.jobs.delete(job_id)
+            await self._lanes.store.jobs.delete(job_id)
             self.drop(job_id)
         finally:
             self._deleting[job_id] -= 1
@@ -79,18 +79,20 @@ class Archive:
         for run, status in told:
             if run.job_id in self._deleting:
                 continue
-            self._filling = run.job_id
+            self._filling[run.job_id] += 1
             try:
                 await self._fill_in(run, status)
             except NotFound:
                 log.debug("%s is told of, and is not stored", run)
             finally:
-                self._filling = ""
+                self._filling[run.job_id] -= 1
+                if not self._filling[run.job_id]:
+                    del self._filling[run.job_id]
                 async with self._filled:
                     self._filled.notify_all()
 
     async def _fill_in(self, run: Run, status: TaskStatus) -> None:
-        store, held = self._turns.store, self._held.get(run.job_id)
+        store, held = self._lanes.store, self._held.get(run.job_id)
         runtime = held.runtime if held else await store.jobs.runtime(run.job_id)
         task = held.task(run.instance) if held else await store.tasks.get(run.job_id, run.instance)
         changes = details(task, run.run, status) if task and runtime.state.terminal else {}

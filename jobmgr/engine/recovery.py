@@ -15,7 +15,7 @@ from prometheus_client import Gauge
 from jobmgr.core.active_jobs import added_up
 from jobmgr.core.cache import CachedJob
 from jobmgr.drivers.retry import PASSING, backoff
-from jobmgr.engine.loop import ACTIVE_JOBS, Turns
+from jobmgr.engine.lanes import Lanes
 from peloton.daemon.progress import TELL_SECONDS, Gauges, Progress
 from peloton.errors import NotFound
 from peloton.model.ids import JobId
@@ -43,18 +43,18 @@ async def read_job(store: Store, job_id: JobId) -> Stored:
     return spec, runtime, [page async for page in store.tasks.list(job_id)]
 
 
-async def recover(store: Store, turns: Turns, tell: float = TELL_SECONDS) -> int:
+async def recover(store: Store, lanes: Lanes, tell: float = TELL_SECONDS) -> int:
     """Rebuild the cache from the active jobs, all of it; how many there are. The log hears of it each `tell`
     seconds. Raises as `Recovery.read_all`."""
-    recovery = Recovery(store, turns, tell)
+    recovery = Recovery(store, lanes, tell)
     await recovery.begin()
     return await recovery.read_all()
 
 
 class Recovery:
-    def __init__(self, store: Store, turns: Turns, tell: float = TELL_SECONDS) -> None:
+    def __init__(self, store: Store, lanes: Lanes, tell: float = TELL_SECONDS) -> None:
         self._store = store
-        self._turns = turns
+        self._lanes = lanes
         self._tell = tell
         self._progress: Progress | None = None
         self._reading: dict[JobId, asyncio.Task[None]] = {}
@@ -65,14 +65,13 @@ class Recovery:
     @property
     def settled(self) -> bool:
         """Whether all is read, looked at and compared with what resmgr holds."""
-        return self._done.is_set() and self._turns.core.active.settled
+        return self._done.is_set() and self._lanes.settled
 
     async def begin(self) -> None:
         """Learn which jobs are active: with that calls can be answered."""
         jobs = await self._store.jobs.active()
-        self._turns.unread.update(dict.fromkeys(jobs))
+        self._lanes.unread.update(dict.fromkeys(jobs))
         self._progress = Progress(GAUGES, log, asyncio.get_running_loop().time, len(jobs), self._tell)
-        ACTIVE_JOBS.set(len(jobs))
 
     async def run(self) -> None:
         """The background part. Raises as `read_all`."""
@@ -93,7 +92,7 @@ class Recovery:
 
         A job that is active but no longer stored was being deleted: it is let go of. What is otherwise
         missing or unreadable raises, and leadership is given up."""
-        jobs = iter(list(self._turns.unread))
+        jobs = iter(list(self._lanes.unread))
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(JOBS_AT_ONCE):
@@ -107,7 +106,7 @@ class Recovery:
 
     async def read(self, job_id: JobId) -> None:
         """Have a job in memory, if it is active and not there yet. Raises what the store raises."""
-        if job_id not in self._turns.unread:
+        if job_id not in self._lanes.unread:
             return
         reading = self._reading.get(job_id)
         if reading is None:
@@ -128,9 +127,9 @@ class Recovery:
 
     async def _read(self, job_id: JobId) -> None:
         job = await self._stored(job_id)
-        del self._turns.unread[job_id]
+        del self._lanes.unread[job_id]
         if job is not None:
-            self._turns.take(job)
+            self._lanes.take(job)
             self._found += 1
         if self._progress is not None:
             self._progress.job()

@@ -67,7 +67,7 @@ async def test_a_stop_of_a_job_that_was_stored_without_an_answer_is_kept(store: 
         await ended(engine)
         await archived(store)
     later = Engine(store)
-    assert await recover(store, later.turns) == 0
+    assert await recover(store, later.lanes) == 0
     assert (await later.load(JOB)).runtime.state is JobState.KILLED
 
 

@@ -160,7 +160,7 @@ async def test_a_new_leader_takes_what_is_told_of_a_job_that_ended_before(store:
         await fail(world, running.engine)
         await until(lambda: world.purged == len(world.events), "all is passed")
     engine = Engine(store)
-    await recover(store, engine.turns)
+    await recover(store, engine.lanes)
     async with Running(engine, world):
         world.status(RUN, mesos_pb2.TASK_FAILED, EXITED, uuid=b"u")
         await until(lambda: world.purged == len(world.events), "all is passed")

@@ -34,7 +34,7 @@ def task() -> TaskRuntime:
 async def succeed(store: Store, world: World, job: str = JOB) -> Engine:
     """The next leader, which takes over and brings the job to its end."""
     engine = Engine(store, limits=FAST)
-    await recover(store, engine.turns)
+    await recover(store, engine.lanes)
     async with Running(engine, world):
         await ended(engine, job)
     return engine
@@ -43,7 +43,7 @@ async def succeed(store: Store, world: World, job: str = JOB) -> Engine:
 async def test_a_new_leader_finishes_the_creation(store: Store) -> None:
     first = Engine(store)
     await first.create_job(JOB, spec(9))
-    change = first.turns.core.turn([], Now(1_700_000_000_000_000_000, 0.0)).changes[JOB]
+    change = first.lanes.lane(JOB).core.turn([], Now(1_700_000_000_000_000_000, 0.0)).changes[JOB]
     await store.write_all(JOB, {i: change.tasks[i] for i in (0, 1, 2, 6)}, (), change.runtime)
     world = World()
     engine = await succeed(store, world)
@@ -61,7 +61,7 @@ async def test_a_new_leader_takes_over_in_every_state(store: Store) -> None:
     del world.alive[lost]
     world.behaviour = runs_well
     engine = Engine(store, limits=FAST)
-    await recover(store, engine.turns)
+    await recover(store, engine.lanes)
     async with Running(engine, world):
         await until(lambda: f"{JOB}-0-2" in world.launched, "the lost one runs again")
         for run in list(world.alive):
@@ -132,7 +132,7 @@ async def test_how_far_a_new_leader_is_is_told(store: Store, caplog: pytest.LogC
         await store.write_all(job, {0: task(), 1: task()})
     engine = Engine(store, limits=FAST)
     with caplog.at_level(logging.INFO, "jobmgr.engine.recovery"):
-        assert await recover(store, engine.turns, tell=0.0) == 40
+        assert await recover(store, engine.lanes, tell=0.0) == 40
     assert sorted(engine.active_jobs()) == jobs
     lines = [record.getMessage() for record in caplog.records]
     assert any(line.startswith("16 of 40 active jobs are read, ") for line in lines)
@@ -149,7 +149,7 @@ async def test_a_job_whose_config_is_missing_is_not_let_go_of(store: Store) -> N
     await store.jobs.delete(JOB)
     await store.jobs.create(JOB, spec(1, version=7), runtime)
     with pytest.raises(NotFound, match="no config version 1"):
-        await recover(store, Engine(store).turns)
+        await recover(store, Engine(store).lanes)
     assert await store.jobs.active() == (JOB,)
 
 
@@ -167,7 +167,7 @@ async def test_a_leader_whose_term_is_over_does_nothing_more(store: Store, tmp_p
             await running.engine.stop(JOB, None)
         with pytest.raises(Fenced):
             await running.engine.create_job("0f3f5c2a-0000-4000-8000-000000000002", spec(1))
-        assert running.engine.turns.trouble
+        assert running.engine.lanes.trouble
     await successor.close()
     assert not world.called("KillTasks")
     assert len(world.alive) == 2

@@ -112,7 +112,7 @@ async def test_who_asks_for_a_job_need_not_wait_for_the_others(
     async with asyncio.timeout(10):
         found = await engine.find(jobs[-1])
     assert found is not None
-    assert engine.turns.unread.keys() == set(jobs[:-1])
+    assert engine.lanes.unread.keys() == set(jobs[:-1])
     reading.cancel()
 
 
@@ -137,7 +137,7 @@ async def test_statuses_and_placements_wait_until_all_jobs_are_read(
         await until(lambda: world.called("GetPlacements"), "placements are asked for")
         await until(lambda: world.purged == len(world.events), "all statuses are taken")
         await until(settled, "it has settled")
-        assert len(world.alive) == 4
+        await until(lambda: len(world.alive) == 4, "all run")
     assert not world.called("KillTasks")
 
 
@@ -181,7 +181,7 @@ async def test_a_new_stream_of_the_same_resmgr_is_no_reason_to_ask_what_it_holds
         await until(lambda: world.called("WaitForDeltas"), "reasons are asked for")
         world.resmgr_stream = "resmgr-1'"
         await until(lambda: _streams(world)[-1] == "resmgr-1'", "the new stream is read")
-        await running.engine.turns.flush()
+        await running.engine.lanes.flush()
         assert not world.called("FindMissing")
         assert len(world.called("EnqueueGangs")) == 1
 

@@ -32,7 +32,7 @@ async def real(tmp_path: Path) -> AsyncIterator[Served]:
     for pool in POOLS:
         await store.pools.write(pool)
     engine, hostmgr = Engine(store), FakeHostmgr()
-    turns = asyncio.create_task(engine.turns.run())
+    lanes = asyncio.create_task(engine.lanes.run())
     server = RpcServer(lambda: "nobody leads")
     server.activate(services(engine, SystemClock(), hostmgr, hostmgr))
     port = await server.start("127.0.0.1", 0)
@@ -40,8 +40,8 @@ async def real(tmp_path: Path) -> AsyncIterator[Served]:
         jobs, tasks = job_pb2_grpc.JobManagerStub(channel), task_pb2_grpc.TaskManagerStub(channel)
         yield Served(channel, engine, hostmgr, jobs, tasks, None)
     await server.stop(0)
-    turns.cancel()
-    await asyncio.wait([turns])
+    lanes.cancel()
+    await asyncio.wait([lanes])
     await store.close()
 
 

@@ -1,6 +1,7 @@
-"""The loop around the core: gather what has happened, decide, store, then act.
+"""A lane: one loop around one core. It gathers what has happened, decides, stores, then acts.
 
-While one turn is being stored the next one's events gather, so that the batches grow with the load.
+While one cycle is being stored the next one's events gather, so that the batches grow with the load. A lane
+waits for its own writes only. It is the unit that a job manager leads: its fence says whether it may act.
 """
 
 from __future__ import annotations
@@ -9,39 +10,27 @@ import asyncio
 import logging
 from collections import Counter as Counts
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Histogram
 
 from jobmgr.core.cache import CachedJob
 from jobmgr.core.change import Change
 from jobmgr.core.cycle import Core
 from jobmgr.core.decisions import Turn
-from jobmgr.core.events import (
-    Compared,
-    Enqueued,
-    EnqueueRefused,
-    Event,
-    Launched,
-    LaunchRefused,
-    Now,
-    Placed,
-    Statuses,
-    WaitingTold,
-    Withdrawn,
-)
-from jobmgr.engine.outbox import Outbox
+from jobmgr.core.events import Event, Now, WaitingTold
+from jobmgr.core.instructions import Instruction
+from jobmgr.engine.event_weight import weight
 from peloton.backoff import Backoff
 from peloton.clock import Clock
 from peloton.errors import Fenced, PelotonError, Unavailable
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import TaskState
-from storage.interface import Store
+from storage.interface import Fence, Store, unfenced
 
 EVENTS_PER_TURN = 2000
-STEP_DOWN_SECONDS = 30.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 log = logging.getLogger(__name__)
 TURN_SECONDS = Histogram(
@@ -50,28 +39,28 @@ TURN_SECONDS = Histogram(
     buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5),
 )
 STEPS = Counter("jobmgr_task_steps", "Steps of tasks that are stored, by the state reached.", ["state"])
-ACTIVE_JOBS = Gauge("jobmgr_active_jobs", "Jobs that have not ended.")
 ENDED_JOBS = Counter("jobmgr_ended_jobs", "Jobs that ended while this instance led.")
 _STEPS = {state: STEPS.labels(state.name) for state in TaskState}
 
 NOTHING = WaitingTold(())
 Answer = asyncio.Future[Any]
+Send = Callable[[Sequence[Instruction]], None]
 
 
-class Turns:
-    """Owns the core. `run` must be running for `ask` and `between` to be answered."""
+class Lane:
+    """Own the core of some of the jobs. `run` must be running for `ask` and `between` to be answered."""
 
-    def __init__(self, core: Core, store: Store, clock: Clock, outbox: Outbox) -> None:
+    def __init__(self, core: Core, store: Store, clock: Clock, send: Send, fence: Fence = unfenced) -> None:
         self.core = core
         self.store = store
+        self.fence = fence
+        """Raises where this lane may not act: it is asked before each write."""
         self.on_end: Callable[[CachedJob], None] = lambda job: None
         """Called with each job that has ended and is let go of."""
-        self.unread: dict[JobId, None] = {}
-        """Active jobs that are stored and not in memory yet."""
         self.trouble = ""
         """Why nothing can be stored at the moment; empty while all is well."""
         self._clock = clock
-        self._outbox = outbox
+        self._send = send
         self._inbox: deque[tuple[Event, Answer | None]] = deque()
         self._between: deque[tuple[Callable[[], Awaitable[None]], Answer]] = deque()
         self._wake = asyncio.Event()
@@ -79,12 +68,9 @@ class Turns:
         self._over = ""
 
     def job(self, job_id: JobId) -> CachedJob | None:
+        """Return an active job that is in memory."""
         work = self.core.active.jobs.get(job_id)
         return None if work is None else work.job
-
-    def jobs(self) -> list[JobId]:
-        """Active ones, those that are not in memory yet among them."""
-        return [*self.core.active.jobs, *self.unread]
 
     def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
         """Take a job that is stored."""
@@ -97,21 +83,17 @@ class Turns:
         self._wake.set()
 
     def post(self, event: Event) -> None:
-        """Tell the core of something; nobody waits for what comes of it."""
+        """Hand the core an event that nobody waits for."""
         self._inbox.append((event, None))
         self._wake.set()
 
-    async def ask(self, event: Event) -> Any:
-        """Tell the core of something; returns, once it is stored, what the core answers, or raises it."""
+    def submit(self, event: Event) -> Answer:
+        """Hand the core an event. The future ends, once that is stored, with the core's answer or error."""
         self._check()
         answer: Answer = asyncio.get_running_loop().create_future()
         self._inbox.append((event, answer))
         self._wake.set()
-        return await answer
-
-    async def flush(self) -> None:
-        """Wait until all that was told before is stored."""
-        await self.ask(NOTHING)
+        return answer
 
     async def between(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do something while nothing is being stored."""
@@ -122,8 +104,7 @@ class Turns:
         await answer
 
     async def run(self) -> None:
-        """Turn for ever. Raises where the store refuses a write for good. Where that is because another
-        instance leads, this one is about to learn it: it has a while to step down in order."""
+        """Repeat the cycle for ever. Raises where the store refuses a write for good."""
         try:
             while True:
                 await self._something()
@@ -131,10 +112,7 @@ class Turns:
                     await self._do(*self._between.popleft())
                 await self._turn()
         except Fenced as error:
-            log.error("%s", error)
             self.trouble = str(error)
-            self._end()
-            await asyncio.sleep(STEP_DOWN_SECONDS)
             raise
         finally:
             self._end()
@@ -148,8 +126,8 @@ class Turns:
         ended = self.core.commit(turn)
         for job in ended:
             self.on_end(job)
-        _count(turn, len(ended), len(self.core.active.jobs) + len(self.unread))
-        self._outbox.send(turn.instructions)
+        _count(turn, len(ended))
+        self._send(turn.instructions)
         for (_, answer), reply in zip(batch, turn.replies, strict=True):
             _tell(answer, reply)
         if turn.more:
@@ -160,7 +138,7 @@ class Turns:
         while self._inbox and size < EVENTS_PER_TURN:
             item = self._inbox.popleft()
             batch.append(item)
-            size += _weight(item[0])
+            size += weight(item[0])
         if self._inbox:
             self._wake.set()
         return batch
@@ -177,6 +155,7 @@ class Turns:
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             try:
+                self.fence()
                 await self.store.write_all(change.job_id, change.tasks, change.events, change.runtime)
                 self.trouble = ""
                 return
@@ -216,25 +195,11 @@ class Turns:
             _tell(answer, Unavailable(self._over))
 
 
-def _count(turn: Turn, ended: int, active: int) -> None:
+def _count(turn: Turn, ended: int) -> None:
     steps = Counts(event.state for change in turn.changes.values() for event in change.events)
     for state, number in steps.items():
         _STEPS[state].inc(number)
     ENDED_JOBS.inc(ended)
-    ACTIVE_JOBS.set(active)
-
-
-def _weight(event: Event) -> int:
-    """How many runs it is about."""
-    if isinstance(event, Statuses):
-        return len(event.statuses)
-    if isinstance(event, Placed):
-        return sum(len(placement.runs) for placement in event.placements)
-    if isinstance(event, Compared):
-        return len(event.missing) + 1
-    if isinstance(event, Enqueued | Withdrawn | EnqueueRefused | Launched | LaunchRefused):
-        return len(event.runs)
-    return 1
 
 
 def _tell(answer: Answer | None, reply: Any) -> None:

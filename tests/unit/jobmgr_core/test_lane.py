@@ -9,7 +9,7 @@ import pytest
 from jobmgr.core.cycle import Core
 from jobmgr.core.events import Statuses
 from jobmgr.core.task.actions import Limits
-from jobmgr.engine.loop import Turns
+from jobmgr.engine.lane import Lane
 from jobmgr.engine.outbox import Outbox
 from peloton.clock import SystemClock
 from storage.interface import Store
@@ -26,11 +26,11 @@ class Waiting(Core):
 
 @pytest.mark.parametrize("moments", range(6))
 async def test_the_loop_ends_when_told_to_even_as_something_happens(store: Store, moments: int) -> None:
-    turns = Turns(Waiting(Limits()), store, SystemClock(), Outbox())
-    loop = asyncio.create_task(turns.run())
+    lane = Lane(Waiting(Limits()), store, SystemClock(), Outbox().send)
+    loop = asyncio.create_task(lane.run())
     for _ in range(10):
         await asyncio.sleep(0)
-    turns.post(Statuses(()))
+    lane.post(Statuses(()))
     for _ in range(moments):
         await asyncio.sleep(0)
     loop.cancel()

@@ -1,0 +1,28 @@
+"""How much work an event is: a cycle takes so many runs at once."""
+
+from __future__ import annotations
+
+from jobmgr.core.events import (
+    Compared,
+    Enqueued,
+    EnqueueRefused,
+    Event,
+    Launched,
+    LaunchRefused,
+    Placed,
+    Statuses,
+    Withdrawn,
+)
+
+
+def weight(event: Event) -> int:
+    """Return how many runs the event is about."""
+    if isinstance(event, Statuses):
+        return len(event.statuses)
+    if isinstance(event, Placed):
+        return sum(len(placement.runs) for placement in event.placements)
+    if isinstance(event, Compared):
+        return len(event.missing) + 1
+    if isinstance(event, Enqueued | Withdrawn | EnqueueRefused | Launched | LaunchRefused):
+        return len(event.runs)
+    return 1

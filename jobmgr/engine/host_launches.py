@@ -1,0 +1,100 @@
+"""Join the parts of one host's launch that several lanes decide into the one call that its claim allows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from jobmgr.core.events import Event, LaunchRefused, Placement
+from jobmgr.core.instructions import Instruction, Launch, Release
+from peloton.model.ids import Run
+
+PATIENCE_SECONDS = 2.0
+"""How long a host's launch waits for the lanes that have not stored their runs."""
+LATE = "the host's other tasks were launched before this one was stored"
+Key = tuple[str, str]
+"""Host and offer."""
+
+
+@dataclass(slots=True)
+class _Host:
+    hostname: str
+    agent_id: str
+    offer_id: str
+    missing: int = 0
+    """Lanes that have not stored their part."""
+    runs: list[Run] = field(default_factory=list)
+    due: bool = False
+    """Whether it waited for long enough: the next part that has runs goes."""
+    sent: bool = False
+
+
+class HostLaunches:
+    """Hold back the launches of hosts whose runs belong to several lanes until all of them are stored.
+
+    After a bound those that are stored are launched. The claim is spent then: what another lane stores later
+    is handed back to it as refused, and gets a new run."""
+
+    def __init__(
+        self,
+        send: Callable[[Iterable[Instruction]], None],
+        post: Callable[[Event], None],
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._send = send
+        self._post = post
+        self._patience = patience
+        self._hosts: dict[Key, _Host] = {}
+
+    def expect(self, placement: Placement, parts: int) -> None:
+        """Wait for so many lanes' parts of a placement's launch."""
+        if parts < 2:
+            return
+        key = (placement.hostname, placement.offer_id)
+        host = self._hosts.get(key)
+        if host is None:
+            host = _Host(placement.hostname, placement.agent_id, placement.offer_id)
+            self._hosts[key] = host
+            asyncio.get_running_loop().call_later(self._patience, self._overdue, host)
+        host.missing += parts
+
+    def send(self, instructions: Sequence[Instruction]) -> None:
+        """Pass a lane's instructions on, but for its part of a launch that other lanes share."""
+        if self._hosts:
+            self._send(each for each in instructions if not self._is_part(each))
+        else:
+            self._send(instructions)
+
+    def _is_part(self, instruction: Instruction) -> bool:
+        """Whether it is kept here."""
+        if not isinstance(instruction, Launch | Release):
+            return False
+        key = (instruction.hostname, instruction.offer_id)
+        host = self._hosts.get(key)
+        if host is None:
+            return False
+        self._take(host, instruction)
+        if not host.missing:
+            del self._hosts[key]
+        return True
+
+    def _take(self, host: _Host, part: Launch | Release) -> None:
+        host.missing -= 1
+        runs = part.runs if isinstance(part, Launch) else ()
+        if not host.sent:
+            host.runs += runs
+            if not host.missing or (host.due and host.runs):
+                self._go(host)
+        elif runs:
+            self._post(LaunchRefused(runs, LATE, faulty=False))
+
+    def _overdue(self, host: _Host) -> None:
+        host.due = True
+        if host.runs and not host.sent:
+            self._go(host)
+
+    def _go(self, host: _Host) -> None:
+        host.sent = True
+        claim = (host.hostname, host.agent_id, host.offer_id)
+        self._send([Launch(*claim, tuple(host.runs)) if host.runs else Release(*claim)])

@@ -1,0 +1,152 @@
+"""All lanes of a job manager: jobs are dealt over them by their ids, events by the jobs that they name.
+
+A job whose write cannot be made delays only its own lane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from zlib import crc32
+
+from prometheus_client import Gauge
+
+from jobmgr.core.cache import CachedJob
+from jobmgr.core.cycle import Core
+from jobmgr.core.events import Event, Placed
+from jobmgr.core.task.actions import Limits
+from jobmgr.engine.host_launches import PATIENCE_SECONDS, HostLaunches
+from jobmgr.engine.lane import NOTHING, Answer, Lane
+from jobmgr.engine.outbox import Outbox
+from jobmgr.engine.split import split
+from peloton.clock import Clock
+from peloton.errors import Fenced
+from peloton.model.ids import JobId
+from peloton.model.job import JobRuntime, JobSpec
+from storage.interface import Fence, Store, unfenced
+
+STEP_DOWN_SECONDS = 30.0
+ACTIVE_JOBS = Gauge("jobmgr_active_jobs", "Jobs that have not ended.")
+log = logging.getLogger(__name__)
+
+
+class Lanes:
+    """Hand each event to the lanes of the jobs that it names. `run` must be running for answers to come."""
+
+    def __init__(
+        self,
+        count: int,
+        limits: Limits | None,
+        store: Store,
+        clock: Clock,
+        outbox: Outbox,
+        fence: Fence = unfenced,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        """`patience`: seconds that a host's launch waits for the lanes that have not stored their runs."""
+        self.store = store
+        self.unread: dict[JobId, None] = {}
+        """Active jobs that are stored and not in memory yet."""
+        self._launches = HostLaunches(outbox.send, self.post, patience)
+        self._lanes = [Lane(Core(limits), store, clock, self._launches.send, fence) for _ in range(count)]
+        ACTIVE_JOBS.set_function(lambda: float(len(self.jobs())))
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    def lane_of(self, job_id: JobId) -> int:
+        """Return the number of the job's lane: the same in every process."""
+        return crc32(job_id.encode()) % len(self._lanes) if len(self._lanes) > 1 else 0
+
+    def lane(self, job_id: JobId) -> Lane:
+        """Return the job's lane."""
+        return self._lanes[self.lane_of(job_id)]
+
+    @property
+    def trouble(self) -> str:
+        """Why which lanes cannot store at the moment; empty while all is well."""
+        if len(self._lanes) == 1:
+            return self._lanes[0].trouble
+        troubles = [
+            f"lane {number}: {lane.trouble}" for number, lane in enumerate(self._lanes) if lane.trouble
+        ]
+        return "; ".join(troubles)
+
+    @property
+    def settled(self) -> bool:
+        """Whether all tasks in memory are looked at, and compared with what resmgr holds."""
+        return all(lane.core.active.settled for lane in self._lanes)
+
+    def on_end(self, call: Callable[[CachedJob], None]) -> None:
+        """Call something with each job that has ended and is let go of."""
+        for lane in self._lanes:
+            lane.on_end = call
+
+    def job(self, job_id: JobId) -> CachedJob | None:
+        """Return an active job that is in memory."""
+        return self.lane(job_id).job(job_id)
+
+    def jobs(self) -> list[JobId]:
+        """Return the active ones, those that are not in memory yet among them."""
+        return [job_id for lane in self._lanes for job_id in lane.core.active.jobs] + list(self.unread)
+
+    def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
+        """Take a job that is stored."""
+        self.lane(job_id).create(job_id, spec, runtime)
+
+    def take(self, job: CachedJob) -> None:
+        """Take a job that an earlier leader left, as it is stored."""
+        self.lane(job.job_id).take(job)
+
+    def post(self, event: Event) -> None:
+        """Hand over an event that nobody waits for."""
+        for lane, part in self._split(event).items():
+            self._lanes[lane].post(part)
+
+    def submit(self, event: Event) -> Mapping[int, Answer]:
+        """Hand over an event. Each lane's future ends once its part is stored, with the core's answer."""
+        return {lane: self._lanes[lane].submit(part) for lane, part in self._split(event).items()}
+
+    async def ask(self, event: Event) -> Any:
+        """Hand over an event of one job; return, once it is stored, what the core answers, or raise it."""
+        (answer,) = self.submit(event).values()
+        return await answer
+
+    async def flush(self) -> None:
+        """Wait until all that was handed over before is stored."""
+        await asyncio.gather(*[lane.submit(NOTHING) for lane in self._lanes])
+
+    async def between(self, job_id: JobId, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something while nothing is being stored in the job's lane."""
+        await self.lane(job_id).between(work)
+
+    async def run(self) -> None:
+        """Run all lanes for ever. Raises what the first one raises, and ends the others. Where another
+        instance leads, this one is about to learn it: it has a while to step down in order."""
+        running = [asyncio.create_task(lane.run()) for lane in self._lanes]
+        try:
+            ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for lane in running:
+                lane.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+        try:
+            for lane in ended:
+                lane.result()
+        except Fenced as error:
+            log.error("%s", error)
+            await asyncio.sleep(STEP_DOWN_SECONDS)
+            raise
+
+    def _split(self, event: Event) -> Mapping[int, Event]:
+        if len(self._lanes) == 1:
+            return {0: event}
+        if isinstance(event, Placed):
+            self._expect(event)
+        return split(event, len(self._lanes), self.lane_of, self.job)
+
+    def _expect(self, event: Placed) -> None:
+        for placement in event.placements:
+            self._launches.expect(placement, len({self.lane_of(run.job_id) for run in placement.runs}))

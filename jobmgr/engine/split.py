@@ -1,0 +1,102 @@
+"""Split events that name runs of several jobs into one event per lane."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from jobmgr.core.cache import CachedJob
+from jobmgr.core.events import (
+    Event,
+    Launched,
+    LaunchRefused,
+    LaunchUncertain,
+    Placed,
+    Placement,
+    Preempted,
+    ResmgrChanged,
+    Statuses,
+    WaitingTold,
+)
+from peloton.model.ids import JobId, Run
+
+LaneOf = Callable[[JobId], int]
+Jobs = Callable[[JobId], CachedJob | None]
+T = TypeVar("T")
+
+
+def split(event: Event, lanes: int, lane_of: LaneOf, jobs: Jobs) -> Mapping[int, Event]:
+    """Return each concerned lane's part, in the order of the event."""
+    match event:
+        case Statuses():
+            statuses = _by_lane(event.statuses, lambda each: lane_of(each[0].job_id))
+            return {lane: Statuses(part) for lane, part in statuses.items()}
+        case WaitingTold():
+            deltas = _by_lane(event.deltas, lambda each: lane_of(each[0].job_id))
+            return {lane: WaitingTold(part) for lane, part in deltas.items()}
+        case Preempted():
+            preempted = _by_lane(event.runs, lambda each: lane_of(each[0].job_id))
+            return {lane: Preempted(part) for lane, part in preempted.items()}
+        case Launched() | LaunchRefused() | LaunchUncertain():
+            runs = _by_lane(event.runs, lambda run: lane_of(run.job_id))
+            return {lane: replace(event, runs=part) for lane, part in runs.items()}
+        case Placed():
+            placements: defaultdict[int, list[Placement]] = defaultdict(list)
+            for placement in event.placements:
+                for lane, part in split_placement(placement, lane_of, jobs).items():
+                    placements[lane].append(part)
+            return {lane: Placed(part) for lane, part in placements.items()}
+        case ResmgrChanged():
+            return dict.fromkeys(range(lanes), event)
+        case _:
+            return {lane_of(event.job_id): event}
+
+
+def split_placement(placement: Placement, lane_of: LaneOf, jobs: Jobs) -> Mapping[int, Placement]:
+    """Return each lane's runs of one host with the ports that are theirs.
+
+    A placement without runs goes to the first lane, which gives its claim back."""
+    if not placement.runs:
+        return {0: placement}
+    lanes = {lane_of(run.job_id) for run in placement.runs}
+    if len(lanes) == 1:
+        return {lanes.pop(): placement}
+    runs: defaultdict[int, list[Run]] = defaultdict(list)
+    ports: defaultdict[int, list[int]] = defaultdict(list)
+    for run, share in zip(placement.runs, _shares(placement, jobs), strict=True):
+        lane = lane_of(run.job_id)
+        runs[lane].append(run)
+        ports[lane] += share
+    return {
+        lane: replace(placement, runs=tuple(part), ports=tuple(ports[lane])) for lane, part in runs.items()
+    }
+
+
+def _shares(placement: Placement, jobs: Jobs) -> Iterable[Sequence[int]]:
+    """Each run's ports out of the flat list. No run gets any where they cannot be told apart: then each
+    lane's core finds that they are missing."""
+    needs = [_need(run, jobs) for run in placement.runs]
+    rest = len(placement.ports) - sum(need or 0 for need in needs)
+    if rest and (rest < 0 or needs.count(None) != 1):
+        return [()] * len(needs)
+    at, shares = 0, []
+    for need in needs:
+        end = at + (rest if need is None and rest else need or 0)
+        shares.append(placement.ports[at:end])
+        at = end
+    return shares
+
+
+def _need(run: Run, jobs: Jobs) -> int | None:
+    """How many dynamic ports the run has; None where its job is not active."""
+    job = jobs(run.job_id)
+    return None if job is None else job.spec.task(run.instance).dynamic_ports
+
+
+def _by_lane(items: Iterable[T], lane_of: Callable[[T], int]) -> Mapping[int, list[T]]:
+    parts: defaultdict[int, list[T]] = defaultdict(list)
+    for item in items:
+        parts[lane_of(item)].append(item)
+    return parts
