@@ -20,11 +20,13 @@ from hostmgr.core.runs import Runs
 from hostmgr.core.table import HostTable
 from hostmgr.drivers.agents import Cluster
 from hostmgr.drivers.reconciliation import Reconciliation
-from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Event
+from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Entry
 from hostmgr.manager import HostManager
+from hostmgr.mesos.agents import AgentReader
+from hostmgr.mesos.backend import MesosBackend
 from hostmgr.mesos.calls import Framework
 from hostmgr.mesos.codec import codec
-from hostmgr.mesos.connection import MesosDriver
+from hostmgr.mesos.connection import Handler, MesosDriver
 from hostmgr.mesos.http import basic
 from hostmgr.mesos.operator import OperatorClient
 from hostmgr.mesos.session import Session
@@ -104,15 +106,16 @@ async def _parts(
     daemon: Hostmgr, store: Store, detector: MasterDetector, access: Access
 ) -> tuple[HostManager, Cluster, Reconciliation]:
     """The state of a term, rebuilt from nothing but the framework id: Mesos tells the rest."""
-    settings, now = daemon.settings, daemon.clock.monotonic
+    settings = daemon.settings
     framework_id = await store.hosts.framework_id(settings.mesos.name) or ""
-    wire = codec(settings.mesos.encoding)
     reconciler = Reconciler(_policy(settings.reconcile))
-    ring: EventRing[Event] = EventRing(str(uuid.uuid4()), CLIENTS, HOLDER, settings.event_ring)
+    ring: EventRing[Entry] = EventRing(str(uuid.uuid4()), CLIENTS, HOLDER, settings.event_ring)
     table = HostTable(settings.scarce_gpu, concurrent_launches=settings.launches.concurrent)
+    backend = _mesos(daemon, framework_id, detector, access)
     manager = HostManager(
         name=settings.mesos.name,
         framework_id=framework_id,
+        backend=backend,
         store=store,
         hosts=Hosts(
             table,
@@ -127,24 +130,36 @@ async def _parts(
         clock=daemon.clock,
         claim_grace=settings.claim_grace,
     )
-    manager.driver = MesosDriver(
-        Session(framework_id or None), _framework(settings), wire, detector, manager, now,
-        access.authorization, access.tls, max_record=settings.mesos.max_record_bytes, fence=daemon.fence,
-    )  # fmt: skip
     cluster = Cluster(
-        OperatorClient(detector, wire, settings.mesos.operator_timeout, access.authorization, access.tls),
-        manager.hosts, reconciler, settings.mesos.role, settings.mesos.agents_interval, now,
-    )  # fmt: skip
+        backend, manager.hosts, reconciler, settings.mesos.agents_interval, daemon.clock.monotonic
+    )
     reconciliation = Reconciliation(manager, reconciler, store, daemon.clock, settings.reconcile.batch)
     return manager, cluster, reconciliation
+
+
+def _mesos(daemon: Hostmgr, framework_id: str, detector: MasterDetector, access: Access) -> MesosBackend:
+    settings = daemon.settings
+    wire = codec(settings.mesos.encoding)
+
+    def connect(handler: Handler) -> MesosDriver:
+        return MesosDriver(
+            Session(framework_id or None), _framework(settings), wire, detector, handler,
+            daemon.clock.monotonic, access.authorization, access.tls,
+            max_record=settings.mesos.max_record_bytes, fence=daemon.fence,
+        )  # fmt: skip
+
+    operator = OperatorClient(
+        detector, wire, settings.mesos.operator_timeout, access.authorization, access.tls
+    )
+    return MesosBackend(connect, AgentReader(operator, settings.mesos.role))
 
 
 @asynccontextmanager
 async def _serve(
     daemon: Hostmgr, manager: HostManager, cluster: Cluster, reconciliation: Reconciliation
 ) -> AsyncIterator[None]:
-    daemon.spawn("mesos", manager.driver.run())
-    daemon.spawn("acknowledgements", manager.statuses.acknowledge(manager.driver))
+    daemon.spawn("mesos", manager.backend.run())
+    daemon.spawn("acknowledgements", manager.status_updates.acknowledge(manager.backend))
     daemon.spawn("agents", cluster.follow())
     daemon.spawn("reconciliation", reconciliation.run())
     daemon.spawn("claims", _every(EXPIRE_SECONDS, lambda: manager.expire_claims(_claimants(daemon))))
@@ -153,7 +168,7 @@ async def _serve(
     services = (
         service(add_InternalHostServiceServicer_to_server, InternalHosts(manager, cluster, reconciliation)),
         service(add_FeasibilityServiceServicer_to_server, Feasibility(manager.hosts.table, cluster)),
-        service(add_EventStreamServiceServicer_to_server, EventStream(manager.statuses)),
+        service(add_EventStreamServiceServicer_to_server, EventStream(manager.status_updates)),
         service(add_ReconcileServiceServicer_to_server, ReconcileTasks(manager)),
         service(add_HostServiceServicer_to_server, HostQueries(cluster, manager.hosts)),
     )
@@ -161,7 +176,7 @@ async def _serve(
         async with daemon.serving(*services):
             yield
     finally:
-        manager.statuses.close()
+        manager.status_updates.close()
 
 
 def _claimants(daemon: Hostmgr) -> set[str]:

@@ -9,33 +9,34 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 
 from prometheus_client import Counter, Gauge
 
+from hostmgr.backend import (
+    Address,
+    AgentLost,
+    Backend,
+    BackendEvent,
+    OfferRescinded,
+    OffersMade,
+    Registration,
+    StatusEvent,
+)
 from hostmgr.core.filter import HostFilter
 from hostmgr.core.hosts import Acquired, Hosts, InvalidOffers
 from hostmgr.core.launches import Launches
-from hostmgr.core.offers import Need
+from hostmgr.core.offers import Need, Offer
 from hostmgr.core.reconcile import Reconciler
 from hostmgr.core.runs import Runs
-from hostmgr.drivers.status_updates import Event as StreamEvent
-from hostmgr.drivers.status_updates import Statuses
-from hostmgr.mesos.calls import Calls
-from hostmgr.mesos.connection import MesosDriver
-from hostmgr.mesos.stream import Event
-from hostmgr.mesos.taskinfo import need, task_info
-from hostmgr.mesos.translate import Forms, labels_from, offer_from
-from mesos.v1 import mesos_pb2
-from mesos.v1.scheduler import scheduler_pb2
+from hostmgr.drivers.status_updates import Entry, StatusUpdates
 from peloton.clock import Clock
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.eventstream import EventRing
-from peloton.mesos.detector import MasterAddress
-from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.model.ids import MesosTaskId
+from peloton.model.task import Launch
 from storage.interface import Store
 
-REFUSE_SECONDS = 0.0
-"""What a launch leaves of a host is offered again with the next allocation."""
-MOST_KILLING = 100_000
+MAX_KILLS = 100_000
+"""Kills that are remembered, to be repeated after a new connection."""
 CALLS_AT_ONCE = 1000
-"""Calls to Mesos that are written before room for more is waited for."""
+"""Calls that are written before waiting for room for more."""
 LAUNCHED = Counter("hostmgr_tasks_launched", "Tasks given to Mesos.")
 OFFERS = Counter("hostmgr_offers", "Offers that came.")
 SUBSCRIBED = Gauge("hostmgr_subscribed", "1 while subscribed with the Mesos master.")
@@ -43,125 +44,121 @@ log = logging.getLogger(__name__)
 
 
 class HostManager:
-    """The state of one term of leadership; the driver's handler."""
-
-    driver: MesosDriver
-    """Set before anything else is called: the two know each other."""
+    """The state of one term of leadership; the backend's listener."""
 
     def __init__(
         self,
         name: str,
         framework_id: str,
+        backend: Backend,
         store: Store,
         hosts: Hosts,
         runs: Runs,
         launches: Launches,
         reconciler: Reconciler,
-        ring: EventRing[StreamEvent],
+        ring: EventRing[Entry],
         clock: Clock,
         claim_grace: float,
     ) -> None:
-        """`name` is the framework's, under which its id is stored; the id is empty where none is.
+        """Listen to the backend.
 
-        `claim_grace`: seconds after a subscription in which a launch waits for its host's new offers.
+        `name` is the framework's, under which its id is stored; the id is empty where none is.
+        `claim_grace`: seconds after a connection begins in which a launch waits for its host's new offers.
         """
+        self.backend = backend
         self.hosts = hosts
         self.runs = runs
         self.launches = launches
         self.reconciler = reconciler
-        self.statuses = Statuses(ring, runs, launches, reconciler, clock.monotonic)
-        self.master: MasterAddress | None = None
+        self.status_updates = StatusUpdates(ring, runs, launches, reconciler, clock.monotonic)
+        self.registration: Registration | None = None
+        """The last one, also while there is no connection."""
         self.framework_id = framework_id
         self.kills_disabled = False
         self._name = name
         self._store = store
         self._clock = clock
         self._claim_grace = claim_grace
-        self._subscribed_at = 0.0
-        self._trouble = ""
-        self._calls: Calls | None = None
-        self._forms = Forms()
-        self._killing: OrderedDict[str, None] = OrderedDict()
+        self._connected = False
+        self._connected_at = 0.0
+        self._last_error = ""
+        self._killing: OrderedDict[MesosTaskId, None] = OrderedDict()
+        backend.attach(self)
 
-    # What the driver tells.
+    # The backend's listener.
 
-    async def on_subscribed(self, framework_id: str, master: MasterAddress, master_id: str) -> None:
-        """The id is stored before anything can be launched under it. Raises Unavailable."""
-        if framework_id != self.framework_id:
-            await self._store.hosts.write_framework_id(self._name, framework_id)
-            self.framework_id = framework_id
+    async def on_connected(self, registration: Registration) -> None:
+        """Store the framework id before anything can be launched under it. Raises Unavailable."""
+        if registration.framework_id != self.framework_id:
+            await self._store.hosts.write_framework_id(self._name, registration.framework_id)
+            self.framework_id = registration.framework_id
         now = self._clock.monotonic()
-        self.master, self._subscribed_at = master, now
-        self._calls = Calls(framework_id)
-        self._trouble = ""
-        self.statuses.connected(self._calls)
+        self.registration, self._connected_at = registration, now
+        self._connected, self._last_error = True, ""
+        self.status_updates.connected()
         self.hosts.drop_offers()
-        self.reconciler.subscribed(master_id, now, self.runs.unconfirmed())
+        self.reconciler.subscribed(registration.master_id, now, self.runs.unconfirmed())
         SUBSCRIBED.set(1)
-        log.info("subscribed with the Mesos master at %s as %s", master, framework_id)
+        log.info("subscribed with the Mesos master at %s as %s", registration.master, self.framework_id)
 
     async def on_framework_removed(self) -> None:
+        """Forget the framework id."""
         log.error("Mesos has removed framework %s: subscribing as a new one", self.framework_id)
         self.framework_id = ""
         await self._store.hosts.write_framework_id(self._name, "")
 
-    def on_events(self, events: list[Event]) -> None:
-        updates = []
+    def on_events(self, events: Sequence[BackendEvent]) -> None:
+        """Handle events in order, statuses together after the others."""
+        statuses: list[StatusEvent] = []
         for event in events:
-            if event.type == Event.UPDATE:
-                updates.append(event.update.status)
-            elif event.type == Event.OFFERS:
-                self._on_offers(event.offers.offers)
-            elif event.type == Event.RESCIND:
-                self.hosts.remove_offer(event.rescind.offer_id.value)
-            elif event.type == Event.FAILURE:
-                self._on_failure(event.failure)
-        if updates:
-            self.statuses.take(updates)
+            if isinstance(event, OffersMade):
+                self._on_offers(event.offers)
+            elif isinstance(event, OfferRescinded):
+                self.hosts.remove_offer(event.offer_id)
+            elif isinstance(event, AgentLost):
+                self._on_agent_lost(event.agent_id)
+            else:
+                statuses.append(event)
+        if statuses:
+            self.status_updates.take(statuses)
 
-    def on_disconnected(self, why: str) -> None:
-        self._calls, self._trouble = None, why
-        self.statuses.disconnected()
+    def on_disconnected(self, reason: str) -> None:
+        """Drop offers and acknowledgements: both are void."""
+        self._connected, self._last_error = False, reason
+        self.status_updates.disconnected()
         self.reconciler.disconnected()
         self.hosts.drop_offers()
         SUBSCRIBED.set(0)
 
-    def on_refused(self, call: str, status: int, text: str) -> None:
-        """A call was not even well formed for the master: what it should have done has not happened."""
+    def on_call_refused(self) -> None:
+        """Reconcile soon: what the call should have done has not happened."""
         self.reconciler.overlooked(self._clock.monotonic())
 
-    def _on_offers(self, offers: Sequence[mesos_pb2.Offer]) -> None:
+    def _on_offers(self, offers: Sequence[Offer]) -> None:
         now = self._clock.monotonic()
-        for wire in offers:
-            offer = offer_from(wire, self._forms)
-            known = self.hosts.table.row(offer.agent_id) is not None
+        for offer in offers:
             self.reconciler.agent_seen(offer.agent_id)
-            self.hosts.add_offer(offer, () if known else labels_from(wire.attributes), now)
+            self.hosts.add_offer(offer, now)
         OFFERS.inc(len(offers))
 
-    def _on_failure(self, failure: scheduler_pb2.Event.Failure) -> None:
-        """An agent is lost, or one of its executors ended, which the tasks' statuses tell."""
-        if failure.HasField("executor_id") or not failure.HasField("agent_id"):
-            return
-        agent_id = failure.agent_id.value
+    def _on_agent_lost(self, agent_id: str) -> None:
         log.warning("agent %s is lost", agent_id)
         self.reconciler.agent_gone(agent_id)
         self.hosts.remove_agent(agent_id)
 
-    # What the services ask.
+    # Requests of the services.
 
     @property
     def unhealthy(self) -> str:
-        """Why nothing can be launched or killed, with the driver's last error; empty while subscribed."""
-        if self._calls is not None:
+        """Return why nothing can be launched or killed, with the last error; empty while connected."""
+        if self._connected:
             return ""
-        return "not subscribed with the Mesos master" + (f": {self._trouble}" if self._trouble else "")
+        return "not subscribed with the Mesos master" + (f": {self._last_error}" if self._last_error else "")
 
-    def calls(self) -> Calls:
-        """Raises Unavailable while not subscribed."""
-        if self._calls is None or not self.driver.ready:
+    def _require_connection(self) -> None:
+        """Raise Unavailable while there is no connection."""
+        if not (self._connected and self.backend.ready):
             raise Unavailable("not subscribed with the Mesos master at the moment")
-        return self._calls
 
     def acquire(self, want: HostFilter, owner: str) -> Acquired:
         """`owner` is the calling process, empty where it is no daemon."""
@@ -181,113 +178,123 @@ class HostManager:
     def prune_offers(self) -> None:
         """Give back what was kept for too long; what cannot be given back now waits for the next time."""
         old = self.hosts.old_offers(self._clock.monotonic())
-        if not old or self._calls is None:
+        if not old or not self._connected:
             return
         try:
-            self.driver.send(self._calls.decline(old))
+            self.backend.decline(old)
         except Unavailable as error:
             log.info("%d old offers are kept on: %s", len(old), error)
             return
         for offer_id in old:
             self.hosts.remove_offer(offer_id)
 
-    def launch(self, request: hostsvc_pb2.LaunchTasksRequest) -> None:
-        """Write one ACCEPT for the claimed host; the same launch again changes nothing.
+    def launch(
+        self,
+        claim_id: str,
+        hostname: str,
+        agent_id: str,
+        runs: Sequence[MesosTaskId],
+        launches: Iterable[Launch],
+    ) -> None:
+        """Launch on the claimed host, with all its offers; the same launch again changes nothing.
 
+        `runs` are those of `launches`, which may raise InvalidArgument while it is read.
         Raises InvalidOffers and InvalidArgument, and then the claim on this host is over; and Unavailable
         having done nothing.
         """
         try:
             try:
-                self._launch(request)
+                self._launch(claim_id, hostname, agent_id, launches)
             except (InvalidOffers, InvalidArgument):
-                self._give_up(request.id.value, request.hostname)
+                self._give_up(claim_id, hostname)
                 raise
         except Unavailable:
-            runs = [task.taskId.value for task in request.tasks]
             self.reconciler.put_off(runs, self._clock.monotonic())
             raise
 
-    def _launch(self, request: hostsvc_pb2.LaunchTasksRequest) -> None:
-        calls = self.calls()
-        needs = [need(task) for task in request.tasks]
+    def _launch(self, claim_id: str, hostname: str, agent_id: str, launches: Iterable[Launch]) -> None:
+        self._require_connection()
+        launched = list(launches)
+        needs = [_need(each) for each in launched]
         _check_distinct(needs)
-        plan = self.hosts.plan_launch(request.id.value, request.hostname, request.agentId.value, needs)
+        plan = self.hosts.plan_launch(claim_id, hostname, agent_id, needs)
         if plan is None:
             return
         late = [each.task_id for each in needs if self.runs.given_up(each.task_id)]
         if late:
             raise InvalidOffers(f"reported as lost before its launch came: {', '.join(late)}")
-        agent_id = plan.claim.agent_id
-        infos = [
-            task_info(task, agent_id, map(self._forms.resource, taken))
-            for task, taken in zip(request.tasks, plan.taken, strict=True)
-        ]
-        self.driver.send(calls.accept([offer.id for offer in plan.offers], infos, REFUSE_SECONDS))
+        self.backend.launch(plan, launched)
         self.hosts.commit_launch(plan)
         for each in needs:
-            self.runs.launched(each.task_id, agent_id)
-            self.launches.begin(each.task_id, agent_id)
-        LAUNCHED.inc(len(infos))
+            self.runs.launched(each.task_id, plan.claim.agent_id)
+            self.launches.begin(each.task_id, plan.claim.agent_id)
+        LAUNCHED.inc(len(launched))
 
-    def kill(self, runs: Iterable[str]) -> None:
-        """Raises Unavailable while not subscribed."""
-        calls = self.calls()
+    def kill(self, runs: Iterable[MesosTaskId]) -> None:
+        """Kill runs, known here or not. Raises Unavailable while there is no connection."""
+        self._require_connection()
         killed = list(runs)
-        self.driver.send(*(calls.kill(run, self.runs.agent(run)) for run in killed))
+        self.backend.kill([(run, self.runs.agent(run)) for run in killed])
         self._killing.update(dict.fromkeys(killed))
-        while len(self._killing) > MOST_KILLING:
+        while len(self._killing) > MAX_KILLS:
             self._killing.popitem(last=False)
 
     def shut_down(self, executors: Iterable[tuple[str, str]]) -> None:
-        """(executor id, agent id) each. Raises Unavailable while not subscribed."""
-        calls = self.calls()
-        self.driver.send(*(calls.shutdown(*executor) for executor in executors))
+        """End (executor id, agent id) each. Raises Unavailable while there is no connection."""
+        self._require_connection()
+        self.backend.shut_down(executors)
 
-    def ask(self, runs: Sequence[tuple[str, str]]) -> None:
-        """Explicit reconciliation of (run, agent id or empty). Raises Unavailable while not subscribed."""
+    def reconcile(self, runs: Sequence[tuple[MesosTaskId, str]]) -> None:
+        """Request the states of (run, agent id or empty) each; of all tasks for none. Raises Unavailable
+        while there is no connection."""
+        self._require_connection()
         known = [(run, agent_id or self.runs.agent(run)) for run, agent_id in runs]
-        self.driver.send(self.calls().reconcile(known))
+        self.backend.reconcile(known)
         for run, agent_id in known:
             if agent_id:
                 self.runs.put(run, agent_id)
 
     async def repeat_kills(self) -> None:
-        """After a new subscription: kills of before may have been lost with the connection. Raises
-        Unavailable while not subscribed."""
+        """Repeat kills after a new connection: the old one may have lost them. Raises Unavailable while
+        there is no connection."""
         for run in [run for run in self._killing if not self.runs.agent(run)]:
             del self._killing[run]
         due = list(self._killing)
         for start in range(0, len(due), CALLS_AT_ONCE):
             part = due[start : start + CALLS_AT_ONCE]
             known = [(run, agent) for run in part if (agent := self.runs.agent(run))]
-            self.driver.send(*(self.calls().kill(run, agent) for run, agent in known))
+            self._require_connection()
+            self.backend.kill(known)
             await self.room()
 
     async def room(self) -> None:
-        """Wait until Mesos has taken enough calls. What was written as the connection went is reconciled."""
+        """Wait until enough calls are sent. Calls that a broken connection lost are reconciled later."""
         try:
-            await self.driver.drain()
+            await self.backend.drain()
         except Unavailable as error:
             log.info("calls may be lost: %s", error)
 
-    def known_master(self) -> MasterAddress:
-        """Raises Unavailable before the first subscription."""
-        if self.master is None:
+    def known_master(self) -> Address:
+        """Return the leading master. Raises Unavailable before the first connection."""
+        if self.registration is None:
             raise Unavailable("no Mesos master is known yet")
-        return self.master
+        return self.registration.master
 
     def _give_up(self, claim_id: str, hostname: str) -> None:
         """After a refused launch the host is free again, unless its offers are just coming back."""
         claim = self.hosts.claim(claim_id)
         if claim is None or claim.hostname != hostname:
             return
-        since = self._clock.monotonic() - self._subscribed_at
+        since = self._clock.monotonic() - self._connected_at
         if since < self._claim_grace and not self.hosts.offers_of(claim.agent_id):
             raise Unavailable(
                 f"{hostname} has not been offered again since Mesos came back {since:.0f} s ago"
             )
         self.hosts.release(claim_id)
+
+
+def _need(launch: Launch) -> Need:
+    return Need(launch.mesos_task_id, launch.resources, launch.revocable, launch.dynamic_ports)
 
 
 def _check_distinct(needs: Sequence[Need]) -> None:

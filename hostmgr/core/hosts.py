@@ -15,7 +15,6 @@ from hostmgr.core.offers import InsufficientOffers, Need, Offer, Taken, free, ta
 from hostmgr.core.states import ClaimCause
 from hostmgr.core.table import Agent, HostTable
 from peloton.errors import Refused
-from peloton.model.constraint import Label
 from peloton.model.resources import Resources, total
 from peloton.model.states import HostState
 
@@ -96,10 +95,10 @@ class Hosts:
 
     # What Mesos tells.
 
-    def add_offer(self, offer: Offer, labels: tuple[Label, ...], now: float) -> None:
-        """`labels` of the agent's attributes count until the map of agents knows it."""
+    def add_offer(self, offer: Offer, now: float) -> None:
+        """Add an offer. Its labels count until the map of agents has the host."""
         if offer.agent_id not in self._agents and self.table.row(offer.agent_id) is None:
-            self.table.put(Agent(offer.agent_id, offer.hostname, labels))
+            self.table.put(Agent(offer.agent_id, offer.hostname, offer.labels))
         self._offers[offer.id] = (offer, now)
         self._of_agent.setdefault(offer.agent_id, {})[offer.id] = offer
         self._recount(offer.agent_id)

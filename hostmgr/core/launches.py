@@ -15,7 +15,7 @@ from hostmgr.core.table import HostTable
 from peloton.model.ids import MesosTaskId
 from peloton.model.states import TaskState
 
-HOST_FAILURES = frozenset({"REASON_CONTAINER_LAUNCH_FAILED", "REASON_EXECUTOR_REGISTRATION_TIMEOUT"})
+HOST_FAILURES = frozenset({"CONTAINER_LAUNCH_FAILED", "EXECUTOR_REGISTRATION_TIMEOUT"})
 """Mesos' reasons for a launch that failed before the task had a part in it."""
 STARTING = frozenset({TaskState.LAUNCHED, TaskState.STARTING})
 MOST_JOBS = 10_000
@@ -67,8 +67,8 @@ class Launches:
         """How many more runs may be launched there now."""
         return max(0, self._policy.concurrent - self._table.starting(agent_id))
 
-    def hear(self, run: MesosTaskId, agent_id: str, state: TaskState, reason: str, now: float) -> None:
-        """Mesos says that of the run; `reason` is the name of its reason."""
+    def observe(self, run: MesosTaskId, agent_id: str, state: TaskState, reason: str, now: float) -> None:
+        """Follow a status of the run; `reason` is as in `TaskStatus`."""
         if state in STARTING:
             if agent_id:
                 self.begin(run, agent_id)

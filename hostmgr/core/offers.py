@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from peloton.errors import Refused
+from peloton.model.constraint import Label
 from peloton.model.resources import Resources
 
 CPU, MEMORY, DISK, GPU, PORTS = "cpus", "mem", "disk", "gpus", "ports"
@@ -40,8 +41,10 @@ class Offer:
     agent_id: str
     hostname: str
     entries: tuple[Entry, ...]
+    labels: tuple[Label, ...] = ()
+    """Of the agent's attributes."""
     wire: object = field(default=None, compare=False, repr=False)
-    """The offer as it came, for whoever has to show or return it; nothing is decided by it."""
+    """The message that the internal API shows; nothing is decided by it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class Runs:
         """Mesos has spoken of it."""
         self._unconfirmed.discard(run)
 
-    def unheard(self, run: MesosTaskId) -> bool:
+    def is_unconfirmed(self, run: MesosTaskId) -> bool:
         """Whether it was launched and Mesos has not spoken of it."""
         return run in self._unconfirmed
 

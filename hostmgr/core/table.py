@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,9 @@ class Agent:
     slack_cpu: int = 0
     allocated: Resources = ZERO
     allocated_slack_cpu: int = 0
+    ip: str = ""
+    wire: object = field(default=None, compare=False, repr=False)
+    """The message that the internal API shows; nothing is decided by it."""
 
     def same_host(self, other: Agent) -> bool:
         """Whether the two differ in nothing but what is in use."""

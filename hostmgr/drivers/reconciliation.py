@@ -61,7 +61,7 @@ class Reconciliation:
             await self._manager.repeat_kills()
             await self._explicit()
         elif kind is Round.IMPLICIT:
-            self._manager.ask([])
+            self._manager.reconcile([])
 
     async def _explicit(self) -> None:
         """Ask for all runs of active jobs that Mesos has or may have."""
@@ -81,8 +81,8 @@ class Reconciliation:
         has little room, since Mesos does not send these answers again."""
         if not runs:
             return 0
-        await self._manager.statuses.uncrowded()
-        self._manager.ask(runs)
+        await self._manager.status_updates.uncrowded()
+        self._manager.reconcile(runs)
         ASKED.inc(len(runs))
         await self._manager.room()
         await asyncio.sleep(PAUSE_SECONDS)

@@ -1,7 +1,7 @@
-"""A status' way: from Mesos into the ring, to the clients that pull, and back to Mesos as an acknowledgement.
+"""Statuses: from the cluster manager into the ring, to the clients that pull, and back as acknowledgements.
 
-Mesos is told only of what jobmgr has passed. What cannot be told, because the connection is gone, Mesos
-sends again, and the ring knows it for passed.
+A status is acknowledged only when jobmgr has passed it. Where the connection ends before that, the cluster
+manager sends it again, and the ring knows that it was passed.
 """
 
 from __future__ import annotations
@@ -12,19 +12,24 @@ from collections import Counter as Counts
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import NoReturn, Protocol
+from typing import NamedTuple, NoReturn, assert_never
 
 from prometheus_client import Counter, Gauge
 
+from hostmgr.backend import (
+    Acknowledgement,
+    Backend,
+    SecondLaunchRefused,
+    StatusEvent,
+    StatusUpdate,
+    UnreadableStatus,
+)
 from hostmgr.core.launches import Launches
 from hostmgr.core.reconcile import Reconciler, Verdict
 from hostmgr.core.runs import Runs
-from hostmgr.mesos.calls import Call, Calls
-from mesos.v1 import mesos_pb2
 from peloton.errors import Unavailable
 from peloton.eventstream import Added, EventRing, Numbered
-from peloton.private.eventstream import eventstream_pb2
-from peloton.wire.mesos import TASK_STATES, is_of_another_launch
+from peloton.wire.eventstream import Event, status_event
 
 CLIENTS = ("jobmgr", "resmgr")
 HOLDER = "jobmgr"
@@ -34,21 +39,21 @@ STATUSES = Counter("hostmgr_statuses", "Statuses from Mesos, by what became of t
 ACKNOWLEDGED = Counter("hostmgr_acknowledged", "Statuses acknowledged to Mesos.")
 PENDING = Gauge("hostmgr_events_pending", "Events that jobmgr has not passed.")
 log = logging.getLogger(__name__)
-Event = eventstream_pb2.Event
 
 
-class Caller(Protocol):
-    """The driver, as far as it is needed here."""
+class Entry(NamedTuple):
+    """What the ring holds of a status, translated once for all clients."""
 
-    def send(self, *calls: Call) -> None: ...
+    acknowledgement: Acknowledgement
+    message: Event
 
-    async def drain(self) -> None: ...
 
+class StatusUpdates:
+    """The way of statuses."""
 
-class Statuses:
     def __init__(
         self,
-        ring: EventRing[Event],
+        ring: EventRing[Entry],
         runs: Runs,
         launches: Launches,
         reconciler: Reconciler,
@@ -59,8 +64,8 @@ class Statuses:
         self._runs = runs
         self._reconciler = reconciler
         self._now = now
-        self._calls: Calls | None = None
-        self._to_acknowledge: deque[mesos_pb2.TaskStatus] = deque()
+        self._connected = False
+        self._to_acknowledge: deque[Acknowledgement] = deque()
         self._acknowledge = asyncio.Event()
         self._waiters: set[asyncio.Future[None]] = set()
         self._uncrowded = asyncio.Event()
@@ -78,18 +83,19 @@ class Statuses:
         else:
             self._uncrowded.set()
 
-    # From Mesos.
+    # From the cluster manager.
 
-    def connected(self, calls: Calls) -> None:
-        self._calls = calls
+    def connected(self) -> None:
+        """Queue acknowledgements from now on."""
+        self._connected = True
 
     def disconnected(self) -> None:
-        """Acknowledgements are void: a new subscription brings the unacknowledged statuses again."""
-        self._calls = None
+        """Drop acknowledgements: a new connection brings the unacknowledged statuses again."""
+        self._connected = False
         self._to_acknowledge.clear()
 
-    def take(self, statuses: Iterable[mesos_pb2.TaskStatus]) -> None:
-        """Statuses in the order in which they came."""
+    def take(self, statuses: Iterable[StatusEvent]) -> None:
+        """Take statuses in, in the order in which they came, and wake the clients that wait."""
         for result, count in Counts(map(self._take, statuses)).items():
             STATUSES.labels(result).inc(count)
         self._measure()
@@ -97,43 +103,49 @@ class Statuses:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _take(self, status: mesos_pb2.TaskStatus) -> str:
-        """What became of it."""
-        if not status.HasField("state"):
-            return self._leave(status)
-        if is_of_another_launch(status):
-            log.error("a second launch of %s was refused, which lives on", status.task_id.value)
+    def _take(self, event: StatusEvent) -> str:
+        """Take one status in; return what became of it."""
+        if isinstance(event, StatusUpdate):
+            return self._take_update(event)
+        if isinstance(event, SecondLaunchRefused):
+            log.error("a second launch of %s was refused; the first one still runs", event.run)
             return "of another launch"
-        run = status.task_id.value
-        agent_id = status.agent_id.value or self._runs.agent(run)
-        unknown = status.state == mesos_pb2.TASK_UNKNOWN
-        over = TASK_STATES[status.state].terminal
-        missing = over and status.reason == mesos_pb2.TaskStatus.REASON_RECONCILIATION
-        if missing and (self._runs.unheard(run) or self._reconciler.doubted(run)):
+        if isinstance(event, UnreadableStatus):
+            return self._skip(event.acknowledgement)
+        assert_never(event)
+
+    def _take_update(self, update: StatusUpdate) -> str:
+        status, now = update.status, self._now()
+        run, state = status.mesos_task_id, status.state
+        agent_id = status.agent_id or self._runs.agent(run)
+        if update.missing and (self._runs.is_unconfirmed(run) or self._reconciler.doubted(run)):
             self._runs.confirm(run)
-            self._reconciler.doubt(run, agent_id, self._now())
+            self._reconciler.doubt(run, agent_id, now)
             return "asked again"
-        if self._reconciler.judge(run, agent_id, unknown, self._now()) is Verdict.ASK_AGAIN:
+        if self._reconciler.judge(run, agent_id, update.unknown, now) is Verdict.ASK_AGAIN:
             return "asked again"
-        self._follow(run, agent_id, over)
-        reason = mesos_pb2.TaskStatus.Reason.Name(status.reason) if status.HasField("reason") else ""
-        self._launches.hear(run, agent_id, TASK_STATES[status.state], reason, self._now())
-        if missing:
+        self._follow(run, agent_id, state.terminal)
+        self._launches.observe(run, agent_id, state, status.reason, now)
+        if update.missing:
             self._runs.give_up(run)
-        event = Event(offset=self.ring.end, type=Event.MESOS_TASK_STATUS, mesosTaskStatus=status)
-        added = self.ring.append(event, status.uuid)
+        return self._append(update)
+
+    def _append(self, update: StatusUpdate) -> str:
+        message = status_event(self.ring.end, update.wire)
+        acknowledgement = update.acknowledgement
+        added = self.ring.append(Entry(acknowledgement, message), acknowledgement.uuid)
         if added is Added.PASSED:
-            self._queue(status)
-        elif added is Added.FULL and not status.uuid:
+            self._queue(acknowledgement)
+        elif added is Added.FULL and not acknowledgement.uuid:
             self._reconciler.overlooked(self._now())
         return added.value
 
-    def _leave(self, status: mesos_pb2.TaskStatus) -> str:
-        """Mesos is told at once that it came, for it would hold back what follows."""
-        log.warning("task %s is in a state of Mesos that is not known here", status.task_id.value)
-        self._runs.confirm(status.task_id.value)
-        if status.uuid:
-            self._queue(status)
+    def _skip(self, acknowledgement: Acknowledgement) -> str:
+        """Acknowledge at once, for Mesos would hold back what follows."""
+        log.warning("task %s is in a state of Mesos that is not known here", acknowledgement.run)
+        self._runs.confirm(acknowledgement.run)
+        if acknowledgement.uuid:
+            self._queue(acknowledgement)
         return "unknown state"
 
     def _follow(self, run: str, agent_id: str, over: bool) -> None:
@@ -147,12 +159,12 @@ class Statuses:
 
     async def wait(
         self, client: str, stream_id: str, begin: int, purge: int, limit: int, timeout: float
-    ) -> list[Numbered[Event]]:
+    ) -> list[Numbered[Entry]]:
         """Events from `begin` on, as soon as there is one or after `timeout` seconds. Raises what the ring's
         `purge` and `read` raise, and Unavailable when this instance stops to lead."""
         for passed in self.ring.purge(client, stream_id, begin, purge):
             if passed.key:
-                self._queue(passed.event.mesosTaskStatus)
+                self._queue(passed.event.acknowledgement)
         self._measure()
         if begin == self.ring.end and timeout > 0:
             await self._for_news(timeout)
@@ -177,34 +189,33 @@ class Statuses:
             if not waiter.done():
                 waiter.set_exception(Unavailable("this hostmgr no longer leads"))
 
-    # To Mesos.
+    # To the cluster manager.
 
-    def _queue(self, status: mesos_pb2.TaskStatus) -> None:
-        if self._calls is not None:
-            self._to_acknowledge.append(status)
+    def _queue(self, acknowledgement: Acknowledgement) -> None:
+        if self._connected:
+            self._to_acknowledge.append(acknowledgement)
             self._acknowledge.set()
 
-    async def acknowledge(self, caller: Caller) -> NoReturn:
-        """Tell Mesos, batch by batch, what jobmgr has passed."""
+    async def acknowledge(self, backend: Backend) -> NoReturn:
+        """Acknowledge, batch by batch, what jobmgr has passed."""
         while True:
             await self._acknowledge.wait()
             self._acknowledge.clear()
             try:
                 while self._to_acknowledge:
-                    self._send_batch(caller)
-                    await caller.drain()
+                    self._send_batch(backend)
+                    await backend.drain()
             except Unavailable as error:
-                # Without a connection nothing is left to tell; without leave to send it is soon tried again.
+                # The queue is empty where the connection is gone; where the fence refused, it is tried again.
                 log.debug("acknowledgements wait: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
                 if self._to_acknowledge:
                     self._acknowledge.set()
 
-    def _send_batch(self, caller: Caller) -> None:
-        queue, calls = self._to_acknowledge, self._calls
-        if calls is not None:
-            batch = list(islice(queue, ACK_BATCH))
-            caller.send(*map(calls.acknowledge, batch))
-            for _ in batch:
-                queue.popleft()
-            ACKNOWLEDGED.inc(len(batch))
+    def _send_batch(self, backend: Backend) -> None:
+        queue = self._to_acknowledge
+        batch = list(islice(queue, ACK_BATCH))
+        backend.acknowledge(batch)
+        for _ in batch:
+            queue.popleft()
+        ACKNOWLEDGED.inc(len(batch))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from hostmgr.backend import Acknowledgement
 from mesos.v1 import mesos_pb2
 from mesos.v1.scheduler import scheduler_pb2
 
@@ -88,12 +89,12 @@ class Calls:
             ),
         )
 
-    def acknowledge(self, status: mesos_pb2.TaskStatus) -> Call:
-        """Only for a status with a uuid: the master's own must not be acknowledged."""
+    def acknowledge(self, status: Acknowledgement) -> Call:
+        """Acknowledge a status with a uuid: those of the master, without one, must not be acknowledged."""
         call = Call(framework_id=self._id, type=Call.ACKNOWLEDGE)
         acknowledge = call.acknowledge
-        acknowledge.agent_id.value = status.agent_id.value
-        acknowledge.task_id.value = status.task_id.value
+        acknowledge.agent_id.value = status.agent_id
+        acknowledge.task_id.value = status.run
         acknowledge.uuid = status.uuid
         return call
 

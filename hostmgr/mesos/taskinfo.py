@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from hostmgr.core.offers import Need
 from mesos.v1 import mesos_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.clock import NANOSECONDS
 from peloton.errors import InvalidArgument
 from peloton.model.ids import CUSTOM_EXECUTOR_PREFIX, parse_mesos_task_id, task_id
-from peloton.private.hostmgr.hostsvc import hostsvc_pb2
-from peloton.wire.task import resources_from
+from peloton.model.task import Launch
 
 KILL_GRACE_SECONDS = 30
 EXECUTOR_NAME = "AuroraExecutor"
@@ -21,29 +19,13 @@ _DELAY, _INTERVAL, _TIMEOUT, _FAILURES = 15, 10, 20, 3
 _Check = task_pb2.HealthCheckConfig
 
 
-def need(task: hostsvc_pb2.LaunchableTask) -> Need:
-    """What the task takes out of the offers. Raises InvalidArgument where a dynamic port has no number."""
-    config = task.config
-    dynamic = [port.name for port in config.ports if not port.value]
-    for name in dynamic:
-        if not task.ports.get(name):
-            raise InvalidArgument(f"tasks[{task.taskId.value}].ports[{name}]", 0, "the number of a free port")
-    return Need(
-        task.taskId.value,
-        resources_from(config.resource, f"tasks[{task.taskId.value}].config.resource"),
-        config.revocable,
-        tuple(task.ports[name] for name in dynamic),
-    )
-
-
-def task_info(
-    task: hostsvc_pb2.LaunchableTask, agent_id: str, resources: Iterable[mesos_pb2.Resource]
-) -> mesos_pb2.TaskInfo:
-    """Raises InvalidArgument for an id that is no run's."""
-    config, run = task.config, parse_mesos_task_id(task.taskId.value)
-    ports = {port.name: port.value or task.ports.get(port.name, 0) for port in config.ports}
+def task_info(launch: Launch, agent_id: str, resources: Iterable[mesos_pb2.Resource]) -> mesos_pb2.TaskInfo:
+    """Describe a task to Mesos. Raises InvalidArgument for an id that is no run's."""
+    config, run, ports = launch.payload, parse_mesos_task_id(launch.mesos_task_id), launch.ports
+    if not isinstance(config, task_pb2.TaskConfig):
+        raise TypeError(f"{launch.mesos_task_id}: not a v0 TaskConfig: {type(config).__name__}")
     info = mesos_pb2.TaskInfo(name=run.job_id)
-    info.task_id.value = task.taskId.value
+    info.task_id.value = launch.mesos_task_id
     info.agent_id.value = agent_id
     info.resources.extend(resources)
     command = info.command
@@ -67,7 +49,7 @@ def _add_environment(
     config: task_pb2.TaskConfig,
     job_id: str,
     instance: int,
-    ports: dict[str, int],
+    ports: Mapping[str, int],
 ) -> None:
     """After the user's variables: of two with one name, Mesos takes the later."""
     variables = command.environment.variables
@@ -89,7 +71,7 @@ def _add_labels(wire: mesos_pb2.Labels, config: task_pb2.TaskConfig, job_id: str
     labels.add(key="peloton.task_id", value=task_id(job_id, instance))
 
 
-def _describe(discovery: mesos_pb2.DiscoveryInfo, job_id: str, ports: dict[str, int]) -> None:
+def _describe(discovery: mesos_pb2.DiscoveryInfo, job_id: str, ports: Mapping[str, int]) -> None:
     discovery.visibility = mesos_pb2.DiscoveryInfo.EXTERNAL
     discovery.name = job_id
     for name, number in ports.items():

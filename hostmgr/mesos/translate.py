@@ -16,7 +16,7 @@ KIND_OF = dict(zip(SCALARS, KINDS, strict=True))
 """Mesos' name of a resource → Peloton's name of the kind."""
 
 
-class Forms:
+class ResourceTemplates:
     """Shapes of resource entries by number: a resource without its amount, to be filled in again."""
 
     def __init__(self) -> None:
@@ -73,19 +73,15 @@ def _countable(resource: mesos_pb2.Resource) -> bool:
     return resource.name in SCALARS or resource.name == PORTS
 
 
-def offer_from(wire: mesos_pb2.Offer, forms: Forms) -> Offer:
+def offer_from(wire: mesos_pb2.Offer, templates: ResourceTemplates) -> Offer:
     return Offer(
         wire.id.value,
         wire.agent_id.value,
         wire.hostname,
-        tuple(_entry(resource, forms) for resource in wire.resources if _countable(resource)),
+        tuple(_entry(resource, templates) for resource in wire.resources if _countable(resource)),
+        labels_from(wire.attributes),
         wire,
     )
-
-
-def offered(offers: Iterable[Offer]) -> list[mesos_pb2.Offer]:
-    """The offers as Mesos sent them."""
-    return [offer.wire for offer in offers if isinstance(offer.wire, mesos_pb2.Offer)]
 
 
 def address_of(agent: master_pb2.Response.GetAgents.Agent) -> str:
@@ -93,10 +89,10 @@ def address_of(agent: master_pb2.Response.GetAgents.Agent) -> str:
     return agent.pid.rpartition("@")[2].rpartition(":")[0]
 
 
-def _entry(resource: mesos_pb2.Resource, forms: Forms) -> Entry:
+def _entry(resource: mesos_pb2.Resource, templates: ResourceTemplates) -> Entry:
     return Entry(
         name=resource.name,
-        form=forms.number(resource),
+        form=templates.number(resource),
         reserved=reserved(resource),
         revocable=revocable(resource),
         amount=milli(resource.scalar.value),
@@ -147,20 +143,6 @@ def agent_from(wire: master_pb2.Response.GetAgents.Agent, role: str) -> Agent:
         slack_cpu,
         allocated,
         allocated_slack_cpu,
-    )
-
-
-def resources_to(amount: Resources, slack_cpu: int = 0) -> list[mesos_pb2.Resource]:
-    """One entry a kind that is not zero, and one for revocable CPU."""
-    entries = [scalar(name, value) for name, value in zip(SCALARS, amount.values(), strict=True) if value > 0]
-    if slack_cpu > 0:
-        entries.append(scalar(CPU, slack_cpu))
-        entries[-1].revocable.SetInParent()
-    return entries
-
-
-def scalar(name: str, amount: int) -> mesos_pb2.Resource:
-    """`amount` in thousandths."""
-    return mesos_pb2.Resource(
-        name=name, type=mesos_pb2.Value.SCALAR, scalar=mesos_pb2.Value.Scalar(value=amount / MILLI)
+        address_of(wire),
+        wire,
     )

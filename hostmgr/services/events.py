@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hostmgr.drivers.status_updates import Statuses
+from hostmgr.drivers.status_updates import StatusUpdates
 from peloton.eventstream import InvalidPurge, OutOfRange, StreamChanged, UnknownClient
 from peloton.private.eventstream import eventstream_pb2 as pb
 from peloton.private.eventstream import eventstream_pb2_grpc
@@ -14,11 +14,11 @@ MOST_WAIT_MS = 60_000
 
 
 class EventStream(eventstream_pb2_grpc.EventStreamServiceServicer):
-    def __init__(self, statuses: Statuses) -> None:
-        self._statuses = statuses
+    def __init__(self, updates: StatusUpdates) -> None:
+        self._updates = updates
 
     async def InitStream(self, request: pb.InitStreamRequest, context: Any) -> pb.InitStreamResponse:
-        ring = self._statuses.ring
+        ring = self._updates.ring
         try:
             first, purged = ring.start(request.clientName)
         except UnknownClient as error:
@@ -32,12 +32,12 @@ class EventStream(eventstream_pb2_grpc.EventStreamServiceServicer):
         limit = min(request.limit, MOST_EVENTS) if request.limit > 0 else MOST_EVENTS
         timeout = min(max(request.timeoutMs, 0), MOST_WAIT_MS) / 1000
         try:
-            events = await self._statuses.wait(
+            events = await self._updates.wait(
                 request.clientName, request.streamID, request.beginOffset, request.purgeOffset, limit, timeout
             )
         except (UnknownClient, StreamChanged, OutOfRange, InvalidPurge) as error:
             return _refused(error, request.streamID)
-        return pb.WaitForEventsResponse(events=[each.event for each in events])
+        return pb.WaitForEventsResponse(events=[each.event.message for each in events])
 
 
 def _refused(

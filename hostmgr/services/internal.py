@@ -10,9 +10,7 @@ from hostmgr.core.hosts import Claim
 from hostmgr.drivers.agents import Cluster
 from hostmgr.drivers.reconciliation import Reconciliation
 from hostmgr.manager import CALLS_AT_ONCE, HostManager
-from hostmgr.mesos.translate import offered, resources_to, scalar
 from hostmgr.services.query import hosts_by_query
-from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.resources import KINDS, MILLI, Resources
@@ -21,6 +19,9 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2_grpc
 from peloton.rpc.server import caller
 from peloton.wire.constraint import constraint_from
 from peloton.wire.feasibility import LAUNCHES
+from peloton.wire.hosts import agents_to, offers_to, resources_to, scalar
+from peloton.wire.ids import agent_id
+from peloton.wire.launch import launch_from
 from peloton.wire.task import resources_from
 
 _RANKINGS = {
@@ -79,10 +80,10 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
         return pb.GetHostsResponse(hosts=[self._host_info(int(row)) for row in chosen])
 
     def _host_offer(self, claim: Claim, revocable: bool) -> pb.HostOffer:
-        offers = offered(self._manager.hosts.offers_of(claim.agent_id))
+        offers = offers_to(each.wire for each in self._manager.hosts.offers_of(claim.agent_id))
         return pb.HostOffer(
             hostname=claim.hostname,
-            agentId=mesos_pb2.AgentID(value=claim.agent_id),
+            agentId=agent_id(claim.agent_id),
             resources=[
                 *(
                     each
@@ -98,13 +99,14 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
 
     def _host_info(self, row: int) -> pb.HostInfo:
         table = self._manager.hosts.table
-        agent = self._cluster.agents.get(table.agent_ids[row])
+        listed = self._cluster.agents.get(table.agent_ids[row])
+        agents = agents_to([listed.wire]) if listed is not None else []
         total, slack_cpu = table.total(row)
         return pb.HostInfo(
             hostname=table.hostnames[row],
-            agentId=mesos_pb2.AgentID(value=table.agent_ids[row]),
-            resources=agent.total_resources if agent else resources_to(total, slack_cpu),
-            attributes=agent.agent_info.attributes if agent else (),
+            agentId=agent_id(table.agent_ids[row]),
+            resources=agents[0].total_resources if agents else resources_to(total, slack_cpu),
+            attributes=agents[0].agent_info.attributes if agents else (),
         )
 
     # Tasks.
@@ -116,7 +118,13 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
             raise InvalidArgument("tasks", "[]", "at least one task")
         if any(task.HasField("volume") for task in request.tasks):
             raise NotImplementedError("persistent volumes are not built yet")
-        self._manager.launch(request)
+        self._manager.launch(
+            request.id.value,
+            request.hostname,
+            request.agentId.value,
+            [task.taskId.value for task in request.tasks],
+            map(launch_from, request.tasks),
+        )
         await self._manager.room()
         return pb.LaunchTasksResponse()
 
@@ -182,7 +190,7 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
     async def GetOutstandingOffers(
         self, request: pb.GetOutstandingOffersRequest, context: Any
     ) -> pb.GetOutstandingOffersResponse:
-        offers = offered(self._manager.hosts.offers())
+        offers = offers_to(each.wire for each in self._manager.hosts.offers())
         answer = pb.GetOutstandingOffersResponse(offers=offers)
         if not offers:
             answer.error.noOffers.message = "no offers are outstanding"
@@ -205,11 +213,9 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
     ) -> pb.GetMesosAgentInfoResponse:
         """Of one host, or of all where no hostname is given."""
         found = [
-            agent
-            for agent in self._cluster.agents.values()
-            if request.hostname in ("", agent.agent_info.hostname)
+            agent.wire for agent in self._cluster.agents.values() if request.hostname in ("", agent.hostname)
         ]
-        answer = pb.GetMesosAgentInfoResponse(agents=found)
+        answer = pb.GetMesosAgentInfoResponse(agents=agents_to(found))
         if request.hostname and not found:
             answer.error.hostNotFound.message = f"no agent is registered for host {request.hostname}"
         return answer

@@ -8,14 +8,13 @@ from hostmgr.core.hosts import Hosts
 from hostmgr.core.states import GOAL
 from hostmgr.drivers.agents import Cluster
 from hostmgr.manager import HostManager
-from hostmgr.mesos.translate import address_of, labels_from, resources_to
-from mesos.v1 import mesos_pb2
-from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
 from peloton.model.resources import Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
 from peloton.wire.constraint import labels_to
+from peloton.wire.hosts import resources_to
+from peloton.wire.ids import run_id
 from peloton.wire.task import resources_from
 
 
@@ -35,7 +34,7 @@ def hosts_by_query(manager: HostManager, request: pb.GetHostsByQueryRequest) -> 
                 hostname=table.hostnames[row],
                 resources=resources_to(free.normal, slack_cpu),
                 status=table.claim(row).name.lower(),
-                tasks=[mesos_pb2.TaskID(value=run) for run in manager.runs.on(table.agent_ids[row])],
+                tasks=[run_id(run) for run in manager.runs.on(table.agent_ids[row])],
             )
     return answer
 
@@ -58,18 +57,14 @@ class HostQueries(host_svc_pb2_grpc.HostServiceServicer):
         """List registered agents by the state of their hosts; without states, all."""
         answer = host_svc_pb2.QueryHostsResponse()
         wanted = set(map(int, request.host_states))
-        for agent in sorted(self._cluster.agents.values(), key=lambda each: each.agent_info.hostname):
-            state = self._hosts.life(agent.agent_info.id.value)
+        for agent in sorted(self._cluster.agents.values(), key=lambda each: each.hostname):
+            state = self._hosts.life(agent.id)
             if not wanted or state in wanted:
                 answer.host_infos.add(
-                    hostname=agent.agent_info.hostname,
-                    ip=address_of(agent),
+                    hostname=agent.hostname,
+                    ip=agent.ip,
                     state=host_pb2.HostState.ValueType(state),
                     goal_state=host_pb2.HostState.ValueType(GOAL[state]),
-                    labels=_labels(agent.agent_info.attributes),
+                    labels=labels_to(agent.labels),
                 )
         return answer
-
-
-def _labels(attributes: Any) -> list[peloton_pb2.Label]:
-    return labels_to(labels_from(attributes))

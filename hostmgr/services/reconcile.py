@@ -22,6 +22,6 @@ class ReconcileTasks(reconcile_pb2_grpc.ReconcileServiceServicer):
         if len(request.runs) > MOST_RUNS:
             raise InvalidArgument("runs", f"{len(request.runs)} runs", f"at most {MOST_RUNS}")
         if request.runs:
-            self._manager.ask([(run.mesos_task_id, run.agent_id) for run in request.runs])
+            self._manager.reconcile([(run.mesos_task_id, run.agent_id) for run in request.runs])
             await self._manager.room()
         return pb.ReconcileTasksResponse()

@@ -125,3 +125,18 @@ class TaskStatus:
     healthy: bool | None = None
     uuid: bytes = b""
     """Empty where Mesos wants no acknowledgement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A run that is to start on a host that is claimed for it."""
+
+    mesos_task_id: MesosTaskId
+    resources: Resources
+    payload: object
+    """The task's config as the user gave it, for the adapter that describes the task."""
+    revocable: bool = False
+    ports: Mapping[str, int] = field(default_factory=dict)
+    """Number of each named port, static ones included."""
+    dynamic_ports: tuple[int, ...] = ()
+    """Those that are taken out of the host's offers."""

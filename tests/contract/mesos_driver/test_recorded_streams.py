@@ -11,7 +11,7 @@ from hostmgr.mesos.codec import codec
 from hostmgr.mesos.http import BrokenHttp
 from hostmgr.mesos.session import Session, SessionBroken, State
 from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused
-from hostmgr.mesos.translate import Forms, labels_from, offer_from
+from hostmgr.mesos.translate import ResourceTemplates, labels_from, offer_from
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.model.states import TaskState
 from peloton.wire.mesos import task_status
@@ -134,7 +134,7 @@ def test_offers_of_both_forms_mean_the_same(scenario: str) -> None:
         for line in recordings.events(scenario)
         for offer in codec("json").decode(recordings.body_of(line), Event).offers.offers
     ]
-    offer = offer_from(next(each for each in offers if each.hostname == "agent-1"), Forms())
+    offer = offer_from(next(each for each in offers if each.hostname == "agent-1"), ResourceTemplates())
     sums: dict[tuple[str, bool], int] = {}
     for entry in offer.entries:
         sums[entry.name, entry.reserved] = sums.get((entry.name, entry.reserved), 0) + entry.amount

@@ -36,7 +36,7 @@ class HostsMachine(RuleBasedStateMachine):
     @rule(host=HOSTS, cpu=st.integers(1, 4), gpu=st.integers(0, 1))
     def offered(self, host: int, cpu: int, gpu: int) -> None:
         made = offer(self.fresh(), host, cpu=cpu, gpu=gpu)
-        self.hosts.add_offer(made, (), self.now)
+        self.hosts.add_offer(made, self.now)
         self.standing[made.id] = made.agent_id
 
     @rule(data=st.data())

@@ -46,7 +46,7 @@ def cluster(count_of_hosts: int, **amounts: float) -> Hosts:
     """Each host with one offer of the same size."""
     hosts = Hosts(HostTable(room=2))
     for host in range(count_of_hosts):
-        hosts.add_offer(offer(host, host, **amounts), (), 0.0)
+        hosts.add_offer(offer(host, host, **amounts), 0.0)
     return hosts
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,8 +13,10 @@ from hostmgr.core.hosts import Hosts
 from hostmgr.core.reconcile import Policy, Reconciler
 from hostmgr.core.table import HostTable
 from hostmgr.drivers.agents import Cluster
-from hostmgr.mesos.operator import Agent, Agents
-from hostmgr.mesos.taskinfo import need
+from hostmgr.mesos.agents import AgentReader
+from hostmgr.mesos.backend import MesosBackend
+from hostmgr.mesos.connection import MesosDriver
+from hostmgr.mesos.operator import Agent, Agents, OperatorClient
 from hostmgr.services.internal import filter_from
 from hostmgr.services.query import hosts_by_query
 from mesos.v1 import mesos_pb2
@@ -23,6 +25,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.resources import Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.wire.launch import launch_from
 
 NO_AMOUNTS = (-1.0, math.nan, math.inf, -math.inf, 1e300)
 
@@ -63,8 +66,9 @@ def made(operator: Operator, reconciler: Reconciler | None = None) -> tuple[Clus
         reconciler = Reconciler(Policy())
         reconciler.subscribed("m", -1000)
     hosts = Hosts(HostTable())
-    client: Any = operator
-    return Cluster(client, hosts, reconciler, "peloton", 10.0, lambda: 0.0), hosts
+    reader = AgentReader(cast(OperatorClient, operator), "peloton")
+    backend = MesosBackend(lambda handler: cast(MesosDriver, None), reader)
+    return Cluster(backend, hosts, reconciler, 10.0, lambda: 0.0), hosts
 
 
 async def test_active_agents_count_and_changes_are_seen() -> None:
@@ -72,11 +76,11 @@ async def test_active_agents_count_and_changes_are_seen() -> None:
     operator.listed = [agent(0), agent(1), agent(2, active=False)]
     cluster, hosts = made(operator)
     assert cluster.unhealthy
-    await cluster.look()
+    await cluster.read()
     assert not cluster.unhealthy and sorted(cluster.agents) == ["S0", "S1"]
     assert hosts.capacity().total == Resources.of(8)
     operator.listed = [agent(0, cpus=6)]
-    await cluster.look()
+    await cluster.read()
     assert hosts.capacity().total == Resources.of(6) and len(hosts.table) == 1
 
 
@@ -86,25 +90,25 @@ async def test_a_new_masters_map_takes_no_host_away() -> None:
     reconciler.subscribed("m", -1000)
     cluster, hosts = made(operator, reconciler)
     operator.listed = [agent(0), agent(1)]
-    await cluster.look()
+    await cluster.read()
     whole = hosts.capacity()
 
     operator.listed, operator.recovered = [agent(0)], [agent(1).agent_info]
-    await cluster.look()
+    await cluster.read()
     assert len(hosts.table) == 2 and hosts.capacity() == whole, "the master says that it waits for one"
     operator.recovered = []
 
     operator.asked = reconciler.disconnected
-    await cluster.look()
+    await cluster.read()
     assert len(hosts.table) == 2 and hosts.capacity() == whole, "the old master went meanwhile"
     operator.asked = lambda: None
-    await cluster.look()
+    await cluster.read()
     assert len(hosts.table) == 2 and hosts.capacity() == whole, "nobody knows whose map that is"
 
     operator.asked = lambda: reconciler.subscribed("m", -1000)
-    await cluster.look()
+    await cluster.read()
     assert len(hosts.table) == 2, "it was asked for before"
-    await cluster.look()
+    await cluster.read()
     assert len(hosts.table) == 1 and hosts.capacity().total == Resources.of(4)
 
 
@@ -112,10 +116,10 @@ async def test_a_master_that_cannot_answer_changes_nothing() -> None:
     operator = Operator()
     operator.listed = [agent(0)]
     cluster, hosts = made(operator)
-    await cluster.look()
+    await cluster.read()
     operator.away = True
     with pytest.raises(Unavailable):
-        await cluster.look()
+        await cluster.read()
     assert sorted(cluster.agents) == ["S0"] and hosts.capacity().total == Resources.of(4)
 
 
@@ -128,7 +132,7 @@ async def test_the_quota_of_our_role_is_the_limit() -> None:
     other.limits["mem"].value = 1
     operator.quota = [other, ours]
     cluster, _ = made(operator)
-    await cluster.look()
+    await cluster.read()
     assert cluster.quota == {"cpu": 2500}
 
 
@@ -156,7 +160,7 @@ def test_a_launch_of_amounts_that_are_none_is_refused(amount: float) -> None:
     task = hostsvc_pb2.LaunchableTask(config=task_pb2.TaskConfig())
     task.taskId.value, task.config.resource.gpuLimit = "run", amount
     with pytest.raises(InvalidArgument, match=r"tasks\[run\]\.config\.resource\.gpuLimit: "):
-        need(task)
+        launch_from(task)
 
 
 @pytest.mark.parametrize("amount", [math.nan, math.inf])
@@ -164,10 +168,10 @@ async def test_amounts_of_an_agent_that_are_none_leave_the_map_as_it_was(amount:
     operator = Operator()
     cluster, _ = made(operator)
     operator.listed = [agent(0)]
-    await cluster.look()
+    await cluster.read()
     operator.listed = [agent(0), agent(1, cpus=amount)]
     with pytest.raises(InvalidArgument, match="is not a finite number"):
-        await cluster.look()
+        await cluster.read()
     assert set(cluster.agents) == {"S0"}
 
 

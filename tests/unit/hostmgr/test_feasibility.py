@@ -75,7 +75,7 @@ def test_constraints_gpus_and_no_hosts() -> None:
 def test_each_kind_on_another_host() -> None:
     hosts = Hosts(HostTable())
     for number, (cpu, memory) in enumerate(((8, 512), (1, 4096))):
-        hosts.add_offer(offer(number, number, cpu=cpu, memory=memory), (), 0.0)
+        hosts.add_offer(offer(number, number, cpu=cpu, memory=memory), 0.0)
     assert shortage(hosts.table, gang((asks(8, 4096), 1))) == Shortage(Lack.COMBINATION, hosts=2)
 
 
@@ -100,7 +100,7 @@ def test_the_version_grows_when_hosts_change_and_not_when_they_are_used() -> Non
     hosts.set_agents([agent(0)])
     version = hosts.table.version
     hosts.set_agents([agent(0)])
-    hosts.add_offer(offer(0, 0), (), 0.0)
+    hosts.add_offer(offer(0, 0), 0.0)
     hosts.acquire(asks(1), ids(), 0.0)
     assert hosts.table.version == version
     hosts.set_agents([agent(0), agent(1)])
@@ -112,7 +112,7 @@ def test_the_version_grows_when_hosts_change_and_not_when_they_are_used() -> Non
     hosts.remove_agent("S1")
     assert hosts.table.version > version, "one went"
     version = hosts.table.version
-    hosts.add_offer(offer(1, 0, cpu=2), (), 0.0)
+    hosts.add_offer(offer(1, 0, cpu=2), 0.0)
     assert hosts.table.version > version, "its offers hold more than was known of it"
 
 

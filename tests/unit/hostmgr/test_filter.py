@@ -31,7 +31,7 @@ def labelled() -> Hosts:
     hosts = Hosts(HostTable())
     for host, labels in enumerate(LABELS):
         hosts.set_agents([agent(host, labels)], complete=False)
-        hosts.add_offer(offer(host, host), (), 0.0)
+        hosts.add_offer(offer(host, host), 0.0)
     return hosts
 
 
@@ -69,7 +69,7 @@ def test_label_constraints(constraint: Constraint | None, expected: list[str]) -
 def test_reasons_are_counted_the_lasting_ones_first() -> None:
     hosts = labelled()
     hosts.set_agents([agent(7)], complete=False)
-    hosts.add_offer(offer(8, 8, cpu=1), (), 0.0)
+    hosts.add_offer(offer(8, 8, cpu=1), 0.0)
     hosts.set_agents([agent(8, cpu=4)], complete=False)
     want = HostFilter(Resources.of(3), constraint=on("rack", "r1", Condition.LESS_THAN))
     hosts.acquire(HostFilter(constraint=on("hostname", "host1")), ids("x"), 0.0)
@@ -93,8 +93,8 @@ def test_what_no_host_could_ever_hold() -> None:
 def test_gpu_hosts_take_gpu_tasks_only() -> None:
     hosts = Hosts(HostTable())
     hosts.set_agents([agent(0, gpu=2), agent(1)])
-    hosts.add_offer(offer(0, 0, gpu=2), (), 0.0)
-    hosts.add_offer(offer(1, 1), (), 0.0)
+    hosts.add_offer(offer(0, 0, gpu=2), 0.0)
+    hosts.add_offer(offer(1, 1), 0.0)
     plain = hosts.acquire(HostFilter(Resources.of(1)), ids(), 0.0)
     assert [claim.hostname for claim in plain.claims] == ["host1"]
     assert plain.counts[Result.SCARCE_RESOURCES] == 1
@@ -106,13 +106,13 @@ def test_gpu_hosts_take_gpu_tasks_only() -> None:
 
 def test_gpu_hosts_take_all_where_gpu_is_not_scarce() -> None:
     hosts = Hosts(HostTable(scarce_gpu=False))
-    hosts.add_offer(offer(0, 0, gpu=2), (), 0.0)
+    hosts.add_offer(offer(0, 0, gpu=2), 0.0)
     assert names(hosts, HostFilter(Resources.of(1))) == ["host0"]
 
 
 def test_ports_and_revocable_cpu() -> None:
     hosts = Hosts(HostTable())
-    hosts.add_offer(offer(0, 0, cpu=1, slack_cpu=3), (), 0.0)
+    hosts.add_offer(offer(0, 0, cpu=1, slack_cpu=3), 0.0)
     assert names(hosts, HostFilter(Resources.of(2))) == []
     assert names(hosts, HostFilter(Resources.of(1), ports=11)) == []
     assert names(hosts, HostFilter(Resources.of(2, 1024), revocable=True)) == ["host0"]

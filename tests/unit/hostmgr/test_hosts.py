@@ -55,7 +55,7 @@ def test_claims_of_callers_that_are_no_daemon_end_soon() -> None:
 
 def test_a_setting_below_theirs_holds_for_them_too() -> None:
     hosts = Hosts(HostTable(room=1), placing_seconds=5)
-    hosts.add_offer(offer(0, 0), (), 0.0)
+    hosts.add_offer(offer(0, 0), 0.0)
     hosts.acquire(HostFilter(), ids(), 0.0)
     assert len(hosts.expire(5.0)) == 1
 
@@ -79,14 +79,14 @@ def test_first_fit_goes_round() -> None:
 
 def test_a_launch_uses_all_offers_of_the_host_up() -> None:
     hosts = cluster(1)
-    hosts.add_offer(offer(7, 0, cpu=2), (), 0.0)
+    hosts.add_offer(offer(7, 0, cpu=2), 0.0)
     (claim,) = hosts.acquire(ONE_CPU, ids(), 0.0).claims
     plan = hosts.plan_launch(claim.id, "host0", "S0", [need("a", cpu=5), need("b", cpu=1)])
     assert plan is not None and {each.id for each in plan.offers} == {"O0", "O7"}
     hosts.commit_launch(plan)
     assert hosts.offers() == []
     assert hosts.acquire(ONE_CPU, ids("d"), 0.0).counts == {Result.INSUFFICIENT_RESOURCES: 1}
-    hosts.add_offer(offer(8, 0), (), 0.0)
+    hosts.add_offer(offer(8, 0), 0.0)
     assert len(hosts.acquire(ONE_CPU, ids("e"), 0.0).claims) == 1
 
 
@@ -96,7 +96,7 @@ def test_a_launch_that_is_repeated_changes_nothing_and_another_one_is_refused() 
     plan = hosts.plan_launch(claim.id, "host0", "S0", [need("a")])
     assert plan is not None
     hosts.commit_launch(plan)
-    hosts.add_offer(offer(8, 0), (), 0.0)
+    hosts.add_offer(offer(8, 0), 0.0)
     assert hosts.plan_launch(claim.id, "host0", "S0", [need("a")]) is None
     with pytest.raises(InvalidOffers, match="used for other tasks"):
         hosts.plan_launch(claim.id, "host0", "S0", [need("b")])
@@ -134,7 +134,7 @@ def test_dropped_offers_come_back_under_the_same_claim() -> None:
     hosts.acquire(ONE_CPU, ids(), 0.0)
     hosts.drop_offers()
     assert hosts.table.free(0).normal == Resources()
-    hosts.add_offer(offer(9, 0), (), 1.0)
+    hosts.add_offer(offer(9, 0), 1.0)
     assert hosts.plan_launch("c0", "host0", "S0", [need("a")]) is not None
 
 
@@ -144,7 +144,7 @@ def test_a_lost_agent_takes_its_offers_and_claim_along() -> None:
     hosts.remove_agent("S0")
     assert [each.agent_id for each in hosts.offers()] == ["S1"]
     assert not hosts.release("c0")
-    hosts.add_offer(offer(5, 7), (), 0.0)
+    hosts.add_offer(offer(5, 7), 0.0)
     assert hosts.table.hostnames[0] == "host7", "the row is used again"
     assert hosts.table.claim(0) is ClaimState.READY
 
@@ -154,7 +154,7 @@ def test_the_map_of_agents_adds_and_removes_hosts() -> None:
     hosts.set_agents([agent(0), agent(1)])
     assert hosts.capacity().total == Resources.of(8, 2048, 2000)
     assert hosts.acquire(ONE_CPU, ids(), 0.0).counts == {Result.NO_OFFER: 2}
-    hosts.add_offer(offer(0, 0), (), 0.0)
+    hosts.add_offer(offer(0, 0), 0.0)
     hosts.set_agents([agent(1)], complete=False)
     assert hosts.capacity().total == Resources.of(8, 2048, 2000), "agents may still come back"
     hosts.set_agents([])
@@ -172,7 +172,7 @@ def test_offers_that_are_kept_too_long() -> None:
 def test_defrag_takes_the_fullest_and_load_aware_the_idlest() -> None:
     hosts = cluster(0)
     for host, cpu in enumerate((4, 1, 2)):
-        hosts.add_offer(offer(host, host, cpu=cpu), (), 0.0)
+        hosts.add_offer(offer(host, host, cpu=cpu), 0.0)
     defrag = hosts.acquire(HostFilter(ranking=Ranking.DEFRAG), ids(), 0.0)
     assert [claim.hostname for claim in defrag.claims] == ["host1", "host2", "host0"]
     for claim in defrag.claims:

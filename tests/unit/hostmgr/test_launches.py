@@ -22,7 +22,7 @@ from tests.unit.hostmgr.hosts import agent, ids, offer
 
 S = TaskState
 JOB, OTHER_JOB = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
-TIMED_OUT = "REASON_EXECUTOR_REGISTRATION_TIMEOUT"
+TIMED_OUT = "EXECUTOR_REGISTRATION_TIMEOUT"
 ANY = HostFilter()
 
 
@@ -38,20 +38,20 @@ class World:
         self.now = 100.0
         for host in range(2):
             self.hosts.set_agents([agent(host)], complete=False)
-            self.hosts.add_offer(offer(host, host), (), 0.0)
+            self.hosts.add_offer(offer(host, host), 0.0)
 
     def begin(self, *instances: int, agent_id: str = "S0") -> None:
         for instance in instances:
             self.launches.begin(f"{JOB}-{instance}-1", agent_id)
 
-    def hear(
+    def observe(
         self, instance: int, state: TaskState, reason: str = "", agent_id: str = "S0", job: str = JOB
     ) -> None:
-        self.launches.hear(f"{job}-{instance}-1", agent_id, state, reason, self.now)
+        self.launches.observe(f"{job}-{instance}-1", agent_id, state, reason, self.now)
 
     def fail(self, *instances: int, agent_id: str = "S0", job: str = JOB) -> None:
         for instance in instances:
-            self.hear(instance, S.FAILED, TIMED_OUT, agent_id, job)
+            self.observe(instance, S.FAILED, TIMED_OUT, agent_id, job)
 
     def counts(self) -> dict[Result, int]:
         """What is found about the hosts; none stays claimed."""
@@ -66,13 +66,13 @@ def test_a_host_takes_so_many_launches_at_a_time() -> None:
     world.begin(0, 1, 1)
     assert world.counts() == {Result.MATCH: 1, Result.TOO_MANY_STARTING: 1}
     assert (world.launches.room("S0"), world.launches.room("S1")) == (0, 2)
-    world.hear(0, S.LAUNCHED)
-    world.hear(0, S.STARTING)
+    world.observe(0, S.LAUNCHED)
+    world.observe(0, S.STARTING)
     assert world.launches.room("S0") == 0, "they are the same two"
-    world.hear(0, S.RUNNING)
+    world.observe(0, S.RUNNING)
     assert (world.counts(), world.launches.room("S0")) == ({Result.MATCH: 2}, 1)
-    world.hear(0, S.SUCCEEDED)
-    world.hear(1, S.KILLED)
+    world.observe(0, S.SUCCEEDED)
+    world.observe(1, S.KILLED)
     assert world.launches.room("S0") == 2
 
 
@@ -80,23 +80,23 @@ def test_a_host_takes_so_many_launches_at_a_time() -> None:
 def test_whatever_comes_next_ends_a_launch(end: TaskState) -> None:
     world = World()
     world.begin(0)
-    world.hear(0, end)
-    world.hear(0, end)
+    world.observe(0, end)
+    world.observe(0, end)
     assert world.launches.room("S0") == 2
 
 
 def test_what_starts_is_known_again_from_its_statuses_and_through_the_loss_of_its_agent() -> None:
     world = World()
-    world.hear(0, S.STARTING)
-    world.hear(1, S.LAUNCHED)
+    world.observe(0, S.STARTING)
+    world.observe(1, S.LAUNCHED)
     assert world.launches.room("S0") == 0
     world.hosts.remove_agent("S0")
-    world.hosts.add_offer(offer(7, 0), (), 0.0)
+    world.hosts.add_offer(offer(7, 0), 0.0)
     assert world.counts() == {Result.MATCH: 1, Result.TOO_MANY_STARTING: 1}
     world.hosts.remove_agent("S0")
-    world.hear(0, S.LOST)
-    world.hear(1, S.LOST)
-    world.hosts.add_offer(offer(8, 0), (), 0.0)
+    world.observe(0, S.LOST)
+    world.observe(1, S.LOST)
+    world.hosts.add_offer(offer(8, 0), 0.0)
     assert world.counts() == {Result.MATCH: 2}
 
 
@@ -122,12 +122,12 @@ def test_a_host_that_fails_launches_is_passed_over_for_longer_and_longer() -> No
 def test_a_start_makes_up_for_what_failed() -> None:
     world = World()
     world.fail(0, 1)
-    world.hear(9, S.RUNNING)
+    world.observe(9, S.RUNNING)
     world.fail(2, 3)
     assert world.counts() == {Result.MATCH: 2}
     world.fail(4)
     assert Result.FAILED_LAUNCHES in world.counts()
-    world.hear(8, S.RUNNING)
+    world.observe(8, S.RUNNING)
     assert world.counts() == {Result.MATCH: 2}, "it works again"
     assert world.launches.expire(world.now + 1000) == []
 
@@ -135,8 +135,8 @@ def test_a_start_makes_up_for_what_failed() -> None:
 def test_other_failures_are_not_the_hosts() -> None:
     world = World()
     for instance in range(5):
-        world.hear(instance, S.FAILED, "REASON_COMMAND_EXECUTOR_FAILED")
-        world.hear(instance, S.LOST, "REASON_RECONCILIATION")
+        world.observe(instance, S.FAILED, "COMMAND_EXECUTOR_FAILED")
+        world.observe(instance, S.LOST, "RECONCILIATION")
     assert world.counts() == {Result.MATCH: 2}
 
 
@@ -147,10 +147,10 @@ def test_a_job_that_fails_everywhere_costs_no_host() -> None:
         world.fail(2 * instance, agent_id="S0")
         world.fail(2 * instance + 1, agent_id="S1")
     assert world.counts() == {Result.MATCH: 2}
-    world.hear(99, S.RUNNING, agent_id="S1", job=OTHER_JOB)
+    world.observe(99, S.RUNNING, agent_id="S1", job=OTHER_JOB)
     world.fail(50, 51, 52, 53)
     assert world.counts() == {Result.MATCH: 2}, "another job's start tells nothing of it"
-    world.hear(98, S.RUNNING, agent_id="S1")
+    world.observe(98, S.RUNNING, agent_id="S1")
     world.fail(60, 61, 62)
     assert world.counts() == {Result.MATCH: 1, Result.FAILED_LAUNCHES: 1}, "it starts elsewhere"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +14,10 @@ from hostmgr.core.runs import Runs
 from hostmgr.core.table import HostTable
 from hostmgr.drivers.status_updates import CLIENTS, HOLDER
 from hostmgr.manager import CALLS_AT_ONCE, HostManager
+from hostmgr.mesos.agents import AgentReader
+from hostmgr.mesos.backend import MesosBackend
 from hostmgr.mesos.calls import Call
+from hostmgr.mesos.connection import MesosDriver
 from hostmgr.mesos.stream import Event
 from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
@@ -24,6 +27,7 @@ from peloton.errors import InvalidArgument, Unavailable
 from peloton.eventstream import EventRing
 from peloton.mesos.detector import MasterAddress
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.wire.launch import launch_from
 
 JOB = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
 MASTER = MasterAddress("m", 5050)
@@ -63,10 +67,13 @@ class Fixture:
     def __init__(self) -> None:
         self.driver, self.store, self.clock = Driver(), Store(), ManualClock()
         store: Any = self.store
-        table = HostTable()
+        table, driver = HostTable(), cast(MesosDriver, self.driver)
+        unused = cast(AgentReader, None)
+        self.backend = MesosBackend(lambda handler: driver, unused)
         self.manager = HostManager(
             name="Peloton",
             framework_id="",
+            backend=self.backend,
             store=store,
             hosts=Hosts(table),
             runs=Runs(),
@@ -76,11 +83,9 @@ class Fixture:
             clock=self.clock,
             claim_grace=10.0,
         )
-        driver: Any = self.driver
-        self.manager.driver = driver
 
     async def subscribe(self, master_id: str = "m1") -> None:
-        await self.manager.on_subscribed("f-0000", MASTER, master_id)
+        await self.backend.on_subscribed("f-0000", MASTER, master_id)
 
     def offer(self, number: int, cpu: float = 4) -> None:
         event = Event(type=Event.OFFERS)
@@ -90,7 +95,7 @@ class Fixture:
             offer.resources.add(
                 name=name, type=mesos_pb2.Value.SCALAR, scalar=mesos_pb2.Value.Scalar(value=value)
             )
-        self.manager.on_events([event])
+        self.backend.on_events([event])
 
     def claim(self) -> str:
         (claim,) = self.manager.acquire(HostFilter(), "").claims
@@ -105,7 +110,13 @@ class Fixture:
             task.taskId.value = f"{JOB}-{instance}-1"
             task.config.resource.CopyFrom(task_pb2.ResourceConfig(cpuLimit=cpu, memLimitMb=10))
             task.config.command.value = "true"
-        self.manager.launch(request)
+        self.manager.launch(
+            claim_id,
+            hostname,
+            "",
+            [task.taskId.value for task in request.tasks],
+            map(launch_from, request.tasks),
+        )
 
     def types(self) -> list[str]:
         return [Call.Type.Name(call.type) for call in self.driver.calls]
@@ -120,7 +131,7 @@ async def test_the_framework_id_is_stored_once(it: Fixture) -> None:
     await it.subscribe()
     await it.subscribe()
     assert it.store.written == ["f-0000"]
-    await it.manager.on_framework_removed()
+    await it.backend.on_framework_removed()
     assert it.store.written == ["f-0000", ""]
 
 
@@ -142,7 +153,7 @@ async def test_while_mesos_is_away_nothing_is_done_and_the_claim_is_kept(it: Fix
     await it.subscribe()
     it.offer(1)
     claim = it.claim()
-    it.manager.on_disconnected("gone")
+    it.backend.on_disconnected("gone")
     assert it.manager.unhealthy
     with pytest.raises(Unavailable):
         it.launch(claim, 0)
@@ -158,7 +169,7 @@ async def test_a_host_that_does_not_come_back_is_given_up(it: Fixture) -> None:
     await it.subscribe()
     it.offer(1)
     claim = it.claim()
-    it.manager.on_disconnected("gone")
+    it.backend.on_disconnected("gone")
     await it.subscribe()
     it.clock.advance(10.0)
     with pytest.raises(InvalidOffers):
@@ -219,7 +230,7 @@ async def test_launches_without_an_answer_are_asked_for_after_a_new_subscription
     await it.subscribe()
     it.offer(1)
     it.launch(it.claim(), 0)
-    it.manager.on_disconnected("gone")
+    it.backend.on_disconnected("gone")
     await it.subscribe()
     assert it.manager.reconciler.ask_again(it.clock.monotonic()) == [(f"{JOB}-0-1", "S0")]
 
@@ -235,8 +246,8 @@ def missing(run: str, state: Any = mesos_pb2.TASK_GONE) -> Event:
 async def test_what_was_reported_as_lost_is_not_launched_any_more(it: Fixture) -> None:
     """A store that is slow may show a run as LAUNCHED long before jobmgr can launch it."""
     await it.subscribe()
-    it.manager.on_events([missing(f"{JOB}-1-1")])
-    assert it.manager.statuses.ring.pending == 1
+    it.backend.on_events([missing(f"{JOB}-1-1")])
+    assert it.manager.status_updates.ring.pending == 1
     it.offer(1)
     with pytest.raises(InvalidOffers, match=f"reported as lost before its launch came: {JOB}-1-1"):
         it.launch(it.claim(), 0, 1)
@@ -247,17 +258,17 @@ async def test_what_was_reported_as_lost_is_not_launched_any_more(it: Fixture) -
 async def test_an_answer_to_what_was_asked_before_the_launch_is_not_believed(it: Fixture) -> None:
     await it.subscribe()
     it.offer(1)
-    it.manager.ask([(f"{JOB}-0-1", "S0")])
+    it.manager.reconcile([(f"{JOB}-0-1", "S0")])
     it.launch(it.claim(), 0)
-    it.manager.on_events([missing(f"{JOB}-0-1")])
-    assert it.manager.statuses.ring.pending == 0
+    it.backend.on_events([missing(f"{JOB}-0-1")])
+    assert it.manager.status_updates.ring.pending == 0
     assert it.manager.runs.agent(f"{JOB}-0-1") == "S0"
-    it.manager.on_events([missing(f"{JOB}-0-1")])
-    assert it.manager.statuses.ring.pending == 0, "it may have been asked for twice before"
+    it.backend.on_events([missing(f"{JOB}-0-1")])
+    assert it.manager.status_updates.ring.pending == 0, "it may have been asked for twice before"
     it.clock.advance(3)
     assert it.manager.reconciler.ask_again(it.clock.monotonic()) == [(f"{JOB}-0-1", "S0")]
-    it.manager.on_events([missing(f"{JOB}-0-1")])
-    assert it.manager.statuses.ring.pending == 1
+    it.backend.on_events([missing(f"{JOB}-0-1")])
+    assert it.manager.status_updates.ring.pending == 1
 
 
 async def test_a_launch_that_is_repeated_after_its_run_was_lost_changes_nothing(it: Fixture) -> None:
@@ -265,11 +276,11 @@ async def test_a_launch_that_is_repeated_after_its_run_was_lost_changes_nothing(
     it.offer(1)
     claim = it.claim()
     it.launch(claim, 0)
-    it.manager.on_events([missing(f"{JOB}-0-1")])
+    it.backend.on_events([missing(f"{JOB}-0-1")])
     it.clock.advance(3)
     it.manager.reconciler.ask_again(it.clock.monotonic())
-    it.manager.on_events([missing(f"{JOB}-0-1")])
-    assert it.manager.statuses.ring.pending == 1
+    it.backend.on_events([missing(f"{JOB}-0-1")])
+    assert it.manager.status_updates.ring.pending == 1
     it.launch(claim, 0)
     assert it.types() == ["ACCEPT"]
 
@@ -280,10 +291,10 @@ async def test_a_lost_agent_and_the_end_of_an_executor(it: Fixture) -> None:
     failure = Event(type=Event.FAILURE)
     failure.failure.agent_id.value = "S0"
     failure.failure.executor_id.value = "e"
-    it.manager.on_events([failure])
+    it.backend.on_events([failure])
     assert len(it.manager.hosts.offers()) == 1
     failure.failure.ClearField("executor_id")
-    it.manager.on_events([failure])
+    it.backend.on_events([failure])
     assert it.manager.hosts.offers() == []
 
 
@@ -292,7 +303,7 @@ async def test_rescinded_offers_go(it: Fixture) -> None:
     it.offer(1)
     rescind = Event(type=Event.RESCIND)
     rescind.rescind.offer_id.value = "O1"
-    it.manager.on_events([rescind, rescind])
+    it.backend.on_events([rescind, rescind])
     assert it.manager.hosts.offers() == []
 
 
@@ -313,5 +324,5 @@ async def test_a_call_that_was_refused_is_looked_into(it: Fixture) -> None:
     while it.manager.reconciler.next_round(1e4) is not None:
         pass
     it.clock.advance(1e4)
-    it.manager.on_refused("ACCEPT", 400, "no")
+    it.backend.on_refused("ACCEPT", 400, "no")
     assert it.manager.reconciler.next_round(1e4 + 60) is not None

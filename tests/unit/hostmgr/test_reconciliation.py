@@ -29,7 +29,7 @@ async def test_what_is_asked_for_again_goes_in_batches_too() -> None:
     await it.subscribe()
     for run in RUNS:
         it.manager.runs.launched(run, "S0")
-    it.manager.on_disconnected("gone")
+    it.backend.on_disconnected("gone")
     await it.subscribe()
     unused: Any = store
     asking = Reconciliation(it.manager, it.manager.reconciler, unused, it.clock, BATCH)

@@ -10,12 +10,11 @@ import pytest
 from hostmgr.core.filter import HostFilter, Result
 from hostmgr.core.states import CLAIM, LIFE, ClaimCause, ClaimState, LifeCause
 from hostmgr.services.query import HostQueries
-from mesos.v1.master import master_pb2
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc.host_svc_pb2 import QueryHostsRequest
 from peloton.errors import IllegalTransition
 from peloton.model.states import HostState
-from tests.unit.hostmgr.hosts import cluster, ids
+from tests.unit.hostmgr.hosts import agent, cluster, ids
 
 ROUND = (
     LifeCause.START_MAINTENANCE,
@@ -75,7 +74,7 @@ def test_a_host_that_comes_back_is_up_and_unclaimed() -> None:
     table.change_life(0, LifeCause.START_MAINTENANCE)
     hosts.remove_agent(claim.agent_id)
     again = cluster(1).offers()[0]
-    hosts.add_offer(again, (), 1.0)
+    hosts.add_offer(again, 1.0)
     assert (table.life(0), table.claim(0)) == (HostState.UP, ClaimState.READY)
 
 
@@ -84,9 +83,7 @@ async def test_hosts_are_listed_with_their_states() -> None:
     nothing: Any = None
     agents: Any = SimpleNamespace(agents={})
     for number in range(3):
-        listed = master_pb2.Response.GetAgents.Agent(active=True, version="1")
-        listed.agent_info.id.value, listed.agent_info.hostname = f"S{number}", f"host{number}"
-        agents.agents[f"S{number}"] = listed
+        agents.agents[f"S{number}"] = agent(number)
     hosts.table.change_life(1, LifeCause.START_MAINTENANCE)
     hosts.remove_agent("S2")
     queries = HostQueries(agents, hosts)

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from typing import cast
 
 import pytest
 
+from hostmgr.backend import Listener, Registration
 from hostmgr.core.launches import Launches, LaunchPolicy
 from hostmgr.core.reconcile import Policy, Reconciler, Round
 from hostmgr.core.runs import Runs
 from hostmgr.core.table import HostTable
-from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Event, Statuses
-from hostmgr.mesos.calls import Call, Calls
+from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Entry, StatusUpdates
+from hostmgr.mesos.agents import AgentReader
+from hostmgr.mesos.backend import MesosBackend
+from hostmgr.mesos.calls import Call
+from hostmgr.mesos.connection import MesosDriver
+from hostmgr.mesos.statuses import status_from
 from hostmgr.services.events import EventStream
 from mesos.v1 import mesos_pb2
 from peloton.errors import Unavailable
 from peloton.eventstream import EventRing
+from peloton.mesos.detector import MasterAddress
 from peloton.private.eventstream import eventstream_pb2 as pb
 
 JOB = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
@@ -28,6 +35,7 @@ class Mesos:
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.away = False
+        self.ready = True
 
     def send(self, *calls: Call) -> None:
         if self.away:
@@ -52,17 +60,33 @@ def status(run: int, state: int, uuid: bytes = b"", agent: str = "S1") -> mesos_
     )
 
 
+class Ignored:
+    """A listener of which only the registration is used."""
+
+    async def on_connected(self, registration: Registration) -> None:
+        """Accept every registration."""
+
+
 class Fixture:
     def __init__(self, capacity: int = 4) -> None:
         self.now = 0.0
         self.runs = Runs()
         self.reconciler = Reconciler(Policy())
-        self.ring: EventRing[Event] = EventRing("s1", CLIENTS, HOLDER, capacity)
+        self.ring: EventRing[Entry] = EventRing("s1", CLIENTS, HOLDER, capacity)
         self.table = HostTable()
         self.launches = Launches(self.table, LaunchPolicy())
-        self.statuses = Statuses(self.ring, self.runs, self.launches, self.reconciler, lambda: self.now)
-        self.statuses.connected(Calls("f1"))
+        self.statuses = StatusUpdates(self.ring, self.runs, self.launches, self.reconciler, lambda: self.now)
         self.mesos = Mesos()
+        driver, unused = cast(MesosDriver, self.mesos), cast(AgentReader, None)
+        self.backend = MesosBackend(lambda handler: driver, unused)
+        self.backend.attach(cast(Listener, Ignored()))
+
+    async def subscribe(self) -> None:
+        await self.backend.on_subscribed("f1", MasterAddress("m", 5050), "m1")
+        self.statuses.connected()
+
+    def take(self, statuses: Iterable[mesos_pb2.TaskStatus]) -> None:
+        self.statuses.take(map(status_from, statuses))
 
     async def settle(self) -> None:
         """Let the acknowledger do what it can."""
@@ -79,7 +103,8 @@ class Fixture:
 @pytest.fixture
 async def it() -> AsyncIterator[Fixture]:
     fixture = Fixture()
-    task = asyncio.create_task(fixture.statuses.acknowledge(fixture.mesos))
+    await fixture.subscribe()
+    task = asyncio.create_task(fixture.statuses.acknowledge(fixture.backend))
     yield fixture
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -90,7 +115,7 @@ RUNNING, FINISHED, UNKNOWN = mesos_pb2.TASK_RUNNING, mesos_pb2.TASK_FINISHED, me
 
 
 async def test_acknowledged_when_passed_and_not_before(it: Fixture) -> None:
-    it.statuses.take([status(1, RUNNING, b"u1"), status(1, FINISHED), status(2, RUNNING, b"u2")])
+    it.take([status(1, RUNNING, b"u1"), status(1, FINISHED), status(2, RUNNING, b"u2")])
     assert await it.passed(0) == [0, 1, 2]
     assert it.mesos.acknowledged == []
     assert await it.passed(2) == [2]
@@ -104,55 +129,55 @@ async def test_acknowledged_when_passed_and_not_before(it: Fixture) -> None:
 async def test_a_state_that_is_not_known_is_acknowledged_and_left(it: Fixture) -> None:
     strange = status(1, RUNNING, b"u1")
     strange.ClearField("state")
-    it.statuses.take([strange, status(1, FINISHED, b"u2")])
+    it.take([strange, status(1, FINISHED, b"u2")])
     await it.settle()
     assert it.mesos.acknowledged == [b"u1"]
     events = await it.statuses.wait("jobmgr", "s1", 0, 0, 100, 0)
-    assert [each.event.mesosTaskStatus.uuid for each in events] == [b"u2"]
+    assert [each.event.message.mesosTaskStatus.uuid for each in events] == [b"u2"]
 
 
 async def test_a_second_launch_that_is_refused_is_no_end_of_the_first(it: Fixture) -> None:
     refused = status(1, mesos_pb2.TASK_ERROR)
     refused.reason, refused.message = INVALID, f"Task has duplicate ID: {JOB}-0-1"
-    it.statuses.take([status(1, RUNNING, b"u1"), refused])
+    it.take([status(1, RUNNING, b"u1"), refused])
     assert await it.passed(0) == [0]
     assert it.runs.agent(f"{JOB}-0-1") == "S1", "it is still known to live"
     refused.message = "Task uses more resources than available"
-    it.statuses.take([refused])
+    it.take([refused])
     assert await it.passed(0) == [0, 1]
 
 
 async def test_resmgr_acknowledges_nothing(it: Fixture) -> None:
-    it.statuses.take([status(1, RUNNING, b"u1")])
+    it.take([status(1, RUNNING, b"u1")])
     await it.statuses.wait("resmgr", "s1", 1, 1, 100, 0)
     await it.settle()
     assert it.mesos.calls == []
 
 
 async def test_a_repeated_status_is_one_event_and_acknowledged_again_once_passed(it: Fixture) -> None:
-    it.statuses.take([status(1, RUNNING, b"u1"), status(1, RUNNING, b"u1")])
+    it.take([status(1, RUNNING, b"u1"), status(1, RUNNING, b"u1")])
     assert it.ring.end == 1
     await it.passed(1)
-    it.statuses.take([status(1, RUNNING, b"u1")])
+    it.take([status(1, RUNNING, b"u1")])
     await it.settle()
     assert it.ring.end == 1 and it.mesos.acknowledged == [b"u1", b"u1"]
 
 
 async def test_what_was_passed_while_mesos_was_away_is_acknowledged_when_it_comes_again(it: Fixture) -> None:
-    it.statuses.take([status(1, RUNNING, b"u1")])
+    it.take([status(1, RUNNING, b"u1")])
     it.mesos.away = True
     it.statuses.disconnected()
     await it.passed(1)
     it.mesos.away = False
-    it.statuses.connected(Calls("f1"))
-    it.statuses.take([status(1, RUNNING, b"u1")])
+    it.statuses.connected()
+    it.take([status(1, RUNNING, b"u1")])
     await it.settle()
     assert it.mesos.acknowledged == [b"u1"]
 
 
 async def test_what_could_not_be_acknowledged_for_a_while_is_soon(it: Fixture) -> None:
     """While hostmgr cannot tell whether it leads, it sends nothing, though Mesos is there."""
-    it.statuses.take([status(1, RUNNING, b"u1"), status(2, RUNNING, b"u2")])
+    it.take([status(1, RUNNING, b"u1"), status(2, RUNNING, b"u2")])
     it.mesos.away = True
     await it.passed(2)
     it.mesos.away = False
@@ -167,14 +192,14 @@ async def test_a_full_ring_takes_nothing_and_asks_for_what_mesos_does_not_repeat
     while it.reconciler.next_round(1e6):
         if it.reconciler.next_round(1e6) is None:
             break
-    it.statuses.take([status(run, RUNNING, b"u%d" % run) for run in range(1, 5)])
-    it.statuses.take([status(5, RUNNING, b"u5")])
+    it.take([status(run, RUNNING, b"u%d" % run) for run in range(1, 5)])
+    it.take([status(5, RUNNING, b"u5")])
     assert it.ring.end == 4
-    it.statuses.take([status(6, mesos_pb2.TASK_LOST)])
+    it.take([status(6, mesos_pb2.TASK_LOST)])
     assert it.ring.end == 4
     assert it.reconciler.next_round(60.0) is Round.EXPLICIT
     await it.passed(1)
-    it.statuses.take([status(5, RUNNING, b"u5")])
+    it.take([status(5, RUNNING, b"u5")])
     assert it.ring.end == 5
 
 
@@ -182,7 +207,7 @@ async def test_a_waiting_client_is_woken_once_for_all_that_came(it: Fixture) -> 
     waiting = asyncio.create_task(it.statuses.wait("jobmgr", "s1", 0, 0, 100, 30))
     await it.settle()
     assert not waiting.done()
-    it.statuses.take([status(1, RUNNING, b"u1"), status(2, RUNNING, b"u2")])
+    it.take([status(1, RUNNING, b"u1"), status(2, RUNNING, b"u2")])
     assert [each.offset for each in await waiting] == [0, 1]
 
 
@@ -196,25 +221,25 @@ async def test_a_wait_ends_with_its_time_or_with_leadership(it: Fixture) -> None
 
 
 async def test_runs_follow_the_statuses(it: Fixture) -> None:
-    it.statuses.take([status(1, RUNNING, b"u1", agent="S1"), status(2, RUNNING, b"u2", agent="S2")])
+    it.take([status(1, RUNNING, b"u1", agent="S1"), status(2, RUNNING, b"u2", agent="S2")])
     assert it.runs.agent(f"{JOB}-0-1") == "S1" and list(it.runs.on("S2")) == [f"{JOB}-0-2"]
-    it.statuses.take([status(1, FINISHED, b"u3")])
+    it.take([status(1, FINISHED, b"u3")])
     assert it.runs.agent(f"{JOB}-0-1") == ""
 
 
 async def test_an_unknown_that_is_no_verdict_is_not_passed_on(it: Fixture) -> None:
     it.reconciler.subscribed("m1", 0.0)
     it.runs.put(f"{JOB}-0-1", "S1")
-    it.statuses.take([status(1, UNKNOWN, agent="")])
+    it.take([status(1, UNKNOWN, agent="")])
     assert it.ring.end == 0 and it.runs.agent(f"{JOB}-0-1") == "S1"
     assert it.reconciler.ask_again(5.0) == [(f"{JOB}-0-1", "S1")]
     it.now = 600.0
-    it.statuses.take([status(1, UNKNOWN, agent="")])
+    it.take([status(1, UNKNOWN, agent="")])
     assert it.ring.end == 1
 
 
 async def test_reconciliation_waits_while_the_ring_is_crowded(it: Fixture) -> None:
-    it.statuses.take([status(run, RUNNING, b"u%d" % run) for run in range(1, 4)])
+    it.take([status(run, RUNNING, b"u%d" % run) for run in range(1, 4)])
     waiting = asyncio.create_task(it.statuses.uncrowded())
     await it.settle()
     assert not waiting.done()
@@ -233,7 +258,7 @@ async def test_errors_as_the_wire_has_them(it: Fixture) -> None:
         request = pb.WaitForEventsRequest(**{"clientName": "jobmgr", "streamID": "s1", **fields})  # type: ignore[arg-type]
         return await stream.WaitForEvents(request, None)
 
-    it.statuses.take([status(1, RUNNING, b"u1"), status(2, RUNNING, b"u2")])
+    it.take([status(1, RUNNING, b"u1"), status(2, RUNNING, b"u2")])
     assert (await wait(streamID="s0")).error.invalidStreamID.currentStreamID == "s1"
     gone = (await wait(beginOffset=9)).error.outOfRange
     assert (gone.streamID, gone.minOffset, gone.maxOffset, gone.offsetRequested) == ("s1", 0, 1, 9)
@@ -242,14 +267,14 @@ async def test_errors_as_the_wire_has_them(it: Fixture) -> None:
     assert (await wait(clientName="x")).error.HasField("clientUnsupported")
     answer = await wait(limit=1)
     assert [event.offset for event in answer.events] == [0]
-    assert answer.events[0].type == Event.MESOS_TASK_STATUS
+    assert answer.events[0].type == pb.Event.MESOS_TASK_STATUS
 
 
 async def test_launches_are_followed(it: Fixture) -> None:
     it.launches.begin(f"{JOB}-0-1", "S1")
-    it.statuses.take([status(1, mesos_pb2.TASK_STAGING, b"1"), status(2, mesos_pb2.TASK_STARTING, b"2")])
+    it.take([status(1, mesos_pb2.TASK_STAGING, b"1"), status(2, mesos_pb2.TASK_STARTING, b"2")])
     assert it.table.starting("S1") == 2, "one of them by an earlier hostmgr"
     failed = status(2, mesos_pb2.TASK_FAILED, b"3")
     failed.reason = mesos_pb2.TaskStatus.REASON_EXECUTOR_REGISTRATION_TIMEOUT
-    it.statuses.take([status(1, mesos_pb2.TASK_RUNNING, b"4"), failed])
+    it.take([status(1, mesos_pb2.TASK_RUNNING, b"4"), failed])
     assert it.table.starting("S1") == 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hostmgr.core.offers import Taken
-from hostmgr.mesos.taskinfo import need, task_info
-from hostmgr.mesos.translate import Forms, agent_from, labels_from, offer_from, resources_to, sums
+from hostmgr.mesos.taskinfo import task_info
+from hostmgr.mesos.translate import ResourceTemplates, agent_from, labels_from, offer_from, sums
 from mesos.v1 import mesos_pb2
 from mesos.v1.master import master_pb2
 from peloton.api.v0 import peloton_pb2
@@ -14,6 +14,8 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.resources import Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.wire.hosts import resources_to
+from peloton.wire.launch import launch_from
 
 JOB = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
 
@@ -46,16 +48,16 @@ def launchable(wanted: task_pb2.TaskConfig | None = None) -> hostsvc_pb2.Launcha
 
 
 def info(wanted: task_pb2.TaskConfig | None = None) -> mesos_pb2.TaskInfo:
-    return task_info(launchable(wanted), "S1", resources_to(Resources.of(0.5, 64)))
+    return task_info(launch_from(launchable(wanted)), "S1", resources_to(Resources.of(0.5, 64)))
 
 
 def test_need_takes_dynamic_ports_only() -> None:
-    found = need(launchable())
-    assert found.resources == Resources.of(0.5, 64) and found.ports == (31005,)
+    found = launch_from(launchable())
+    assert found.resources == Resources.of(0.5, 64) and found.dynamic_ports == (31005,)
     task = launchable()
     del task.ports["http"]
     with pytest.raises(InvalidArgument, match="http"):
-        need(task)
+        launch_from(task)
 
 
 def test_environment_in_order() -> None:
@@ -145,7 +147,7 @@ def scalar(name: str, value: float, **more: object) -> mesos_pb2.Resource:
 
 
 def test_resources_go_back_in_the_form_in_which_they_came() -> None:
-    forms = Forms()
+    templates = ResourceTemplates()
     offer = mesos_pb2.Offer(
         id=mesos_pb2.OfferID(value="O1"),
         framework_id=mesos_pb2.FrameworkID(value="F"),
@@ -159,14 +161,14 @@ def test_resources_go_back_in_the_form_in_which_they_came() -> None:
             scalar("widgets", 9),
         ],
     )
-    entries = offer_from(offer, forms).entries
+    entries = offer_from(offer, templates).entries
     assert [(each.reserved, each.revocable, each.amount) for each in entries] == [
         (False, False, 3000), (True, False, 1000), (False, True, 2000),
     ]  # fmt: skip
     assert len({each.form for each in entries}) == 3
-    back = forms.resource(Taken(entries[1].form, 250))
+    back = templates.resource(Taken(entries[1].form, 250))
     assert (back.role, back.allocation_info.role, back.scalar.value) == ("peloton", "peloton", 0.25)
-    assert forms.resource(Taken(entries[2].form, 1)).HasField("revocable")
+    assert templates.resource(Taken(entries[2].form, 1)).HasField("revocable")
     assert sums(offer.resources[:3]) == (Resources.of(4), 2000)
 
 

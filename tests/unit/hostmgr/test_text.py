@@ -48,9 +48,9 @@ async def test_a_message_that_was_cut_within_a_character() -> None:
     update.update.status.state = mesos_pb2.TASK_FAILED
     it = Fixture()
     await it.subscribe()
-    it.manager.on_events(heard(update))
-    (passed,) = it.manager.statuses.ring.read(0, 10)
-    assert passed.event.mesosTaskStatus.message == f"!!{READ}"
+    it.backend.on_events(heard(update))
+    (passed,) = it.manager.status_updates.ring.read(0, 10)
+    assert passed.event.message.mesosTaskStatus.message == f"!!{READ}"
 
 
 async def test_an_offer_with_attributes_in_another_encoding() -> None:
@@ -62,7 +62,7 @@ async def test_an_offer_with_attributes_in_another_encoding() -> None:
     offer.attributes.add(name=PLACE.decode(), type=mesos_pb2.Value.TEXT, text=mesos_pb2.Value.Text(value="r"))
     it = Fixture()
     await it.subscribe()
-    it.manager.on_events(heard(offers))
+    it.backend.on_events(heard(offers))
     (found,) = it.manager.hosts.offers()
     assert found.hostname == f"!!{READ}"
     row = it.manager.hosts.table.row("S0")

@@ -1,0 +1,194 @@
+"""The port to a cluster manager: what hostmgr requires of Mesos, in the model's terms.
+
+An adapter (`hostmgr.mesos`) translates once, at the door. Where the internal API shows a message of the
+cluster manager to clients, the adapter hands it over as `wire`, in the form that `peloton.wire` understands;
+nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, NoReturn, Protocol, TypeAlias
+
+from hostmgr.core.hosts import LaunchPlan
+from hostmgr.core.offers import Offer
+from hostmgr.core.table import Agent
+from peloton.model.ids import MesosTaskId
+from peloton.model.task import Launch, TaskStatus
+
+
+class Acknowledgement(NamedTuple):
+    """Which status to acknowledge."""
+
+    run: MesosTaskId
+    agent_id: str
+    uuid: bytes
+    """Empty where the cluster manager expects no acknowledgement."""
+
+
+class Address(NamedTuple):
+    """Where the leading master serves."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A connection that begins."""
+
+    framework_id: str
+    """Under what id tasks are launched."""
+    master: Address
+    master_id: str
+    """Changes with each election."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffersMade:
+    """Resources of hosts that can be used now."""
+
+    offers: Sequence[Offer]
+
+
+@dataclass(frozen=True, slots=True)
+class OfferRescinded:
+    """An offer no longer holds."""
+
+    offer_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLost:
+    """An agent is gone, with its offers."""
+
+    agent_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatusUpdate:
+    """A run changed, or its state was requested."""
+
+    status: TaskStatus
+    unknown: bool
+    """The cluster manager does not know the task."""
+    missing: bool
+    """It answers a reconciliation: the task is over, or not there."""
+    wire: object
+    """The message that the event stream carries."""
+
+    @property
+    def acknowledgement(self) -> Acknowledgement:
+        """Return what acknowledges this status."""
+        status = self.status
+        return Acknowledgement(status.mesos_task_id, status.agent_id, status.uuid)
+
+
+@dataclass(frozen=True, slots=True)
+class SecondLaunchRefused:
+    """A run was launched twice: the second launch is refused in the name of the first, which lives on."""
+
+    run: MesosTaskId
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableStatus:
+    """A status with a state that the model does not have."""
+
+    acknowledgement: Acknowledgement
+
+
+StatusEvent: TypeAlias = StatusUpdate | SecondLaunchRefused | UnreadableStatus
+BackendEvent: TypeAlias = OffersMade | OfferRescinded | AgentLost | StatusEvent
+
+
+class AgentMap(NamedTuple):
+    """The registered agents."""
+
+    agents: Sequence[Agent]
+    complete: bool
+    """False while a new master expects more agents back."""
+
+
+class Listener(Protocol):
+    """Receives what the cluster manager reports."""
+
+    async def on_connected(self, registration: Registration) -> None:
+        """Handle a connection that begins, before any event of it. Raises Unavailable to end it."""
+        ...
+
+    async def on_framework_removed(self) -> None:
+        """Forget the framework id; the next connection gets a new one."""
+        ...
+
+    def on_events(self, events: Sequence[BackendEvent]) -> None:
+        """Handle events in order."""
+        ...
+
+    def on_disconnected(self, reason: str) -> None:
+        """Handle the end of the connection; offers and acknowledgements are void."""
+        ...
+
+    def on_call_refused(self) -> None:
+        """Handle a call that the cluster manager did not accept, so that it had no effect."""
+        ...
+
+
+class Backend(Protocol):
+    """A cluster manager.
+
+    Calls are queued in order and raise Unavailable, without effect, while there is no connection.
+    """
+
+    @property
+    def ready(self) -> bool:
+        """Return whether calls can be made now."""
+        ...
+
+    def attach(self, listener: Listener) -> None:
+        """Set the receiver of events; call this once, before `run`."""
+        ...
+
+    async def run(self) -> NoReturn:
+        """Connect again and again, and deliver offers, statuses and losses to the listener."""
+        ...
+
+    def launch(self, plan: LaunchPlan, launches: Sequence[Launch]) -> None:
+        """Launch tasks on the plan's offers. Raises InvalidArgument for a task that cannot be described."""
+        ...
+
+    def decline(self, offer_ids: Iterable[str]) -> None:
+        """Give offers back."""
+        ...
+
+    def kill(self, runs: Iterable[tuple[MesosTaskId, str]]) -> None:
+        """Kill (run, agent id or empty) each."""
+        ...
+
+    def shut_down(self, executors: Iterable[tuple[str, str]]) -> None:
+        """End (executor id, agent id) each, with the tasks in it."""
+        ...
+
+    def reconcile(self, runs: Iterable[tuple[MesosTaskId, str]]) -> None:
+        """Request the states of (run, agent id or empty); of all tasks that are not terminal for none."""
+        ...
+
+    def acknowledge(self, statuses: Iterable[Acknowledgement]) -> None:
+        """Confirm statuses, so that the cluster manager forgets them and sends what follows."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait for room for more calls. Raises Unavailable where the connection ends meanwhile."""
+        ...
+
+    async def agents(self) -> AgentMap:
+        """Read the registered agents. Raises Unavailable, InvalidArgument for an amount that is no number."""
+        ...
+
+    async def quota(self) -> Mapping[str, int]:
+        """Read the limits of the own role: thousandths by kind. Raises Unavailable, InvalidArgument."""
+        ...

@@ -1,0 +1,162 @@
+"""The port `hostmgr.backend` on Mesos: its driver, its operator API, and the translation of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NoReturn
+
+from hostmgr.backend import (
+    Acknowledgement,
+    Address,
+    AgentLost,
+    AgentMap,
+    BackendEvent,
+    Listener,
+    OfferRescinded,
+    OffersMade,
+    Registration,
+    StatusEvent,
+)
+from hostmgr.core.hosts import LaunchPlan
+from hostmgr.mesos.agents import AgentReader
+from hostmgr.mesos.calls import Call, Calls
+from hostmgr.mesos.connection import Handler, MesosDriver
+from hostmgr.mesos.statuses import status_from
+from hostmgr.mesos.stream import Event
+from hostmgr.mesos.taskinfo import task_info
+from hostmgr.mesos.translate import ResourceTemplates, offer_from
+from peloton.errors import Unavailable
+from peloton.mesos.detector import MasterAddress
+from peloton.model.ids import MesosTaskId
+from peloton.model.task import Launch
+
+REFUSE_SECONDS = 0.0
+"""Mesos offers what a launch leaves of a host again with the next allocation."""
+
+
+class MesosBackend:
+    """The driver's handler, which passes on what Mesos says in the model's terms."""
+
+    def __init__(self, connect: Callable[[Handler], MesosDriver], agent_reader: AgentReader) -> None:
+        """Set up the driver with `connect`, which gets its handler."""
+        self._driver = connect(self)
+        self._agent_reader = agent_reader
+        self._calls: Calls | None = None
+        self._templates = ResourceTemplates()
+        self._listener: Listener | None = None
+
+    # The port.
+
+    @property
+    def ready(self) -> bool:
+        """Return whether calls can be made now."""
+        return self._calls is not None and self._driver.ready
+
+    def attach(self, listener: Listener) -> None:
+        """Set the receiver of events."""
+        self._listener = listener
+
+    async def run(self) -> NoReturn:
+        """Subscribe again and again."""
+        await self._driver.run()
+
+    def launch(self, plan: LaunchPlan, launches: Sequence[Launch]) -> None:
+        """Write one ACCEPT for all offers of the plan. Raises InvalidArgument, Unavailable."""
+        resource, agent_id = self._templates.resource, plan.claim.agent_id
+        tasks = [
+            task_info(launch, agent_id, map(resource, taken))
+            for launch, taken in zip(launches, plan.taken, strict=True)
+        ]
+        self._send(self._subscribed().accept([offer.id for offer in plan.offers], tasks, REFUSE_SECONDS))
+
+    def decline(self, offer_ids: Iterable[str]) -> None:
+        """Write one DECLINE. Raises Unavailable."""
+        self._send(self._subscribed().decline(offer_ids))
+
+    def kill(self, runs: Iterable[tuple[MesosTaskId, str]]) -> None:
+        """Write a KILL for each run. Raises Unavailable."""
+        calls = self._subscribed()
+        self._send(*(calls.kill(run, agent_id) for run, agent_id in runs))
+
+    def shut_down(self, executors: Iterable[tuple[str, str]]) -> None:
+        """Write a SHUTDOWN for each executor. Raises Unavailable."""
+        calls = self._subscribed()
+        self._send(*(calls.shutdown(*executor) for executor in executors))
+
+    def reconcile(self, runs: Iterable[tuple[MesosTaskId, str]]) -> None:
+        """Write one RECONCILE, implicit for no runs. Raises Unavailable."""
+        self._send(self._subscribed().reconcile(runs))
+
+    def acknowledge(self, statuses: Iterable[Acknowledgement]) -> None:
+        """Write an ACKNOWLEDGE for each status. Raises Unavailable."""
+        calls = self._subscribed()
+        self._send(*(calls.acknowledge(each) for each in statuses))
+
+    async def drain(self) -> None:
+        """Wait for room for more calls. Raises Unavailable."""
+        await self._driver.drain()
+
+    async def agents(self) -> AgentMap:
+        """Read GET_AGENTS. Raises Unavailable, InvalidArgument."""
+        return await self._agent_reader.agents()
+
+    async def quota(self) -> Mapping[str, int]:
+        """Read GET_QUOTA. Raises Unavailable, InvalidArgument."""
+        return await self._agent_reader.quota()
+
+    def _subscribed(self) -> Calls:
+        if self._calls is None:
+            raise Unavailable("not subscribed with the Mesos master at the moment")
+        return self._calls
+
+    def _send(self, *calls: Call) -> None:
+        self._driver.send(*calls)
+
+    # The driver's handler.
+
+    async def on_subscribed(self, framework_id: str, master: MasterAddress, master_id: str) -> None:
+        """Report the registration. Raises Unavailable where it cannot be stored."""
+        address = Address(master.host, master.port)
+        await self._receiver.on_connected(Registration(framework_id, address, master_id))
+        self._calls = Calls(framework_id)
+
+    async def on_framework_removed(self) -> None:
+        """Report that the framework id is void."""
+        await self._receiver.on_framework_removed()
+
+    def on_events(self, events: list[Event]) -> None:
+        """Translate the events of one read, and report them in order."""
+        self._receiver.on_events(list(self._translated(events)))
+
+    def on_disconnected(self, reason: str) -> None:
+        """Report the end of the subscription."""
+        self._calls = None
+        self._receiver.on_disconnected(reason)
+
+    def on_refused(self, call: str, status: int, text: str) -> None:
+        """Report that a call had no effect."""
+        self._receiver.on_call_refused()
+
+    @property
+    def _receiver(self) -> Listener:
+        assert self._listener is not None, "attach comes before run"
+        return self._listener
+
+    def _translated(self, events: Iterable[Event]) -> Iterable[BackendEvent]:
+        for event in events:
+            if event.type == Event.UPDATE:
+                yield self._status(event)
+            elif event.type == Event.OFFERS:
+                yield OffersMade([offer_from(offer, self._templates) for offer in event.offers.offers])
+            elif event.type == Event.RESCIND:
+                yield OfferRescinded(event.rescind.offer_id.value)
+            elif event.type == Event.FAILURE and _is_of_agent(event.failure):
+                yield AgentLost(event.failure.agent_id.value)
+
+    def _status(self, event: Event) -> StatusEvent:
+        return status_from(event.update.status)
+
+
+def _is_of_agent(failure: Event.Failure) -> bool:
+    """Return whether an agent is lost. Where one of its executors ended, the statuses of its tasks say so."""
+    return failure.HasField("agent_id") and not failure.HasField("executor_id")

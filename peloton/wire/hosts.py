@@ -1,0 +1,40 @@
+"""Offers, agents and resources as the internal API of hosts carries them: in Mesos' messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mesos.v1 import mesos_pb2
+from mesos.v1.master import master_pb2
+from peloton.model.resources import MILLI, Resources
+
+RESOURCE_NAMES = ("cpus", "mem", "disk", "gpus")
+"""Mesos' names of the kinds, in the order of `peloton.model.resources.KINDS`."""
+Agent = master_pb2.Response.GetAgents.Agent
+
+
+def offers_to(wires: Iterable[object]) -> list[mesos_pb2.Offer]:
+    """Return the messages of offers, as the adapter keeps them."""
+    return [wire for wire in wires if isinstance(wire, mesos_pb2.Offer)]
+
+
+def agents_to(wires: Iterable[object]) -> list[Agent]:
+    """Return the messages of agents, as the adapter keeps them."""
+    return [wire for wire in wires if isinstance(wire, Agent)]
+
+
+def resources_to(amount: Resources, slack_cpu: int = 0) -> list[mesos_pb2.Resource]:
+    """Return one entry for each kind that is not zero, and one for revocable CPU."""
+    amounts = zip(RESOURCE_NAMES, amount.values(), strict=True)
+    entries = [scalar(name, value) for name, value in amounts if value > 0]
+    if slack_cpu > 0:
+        entries.append(scalar(RESOURCE_NAMES[0], slack_cpu))
+        entries[-1].revocable.SetInParent()
+    return entries
+
+
+def scalar(name: str, amount: int) -> mesos_pb2.Resource:
+    """Return a scalar resource; `amount` is in thousandths."""
+    return mesos_pb2.Resource(
+        name=name, type=mesos_pb2.Value.SCALAR, scalar=mesos_pb2.Value.Scalar(value=amount / MILLI)
+    )
