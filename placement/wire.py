@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.hostcounts import refusals
@@ -17,6 +16,8 @@ from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.wire.feasibility import LAUNCHES, host_filter, shortage_from, shortage_to
+from peloton.wire.hosts import claim_to
+from peloton.wire.ids import agent_id, run_id
 from peloton.wire.task import resources_from, resources_to
 from placement.core.model import UNBOUNDED, Gang, Host, HostClass, HostPlacement, Needs, Shape, Task
 from placement.ports import Failure, Rejection
@@ -117,25 +118,21 @@ def host_from(wire: hostsvc_pb2.HostOffer, host_class: HostClass) -> Host:
 
 def host_to(host: Host) -> hostsvc_pb2.HostOffer:
     """Encode what a release needs of the host."""
-    return hostsvc_pb2.HostOffer(
-        hostname=host.hostname,
-        agentId=mesos_pb2.AgentID(value=host.agent_id),
-        id=peloton_pb2.HostOfferID(value=host.offer_id),
-    )
+    return claim_to(host.hostname, host.agent_id, host.offer_id)
 
 
 def placement_to(placement: HostPlacement, type_: TaskType) -> resmgr_pb2.Placement:
     """Encode the placement of tasks on one host."""
     return resmgr_pb2.Placement(
         hostname=placement.host.hostname,
-        agentId=mesos_pb2.AgentID(value=placement.host.agent_id),
+        agentId=agent_id(placement.host.agent_id),
         ports=placement.ports,
         type=resmgr_pb2.TaskType.ValueType(type_),
         hostOfferID=peloton_pb2.HostOfferID(value=placement.host.offer_id),
         taskIDs=[
             resmgr_pb2.Placement.Task(
                 pelotonTaskID=peloton_pb2.TaskID(value=task.id),
-                mesosTaskID=mesos_pb2.TaskID(value=task.run_id),
+                mesosTaskID=run_id(task.run_id),
             )
             for task in placement.tasks
         ],
@@ -145,7 +142,7 @@ def placement_to(placement: HostPlacement, type_: TaskType) -> resmgr_pb2.Placem
 def failure_to(failure: Failure) -> placing_pb2.UnplacedGang:
     """Encode a gang that is given back."""
     return placing_pb2.UnplacedGang(
-        runs=[mesos_pb2.TaskID(value=task.run_id) for task in failure.gang.tasks],
+        runs=[run_id(task.run_id) for task in failure.gang.tasks],
         reason=failure.reason,
         hosts=refusals(failure.counts),
         shortage=shortage_to(failure.shortage) if failure.shortage is not None else None,

@@ -6,11 +6,11 @@ import logging
 
 from jobmgr.drivers.retry import Bucket, Caller, until_answered
 from jobmgr.engine.outbox import Queue
-from mesos.v1 import mesos_pb2
 from peloton.errors import PelotonError
 from peloton.model.ids import Run, mesos_task_id
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.reconcile import reconcile_pb2
+from peloton.wire.ids import agent_id, executor_id, run_id
 
 KILLS_PER_CALL = 1000
 RUNS_PER_RECONCILIATION = 1000
@@ -30,7 +30,7 @@ class Killer:
         while True:
             runs = dict.fromkeys(await queue.take(self._kills.share(KILLS_PER_CALL)))
             await self._kills.pay(len(runs))
-            ids = [mesos_pb2.TaskID(value=mesos_task_id(*run)) for run in runs]
+            ids = [run_id(mesos_task_id(*run)) for run in runs]
             request = hostsvc_pb2.KillTasksRequest(taskIds=ids)
             try:
                 answer = await until_answered(self._hostmgr, "KillTasks", request)
@@ -47,8 +47,8 @@ class Killer:
         while True:
             executors = [
                 hostsvc_pb2.ExecutorOnAgent(
-                    executorId=mesos_pb2.ExecutorID(value=mesos_task_id(*run)),
-                    agentId=mesos_pb2.AgentID(value=agent),
+                    executorId=executor_id(mesos_task_id(*run)),
+                    agentId=agent_id(agent),
                 )
                 for run, agent in await queue.take(self._shut_downs.share(KILLS_PER_CALL))
             ]

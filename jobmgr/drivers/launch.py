@@ -14,7 +14,6 @@ from jobmgr.drivers.retry import CALL_SECONDS, PASSING, Caller, backoff, for_eve
 from jobmgr.drivers.task_configs import Configs
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.outbox import Queue
-from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.errors import InvalidArgument, PelotonError, Refused
 from peloton.model.ids import JobId, Run, mesos_task_id, parse_mesos_task_id, task_id
@@ -24,6 +23,8 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.rpc.errors import InvalidRequest
+from peloton.wire.hosts import claim_to
+from peloton.wire.ids import agent_id
 
 PLACEMENTS_PER_CALL = 1000
 POLL_SECONDS = 10.0
@@ -108,11 +109,7 @@ class Launcher:
         """Give claims back; run for ever. One that cannot be given back ends by itself."""
         while True:
             offers = [
-                hostsvc_pb2.HostOffer(
-                    hostname=item.hostname,
-                    agentId=mesos_pb2.AgentID(value=item.agent_id),
-                    id=peloton_pb2.HostOfferID(value=item.offer_id),
-                )
+                claim_to(item.hostname, item.agent_id, item.offer_id)
                 for item in await self._releases.take(RELEASES_PER_CALL)
             ]
             request = hostsvc_pb2.ReleaseHostOffersRequest(hostOffers=offers)
@@ -157,7 +154,7 @@ class Launcher:
     def _request(self, launch: Launch) -> hostsvc_pb2.LaunchTasksRequest:
         request = hostsvc_pb2.LaunchTasksRequest(
             hostname=launch.hostname,
-            agentId=mesos_pb2.AgentID(value=launch.agent_id),
+            agentId=agent_id(launch.agent_id),
             id=peloton_pb2.HostOfferID(value=launch.offer_id),
         )
         for run in launch.runs:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from jobmgr.services.agent_http import AgentHttp
-from mesos.v1.master import master_pb2
 from peloton.errors import NotFound, Unavailable
 from peloton.model.ids import CUSTOM_EXECUTOR_PREFIX, MesosTaskId
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.wire.hosts import Agent
 
 HOSTMGR_TIMEOUT = 5.0
 MOST_FRAMEWORKS = 10
@@ -51,14 +51,14 @@ class Sandboxes:
         paths = files(await self._browse(address, run, agent_id), address)
         return Sandbox(host, port, paths, master.hostname, master.port)
 
-    async def _agent(self, hostname: str, agent_id: str) -> master_pb2.Response.GetAgents.Agent:
+    async def _agent(self, hostname: str, agent_id: str) -> Agent:
         request = hostsvc_pb2.GetMesosAgentInfoRequest(hostname=hostname)
         answer = await self._hostmgr.call("GetMesosAgentInfo", request, timeout=HOSTMGR_TIMEOUT)
         if answer.HasField("error"):
             raise NotFound(f"host {hostname}: {answer.error.hostNotFound.message or 'not known to Mesos'}")
         for agent in answer.agents:
             if agent.agent_info.id.value == agent_id:
-                found: master_pb2.Response.GetAgents.Agent = agent
+                found: Agent = agent
                 return found
         raise NotFound(f"agent {agent_id} of host {hostname} is gone, and the sandbox with it")
 
@@ -73,7 +73,7 @@ class Sandboxes:
         raise NotFound(f"agent {address} has no sandbox of {run} (any more)")
 
 
-def address_of(agent: master_pb2.Response.GetAgents.Agent) -> tuple[str, str]:
+def address_of(agent: Agent) -> tuple[str, str]:
     """Host and port of the agent's HTTP server. The pid, `slave(1)@10.0.0.7:5051`, tells where it listens;
     the hostname is a name, which need not resolve here."""
     host, colon, port = agent.pid.rpartition("@")[2].rpartition(":")

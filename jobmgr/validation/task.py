@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.wire.constraint import constraint_from
 from peloton.wire.task import resources_from
+from peloton.wire.taskconfig import Variable, executor_type, has_custom_executor
 
 MAX_AMOUNT = 1e9
 """Bound of an amount that one task asks for, in cores, MB or GPUs."""
@@ -56,10 +56,6 @@ def check_command(config: task_pb2.TaskConfig, path: str) -> None:
     _check_environment(command.environment.variables, f"{path}.command.environment.variables")
 
 
-def has_custom_executor(config: task_pb2.TaskConfig) -> bool:
-    return config.HasField("executor") and config.executor.type == mesos_pb2.ExecutorInfo.CUSTOM
-
-
 def check_enum(message: Message, name: str, path: str) -> None:
     """Refuses a number that the enum of field `name` does not know; proto3 lets it through."""
     value = getattr(message, name)
@@ -80,8 +76,7 @@ def _check_executor(config: task_pb2.TaskConfig, path: str, job_type: int) -> No
     if job_type == job_pb2.BATCH:
         raise InvalidArgument(f"{path}.executor", "an executor", "allowed in a batch job; leave it out")
     if not has_custom_executor(config):
-        kind = mesos_pb2.ExecutorInfo.Type.Name(config.executor.type)
-        raise InvalidArgument(f"{path}.executor.type", kind, "CUSTOM")
+        raise InvalidArgument(f"{path}.executor.type", executor_type(config), "CUSTOM")
     if not config.executor.data:
         raise InvalidArgument(f"{path}.executor.data", b"", "the data that the executor is to get")
 
@@ -162,7 +157,7 @@ def _check_volume(config: task_pb2.TaskConfig, path: str) -> None:
         raise InvalidArgument(f"{path}.sizeMB", 0, "a size in MB above 0")
 
 
-def _check_environment(variables: Iterable[mesos_pb2.Environment.Variable], path: str) -> None:
+def _check_environment(variables: Iterable[Variable], path: str) -> None:
     for i, variable in enumerate(variables):
         if not variable.name:
             raise InvalidArgument(f"{path}[{i}].name", variable.name, "the name of a variable")

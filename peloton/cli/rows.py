@@ -10,9 +10,9 @@ from peloton.cli.output import table
 from peloton.cli.times import run_time, short_time
 
 if TYPE_CHECKING:
-    from mesos.v1 import mesos_pb2
     from peloton.api.v0.job.job_pb2 import JobSummary
     from peloton.api.v0.task.task_pb2 import PodEvent, TaskInfo
+    from peloton.wire.hosts import Resource
 
 TASK_HEADS = ("Instance", "Name", "State", "Healthy", "Start Time", "Run Time", "Host", "Message", "Reason")
 EVENT_HEADS = ("Run", "Time", "State", "Goal State", "Healthy", "Config", "Host", "Message", "Reason")
@@ -88,12 +88,12 @@ def job_table(jobs: Iterable[JobSummary]) -> str:
     return table(JOB_HEADS, rows)
 
 
-def resources_text(resources: Iterable[mesos_pb2.Resource]) -> str:
+def resources_text(resources: Iterable[Resource]) -> str:
     """Mesos resources in Mesos' own notation, `cpus:4;mem:2048`, with `{REV}` behind what is revocable."""
     return ";".join(_resource_text(resource) for resource in resources)
 
 
-def _resource_text(resource: mesos_pb2.Resource) -> str:
+def _resource_text(resource: Resource) -> str:
     revocable = "{REV}" if resource.HasField("revocable") else ""
     if resource.HasField("ranges"):
         spans = ",".join(f"{span.begin}-{span.end}" for span in resource.ranges.range)

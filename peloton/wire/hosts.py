@@ -6,11 +6,23 @@ from collections.abc import Iterable
 
 from mesos.v1 import mesos_pb2
 from mesos.v1.master import master_pb2
+from peloton.api.v0 import peloton_pb2
 from peloton.model.resources import MILLI, Resources
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 
 RESOURCE_NAMES = ("cpus", "mem", "disk", "gpus")
 """Mesos' names of the kinds, in the order of `peloton.model.resources.KINDS`."""
 Agent = master_pb2.Response.GetAgents.Agent
+Resource = mesos_pb2.Resource
+
+
+def claim_to(hostname: str, agent_id: str, claim_id: str) -> hostsvc_pb2.HostOffer:
+    """Return what names a claimed host in a release."""
+    return hostsvc_pb2.HostOffer(
+        hostname=hostname,
+        agentId=mesos_pb2.AgentID(value=agent_id),
+        id=peloton_pb2.HostOfferID(value=claim_id),
+    )
 
 
 def offers_to(wires: Iterable[object]) -> list[mesos_pb2.Offer]:

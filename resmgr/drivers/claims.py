@@ -7,10 +7,9 @@ import asyncio
 import logging
 from typing import NoReturn
 
-from mesos.v1 import mesos_pb2
-from peloton.api.v0 import peloton_pb2
 from peloton.errors import PelotonError
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
+from peloton.wire.hosts import claim_to
 from resmgr.drivers.loop import Driver
 from resmgr.drivers.status_stream import Caller
 
@@ -35,14 +34,7 @@ class Claims:
         given, scheduler.forsaken = scheduler.forsaken, []
         if not given:
             return
-        offers = [
-            pb.HostOffer(
-                hostname=each.host,
-                agentId=mesos_pb2.AgentID(value=each.agent_id),
-                id=peloton_pb2.HostOfferID(value=each.offer_id),
-            )
-            for each in given
-        ]
+        offers = [claim_to(each.host, each.agent_id, each.offer_id) for each in given]
         try:
             await self._hostmgr.call("ReleaseHostOffers", pb.ReleaseHostOffersRequest(hostOffers=offers))
         except PelotonError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
-from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
@@ -17,6 +16,7 @@ from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.wire.feasibility import host_filter, shortage_from
+from peloton.wire.ids import agent_id, run_id
 from peloton.wire.task import resources_from, resources_to
 from resmgr.core.placements import Failure, Handover, Proposal
 from resmgr.core.scheduler import NewTask, Scheduler
@@ -146,14 +146,14 @@ def unplaced_from(wire: placing_pb2.UnplacedGang) -> Failure:
 def placement_to(given: Proposal | Handover) -> resmgr_pb2.Placement:
     return resmgr_pb2.Placement(
         hostname=given.host,
-        agentId=mesos_pb2.AgentID(value=given.agent_id),
+        agentId=agent_id(given.agent_id),
         ports=given.ports,
         type=resmgr_pb2.TaskType.ValueType(given.type),
         hostOfferID=peloton_pb2.HostOfferID(value=given.offer_id),
         taskIDs=[
             resmgr_pb2.Placement.Task(
                 pelotonTaskID=peloton_pb2.TaskID(value=task_id(run.job_id, run.instance)),
-                mesosTaskID=mesos_pb2.TaskID(value=mesos_task_id(*run)),
+                mesosTaskID=run_id(mesos_task_id(*run)),
             )
             for run in given.runs
         ],
@@ -164,7 +164,7 @@ def preemption_candidate(task: Task) -> resmgr_pb2.PreemptionCandidate:
     return resmgr_pb2.PreemptionCandidate(
         id=peloton_pb2.TaskID(value=task_id(task.job.id, task.instance)),
         reason=resmgr_pb2.PREEMPTION_REASON_REVOKE_RESOURCES,
-        task_id=mesos_pb2.TaskID(value=mesos_task_id(*task.key)),
+        task_id=run_id(mesos_task_id(*task.key)),
     )
 
 

@@ -1,0 +1,18 @@
+"""Parts of a task's config that Mesos' messages describe."""
+
+from __future__ import annotations
+
+from mesos.v1 import mesos_pb2
+from peloton.api.v0.task import task_pb2
+
+Variable = mesos_pb2.Environment.Variable
+
+
+def has_custom_executor(config: task_pb2.TaskConfig) -> bool:
+    """Return whether the task brings its own executor."""
+    return config.HasField("executor") and config.executor.type == mesos_pb2.ExecutorInfo.CUSTOM
+
+
+def executor_type(config: task_pb2.TaskConfig) -> str:
+    """Return the name of the executor's type."""
+    return mesos_pb2.ExecutorInfo.Type.Name(config.executor.type)
