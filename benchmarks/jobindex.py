@@ -20,7 +20,7 @@ from benchmarks.storage import QUERIES, runtime, spec
 from peloton.model.job import JobQuery
 from storage.codec import JOB_RUNTIME
 from storage.jobindex.entries import IndexedConfig, indexed_texts
-from storage.jobindex.index_db import Change, Copy
+from storage.jobindex.index_db import Change, IndexDatabase
 
 AT_ONCE = 500
 RUNS = 3
@@ -36,21 +36,21 @@ async def main() -> None:
     )
     parser.add_argument("--jobs", type=int, default=100_000)
     options = parser.parse_args()
-    copy = Copy()
-    await copy.prepare()
-    await fill(copy, options.jobs)
+    database = IndexDatabase()
+    await database.prepare()
+    await fill(database, options.jobs)
     for name, query in {**QUERIES, **KEYWORDS}.items():
-        taken = [await timed(copy, query) for _ in range(RUNS)]
+        taken = [await timed(database, query) for _ in range(RUNS)]
         print(f"job_index_query_s_of_{options.jobs}_{name} {max(taken):.3f}")
     print(f"job_index_peak_memory_mb {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f}")
-    await copy.close()
+    await database.close()
 
 
-async def fill(copy: Copy, count: int) -> None:
+async def fill(database: IndexDatabase, count: int) -> None:
     numbers = list(range(count))
     random.Random(1).shuffle(numbers)
     for start in range(0, count, AT_ONCE):
-        await copy.insert([change(number) for number in numbers[start : start + AT_ONCE]])
+        await database.insert([change(number) for number in numbers[start : start + AT_ONCE]])
 
 
 def change(number: int) -> tuple[str, Change]:
@@ -59,9 +59,9 @@ def change(number: int) -> tuple[str, Change]:
     return str(UUID(int=number, version=4)), Change(JOB_RUNTIME.encode(runtime(number)), config)
 
 
-async def timed(copy: Copy, query: JobQuery) -> float:
+async def timed(database: IndexDatabase, query: JobQuery) -> float:
     begin = time.perf_counter()
-    await copy.find(query)
+    await database.find(query)
     return time.perf_counter() - begin
 
 

@@ -35,7 +35,10 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_n
 
 
 class Codec(Generic[T]):
-    """Between objects of one dataclass and JSON arrays of the fields `names` (separated by blanks)."""
+    """Translates objects of one dataclass to JSON arrays and back.
+
+    `names` are the fields in the array, separated by blanks.
+    """
 
     def __init__(self, kind: type[T], names: str, decoders: Decoders) -> None:
         self._kind = kind
@@ -47,10 +50,11 @@ class Codec(Generic[T]):
         self._size = len(fields(cast(Any, kind)))
 
     def encode(self, value: T) -> str:
+        """Encode an object."""
         return _encode(self._values(value))
 
     def encoder(self) -> Callable[[T], str]:
-        """An `encode` for a series in which neighbours often differ only in what is not encoded."""
+        """Return an `encode` for a series in which neighbours often have equal encoded fields."""
         last: tuple[Any, ...] = ()
         text = ""
 
@@ -64,16 +68,16 @@ class Codec(Generic[T]):
         return encode
 
     def decode(self, text: str, **known: object) -> T:
-        """`known` gives the fields that are not in the array."""
+        """Decode an object; `known` gives the fields that are not in the array."""
         return self.from_values(json.loads(text), **known)
 
     def picker(self, *names: str) -> Callable[[str], tuple[Any, ...]]:
-        """Takes these fields out of an array as they are stored, without making the object."""
+        """Return a function that takes fields out of an array as stored, without making the object."""
         places = itemgetter(*map(self._names.index, names))
         return lambda text: places(json.loads(text))
 
     def from_values(self, values: list[Any], **known: object) -> T:
-        """From an array that is parsed already, which may be changed."""
+        """Decode an array that is parsed already; it may be changed."""
         if len(values) == len(self._names) == self._size:
             return self._whole(values)
         fields: dict[str, Any] = dict(zip(self._names, values, strict=False))
@@ -83,7 +87,7 @@ class Codec(Generic[T]):
         return self._kind(**fields, **known)
 
     def _whole(self, values: list[Any]) -> T:
-        """As the dataclass' own way, in half the time: a new leader reads all tasks there are."""
+        """Make the object in half the time of its constructor: a new leader reads all tasks."""
         for place, decode in self._decoded:
             values[place] = decode(values[place])
         new = object.__new__(self._kind)
@@ -93,7 +97,7 @@ class Codec(Generic[T]):
 
 
 def _by_number(kind: type[E]) -> Callable[[int], E]:
-    """Several times as fast as calling the enumeration. Raises KeyError for an unknown number."""
+    """Return a lookup several times as fast as the enumeration; it raises KeyError for unknown numbers."""
     return {int(member): member for member in kind}.__getitem__
 
 

@@ -27,45 +27,48 @@ any thread."""
 
 
 def unfenced() -> None:
-    """The fence of a handle that no lease goes with."""
+    """Allow every write: the fence of a handle without a lease."""
 
 
 class Jobs(Protocol):
     """Configs by version, runtimes, the set of active jobs and the index that queries read."""
 
     async def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
-        """Config, runtime, index row and membership in the active set, all or none.
+        """Store config, runtime, index row and membership in the active set, all or none.
 
         Raises AlreadyExists, also where the same job is created twice at once.
         """
         ...
 
     async def add_config(self, job_id: JobId, spec: JobSpec) -> None:
-        """A further version. Raises AlreadyExists for a version that is there."""
+        """Store a further version of the config. Raises AlreadyExists for a version that exists."""
         ...
 
     async def config(self, job_id: JobId, version: int) -> JobSpec:
-        """Raises NotFound."""
+        """Return a version of the config. Raises NotFound."""
         ...
 
     async def runtime(self, job_id: JobId) -> JobRuntime:
-        """Raises NotFound."""
+        """Return the runtime. Raises NotFound."""
         ...
 
     async def delete(self, job_id: JobId) -> None:
-        """All of the job: configs, runtime, tasks, events, index. Deleting what is not there is no error."""
+        """Delete configs, runtime, tasks, events and index row of the job, if it exists."""
         ...
 
     async def query(self, query: JobQuery) -> JobPage:
-        """Raises InvalidArgument for an order by what is no property, and for too many or too long words."""
+        """Return the jobs that the query matches.
+
+        Raises InvalidArgument for an order by an unknown property, and for too many or too long words.
+        """
         ...
 
     async def active(self) -> Sequence[JobId]:
-        """Jobs that need work: all that were created and not yet retired."""
+        """Return the jobs that need work: those that were created and not yet retired."""
         ...
 
     async def retire(self, job_id: JobId) -> None:
-        """Take a finished job out of the active set."""
+        """Remove a finished job from the active set."""
         ...
 
 
@@ -73,14 +76,16 @@ class Tasks(Protocol):
     """Runtimes, one row per instance. Configs are never stored per instance."""
 
     async def get(self, job_id: JobId, instance: int) -> TaskRuntime:
-        """Raises NotFound."""
+        """Return the runtime of an instance. Raises NotFound."""
         ...
 
     def list(
         self, job_id: JobId, first: int = 0, end: int | None = None
     ) -> AsyncIterator[Mapping[int, TaskRuntime]]:
-        """Instances first … end-1 in order, in pages of at most 10,000. Those of a page that are stored alike
-        share one object."""
+        """Yield instances first … end-1 in order, in pages of at most 10,000.
+
+        Equal runtimes of a page share one object.
+        """
         ...
 
 
@@ -90,42 +95,63 @@ class PodEvents(Protocol):
     async def list(
         self, job_id: JobId, instance: int, run: int | None = None, runs: int = 10
     ) -> Sequence[PodEvent]:
-        """Of one run, or of the last `runs` runs: newest run first, within a run newest event first."""
+        """Return events of one run, or of the last `runs` runs.
+
+        The newest run comes first, and within a run the newest event.
+        """
         ...
 
     async def delete(self, job_id: JobId, instance: int, up_to_run: int) -> None:
-        """Events of runs 1 … up_to_run."""
+        """Delete the events of runs 1 … up_to_run."""
         ...
 
     async def expire(self, before: int) -> int:
-        """Drop events of ended runs that are older than `before` (nanoseconds since 1970); how many went. Not
-        those that the database drops by itself, 90 days after they were written. A run has ended when there
-        is a newer one, or an event of its end."""
+        """Drop events of ended runs older than `before`, in nanoseconds since 1970; return their number.
+
+        A run has ended when there is a newer run or an event of its end. Events that the database drops by
+        itself, 90 days after they were written, are not counted.
+        """
         ...
 
 
 class Pools(Protocol):
+    """Resource pools."""
+
     async def write(self, pool: PoolConfig) -> None:
         """Insert or replace."""
         ...
 
-    async def delete(self, pool_id: PoolId) -> None: ...
+    async def delete(self, pool_id: PoolId) -> None:
+        """Delete a pool, if it exists."""
+        ...
 
-    async def all(self) -> Sequence[PoolConfig]: ...
+    async def all(self) -> Sequence[PoolConfig]:
+        """Return all pools."""
+        ...
 
 
 class Hosts(Protocol):
-    """What hostmgr keeps of hosts and of itself as a framework."""
+    """Hosts, and the framework ids of hostmgr."""
 
-    async def framework_id(self, name: str) -> str | None: ...
+    async def framework_id(self, name: str) -> str | None:
+        """Return the framework id that is stored under a name, if any."""
+        ...
 
-    async def write_framework_id(self, name: str, framework_id: str) -> None: ...
+    async def write_framework_id(self, name: str, framework_id: str) -> None:
+        """Insert or replace a framework id."""
+        ...
 
-    async def write(self, host: HostInfo) -> None: ...
+    async def write(self, host: HostInfo) -> None:
+        """Insert or replace a host."""
+        ...
 
-    async def delete(self, hostname: str) -> None: ...
+    async def delete(self, hostname: str) -> None:
+        """Delete a host, if it exists."""
+        ...
 
-    async def all(self) -> Sequence[HostInfo]: ...
+    async def all(self) -> Sequence[HostInfo]:
+        """Return all hosts."""
+        ...
 
 
 class Store(Protocol):
@@ -138,8 +164,10 @@ class Store(Protocol):
     hosts: Hosts
 
     async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
-        """From now on this handle writes as `role` in `term`, and asks `fence` before each write, as late as
-        it can. Raises Fenced where a newer term has begun, and what `fence` raises."""
+        """Write as `role` in `term` from now on, and call `fence` before each write, as late as possible.
+
+        Raises Fenced where a newer term has begun, and what `fence` raises.
+        """
         ...
 
     async def write_all(
@@ -149,10 +177,13 @@ class Store(Protocol):
         events: Sequence[PodEvent] = (),
         runtime: JobRuntime | None = None,
     ) -> None:
-        """One job's task runtimes, their events and the job's own runtime in one write: the way that status
-        batches and launches take."""
+        """Write task runtimes, their events and the runtime of one job together.
+
+        Raises NotFound for the runtime of a job, or a version of its config, that is not stored. Of events of
+        one run, time and state, the last one written stays.
+        """
         ...
 
     async def close(self) -> None:
-        """Finish the writes that were accepted, then let go of the database."""
+        """Finish the writes that were accepted, then close the database."""
         ...

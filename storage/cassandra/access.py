@@ -1,4 +1,4 @@
-"""How Peloton makes itself known to Cassandra's servers, and they to it. Reads files; connects to nothing."""
+"""Credentials and TLS of connections to Cassandra. Reads files, connects to nothing."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from storage.config import CassandraSettings, CassandraTlsSettings
 
 @dataclass(frozen=True, slots=True)
 class Access:
+    """Credentials, and the TLS context if TLS is on."""
+
     username: str
     password: str = field(repr=False)
     tls: ssl.SSLContext | None
 
 
 def access(settings: CassandraSettings) -> Access:
-    """Raises Refused where a file is not what it must be."""
+    """Read credentials and certificates. Raises Refused where a file is not usable."""
     password = "" if settings.password_file is None else _password(settings.password_file)
     return Access(settings.username, password, _context(settings.tls) if settings.tls.enabled else None)
 

@@ -1,4 +1,4 @@
-"""What was cut off half-way: a new leader looks for it, and finishes it or drops it."""
+"""Cleanup after creations and deletions that were cut off, by a new leader."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ unknown may come in for as long as Cassandra remembers it: gc_grace_seconds of t
 log = logging.getLogger(__name__)
 
 
-class Leftovers:
+class Cleanup:
+    """Finishes deletions and drops bodies of configs that were cut off."""
+
     def __init__(self, session: Session, jobs: CassandraJobs, configs: Configs) -> None:
         self._session = session
         self._jobs = jobs
         self._configs = configs
 
-    async def clear(self) -> None:
-        """Within a leader's term. Where it cannot be done, the next leader does it."""
+    async def run(self) -> None:
+        """Clean up, within the term of a leader. A failure leaves it to the next leader."""
         try:
             finished = await self._jobs.finish_deletions()
             dropped = await self._configs.sweep(self._session.timestamp() - KEPT_US)
         except PelotonError as error:
-            log.warning("leftovers not looked for, the next leader does: %s", error)
+            log.warning("cleanup failed, the next leader repeats it: %s", error)
             return
         if finished or dropped:
             log.info("%d deletions finished, %d bodies of configs dropped that no job has", finished, dropped)

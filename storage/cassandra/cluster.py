@@ -31,30 +31,42 @@ class _Table:
 
 
 class CassandraPools(_Table):
+    """Resource pools in the Cassandra store."""
+
     async def write(self, pool: PoolConfig) -> None:
+        """Insert or replace."""
         await self._put("put_pool", pool.id, POOL.encode(pool))
 
     async def delete(self, pool_id: PoolId) -> None:
+        """Delete a pool, if it exists."""
         await self._delete("delete_pool", pool_id)
 
     async def all(self) -> Sequence[PoolConfig]:
+        """Return all pools."""
         return tuple(POOL.decode(config) for (config,) in await self._rows("read_pools"))
 
 
 class CassandraHosts(_Table):
+    """Hosts and framework ids in the Cassandra store."""
+
     async def framework_id(self, name: str) -> str | None:
+        """Return the framework id that is stored under a name, if any."""
         async with self._session.use():
             row = await self._session.row("read_framework_id", name)
         return row[0] if row else None
 
     async def write_framework_id(self, name: str, framework_id: str) -> None:
+        """Insert or replace a framework id."""
         await self._put("put_framework_id", name, framework_id)
 
     async def write(self, host: HostInfo) -> None:
+        """Insert or replace a host."""
         await self._put("put_host", host.hostname, HOST.encode(host))
 
     async def delete(self, hostname: str) -> None:
+        """Delete a host, if it exists."""
         await self._delete("delete_host", hostname)
 
     async def all(self) -> Sequence[HostInfo]:
+        """Return all hosts."""
         return tuple(HOST.decode(info) for (info,) in await self._rows("read_hosts"))

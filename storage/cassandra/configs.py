@@ -29,8 +29,10 @@ _ROWS_AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class ConfigRow:
-    """A config as it is stored: `values` for the statements put_config and add_config, and the chunks that
-    have to be there before."""
+    """A config as it is stored.
+
+    `values` are those of the statements put_config and add_config. The chunks are stored before.
+    """
 
     indexed: IndexedConfig
     values: tuple[object, ...]
@@ -39,7 +41,7 @@ class ConfigRow:
 
 
 async def config_row(job_id: JobId, spec: JobSpec) -> ConfigRow:
-    """A large config is taken apart off the event loop: 100,000 overrides take seconds."""
+    """Encode a config, a large one off the event loop: 100,000 overrides take seconds."""
     if len(spec.payload) <= _LARGEST_ON_LOOP:
         return _config_row(job_id, spec)
     return await asyncio.to_thread(_config_row, job_id, spec)
@@ -65,12 +67,13 @@ def _cut(data: bytes) -> Iterator[bytes]:
 
 
 class Configs:
-    """Reads configs, and keeps their bodies. Its methods are called within the port's calls."""
+    """Reads configs and keeps their bodies. Called within calls of the port."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     async def put_body(self, row: ConfigRow, when: int) -> None:
+        """Store the body of a large config."""
         if row.body_id is not None:
             await self._session.write("list_body", row.body_id, len(row.chunks), when)
         for start in range(0, len(row.chunks), _CHUNKS_AT_ONCE):
@@ -80,6 +83,7 @@ class Configs:
             )
 
     async def drop_body(self, body_id: UUID | None, chunks: int, when: int) -> None:
+        """Drop the body of a large config."""
         if body_id is not None:
             await asyncio.gather(
                 *(self._session.write("delete_chunk", when, body_id, number) for number in range(chunks))
@@ -87,7 +91,7 @@ class Configs:
             await self._session.write("unlist_body", when, body_id)
 
     async def payload(self, job_id: JobId, version: int) -> bytes:
-        """Raises NotFound."""
+        """Return the payload of a version. Raises NotFound."""
         row = await self._session.row("read_config", job_id, version)
         if row is None:
             raise _no_config(job_id, version)
@@ -95,19 +99,19 @@ class Configs:
         return bytes(payload) if body_id is None else await self._body(body_id, 0, chunks)
 
     async def require(self, job_id: JobId, version: int) -> None:
-        """Raises NotFound where it is not stored."""
+        """Raise NotFound where a version is not stored."""
         if await self._session.row("read_version", job_id, version) is None:
             raise _no_config(job_id, version)
 
     async def indexed(self, job_id: JobId, version: int) -> IndexedConfig:
-        """Raises NotFound."""
+        """Return the index entry of a version. Raises NotFound."""
         row = await self._session.row("read_indexed_config", job_id, version)
         if row is None:
             raise _no_config(job_id, version)
         return await self.indexed_from(version, row)
 
     async def indexed_from(self, version: int, row: Row) -> IndexedConfig:
-        """From summary, words, body_id, payload_chunks, word_chunks."""
+        """Decode an index entry from summary, words, body_id, payload_chunks, word_chunks."""
         summary, words, body_id, first, count = row
         if body_id is not None:
             words = (await self._body(body_id, first, count)).decode()
@@ -116,16 +120,17 @@ class Configs:
         return IndexedConfig(version, bytes(summary), words)
 
     async def bodies(self, job_id: JobId) -> list[tuple[UUID, int]]:
-        """Bodies of all versions, with their numbers of chunks."""
+        """Return the bodies of all versions, with their numbers of chunks."""
         rows = await self._session.rows("read_bodies", job_id)
         return [(body_id, first + count) for _, body_id, first, count in rows if body_id is not None]
 
     async def sweep(self, before: int) -> int:
-        """Drop bodies written before then (microseconds since 1970) that no config names: of creations that
-        were cut off, and of deletions. How many went.
+        """Drop bodies written before `before` that no config names; return their number.
 
-        What is old is listed first and what configs name after it, so that a config which comes in between
-        loses nothing."""
+        `before` is in microseconds since 1970. Such bodies are left by creations and deletions that were cut
+        off. Old bodies are listed first and those in use after them, so that a config which comes in between
+        loses nothing.
+        """
         listed = self._scan("scan_listed_bodies")
         old = {body_id: chunks async for body_id, chunks, when in listed if when < before}
         if not old:

@@ -36,7 +36,7 @@ _UNSURE = "Unable to perform authentication"
 
 
 class _Credentials(PlainTextAuthProvider):  # type: ignore[misc]
-    """Remembers whether they have been accepted."""
+    """Credentials that remember whether a server has accepted them."""
 
     def __init__(self, username: str, password: str) -> None:
         super().__init__(username, password)
@@ -56,11 +56,12 @@ class _Authenticator(PlainTextAuthenticator):  # type: ignore[misc]
 
 
 class _Prompt(DefaultConnection):  # type: ignore[misc]
-    """Fails at once where the server hangs up during the handshake, as one that comes or goes does; the
-    driver's own waits until its time is over.
+    """Fails at once where the server hangs up during the handshake; the driver would wait for a time-out.
 
-    The driver never tries again to reach a server that did not accept its password once. Servers that have
-    just started do not while they cannot read what they know of users: that is a failure like others here."""
+    Servers that are starting or stopping hang up. The driver never reconnects to a server that once refused
+    its password. Servers that have just started refuse it while they cannot read their users: that is treated
+    as any other failure here.
+    """
 
     @classmethod
     def factory(cls, endpoint: Any, timeout: float, *args: Any, **kwargs: Any) -> DefaultConnection:
@@ -74,7 +75,7 @@ class _Prompt(DefaultConnection):  # type: ignore[misc]
             raise
 
     def send_msg(self, msg: Any, request_id: int, *args: Any, **kwargs: Any) -> int:
-        """Takes back the place of a request that is not sent: the driver forgets to, and has 32,768."""
+        """Release the slot of a request that is not sent, which the driver forgets; it has 32,768."""
         try:
             size: int = super().send_msg(msg, request_id, *args, **kwargs)
         except ConnectionBusy:
@@ -93,7 +94,7 @@ class _Prompt(DefaultConnection):  # type: ignore[misc]
 
 
 class Connection:
-    """Made by `connect`."""
+    """A session of the driver with its prepared statements. Made by `connect`."""
 
     def __init__(self, cluster: Cluster, session: Session) -> None:
         self._cluster = cluster
@@ -101,7 +102,7 @@ class Connection:
         self.prepared: Mapping[str, PreparedStatement] = {}
 
     def prepare(self) -> None:
-        """All named statements; blocks. Raises PelotonError."""
+        """Prepare all named statements; blocks. Raises PelotonError."""
         named = statements()
         with ThreadPoolExecutor(_PREPARING_AT_ONCE) as pool:
             try:
@@ -113,20 +114,22 @@ class Connection:
         self.prepared = dict(zip(named, prepared, strict=True))
 
     def execute(self, text: str, values: tuple[object, ...] = ()) -> list[Any]:
-        """One statement that is not prepared; blocks. Raises PelotonError."""
+        """Execute one statement that is not prepared; blocks. Raises PelotonError."""
         try:
             return list(self.session.execute(text, values or None))
         except DRIVER_ERRORS as error:
             raise translated(error) from error
 
     def close(self) -> None:
-        """Blocks."""
+        """Close the connection; blocks."""
         self._cluster.shutdown()
 
 
 def connect(settings: CassandraSettings, keyspace: str | None) -> Connection:
-    """Reach the cluster; blocks. Raises Unavailable where no server answers, Refused where the user or the
-    keyspace is not accepted."""
+    """Connect to the cluster; blocks.
+
+    Raises Unavailable where no server answers, Refused where the user or the keyspace is not accepted.
+    """
     # It tells of every failed try by several lines; what matters comes back as an error.
     logging.getLogger("cassandra").setLevel(logging.CRITICAL)
     allowed = access(settings)
@@ -151,10 +154,11 @@ def connect(settings: CassandraSettings, keyspace: str | None) -> Connection:
 
 
 def misplaced(settings: CassandraSettings, centers: Collection[str]) -> str:
-    """What is wrong with the settings for a cluster in these data centers, if anything.
+    """Describe what is wrong with the settings for a cluster in these data centers, if anything.
 
-    Of several, one must be named: if quorums are within a data center, two daemons that each took the first
-    to answer could miss what the other has written."""
+    Of several data centers one must be named. If quorums are within a data center, two daemons that each took
+    the first to answer could miss each other's writes.
+    """
     listed = ", ".join(sorted(centers))
     if settings.datacenter:
         known = not centers or settings.datacenter in centers
@@ -166,7 +170,7 @@ def misplaced(settings: CassandraSettings, centers: Collection[str]) -> str:
 
 
 def _data_centers(cluster: Cluster) -> set[str]:
-    """As far as they are known."""
+    """Return the data centers known so far."""
     return {host.datacenter for host in cluster.metadata.all_hosts() if host.datacenter}
 
 

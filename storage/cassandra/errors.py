@@ -31,8 +31,10 @@ _TOO_OLD = "while using explicitly set client protocol_version"
 
 
 def translated(error: BaseException) -> PelotonError:
-    """What Cassandra will not do is Refused; what may pass, and what may or may not have been done, is
-    Unavailable."""
+    """Translate an error: what Cassandra rejects is Refused, what may pass is Unavailable.
+
+    What may or may not have been done is Unavailable too.
+    """
     if isinstance(error, PelotonError):
         return error
     refusal = next((one for one in _causes(error) if isinstance(one, AuthenticationFailed)), None)
@@ -49,17 +51,17 @@ def translated(error: BaseException) -> PelotonError:
 
 
 def overloaded(error: BaseException | None) -> bool:
-    """Whether a request was not sent, because a connection holds as many bytes as it can."""
+    """Return whether a request was not sent because a connection holds as many bytes as it can."""
     return isinstance(error, NoHostAvailable) and any(
         isinstance(cause, ConnectionBusy) for cause in _by_host(error).values()
     )
 
 
 def _untrusted(error: BaseException) -> str:
-    """What is wrong with the servers' certificates, where nothing else is. The driver tells of it by text."""
+    """Describe which certificates are not trusted, where nothing else is wrong. The driver has it as text."""
     causes = _by_host(error) if isinstance(error, NoHostAvailable) else {}
-    told = {host: _UNTRUSTED.search(_line(cause)) for host, cause in causes.items()}
-    wrong = [f"{host} is not trusted: {match[1]}" for host, match in told.items() if match]
+    matches = {host: _UNTRUSTED.search(_line(cause)) for host, cause in causes.items()}
+    wrong = [f"{host} is not trusted: {match[1]}" for host, match in matches.items() if match]
     if not wrong or len(wrong) < len(causes):
         return ""
     return f"the certificate of {'; that of '.join(wrong)} (see storage.tls)"

@@ -21,15 +21,15 @@ _EVENTS_AT_ONCE = 200
 
 
 class _EndedRuns:
-    """Tells of rows, each instance's newest run and moment first, whether their run has ended."""
+    """Determines whether the runs of rows have ended, for rows ordered by instance and newest run first."""
 
     def __init__(self) -> None:
         self._instance: Row = ()
         self._newest = 0
         self._over = False
 
-    def has(self, row: Row) -> bool:
-        """To be asked of each row in order."""
+    def has_ended(self, row: Row) -> bool:
+        """Return whether the run of a row has ended. Call it for each row in order."""
         instance, run, step = row[:3], row[3], row[5]
         if instance != self._instance:
             self._instance, self._newest, self._over = instance, run, False
@@ -40,6 +40,8 @@ class _EndedRuns:
 
 
 class CassandraPodEvents:
+    """Pod events in the Cassandra store."""
+
     def __init__(self, session: Session, gate: Gate) -> None:
         self._session = session
         self._gate = gate
@@ -47,6 +49,7 @@ class CassandraPodEvents:
     async def list(
         self, job_id: JobId, instance: int, run: int | None = None, runs: int = 10
     ) -> Sequence[PodEvent]:
+        """Return events of one run, or of the last `runs` runs."""
         if instance > LARGEST or (run or 0) > LARGEST:
             return ()
         async with self._session.use():
@@ -60,6 +63,7 @@ class CassandraPodEvents:
         )
 
     async def delete(self, job_id: JobId, instance: int, up_to_run: int) -> None:
+        """Delete the events of runs 1 … up_to_run."""
         if instance > LARGEST:
             return
         key = (job_id, instance // BUCKET, instance)
@@ -68,8 +72,11 @@ class CassandraPodEvents:
         )
 
     async def expire(self, before: int) -> int:
-        """Events end by themselves 90 days after they were written: for a time that far back there is
-        nothing to do. For a later one all events are read, which takes its time."""
+        """Events end by themselves 90 days after they were written.
+
+        For a time that far back there is nothing to do. For a later one all events are read, which takes its
+        time.
+        """
         if before <= time.time_ns() - KEPT_NS:
             return 0
         gone = 0
@@ -77,12 +84,12 @@ class CassandraPodEvents:
             for low, high in token_ranges(16):
                 ended = _EndedRuns()
                 async for page in self._session.pages("scan_events", low, high):
-                    old = [row for row in page if ended.has(row) and row[4] < before]
+                    old = [row for row in page if ended.has_ended(row) and row[4] < before]
                     gone += await self._drop(old, when)
         return gone
 
     async def _of_last_runs(self, job_id: JobId, instance: int, runs: int) -> Sequence[Row]:
-        """Rows come newest run first, so reading ends with the last run that is asked for."""
+        """Read events, newest run first, up to the last run that is needed."""
         found: list[Row] = []
         seen: set[int] = set()
         key = (job_id, instance // BUCKET, instance)

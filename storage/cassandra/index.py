@@ -25,7 +25,7 @@ from storage.cassandra.configs import Configs
 from storage.cassandra.ranges import token_ranges
 from storage.cassandra.session import Row, Session
 from storage.cassandra.terms import Terms
-from storage.jobindex.index_db import Change, Copy
+from storage.jobindex.index_db import Change, IndexDatabase
 
 log = logging.getLogger(__name__)
 
@@ -34,66 +34,67 @@ _RANGES = 16
 _JOBS_AT_ONCE = 200
 """Rows in a page: a server answers with all of it at once, 25 MiB of rows as large as may be."""
 _CHANGES_AT_ONCE = 2000
-"""Changes held back until they go into the copy, where no query asks for them before."""
+"""Changes that may wait before they are applied; a query applies them before that."""
 
 
 class JobIndex:
-    """Answers queries, within the port's calls."""
+    """Answers queries, within calls of the port."""
 
     def __init__(self, session: Session, configs: Configs, terms: Terms) -> None:
         self._session = session
         self._configs = configs
         self._terms = terms
-        self._copy: Copy | None = None
+        self._database: IndexDatabase | None = None
         self._changes: dict[JobId, Change] = {}
-        self._doubtful: dict[JobId, object] = {}
-        """Each with what tells one doubt from the next."""
+        self._unconfirmed: dict[JobId, object] = {}
+        """Each with a marker of the change that made it unconfirmed."""
         self._following = False
-        self._turn = asyncio.Lock()
-        self._warming: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+        self._preloading: asyncio.Task[None] | None = None
 
     async def query(self, query: JobQuery) -> JobPage:
-        async with self._turn:
+        """Answer a query."""
+        async with self._lock:
             if await self._leading():
                 return await (await self._current()).find(query)
-            await self._let_go()
-        copy = Copy()
+            await self._drop()
+        database = IndexDatabase()
         try:
-            await self._fill(copy)
-            return await copy.find(query)
+            await self._fill(database)
+            return await database.find(query)
         finally:
-            await copy.close()
+            await database.close()
 
     def note(self, job_id: JobId, change: Change) -> None:
-        """Of a change that was made."""
+        """Record a change that was made."""
         if self._following:
             held = self._changes.get(job_id)
             if change.runtime is not None and change.config is None and held is not None:
                 change = replace(change, config=held.config)
             self._changes[job_id] = change
 
-    def doubt(self, job_id: JobId) -> None:
-        """Of a change that may have been made."""
+    def mark_unconfirmed(self, job_id: JobId) -> None:
+        """Record that a change may have been made."""
         if self._following:
-            self._doubtful[job_id] = object()
+            self._unconfirmed[job_id] = object()
 
     async def reset(self) -> None:
-        """What others changed is to be seen from now on."""
-        if self._warming is not None:
-            self._warming.cancel()
-            await asyncio.wait([self._warming])
-            self._warming = None
-        async with self._turn:
-            await self._let_go()
+        """Forget the index, so that changes by others are seen."""
+        if self._preloading is not None:
+            self._preloading.cancel()
+            await asyncio.wait([self._preloading])
+            self._preloading = None
+        async with self._lock:
+            await self._drop()
 
-    def warm(self, then: Callable[[], Awaitable[None]]) -> None:
-        """Read the jobs in the background, so that the first query finds them read; then do what is given."""
-        self._warming = asyncio.get_running_loop().create_task(self._warm(then), name="job-index")
+    def preload(self, then: Callable[[], Awaitable[None]]) -> None:
+        """Read the jobs in the background, so that the first query finds them read; then call `then`."""
+        self._preloading = asyncio.get_running_loop().create_task(self._preload(then), name="job-index")
 
-    async def _warm(self, then: Callable[[], Awaitable[None]]) -> None:
+    async def _preload(self, then: Callable[[], Awaitable[None]]) -> None:
         begin = time.monotonic()
         try:
-            async with self._turn:
+            async with self._lock:
                 await self._current()
         except PelotonError as error:
             log.warning("job index not read, the next query tries again: %s", error)
@@ -110,61 +111,61 @@ class JobIndex:
             return False
         return True
 
-    async def _current(self) -> Copy:
-        """The copy with all changes in it."""
-        if self._copy is None:
+    async def _current(self) -> IndexDatabase:
+        """Return the index database with all changes in it."""
+        if self._database is None:
             self._following = True  # before the jobs are read, so that no change falls in between
-            copy = Copy()
+            database = IndexDatabase()
             try:
-                await self._fill(copy)
+                await self._fill(database)
             except BaseException:
                 self._stop_following()
-                await copy.close()
+                await database.close()
                 raise
-            self._copy = copy
-        for job_id, doubt in tuple(self._doubtful.items()):
-            await self._look_up(job_id, doubt)
-        await self._flush(self._copy)
-        return self._copy
+            self._database = database
+        for job_id, marker in tuple(self._unconfirmed.items()):
+            await self._look_up(job_id, marker)
+        await self._flush(self._database)
+        return self._database
 
-    async def _look_up(self, job_id: JobId, doubt: object) -> None:
-        """Where the job is changed meanwhile, the next query looks again."""
+    async def _look_up(self, job_id: JobId, marker: object) -> None:
+        """Read a job of unknown state. If it changes meanwhile, the next query reads it again."""
         before = self._changes.get(job_id)
         try:
             found = await self._read(job_id)
         except NotFound:  # its config, deleted after its row was read
             return
-        if self._doubtful.get(job_id) is doubt and self._changes.get(job_id) is before:
-            del self._doubtful[job_id]
+        if self._unconfirmed.get(job_id) is marker and self._changes.get(job_id) is before:
+            del self._unconfirmed[job_id]
             self.note(job_id, found)
 
-    async def _flush(self, copy: Copy) -> None:
+    async def _flush(self, database: IndexDatabase) -> None:
         changes, self._changes = self._changes, {}
         if not changes:
             return
         try:
-            await copy.apply(list(changes.items()))
+            await database.apply(list(changes.items()))
         except PelotonError:  # it has some of them and not the others
-            await self._let_go()
+            await self._drop()
             raise
 
     async def flush_many(self) -> None:
-        """Keeps the changes that wait bounded; called after each."""
-        if len(self._changes) > _CHANGES_AT_ONCE and self._copy is not None and not self._turn.locked():
-            async with self._turn:
-                if self._copy is not None:
-                    await self._flush(self._copy)
+        """Apply changes if many wait. Called after each change, to keep them bounded."""
+        if len(self._changes) > _CHANGES_AT_ONCE and self._database is not None and not self._lock.locked():
+            async with self._lock:
+                if self._database is not None:
+                    await self._flush(self._database)
 
-    async def _let_go(self) -> None:
+    async def _drop(self) -> None:
         self._stop_following()
-        if self._copy is not None:
-            copy, self._copy = self._copy, None
-            await copy.close()
+        if self._database is not None:
+            database, self._database = self._database, None
+            await database.close()
 
     def _stop_following(self) -> None:
         self._following = False
         self._changes = {}
-        self._doubtful = {}
+        self._unconfirmed = {}
 
     async def _read(self, job_id: JobId) -> Change:
         row = await self._session.row("read_job", job_id, serial=True)
@@ -172,19 +173,19 @@ class JobIndex:
             return Change(None)
         return Change(row[5], await self._configs.indexed(job_id, row[4]))
 
-    async def _fill(self, copy: Copy) -> None:
-        await copy.prepare()
-        turns = asyncio.Semaphore(2)
+    async def _fill(self, database: IndexDatabase) -> None:
+        await database.prepare()
+        slots = asyncio.Semaphore(2)
 
         async def one(low: int, high: int) -> None:
-            async with turns:
+            async with slots:
                 async for page in self._session.pages("scan_jobs", low, high, size=_JOBS_AT_ONCE):
-                    await copy.insert([change async for change in self._changes_of(page)])
+                    await database.insert([change async for change in self._changes_of(page)])
 
         await asyncio.gather(*(one(low, high) for low, high in token_ranges(_RANGES)))
 
     async def _changes_of(self, page: Sequence[Row]) -> AsyncIterator[tuple[JobId, Change]]:
-        """Of rows of scan_jobs; those of other versions than the job's own are left out."""
+        """Yield the changes of rows of scan_jobs, without versions that are not the current one."""
         for job_id, version, current, runtime, *texts in page:
             if runtime is not None and version == current:
                 try:

@@ -1,4 +1,4 @@
-"""Jobs: each change of a job is a conditional write on the state that it was decided on."""
+"""Jobs: each change is a conditional write on the state that it was decided on."""
 
 from __future__ import annotations
 
@@ -42,10 +42,12 @@ class JobRow(NamedTuple):
 
 Decide = Callable[[JobRow, UUID], Awaitable[Sequence[Bound]]]
 """From the job's row and the stamp of the change: what to write, nothing for no change. What it raises is
-told to the caller."""
+raised to the caller."""
 
 
 class CassandraJobs:
+    """Jobs in the Cassandra store."""
+
     def __init__(
         self, session: Session, gate: Gate, terms: Terms, rows: Rows, configs: Configs, index: JobIndex
     ) -> None:
@@ -57,24 +59,25 @@ class CassandraJobs:
         self._index = index
 
     async def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
+        """Store config, runtime, index row and membership in the active set, all or none."""
         text = JOB_RUNTIME.encode(runtime)
         await self._gate.run(job_id, lambda when: self._create(when, job_id, spec, runtime, text))
 
     async def _create(self, when: int, job_id: JobId, spec: JobSpec, runtime: JobRuntime, text: str) -> None:
         row = await config_row(job_id, spec)
         await self._configs.put_body(row, when)
-        doomed, _ = await asyncio.gather(
-            self._session.row("read_sure", _bucket(job_id), job_id),
+        entry, _ = await asyncio.gather(
+            self._session.row("read_active_entry", _bucket(job_id), job_id),
             self._session.write("put_active", _bucket(job_id), job_id, when),
         )
-        if doomed is not None and doomed[0] is False and await self._read(job_id, serial=True) is None:
+        if entry is not None and entry[0] is False and await self._read(job_id, serial=True) is None:
             await self._rows.delete(job_id, when)
         stamp = uuid4()
         state = (stamp, self._terms.number, runtime.revision, runtime.config_version, text, job_id)
         try:
             created = await self._decided(job_id, stamp, [("create_job", state), ("put_config", row.values)])
         except Unavailable:
-            self._index.doubt(job_id)
+            self._index.mark_unconfirmed(job_id)
             raise
         if not created:
             await self._configs.drop_body(row.body_id, len(row.chunks), self._session.timestamp())
@@ -83,6 +86,7 @@ class CassandraJobs:
         await self._session.write("confirm_active", _bucket(job_id), job_id, when)
 
     async def add_config(self, job_id: JobId, spec: JobSpec) -> None:
+        """Store a further version of the config. Raises AlreadyExists for a version that exists."""
         await self._gate.run(job_id, lambda when: self._add_config(when, job_id, spec))
 
     async def _add_config(self, when: int, job_id: JobId, spec: JobSpec) -> None:
@@ -93,10 +97,12 @@ class CassandraJobs:
             raise AlreadyExists(f"job {job_id} has a config version {spec.version} already")
 
     async def config(self, job_id: JobId, version: int) -> JobSpec:
+        """Return a version of the config. Raises NotFound."""
         async with self._session.use():
             return job_spec_from_payload(await self._configs.payload(job_id, version), version)
 
     async def runtime(self, job_id: JobId) -> JobRuntime:
+        """Return the runtime. Raises NotFound."""
         async with self._session.use():
             return JOB_RUNTIME.decode((await self._known(job_id)).runtime)
 
@@ -133,8 +139,11 @@ class CassandraJobs:
         await self._noted(job_id, Change(text, config))
 
     async def row(self, job_id: JobId, config_version: int | None = None) -> JobRow:
-        """Raises NotFound, also where the version is given and not stored; and Fenced where a newer term has
-        changed the job."""
+        """Return the row of a job.
+
+        Raises NotFound, also for a given version that is not stored, and Fenced where a newer term has
+        changed the job.
+        """
         row = await self._known(job_id)
         self._terms.refuse(row.term)
         if config_version is not None and config_version != row.config_version:
@@ -142,11 +151,12 @@ class CassandraJobs:
         return row
 
     async def delete(self, job_id: JobId) -> None:
+        """Delete configs, runtime, tasks, events and index row of the job, if it exists."""
         await self._gate.run(job_id, lambda when: self._delete(when, job_id))
 
     async def _delete(self, when: int, job_id: JobId) -> None:
         bodies = await self._configs.bodies(job_id)
-        await self._session.write("doom_active", _bucket(job_id), job_id, when)
+        await self._session.write("mark_deleting", _bucket(job_id), job_id, when)
 
         async def decide(row: JobRow, stamp: UUID) -> Sequence[Bound]:
             return [("delete_job", (job_id, row.stamp)), ("delete_rest", (job_id,))]
@@ -158,7 +168,7 @@ class CassandraJobs:
         await self._clear(job_id, when)
 
     async def finish_deletions(self) -> int:
-        """Those that were cut off when the job itself was gone already; how many."""
+        """Finish deletions that were cut off after the job's row was deleted; return their number."""
         finished = 0
         for bucket in range(_ACTIVE_BUCKETS):
             for job_id, sure in await self._session.rows("read_active", bucket):
@@ -173,15 +183,18 @@ class CassandraJobs:
         return True
 
     async def query(self, query: JobQuery) -> JobPage:
+        """Return the jobs that the query matches."""
         async with self._session.use():
             return await self._index.query(query)
 
     async def active(self) -> Sequence[JobId]:
+        """Return the jobs that need work: those that were created and not yet retired."""
         async with self._session.use():
             found = await asyncio.gather(*(self._active_in(bucket) for bucket in range(_ACTIVE_BUCKETS)))
         return tuple(sorted(job_id for some in found for job_id in some))
 
     async def retire(self, job_id: JobId) -> None:
+        """Remove a finished job from the active set."""
         await self._gate.run(job_id, lambda when: self._retire(when, job_id))
 
     async def _retire(self, when: int, job_id: JobId) -> None:
@@ -189,7 +202,7 @@ class CassandraJobs:
             await self._session.write("delete_active", when, _bucket(job_id), job_id)
 
     async def _clear(self, job_id: JobId, when: int) -> None:
-        """What hung on a job that is gone; that there may be something is forgotten last."""
+        """Delete what belongs to a deleted job; its entry in the active set goes last."""
         await self._rows.delete(job_id, when)
         await self._session.write("delete_active", when, _bucket(job_id), job_id)
 
@@ -201,9 +214,9 @@ class CassandraJobs:
 
     async def _active_in(self, bucket: int) -> list[JobId]:
         rows = await self._session.rows("read_active", bucket)
-        doubtful = [job_id for job_id, sure in rows if not sure]
-        checked = await asyncio.gather(*(self._read(job_id, serial=True) for job_id in doubtful))
-        active = {job_id for job_id, row in zip(doubtful, checked, strict=True) if row and row.active}
+        unsure = [job_id for job_id, sure in rows if not sure]
+        checked = await asyncio.gather(*(self._read(job_id, serial=True) for job_id in unsure))
+        active = {job_id for job_id, row in zip(unsure, checked, strict=True) if row and row.active}
         return [job_id for job_id, sure in rows if sure or job_id in active]
 
     def _changed(self, job_id: JobId, row: JobRow, stamp: UUID, **fields: object) -> Bound:
@@ -212,8 +225,11 @@ class CassandraJobs:
         return "change_job", (*new, job_id, row.stamp)
 
     async def _change(self, job_id: JobId, decide: Decide, known: JobRow | None = None) -> JobRow | None:
-        """The row before the change; None where there is no job. Raises Conflict where others change the job
-        again and again, and Unavailable where the outcome is unknown."""
+        """Change a job; return the row before the change, None where there is no job.
+
+        Raises Conflict where others change the job again and again, and Unavailable where the outcome is
+        unknown.
+        """
         try:
             for attempt in range(_TRIES):
                 row = known if known and not attempt else await self._read(job_id, serial=attempt > 0)
@@ -225,15 +241,16 @@ class CassandraJobs:
                 if not parts or await self._decided(job_id, stamp, parts):
                     return row
         except Unavailable:
-            self._index.doubt(job_id)
+            self._index.mark_unconfirmed(job_id)
             raise
         raise Conflict(f"job {job_id} is changed by others all the time")
 
     async def _decided(self, job_id: JobId, stamp: UUID, parts: Sequence[Bound]) -> bool:
-        """Whether the change was made. Where its answer is lost, a serial read tells.
+        """Return whether the change was made. Where its answer is lost, a serial read decides.
 
-        A change that was not made may still come late; it then fails where the job was changed in between,
-        as it is by the next try."""
+        A change that was not made may still arrive late. It then fails if the job was changed in between, as
+        it is by the next try.
+        """
         try:
             return await self._session.decide(parts)
         except Unavailable as lost:

@@ -43,7 +43,7 @@ _HALF_MADE = ("Unknown CF", "schema_version does not exist", "schema_lock does n
 
 
 def migrations() -> Mapping[int, str]:
-    """The scripts by version, ascending."""
+    """Return the scripts by version, ascending."""
     found = {
         int(file.name.partition("_")[0]): file.read_text(encoding="utf-8")
         for file in (files(__package__) / "migrations").iterdir()
@@ -84,8 +84,10 @@ def version(connection: Connection, settings: CassandraSettings) -> int:
 def asked(
     connection: Connection, statement: str, values: tuple[object, ...] = (), pause: float = _PAUSE
 ) -> list[tuple[Any, ...]]:
-    """Execute a statement about a table that somebody may be making now: a server lists a table a moment
-    before it knows it, which is waited out. Blocks; `pause` in seconds."""
+    """Execute a statement about a table that somebody may be making now.
+
+    A server lists a table a moment before it knows it, which is waited out. Blocks; `pause` in seconds.
+    """
     deadline = time.monotonic() + _LONGEST_MAKING
     while True:
         try:
@@ -97,7 +99,7 @@ def asked(
 
 
 def check(connection: Connection, settings: CassandraSettings) -> None:
-    """Raises Refused unless the keyspace's schema is this program's. Blocks."""
+    """Raise Refused unless the schema of the keyspace is that of this program. Blocks."""
     current, newest = version(connection, settings), max(migrations(), default=0)
     if _needed(current, migrations()):
         raise Refused(

@@ -9,7 +9,7 @@ _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
 def token_ranges(count: int) -> Iterator[tuple[int, int]]:
-    """`count` closed ranges that cover all tokens."""
+    """Split the tokens into `count` closed ranges that cover all of them."""
     width = 2**64 // count
     for number in range(count):
         low = _LOWEST + number * width

@@ -17,7 +17,7 @@ from cassandra.query import BoundStatement
 
 from peloton.backoff import Backoff
 from peloton.errors import Unavailable
-from storage.cassandra.batch_encoder import Binder, Bound
+from storage.cassandra.batch_encoder import BatchEncoder, Bound
 from storage.cassandra.connection import Connection
 from storage.cassandra.errors import DRIVER_ERRORS, overloaded, translated
 from storage.config import CassandraSettings
@@ -28,45 +28,45 @@ Row = tuple[Any, ...]
 _FIRST_PAUSE = 0.1
 """Seconds before the second try; doubled with each further one."""
 _FULL_PAUSE = 0.02
-"""Seconds after which connections that were full are looked at again."""
+"""Seconds between checks of connections that are full."""
 
 
 class Session:
-    """Belongs to the event loop that made it."""
+    """Sends requests. Belongs to the event loop that created it."""
 
     def __init__(self, connection: Connection, settings: CassandraSettings) -> None:
         self._connection = connection
-        self._binder = Binder(connection.prepared)
+        self._batches = BatchEncoder(connection.prepared)
         self._loop = asyncio.get_running_loop()
         self._room = asyncio.Semaphore(settings.max_in_flight)
         self._attempts = settings.attempts
         self._longest = settings.request_timeout
-        self._door = asyncio.Lock()
+        self._send_lock = asyncio.Lock()
         self._serial = ConsistencyLevel.name_to_value[settings.serial_consistency]
         self._last_stamp = 0
         self.fence: Fence = unfenced
-        """Asked before each try of each write."""
+        """Called before each try of each write."""
         self._users = 0
         self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
 
     def timestamp(self) -> int:
-        """Microseconds since 1970, later than any given out before."""
+        """Return microseconds since 1970, later than any timestamp returned before."""
         self._last_stamp = max(time.time_ns() // 1000, self._last_stamp + 1)
         return self._last_stamp
 
     def pass_by(self, stamp: int) -> None:
-        """All given out from now on are later than this one."""
+        """Make all later timestamps greater than this one."""
         self._last_stamp = max(self._last_stamp, stamp)
 
     def ahead(self, by: int, least: int) -> int:
-        """A timestamp `by` microseconds from now, and at least `least` after the last one given out."""
+        """Return a timestamp `by` microseconds from now and at least `least` after the last one."""
         return max(time.time_ns() // 1000 + by, self._last_stamp + least)
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator[None]:
-        """Around each call of the port: `close` waits for it. Raises Unavailable once closed."""
+        """Wrap a call of the port, for which `close` waits. Raises Unavailable once closed."""
         if self._closed:
             raise Unavailable("the store is closed")
         self._users += 1
@@ -79,16 +79,16 @@ class Session:
                 self._idle.set()
 
     async def close(self) -> None:
-        """Refuse further calls, and finish those that were accepted."""
+        """Refuse further calls, and finish accepted ones."""
         self._closed = True
         await self._idle.wait()
 
     async def rows(self, name: str, *values: object) -> list[Row]:
-        """All of the answer's pages."""
+        """Return the rows of all pages of an answer."""
         return [row async for page in self.pages(name, *values) for row in page]
 
     async def pages(self, name: str, *values: object, size: int = 5000) -> AsyncIterator[list[Row]]:
-        """The answer's pages of at most `size` rows, each fetched when it is asked for."""
+        """Yield the pages of an answer, of at most `size` rows, fetching each when it is needed."""
         statement = self._bound(name, values)
         statement.fetch_size = size
         state: bytes | None = None
@@ -99,7 +99,7 @@ class Session:
                 return
 
     async def row(self, name: str, *values: object, serial: bool = False) -> Row | None:
-        """The one row. `serial`: after all conditional writes that were begun before it."""
+        """Return the row of an answer, if any. `serial`: read after all conditional writes begun before."""
         statement = self._bound(name, values)
         if serial:
             statement.consistency_level = self._serial
@@ -107,18 +107,19 @@ class Session:
         return page[0] if page else None
 
     async def write(self, name: str, *values: object) -> None:
+        """Execute a plain write."""
         await self._repeated(self._bound(name, values), None, self.fence)
 
     async def write_together(self, parts: Iterable[Bound]) -> None:
-        """Statements of one partition as one mutation."""
-        await self._repeated(self._binder.batch(parts), None, self.fence)
+        """Execute statements of one partition as one mutation."""
+        await self._repeated(self._batches.batch(parts), None, self.fence)
 
     async def decide(self, parts: Sequence[Bound]) -> bool:
-        """Conditional statements of one partition, and others with them: whether the conditions held.
+        """Execute conditional statements of one partition; return whether the conditions held.
 
         Never repeated here. Raises Unavailable where the outcome is unknown.
         """
-        statement = self._bound(*parts[0]) if len(parts) == 1 else self._binder.batch(parts)
+        statement = self._bound(*parts[0]) if len(parts) == 1 else self._batches.batch(parts)
         statement.is_idempotent = False
         page, _ = await self._once(statement, None, self.fence)
         return bool(page[0][0])
@@ -149,11 +150,13 @@ class Session:
             return await answer
 
     async def _sent(self, statement: Any, state: bytes | None, fence: Fence) -> ResponseFuture:
-        """While connections hold as much as they can, as when a server is slow, callers wait in turn.
-        The driver fails such a request at once, and has not sent it."""
+        """Send a request, waiting while connections hold as much as they can, as with a slow server.
+
+        The driver fails such a request at once and does not send it.
+        """
         until = self._loop.time() + self._longest
         while True:
-            async with self._door:
+            async with self._send_lock:
                 fence()
                 try:
                     sent = self._connection.session.execute_async(statement, paging_state=state)
@@ -170,14 +173,14 @@ class Session:
         self._enter(lambda: _set_result(answer, (rows or [], state)))
 
     def _failed(self, error: BaseException, answer: asyncio.Future[Any]) -> None:
-        told = translated(error)
-        told.__cause__ = error
-        self._enter(lambda: _set_exception(answer, told))
+        failure = translated(error)
+        failure.__cause__ = error
+        self._enter(lambda: _set_exception(answer, failure))
 
-    def _enter(self, settle: Callable[[], None]) -> None:
-        """From a thread of the driver's. After the loop's end nobody waits any more."""
+    def _enter(self, callback: Callable[[], None]) -> None:
+        """Call a function on the event loop from a thread of the driver, unless the loop has ended."""
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(settle)
+            self._loop.call_soon_threadsafe(callback)
 
 
 def _set_result(answer: asyncio.Future[T], value: T) -> None:

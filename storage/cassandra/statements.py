@@ -12,6 +12,7 @@ _NAME = re.compile(r"-- name: (\w+)\n")
 
 @cache
 def statements() -> Mapping[str, str]:
+    """Return all statements by name."""
     found: dict[str, str] = {}
     for file in (files(__package__) / "cql").iterdir():
         if file.name.endswith(".cql"):
@@ -23,7 +24,7 @@ def statements() -> Mapping[str, str]:
 
 
 def conditional(text: str) -> bool:
-    """Whether the statement has a condition, and so must not be repeated blindly."""
+    """Return whether the statement has a condition, and so must not be repeated blindly."""
     return re.search(r"\bIF\b", text) is not None
 
 

@@ -10,7 +10,7 @@ from peloton.membership.interface import Role
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime
 from peloton.model.task import PodEvent, TaskRuntime
-from storage.cassandra.cleanup import Leftovers
+from storage.cassandra.cleanup import Cleanup
 from storage.cassandra.cluster import CassandraHosts, CassandraPools
 from storage.cassandra.configs import Configs
 from storage.cassandra.connection import Connection, connect
@@ -27,9 +27,9 @@ from storage.interface import Fence, Hosts, Jobs, PodEvents, Pools, Tasks, unfen
 
 
 class CassandraStore:
-    """The port `storage.interface.Store`; what it promises where is told in `storage.cassandra`.
+    """The port `storage.interface.Store`; `storage.cassandra` says what it guarantees.
 
-    Belongs to the event loop that made it.
+    Belongs to the event loop that created it.
     """
 
     def __init__(self, connection: Connection, settings: CassandraSettings, *, shared: bool = False) -> None:
@@ -43,7 +43,7 @@ class CassandraStore:
         configs = Configs(session)
         self._index = JobIndex(session, configs, terms)
         self._jobs = CassandraJobs(session, gate, terms, rows, configs, self._index)
-        self._leftovers = Leftovers(session, self._jobs, configs)
+        self._cleanup = Cleanup(session, self._jobs, configs)
         self.jobs: Jobs = self._jobs
         self.tasks: Tasks = CassandraTasks(session, rows)
         self.pod_events: PodEvents = CassandraPodEvents(session, gate)
@@ -51,12 +51,13 @@ class CassandraStore:
         self.hosts: Hosts = CassandraHosts(session, gate)
 
     async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
+        """Write as `role` in `term` from now on, and call `fence` before each write, as late as possible."""
         async with self._session.use():
             await self._terms.begin(role, term, fence)
             self._rows.forget()
             await self._index.reset()
             if role == Role.JOBMGR.value:
-                self._index.warm(self._leftovers.clear)
+                self._index.preload(self._cleanup.run)
 
     async def write_all(
         self,
@@ -65,6 +66,7 @@ class CassandraStore:
         events: Sequence[PodEvent] = (),
         runtime: JobRuntime | None = None,
     ) -> None:
+        """Write task runtimes, their events and the runtime of one job together."""
         text = "" if runtime is None else JOB_RUNTIME.encode(runtime)
 
         async def write(when: int) -> None:
@@ -77,6 +79,7 @@ class CassandraStore:
         await self._gate.run(job_id, write)
 
     async def close(self) -> None:
+        """Finish the writes that were accepted, then close the database."""
         await self._index.reset()
         await self._session.close()
         await self._index.reset()
@@ -86,12 +89,12 @@ class CassandraStore:
 
 
 async def open_cassandra(settings: CassandraSettings) -> CassandraStore:
-    """Raises as `storage.selection.factory.open_store` does."""
+    """Open the store. Raises as `storage.selection.factory.open_store` does."""
     return CassandraStore(await asyncio.to_thread(connected, settings), settings)
 
 
 def connected(settings: CassandraSettings) -> Connection:
-    """To a keyspace whose schema is this program's. Blocks. Raises as `open_cassandra` does."""
+    """Connect to a keyspace with the current schema; blocks. Raises as `open_cassandra` does."""
     if settings.auto_migrate:
         up(settings)
     connection = connect(settings, settings.keyspace)

@@ -37,18 +37,18 @@ Encoded = tuple[int, Bound, int]
 
 
 class Rows:
-    """Writes of rows that belong to instances. Its methods are called within the job's gate."""
+    """Writes rows that belong to instances. Called within the gate of the job."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._listed: OrderedDict[tuple[JobId, int], None] = OrderedDict()
 
     def forget(self) -> None:
-        """What others may have deleted meanwhile."""
+        """Forget which buckets are listed, since others may have deleted them."""
         self._listed.clear()
 
     async def write(self, job_id: JobId, rows: Iterable[Encoded], when: int) -> None:
-        """A large job's rows are encoded and bound bit by bit, so that the event loop has turns between."""
+        """Write rows, encoding and binding a large job's rows in steps that leave the event loop free."""
         by_bucket: defaultdict[int, list[tuple[Bound, int]]] = defaultdict(list)
         for number, (bucket, bound, size) in enumerate(rows, 1):
             by_bucket[bucket].append((bound, size))
@@ -61,11 +61,11 @@ class Rows:
         await asyncio.gather(*sent)
 
     async def buckets(self, job_id: JobId) -> list[int]:
-        """Ascending."""
+        """Return the buckets of a job, ascending."""
         return [bucket for (bucket,) in await self._session.rows("read_buckets", job_id)]
 
     async def delete(self, job_id: JobId, when: int) -> None:
-        """All rows of the job; the list of buckets last, so that this may be repeated."""
+        """Delete all rows of the job, the list of buckets last, so that this may be repeated."""
         buckets = await self.buckets(job_id)
         for bucket in buckets:
             self._listed.pop((job_id, bucket), None)
@@ -90,13 +90,14 @@ class Rows:
 
 
 def encoded_tasks(job_id: JobId, runtimes: Mapping[int, TaskRuntime], when: int) -> Iterator[Encoded]:
+    """Encode rows of tasks."""
     for instance, runtime in runtimes.items():
         text, bucket = TASK_RUNTIME.encode(runtime), instance // BUCKET
         yield bucket, ("put_task", (job_id, bucket, instance, text, when)), len(text)
 
 
 def encoded_events(events: Iterable[PodEvent], when: int) -> Iterator[Encoded]:
-    """Of those that are one event the last: of two rows with one timestamp the database would choose."""
+    """Encode rows of events, one for each key: of two rows with one timestamp Cassandra would choose."""
     last: dict[tuple[str, int, int, int, int, int], PodEvent] = {}
     for one in events:
         last[one.job_id, one.instance // BUCKET, one.instance, one.run, one.timestamp, STEP[one.state]] = one
@@ -107,7 +108,7 @@ def encoded_events(events: Iterable[PodEvent], when: int) -> Iterator[Encoded]:
 
 
 def _parts(rows: Sequence[tuple[Bound, int]]) -> Iterable[list[Bound]]:
-    """Cut where a mutation would become too large."""
+    """Split rows where a mutation would become too large."""
     part: list[Bound] = []
     size = 0
     for bound, length in rows:
@@ -121,12 +122,15 @@ def _parts(rows: Sequence[tuple[Bound, int]]) -> Iterable[list[Bound]]:
 
 
 class CassandraTasks:
+    """Task runtimes in the Cassandra store."""
+
     def __init__(self, session: Session, rows: Rows) -> None:
         self._session = session
         self._rows = rows
         self._long = asyncio.Semaphore(_BUCKETS_AT_ONCE)
 
     async def get(self, job_id: JobId, instance: int) -> TaskRuntime:
+        """Return the runtime of an instance. Raises NotFound."""
         row: Row | None = None
         if instance <= LARGEST:
             async with self._session.use():
@@ -138,6 +142,7 @@ class CassandraTasks:
     async def list(
         self, job_id: JobId, first: int = 0, end: int | None = None
     ) -> AsyncIterator[Mapping[int, TaskRuntime]]:
+        """Yield instances first … end-1 in order, in pages of at most 10,000."""
         end = LARGEST if end is None else min(end, LARGEST)
         if first >= end:
             return
@@ -162,7 +167,7 @@ class CassandraTasks:
 
 
 def _decoded(rows: Sequence[Row]) -> dict[int, TaskRuntime]:
-    """Many tasks are stored alike, as those that wait are: each text is decoded once."""
+    """Decode rows, each text once: many tasks are stored alike, as those that wait are."""
     texts = dict.fromkeys(text for _, text in rows)
     values = json.loads(f"[{','.join(texts)}]")
     runtimes = dict(zip(texts, map(TASK_RUNTIME.from_values, values), strict=True))

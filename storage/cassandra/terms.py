@@ -22,11 +22,10 @@ _TRIES = 5
 
 
 class Terms:
-    """The term in which a handle writes, if any, and the timestamps that it may give to its writes.
+    """The term of a handle, if any, and the timestamps of its writes.
 
-    A term reserves its timestamps in the row that tells the newest term, and the next one begins above what
-    is reserved there: whatever the clocks of two machines say, all writes of a term win over all of the terms
-    before it.
+    A term reserves its timestamps in the row of the newest term, and the next one begins above them. Whatever
+    the clocks of two machines say, all writes of a term win over those of the terms before it.
     """
 
     def __init__(self, session: Session) -> None:
@@ -44,17 +43,17 @@ class Terms:
 
     @property
     def number(self) -> int:
-        """0 without a term."""
+        """Number of the term, 0 without one."""
         return self._term[1] if self._term else 0
 
     async def begin(self, role: str, term: int, fence: Fence) -> None:
-        """Raises Fenced where a newer term has begun, and what `fence` raises."""
+        """Begin a term. Raises Fenced where a newer one has begun, and what `fence` raises."""
         self._session.fence = fence
         self._reserved = await self._claimed(role, term)
         self._term = (role, term)
 
     async def timestamp(self) -> int:
-        """Of a write, later than all given out before. Raises Fenced where the term is seen to be over."""
+        """Return the timestamp of a write, later than all before. Raises Fenced where the term is over."""
         when = self._session.timestamp()
         if self._term is not None and when > self._reserved:
             async with self._reserving:
@@ -63,7 +62,7 @@ class Terms:
         return when
 
     async def check(self) -> None:
-        """Raises Fenced where the term is over. The read begins after the call; calls that wait share one."""
+        """Raise Fenced where the term is over. The read begins after the call; waiting calls share one."""
         if self._term is None:
             return
         if self._waiting is None:
@@ -71,7 +70,7 @@ class Terms:
         await asyncio.shield(self._waiting)
 
     def refuse(self, found: int) -> None:
-        """Raises Fenced where `found`, the term of a row's last change, is newer than the handle's."""
+        """Raise Fenced where `found`, the term of a row's last change, is newer than the handle's."""
         if self._term is not None and found > self._term[1]:
             raise _fenced(*self._term, found)
 
@@ -86,7 +85,10 @@ class Terms:
             raise _fenced(role, term, row[0])
 
     async def _claimed(self, role: str, term: int) -> int:
-        """Make it the newest term, and reserve timestamps above those of all terms before; up to which."""
+        """Make the term the newest, and reserve timestamps above those of all earlier terms.
+
+        Return the last timestamp that is reserved.
+        """
         for _ in range(_TRIES):
             found = await self._session.row("read_stamps", role, serial=True)
             newest, reserved = found or (0, None)
@@ -101,7 +103,7 @@ class Terms:
 
 
 class InOrder:
-    """One job's writes one after the other, in the order of the calls."""
+    """Runs the writes of each job one after the other, in the order of the calls."""
 
     def __init__(self) -> None:
         self._locks: dict[JobId, asyncio.Lock] = {}
@@ -109,6 +111,7 @@ class InOrder:
 
     @asynccontextmanager
     async def of(self, job_id: JobId) -> AsyncIterator[None]:
+        """Wait for the earlier writes of the job, and hold back later ones."""
         self._users[job_id] = self._users.get(job_id, 0) + 1
         lock = self._locks.setdefault(job_id, asyncio.Lock())
         try:
@@ -121,11 +124,11 @@ class InOrder:
 
 
 class Gate:
-    """What a write of the port goes through: the handle is open, the job's earlier writes are done, the term
-    lives. Raises Unavailable or Fenced.
+    """Admits writes of the port: the handle is open, the job's earlier writes are done, the term is current.
 
-    It gives the timestamp of the write: after those of the handle's earlier writes and of earlier terms,
-    before those of later terms."""
+    Raises Unavailable or Fenced. The timestamp of a write is later than those of the handle's earlier writes
+    and of earlier terms, and earlier than those of later terms.
+    """
 
     def __init__(self, session: Session, terms: Terms) -> None:
         self._session = session
@@ -135,15 +138,16 @@ class Gate:
 
     @asynccontextmanager
     async def __call__(self) -> AsyncIterator[int]:
-        """For what belongs to no job."""
+        """Admit a write that belongs to no job."""
         async with self._session.use():
             yield await self._passed()
 
     async def run(self, job_id: JobId, write: Callable[[int], Awaitable[T]]) -> T:
-        """Make a write of the job, which is given its timestamp.
+        """Run a write of the job, which is given its timestamp.
 
-        Once it has begun it is finished, also where the caller is cancelled, as clients that hang up or whose
-        time is over do to a call: what has several steps is not left half-way, and its outcome is noted."""
+        Once begun, it is finished even if the caller is cancelled, as calls of clients are that hang up or
+        time out: several steps are not left half done, and the outcome is recorded.
+        """
         async with AsyncExitStack() as held:
             await held.enter_async_context(self._session.use())
             await held.enter_async_context(self._order.of(job_id))

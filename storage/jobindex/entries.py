@@ -1,6 +1,6 @@
-"""What the job index holds of a config, the same for every backend.
+"""Entries of the job index for a config, the same for every backend.
 
-Keywords are looked for in the config's texts: strings, not numbers, flags or names of fields.
+Keywords are searched in the texts of a config: strings, not numbers, flags or names of fields.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from peloton.wire.job import job_config
 
 @dataclass(frozen=True, slots=True)
 class IndexedTexts:
+    """The parts of a config that the index holds."""
+
     summary: bytes
     """The JobConfig without instanceConfig."""
     words: str
@@ -28,7 +30,7 @@ class IndexedTexts:
 
 @dataclass(frozen=True, slots=True)
 class IndexedConfig:
-    """What the job index holds of a version."""
+    """The entry of one version of a config in the job index."""
 
     version: int
     summary: bytes
@@ -36,23 +38,24 @@ class IndexedConfig:
 
 
 def indexed_texts(spec: JobSpec) -> IndexedTexts:
+    """Extract the texts of a config."""
     config = job_config(spec)
     words = "\n".join(dict.fromkeys(text.casefold() for text in _texts(config)))
     return IndexedTexts(_summary(config), words)
 
 
 def summary_of(payload: bytes) -> bytes:
-    """Of a serialised JobConfig: what IndexedTexts.summary is."""
+    """Return the summary of a serialised JobConfig."""
     return _summary(job_pb2.JobConfig.FromString(payload))
 
 
 def label_lines(labels: Iterable[Label]) -> str:
-    """One JSON pair a line, each with a line feed before and after, so that a label is found as a part."""
+    """Encode each label as a JSON pair on a line of its own, so that it is found as a substring."""
     return "".join(f"\n{json.dumps(label)}\n" for label in labels)
 
 
 def _summary(config: job_pb2.JobConfig) -> bytes:
-    """Changes the config."""
+    """Serialise the config without instanceConfig, which is cleared."""
     config.ClearField("instanceConfig")
     return config.SerializeToString(deterministic=True)
 

@@ -1,5 +1,6 @@
-"""The job index's copy of the jobs: a temporary SQLite file with the tables that queries run over, which
-grows with the jobs while its memory hardly does, and the words for keywords in blocks
+"""The index database: a temporary SQLite file with the tables that job queries run over.
+
+Its file grows with the jobs, its memory hardly does. Texts for keywords are kept in blocks
 (`storage.jobindex.keyword_index`).
 """
 
@@ -20,7 +21,7 @@ from peloton.model.job import JobPage, JobQuery
 from storage.codec import JOB_RUNTIME
 from storage.jobindex import keyword_index
 from storage.jobindex.entries import IndexedConfig, label_lines
-from storage.jobindex.keyword_index import Words
+from storage.jobindex.keyword_index import KeywordIndex
 from storage.jobindex.query import Term, find
 from storage.jobindex.tables import CREATE, INSERT_CONFIG, REPLACE_INDEX, TABLES, UPDATE_INDEX
 
@@ -37,15 +38,17 @@ _moment = JOB_RUNTIME.picker("state", "creation_time", "completion_time")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of a job: the runtime None is its end, the config None is the one that the index has."""
+    """A change of a job. Without a runtime the job is deleted; without a config it keeps the indexed one."""
 
     runtime: str | None
     config: IndexedConfig | None = None
 
 
-class Copy:
-    """The copy, in a thread of its own. Its methods raise Unavailable where the file cannot be written; it is
-    then of no use any more."""
+class IndexDatabase:
+    """The index database, in a thread of its own.
+
+    Methods raise Unavailable where the file cannot be written; the database is of no use afterwards.
+    """
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "storage-index")
@@ -53,20 +56,23 @@ class Copy:
         self._tables = _Tables(self._db)
 
     async def prepare(self) -> None:
+        """Create the tables."""
         await self._run(self._tables.prepare)
 
     async def apply(self, changes: Sequence[tuple[JobId, Change]]) -> None:
-        """A job's later change comes after its earlier ones. They go in also where the caller gives up."""
+        """Apply changes in their order, completely even where the caller is cancelled."""
         await asyncio.shield(self._run(lambda: self._tables.apply(changes)))
 
     async def insert(self, changes: Sequence[tuple[JobId, Change]]) -> None:
-        """Jobs that are not there yet."""
+        """Insert jobs that are not stored yet."""
         await self._run(lambda: self._tables.insert(changes))
 
     async def find(self, query: JobQuery) -> JobPage:
+        """Answer a query."""
         return await self._run(lambda: self._tables.find(query))
 
     async def close(self) -> None:
+        """Close and remove the database."""
         await self._run(self._db.close)
         self._thread.shutdown()
 
@@ -80,7 +86,7 @@ class Copy:
 class _Tables:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self._words = Words(db)
+        self._words = KeywordIndex(db)
 
     def prepare(self) -> None:
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -65536"):
@@ -143,12 +149,12 @@ class _Tables:
 
 
 def _config(job_id: JobId, config: IndexedConfig) -> tuple[object, ...]:
-    """Of the configs' row, without words and payload."""
+    """Return the row of a config without words and payload."""
     return job_id, config.version, "", config.summary, b""
 
 
 def _columns(text: str, config: IndexedConfig) -> tuple[object, ...]:
-    """Of the index row, without the job's id."""
+    """Return the index row without the id of the job."""
     summary = job_pb2.JobConfig.FromString(config.summary)
     own = (summary.name, summary.owner, summary.respoolID.value)
     labels = label_lines((label.key, label.value) for label in summary.labels)

@@ -1,8 +1,7 @@
-"""The texts that keywords are looked for in: those of many jobs in one block, so that a search runs over few
-large pieces of memory and not over many small rows.
+"""Texts for keyword search, those of many jobs in one block, so that a search reads few large blobs.
 
-Blocks lie in the index's copy (`index_db`); what of a block belongs to which job is kept here,
-in some 250 bytes a job.
+Blocks are rows of the index database (`index_db`). Which part of a block belongs to which job is kept in
+memory, in some 250 bytes for each job.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _BLOCK = 256 * 1024
 
 
 class _Block:
-    """Texts one after the other; `ends` are where they end, `jobs` whose they are, None what nobody's is."""
+    """Consecutive texts: `ends` are their ends, `jobs` their owners, None for texts that were dropped."""
 
     __slots__ = ("ends", "jobs", "live", "number")
 
@@ -54,8 +53,8 @@ class _Block:
         return (self.ends[which - 1] if which else 0), self.ends[which]
 
 
-class Words:
-    """Belongs to the thread of the database."""
+class KeywordIndex:
+    """The texts of all jobs. Belongs to the thread of the database."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -67,12 +66,12 @@ class Words:
         self._open = self._begun()
 
     def put(self, job_id: JobId, words: str) -> None:
-        """Insert or replace."""
+        """Insert or replace the text of a job."""
         self.drop(job_id)
         self._append(job_id, words.encode())
 
     def drop(self, job_id: JobId) -> None:
-        """Dropping what is not there is no error."""
+        """Drop the text of a job, if there is one."""
         block = self._of.pop(job_id, None)
         if block is not None:
             block.drop(job_id)
@@ -80,7 +79,7 @@ class Words:
                 self._move(block)
 
     def holding(self, keywords: Sequence[str]) -> set[JobId]:
-        """The jobs whose texts have all the keywords as parts; they are case folded, and none is empty."""
+        """Return the jobs whose texts contain all keywords, which are case folded and not empty."""
         if not keywords:
             return set(self._of)
         wanted = [keyword.encode() for keyword in keywords]
@@ -89,7 +88,7 @@ class Words:
         }
 
     def jobs(self) -> Set[JobId]:
-        """Those that were put and not dropped."""
+        """Return the jobs that have a text."""
         return self._of.keys()
 
     def __len__(self) -> int:
@@ -110,7 +109,7 @@ class Words:
         return block
 
     def _move(self, block: _Block) -> None:
-        """What still belongs to jobs goes into the open block."""
+        """Move the texts that still have owners into the open block."""
         data = self._read(block)
         self._db.execute(DELETE, (block.number,))
         del self._blocks[block.number]

@@ -1,4 +1,4 @@
-"""Job queries over the index."""
+"""Job queries over the index tables."""
 
 from __future__ import annotations
 
@@ -36,15 +36,17 @@ Term = tuple[str, Sequence[object]]
 
 
 def has_keywords(keywords: Sequence[str]) -> Term:
-    """Of jobs whose config has all the keywords, which are case folded, as parts of its words."""
+    """Match jobs whose config has all the keywords, which are case folded, as substrings of its words."""
     return HAS_KEYWORDS.format(each=" AND ".join([HAS_KEYWORD] * len(keywords))), keywords
 
 
 def find(
     query: JobQuery, db: sqlite3.Connection, by_keywords: Callable[[Sequence[str]], Term] = has_keywords
 ) -> JobPage:
-    """Raises InvalidArgument for an order by what is no property, and for more than can be asked for. Jobs
-    that are equal in all that is sorted by come in the order of their ids."""
+    """Answer a query. Jobs that are equal in all sort columns come in the order of their ids.
+
+    Raises InvalidArgument for an order by an unknown property, and for too many or too long words.
+    """
     _check(query)
     terms = list(_terms(query))
     if query.keywords:
@@ -93,7 +95,7 @@ def _within(column: str, bounds: TimeRange) -> Iterator[Term]:
 
 
 def _glob(name: str) -> str:
-    """`[` stands for itself; without `*` and `?`, a part is enough."""
+    """Turn a name into a GLOB pattern: `[` stands for itself; without `*` and `?` a substring matches."""
     pattern = name.replace("[", "[[]")
     return pattern if "*" in name or "?" in name else f"*{pattern}*"
 

@@ -38,22 +38,22 @@ async def open_store(settings: SqliteSettings | CassandraSettings) -> Store:
 
 
 class Stores:
-    """Opens a handle for each term of a leader. To connect to Cassandra takes half a second and more, in
-    which nobody would lead: the connection is made while another leads, and kept from term to term.
+    """Opens a handle for each term of a leader.
 
-    Belongs to the event loop that uses it first.
+    Connecting to Cassandra takes half a second or more. The connection is made while another instance leads,
+    and kept from term to term. Belongs to the event loop that uses it first.
     """
 
     def __init__(self, settings: SqliteSettings | CassandraSettings) -> None:
-        """Raises Refused where a file that the settings name is not what it must be."""
+        """Check files that the settings name. Raises Refused where one is not usable."""
         if isinstance(settings, CassandraSettings):
             access(settings)
         self._settings = settings
         self._connection: Connection | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def open(self) -> Store:
-        """Raises as `open_store` does."""
+        """Open a handle. Raises as `open_store` does."""
         if not isinstance(self._settings, CassandraSettings):
             return await open_sqlite(self._settings)
         from storage.cassandra.store import CassandraStore
@@ -62,7 +62,7 @@ class Stores:
 
     @asynccontextmanager
     async def standby(self, spawn: Callable[[str, Coroutine[Any, Any, Any]], None]) -> AsyncIterator[None]:
-        """For as long as a daemon may be elected. `spawn` supervises a task by its name."""
+        """Keep a connection ready while a daemon may be elected. `spawn` supervises a task by its name."""
         if isinstance(self._settings, CassandraSettings):
             spawn("store", self._connect_ahead(self._settings))
         try:
@@ -83,11 +83,11 @@ class Stores:
                 await asyncio.sleep(pause)
 
     async def _connected(self, settings: CassandraSettings) -> Connection:
-        """To a keyspace whose schema is this program's now."""
+        """Return a connection to a keyspace whose schema is that of this program."""
         from storage.cassandra.migrate import check
         from storage.cassandra.store import connected
 
-        async with self._turn:
+        async with self._lock:
             if self._connection is None:
                 self._connection = await asyncio.to_thread(connected, settings)
             else:

@@ -28,6 +28,7 @@ class _Stored(Settings):
 
 
 def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line of peloton-migrate."""
     parser = argparse.ArgumentParser(
         prog="peloton-migrate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _settings(files: Sequence[Path]) -> SqliteSettings | CassandraSettings:
-    """Of a daemon's files, in which everything else is passed over. Raises ConfigError."""
+    """Read the storage settings from files of a daemon, ignoring all others. Raises ConfigError."""
     tree: Tree = {}
     for file in files:
         tree = merged(tree, read_yaml(file))
@@ -56,7 +57,7 @@ def _settings(files: Sequence[Path]) -> SqliteSettings | CassandraSettings:
 
 
 def _done(action: str, settings: SqliteSettings | CassandraSettings) -> str:
-    """What to tell of it."""
+    """Carry out the action and return what to print."""
     if isinstance(settings, CassandraSettings):
         return _cassandra(action, settings)
     return _sqlite(action, settings)
@@ -98,7 +99,7 @@ def _sqlite(action: str, settings: SqliteSettings) -> str:
 
 
 def _sqlite_version(path: Path) -> int:
-    """0 of a database without a schema of ours. Raises PelotonError."""
+    """Return the schema version, 0 for a database without a schema. Raises PelotonError."""
     from storage.sqlite.errors import translation
 
     tables = "SELECT count(*) FROM sqlite_schema WHERE name = 'schema_version'"
@@ -114,7 +115,7 @@ def _sqlite_version(path: Path) -> int:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Errors of the body name the database."""
+    """Prefix errors of the body with the path of the database."""
     try:
         yield
     except PelotonError as error:

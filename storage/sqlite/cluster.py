@@ -34,29 +34,41 @@ class _Table:
 
 
 class SqlitePools(_Table):
+    """Resource pools in the SQLite store."""
+
     async def write(self, pool: PoolConfig) -> None:
+        """Insert or replace."""
         await self._run(REPLACE_POOL, pool.id, POOL.encode(pool))
 
     async def delete(self, pool_id: PoolId) -> None:
+        """Delete a pool, if it exists."""
         await self._run(DELETE_POOL, pool_id)
 
     async def all(self) -> Sequence[PoolConfig]:
+        """Return all pools."""
         return tuple(POOL.decode(config) for (config,) in await self._rows(SELECT_POOLS))
 
 
 class SqliteHosts(_Table):
+    """Hosts and framework ids in the SQLite store."""
+
     async def framework_id(self, name: str) -> str | None:
+        """Return the framework id that is stored under a name, if any."""
         rows = await self._rows(SELECT_FRAMEWORK_ID, name)
         return rows[0][0] if rows else None
 
     async def write_framework_id(self, name: str, framework_id: str) -> None:
+        """Insert or replace a framework id."""
         await self._run(REPLACE_FRAMEWORK_ID, name, framework_id)
 
     async def write(self, host: HostInfo) -> None:
+        """Insert or replace a host."""
         await self._run(REPLACE_HOST, host.hostname, HOST.encode(host))
 
     async def delete(self, hostname: str) -> None:
+        """Delete a host, if it exists."""
         await self._run(DELETE_HOST, hostname)
 
     async def all(self) -> Sequence[HostInfo]:
+        """Return all hosts."""
         return tuple(HOST.decode(info) for (info,) in await self._rows(SELECT_HOSTS))

@@ -28,7 +28,10 @@ def prepare_directory(path: Path) -> None:
 
 
 def writer_connection(path: Path, busy_timeout: float) -> sqlite3.Connection:
-    """Each commit is on disk when it returns (WAL, synchronous=FULL). Transactions are explicit."""
+    """Open a connection whose commits are on disk when they return (WAL, synchronous=FULL).
+
+    Transactions are explicit.
+    """
     db = _connect(path, busy_timeout)
     with translation():
         db.execute("PRAGMA synchronous = FULL")
@@ -39,6 +42,7 @@ def writer_connection(path: Path, busy_timeout: float) -> sqlite3.Connection:
 
 
 def reader_connection(path: Path, busy_timeout: float) -> sqlite3.Connection:
+    """Open a read-only connection."""
     db = _connect(path, busy_timeout)
     with translation():
         db.execute("PRAGMA query_only = ON")

@@ -13,12 +13,12 @@ _UNREADABLE = frozenset({"SQLITE_NOTADB", "SQLITE_CORRUPT"})
 
 
 def busy(error: sqlite3.Error) -> bool:
-    """Whether another process holds the lock."""
+    """Return whether another process holds the lock."""
     return _code(error) in _BUSY
 
 
 def translated(error: sqlite3.Error) -> PelotonError:
-    """A file that is no sound database is Refused; what may pass is Unavailable."""
+    """Translate an error: an unsound file is Refused, what may pass is Unavailable."""
     if _code(error) in _UNREADABLE:
         return Refused(f"not a sound database: {error}")
     if busy(error):
@@ -28,7 +28,7 @@ def translated(error: sqlite3.Error) -> PelotonError:
 
 @contextmanager
 def translation() -> Iterator[None]:
-    """Raises PelotonError for the sqlite3 errors of its body."""
+    """Raise PelotonError for sqlite3 errors of the body."""
     try:
         yield
     except sqlite3.Error as error:
@@ -36,6 +36,6 @@ def translation() -> Iterator[None]:
 
 
 def _code(error: sqlite3.Error) -> str:
-    """The primary result code's name: SQLITE_IOERR for SQLITE_IOERR_WRITE."""
+    """Return the name of the primary result code: SQLITE_IOERR for SQLITE_IOERR_WRITE."""
     name: str = getattr(error, "sqlite_errorname", None) or ""
     return "_".join(name.split("_")[:2])

@@ -55,8 +55,10 @@ _Key = tuple[int, str, int, int, int]
 
 
 def appending(events: Sequence[PodEvent]) -> Write[None]:
-    """The write of these events; encoded here and now. One run's events of one moment and one state
-    are the same event: the later one stays."""
+    """Return the write of these events, encoded now.
+
+    Events of one run, time and state are one event, of which the last one stays.
+    """
     values: list[object] = []
     encode = POD_EVENT.encoder()
     for event in events:
@@ -66,6 +68,8 @@ def appending(events: Sequence[PodEvent]) -> Write[None]:
 
 
 class SqlitePodEvents:
+    """Pod events in the SQLite store."""
+
     def __init__(self, writer: Writer, readers: Readers) -> None:
         self._writer = writer
         self._readers = readers
@@ -73,15 +77,19 @@ class SqlitePodEvents:
     async def list(
         self, job_id: JobId, instance: int, run: int | None = None, runs: int = 10
     ) -> Sequence[PodEvent]:
+        """Return events of one run, or of the last `runs` runs."""
         return await self._readers.run(partial(_list, job_id, instance, run, runs))
 
     async def delete(self, job_id: JobId, instance: int, up_to_run: int) -> None:
+        """Delete the events of runs 1 … up_to_run."""
         key = (job_id, instance, up_to_run)
         await self._writer.submit(lambda db: db.execute(DELETE_RUNS, key).rowcount)
 
     async def expire(self, before: int) -> int:
-        """Page by page, so that other reads and writes come in between: those of runs that live for long are
-        looked at each time, but by the readers."""
+        """Page by page, so that other reads and writes come in between.
+
+        Those of runs that live for long are looked at each time, but by the readers.
+        """
         gone, last = 0, _FIRST
         while True:
             page = await self._readers.run(partial(_old, last, before))

@@ -37,7 +37,7 @@ _LARGEST_ON_LOOP = 32 * 1024
 
 
 def writing_runtime(job_id: JobId, runtime: JobRuntime) -> Write[None]:
-    """The write of a runtime that is there already, and of its index row; encoded here and now."""
+    """Return the write of a runtime and of its index row, encoded now. It raises NotFound."""
     text = JOB_RUNTIME.encode(runtime)
 
     def write(db: sqlite3.Connection) -> None:
@@ -49,11 +49,14 @@ def writing_runtime(job_id: JobId, runtime: JobRuntime) -> Write[None]:
 
 
 class SqliteJobs:
+    """Jobs in the SQLite store."""
+
     def __init__(self, writer: Writer, readers: Readers) -> None:
         self._writer = writer
         self._readers = readers
 
     async def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
+        """Store config, runtime, index row and membership in the active set, all or none."""
         texts = await _texts(spec)
         runtime_text = JOB_RUNTIME.encode(runtime)
 
@@ -66,16 +69,21 @@ class SqliteJobs:
         await self._writer.submit(write)
 
     async def add_config(self, job_id: JobId, spec: JobSpec) -> None:
+        """Store a further version of the config. Raises AlreadyExists for a version that exists."""
         texts = await _texts(spec)
         await self._writer.submit(lambda db: _insert_config(db, job_id, spec, texts))
 
     async def config(self, job_id: JobId, version: int) -> JobSpec:
+        """Return a version of the config. Raises NotFound."""
         return await self._readers.run(partial(_config, job_id, version))
 
     async def runtime(self, job_id: JobId) -> JobRuntime:
+        """Return the runtime. Raises NotFound."""
         return await self._readers.run(partial(_runtime, job_id))
 
     async def delete(self, job_id: JobId) -> None:
+        """Delete configs, runtime, tasks, events and index row of the job, if it exists."""
+
         def write(db: sqlite3.Connection) -> None:
             for statement in DELETE_JOB:
                 db.execute(statement, (job_id,))
@@ -83,18 +91,21 @@ class SqliteJobs:
         await self._writer.submit(write)
 
     async def query(self, query: JobQuery) -> JobPage:
+        """Return the jobs that the query matches."""
         return await self._readers.run(partial(find, query))
 
     async def active(self) -> Sequence[JobId]:
+        """Return the jobs that need work: those that were created and not yet retired."""
         rows = await self._readers.run(lambda db: db.execute(SELECT_ACTIVE).fetchall())
         return tuple(job_id for (job_id,) in rows)
 
     async def retire(self, job_id: JobId) -> None:
+        """Remove a finished job from the active set."""
         await self._writer.submit(lambda db: db.execute(SET_RETIRED, (job_id,)).rowcount)
 
 
 async def _texts(spec: JobSpec) -> IndexedTexts:
-    """Of a large config not on the event loop: 100,000 overrides take seconds."""
+    """Extract the texts of a config, of a large one off the event loop: 100,000 overrides take seconds."""
     if len(spec.payload) <= _LARGEST_ON_LOOP:
         return indexed_texts(spec)
     return await asyncio.to_thread(indexed_texts, spec)

@@ -17,7 +17,7 @@ _PAUSE = 0.02
 
 
 def migrations() -> Mapping[int, str]:
-    """The scripts by version, ascending."""
+    """Return the scripts by version, ascending."""
     found = {
         int(file.name.partition("_")[0]): file.read_text(encoding="utf-8")
         for file in (files(__package__) / "migrations").iterdir()
@@ -27,8 +27,11 @@ def migrations() -> Mapping[int, str]:
 
 
 def migrate(db: sqlite3.Connection, scripts: Mapping[int, str], busy_timeout: float) -> None:
-    """Raises Refused where the schema is newer than `scripts`, Unavailable where another process holds
-    the database for longer than `busy_timeout` seconds."""
+    """Bring the schema up to date.
+
+    Raises Refused where it is newer than `scripts`, Unavailable where another process holds the database for
+    longer than `busy_timeout` seconds.
+    """
     with translation():
         _use_wal(db, busy_timeout)
         db.execute("BEGIN IMMEDIATE")
@@ -54,7 +57,7 @@ def _apply_missing(db: sqlite3.Connection, scripts: Mapping[int, str]) -> None:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """One by one, for `executescript` would commit first."""
+    """Split a script into statements, since `executescript` would commit first."""
     pending = ""
     for line in script.splitlines(keepends=True):
         pending += line
@@ -64,7 +67,7 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def _use_wal(db: sqlite3.Connection, busy_timeout: float) -> None:
-    """The change of mode does not wait for other processes by itself."""
+    """Switch to WAL, waiting for other processes, which the change of mode does not do by itself."""
     deadline = time.monotonic() + busy_timeout
     while True:
         try:

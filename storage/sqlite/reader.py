@@ -17,8 +17,10 @@ Read = Callable[[sqlite3.Connection], T]
 
 
 class Readers:
-    """One thread for each connection; further reads wait for a free one. Where there are several, long reads
-    leave one to the others."""
+    """One thread for each connection; further reads wait for a free one.
+
+    Where there are several, long reads leave one to the others.
+    """
 
     def __init__(self, connections: Sequence[sqlite3.Connection]) -> None:
         self._connections = tuple(connections)
@@ -35,12 +37,16 @@ class Readers:
             return await self.run(read)
 
     async def run(self, read: Read[T]) -> T:
-        """Raises what `read` raises, and Unavailable where the database cannot answer."""
+        """Run a read in one snapshot.
+
+        Raises what `read` raises, and Unavailable where the database cannot answer.
+        """
         if self._closed:
             raise Unavailable("the store is closed")
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._in_snapshot, read)
 
     async def close(self) -> None:
+        """Finish accepted reads, then close the connections."""
         if self._closed:
             return
         self._closed = True

@@ -37,6 +37,7 @@ class SqliteStore:
         self.hosts: Hosts = SqliteHosts(writer, readers)
 
     async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
+        """Write as `role` in `term` from now on, and call `fence` before each write, as late as possible."""
         await self._writer.begin_term(role, term, fence)
 
     async def write_all(
@@ -46,6 +47,7 @@ class SqliteStore:
         events: Sequence[PodEvent] = (),
         runtime: JobRuntime | None = None,
     ) -> None:
+        """Write task runtimes, their events and the runtime of one job together."""
         parts: list[Write[None]] = []
         if runtime is not None:
             parts.append(writing_runtime(job_id, runtime))
@@ -58,18 +60,19 @@ class SqliteStore:
         await self._writer.submit(write, len(tasks) + len(events) + 1)
 
     async def close(self) -> None:
+        """Finish the writes that were accepted, then close the database."""
         await self._writer.close()
         await self._readers.close()
 
 
 async def open_sqlite(settings: SqliteSettings) -> SqliteStore:
-    """Raises as `storage.selection.factory.open_store` does."""
+    """Open the store. Raises as `storage.selection.factory.open_store` does."""
     writing, reading = await asyncio.to_thread(_connections, settings)
     return SqliteStore(Writer(writing, settings.max_queued_writes), Readers(reading))
 
 
 def _connections(settings: SqliteSettings) -> tuple[sqlite3.Connection, list[sqlite3.Connection]]:
-    """The writer's and the readers', to a database whose schema is up to date."""
+    """Open the connections of the writer and the readers to a database with the current schema."""
     prepare_directory(settings.path)
     path, timeout = settings.path, settings.busy_timeout
     with ExitStack() as opened:

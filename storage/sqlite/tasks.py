@@ -35,7 +35,7 @@ _UNBOUNDED = 2**63 - 1
 
 
 def writing(job_id: JobId, runtimes: Mapping[int, TaskRuntime]) -> Write[None]:
-    """The write of these rows; encoded here and now, once where tasks share a runtime."""
+    """Return the write of these rows, encoded now, once for all tasks that share a runtime object."""
     values: list[object] = []
     encoded: dict[int, str] = {}
     for instance, runtime in runtimes.items():
@@ -47,16 +47,20 @@ def writing(job_id: JobId, runtimes: Mapping[int, TaskRuntime]) -> Write[None]:
 
 
 class SqliteTasks:
+    """Task runtimes in the SQLite store."""
+
     def __init__(self, writer: Writer, readers: Readers) -> None:
         self._writer = writer
         self._readers = readers
 
     async def get(self, job_id: JobId, instance: int) -> TaskRuntime:
+        """Return the runtime of an instance. Raises NotFound."""
         return await self._readers.run(partial(_get, job_id, instance))
 
     async def list(
         self, job_id: JobId, first: int = 0, end: int | None = None
     ) -> AsyncIterator[Mapping[int, TaskRuntime]]:
+        """Yield instances first … end-1 in order, in pages of at most 10,000."""
         end = _UNBOUNDED if end is None else end
         while first < end:
             page = await self._readers.run_long(partial(_page, job_id, first, end))

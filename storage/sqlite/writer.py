@@ -51,12 +51,12 @@ class _Failed:
     error: BaseException
 
 
-class _Spoilt(Exception):
+class _WriteFailed(Exception):
     """A write of the transaction raised: run them one by one."""
 
 
 class Writer:
-    """Takes writes on the event loop that made it."""
+    """Accepts writes on the event loop that created it."""
 
     def __init__(self, db: sqlite3.Connection, max_queued: int) -> None:
         self._db = db
@@ -71,22 +71,23 @@ class Writer:
         self._fence: Fence = unfenced
 
     async def submit(self, write: Write[T], rows: int = 1) -> T:
-        """The write's result, once it is on disk. `rows` is its size, roughly.
+        """Return the result of a write once it is on disk. `rows` is its approximate size.
 
-        Waits while too many writes are queued. Raises what the write raised, Fenced where the term
-        is over, Unavailable where nothing can be written.
+        Waits while too many writes are queued. Raises what the write raised, Fenced where the term is over,
+        Unavailable where nothing can be written.
         """
         self._fence()
         return await self._enqueue(write, rows, self._term)
 
     async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
+        """Write in this term from now on. Raises Fenced where a newer one has begun."""
         fence()
         await self._enqueue(partial(_begin_term, role, term), 1, None)
         self._term = (role, term)
         self._fence = fence
 
     async def close(self) -> None:
-        """Commit what was accepted; then refuse."""
+        """Commit accepted writes, then refuse further ones."""
         if self._closed:
             return
         self._closed = True
@@ -107,13 +108,13 @@ class Writer:
         if not self._writing and self._queue:
             self._writing = True
             self._idle.clear()
-            # From the next turn of the loop on, so that what this turn submits goes along.
+            # In the next iteration of the loop, so that writes submitted in this one are included.
             asyncio.get_running_loop().call_soon(self._next_transaction)
 
     def _next_transaction(self) -> None:
         batch = self._take()
         running = asyncio.get_running_loop().run_in_executor(self._thread, commit, self._db, batch)
-        running.add_done_callback(partial(self._settle, batch))
+        running.add_done_callback(partial(self._complete, batch))
 
     def _take(self) -> list[_Queued]:
         batch = [self._queue.popleft()]
@@ -123,7 +124,7 @@ class Writer:
             rows += batch[-1].rows
         return batch
 
-    def _settle(self, batch: Sequence[_Queued], running: asyncio.Future[list[Any]]) -> None:
+    def _complete(self, batch: Sequence[_Queued], running: asyncio.Future[list[Any]]) -> None:
         if self._queue:
             self._next_transaction()
         else:
@@ -141,11 +142,13 @@ class Writer:
 
 
 def commit(db: sqlite3.Connection, batch: Sequence[_Queued]) -> list[Any]:
-    """Outcomes in the batch's order, a `_Failed` for each write that raised. Raises where the transaction
-    itself fails: then none of them was written."""
+    """Commit a batch; return outcomes in its order, a `_Failed` for each write that raised.
+
+    Raises where the transaction itself fails: then none of the writes is stored.
+    """
     try:
         return _transaction(db, batch, _run_together)
-    except _Spoilt:
+    except _WriteFailed:
         return _transaction(db, batch, _run_apart)
 
 
@@ -170,7 +173,7 @@ def _run_together(db: sqlite3.Connection, batch: Sequence[_Queued]) -> list[Any]
     try:
         return [_run(db, queued, newest) for queued in batch]
     except _OWN_FAULTS as error:
-        raise _Spoilt from error
+        raise _WriteFailed from error
 
 
 def _run_apart(db: sqlite3.Connection, batch: Sequence[_Queued]) -> list[Any]:

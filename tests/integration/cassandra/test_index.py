@@ -67,7 +67,7 @@ async def test_a_change_of_unknown_outcome_is_looked_up(store: CassandraStore) -
     newer = replace(job_runtime(JobState.KILLED), revision=6)
     lose_answers(store, made=True)
     await store.write_all(JOB, {}, (), newer)
-    store._index.doubt(JOB)
+    store._index.mark_unconfirmed(JOB)
     assert [one.runtime for one in (await store.jobs.query(ALL)).jobs] == [newer]
 
 
@@ -101,7 +101,7 @@ async def test_a_change_while_another_one_is_looked_up_is_not_lost(store: Cassan
     await store.begin_term("jobmanager", 1)
     await store.jobs.create(JOB, spec(), job_runtime())
     await store.jobs.query(ALL)
-    store._index.doubt(JOB)
+    store._index.mark_unconfirmed(JOB)
     pause = Pause(store, "read_indexed_config")
     query = asyncio.ensure_future(store.jobs.query(ALL))
     await pause.reached.wait()
@@ -117,7 +117,7 @@ async def test_a_job_that_goes_while_it_is_looked_up_is_no_failure(open_handle: 
     await store.begin_term("jobmanager", 1)
     await store.jobs.create(JOB, spec(), job_runtime())
     await store.jobs.query(ALL)
-    store._index.doubt(JOB)
+    store._index.mark_unconfirmed(JOB)
     pause = Pause(store, "read_job")
     query = asyncio.ensure_future(store.jobs.query(ALL))
     await pause.reached.wait()
@@ -152,19 +152,19 @@ async def test_what_a_caller_gave_up_is_looked_up(store: CassandraStore) -> None
 
 
 async def test_a_query_given_up_loses_no_change(store: CassandraStore) -> None:
-    """Those that it was about to take into the copy, while the copy answers an earlier one."""
+    """Those that it was about to take into the database, while the database answers an earlier one."""
     await store.begin_term("jobmanager", 1)
     await store.jobs.create(JOB, spec(), job_runtime())
     await store.jobs.query(ALL)
-    copy = store._index._copy
-    assert copy is not None
+    database = store._index._database
+    assert database is not None
     busy, free = threading.Event(), threading.Event()
 
     def answer() -> None:
         busy.set()
         free.wait(20)
 
-    copy._thread.submit(answer)
+    database._thread.submit(answer)
     await asyncio.to_thread(busy.wait)
     newer = replace(job_runtime(JobState.KILLED), revision=6)
     await store.write_all(JOB, {}, (), newer)

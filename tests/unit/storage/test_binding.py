@@ -10,7 +10,7 @@ from cassandra.cqltypes import BooleanType, BytesType, Int32Type, LongType, UUID
 from cassandra.protocol import ColumnMetadata
 from cassandra.query import BatchStatement, PreparedStatement
 
-from storage.cassandra.batch_encoder import Binder
+from storage.cassandra.batch_encoder import BatchEncoder
 
 COLUMNS = {
     "job_id": VarcharType,
@@ -41,11 +41,11 @@ def test_they_are_what_the_driver_binds(prepared: PreparedStatement) -> None:
     expected = BatchStatement()
     for row in ROWS:
         expected.add(prepared, row)
-    batch = Binder({"put": prepared}).batch([("put", row) for row in ROWS])
+    batch = BatchEncoder({"put": prepared}).batch([("put", row) for row in ROWS])
     assert bound(batch) == bound(expected)
     assert batch.is_idempotent
 
 
 def test_a_value_too_few_is_an_error(prepared: PreparedStatement) -> None:
     with pytest.raises(ValueError, match="shorter"):
-        Binder({"put": prepared}).batch([("put", ROWS[0][:-1])])
+        BatchEncoder({"put": prepared}).batch([("put", ROWS[0][:-1])])

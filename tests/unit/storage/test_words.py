@@ -1,4 +1,4 @@
-"""Words in blocks hold what a look at each job's words finds."""
+"""KeywordIndex in blocks hold what a look at each job's words finds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.jobindex import keyword_index
-from storage.jobindex.keyword_index import CREATE, Words
+from storage.jobindex.keyword_index import CREATE, KeywordIndex
 
 TEXTS = st.text(alphabet="abß\n", max_size=12)
 JOBS = st.integers(0, 9).map(str)
@@ -27,7 +27,7 @@ def test_they_are_found_after_any_changes(
         patch.setattr(keyword_index, "_BLOCK", block)
         db = sqlite3.connect(":memory:", isolation_level=None)
         db.execute(CREATE)
-        held, expected = Words(db), dict[str, str]()
+        held, expected = KeywordIndex(db), dict[str, str]()
         for job_id, text in changes:
             if text is None:
                 held.drop(job_id)
@@ -45,7 +45,7 @@ def test_what_is_gone_leaves_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyword_index, "_BLOCK", 100)
     db = sqlite3.connect(":memory:", isolation_level=None)
     db.execute(CREATE)
-    held = Words(db)
+    held = KeywordIndex(db)
     for number in range(1000):
         held.put(str(number % 10), "x" * 20)
     (kept,) = db.execute("SELECT total(length(text)) FROM word_blocks").fetchone()
