@@ -178,8 +178,12 @@ class World:
 
     async def WaitForEvents(self, request: Any) -> Any:
         answer = eventstream_pb2.WaitForEventsResponse()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.timeoutMs / 1000
         while request.streamID == self.stream and len(self.events) <= request.beginOffset:
             self.purged = max(self.purged, request.purgeOffset)
+            if loop.time() >= deadline:
+                break
             await asyncio.sleep(0.002)
         if request.streamID != self.stream:
             answer.error.invalidStreamID.currentStreamID = self.stream
