@@ -69,9 +69,8 @@ class AgentLost:
     agent_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class StatusUpdate:
-    """A run changed, or its state was requested."""
+class StatusUpdate(NamedTuple):
+    """A run changed, or its state was requested. A tuple, since one is made for every status."""
 
     status: TaskStatus
     unknown: bool

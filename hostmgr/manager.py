@@ -132,7 +132,7 @@ class HostManager:
 
     def on_call_refused(self) -> None:
         """Reconcile soon: what the call should have done has not happened."""
-        self.reconciler.overlooked(self._clock.monotonic())
+        self.reconciler.reconcile_soon(self._clock.monotonic())
 
     def _on_offers(self, offers: Sequence[Offer]) -> None:
         now = self._clock.monotonic()
@@ -166,7 +166,7 @@ class HostManager:
 
     def expire_claims(self, alive: Container[str]) -> None:
         """`alive` are the processes, `<role>/<id>`, that may own claims."""
-        self.hosts.bereave(alive, self._clock.monotonic())
+        self.hosts.shorten_orphaned(alive, self._clock.monotonic())
         for claim in self.hosts.expire(self._clock.monotonic()):
             log.warning("claim %s of %s on %s is over, unused", claim.id, claim.owner, claim.hostname)
 
@@ -209,7 +209,7 @@ class HostManager:
                 self._give_up(claim_id, hostname)
                 raise
         except Unavailable:
-            self.reconciler.put_off(runs, self._clock.monotonic())
+            self.reconciler.postpone(runs, self._clock.monotonic())
             raise
 
     def _launch(self, claim_id: str, hostname: str, agent_id: str, launches: Iterable[Launch]) -> None:

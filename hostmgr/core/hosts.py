@@ -20,9 +20,9 @@ from peloton.model.states import HostState
 
 PLACING_SECONDS = 300.0
 CLIENT_SECONDS = 30.0
-BEREAVED_SECONDS = 15.0
+ORPHANED_SECONDS = 15.0
 OFFER_SECONDS = 10 * 86400.0
-MOST_REMEMBERED = 50_000
+MAX_REMEMBERED = 50_000
 """Launches that a repetition is recognised of."""
 
 
@@ -174,10 +174,10 @@ class Hosts:
         """End a claim; whether there was one."""
         return self._end(claim_id, ClaimCause.RELEASE) is not None
 
-    def bereave(self, alive: Container[str], now: float) -> None:
+    def shorten_orphaned(self, alive: Container[str], now: float) -> None:
         """Claims of processes that are gone end soon: not at once, since what such a process has placed may
         be on its way to be launched."""
-        until = now + BEREAVED_SECONDS
+        until = now + ORPHANED_SECONDS
         for claim in self._claims.values():
             if claim.owner and claim.owner not in alive and claim.until > until:
                 self._claims[claim.id] = replace(claim, until=until)
@@ -222,7 +222,7 @@ class Hosts:
         for offer in plan.offers:
             self.remove_offer(offer.id)
         self._launched[plan.claim.id] = hash(plan.task_ids)
-        while len(self._launched) > MOST_REMEMBERED:
+        while len(self._launched) > MAX_REMEMBERED:
             self._launched.popitem(last=False)
 
     # What there is.

@@ -18,9 +18,9 @@ from peloton.model.states import TaskState
 HOST_FAILURES = frozenset({"CONTAINER_LAUNCH_FAILED", "EXECUTOR_REGISTRATION_TIMEOUT"})
 """Mesos' reasons for a launch that failed before the task had a part in it."""
 STARTING = frozenset({TaskState.LAUNCHED, TaskState.STARTING})
-MOST_JOBS = 10_000
+MAX_JOBS = 10_000
 """Jobs of which it is remembered where their launches failed."""
-_MOST_DOUBLINGS = 20
+_MAX_DOUBLINGS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Launches:
         """Where a job fails on host after host, it is not for reasons of the hosts."""
         hosts = self._failed_on.setdefault(_job(run), set())
         self._failed_on.move_to_end(_job(run))
-        if len(self._failed_on) > MOST_JOBS:
+        if len(self._failed_on) > MAX_JOBS:
             self._failed_on.popitem(last=False)
         hosts.add(agent_id)
         failing = self._failing.get(agent_id)
@@ -116,7 +116,7 @@ class Launches:
 
     def _pass_over(self, agent_id: str, failing: _Failing, now: float) -> None:
         policy = self._policy
-        pause = min(policy.first_pause * 2.0 ** min(failing.pauses, _MOST_DOUBLINGS), policy.longest_pause)
+        pause = min(policy.first_pause * 2.0 ** min(failing.pauses, _MAX_DOUBLINGS), policy.longest_pause)
         failing.pauses += 1
         failing.until = now + pause
         heapq.heappush(self._pauses, (failing.until, agent_id))

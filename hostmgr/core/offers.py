@@ -27,8 +27,8 @@ class Entry:
     """One resource entry of an offer: thousandths of a scalar, or ranges of ports."""
 
     name: str
-    form: int
-    """Number that stands for the entry's shape on the wire but for its amount. Amounts of one form add up."""
+    template: int
+    """Number of the resource without its amount, as the cluster manager has it. Amounts of one add up."""
     reserved: bool = False
     revocable: bool = False
     amount: int = 0
@@ -70,7 +70,7 @@ class Need:
 class Taken:
     """A part of an entry that a task uses: an amount, or ports."""
 
-    form: int
+    template: int
     amount: int = 0
     ranges: tuple[Range, ...] = ()
 
@@ -95,58 +95,58 @@ def free(offers: Iterable[Offer]) -> Free:
 
 def take(offers: Sequence[Offer], needs: Iterable[Need]) -> list[tuple[Taken, ...]]:
     """What each task takes, in order. Raises InsufficientOffers, naming the task and the amounts."""
-    purse = _Purse(offers)
-    return [purse.take(need) for need in needs]
+    pool = _OfferPool(offers)
+    return [pool.take(need) for need in needs]
 
 
-class _Purse:
+class _OfferPool:
     def __init__(self, offers: Sequence[Offer]) -> None:
         self._amounts: dict[tuple[str, bool], dict[int, int]] = {}
         self._ports: list[tuple[int, int, int]] = []
-        """First, last, form."""
+        """First, last, template."""
         self._used: set[int] = set()
         entries = [entry for offer in offers for entry in offer.entries]
         for entry in sorted(entries, key=lambda entry: not entry.reserved):
             if entry.name == PORTS:
-                self._ports += [(first, last, entry.form) for first, last in entry.ranges]
+                self._ports += [(first, last, entry.template) for first, last in entry.ranges]
             else:
-                pile = self._amounts.setdefault((entry.name, entry.revocable), {})
-                pile[entry.form] = pile.get(entry.form, 0) + entry.amount
+                amounts = self._amounts.setdefault((entry.name, entry.revocable), {})
+                amounts[entry.template] = amounts.get(entry.template, 0) + entry.amount
 
     def take(self, need: Need) -> tuple[Taken, ...]:
         taken: list[Taken] = []
         for name, amount in zip(SCALARS, need.resources.values(), strict=True):
             taken += self._scalar(need, name, amount)
-        by_form: dict[int, list[Range]] = {}
+        by_template: dict[int, list[Range]] = {}
         for port in need.ports:
-            by_form.setdefault(self._port(need, port), []).append((port, port))
-        taken += [Taken(form, ranges=tuple(ranges)) for form, ranges in by_form.items()]
+            by_template.setdefault(self._port(need, port), []).append((port, port))
+        taken += [Taken(template, ranges=tuple(ranges)) for template, ranges in by_template.items()]
         return tuple(taken)
 
     def _port(self, need: Need, port: int) -> int:
-        """The form of the entry that holds the port."""
+        """The template of the entry that holds the port."""
         if port not in self._used:
-            for first, last, form in self._ports:
+            for first, last, template in self._ports:
                 if first <= port <= last:
                     self._used.add(port)
-                    return form
+                    return template
         raise InsufficientOffers(f"{need.task_id}: port {port} is not free in the host's offers")
 
     def _scalar(self, need: Need, name: str, amount: int) -> list[Taken]:
         if amount <= 0:
             return []
-        pile = self._amounts.get((name, need.revocable and name == CPU), {})
-        if (held := sum(pile.values())) < amount:
+        amounts = self._amounts.get((name, need.revocable and name == CPU), {})
+        if (held := sum(amounts.values())) < amount:
             kind = "revocable " if need.revocable and name == CPU else ""
             raise InsufficientOffers(
                 f"{need.task_id}: {kind}{name} {amount / 1000:g} is more than the {held / 1000:g} left "
                 "in the host's offers"
             )
         taken = []
-        for form in pile:
-            part = min(amount, pile[form])
+        for template in amounts:
+            part = min(amount, amounts[template])
             if part > 0:
-                taken.append(Taken(form, amount=part))
-                pile[form] -= part
+                taken.append(Taken(template, amount=part))
+                amounts[template] -= part
                 amount -= part
         return taken

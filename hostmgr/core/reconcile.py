@@ -16,9 +16,9 @@ from peloton.model.ids import JobId, MesosTaskId, mesos_task_id
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 
-ASKED_STATES = frozenset({TaskState.LAUNCHED, TaskState.STARTING, TaskState.RUNNING, TaskState.KILLING})
+RECONCILED_STATES = frozenset({TaskState.LAUNCHED, TaskState.STARTING, TaskState.RUNNING, TaskState.KILLING})
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0
-_MOST_GONE = 10_000
+_MAX_GONE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +37,16 @@ class Policy:
 
 class Verdict(Enum):
     PASS_ON = "pass on"
-    ASK_AGAIN = "ask again"
+    RETRY = "retry"
 
 
-class Round(Enum):
+class ReconcileKind(Enum):
     EXPLICIT = "explicit"
     IMPLICIT = "implicit"
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Retry:
     agent_id: str
     pause: float
 
@@ -59,11 +59,11 @@ class Reconciler:
         self._master_id = ""
         self._subscribed = False
         self._settled_at = 0.0
-        self._rounds: list[tuple[float, Round]] = []
-        self._again: dict[MesosTaskId, tuple[float, _Asked]] = {}
-        self._doubted: set[MesosTaskId] = set()
+        self._planned: list[tuple[float, ReconcileKind]] = []
+        self._again: dict[MesosTaskId, tuple[float, _Retry]] = {}
+        self._distrusted: set[MesosTaskId] = set()
         self._gone: OrderedDict[str, None] = OrderedDict()
-        self._put_off: dict[MesosTaskId, float] = {}
+        self._postponed: dict[MesosTaskId, float] = {}
 
     # What happened.
 
@@ -83,51 +83,50 @@ class Reconciler:
         explicit = [now, now + policy.second_look]
         if self._settled_at > now:
             explicit.append(self._settled_at + policy.second_look)
-        self._rounds = [(at, Round.EXPLICIT) for at in explicit]
-        self._rounds.append((explicit[-1] + policy.interval, Round.IMPLICIT))
+        self._planned = [(at, ReconcileKind.EXPLICIT) for at in explicit]
+        self._planned.append((explicit[-1] + policy.interval, ReconcileKind.IMPLICIT))
         for run, agent_id in unconfirmed:
-            self._again[run] = (now, _Asked(agent_id, _FIRST_PAUSE))
+            self._again[run] = (now, _Retry(agent_id, _FIRST_PAUSE))
 
     def disconnected(self) -> None:
         self._subscribed = False
-        self._rounds.clear()
+        self._planned.clear()
         self._again.clear()
-        self._doubted.clear()
+        self._distrusted.clear()
 
     def agent_gone(self, agent_id: str) -> None:
         self._gone[agent_id] = None
-        if len(self._gone) > _MOST_GONE:
+        if len(self._gone) > _MAX_GONE:
             self._gone.popitem(last=False)
 
     def agent_seen(self, agent_id: str) -> None:
         self._gone.pop(agent_id, None)
 
-    def put_off(self, runs: Iterable[MesosTaskId], now: float) -> None:
+    def postpone(self, runs: Iterable[MesosTaskId], now: float) -> None:
         """These could not be launched while Mesos was away, and will be tried again: Mesos does not have
         them, which does not mean that they are lost."""
         until = now + self._policy.second_look
-        self._put_off.update(dict.fromkeys(runs, until))
+        self._postponed.update(dict.fromkeys(runs, until))
 
-    def doubt(self, run: MesosTaskId, agent_id: str, now: float) -> None:
+    def distrust(self, run: MesosTaskId, agent_id: str, now: float) -> None:
         """Mesos did not have it when it was asked, and it was launched since: ask once more, and believe no
         answer before."""
-        if run not in self._doubted:
-            self._doubted.add(run)
-            self._again[run] = (now + _FIRST_PAUSE, _Asked(agent_id, _FIRST_PAUSE))
+        if run not in self._distrusted:
+            self._distrusted.add(run)
+            self._again[run] = (now + _FIRST_PAUSE, _Retry(agent_id, _FIRST_PAUSE))
 
-    def overlooked(self, now: float) -> None:
-        """A status that Mesos does not send again could not be taken: ask for all soon."""
-        if not any(
-            kind is Round.EXPLICIT and at <= now + self._policy.second_look for at, kind in self._rounds
-        ):
-            self._rounds.append((now + self._policy.second_look, Round.EXPLICIT))
-            self._rounds.sort(key=lambda each: each[0])
+    def reconcile_soon(self, now: float) -> None:
+        """Plan an explicit reconciliation soon: something that Mesos does not repeat was missed."""
+        at = now + self._policy.second_look
+        if not any(kind is ReconcileKind.EXPLICIT and time <= at for time, kind in self._planned):
+            self._planned.append((at, ReconcileKind.EXPLICIT))
+            self._planned.sort(key=lambda each: each[0])
 
     # What to do.
 
-    def doubted(self, run: MesosTaskId) -> bool:
+    def distrusted(self, run: MesosTaskId) -> bool:
         """Whether answers about it may still be to what was asked before its launch."""
-        return run in self._doubted
+        return run in self._distrusted
 
     @property
     def settled_at(self) -> float:
@@ -143,43 +142,43 @@ class Reconciler:
         it is known."""
         if not unknown or agent_id in self._gone or now >= self._settled_at:
             self._again.pop(run, None)
-            self._doubted.discard(run)
+            self._distrusted.discard(run)
             return Verdict.PASS_ON
         held = self._again.get(run)
         pause = min(held[1].pause * 2, _LONGEST_PAUSE) if held else _FIRST_PAUSE
-        self._again[run] = (now + pause, _Asked(agent_id, pause))
-        return Verdict.ASK_AGAIN
+        self._again[run] = (now + pause, _Retry(agent_id, pause))
+        return Verdict.RETRY
 
-    def ask_again(self, now: float) -> list[tuple[MesosTaskId, str]]:
+    def due_retries(self, now: float) -> list[tuple[MesosTaskId, str]]:
         """Runs, with their agents, whose turn it is to be asked for once more."""
-        due = [(run, asked) for run, (at, asked) in self._again.items() if at <= now]
-        for run, asked in due:
-            self._doubted.discard(run)
-            pause = min(asked.pause * 2, _LONGEST_PAUSE)
-            self._again[run] = (now + pause, _Asked(asked.agent_id, pause))
-        return [(run, asked.agent_id) for run, asked in due]
+        due = [(run, retry) for run, (at, retry) in self._again.items() if at <= now]
+        for run, retry in due:
+            self._distrusted.discard(run)
+            pause = min(retry.pause * 2, _LONGEST_PAUSE)
+            self._again[run] = (now + pause, _Retry(retry.agent_id, pause))
+        return [(run, retry.agent_id) for run, retry in due]
 
-    def next_round(self, now: float) -> Round | None:
+    def next_reconciliation(self, now: float) -> ReconcileKind | None:
         """The round whose time has come, once. The regular ones follow each other for ever."""
-        if not self._rounds or self._rounds[0][0] > now:
+        if not self._planned or self._planned[0][0] > now:
             return None
-        _, kind = self._rounds.pop(0)
-        if not self._rounds:
-            other = Round.EXPLICIT if kind is Round.IMPLICIT else Round.IMPLICIT
-            self._rounds.append((now + self._policy.interval, other))
+        _, kind = self._planned.pop(0)
+        if not self._planned:
+            other = ReconcileKind.EXPLICIT if kind is ReconcileKind.IMPLICIT else ReconcileKind.IMPLICIT
+            self._planned.append((now + self._policy.interval, other))
         return kind
 
-    def to_ask(
+    def to_reconcile(
         self, job_id: JobId, runtimes: Mapping[int, TaskRuntime], now: float, wall: int
     ) -> list[tuple[MesosTaskId, str]]:
         """Which runs of these instances to ask for, with their agents. `wall`: nanoseconds since 1970."""
-        self._put_off = {run: until for run, until in self._put_off.items() if until > now}
+        self._postponed = {run: until for run, until in self._postponed.items() if until > now}
         young = wall - round(self._policy.launch_grace * 1e9)
         found = [
             (mesos_task_id(job_id, instance, runtime.run), runtime.agent_id)
             for instance, runtime in runtimes.items()
-            if runtime.state in ASKED_STATES
+            if runtime.state in RECONCILED_STATES
             and runtime.run
             and not (runtime.state is TaskState.LAUNCHED and runtime.updated_at > young)
         ]
-        return [each for each in found if each[0] not in self._put_off]
+        return [each for each in found if each[0] not in self._postponed]

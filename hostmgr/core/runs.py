@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from peloton.model.ids import MesosTaskId
 
-MOST_GIVEN_UP = 100_000
+MAX_GIVEN_UP = 100_000
 
 
 class Runs:
@@ -38,7 +38,7 @@ class Runs:
     def give_up(self, run: MesosTaskId) -> None:
         """jobmgr is told that Mesos does not have it: it must never be launched any more."""
         self._given_up[run] = None
-        if len(self._given_up) > MOST_GIVEN_UP:
+        if len(self._given_up) > MAX_GIVEN_UP:
             self._given_up.popitem(last=False)
 
     def given_up(self, run: MesosTaskId) -> bool:

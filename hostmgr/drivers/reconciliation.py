@@ -9,17 +9,17 @@ from typing import NoReturn
 
 from prometheus_client import Counter
 
-from hostmgr.core.reconcile import Reconciler, Round
+from hostmgr.core.reconcile import ReconcileKind, Reconciler
 from hostmgr.manager import HostManager
 from peloton.clock import Clock
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.model.ids import MesosTaskId, parse_mesos_task_id
 from storage.interface import Store
 
-TURN_SECONDS = 0.5
+CYCLE_SECONDS = 0.5
 PAUSE_SECONDS = 0.1
 """After each call: the answers shall be seen to fill the ring before the next one is sent."""
-ASKED = Counter("hostmgr_reconciled", "Runs that Mesos was asked for.")
+RECONCILED = Counter("hostmgr_reconciled", "Runs that Mesos was asked for.")
 log = logging.getLogger(__name__)
 Runs = list[tuple[MesosTaskId, str]]
 
@@ -42,25 +42,25 @@ class Reconciliation:
 
     async def run(self) -> NoReturn:
         while True:
-            await asyncio.sleep(TURN_SECONDS)
+            await asyncio.sleep(CYCLE_SECONDS)
             if self._manager.unhealthy:
                 continue
             try:
-                await self._turn()
+                await self._cycle()
             except Unavailable as error:
                 log.warning("reconciliation waits: %s", error)
-                self._reconciler.overlooked(self._clock.monotonic())
+                self._reconciler.reconcile_soon(self._clock.monotonic())
 
-    async def _turn(self) -> None:
+    async def _cycle(self) -> None:
         now = self._clock.monotonic()
-        again = self._reconciler.ask_again(now)
+        again = self._reconciler.due_retries(now)
         for start in range(0, len(again), self._batch):
-            await self._ask(again[start : start + self._batch])
-        kind = self._reconciler.next_round(now)
-        if kind is Round.EXPLICIT:
+            await self._reconcile(again[start : start + self._batch])
+        kind = self._reconciler.next_reconciliation(now)
+        if kind is ReconcileKind.EXPLICIT:
             await self._manager.repeat_kills()
             await self._explicit()
-        elif kind is Round.IMPLICIT:
+        elif kind is ReconcileKind.IMPLICIT:
             self._manager.reconcile([])
 
     async def _explicit(self) -> None:
@@ -69,21 +69,21 @@ class Reconciliation:
         for job_id in await self._store.jobs.active():
             async for page in self._store.tasks.list(job_id):
                 now, wall = self._clock.monotonic(), self._clock.wall()
-                due += self._reconciler.to_ask(job_id, page, now, wall)
+                due += self._reconciler.to_reconcile(job_id, page, now, wall)
                 while len(due) >= self._batch:
-                    asked += await self._ask(due[: self._batch])
+                    asked += await self._reconcile(due[: self._batch])
                     del due[: self._batch]
-        asked += await self._ask(due)
+        asked += await self._reconcile(due)
         log.info("asked Mesos for %d runs", asked)
 
-    async def _ask(self, runs: Sequence[tuple[MesosTaskId, str]]) -> int:
+    async def _reconcile(self, runs: Sequence[tuple[MesosTaskId, str]]) -> int:
         """None at all would ask for every task there is: that is the implicit round's. Waits while the ring
         has little room, since Mesos does not send these answers again."""
         if not runs:
             return 0
         await self._manager.status_updates.uncrowded()
         self._manager.reconcile(runs)
-        ASKED.inc(len(runs))
+        RECONCILED.inc(len(runs))
         await self._manager.room()
         await asyncio.sleep(PAUSE_SECONDS)
         return len(runs)

@@ -118,11 +118,11 @@ class StatusUpdates:
         status, now = update.status, self._now()
         run, state = status.mesos_task_id, status.state
         agent_id = status.agent_id or self._runs.agent(run)
-        if update.missing and (self._runs.is_unconfirmed(run) or self._reconciler.doubted(run)):
+        if update.missing and (self._runs.is_unconfirmed(run) or self._reconciler.distrusted(run)):
             self._runs.confirm(run)
-            self._reconciler.doubt(run, agent_id, now)
+            self._reconciler.distrust(run, agent_id, now)
             return "asked again"
-        if self._reconciler.judge(run, agent_id, update.unknown, now) is Verdict.ASK_AGAIN:
+        if self._reconciler.judge(run, agent_id, update.unknown, now) is Verdict.RETRY:
             return "asked again"
         self._follow(run, agent_id, state.terminal)
         self._launches.observe(run, agent_id, state, status.reason, now)
@@ -137,7 +137,7 @@ class StatusUpdates:
         if added is Added.PASSED:
             self._queue(acknowledgement)
         elif added is Added.FULL and not acknowledgement.uuid:
-            self._reconciler.overlooked(self._now())
+            self._reconciler.reconcile_soon(self._now())
         return added.value
 
     def _skip(self, acknowledgement: Acknowledgement) -> str:

@@ -15,7 +15,7 @@ from hostmgr.mesos.http import READ_SIZE, BrokenHttp, Requests, StatusParser
 from hostmgr.mesos.session import SessionBroken
 from peloton.errors import Unavailable
 
-MOST_OUTSTANDING = 4096
+MAX_OUTSTANDING = 4096
 """Calls written and not answered yet, above which senders have to wait."""
 ANSWER_SECONDS = 30.0
 _VOID = ("Framework cannot be found", "Framework is not subscribed", "The stream ID")
@@ -23,7 +23,7 @@ _VOID = ("Framework cannot be found", "Framework is not subscribed", "The stream
 log = logging.getLogger(__name__)
 
 
-class CallPipe:
+class CallPipeline:
     def __init__(
         self,
         requests: Requests,
@@ -61,7 +61,7 @@ class CallPipe:
         self._writer.write(b"".join(map(self._requests.post, bodies)))
         now = self._now()
         self._outstanding.extend((name, now) for name in names)
-        if len(self._outstanding) >= MOST_OUTSTANDING:
+        if len(self._outstanding) >= MAX_OUTSTANDING:
             self._room.clear()
 
     async def drain(self) -> None:
@@ -93,7 +93,7 @@ class CallPipe:
                 if not self._outstanding:
                     raise BrokenHttp("an answer without a call")
                 name, _ = self._outstanding.popleft()
-                if len(self._outstanding) < MOST_OUTSTANDING // 2:
+                if len(self._outstanding) < MAX_OUTSTANDING // 2:
                     self._room.set()
                 if answer.status not in (200, 202):
                     self._on_refusal(name, answer.status, answer.text)

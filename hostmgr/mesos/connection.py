@@ -13,20 +13,20 @@ import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, Protocol
 
-from hostmgr.mesos.call_pipeline import CallPipe
+from hostmgr.mesos.call_pipeline import CallPipeline
 from hostmgr.mesos.calls import Call, Framework, subscribe
 from hostmgr.mesos.codec import Codec, MalformedMessage
 from hostmgr.mesos.http import READ_SIZE, Requests, connect
 from hostmgr.mesos.recordio import MalformedStream
 from hostmgr.mesos.session import Backoff, Session, SessionBroken
-from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused, portions
+from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused, split_offers
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.mesos.detector import MasterAddress, MasterDetector
 
 PATH = "/api/v1/scheduler"
 CONNECT_SECONDS = 10.0
 WATCH_SECONDS = 0.5
-MOST_REDIRECTS = 3
+MAX_REDIRECTS = 3
 _BROKEN = (OSError, Unavailable, SessionBroken, MalformedStream, MalformedMessage, InvalidArgument)
 """What ends a subscription, and not hostmgr; InvalidArgument is an amount in an offer that is no number."""
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class Handler(Protocol):
         """What one read brought, or a part of it, in order."""
         ...
 
-    def on_disconnected(self, why: str) -> None: ...
+    def on_disconnected(self, reason: str) -> None: ...
 
     def on_refused(self, call: str, status: int, text: str) -> None: ...
 
@@ -84,41 +84,41 @@ class MesosDriver:
         self._headers = {"Content-Type": codec.content_type, "Accept": codec.content_type}
         if authorization:
             self._headers["Authorization"] = authorization
-        self._pipe: CallPipe | None = None
+        self._pipeline: CallPipeline | None = None
         self._redirect: MasterAddress | None = None
         self._redirects = 0
 
     @property
     def ready(self) -> bool:
         """Whether calls can be made now."""
-        return self._pipe is not None and self._pipe.open
+        return self._pipeline is not None and self._pipeline.open
 
     def send(self, *calls: Call) -> None:
         """Write calls, one behind the other. Raises Unavailable, having written nothing, while not
         subscribed, and what the fence raises."""
         self._fence()
-        if self._pipe is None:
+        if self._pipeline is None:
             raise Unavailable("not subscribed with the Mesos master at the moment")
         names = [Call.Type.Name(call.type) for call in calls]
-        self._pipe.send(names, map(self._codec.encode, calls))
+        self._pipeline.send(names, map(self._codec.encode, calls))
 
     async def drain(self) -> None:
         """Wait for room for further calls. Raises Unavailable where the connection goes meanwhile."""
-        if self._pipe is None:
+        if self._pipeline is None:
             raise Unavailable("not subscribed with the Mesos master at the moment")
-        await self._pipe.drain()
+        await self._pipeline.drain()
 
     async def run(self) -> NoReturn:
         """Subscribe, again and again."""
         while True:
-            why = await self._until_broken()
+            reason = await self._until_broken()
             self.session.disconnect()
-            self._handler.on_disconnected(why)
+            self._handler.on_disconnected(reason)
             if self._redirect is not None:
-                log.info("Mesos: %s", why)
+                log.info("Mesos: %s", reason)
                 continue
             pause = self.session.pause(self._backoff, random.random())
-            log.warning("Mesos: %s; trying again in %.1f s", why, pause)
+            log.warning("Mesos: %s; trying again in %.1f s", reason, pause)
             await self._pause(pause)
 
     async def _pause(self, seconds: float) -> None:
@@ -141,7 +141,7 @@ class MesosDriver:
             master, self._redirect = self._redirect or self._detected, None
             where = f"master {master}"
             self.session.connect(self._now())
-            await _first_to_end(self._subscription(master), self._until_another_leads())
+            await _until_first_ends(self._subscription(master), self._until_another_leads())
         except Redirected as error:
             return f"{where}: {self._follow(error)}"
         except _BROKEN as error:
@@ -151,12 +151,12 @@ class MesosDriver:
 
     def _follow(self, error: Redirected) -> str:
         """Go where a master sends us, but not round and round without a pause."""
-        if self._redirects < MOST_REDIRECTS:
+        if self._redirects < MAX_REDIRECTS:
             self._redirects += 1
             self._redirect = error.to
             return str(error)
         self._redirects = 0
-        return f"{error}, after {MOST_REDIRECTS} redirects before"
+        return f"{error}, after {MAX_REDIRECTS} redirects before"
 
     async def _subscription(self, master: MasterAddress) -> None:
         reader, writer = await connect(master, CONNECT_SECONDS, self._tls)
@@ -166,7 +166,7 @@ class MesosDriver:
             decoder = EventDecoder(self._codec, self.session, self._max_record)
             async with asyncio.timeout(CONNECT_SECONDS):
                 events = await self._until_subscribed(reader, decoder)
-            await self._converse(master, reader, decoder, events)
+            await self._exchange(master, reader, decoder, events)
         except SessionRefused as error:
             await self._on_error(error.message)
         finally:
@@ -178,7 +178,7 @@ class MesosDriver:
             events = await self._next(reader, decoder)
         return events
 
-    async def _converse(
+    async def _exchange(
         self,
         master: MasterAddress,
         reader: asyncio.StreamReader,
@@ -187,20 +187,24 @@ class MesosDriver:
     ) -> None:
         headers = {**self._headers, "Mesos-Stream-Id": self.session.stream_id}
         answers, writer = await connect(master, CONNECT_SECONDS, self._tls)
-        pipe = CallPipe(Requests(master, PATH, headers), answers, writer, self._handler.on_refused, self._now)
+        pipeline = CallPipeline(
+            Requests(master, PATH, headers), answers, writer, self._handler.on_refused, self._now
+        )
         try:
             assert self.session.framework_id is not None
             await self._handler.on_subscribed(self.session.framework_id, master, self.session.master_id)
-            self._pipe = pipe
+            self._pipeline = pipeline
             self._redirects = 0
-            await _first_to_end(self._events(reader, decoder, events), pipe.run(), self._watch(pipe))
+            await _until_first_ends(
+                self._events(reader, decoder, events), pipeline.run(), self._watch(pipeline)
+            )
         finally:
-            self._pipe = None
-            pipe.close()
+            self._pipeline = None
+            pipeline.close()
 
     async def _events(self, reader: asyncio.StreamReader, decoder: EventDecoder, events: list[Event]) -> None:
         while True:
-            for part in portions(events):
+            for part in split_offers(events):
                 self._handler.on_events(part)
                 await asyncio.sleep(0)  # others have work too, above all to renew the leader's lease
             events = await self._next(reader, decoder)
@@ -209,12 +213,12 @@ class MesosDriver:
         data = b"" if decoder.ended else await reader.read(READ_SIZE)
         return decoder.feed(data, self._now())
 
-    async def _watch(self, pipe: CallPipe) -> None:
+    async def _watch(self, pipeline: CallPipeline) -> None:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             if self.session.expired(self._now()):
                 raise SessionBroken("three heartbeats were missed")
-            if pipe.stalled():
+            if pipeline.stalled():
                 raise SessionBroken("a call got no answer")
 
     async def _until_another_leads(self) -> None:
@@ -240,7 +244,7 @@ class MesosDriver:
         raise SessionBroken(f"ERROR event: {message}")
 
 
-async def _first_to_end(*work: Coroutine[Any, Any, None]) -> None:
+async def _until_first_ends(*work: Coroutine[Any, Any, None]) -> None:
     """Run all until one ends, then end the others; raises what that one raised."""
     tasks = [asyncio.create_task(each) for each in work]
     try:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from hostmgr.mesos.tls import trouble
+from hostmgr.mesos.tls import describe
 from peloton.mesos.detector import MasterAddress
 
 READ_SIZE = 256 * 1024
@@ -144,6 +144,6 @@ async def connect(
                 master.host, master.port, limit=READ_SIZE, ssl=tls, server_hostname=name if tls else None
             )
     except ssl.SSLError as error:
-        raise BrokenHttp(trouble(error, name)) from None
+        raise BrokenHttp(describe(error, name)) from None
     except ValueError as error:  # of a name that cannot be one of the DNS
         raise BrokenHttp(f"{master} ({name}) is no host: {error}") from None

@@ -15,7 +15,7 @@ from peloton.errors import Unavailable
 from peloton.mesos.detector import MasterAddress, MasterDetector
 
 PATH = "/api/v1"
-MOST_REDIRECTS = 3
+MAX_REDIRECTS = 3
 MAX_ANSWER = 512 * 1024 * 1024
 Call = master_pb2.Call
 Agents = master_pb2.Response.GetAgents
@@ -74,12 +74,12 @@ class OperatorClient:
     async def _post_to_leader(self, body: bytes) -> Answer:
         """A master that does not lead says who does. Raises BrokenHttp where they go on sending us around."""
         master = await self._detector.master()
-        for _ in range(MOST_REDIRECTS + 1):
+        for _ in range(MAX_REDIRECTS + 1):
             answer = await self._post(master, body)
             if not 300 <= answer.status < 400:
                 return answer
             master = location(answer.headers.get("location", ""))
-        raise BrokenHttp(f"redirected {MOST_REDIRECTS} times, and then to {master}")
+        raise BrokenHttp(f"redirected {MAX_REDIRECTS} times, and then to {master}")
 
     async def _post(self, master: MasterAddress, body: bytes) -> Answer:
         reader, writer = await connect(master, self._timeout, self._tls)

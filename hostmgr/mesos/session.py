@@ -116,7 +116,7 @@ class Session:
         self.stream_id = stream_id
         self.deadline = now + self._connect_timeout
 
-    def heard(self, now: float) -> None:
+    def touch(self, now: float) -> None:
         """An event came, whichever."""
         if self.subscribed:
             self.deadline = now + self._interval * MISSED_HEARTBEATS
@@ -131,7 +131,7 @@ class Session:
         self.master_id = master_id
         self._interval = interval if interval > 0 else DEFAULT_HEARTBEAT
         self._subscribed_at = now
-        self.heard(now)
+        self.touch(now)
 
     def on_event(self, name: str) -> None:
         """Raises SessionBroken where anything but SUBSCRIBED or ERROR opens the stream."""

@@ -72,7 +72,7 @@ class EventDecoder:
         body = b"".join(answer.body) if done else self._http.take_body()
         events = [self._event(record) for record in self._records.feed(body)]
         if events:
-            self._session.heard(now)
+            self._session.touch(now)
         self.ended = bool(done)
         return [event for event in events if self._is_news(event, now)]
 
@@ -88,9 +88,12 @@ class EventDecoder:
         if event.type == Event.ERROR:
             raise SessionRefused(event.error.message)
         if event.type == Event.SUBSCRIBED:
-            told = event.subscribed
+            subscribed = event.subscribed
             self._session.on_subscribed(
-                told.framework_id.value, told.heartbeat_interval_seconds, told.master_info.id, now
+                subscribed.framework_id.value,
+                subscribed.heartbeat_interval_seconds,
+                subscribed.master_info.id,
+                now,
             )
             return False
         self._session.on_event(Event.Type.Name(event.type))
@@ -105,7 +108,7 @@ class EventDecoder:
         self._session.response(status, headers.get("mesos-stream-id", ""), now)
 
 
-def portions(events: list[Event], offers_at_once: int = OFFERS_AT_ONCE) -> Iterator[list[Event]]:
+def split_offers(events: list[Event], offers_at_once: int = OFFERS_AT_ONCE) -> Iterator[list[Event]]:
     """The same in order, an event of very many offers as several: that of a new subscription has those of
     all hosts, and to take them in is seconds of work."""
     held: list[Event] = []

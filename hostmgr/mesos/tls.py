@@ -36,7 +36,7 @@ def _unusable(setting: str, file: Path, expected: str, error: OSError) -> Config
     return ConfigError(f"{SETTING}.{setting}: {file}: {why}: is not a PEM file with {expected}")
 
 
-def trouble(error: ssl.SSLError, master: str) -> str:
+def describe(error: ssl.SSLError, master: str) -> str:
     """Why a connection did not come about, in one line."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate of {master} is not trusted: {error.verify_message} (see {SETTING}.ca_file)"

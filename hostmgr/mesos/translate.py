@@ -48,7 +48,7 @@ class ResourceTemplates:
 
     def resource(self, taken: Taken) -> mesos_pb2.Resource:
         resource = mesos_pb2.Resource()
-        resource.CopyFrom(self._shapes[taken.form])
+        resource.CopyFrom(self._shapes[taken.template])
         if taken.ranges:
             for first, last in taken.ranges:
                 resource.ranges.range.add(begin=first, end=last)
@@ -92,7 +92,7 @@ def address_of(agent: master_pb2.Response.GetAgents.Agent) -> str:
 def _entry(resource: mesos_pb2.Resource, templates: ResourceTemplates) -> Entry:
     return Entry(
         name=resource.name,
-        form=templates.number(resource),
+        template=templates.number(resource),
         reserved=reserved(resource),
         revocable=revocable(resource),
         amount=milli(resource.scalar.value),

@@ -9,8 +9,8 @@ from peloton.eventstream import InvalidPurge, OutOfRange, StreamChanged, Unknown
 from peloton.private.eventstream import eventstream_pb2 as pb
 from peloton.private.eventstream import eventstream_pb2_grpc
 
-MOST_EVENTS = 10_000
-MOST_WAIT_MS = 60_000
+MAX_EVENTS = 10_000
+MAX_WAIT_MS = 60_000
 
 
 class EventStream(eventstream_pb2_grpc.EventStreamServiceServicer):
@@ -28,9 +28,9 @@ class EventStream(eventstream_pb2_grpc.EventStreamServiceServicer):
         return pb.InitStreamResponse(streamID=ring.stream_id, minOffset=first, previousPurgeOffset=purged)
 
     async def WaitForEvents(self, request: pb.WaitForEventsRequest, context: Any) -> pb.WaitForEventsResponse:
-        """A limit of 0 or over MOST_EVENTS stands for MOST_EVENTS."""
-        limit = min(request.limit, MOST_EVENTS) if request.limit > 0 else MOST_EVENTS
-        timeout = min(max(request.timeoutMs, 0), MOST_WAIT_MS) / 1000
+        """A limit of 0 or over MAX_EVENTS stands for MAX_EVENTS."""
+        limit = min(request.limit, MAX_EVENTS) if request.limit > 0 else MAX_EVENTS
+        timeout = min(max(request.timeoutMs, 0), MAX_WAIT_MS) / 1000
         try:
             events = await self._updates.wait(
                 request.clientName, request.streamID, request.beginOffset, request.purgeOffset, limit, timeout
@@ -47,12 +47,12 @@ def _refused(
     if isinstance(error, StreamChanged):
         answer.error.invalidStreamID.currentStreamID = error.current
     elif isinstance(error, OutOfRange):
-        told = answer.error.outOfRange
-        told.streamID, told.offsetRequested = stream_id, error.requested
-        told.minOffset, told.maxOffset = error.first, max(error.end - 1, error.first)
+        out_of_range = answer.error.outOfRange
+        out_of_range.streamID, out_of_range.offsetRequested = stream_id, error.requested
+        out_of_range.minOffset, out_of_range.maxOffset = error.first, max(error.end - 1, error.first)
     elif isinstance(error, InvalidPurge):
-        told_purge = answer.error.invalidPurgeOffset
-        told_purge.purgeOffset, told_purge.beginOffset = error.purge, error.begin
+        invalid_purge = answer.error.invalidPurgeOffset
+        invalid_purge.purgeOffset, invalid_purge.beginOffset = error.purge, error.begin
     else:
         answer.error.clientUnsupported.message = str(error)
     return answer

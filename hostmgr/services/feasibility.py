@@ -15,7 +15,7 @@ from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
 from peloton.private.hostmgr.feasibility import feasibility_pb2_grpc
 from peloton.wire.feasibility import shortage_to
 
-MOST_GANGS = 1000
+MAX_GANGS = 1000
 _AT_ONCE = 10
 """Gangs that are compared before other work gets its turn."""
 
@@ -30,8 +30,8 @@ class Feasibility(feasibility_pb2_grpc.FeasibilityServiceServicer):
     async def CheckGangs(self, request: pb.CheckGangsRequest, context: Any) -> pb.CheckGangsResponse:
         if not self._cluster.known:
             raise Unavailable(self._cluster.unhealthy)
-        if len(request.gangs) > MOST_GANGS:
-            raise InvalidArgument("gangs", f"{len(request.gangs)} of them", f"at most {MOST_GANGS}")
+        if len(request.gangs) > MAX_GANGS:
+            raise InvalidArgument("gangs", f"{len(request.gangs)} of them", f"at most {MAX_GANGS}")
         version = f"{self._term}-{self._table.version}"
         if request.hosts_version == version:
             return pb.CheckGangsResponse(hosts_version=version, unchanged=True)

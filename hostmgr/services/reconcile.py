@@ -9,7 +9,7 @@ from peloton.errors import InvalidArgument
 from peloton.private.hostmgr.reconcile import reconcile_pb2 as pb
 from peloton.private.hostmgr.reconcile import reconcile_pb2_grpc
 
-MOST_RUNS = 10_000
+MAX_RUNS = 10_000
 
 
 class ReconcileTasks(reconcile_pb2_grpc.ReconcileServiceServicer):
@@ -19,8 +19,8 @@ class ReconcileTasks(reconcile_pb2_grpc.ReconcileServiceServicer):
     async def ReconcileTasks(
         self, request: pb.ReconcileTasksRequest, context: Any
     ) -> pb.ReconcileTasksResponse:
-        if len(request.runs) > MOST_RUNS:
-            raise InvalidArgument("runs", f"{len(request.runs)} runs", f"at most {MOST_RUNS}")
+        if len(request.runs) > MAX_RUNS:
+            raise InvalidArgument("runs", f"{len(request.runs)} runs", f"at most {MAX_RUNS}")
         if request.runs:
             self._manager.reconcile([(run.mesos_task_id, run.agent_id) for run in request.runs])
             await self._manager.room()

@@ -28,22 +28,20 @@ TASK_STATES: Mapping[int, TaskState] = {
 }
 """Mesos' task state → Peloton's. A KILLING task still runs as far as Mesos is concerned."""
 
-_REASON_PREFIX = "REASON_"
+_REASONS = {number: name.removeprefix("REASON_") for name, number in mesos_pb2.TaskStatus.Reason.items()}
 _DUPLICATE = "Task has duplicate ID"
 
 
 def reason_name(status: mesos_pb2.TaskStatus) -> str:
     """The status' reason without the prefix REASON_; empty where Mesos gives none."""
-    if not status.HasField("reason"):
-        return ""
-    return mesos_pb2.TaskStatus.Reason.Name(status.reason).removeprefix(_REASON_PREFIX)
+    return _REASONS[status.reason] if status.HasField("reason") else ""
 
 
 def is_of_another_launch(status: mesos_pb2.TaskStatus) -> bool:
     """Whether it refuses a second launch of a run that lives on, in that run's name."""
-    invalid = status.HasField("reason") and status.reason == mesos_pb2.TaskStatus.REASON_TASK_INVALID
-    failed = TASK_STATES.get(status.state) is TaskState.FAILED
-    return failed and invalid and _DUPLICATE in status.message
+    if status.reason != mesos_pb2.TaskStatus.REASON_TASK_INVALID:
+        return False
+    return TASK_STATES.get(status.state) is TaskState.FAILED and _DUPLICATE in status.message
 
 
 def task_status(wire: mesos_pb2.TaskStatus) -> TaskStatus:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from hostmgr.mesos.calls import Calls, Framework
-from hostmgr.mesos.connection import CONNECT_SECONDS, MOST_REDIRECTS, MesosDriver
+from hostmgr.mesos.connection import CONNECT_SECONDS, MAX_REDIRECTS, MesosDriver
 from hostmgr.mesos.http import Requests, location
 from hostmgr.mesos.session import Backoff, Session
 from hostmgr.mesos.stream import OFFERS_AT_ONCE, Event
@@ -204,9 +204,9 @@ async def test_redirects_are_followed() -> None:
 async def test_redirects_in_a_circle_end_and_begin_again_after_a_pause() -> None:
     master = FakeMaster(redirecting(lambda: master.port))
     async with driving(master) as (_, heard):
-        await until(lambda: len(heard.disconnected) >= 2 * (MOST_REDIRECTS + 1))
+        await until(lambda: len(heard.disconnected) >= 2 * (MAX_REDIRECTS + 1))
         ends = [number for number, why in enumerate(heard.disconnected) if "redirects before" in why]
-        assert ends[:2] == [MOST_REDIRECTS, 2 * MOST_REDIRECTS + 1]
+        assert ends[:2] == [MAX_REDIRECTS, 2 * MAX_REDIRECTS + 1]
 
 
 @pytest.mark.parametrize("host", [b"a..b", b"x" * 64, b"m\xe4ster", b"[::1"])

@@ -11,7 +11,7 @@ from hostmgr.core.table import Agent, HostTable
 from peloton.model.constraint import Label
 from peloton.model.resources import Resources
 
-UNRESERVED, RESERVED, SLACK, PORT_FORM = 0, 1, 2, 3
+UNRESERVED, RESERVED, SLACK, PORT_TEMPLATE = 0, 1, 2, 3
 
 
 def entries(
@@ -31,7 +31,7 @@ def entries(
         Entry(CPU, RESERVED, reserved=True, amount=round(reserved_cpu * 1000)),
         Entry(CPU, SLACK, revocable=True, amount=round(slack_cpu * 1000)),
     ]
-    return (*(entry for entry in found if entry.amount), Entry(PORTS, PORT_FORM, ranges=ports))
+    return (*(entry for entry in found if entry.amount), Entry(PORTS, PORT_TEMPLATE, ranges=ports))
 
 
 def offer(number: int, host: int, **amounts: float) -> Offer:

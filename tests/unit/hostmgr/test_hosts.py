@@ -37,8 +37,8 @@ def test_claims_of_a_process_that_is_gone_end_soon() -> None:
     hosts = cluster(3)
     for name in ("placement/a", "placement/b", ""):
         hosts.acquire(HostFilter(max_hosts=1), ids(name), 0.0, name)
-    hosts.bereave({"placement/b"}, 10.0)
-    hosts.bereave({"placement/b"}, 20.0)
+    hosts.shorten_orphaned({"placement/b"}, 10.0)
+    hosts.shorten_orphaned({"placement/b"}, 20.0)
     assert hosts.expire(24.9) == []
     assert [claim.owner for claim in hosts.expire(25.0)] == ["placement/a"]
 

@@ -232,7 +232,7 @@ async def test_launches_without_an_answer_are_asked_for_after_a_new_subscription
     it.launch(it.claim(), 0)
     it.backend.on_disconnected("gone")
     await it.subscribe()
-    assert it.manager.reconciler.ask_again(it.clock.monotonic()) == [(f"{JOB}-0-1", "S0")]
+    assert it.manager.reconciler.due_retries(it.clock.monotonic()) == [(f"{JOB}-0-1", "S0")]
 
 
 def missing(run: str, state: Any = mesos_pb2.TASK_GONE) -> Event:
@@ -266,7 +266,7 @@ async def test_an_answer_to_what_was_asked_before_the_launch_is_not_believed(it:
     it.backend.on_events([missing(f"{JOB}-0-1")])
     assert it.manager.status_updates.ring.pending == 0, "it may have been asked for twice before"
     it.clock.advance(3)
-    assert it.manager.reconciler.ask_again(it.clock.monotonic()) == [(f"{JOB}-0-1", "S0")]
+    assert it.manager.reconciler.due_retries(it.clock.monotonic()) == [(f"{JOB}-0-1", "S0")]
     it.backend.on_events([missing(f"{JOB}-0-1")])
     assert it.manager.status_updates.ring.pending == 1
 
@@ -278,7 +278,7 @@ async def test_a_launch_that_is_repeated_after_its_run_was_lost_changes_nothing(
     it.launch(claim, 0)
     it.backend.on_events([missing(f"{JOB}-0-1")])
     it.clock.advance(3)
-    it.manager.reconciler.ask_again(it.clock.monotonic())
+    it.manager.reconciler.due_retries(it.clock.monotonic())
     it.backend.on_events([missing(f"{JOB}-0-1")])
     assert it.manager.status_updates.ring.pending == 1
     it.launch(claim, 0)
@@ -321,8 +321,8 @@ async def test_old_offers_are_kept_on_while_nothing_may_be_sent(it: Fixture) -> 
 
 async def test_a_call_that_was_refused_is_looked_into(it: Fixture) -> None:
     await it.subscribe()
-    while it.manager.reconciler.next_round(1e4) is not None:
+    while it.manager.reconciler.next_reconciliation(1e4) is not None:
         pass
     it.clock.advance(1e4)
     it.backend.on_refused("ACCEPT", 400, "no")
-    assert it.manager.reconciler.next_round(1e4 + 60) is not None
+    assert it.manager.reconciler.next_reconciliation(1e4 + 60) is not None

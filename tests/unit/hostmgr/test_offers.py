@@ -6,7 +6,7 @@ import pytest
 
 from hostmgr.core.offers import InsufficientOffers, Taken, free, take
 from peloton.model.resources import Resources
-from tests.unit.hostmgr.hosts import PORT_FORM, RESERVED, SLACK, UNRESERVED, need, offer
+from tests.unit.hostmgr.hosts import PORT_TEMPLATE, RESERVED, SLACK, UNRESERVED, need, offer
 
 
 def test_reserved_goes_first_and_both_may_be_used() -> None:
@@ -37,8 +37,8 @@ def test_ports_are_taken_once() -> None:
     (one, two) = take(
         [host], [need("a", cpu=0, memory=0, ports=(31000, 31005)), need("b", 0, 0, ports=(31001,))]
     )
-    assert one == (Taken(PORT_FORM, ranges=((31000, 31000), (31005, 31005))),)
-    assert two == (Taken(PORT_FORM, ranges=((31001, 31001),)),)
+    assert one == (Taken(PORT_TEMPLATE, ranges=((31000, 31000), (31005, 31005))),)
+    assert two == (Taken(PORT_TEMPLATE, ranges=((31001, 31001),)),)
     with pytest.raises(InsufficientOffers, match="port 31000 is not free"):
         take([host], [need("a", ports=(31000,)), need("b", ports=(31000,))])
     with pytest.raises(InsufficientOffers, match="port 80 is not free"):

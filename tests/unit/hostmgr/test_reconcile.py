@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hostmgr.core.reconcile import Policy, Reconciler, Round, Verdict
+from hostmgr.core.reconcile import Policy, ReconcileKind, Reconciler, Verdict
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 
@@ -22,11 +22,11 @@ def subscribed(master: str = "m1", now: float = 0.0) -> Reconciler:
 
 def rounds(
     reconciler: Reconciler, until: float, step: float = 10.0, start: float = 0.0
-) -> list[tuple[float, Round]]:
+) -> list[tuple[float, ReconcileKind]]:
     found = []
     now = start
     while now <= until:
-        kind = reconciler.next_round(now)
+        kind = reconciler.next_reconciliation(now)
         if kind is not None:
             found.append((now, kind))
         else:
@@ -36,12 +36,12 @@ def rounds(
 
 def test_rounds_after_an_election_and_in_turn_for_ever() -> None:
     assert rounds(subscribed(), 6100) == [
-        (0, Round.EXPLICIT),
-        (60, Round.EXPLICIT),
-        (660, Round.EXPLICIT),
-        (2460, Round.IMPLICIT),
-        (4260, Round.EXPLICIT),
-        (6060, Round.IMPLICIT),
+        (0, ReconcileKind.EXPLICIT),
+        (60, ReconcileKind.EXPLICIT),
+        (660, ReconcileKind.EXPLICIT),
+        (2460, ReconcileKind.IMPLICIT),
+        (4260, ReconcileKind.EXPLICIT),
+        (6060, ReconcileKind.IMPLICIT),
     ]
 
 
@@ -58,7 +58,7 @@ def test_nothing_is_asked_while_disconnected() -> None:
     reconciler = subscribed()
     reconciler.judge("t", "a", True, 1.0)
     reconciler.disconnected()
-    assert rounds(reconciler, 4000) == [] and reconciler.ask_again(4000.0) == []
+    assert rounds(reconciler, 4000) == [] and reconciler.due_retries(4000.0) == []
 
 
 def test_unknown_is_asked_again_with_growing_pauses_until_agents_are_back() -> None:
@@ -66,9 +66,9 @@ def test_unknown_is_asked_again_with_growing_pauses_until_agents_are_back() -> N
     asked = []
     now = 0.0
     verdict = reconciler.judge("t", "a1", True, now)
-    while verdict is Verdict.ASK_AGAIN:
+    while verdict is Verdict.RETRY:
         now += 1
-        for run, agent_id in reconciler.ask_again(now):
+        for run, agent_id in reconciler.due_retries(now):
             assert (run, agent_id) == ("t", "a1")
             asked.append(now)
             verdict = reconciler.judge("t", "a1", True, now)
@@ -76,16 +76,16 @@ def test_unknown_is_asked_again_with_growing_pauses_until_agents_are_back() -> N
     assert now >= 600
     pauses = [later - earlier for earlier, later in zip([0.0, *asked], asked, strict=False)]
     assert pauses[0] == 2 and max(pauses) <= 61 and pauses == sorted(pauses)
-    assert reconciler.ask_again(10_000.0) == []
+    assert reconciler.due_retries(10_000.0) == []
 
 
 def test_launches_that_may_be_lost_are_asked_for_until_something_is_said_of_them() -> None:
     reconciler = Reconciler(POLICY)
     reconciler.subscribed("m1", 0.0, [("t", "a1"), ("u", "a2")])
-    assert reconciler.ask_again(0.0) == [("t", "a1"), ("u", "a2")]
+    assert reconciler.due_retries(0.0) == [("t", "a1"), ("u", "a2")]
     assert reconciler.judge("t", "a1", False, 1.0) is Verdict.PASS_ON
-    assert reconciler.ask_again(1.0) == []
-    assert reconciler.ask_again(10.0) == [("u", "a2")]
+    assert reconciler.due_retries(1.0) == []
+    assert reconciler.due_retries(10.0) == [("u", "a2")]
 
 
 def test_unknown_is_believed_when_the_agent_is_known_to_be_gone() -> None:
@@ -93,22 +93,22 @@ def test_unknown_is_believed_when_the_agent_is_known_to_be_gone() -> None:
     reconciler.agent_gone("a1")
     assert reconciler.judge("t", "a1", True, 1.0) is Verdict.PASS_ON
     reconciler.agent_seen("a1")
-    assert reconciler.judge("t", "a1", True, 1.0) is Verdict.ASK_AGAIN
+    assert reconciler.judge("t", "a1", True, 1.0) is Verdict.RETRY
 
 
 def test_any_other_answer_ends_the_asking() -> None:
     reconciler = subscribed()
     reconciler.judge("t", "a1", True, 0.0)
     assert reconciler.judge("t", "a1", False, 1.0) is Verdict.PASS_ON
-    assert reconciler.ask_again(100.0) == []
+    assert reconciler.due_retries(100.0) == []
 
 
 def test_a_status_that_was_overlooked_brings_an_explicit_round_soon() -> None:
     reconciler = subscribed()
     rounds(reconciler, 1000)
-    reconciler.overlooked(1000.0)
-    reconciler.overlooked(1001.0)
-    assert rounds(reconciler, 1100, start=1000.0) == [(1060, Round.EXPLICIT)]
+    reconciler.reconcile_soon(1000.0)
+    reconciler.reconcile_soon(1001.0)
+    assert rounds(reconciler, 1100, start=1000.0) == [(1060, ReconcileKind.EXPLICIT)]
 
 
 RUNTIME = TaskRuntime(TaskState.RUNNING, TaskState.SUCCEEDED, 2, 1, 1, 2, agent_id="a1", updated_at=0)
@@ -130,12 +130,12 @@ RUNTIME = TaskRuntime(TaskState.RUNNING, TaskState.SUCCEEDED, 2, 1, 1, 2, agent_
     ],
 )
 def test_whom_to_ask_for(runtime: TaskRuntime, asked: bool) -> None:
-    found = Reconciler(POLICY).to_ask(JOB, {7: runtime}, 0.0, wall=100_000_000_000)
+    found = Reconciler(POLICY).to_reconcile(JOB, {7: runtime}, 0.0, wall=100_000_000_000)
     assert found == ([(f"{JOB}-7-2", "a1")] if asked else [])
 
 
 def test_a_launch_that_was_put_off_is_not_taken_for_lost() -> None:
     reconciler = Reconciler(POLICY)
-    reconciler.put_off([f"{JOB}-7-2"], 0.0)
-    assert reconciler.to_ask(JOB, {7: RUNTIME, 8: RUNTIME}, 59.0, 0) == [(f"{JOB}-8-2", "a1")]
-    assert len(reconciler.to_ask(JOB, {7: RUNTIME, 8: RUNTIME}, 60.0, 0)) == 2
+    reconciler.postpone([f"{JOB}-7-2"], 0.0)
+    assert reconciler.to_reconcile(JOB, {7: RUNTIME, 8: RUNTIME}, 59.0, 0) == [(f"{JOB}-8-2", "a1")]
+    assert len(reconciler.to_reconcile(JOB, {7: RUNTIME, 8: RUNTIME}, 60.0, 0)) == 2

@@ -36,7 +36,7 @@ def test_the_way_to_subscribed_and_back() -> None:
 def test_three_missed_heartbeats_are_the_end(interval: float) -> None:
     session = subscribed(interval)
     assert not session.expired(44.9) and session.expired(45.0)
-    session.heard(40.0)
+    session.touch(40.0)
     assert not session.expired(84.9) and session.expired(85.0)
 
 
@@ -73,12 +73,12 @@ def test_failures_are_counted_until_a_subscription_has_lasted() -> None:
         assert session.failures == n + 1
     session.connect(0.0)
     session.on_subscribed("f1", 15.0, "m1", 0.0)
-    session.heard(1.0)
+    session.touch(1.0)
     session.disconnect()
     assert session.failures == 4, "two that take the subscription from each other slow down"
     session.connect(0.0)
     session.on_subscribed("f1", 15.0, "m1", 0.0)
-    session.heard(15.0)
+    session.touch(15.0)
     session.disconnect()
     assert session.failures == 0
 

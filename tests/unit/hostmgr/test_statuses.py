@@ -10,7 +10,7 @@ import pytest
 
 from hostmgr.backend import Listener, Registration
 from hostmgr.core.launches import Launches, LaunchPolicy
-from hostmgr.core.reconcile import Policy, Reconciler, Round
+from hostmgr.core.reconcile import Policy, ReconcileKind, Reconciler
 from hostmgr.core.runs import Runs
 from hostmgr.core.table import HostTable
 from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Entry, StatusUpdates
@@ -189,15 +189,15 @@ async def test_what_could_not_be_acknowledged_for_a_while_is_soon(it: Fixture) -
 
 async def test_a_full_ring_takes_nothing_and_asks_for_what_mesos_does_not_repeat(it: Fixture) -> None:
     it.reconciler.subscribed("m1", 0.0)
-    while it.reconciler.next_round(1e6):
-        if it.reconciler.next_round(1e6) is None:
+    while it.reconciler.next_reconciliation(1e6):
+        if it.reconciler.next_reconciliation(1e6) is None:
             break
     it.take([status(run, RUNNING, b"u%d" % run) for run in range(1, 5)])
     it.take([status(5, RUNNING, b"u5")])
     assert it.ring.end == 4
     it.take([status(6, mesos_pb2.TASK_LOST)])
     assert it.ring.end == 4
-    assert it.reconciler.next_round(60.0) is Round.EXPLICIT
+    assert it.reconciler.next_reconciliation(60.0) is ReconcileKind.EXPLICIT
     await it.passed(1)
     it.take([status(5, RUNNING, b"u5")])
     assert it.ring.end == 5
@@ -232,7 +232,7 @@ async def test_an_unknown_that_is_no_verdict_is_not_passed_on(it: Fixture) -> No
     it.runs.put(f"{JOB}-0-1", "S1")
     it.take([status(1, UNKNOWN, agent="")])
     assert it.ring.end == 0 and it.runs.agent(f"{JOB}-0-1") == "S1"
-    assert it.reconciler.ask_again(5.0) == [(f"{JOB}-0-1", "S1")]
+    assert it.reconciler.due_retries(5.0) == [(f"{JOB}-0-1", "S1")]
     it.now = 600.0
     it.take([status(1, UNKNOWN, agent="")])
     assert it.ring.end == 1

@@ -165,10 +165,10 @@ def test_resources_go_back_in_the_form_in_which_they_came() -> None:
     assert [(each.reserved, each.revocable, each.amount) for each in entries] == [
         (False, False, 3000), (True, False, 1000), (False, True, 2000),
     ]  # fmt: skip
-    assert len({each.form for each in entries}) == 3
-    back = templates.resource(Taken(entries[1].form, 250))
+    assert len({each.template for each in entries}) == 3
+    back = templates.resource(Taken(entries[1].template, 250))
     assert (back.role, back.allocation_info.role, back.scalar.value) == ("peloton", "peloton", 0.25)
-    assert templates.resource(Taken(entries[2].form, 1)).HasField("revocable")
+    assert templates.resource(Taken(entries[2].template, 1)).HasField("revocable")
     assert sums(offer.resources[:3]) == (Resources.of(4), 2000)
 
 

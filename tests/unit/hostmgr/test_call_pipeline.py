@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from hostmgr.mesos.call_pipeline import ANSWER_SECONDS, CallPipe
+from hostmgr.mesos.call_pipeline import ANSWER_SECONDS, CallPipeline
 from hostmgr.mesos.http import Requests
 from peloton.mesos.detector import MasterAddress
 
@@ -29,7 +29,7 @@ async def test_a_long_queue_is_not_stalled_while_answers_come() -> None:
     reader, writer = asyncio.StreamReader(), Writer()
     taken: Any = writer
     requests = Requests(MasterAddress("m", 1), "/", {})
-    pipe = CallPipe(requests, reader, taken, lambda *refusal: None, lambda: now)
+    pipe = CallPipeline(requests, reader, taken, lambda *refusal: None, lambda: now)
     running = asyncio.create_task(pipe.run())
     pipe.send(["KILL"] * 3, [b""] * 3)
     for answered in range(2):
@@ -50,7 +50,7 @@ async def test_a_call_after_a_pause_has_all_its_time() -> None:
     now = 1000.0
     taken: Any = Writer()
     requests = Requests(MasterAddress("m", 1), "/", {})
-    pipe = CallPipe(requests, asyncio.StreamReader(), taken, lambda *refusal: None, lambda: now)
+    pipe = CallPipeline(requests, asyncio.StreamReader(), taken, lambda *refusal: None, lambda: now)
     assert not pipe.stalled()
     pipe.send(["KILL"], [b""])
     now += ANSWER_SECONDS - 1
