@@ -72,7 +72,7 @@ def kill_tasks(work_dir: Path) -> int:
     layout = Layout(work_dir.absolute())
     containers = {path.stem for path in layout.pids.glob("*.json")} if layout.pids.is_dir() else set()
     if layout.runs.is_dir():
-        containers |= {path.name for path in layout.runs.iterdir() if path.is_dir()}
+        containers |= {path.stem for path in layout.runs.glob("*.log")}
     ended = sum(end_container(layout, container_id) for container_id in sorted(containers))
     remove_cgroup(layout)
     return ended

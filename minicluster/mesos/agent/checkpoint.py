@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos.agent.layout import Layout
+from minicluster.mesos.agent.layout import Layout, overwrite
+from minicluster.mesos.agent.spares import Spares
 from minicluster.mesos.updates import TERMINAL
 
 _FRAMEWORK, _TASK, _UPDATE, _ACKNOWLEDGED = b"F", b"T", b"U", b"A"
+_NOTHING = 1
+"""Bytes of a log that is no run's; one of no bytes would be flushed to the disk when it is written again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +33,15 @@ class Checkpoint:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
+        self._spares = Spares(layout.spare)
 
     def begin(self, container_id: str, framework: mesos.FrameworkInfo, task: mesos.TaskInfo) -> None:
         """Write a run down, before anything of it exists."""
-        self._layout.run_meta(container_id).mkdir()
-        _create(self._layout.claim(container_id, 0))
-        described = _frame(_FRAMEWORK, framework.SerializeToString()) + _frame(
-            _TASK, task.SerializeToString()
-        )
-        self._layout.log(container_id).write_bytes(described)
+        self._spares.take(self._layout.claim(container_id, 0))
+        log = self._layout.log(container_id)
+        self._spares.take(log)
+        frames = ((_FRAMEWORK, framework.SerializeToString()), (_TASK, task.SerializeToString()))
+        overwrite(log, b"".join(_frame(kind, payload) for kind, payload in frames))
 
     def take_back(self, container_id: str) -> int | None:
         """Make sure that a run that has not begun can only begin by a new attempt; return that attempt.
@@ -50,7 +52,7 @@ class Checkpoint:
         if not claims:
             return None
         attempt = claims[-1] + 1
-        _create(self._layout.claim(container_id, attempt))
+        self._layout.claim(container_id, attempt).touch(0o600)
         try:
             for old in claims:
                 self._layout.claim(container_id, old).unlink()
@@ -67,15 +69,14 @@ class Checkpoint:
         """Write down that an update was acknowledged."""
         self._append(container_id, _ACKNOWLEDGED, uuid)
 
-    def end(self, container_id: str) -> None:
+    def end(self, container_id: str, begun: bool) -> None:
         """Forget a run."""
-        folder = self._layout.run_meta(container_id)
-        self._layout.log(container_id).unlink(missing_ok=True)
-        self._layout.exit_file(container_id).unlink(missing_ok=True)
-        try:
-            folder.rmdir()
-        except OSError:
-            shutil.rmtree(folder, ignore_errors=True)  # it has not run to its end
+        for attempt in () if begun else self._layout.claims(container_id):
+            self._layout.claim(container_id, attempt).unlink(missing_ok=True)
+        self._spares.give(self._layout.exit_file(container_id))
+        log = self._layout.log(container_id)
+        os.truncate(log, _NOTHING)
+        self._spares.give(log)
 
     def _append(self, container_id: str, kind: bytes, payload: bytes) -> None:
         try:
@@ -90,18 +91,17 @@ class Checkpoint:
     def load(self) -> list[SavedRun]:
         """Read all runs; one that cannot be read (it was being written) is dropped."""
         runs = []
-        for path in sorted(self._layout.runs.iterdir()):
-            run = _load(self._layout.log(path.name))
+        for path in sorted(self._layout.runs.glob("*.log")):
+            run = _load(path)
             if run is None:
-                shutil.rmtree(path, ignore_errors=True)
+                self.end(path.stem, begun=False)
             else:
                 runs.append(run)
+        known = {run.container_id for run in runs}
+        for path in self._layout.claim_dir.iterdir():
+            if path.stem not in known:
+                path.unlink()
         return runs
-
-
-def _create(claim: Path) -> None:
-    """Create a file that secrets may be written to."""
-    os.close(os.open(claim, os.O_WRONLY | os.O_CREAT, 0o600))
 
 
 def _frame(kind: bytes, payload: bytes) -> bytes:
@@ -120,7 +120,7 @@ def _frames(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _load(path: Path) -> SavedRun | None:
-    frames = list(_frames(path.read_bytes())) if path.exists() else []
+    frames = list(_frames(path.read_bytes()))
     if [kind for kind, _ in frames[:2]] != [_FRAMEWORK, _TASK]:
         return None
     pending, statuses = _replay(frames[2:])
@@ -128,7 +128,7 @@ def _load(path: Path) -> SavedRun | None:
         return None
     framework = mesos.FrameworkInfo.FromString(frames[0][1])
     task = mesos.TaskInfo.FromString(frames[1][1])
-    return SavedRun(path.parent.name, framework, task, pending, statuses)
+    return SavedRun(path.stem, framework, task, pending, statuses)
 
 
 def _replay(frames: list[tuple[bytes, bytes]]) -> tuple[list[mesos.TaskStatus], list[mesos.TaskStatus]]:

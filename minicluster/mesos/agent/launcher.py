@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos import resources as res
 from minicluster.mesos.agent.fetcher import FetchError, fetch
-from minicluster.mesos.agent.layout import Layout
+from minicluster.mesos.agent.layout import Layout, overwrite
 from minicluster.mesos.agent.limits import MemoryLimits
 from minicluster.mesos.agent.supervisors import Order
 from minicluster.mesos.cleanup import CONTAINER_VARIABLE
@@ -256,5 +256,5 @@ class Launcher:
     def order(self, run: T, spec: dict[str, Any], attempt: int) -> Order[T]:
         """Write down what the supervisor is to do, and return the order for it."""
         claim = self._layout.claim(spec["container"], attempt)
-        claim.write_bytes(marshal.dumps(spec))
+        overwrite(claim, marshal.dumps(spec))
         return Order(run, claim)

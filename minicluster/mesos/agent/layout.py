@@ -2,17 +2,21 @@
 
 ``meta/agent.json``
     The agent's id, resources and attributes; there as long as the agent may come back under that id.
-``meta/pids/<container>.json``
-    There before the task starts, removed by its supervisor after it ended: ``{"container": …,
-    "supervisor": {"pid", "start"}, "task": {"pid", "start"}, "after": [argv…]}``. ``task.pid`` leads the
-    task's process group and session. ``start`` is field 22 of /proc/PID/stat.
-``meta/runs/<container>/``
-    The checkpoint of a run: ``log`` (framework, task, then status updates and acknowledgements) and
-    ``exit.json`` (written by the supervisor). Removed when the task's end has been acknowledged.
-``meta/runs/<container>/claim-<attempt>``
+``meta/runs/<container>.log``
+    The checkpoint of a run: framework, task, then status updates and acknowledgements. Gone when the task's
+    end has been acknowledged.
+``meta/claims/<container>.<attempt>``
     What the supervisor is told. A task begins by writing its process record over it and renaming it to its
     place in ``meta/pids``; where this file was taken away, it cannot begin. So a run for which it is there
     has never begun.
+``meta/pids/<container>.json``
+    There while the task runs: ``{"container": …, "supervisor": {"pid", "start"}, "task": {"pid", "start"},
+    "after": [argv…]}``. ``task.pid`` leads the task's process group and session. ``start`` is field 22 of
+    /proc/PID/stat.
+``meta/exits/<container>.json``
+    How the task ended, which the supervisor has written over the record. Gone with the checkpoint.
+``meta/spare/<number>``
+    Files to be used again, see ``spares``.
 ``meta/cgroup``
     The path of the cgroup that was made for the tasks, where one could be made.
 ``slaves/<agent>/frameworks/<framework>/executors/<task>/runs/<container>/``
@@ -21,34 +25,39 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-_CLAIM = "claim-"
-
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The paths below one absolute work directory.
+    """The paths below one absolute work directory; ``slaves`` is the root of all sandboxes.
 
-    ``meta`` is all that is not a sandbox, ``pids`` the records of running tasks' processes, ``runs`` the
-    checkpoints, ``slaves`` the root of all sandboxes. A path costs more than many a call that takes it.
+    They are made once: a path costs more than many a call that takes it.
     """
 
     work_dir: Path
     meta: Path = field(init=False)
-    pids: Path = field(init=False)
     runs: Path = field(init=False)
+    claim_dir: Path = field(init=False)
+    pids: Path = field(init=False)
+    exits: Path = field(init=False)
+    spare: Path = field(init=False)
     slaves: Path = field(init=False)
 
     def __post_init__(self) -> None:
         meta = self.work_dir / "meta"
         for name, path in (
             ("meta", meta),
-            ("pids", meta / "pids"),
             ("runs", meta / "runs"),
+            ("claim_dir", meta / "claims"),
+            ("pids", meta / "pids"),
+            ("exits", meta / "exits"),
+            ("spare", meta / "spare"),
             ("slaves", self.work_dir / "slaves"),
         ):
             object.__setattr__(self, name, path)
@@ -67,26 +76,22 @@ class Layout:
         """The process record of one run."""
         return self.pids / f"{container_id}.json"
 
-    def run_meta(self, container_id: str) -> Path:
-        """The checkpoint of one run."""
-        return self.runs / container_id
-
     def log(self, container_id: str) -> Path:
         """What a run was to be, and what has been said of it."""
-        return self.runs.joinpath(container_id, "log")
+        return self.runs / f"{container_id}.log"
 
     def exit_file(self, container_id: str) -> Path:
         """How a run's task ended."""
-        return self.runs.joinpath(container_id, "exit.json")
+        return self.exits / f"{container_id}.json"
 
     def claim(self, container_id: str, attempt: int) -> Path:
         """What one attempt to start a run takes in order to begin."""
-        return self.runs.joinpath(container_id, f"{_CLAIM}{attempt}")
+        return self.claim_dir / f"{container_id}.{attempt}"
 
     def claims(self, container_id: str) -> list[int]:
         """The attempts that may still begin, in order."""
-        paths = self.run_meta(container_id).glob(f"{_CLAIM}*")
-        return sorted(int(path.name.removeprefix(_CLAIM)) for path in paths)
+        paths = self.claim_dir.iterdir() if self.claim_dir.is_dir() else ()
+        return sorted(int(path.suffix[1:]) for path in paths if path.stem == container_id)
 
     def executor(self, agent_id: str, framework_id: str, executor_id: str) -> Path:
         """The directory of all runs of one executor."""
@@ -94,8 +99,19 @@ class Layout:
 
     def make(self) -> None:
         """Create the directories."""
-        for path in (self.pids, self.runs, self.slaves):
+        for path in (self.runs, self.claim_dir, self.pids, self.exits, self.spare, self.slaves):
             path.mkdir(parents=True, exist_ok=True)
+
+
+def overwrite(path: Path, data: bytes) -> None:
+    """Write over a file that is there; one that is cut to nothing would be flushed to the disk."""
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        if os.write(fd, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        os.ftruncate(fd, len(data))
+    finally:
+        os.close(fd)
 
 
 def write_json(path: Path, value: Any) -> None:

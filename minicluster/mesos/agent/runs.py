@@ -124,7 +124,7 @@ class Runs:
             self._transmit(key, status)
 
     def _forget(self, run: Run) -> None:
-        self._checkpoint.end(run.place.container_id)
+        self._checkpoint.end(run.place.container_id, run.running)
         if self.live.pop(run.key, None) is not None:
             self.completed.append(run)
 

@@ -20,10 +20,11 @@ Every fork copies what is in memory, so this imports next to nothing: json, sign
 would more than double it.
 """
 
-# ruff: noqa: PTH104, PTH105, PTH106, PTH108, PTH118
+# ruff: noqa: PTH104, PTH106, PTH118
 
 import _signal as signal  # type: ignore[import-not-found]
 import _socket
+import errno
 import gc
 import marshal
 import os
@@ -50,11 +51,15 @@ def start_of(pid: "int | str") -> str:
         return file.read().rsplit(")", 1)[1].split()[19]
 
 
-def replace(path: str, text: str) -> None:
-    """Write a file as a whole."""
-    with open(path + ".new", "w") as file:
-        file.write(text)
-    os.replace(path + ".new", path)
+def overwrite(path: str, text: str, name: str) -> None:
+    """Write over a file that is there, and rename it: it appears under its new name as a whole."""
+    data = text.encode()
+    fd = os.open(path, os.O_WRONLY)
+    if os.write(fd, data) < len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+    os.ftruncate(fd, len(data))
+    os.close(fd)
+    os.rename(path, name)
 
 
 def limit(spec: "Spec") -> None:
@@ -177,8 +182,7 @@ class Supervisor:
         clean_up(spec)
         fields = f'"status": {status}, "max_rss_kb": {usage.ru_maxrss}, "oom": {oom}'
         outcome = f'{{{fields}, "data_limit": {spec["data_limit"] or "null"}}}'
-        replace(spec["exit_file"], outcome)
-        os.unlink(spec["pid_file"])
+        overwrite(spec["pid_file"], outcome, spec["exit_file"])
         self.tell(b"ended " + outcome.encode())
 
     def become_task(self, spec: "Spec", claim: str) -> None:
@@ -191,8 +195,7 @@ class Supervisor:
             for number in (*IGNORED, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
             redirect(spec)
-            self.record(spec, claim)
-            os.rename(claim, spec["pid_file"])
+            overwrite(claim, self.record(spec), spec["pid_file"])
         except OSError as error:
             os.write(self.said, str(error).encode()[:FAILURE])
             os._exit(1)
@@ -207,14 +210,12 @@ class Supervisor:
         finally:
             os._exit(1)
 
-    def record(self, spec: "Spec", path: str) -> None:
-        """Write over the claim, as JSON, which processes there are; it must exist."""
+    def record(self, spec: "Spec") -> str:
+        """Describe, as JSON, which processes there are."""
         roles = (("supervisor", self.pid, self.start), ("task", os.getpid(), start_of("self")))
         known = [f'"{role}": {{"pid": {pid}, "start": "{start}"}}' for role, pid, start in roles]
         fields = [f'"container": "{spec["container"]}"', f'"after": {spec["after_json"]}', *known]
-        fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
-        os.write(fd, ("{" + ", ".join(fields) + "}").encode())
-        os.close(fd)
+        return "{" + ", ".join(fields) + "}"
 
 
 def fork_supervisors(channel: int) -> "int | None":

@@ -111,7 +111,7 @@ async def test_a_task_outlives_its_agent_and_its_end_is_told_as_it_was(cluster: 
     before = cluster.agent_id
     await cluster.kill_agent()
     go.touch()
-    [exit_file] = await eventually(lambda: list(cluster.work_dir.glob("meta/runs/*/exit.json")))
+    [exit_file] = await eventually(lambda: list(cluster.work_dir.glob("meta/exits/*.json")))
     assert json.loads(exit_file.read_text())["status"] == 0
     await cluster.start_agent()
     assert cluster.agent_id == before
@@ -256,7 +256,7 @@ async def test_a_task_that_is_being_fetched_is_not_lost_with_its_master(cluster:
     typing, terminal = os.openpty()
     slow = {"uris": [{"value": os.ttyname(terminal), "extract": False, "output_file": "typed"}]}
     agent_id = await cluster.framework.launch("one", "cat typed; sleep 600", command=slow)
-    await eventually(lambda: list(cluster.work_dir.glob("meta/runs/*/log")))
+    await eventually(lambda: list(cluster.work_dir.glob("meta/runs/*.log")))
     await cluster.change_masters()
     asked = {"tasks": [{"task_id": {"value": "one"}, "agent_id": {"value": agent_id}}]}
     async with asyncio.timeout(PATIENCE_SECONDS):

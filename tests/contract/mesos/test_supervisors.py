@@ -110,7 +110,7 @@ async def test_the_fork_server_dies_while_tasks_start_and_while_they_run(cluster
 async def test_the_agent_dies_while_tasks_start_and_while_they_run(cluster: Cluster) -> None:
     crowd = Crowd(cluster)
     await crowd.launch()
-    await eventually(lambda: len(list(cluster.work_dir.glob("meta/runs/*/log"))) == TASKS)
+    await eventually(lambda: len(list(cluster.work_dir.glob("meta/runs/*.log"))) == TASKS)
     for share in (1, TASKS // 2, TASKS):
         await eventually(lambda: crowd.begun() >= share)  # noqa: B023 - asked at once
         await cluster.kill_agent()
@@ -121,7 +121,7 @@ async def test_the_agent_dies_while_tasks_start_and_while_they_run(cluster: Clus
 async def test_the_fork_server_and_then_the_agent_die_and_exit_codes_are_kept(cluster: Cluster) -> None:
     crowd = Crowd(cluster)
     await crowd.launch()
-    await eventually(lambda: len(list(cluster.work_dir.glob("meta/runs/*/log"))) == TASKS)
+    await eventually(lambda: len(list(cluster.work_dir.glob("meta/runs/*.log"))) == TASKS)
     await kill_fork_server(cluster)
     await cluster.kill_agent()
     await cluster.start_agent()

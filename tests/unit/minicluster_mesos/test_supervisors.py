@@ -76,7 +76,7 @@ class World:
                 await self.changed.wait()
 
     def exit_status(self, container: str) -> Any:
-        return json.loads((self.layout.run_meta(container) / "exit.json").read_text())["status"]
+        return json.loads(self.layout.exit_file(container).read_text())["status"]
 
 
 @pytest.fixture
@@ -166,4 +166,4 @@ async def test_half_a_checkpoint_is_no_run(world: World) -> None:
     log = world.layout.log("half")
     log.write_bytes(log.read_bytes()[:-1])
     assert [run.container_id for run in world.checkpoint.load()] == ["whole"]
-    assert not world.layout.run_meta("half").exists()
+    assert world.layout.claims("half") == [] and not log.exists()
