@@ -34,6 +34,7 @@ from hostmgr.mesos.tls import client_context
 from hostmgr.services.events import EventStream
 from hostmgr.services.feasibility import Feasibility
 from hostmgr.services.internal import InternalHosts
+from hostmgr.services.passing import Passing
 from hostmgr.services.query import HostQueries
 from hostmgr.services.reconcile import ReconcileTasks
 from peloton.api.v0.host.svc.host_svc_pb2_grpc import add_HostServiceServicer_to_server
@@ -45,6 +46,7 @@ from peloton.mesos.detector import MasterDetector, detecting
 from peloton.private.eventstream.eventstream_pb2_grpc import add_EventStreamServiceServicer_to_server
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import add_InternalHostServiceServicer_to_server
+from peloton.private.hostmgr.passing.passing_pb2_grpc import add_PassingServiceServicer_to_server
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import add_ReconcileServiceServicer_to_server
 from peloton.rpc.server import service
 from storage.interface import Store
@@ -59,6 +61,7 @@ SERVICES = (
     "peloton.private.hostmgr.feasibility.FeasibilityService",
     "peloton.private.eventstream.EventStreamService",
     "peloton.private.hostmgr.reconcile.ReconcileService",
+    "peloton.private.hostmgr.passing.PassingService",
     "peloton.api.v0.host.svc.HostService",
 )
 Hostmgr = Daemon[HostmgrSettings]
@@ -169,6 +172,7 @@ async def _serve(
         service(add_InternalHostServiceServicer_to_server, InternalHosts(manager, cluster, reconciliation)),
         service(add_FeasibilityServiceServicer_to_server, Feasibility(manager.hosts.table, cluster)),
         service(add_EventStreamServiceServicer_to_server, EventStream(manager.status_updates)),
+        service(add_PassingServiceServicer_to_server, Passing(manager.status_updates)),
         service(add_ReconcileServiceServicer_to_server, ReconcileTasks(manager)),
         service(add_HostServiceServicer_to_server, HostQueries(cluster, manager.hosts)),
     )

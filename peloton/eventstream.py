@@ -10,7 +10,7 @@ Source: behaviour 6.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
@@ -83,6 +83,8 @@ class EventRing(Generic[E]):
         self._end = 0
         self._pending: set[bytes] = set()
         self._passed: OrderedDict[bytes, None] = OrderedDict()
+        self._early: set[int] = set()
+        """Offsets that the holder passed, and not yet all before them."""
 
     @property
     def first(self) -> int:
@@ -136,9 +138,26 @@ class EventRing(Generic[E]):
             return []
         passed = self._slice(before, purge) if client == self._holder else []
         self._purged[client] = purge
+        if self._early:
+            early = {numbered.offset for numbered in passed} & self._early
+            passed = [numbered for numbered in passed if numbered.offset not in early]
+            self._early -= early
         for numbered in passed:
             self._remember(numbered.key)
         self._drop(min(self._purged.values()))
+        return passed
+
+    def pass_early(self, stream_id: str, offsets: Iterable[int]) -> list[Numbered[E]]:
+        """Note that the holder is done with these events, though not with all before them; those that it was
+        not done with. They stay until it purges them. Raises StreamChanged."""
+        if stream_id != self.stream_id:
+            raise StreamChanged(self.stream_id)
+        held = range(self._purged[self._holder], self._end)
+        fresh = {offset for offset in offsets if offset in held} - self._early
+        self._early |= fresh
+        passed = [each for offset in sorted(fresh) for each in self._slice(offset, offset + 1)]
+        for numbered in passed:
+            self._remember(numbered.key)
         return passed
 
     def read(self, begin: int, limit: int) -> list[Numbered[E]]:

@@ -170,6 +170,13 @@ class StatusUpdates:
             await self._for_news(timeout)
         return self.ring.read(begin, limit)
 
+    def pass_early(self, stream_id: str, offsets: Iterable[int]) -> None:
+        """Acknowledge events that jobmgr is done with, though not with all before them. Raises
+        StreamChanged."""
+        for passed in self.ring.pass_early(stream_id, offsets):
+            if passed.key:
+                self._queue(passed.event.acknowledgement)
+
     async def _for_news(self, timeout: float) -> None:
         if self._closed:
             raise Unavailable("this hostmgr no longer leads")

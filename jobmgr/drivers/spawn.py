@@ -41,6 +41,7 @@ def spawn_drivers(
     preemption: Caller,
     hostmgr: Caller,
     events: Caller,
+    passing: Caller,
     reconciler: Caller,
     kills: Bucket = NO_LIMIT,
     shut_downs: Bucket = NO_LIMIT,
@@ -70,7 +71,7 @@ def spawn_drivers(
     spawn("kill", killer.kill(outbox.kill))
     spawn("shut down", killer.shut_down(outbox.shut_down))
     spawn("reconcile", killer.reconcile(outbox.reconcile))
-    spawn("event stream", then(Intake(events, engine).run))
+    spawn("event stream", then(Intake(events, passing, engine).run))
     spawn("waiting reasons", then(WaitingReasons(waiting, lanes).run))
     spawn("evict", then(Evictor(resmgr, preemption, lanes.post).run))
     spawn("retire", retire(engine.store, outbox.retire))

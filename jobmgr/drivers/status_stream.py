@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from jobmgr.core.events import Statuses
 from jobmgr.drivers.backlog import Backlog
@@ -15,6 +16,7 @@ from peloton.errors import InvalidArgument, PelotonError
 from peloton.model.ids import Run, parse_mesos_task_id
 from peloton.model.task import TaskStatus
 from peloton.private.eventstream import eventstream_pb2
+from peloton.private.hostmgr.passing import passing_pb2
 from peloton.wire.mesos import task_status
 
 CLIENT = "jobmgr"
@@ -31,15 +33,34 @@ class StreamBroken(PelotonError):
     """The stream is another one now, or no longer holds what was wanted: start over."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Events that some lane may not have stored."""
+
+    events: Sequence[eventstream_pb2.Event]
+    parts: Mapping[int, asyncio.Task[None]]
+    passed: set[int] = field(default_factory=set)
+    """Lanes whose part was passed before the whole."""
+
+    @property
+    def stored(self) -> bool:
+        return all(part.done() for part in self.parts.values())
+
+
 class Intake:
-    def __init__(self, hostmgr: Caller, engine: Engine) -> None:
+    """Hand statuses to the lanes. Mesos gives no further status of a run until one is passed: while a lane is
+    behind, what the others have stored is passed before it."""
+
+    def __init__(self, hostmgr: Caller, passing: Caller, engine: Engine) -> None:
+        """`passing` is the host manager's private PassingService."""
         self._hostmgr = hostmgr
+        self._passing = passing
         self._engine = engine
         self._stream = ""
         self._next = 0
         """Everything before this offset is handed to the lanes."""
-        self._unstored: deque[tuple[int, list[asyncio.Task[None]]]] = deque()
-        """Batches that some lane has not stored, by the offset that each begins at."""
+        self._unstored: deque[_Batch] = deque()
+        """Oldest first; the first one that is not stored by all lanes begins what is not passed."""
         self._parts: set[asyncio.Task[None]] = set()
         self._backlog = Backlog(EVENTS_UNSTORED)
         self._filling = [asyncio.Lock() for _ in range(len(engine.lanes))]
@@ -56,7 +77,10 @@ class Intake:
         try:
             if not self._stream:
                 await self._open()
-            events = await self._wait()
+            purge = self._passed()
+            if self._unstored:
+                await self._pass_early()
+            events = await self._wait(purge)
             if events:
                 await self._hand_over(events)
         except StreamBroken:
@@ -69,7 +93,7 @@ class Intake:
         for part in parts.values():
             self._parts.add(part)
             part.add_done_callback(self._parts.discard)
-        self._unstored.append((self._next, list(parts.values())))
+        self._unstored.append(_Batch(events, parts))
         self._next = events[-1].offset + 1
         await self._backlog.add(parts, len(events))
 
@@ -88,11 +112,33 @@ class Intake:
 
     def _passed(self) -> int:
         """Return the offset before which everything is stored. Raises what a lane raised."""
-        while self._unstored and all(part.done() for part in self._unstored[0][1]):
-            for part in self._unstored[0][1]:
+        while self._unstored and self._unstored[0].stored:
+            for part in self._unstored[0].parts.values():
                 part.result()
             self._unstored.popleft()
-        return self._unstored[0][0] if self._unstored else self._next
+        return self._unstored[0].events[0].offset if self._unstored else self._next
+
+    async def _pass_early(self) -> None:
+        """Pass what is stored after what is not."""
+        fresh = [(batch, _stored(batch) - batch.passed) for batch in self._unstored]
+        offsets = [offset for batch, lanes in fresh for offset in self._offsets(batch, lanes)]
+        if offsets:
+            request = passing_pb2.PassEventsRequest(stream_id=self._stream, offsets=offsets)
+            try:
+                await self._passing.call("PassEvents", request, timeout=CALL_SECONDS)
+            except PelotonError as error:  # the next call for events tells whether the stream is another one
+                log.warning("%d events are not passed yet: %s", len(offsets), error)
+                return
+        for batch, lanes in fresh:
+            batch.passed.update(lanes)
+
+    def _offsets(self, batch: _Batch, lanes: set[int]) -> Iterable[int]:
+        """Of the events that belong to these lanes."""
+        lane_of = self._engine.lanes.lane_of
+        for event in batch.events if lanes else ():
+            for run, _ in _statuses([event]):
+                if lane_of(run.job_id) in lanes:
+                    yield event.offset
 
     async def _open(self) -> None:
         request = eventstream_pb2.InitStreamRequest(clientName=CLIENT)
@@ -104,10 +150,10 @@ class Intake:
         self._stream = answer.streamID
         log.info("event stream %s from offset %d", self._stream, self._next)
 
-    async def _wait(self) -> list[eventstream_pb2.Event]:
+    async def _wait(self, purge: int) -> list[eventstream_pb2.Event]:
         request = eventstream_pb2.WaitForEventsRequest(
             streamID=self._stream,
-            purgeOffset=self._passed(),
+            purgeOffset=purge,
             beginOffset=self._next,
             limit=EVENTS_PER_CALL,
             timeoutMs=int((BEHIND_POLL_SECONDS if self._unstored else POLL_SECONDS) * 1000),
@@ -117,6 +163,11 @@ class Intake:
         if answer.HasField("error"):
             raise StreamBroken(" ".join(str(answer.error).split()))
         return list(answer.events)
+
+
+def _stored(batch: _Batch) -> set[int]:
+    """Lanes that have stored their part."""
+    return {lane for lane, part in batch.parts.items() if part.done() and part.exception() is None}
 
 
 def _statuses(events: Iterable[eventstream_pb2.Event]) -> Iterable[tuple[Run, TaskStatus]]:

@@ -103,3 +103,17 @@ def test_the_holder_gets_every_accepted_event_once_and_in_order(steps: list[tupl
         assert accepted[it.first :] == [numbered.event for numbered in it.read(it.first, 99)]
     assert passed == accepted[: len(passed)]
     assert len(accepted) - len(passed) == it.pending
+
+
+def test_what_is_passed_early_is_passed_once_and_stays_until_it_is_purged() -> None:
+    it = filled(4)
+    assert [n.offset for n in it.pass_early("s1", [3, 1, 1, 7])] == [1, 3]
+    assert it.pass_early("s1", [1]) == []
+    assert it.append("e1 again", b"k1") is Added.PASSED
+    assert it.append("e2 again", b"k2") is Added.DUPLICATE
+    assert it.append("e4", b"k4") is Added.FULL, "a new leader may have to read them"
+    assert [n.offset for n in it.purge("jobmgr", "s1", 4, 3)] == [0, 2]
+    assert it.pass_early("s1", [0, 2]) == []
+    assert it.purge("jobmgr", "s1", 4, 4) == []
+    with pytest.raises(StreamChanged):
+        it.pass_early("s0", [3])

@@ -20,11 +20,13 @@ from hostmgr.mesos.calls import Call
 from hostmgr.mesos.connection import MesosDriver
 from hostmgr.mesos.statuses import status_from
 from hostmgr.services.events import EventStream
+from hostmgr.services.passing import Passing
 from mesos.v1 import mesos_pb2
 from peloton.errors import Unavailable
-from peloton.eventstream import EventRing
+from peloton.eventstream import EventRing, StreamChanged
 from peloton.mesos.detector import MasterAddress
 from peloton.private.eventstream import eventstream_pb2 as pb
+from peloton.private.hostmgr.passing import passing_pb2
 
 JOB = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
 
@@ -124,6 +126,18 @@ async def test_acknowledged_when_passed_and_not_before(it: Fixture) -> None:
     assert it.mesos.acknowledged == [b"u1", b"u2"]
     call = it.mesos.calls[0]
     assert (call.framework_id.value, call.acknowledge.agent_id.value) == ("f1", "S1")
+
+
+async def test_what_is_passed_early_is_acknowledged_at_once_and_only_once(it: Fixture) -> None:
+    it.take([status(1, RUNNING, b"u1"), status(2, RUNNING, b"u2"), status(3, RUNNING, b"u3")])
+    service = Passing(it.statuses)
+    await service.PassEvents(passing_pb2.PassEventsRequest(stream_id="s1", offsets=[1]), None)
+    await it.settle()
+    assert it.mesos.acknowledged == [b"u2"]
+    await it.passed(3)
+    assert it.mesos.acknowledged == [b"u2", b"u1", b"u3"]
+    with pytest.raises(StreamChanged, match="the stream is s1 now"):
+        await service.PassEvents(passing_pb2.PassEventsRequest(stream_id="s0", offsets=[1]), None)
 
 
 async def test_a_state_that_is_not_known_is_acknowledged_and_left(it: Fixture) -> None:

@@ -80,6 +80,7 @@ async def test_jobs_are_dealt_over_all_lanes_and_always_alike(store: Store) -> N
 async def test_a_lane_that_cannot_store_delays_no_other(store: Store, before: str, seconds: float) -> None:
     """Its jobs share hosts with the others, and its statuses come between theirs."""
     faulty, world = Faulty(store), World()
+    world.acknowledges = True
     engine = Engine(faulty, lanes=LANES)
     stuck = down(engine, engine.lanes.lane_of(JOBS[0]))
     loop = asyncio.get_running_loop()

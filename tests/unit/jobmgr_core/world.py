@@ -14,6 +14,7 @@ from peloton.errors import PelotonError
 from peloton.model.ids import parse_mesos_task_id, task_id
 from peloton.private.eventstream import eventstream_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.private.hostmgr.passing import passing_pb2
 from peloton.private.hostmgr.reconcile import reconcile_pb2
 from peloton.private.resmgr.holding import holding_pb2
 from peloton.private.resmgr.preemption import preemption_pb2
@@ -54,6 +55,12 @@ class World:
         self.stream = "stream-1"
         self.events: list[Any] = []
         self.purged = 0
+        self.acknowledges = False
+        """Whether a run's next status comes only once the last one is passed."""
+        self._passed: set[int] = set()
+        self._last: dict[str, int] = {}
+        """Offset of each run's last status."""
+        self._held: list[tuple[str, Any]] = []
         self.preempted: list[str] = []
         """Runs that have to give way."""
         self.resmgr_stream = "resmgr-1"
@@ -181,16 +188,46 @@ class World:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.timeoutMs / 1000
         while request.streamID == self.stream and len(self.events) <= request.beginOffset:
-            self.purged = max(self.purged, request.purgeOffset)
+            self._purge(request.purgeOffset)
             if loop.time() >= deadline:
                 break
             await asyncio.sleep(0.002)
         if request.streamID != self.stream:
             answer.error.invalidStreamID.currentStreamID = self.stream
             return answer
-        self.purged = max(self.purged, request.purgeOffset)
+        self._purge(request.purgeOffset)
         answer.events.extend(self.events[request.beginOffset :][: request.limit])
         return answer
+
+    async def PassEvents(self, request: Any) -> Any:
+        assert request.stream_id == self.stream
+        self._passed.update(request.offsets)
+        self._let_follow()
+        return passing_pb2.PassEventsResponse()
+
+    def _purge(self, offset: int) -> None:
+        if offset > self.purged:
+            self.purged = offset
+            self._let_follow()
+
+    def _let_follow(self) -> None:
+        held, self._held = self._held, []
+        for run, status in held:
+            self._append(run, status)
+
+    def _append(self, run: str, status: Any) -> None:
+        last = self._last.get(run, -1)
+        if self.acknowledges and last >= self.purged and last not in self._passed:
+            self._held.append((run, status))
+            return
+        self._last[run] = len(self.events)
+        self.events.append(
+            eventstream_pb2.Event(
+                offset=len(self.events),
+                type=eventstream_pb2.Event.MESOS_TASK_STATUS,
+                mesosTaskStatus=status,
+            )
+        )
 
     def status(
         self,
@@ -210,13 +247,7 @@ class World:
             status.reason = reason  # type: ignore[assignment]
         if state not in (mesos_pb2.TASK_STARTING, mesos_pb2.TASK_RUNNING, mesos_pb2.TASK_STAGING):
             self.alive.pop(run, None)
-        self.events.append(
-            eventstream_pb2.Event(
-                offset=len(self.events),
-                type=eventstream_pb2.Event.MESOS_TASK_STATUS,
-                mesosTaskStatus=status,
-            )
-        )
+        self._append(run, status)
 
     def called(self, method: str) -> list[Any]:
         return [request for name, request in self.calls if name == method]
@@ -252,6 +283,7 @@ class Running:
             preemption=world,
             hostmgr=world,
             events=world,
+            passing=world,
             reconciler=world,
             finish_within=self._finish_within,
         )
