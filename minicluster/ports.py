@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
 
 from minicluster.settings import AGENT_PORT, BASE_PORTS
 from peloton.errors import Unavailable
@@ -11,6 +16,8 @@ from peloton.errors import Unavailable
 LOWEST, HIGHEST = 10_000, 19_999
 """Below the ports that the kernel gives to outgoing connections, and those that tasks are offered."""
 STEP = 10
+RESERVED_SECONDS = 300.0
+"""A port that was handed out is nobody else's for so long: its component may not listen yet."""
 
 
 def default_ports(kind: str, index: int) -> tuple[int, int]:
@@ -22,17 +29,34 @@ def default_ports(kind: str, index: int) -> tuple[int, int]:
 
 
 class FreePorts:
-    """Hands out ports that nobody listens on at the moment, none twice."""
+    """Hand out ports on which nobody listens, each to one process of this user only.
 
-    def __init__(self) -> None:
-        self._candidates = random.sample(range(LOWEST, HIGHEST + 1), HIGHEST - LOWEST + 1)
+    Clusters that start at the same time would otherwise choose the same port before one listens on it.
+    """
+
+    def __init__(self, candidates: Sequence[int] = range(LOWEST, HIGHEST + 1)) -> None:
+        self._candidates = random.sample(candidates, len(candidates))
+        self._folder = Path(tempfile.gettempdir()) / f"peloton-ports-{os.getuid()}"
+        self._folder.mkdir(mode=0o700, exist_ok=True)
 
     def take(self) -> int:
+        """Return a free port. Raise Unavailable where none is left."""
         while self._candidates:
             port = self._candidates.pop()
-            if is_free(port):
+            if is_free(port) and self._reserve(port):
                 return port
         raise Unavailable(f"no free port from {LOWEST} to {HIGHEST}")
+
+    def _reserve(self, port: int) -> bool:
+        """Whether no other process has reserved the port lately."""
+        file = self._folder / str(port)
+        try:
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            if time.time() - file.stat().st_mtime < RESERVED_SECONDS:
+                return False
+            os.utime(file)
+        return True
 
 
 def is_free(port: int) -> bool:

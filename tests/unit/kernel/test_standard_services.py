@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import httpx
 import pytest
-import requests
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
@@ -140,9 +140,9 @@ async def test_watches_hear_of_each_change_and_are_bounded() -> None:
             assert (await watches[0].read()).status == NOT_SERVING, "though others went"
 
 
-def level(address: Address, method: str = "GET", **query: str) -> requests.Response:
+def level(address: Address, method: str = "GET", **query: str) -> httpx.Response:
     url = f"http://{address.ip}:{address.http}/logging-level"
-    return requests.request(method, url, params=query, timeout=10)
+    return httpx.request(method, url, params=query, timeout=10)
 
 
 async def test_logging_level_names_what_is_wrong_and_is_bounded(folder: Path) -> None:

@@ -118,6 +118,13 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, told: str) -> None:
     assert str(file) in str(caught.value)
 
 
+def test_two_who_look_for_ports_at_once_get_different_ones() -> None:
+    some = range(15_000, 15_060)
+    one, other = FreePorts(some), FreePorts(some)
+    taken = [each.take() for _ in range(15) for each in (one, other)]
+    assert len(set(taken)) == len(taken)
+
+
 def test_free_ports_differ_and_are_free() -> None:
     free = FreePorts()
     taken = [free.take() for _ in range(50)]
