@@ -1,4 +1,4 @@
-"""One heap of deadlines: each key has at most one, which can be moved and taken back."""
+"""A heap of deadlines: each key has at most one, which can be moved and cancelled."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ _SLACK = 64
 
 
 class Deadlines(Generic[K]):
-    """Times are seconds on the monotonic clock. Entries that were moved or taken back stay in the heap
-    until they come up, or until they outnumber the live ones."""
+    """Deadlines by key, in seconds on the monotonic clock.
+
+    Entries that were moved or cancelled stay in the heap until they come up, or until they outnumber the live
+    ones.
+    """
 
     def __init__(self) -> None:
         self._when: dict[K, float] = {}
@@ -24,6 +27,7 @@ class Deadlines(Generic[K]):
         return len(self._when)
 
     def set(self, key: K, when: float) -> None:
+        """Set or move the deadline of a key."""
         self._when[key] = when
         self._order += 1
         heappush(self._heap, (when, self._order, key))
@@ -31,20 +35,22 @@ class Deadlines(Generic[K]):
             self._compact()
 
     def cancel(self, key: K) -> None:
+        """Cancel the deadline of a key, if it has one."""
         self._when.pop(key, None)
 
     def get(self, key: K) -> float | None:
+        """Return the deadline of a key, if it has one."""
         return self._when.get(key)
 
     def next(self) -> float | None:
-        """When the first deadline is due."""
+        """Return the time of the first deadline."""
         heap = self._heap
         while heap and self._when.get(heap[0][2]) != heap[0][0]:
             heappop(heap)
         return heap[0][0] if heap else None
 
     def due(self, now: float, limit: int) -> list[K]:
-        """Takes out the keys whose deadline has come, earliest first, at most `limit`."""
+        """Remove and return the keys whose deadline has come, earliest first, at most `limit`."""
         found: list[K] = []
         while len(found) < limit and (when := self.next()) is not None and when <= now:
             key = heappop(self._heap)[2]

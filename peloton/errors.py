@@ -1,4 +1,4 @@
-"""Failures in Peloton's own terms. Adapters map their driver's errors to these in one place each.
+"""Failures in Peloton's own terms. Each adapter maps the errors of its driver to these in one place.
 
 "Lost" or "not there" is a value or `NotFound`; "cannot tell" is `Unavailable`, never an empty answer.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 
 class PelotonError(Exception):
-    """Base of all that may be told to a caller. The message is one line for a human."""
+    """Base of all errors that callers may see. The message is one line for users."""
 
 
 class InvalidArgument(PelotonError):
-    """What was given is wrong: names the field's path, its value, and what would be right."""
+    """A given value is invalid: the message has the path of the field, the value, and what is valid."""
 
     def __init__(self, field: str, value: object, expected: str) -> None:
         self.field = field
@@ -21,39 +21,39 @@ class InvalidArgument(PelotonError):
 
 
 class Refused(PelotonError):
-    """What was asked cannot be granted as things stand; the message says why."""
+    """The request cannot be granted in the present state; the message says why."""
 
 
 class NotFound(PelotonError):
-    pass
+    """The subject does not exist."""
 
 
 class AlreadyExists(PelotonError):
-    pass
+    """The subject to be created exists."""
 
 
 class Conflict(PelotonError):
-    """Somebody else changed it first; read again."""
+    """Another writer changed the subject first; read it again."""
 
 
 class Fenced(PelotonError):
-    """The caller's term as leader is over: its writes must lose."""
+    """The term of the caller as leader is over: its writes must lose."""
 
 
 class Unavailable(PelotonError):
-    """Cannot be answered now, or by this instance; may come back."""
+    """Cannot be answered now, or by this instance; a later try may succeed."""
 
 
 class ResourceExhausted(PelotonError):
-    """A bound is reached: the caller must slow down."""
+    """A limit is reached: the caller must slow down."""
 
 
 class RemoteFailure(PelotonError):
-    """The other daemon failed at it in a way that has no name here; whether it took effect is unknown."""
+    """The other daemon failed in a way without a name here; whether the call took effect is unknown."""
 
 
 class IllegalTransition(PelotonError):
-    """A state machine was given an event that its table does not know in that state."""
+    """A state machine got an event that its table does not have for that state."""
 
 
 def shown(value: object, longest: int = 80) -> str:

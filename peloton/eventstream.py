@@ -4,7 +4,7 @@ Offsets count from 0 and never repeat within one stream. A client names two offs
 the first event it wants, and `purge`, below which it is done with everything. One client is the holder:
 what it has not passed is never dropped, and when nothing but that is left in a full ring, further events are
 refused. The others never hold anything up: one that falls off the ring is told so and starts over.
-Source: behaviour 6.
+See docs/behaviour/hosts.md, Event stream.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ E = TypeVar("E")
 
 
 class Added(Enum):
-    """What became of an event that was offered to the ring."""
+    """The result of offering an event to the ring."""
 
     APPENDED = "appended"
     DUPLICATE = "duplicate"
@@ -33,7 +33,7 @@ class Added(Enum):
 
 
 class UnknownClient(PelotonError):
-    pass
+    """The name is not that of one of the ring's clients."""
 
 
 class StreamChanged(PelotonError):
@@ -45,7 +45,7 @@ class StreamChanged(PelotonError):
 
 
 class OutOfRange(PelotonError):
-    """The event that was asked for is no longer, or not yet, in the ring."""
+    """The requested event is no longer, or not yet, in the ring."""
 
     def __init__(self, requested: int, first: int, end: int) -> None:
         self.requested, self.first, self.end = requested, first, end
@@ -53,7 +53,7 @@ class OutOfRange(PelotonError):
 
 
 class InvalidPurge(PelotonError):
-    """A client would purge what it has yet to read."""
+    """The client would purge an event that it has not read yet."""
 
     def __init__(self, purge: int, begin: int) -> None:
         self.purge, self.begin = purge, begin
@@ -62,6 +62,8 @@ class InvalidPurge(PelotonError):
 
 @dataclass(frozen=True, slots=True)
 class Numbered(Generic[E]):
+    """An event with its offset."""
+
     offset: int
     key: bytes
     """What duplicates are known by (Mesos' status uuid); empty: never a duplicate."""
@@ -69,7 +71,7 @@ class Numbered(Generic[E]):
 
 
 class EventRing(Generic[E]):
-    """See the module. `capacity` bounds the events, and so the keys that are remembered after they left."""
+    """A ring of at most `capacity` numbered events; their keys are remembered to detect duplicates."""
 
     def __init__(self, stream_id: str, clients: Sequence[str], holder: str, capacity: int = 100_000) -> None:
         if holder not in clients:
@@ -88,12 +90,12 @@ class EventRing(Generic[E]):
 
     @property
     def first(self) -> int:
-        """Offset of the oldest event that is held."""
+        """Offset of the oldest event that is kept."""
         return self._first
 
     @property
     def end(self) -> int:
-        """Offset that the next event will get."""
+        """Offset of the next event."""
         return self._end
 
     @property
@@ -102,6 +104,7 @@ class EventRing(Generic[E]):
         return self._end - self._purged[self._holder]
 
     def append(self, event: E, key: bytes = b"") -> Added:
+        """Offer an event to the ring."""
         if key and key in self._pending:
             return Added.DUPLICATE
         if key and key in self._passed:
@@ -117,12 +120,12 @@ class EventRing(Generic[E]):
         return Added.APPENDED
 
     def start(self, client: str) -> tuple[int, int]:
-        """Offset of the oldest event held, and the client's last purge offset. Raises UnknownClient."""
+        """Return the offset of the oldest event, and the client's last purge offset. Raises UnknownClient."""
         self._known(client)
         return self._first, self._purged[client]
 
     def purge(self, client: str, stream_id: str, begin: int, purge: int) -> list[Numbered[E]]:
-        """Note that `client` is done with all below `purge`; the events that the holder passed by that.
+        """Record that `client` is done with all events below `purge`; return those the holder passed.
 
         Raises UnknownClient, StreamChanged, OutOfRange, InvalidPurge, having changed nothing.
         """
@@ -161,7 +164,7 @@ class EventRing(Generic[E]):
         return passed
 
     def read(self, begin: int, limit: int) -> list[Numbered[E]]:
-        """Up to `limit` events from `begin` on. Raises OutOfRange where that one is gone by now."""
+        """Return up to `limit` events from `begin` on. Raises OutOfRange where that one is not kept."""
         if begin < self._first:
             raise OutOfRange(begin, self._first, self._end)
         return self._slice(begin, min(self._end, begin + limit))

@@ -1,4 +1,4 @@
-"""State machines as one literal table each; what the table does not hold raises."""
+"""State machines as one literal table each; a transition that the table does not have raises."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StateMachine(Generic[S, E]):
     table: Mapping[tuple[S, E], S]
 
     def next(self, state: S, event: E, subject: str = "") -> S:
-        """The state after `event`. Raises IllegalTransition, telling what would have been known."""
+        """Return the state after `event`. Raises IllegalTransition, naming the events that are legal."""
         try:
             return self.table[state, event]
         except KeyError:
@@ -32,10 +32,11 @@ class StateMachine(Generic[S, E]):
             ) from None
 
     def allows(self, state: S, event: E) -> bool:
+        """Return whether the table has a transition for the event in this state."""
         return (state, event) in self.table
 
     def diagram(self) -> str:
-        """The table as a Mermaid state diagram."""
+        """Return the table as a Mermaid state diagram."""
         lines = [f"    {_word(s)} --> {_word(t)}: {_word(e)}" for (s, e), t in self.table.items()]
         return "\n".join(["stateDiagram-v2", *lines])
 

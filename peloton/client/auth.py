@@ -1,4 +1,4 @@
-"""Basic auth of a client: the user whose name and password travel as call metadata (behaviour 9)."""
+"""Basic auth of a client: user and password travel as metadata of calls (docs/behaviour/operation.md)."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import grpc
 
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
-"""Largest message either way (behaviour 1.1)."""
+"""Largest message either way (docs/behaviour/system.md)."""
 
 Metadata = Sequence[tuple[str, str]]
 

@@ -19,7 +19,7 @@ DEFAULT_ADDRESSES: Mapping[str, str] = {
     "resmgr": "localhost:5394",
     "hostmgr": "localhost:5391",
 }
-"""gRPC addresses by role where nothing else is said (behaviour 1.1)."""
+"""gRPC addresses by role where nothing else is said (docs/behaviour/system.md)."""
 
 SESSION_SECONDS = 4.0
 """The least that ZooKeeper's servers grant by default. A server that is just starting may leave a client
@@ -95,7 +95,7 @@ class LocalDiscovery:
 
 @dataclass(slots=True)
 class ZooKeeperDiscovery:
-    """Leaders as their election announces them in ZooKeeper (behaviour 1.2).
+    """Leaders as their election announces them in ZooKeeper (docs/behaviour/system.md).
 
     `servers` are host:port,host:port… and a path behind them where everything lies below it. The connection
     is made when it is first needed, and kept.

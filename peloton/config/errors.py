@@ -1,4 +1,4 @@
-"""What is wrong with settings, one line each: where it stands, its value, and what would be right."""
+"""Errors in settings, one line each: path, value, and what is valid."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ class _Place:
 
 
 def told(cls: type[BaseModel], source: str, given: Mapping[str, str], error: Any) -> str:
-    """One of pydantic's errors as a line. `given` names what filled a setting, by its path, where that was
-    not the source."""
+    """Describe one of pydantic's errors in a line.
+
+    `given` names what filled a setting, by its path, where that was not the source.
+    """
     place = _place(cls, error["loc"])
     where = f"{given.get(place.path, source)}: {place.path or '(all of it)'}"
     match error["type"]:
@@ -43,7 +45,7 @@ def told(cls: type[BaseModel], source: str, given: Mapping[str, str], error: Any
 
 
 def classes_in(annotation: Any, base: type[C]) -> list[type[C]]:
-    """The settings classes that an annotation is made of."""
+    """Return the settings classes in an annotation."""
     if isinstance(annotation, type) and not get_args(annotation):
         return [annotation] if issubclass(annotation, base) else []
     return [found for each in get_args(annotation) for found in classes_in(each, base)]

@@ -35,7 +35,7 @@ Class = type[Settings]
 
 
 def page(classes: Sequence[type[DaemonSettings]]) -> str:
-    """All of it. The classes' modules are named after their daemons."""
+    """Return the whole page. The modules of the classes are named after their daemons."""
     shared = Section("Every daemon", "", DaemonSettings, ())
     told: dict[Class, str] = {}
     parts = [HEAD, *_sections(shared, told)]
@@ -56,7 +56,7 @@ class Section:
 
 
 def _sections(section: Section, told: dict[Class, str]) -> Iterator[str]:
-    """The section's text, then those of the settings inside it which were not told yet."""
+    """Return the text of the section, then those of the settings inside it which are still to come."""
     inner: list[Section] = []
     rows = []
     for name, field in section.fields.items():
@@ -137,7 +137,7 @@ def _kind(cls: Class) -> str:
 
 
 def _about(cls: Class) -> str:
-    """The class's docstring in one line, without what is for readers of the code."""
+    """Return the docstring of a class in one line, without its remarks for developers."""
     text = " ".join(inspect.cleandoc(cls.__dict__.get("__doc__") or "").split("\n\n")[0].split())
     return _FOR_READERS.sub("", text).rstrip(" .") + "." if text else ""
 
@@ -171,6 +171,7 @@ def _daemon(cls: type[DaemonSettings]) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
+    """Print the reference of the given classes."""
     names = [name.partition(":") for name in argv]
     sys.stdout.write(page([getattr(importlib.import_module(module), name) for module, _, name in names]))
     return 0

@@ -124,7 +124,7 @@ S = TypeVar("S", bound=DaemonSettings)
 
 
 def parse_arguments(cls: type[S], program: str, argv: Sequence[str] | None = None) -> tuple[S, bool]:
-    """Settings from a daemon's command line, and whether they are only to be checked.
+    """Read settings from the command line of a daemon; return whether only to check them too.
 
     -c FILE (repeated), --check, --debug, a flag per environment variable. Raises ConfigError. --help and
     --version print, and end the process with 0.
@@ -163,12 +163,12 @@ def _parser(cls: type[DaemonSettings], program: str) -> argparse.ArgumentParser:
 
 
 def _plain(path: str) -> str:
-    """A setting's path without its [key=value]."""
+    """Return the path of a setting without its [key=value]."""
     return re.sub(r"\[.*?\]", "", path)
 
 
 def flag_of(variable: str) -> str:
-    """That does the same as an environment variable."""
+    """Return the flag that does the same as an environment variable."""
     return "--debug" if variable == "ENABLE_DEBUG_LOGGING" else "--" + variable.lower().replace("_", "-")
 
 
@@ -188,8 +188,11 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def validated(cls: type[M], tree: Tree, source: str, given: Mapping[str, str] | None = None) -> M:
-    """The tree as a settings object. `given` names what filled a setting, by its dotted path, where the
-    source did not. Raises ConfigError, a line for each thing that is wrong."""
+    """Validate a tree as a settings object.
+
+    `given` names what filled a setting, by its dotted path, where the source did not. Raises ConfigError,
+    with a line for each error.
+    """
     try:
         return cls.model_validate(tree)
     except ValidationError as error:
@@ -213,7 +216,7 @@ class _Once(yaml.SafeLoader):
 
 
 def read_yaml(file: Path) -> Tree:
-    """A YAML file that holds a mapping. Raises ConfigError."""
+    """Read a YAML file that holds a mapping. Raises ConfigError."""
     try:
         content = yaml.load(file.read_text(), _Once)
     except OSError as error:
@@ -228,7 +231,7 @@ def read_yaml(file: Path) -> Tree:
 
 
 def merged(base: Tree, over: Tree) -> Tree:
-    """A new tree: mappings are merged key by key, anything else is replaced."""
+    """Return a new tree: mappings are merged key by key, anything else is replaced."""
     result = dict(base)
     for key, value in over.items():
         held = result.get(key)
@@ -241,7 +244,7 @@ def _from(variables: Mapping[str, str], names: Mapping[str, str]) -> dict[str, s
 
 
 def _filled(tree: Tree, path: Sequence[str], value: object) -> Tree:
-    """The tree with the value at the path."""
+    """Return the tree with the value at the path."""
     name, _, choice = path[0].rstrip("]").partition("[")
     if len(path) == 1:
         return {**tree, name: value}

@@ -1,1 +1,1 @@
-"""A daemon's life: lifecycle, health, HTTP, logs, metrics, supervision."""
+"""The shell of a daemon: lifecycle, health, HTTP, logs, metrics, supervision."""

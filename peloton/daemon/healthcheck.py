@@ -16,6 +16,7 @@ LONGEST_ANSWER = 4096
 
 
 def main(argv: Sequence[str]) -> int:
+    """Run the health check; return the exit code."""
     where = argv[0] if argv else f"127.0.0.1:{os.environ.get('HTTP_PORT', '')}"
     address, _, path = where.partition("/")
     host, _, port = address.rpartition(":")

@@ -1,4 +1,4 @@
-"""HTTP on every daemon: /health, /metrics, /version, /logging-level."""
+"""HTTP endpoints of every daemon: /health, /metrics, /version, /logging-level."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ LONGEST_LEVEL = 24 * 3600
 
 
 class HttpServer:
+    """The HTTP server of a daemon."""
+
     def __init__(self, health: Callable[[], str], remark: Callable[[], str] = lambda: "") -> None:
-        """`health` tells what is wrong, empty where all is well; /health adds the remark to its OK."""
+        """Use `health` for what is wrong, empty if nothing; /health adds the remark to its OK."""
         self._health = health
         self._remark = remark
         self._levels = LevelSwitch()
@@ -60,6 +62,7 @@ class HttpServer:
         await self._server.serve(sockets=[self._socket])
 
     def stop(self) -> None:
+        """Stop the server."""
         if self._server is not None:
             self._server.should_exit = True
 
@@ -69,7 +72,7 @@ class HttpServer:
         return PlainTextResponse(wrong or (f"OK\n{remark}" if remark else "OK"), 503 if wrong else 200)
 
     async def _answer_level(self, request: Request) -> Response:
-        """HEAD is answered like GET, and changes nothing."""
+        """Answer /logging-level. HEAD is answered like GET, and changes nothing."""
         try:
             level = _level(request.query_params.get("level", ""))
             seconds = _seconds(request.query_params.get("duration", "5m"))
@@ -82,14 +85,14 @@ class HttpServer:
 
 
 def _level(given: str) -> str:
-    """Raises InvalidArgument."""
+    """Parse a level. Raises InvalidArgument."""
     if given not in LEVELS:
         raise InvalidArgument("level", given, f"one of {', '.join(LEVELS)}")
     return given
 
 
 def _seconds(given: str) -> int:
-    """Raises InvalidArgument."""
+    """Parse a number of seconds. Raises InvalidArgument."""
     found = _DURATION.match(given)
     seconds = int(found[1]) * _SECONDS[found[2]] if found else 0
     if not 1 <= seconds <= LONGEST_LEVEL:

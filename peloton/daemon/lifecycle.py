@@ -1,4 +1,4 @@
-"""A daemon's life: settings, logs, HTTP, gRPC, membership, leadership, supervised tasks, an orderly end."""
+"""The lifecycle of a daemon: settings, logs, HTTP, gRPC, membership, leadership, tasks, orderly shutdown."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 class Daemon(Generic[S]):
-    """What the parts of a daemon share. Made by `run`; `build` tells it what to do."""
+    """What the parts of a daemon share. `run` makes it and `build` configures it."""
 
     def __init__(self, settings: S, role: Role) -> None:
         self.settings = settings
@@ -73,11 +73,11 @@ class Daemon(Generic[S]):
     # What build() calls, once.
 
     def lead(self, leading: Leading, services: Iterable[str] = (), standby: Standby = nullcontext) -> None:
-        """Campaign for ever; `leading(term)` is entered when elected and left on stepping down.
+        """Campaign for ever; enter `leading(term)` when elected, and leave it on stepping down.
 
         `services` are the full names answered UNAVAILABLE while another instance leads. `standby` is entered
-        before the first campaign and left after the last term: what it holds ready lets a term begin at once,
-        and what it takes long to give up holds nobody up.
+        before the first campaign and left after the last term: what it keeps ready lets a term begin at once,
+        and what takes long to close does not delay others.
         """
         self.rpc.announce(services)
         self._elected = True
@@ -94,12 +94,15 @@ class Daemon(Generic[S]):
         self._scopes[-1].spawn(name, work)
 
     def before_stepping_down(self, finish: Callable[[], Awaitable[None]]) -> None:
-        """What to do when this term is ended in order, before the background tasks are ended. It may take no
-        longer than FINISH_SECONDS, and is left out where leadership is lost."""
+        """Call a function when this term ends in order, before the background tasks are ended.
+
+        It may take no longer than FINISH_SECONDS, and is skipped where leadership is lost.
+        """
         self._finish = finish
 
     @asynccontextmanager
     async def serving(self, *services: Service) -> AsyncIterator[None]:
+        """Serve services while the body runs."""
         self.rpc.activate(services, self.fence)
         try:
             yield
@@ -107,7 +110,7 @@ class Daemon(Generic[S]):
             self.rpc.deactivate(services)
 
     def client(self, role: Role, stub: type) -> LeaderClient:
-        """A client that follows the leader of `role`, calling as this instance in its present term."""
+        """Return a client that follows the leader of `role`, and calls as this instance in its term."""
         metadata = [(INSTANCE, f"{self.role.value}/{self.id}")]
         if self._leadership is not None:
             metadata.append((EPOCH, f"{self.role.value}:{self._leadership.term}"))
@@ -120,8 +123,11 @@ class Daemon(Generic[S]):
 
     @property
     def fence(self) -> Callable[[], None]:
-        """To ask before anything that lasts, of the present term: raises Fenced where that is over, also if
-        another has begun here since, and Unavailable while nobody can tell. Nothing where none is elected."""
+        """Return a check to call before any lasting effect of the present term.
+
+        It raises Fenced where the term is over, even if another has begun here since, and Unavailable while
+        that is unknown. It passes where no election takes place.
+        """
         return partial(self._check, self._leadership)
 
     def _check(self, leadership: Leadership | None) -> None:
@@ -136,12 +142,13 @@ class Daemon(Generic[S]):
             raise Unavailable(f"this {self.role.value} cannot tell whether it still leads")
 
     def unhealthy(self) -> str:
+        """Return what is wrong, empty if nothing."""
         return "; ".join(wrong for check in self.checks if (wrong := check()))
 
     # Its life.
 
     async def live(self) -> str:
-        """Run until told to stop; returns why it ended, empty for an orderly end."""
+        """Run until told to stop; return why it ended, empty for an orderly end."""
         settings, stop = self.settings, asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -178,7 +185,7 @@ class Daemon(Generic[S]):
             )
 
     async def _enter(self, scope: Supervisor) -> None:
-        """Join the others, and begin with what this daemon is for."""
+        """Join the others, and begin the work of this daemon."""
         assert self._life is not None, "build() must call lead() or work()"
         with self._checked(lambda: self.membership.trouble() or "about to join the membership"):
             await self.membership.start()
@@ -223,7 +230,7 @@ class Daemon(Generic[S]):
                 await asyncio.sleep(pause)
 
     async def _reign(self, leadership: Leadership, leading: Leading) -> bool:
-        """One term; whether it began well. A start that fails gives leadership up again."""
+        """Lead for one term; return whether it began well. A start that fails gives up leadership."""
         self._leadership, began = leadership, asyncio.Event()
         lost = asyncio.create_task(leadership.lost())
         term = asyncio.create_task(self._act(leading(leadership.term), leadership.term, began))
@@ -270,7 +277,7 @@ class Daemon(Generic[S]):
             self._scopes.remove(scope)
 
     async def _finished(self) -> None:
-        """End in order what this term has begun, as long as it lasts."""
+        """Finish the term in order, while it lasts."""
         if self._finish is None:
             return
         try:
@@ -287,12 +294,12 @@ class Daemon(Generic[S]):
         return f"this {self.role.value} does not lead; the leader is at {leader.target}"
 
     def _follows(self) -> str:
-        """For /health: whom, empty for a leader and for one who works without election."""
+        """Return the leader for /health, empty for a leader and for a daemon without election."""
         return self._who_leads() if self._elected and self._leadership is None else ""
 
 
 async def _first(stop: asyncio.Event, scope: Supervisor, entering: Coroutine[Any, Any, None]) -> str:
-    """Why the daemon is to end, empty where it was told to. Raises what `entering` raises."""
+    """Return why the daemon ends, empty where it was told to. Raises what `entering` raises."""
     stopped = asyncio.create_task(stop.wait())
     failed = asyncio.create_task(scope.failed())
     entered = asyncio.create_task(entering)
@@ -309,7 +316,10 @@ async def _first(stop: asyncio.Event, scope: Supervisor, entering: Coroutine[Any
 
 
 async def _cancel(term: asyncio.Task[None]) -> None:
-    """Raises PelotonError where the leader's role cannot be left: the process's end then leaves it."""
+    """Cancel a task.
+
+    Raises PelotonError where the leader's role cannot be left; the end of the process leaves it then.
+    """
     term.cancel()
     _, left = await asyncio.wait({term}, timeout=STEP_DOWN_SECONDS)
     if left:
@@ -325,9 +335,10 @@ async def _heartbeat() -> None:
 def run(
     cls: type[S], role: Role, build: Callable[[Daemon[S]], None], argv: Sequence[str] | None = None
 ) -> int:
-    """Main of a daemon: the exit code, 0 after an orderly end, 1 otherwise with one clear line on stderr.
+    """Run a daemon; return its exit code, 0 after an orderly end, else 1 with one clear line on stderr.
 
-    With --check it reads the settings and the files that they name, says `ok` and ends; nothing is connected.
+    With --check it reads the settings and the files that they name, prints `ok` and ends without connecting
+    to anything.
     """
     try:
         settings, only_check = parse_arguments(cls, f"peloton-{role.value}", argv)

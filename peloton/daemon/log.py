@@ -1,4 +1,4 @@
-"""Logs: one line per record on stderr, `time level logger message`."""
+"""Logging: one line per record on stderr, `time level logger message`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class _Lines(logging.Formatter):
 
 
 def set_up(debug: bool = False) -> None:
+    """Set up logging of the process."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines())
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if debug else logging.INFO, force=True)
@@ -27,13 +28,14 @@ def set_up(debug: bool = False) -> None:
 
 
 class LevelSwitch:
-    """Changes the level for a while and puts back what was there before the first change."""
+    """Changes the log level for a time and then restores the level before the first change."""
 
     def __init__(self) -> None:
         self._usual: int | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, level: str, seconds: float) -> None:
+        """Change the level for a number of seconds."""
         root = logging.getLogger()
         if self._timer is not None:
             self._timer.cancel()

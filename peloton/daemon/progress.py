@@ -1,4 +1,4 @@
-"""How far a new leader is with what is stored: in its metrics at each step, in its log from time to time."""
+"""Progress of a new leader in reading the store: in metrics at each step, in the log from time to time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TELL_SECONDS = 5.0
 
 
 class Gauges:
-    """Of one daemon: made once, where it is imported."""
+    """The metrics of one daemon. Make them once, at import."""
 
     def __init__(self, daemon: str) -> None:
         self.jobs = Gauge(
@@ -27,7 +27,7 @@ class Gauges:
 
 
 class Progress:
-    """One reading of all active jobs."""
+    """The progress of one reading of all active jobs."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Progress:
         jobs: int,
         tell: float = TELL_SECONDS,
     ) -> None:
-        """`now` is seconds on a monotonic clock; the log hears of it each `tell` seconds."""
+        """Use `now` for seconds on a monotonic clock; log each `tell` seconds."""
         self._gauges = gauges
         self._log = log
         self._now = now
@@ -49,16 +49,17 @@ class Progress:
         self._step()
 
     def job(self) -> None:
-        """One more is done with."""
+        """Count one more job as read."""
         self._jobs += 1
         self._step()
 
     def tasks(self, number: int) -> None:
-        """So many more are read."""
+        """Count further tasks as read."""
         self._tasks += number
         self._step()
 
     def done(self) -> None:
+        """Log the end of the reading."""
         self._step(last=True)
 
     def _step(self, last: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Background tasks by name: the first unexpected end is not overlooked."""
+"""Supervised background tasks with names: the first unexpected end is reported."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ class Supervisor:
         task.add_done_callback(self._ended)
 
     async def failed(self) -> str:
-        """Waits for the first unexpected end; returns its story in one line."""
+        """Wait for the first unexpected end; return its description in one line."""
         return await asyncio.shield(self._failed)
 
     async def close(self) -> None:
+        """Cancel the tasks and wait for their ends."""
         self._closing = True
         for task in self._tasks:
             task.cancel()

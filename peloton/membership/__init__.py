@@ -1,1 +1,1 @@
-"""Who is there, who leads, and how to become leader: the port in `interface`, its adapters beside it."""
+"""Members, leaders and elections: the port in `interface`, its adapters beside it."""

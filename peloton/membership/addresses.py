@@ -1,4 +1,7 @@
-"""Under which address others find this host: the best of its interfaces (behaviour 1.2)."""
+"""The address under which others find this host: the best of its interfaces.
+
+See docs/behaviour/system.md.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,23 @@ import psutil
 
 @dataclass(frozen=True, slots=True)
 class InterfaceAddress:
+    """An address of an interface."""
+
     ip: str
     up: bool
 
     @property
     def rank(self) -> tuple[bool, bool, bool, bool]:
-        """Smaller is better. An address that nobody reaches is worse than one of the newer protocol."""
+        """Rank of the address, smaller is better.
+
+        An unreachable address is worse than one of the newer protocol.
+        """
         parsed = ipaddress.ip_address(self.ip)
         return (not self.up, parsed.is_loopback, parsed.is_link_local, parsed.version == 6)
 
 
 def advertised(listening: str, chosen: str = "") -> str:
-    """The address to tell others: the chosen one, else the one listened on, else the host's best."""
+    """Return the address to announce: the configured one, else the one listened on, else the best."""
     if chosen:
         return chosen
     try:
@@ -34,8 +42,10 @@ def advertised(listening: str, chosen: str = "") -> str:
 
 
 def hidden(ip: str, servers: str) -> bool:
-    """Whether those who share the registry at `servers` (host:port,host:port…) with this host cannot reach
-    `ip`, for it is this host's own while the registry is elsewhere."""
+    """Return whether hosts that share the registry at `servers` cannot reach `ip`.
+
+    That is the case where it is a loopback address while the registry (host:port,host:port…) is elsewhere.
+    """
     hosts = [each.strip().rpartition(":")[0] for each in servers.partition("/")[0].split(",")]
     return _loopback(ip) and not all(_loopback(host) for host in hosts)
 
@@ -48,9 +58,10 @@ def _loopback(host: str) -> bool:
 
 
 def best(found: Iterable[InterfaceAddress], listening: str = "::") -> str:
-    """Up before down, not loopback before loopback, routed before link-local, IPv4 before IPv6.
+    """Return the best address.
 
-    Who listens on 0.0.0.0 is not reached by IPv6.
+    Up goes before down, other before loopback, routed before link-local, IPv4 before IPv6. A server that
+    listens on 0.0.0.0 is not reached by IPv6.
     """
     versions = (4,) if ipaddress.ip_address(listening).version == 4 else (4, 6)
     usable = [each for each in found if ipaddress.ip_address(each.ip).version in versions]

@@ -25,8 +25,10 @@ FORGOTTEN = 2
 
 
 class Client(KazooClient):  # type: ignore[misc]
+    """A client of kazoo that reports the granted session and the end of all hope to connect."""
+
     def __init__(self, hosts: str, timeout: float, **settings: Any) -> None:
-        """`timeout`: the length of session to ask for, in seconds."""
+        """Request sessions of `timeout` seconds."""
         longest = max(timeout * CONNECT_PART, LEAST_CONNECT_SECONDS)
         super().__init__(hosts=hosts, timeout=timeout, handler=_Handler(longest), **settings)
         self.granted = timeout
@@ -38,7 +40,7 @@ class Client(KazooClient):  # type: ignore[misc]
         self._connection._invoke = self._noting
 
     def given_up(self) -> str:
-        """Why it will never connect again though nobody closed it, else empty."""
+        """Return why it will never connect again though nobody closed it, else an empty text."""
         if self.client_state == KeeperState.AUTH_FAILED:
             return "refuses to hear of digest credentials"
         # An exception that it does not expect ends its thread.

@@ -38,12 +38,14 @@ Watch = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
+    """User and password for ZooKeeper."""
+
     user: str
     password: str = field(repr=False)
 
     @classmethod
     def read(cls, file: Path) -> Credentials:
-        """From a file with one line, user:password. Raises ConfigError."""
+        """Read a file with one line, user:password. Raises ConfigError."""
         try:
             user, colon, password = file.read_text().strip().partition(":")
         except (OSError, UnicodeDecodeError) as error:
@@ -54,12 +56,14 @@ class Credentials:
 
     @property
     def acl(self) -> list[ACL]:
-        """Ours to change, everybody's to read: clients without credentials find leaders."""
+        """Return the ACL of our nodes: we may change them, everybody may read them to find leaders."""
         return [make_digest_acl(self.user, self.password, all=True), make_acl("world", "anyone", read=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
+    """Content and version of a node."""
+
     value: bytes
     version: int
     owner: int
@@ -70,7 +74,7 @@ class Connection:
     """One session after another, until closed. Belongs to the event loop that opened it."""
 
     def __init__(self, servers: str, session: float, credentials: Credentials | None = None) -> None:
-        """Raises ConfigError for what are no servers."""
+        """Check the addresses. Raises ConfigError for invalid ones."""
         self._servers = servers
         self._clock = SystemClock()
         self._acl = credentials.acl if credentials else OPEN_ACL_UNSAFE
@@ -98,7 +102,7 @@ class Connection:
         """Called on the event loop with each new KazooState: CONNECTED, SUSPENDED, LOST."""
 
     async def open(self) -> None:
-        """Wait until the servers answer, and say so meanwhile. Raises as `connected` does."""
+        """Wait until the servers answer, and log that meanwhile. Raises as `connected` does."""
         loop = asyncio.get_running_loop()
 
         def heard(state: str) -> None:
@@ -111,7 +115,7 @@ class Connection:
         await self.connected()
 
     async def close(self) -> None:
-        """Ends the session: what it held is gone at once. Servers that do not answer are not waited for."""
+        """End the session, with all that it holds, without waiting for servers that do not answer."""
         self._closing = True
         self._say_no_more()
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
@@ -136,11 +140,11 @@ class Connection:
 
     @property
     def granted(self) -> float:
-        """Seconds for which the servers keep the present session when they do not hear of it."""
+        """Seconds for which the servers keep the present session without a sign of life."""
         return self._client.granted
 
     def trouble(self) -> str:
-        """Why nothing is heard of the servers; empty where they are connected."""
+        """Return why the servers cannot be reached; empty where they are connected."""
         if self._given_up:
             return self._given_up
         if self._connected.is_set():
@@ -149,24 +153,25 @@ class Connection:
 
     @property
     def whole(self) -> bool:
-        """Whether the servers are connected, as last heard."""
+        """Whether the servers are connected, as far as known."""
         return self._connected.is_set() and not self._given_up
 
     async def connected(self) -> None:
-        """Waits until the servers are connected. Raises PelotonError where they never will be."""
+        """Wait until the servers are connected. Raises PelotonError where they never will be."""
         await self._connected.wait()
         self._require_hope()
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
-        """Raises NotFound."""
+        """Return a node. Raises NotFound."""
         value, stat = await self._ask(self._client.get_async, path, watch=self._into_loop(watch))
         return Node(value, stat.version, stat.ephemeralOwner)
 
     async def exists(self, path: str, watch: Watch | None = None) -> bool:
+        """Return whether a node exists."""
         return await self._ask(self._client.exists_async, path, watch=self._into_loop(watch)) is not None
 
     async def unguarded(self, path: str) -> bool:
-        """Whether anybody may change what is there, or delete it, though we have credentials."""
+        """Return whether anybody may change or delete the node, though we have credentials."""
         if self._acl is OPEN_ACL_UNSAFE:
             return False
         with suppress(NotFound):
@@ -175,27 +180,30 @@ class Connection:
         return False
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Raises NotFound."""
+        """Return the names of the children of a node. Raises NotFound."""
         found = await self._ask(self._client.get_children_async, path, watch=self._into_loop(watch))
         return list(found)
 
     async def make(self, path: str) -> None:
-        """Make a lasting node and those above it, where they are missing."""
+        """Make a lasting node and its ancestors, where they are missing."""
         await self._ask(self._client.ensure_path_async, path)
 
     async def create(self, path: str, value: bytes, ephemeral: bool = False, sequence: bool = False) -> str:
-        """Returns the path made. Raises AlreadyExists, and NotFound where the node above is missing."""
+        """Create a node and return its path.
+
+        Raises AlreadyExists, and NotFound where the parent is missing.
+        """
         return str(
             await self._ask(self._client.create_async, path, value, ephemeral=ephemeral, sequence=sequence)
         )
 
     async def delete(self, path: str) -> None:
-        """Deleting what is not there is no error."""
+        """Delete a node, if it exists."""
         with suppress(NotFound):
             await self._ask(self._client.delete_async, path)
 
     async def commit(self, *steps: Step) -> list[Any]:
-        """All steps or none; their results. Raises what the first that failed stands for."""
+        """Commit all steps or none; return their results. Raises the failure of the first that failed."""
         transaction = self._client.transaction()
         for step in steps:
             step(transaction, self._acl)
@@ -251,7 +259,7 @@ class Connection:
             each(state)
 
     def _say_in(self, seconds: float) -> None:
-        """Tell the log then, and again in growing pauses, unless the servers are connected by then."""
+        """Log a warning after `seconds`, and again in growing pauses, until the servers are connected."""
 
         def say() -> None:
             self._end(self._client.given_up())
@@ -267,7 +275,7 @@ class Connection:
             self._saying.cancel()
 
     def _end(self, given_up: str) -> None:
-        """All that waits, or asks later, is to hear it."""
+        """Fail all present and later waits."""
         if given_up and not self._closing:
             self._given_up = f"ZooKeeper {self._servers} {given_up}"
             self._connected.set()
@@ -277,14 +285,16 @@ class Connection:
             raise PelotonError(self._given_up)
 
     def _forget(self) -> None:
-        """The session has ended, and with it kazoo has told all who wait; but for who came between that and
-        its own forgetting them."""
+        """Forget the ended session.
+
+        kazoo has informed all that waited, except for calls that came just before it forgot them itself.
+        """
         for future in self._waiting:
             if not future.done():
                 future.set_exception(Unavailable("ZooKeeper: the session has ended"))
 
     def _compare(self) -> None:
-        """Who set a session's length is told where another one counts."""
+        """Log where the servers grant a session of another length than the one requested."""
         if self.granted < self._asked:
             log.warning(
                 "ZooKeeper %s grants sessions of %g s, its maxSessionTimeout, which counts: "
@@ -298,19 +308,22 @@ Step = Callable[[Any, Iterable[ACL]], None]
 
 
 def check(path: str, version: int) -> Step:
+    """Return the step that checks the version of a node."""
     return lambda transaction, acl: transaction.check(path, version)
 
 
 def put(path: str, value: bytes, version: int) -> Step:
+    """Return the step that sets the content of a node."""
     return lambda transaction, acl: transaction.set_data(path, value, version)
 
 
 def add(path: str, value: bytes) -> Step:
-    """An ephemeral node."""
+    """Return the step that creates an ephemeral node."""
     return lambda transaction, acl: transaction.create(path, value, acl=acl, ephemeral=True)
 
 
 def drop(path: str) -> Step:
+    """Return the step that deletes a node."""
     return lambda transaction, acl: transaction.delete(path)
 
 

@@ -40,28 +40,32 @@ class Places:
 
     @property
     def leader(self) -> str:
+        """Path of the leader's node."""
         return f"{self.role}/leader"
 
     @property
     def term(self) -> str:
+        """Path of the node of the term."""
         return f"{self.role}/term"
 
     @property
     def contenders(self) -> str:
+        """Path of the queue of contenders."""
         return f"{self.role}/contenders"
 
     @property
     def members(self) -> str:
+        """Path of the members."""
         return f"{self.role}/members"
 
     @property
     def lasting(self) -> tuple[str, ...]:
-        """Those that outlive sessions."""
+        """Nodes that outlive sessions."""
         return self.term, self.contenders, self.members, self.role
 
 
 class Election:
-    """A member's candidacy. One at a time for each member."""
+    """The candidacy of a member, which has at most one at a time."""
 
     def __init__(self, connection: Connection, places: Places, member: Member, session: float) -> None:
         self._connection = connection
@@ -71,7 +75,7 @@ class Election:
         self._mark = f"{member.id}-"
 
     async def win(self) -> ZooKeeperLeadership:
-        """Returns when elected. Raises Refused where ZooKeeper does not allow it."""
+        """Wait until elected. Raises Refused where ZooKeeper does not allow it."""
         while True:
             try:
                 await self._sweep()
@@ -104,7 +108,7 @@ class Election:
             raise
 
     async def _until_first(self, own: str) -> None:
-        """Raises Unavailable where the place is lost."""
+        """Wait until first in the queue. Raises Unavailable where the place is lost."""
         while True:
             names = await self._connection.children(self._places.contenders)
             if own not in names:
@@ -119,7 +123,7 @@ class Election:
                 await gone.wait()
 
     async def _claim(self, own: str) -> ZooKeeperLeadership:
-        """Raises Unavailable where the place is lost or the outcome unknown."""
+        """Become leader. Raises Unavailable where the place is lost or the outcome unknown."""
         address = self._member.address.to_json().encode()
         while True:
             term, version = await self._last_term()
@@ -140,7 +144,7 @@ class Election:
             return ZooKeeperLeadership(self._connection, self._places, own, term + 1, stat.version, lease)
 
     async def _last_term(self) -> tuple[int, int]:
-        """And the version of the node that holds it."""
+        """Return the last term and the version of its node."""
         while True:
             try:
                 node = await self._connection.get(self._places.term)
@@ -150,7 +154,7 @@ class Election:
                     await self._connection.create(self._places.term, _text(0))
 
     async def _until_left(self) -> None:
-        """A leader that did not contend here: its own node was meddled with, or it is another program."""
+        """Wait until a leader leaves that did not contend here, such as another program."""
         gone = asyncio.Event()
         with suppress(NotFound):
             node = await self._connection.get(self._places.leader, gone.set)
@@ -163,7 +167,7 @@ class Election:
 
 
 class ZooKeeperLeadership:
-    """See `interface.Leadership`."""
+    """Leadership as described in `interface.Leadership`."""
 
     def __init__(
         self, connection: Connection, places: Places, own: str, term: int, version: int, lease: Lease
@@ -183,16 +187,22 @@ class ZooKeeperLeadership:
 
     @property
     def term(self) -> int:
+        """Number of the term."""
         return self._term
 
     def standing(self, now: float) -> Standing:
+        """Return whether a leader may act now."""
         return self._lease.standing(now)
 
     async def lost(self) -> None:
+        """Wait until leadership is over by itself."""
         await self._over.wait()
 
     async def resign(self) -> None:
-        """Where ZooKeeper cannot be told, the session's end tells it, or this member's next candidacy."""
+        """Give up leadership.
+
+        Where ZooKeeper cannot be reached, the end of the session or this member's next candidacy does it.
+        """
         self._end()
         self._beating.cancel()
         await asyncio.gather(self._beating, return_exceptions=True)
@@ -205,7 +215,7 @@ class ZooKeeperLeadership:
             log.info("the end of term %d could not be told: %r", self._term, error)
 
     async def _beat(self) -> None:
-        """Renew the lease until it is over, whatever ends it: a leader that cannot renew makes room."""
+        """Renew the lease until it is over: a leader that cannot renew it gives up leadership."""
         try:
             while _clock.monotonic() < self._lease.until:
                 await self._beat_once()
@@ -227,7 +237,10 @@ class ZooKeeperLeadership:
                 await asyncio.sleep(PAUSE)
 
     async def _renew(self) -> None:
-        """Raises NotFound or Conflict where the election is lost, Unavailable where nobody can tell."""
+        """Renew the lease.
+
+        Raises NotFound or Conflict where the election is lost, Unavailable where the outcome is unknown.
+        """
         stamp = _clock.monotonic()
         try:
             *_, stat = await self._connection.commit(

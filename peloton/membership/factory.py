@@ -1,4 +1,4 @@
-"""The adapter that the settings ask for."""
+"""Choice of the adapter by the settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from peloton.membership.local import LocalMembership
 
 
 def membership(settings: MembershipSettings) -> Membership:
-    """Raises ConfigError where the credentials cannot be read, and for what are no servers."""
+    """Make the adapter. Raises ConfigError for unreadable credentials and invalid addresses."""
     if isinstance(settings, LocalMembershipSettings):
         return LocalMembership(settings.directory)
     from peloton.membership.zookeeper import open_membership  # kazoo is for those who use it

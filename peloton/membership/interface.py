@@ -13,7 +13,7 @@ from peloton.membership.lease import Standing
 
 
 class Role(Enum):
-    """A kind of daemon, by its short name."""
+    """A kind of daemon."""
 
     JOBMGR = "jobmgr"
     RESMGR = "resmgr"
@@ -41,7 +41,7 @@ _ELECTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a daemon answers, as the leader's node holds it."""
+    """The address of a daemon, as the leader's node holds it."""
 
     hostname: str
     ip: str
@@ -51,15 +51,16 @@ class Address:
 
     @property
     def target(self) -> str:
-        """For gRPC."""
+        """The address for gRPC."""
         return f"[{self.ip}]:{self.grpc}" if ":" in self.ip else f"{self.ip}:{self.grpc}"
 
     def to_json(self) -> str:
+        """Encode the address."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Address:
-        """Raises ValueError for what is no address; further keys are left out."""
+        """Decode an address, ignoring unknown keys. Raises ValueError for an invalid one."""
         held = json.loads(text)
         try:
             return cls(
@@ -75,7 +76,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One process. `id` is new for every process, so that its leases end with it."""
+    """A process. `id` is new for every process, so that its leases end with it."""
 
     role: Role
     id: str
@@ -83,51 +84,57 @@ class Member:
 
 
 class Leadership(Protocol):
-    """Held from a won election until it is lost or given up."""
+    """Leadership from a won election until it is lost or resigned."""
 
     @property
     def term(self) -> int:
-        """Larger than that of every leader of this role before."""
+        """Number of the term, larger than that of every earlier leader of this role."""
         ...
 
     def standing(self, now: float) -> Standing:
-        """Whether what a leader does may be done now (`now`: seconds on the monotonic clock)."""
+        """Return whether a leader may act at `now` (seconds on the monotonic clock)."""
         ...
 
     async def lost(self) -> None:
-        """Returns when leadership is over for a reason of its own."""
+        """Wait until leadership is over by itself."""
         ...
 
-    async def resign(self) -> None: ...
+    async def resign(self) -> None:
+        """Give up leadership."""
+        ...
 
 
 class Membership(Protocol):
+    """Access to the registry of members and leaders."""
+
     async def start(self) -> None:
         """Begin to watch. Raises Unavailable where the registry cannot be reached, or waits for it."""
         ...
 
     async def join(self, member: Member) -> None:
-        """Be listed until the process ends or leaves."""
+        """Register a member until its process ends or leaves."""
         ...
 
     async def campaign(self, member: Member) -> Leadership:
-        """Returns when elected."""
+        """Wait until elected."""
         ...
 
     def leader(self, role: Role) -> Address | None:
-        """As last seen."""
+        """Return the leader of a role, as last seen."""
         ...
 
     def members(self, role: Role) -> Mapping[str, Member]:
-        """As last seen, by id."""
+        """Return the members of a role by id, as last seen."""
         ...
 
     async def changed(self) -> None:
-        """Returns after the next change of a leader or a member."""
+        """Wait for the next change of a leader or a member."""
         ...
 
     def trouble(self) -> str:
-        """Why the registry cannot be heard; empty where it can."""
+        """Return why the registry cannot be reached, empty where it can."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Leave the registry."""
+        ...

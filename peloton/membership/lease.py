@@ -18,6 +18,8 @@ MARGIN = 0.2
 
 
 class Standing(Enum):
+    """Whether a leader may act."""
+
     HELD = "held"
     SUSPENDED = "suspended"
     """The registry cannot be heard: do nothing that lasts, and wait."""
@@ -27,7 +29,7 @@ class Standing(Enum):
 
 @dataclass(slots=True)
 class Lease:
-    """Begun by the call that won the election, stamped `stamp`."""
+    """A lease, begun by the call stamped `stamp` that won the election."""
 
     session: float
     """Seconds."""
@@ -44,21 +46,22 @@ class Lease:
 
     @property
     def seconds(self) -> float:
-        """How long one renewal lasts."""
+        """Duration of one renewal."""
         return self.session * (1 - MARGIN)
 
     @property
     def until(self) -> float:
-        """When it is over unless renewed."""
+        """Time at which the lease ends unless renewed."""
         return self._until
 
     def standing(self, now: float) -> Standing:
+        """Return whether the leader may act at `now`."""
         if now >= self._until:
             return Standing.OVER
         return Standing.HELD if self._whole > self._suspended else Standing.SUSPENDED
 
     def renew(self, stamp: float, now: float) -> None:
-        """A call stamped `stamp` found the election still won. Comes too late for a lease that is over."""
+        """Renew the lease for a call stamped `stamp` that confirmed it, unless the lease is over."""
         if now >= self._until:
             self.end()
             return
@@ -66,13 +69,15 @@ class Lease:
         self._until = max(self._until, stamp + self.seconds)
 
     def shorten(self, session: float) -> None:
-        """The registry keeps the session alive for so long only. It may have begun with the last renewal."""
+        """Shorten the lease to a session that lasts only so long, possibly since the last renewal."""
         if session < self.session:
             self.session = session
             self._until = min(self._until, self._whole + self.seconds)
 
     def suspend(self, now: float) -> None:
+        """Suspend the lease while the registry cannot be reached."""
         self._suspended = max(self._suspended, now)
 
     def end(self) -> None:
+        """End the lease."""
         self._until = -math.inf

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 
 class LocalMembership:
+    """Membership in a folder of one machine."""
+
     def __init__(self, root: Path) -> None:
         self._root = root
         self._leaders: dict[Role, Address] = {}
@@ -37,6 +39,7 @@ class LocalMembership:
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
+        """Begin to watch the folder."""
         try:
             for role in Role:
                 (self._root / role.election / "members").mkdir(parents=True, exist_ok=True)
@@ -46,6 +49,7 @@ class LocalMembership:
         self._watch = asyncio.create_task(self._poll(), name="membership")
 
     async def join(self, member: Member) -> None:
+        """Register a member until its process ends or leaves."""
         folder = self._root / member.role.election / "members"
         draft = folder / f".{member.id}"
         handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -55,6 +59,7 @@ class LocalMembership:
         self._own.append(handle)
 
     async def campaign(self, member: Member) -> Leadership:
+        """Wait until elected."""
         folder = self._root / member.role.election
         handle = os.open(folder / "leader", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -69,18 +74,23 @@ class LocalMembership:
         return _LocalLeadership(handle, term)
 
     def leader(self, role: Role) -> Address | None:
+        """Return the leader of a role, as last seen."""
         return self._leaders.get(role)
 
     def members(self, role: Role) -> Mapping[str, Member]:
+        """Return the members of a role by id, as last seen."""
         return self._members[role]
 
     async def changed(self) -> None:
+        """Wait for the next change of a leader or a member."""
         await self._change.wait()
 
     def trouble(self) -> str:
+        """Return why the folder cannot be read, empty where it can."""
         return self._wrong
 
     async def close(self) -> None:
+        """Leave the registry."""
         if self._watch is not None:
             self._watch.cancel()
         for handle in self._own:
@@ -88,7 +98,7 @@ class LocalMembership:
         self._own.clear()
 
     async def _poll(self) -> None:
-        """What was last seen stays while the folder cannot be read (too many open files, for example)."""
+        """Look at the folder. What was seen last stays while it cannot be read."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
             try:
@@ -111,7 +121,7 @@ class LocalMembership:
 
 
 def registered(root: Path) -> tuple[dict[Role, Address], dict[Role, dict[str, Member]]]:
-    """Leaders and living members by role, as the folder shows them now."""
+    """Return leaders and living members by role, as the folder has them now."""
     leaders = {role: found for role in Role if (found := _leader(root / role.election / "leader"))}
     return leaders, {role: _members(role, root / role.election / "members") for role in Role}
 
@@ -126,11 +136,11 @@ class _LocalLeadership:
         return self._term
 
     def standing(self, now: float) -> Standing:
-        """The kernel drops the lock with the process, and never before."""
+        """Return that the leader may act: the kernel drops the lock with the process, never before."""
         return Standing.HELD if self._handle >= 0 else Standing.OVER
 
     async def lost(self) -> None:
-        """Never by itself: the lock lasts as long as the process."""
+        """Never return: the lock lasts as long as the process."""
         await asyncio.Event().wait()
 
     async def resign(self) -> None:
@@ -165,7 +175,7 @@ def _next_term(file: Path) -> int:
 
 
 def _held(file: Path) -> str | None:
-    """Content of a file that a living process holds locked, else None."""
+    """Return the content of a file that a living process holds locked, else None."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -187,7 +197,7 @@ def _leader(file: Path) -> Address | None:
 
 @lru_cache(1000)
 def _address(text: str) -> Address:
-    """Read once: the same few are looked at ten times a second."""
+    """Decode an address once: the same few are read ten times a second."""
     return Address.from_json(text)
 
 

@@ -1,4 +1,4 @@
-"""Membership in ZooKeeper: nodes as behaviour 1.2 has them, so that existing clients find the leaders.
+"""Membership in ZooKeeper, with the nodes by which clients find leaders (docs/behaviour/system.md).
 
     <root>/<role>/leader          ephemeral; the leader's address as JSON
     <root>/<role>/members/ID      ephemeral; a process's address
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 def open_membership(settings: ZooKeeperMembershipSettings) -> ZooKeeperMembership:
-    """Raises ConfigError where the credentials cannot be read, and for what are no servers."""
+    """Open the adapter. Raises ConfigError for unreadable credentials and invalid addresses."""
     credentials = Credentials.read(settings.credentials_file) if settings.credentials_file else None
     # kazoo's own way to lie below a node cannot make that node.
     hosts, slash, below = settings.servers.partition("/")
@@ -34,7 +34,7 @@ def open_membership(settings: ZooKeeperMembershipSettings) -> ZooKeeperMembershi
 
 
 class ZooKeeperMembership:
-    """See `interface.Membership`."""
+    """Membership as described in `interface.Membership`."""
 
     def __init__(self, connection: Connection, root: str = "/peloton", session: float = 5.0) -> None:
         self._connection = connection
@@ -48,7 +48,7 @@ class ZooKeeperMembership:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Waits for the servers, saying so. Raises Refused where they do not let us in."""
+        """Wait for the servers, and log that. Raises Refused where they reject us."""
         await self._connection.open()
         for places in self._places.values():
             await self._made(places.contenders)
@@ -69,29 +69,35 @@ class ZooKeeperMembership:
         self._require_tasks()
 
     async def join(self, member: Member) -> None:
+        """Register a member until its process ends or leaves."""
         self._own.append(member)
         await self._list(member)
 
     async def campaign(self, member: Member) -> Leadership:
+        """Wait until elected."""
         election = Election(self._connection, self._places[member.role], member, self._session)
         return await election.win()
 
     def leader(self, role: Role) -> Address | None:
+        """Return the leader of a role, as last seen."""
         return self._leaders.get(role)
 
     def members(self, role: Role) -> Mapping[str, Member]:
+        """Return the members of a role by id, as last seen."""
         return self._members[role]
 
     async def changed(self) -> None:
-        """Raises what made watching impossible."""
+        """Wait for the next change. Raises what made watching impossible."""
         self._require_tasks()
         await self._change.wait()
         self._require_tasks()
 
     def trouble(self) -> str:
+        """Return why the servers cannot be reached, empty where they can."""
         return self._connection.trouble()
 
     async def close(self) -> None:
+        """Leave the registry."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -109,7 +115,7 @@ class ZooKeeperMembership:
                 await self._connection.connected()
 
     async def _look_at_guards(self) -> None:
-        """A node keeps the ACL that it was made with."""
+        """Warn of nodes that anybody may change: a node keeps the ACL with which it was made."""
         paths = [path for places in self._places.values() for path in places.lasting]
         with suppress(PelotonError):  # it is only to be told
             if unguarded := [path for path in paths if await self._connection.unguarded(path)]:
@@ -161,7 +167,7 @@ class ZooKeeperMembership:
         return None
 
     async def _stay_listed(self) -> None:
-        """A new session begins without any node, and any may be taken away by hand."""
+        """Keep the member registered: a new session has no nodes, and any may be deleted by hand."""
         while True:
             await self._listing.wait()
             self._listing.clear()
@@ -179,7 +185,7 @@ class ZooKeeperMembership:
                 await self._connection.connected()
 
     async def _make_own(self, path: str, member: Member) -> None:
-        """What an earlier session of ours left there is replaced."""
+        """Make the member's node, in place of one that an earlier session left."""
         while True:
             try:
                 await self._connection.create(path, member.address.to_json().encode(), ephemeral=True)
@@ -213,7 +219,7 @@ class ZooKeeperMembership:
 async def _follow(
     look: Callable[[Role, Watch], Awaitable[None]], role: Role, seen: asyncio.Event, connection: Connection
 ) -> None:
-    """Look, and again after each change."""
+    """Call a function now, and again after each change."""
     while True:
         touched = asyncio.Event()
         try:

@@ -1,1 +1,1 @@
-"""What the daemons decide about, as frozen values. No I/O, no protobuf, no clock."""
+"""The values that daemons decide about, frozen. No I/O, no protobuf, no clock."""

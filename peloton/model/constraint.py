@@ -7,17 +7,20 @@ task label is affinity, `< 1` anti-affinity, `< n` a host limit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
 
 class Kind(IntEnum):
+    """Whose labels a constraint counts."""
+
     TASK = 1
     HOST = 2
 
 
 class Condition(IntEnum):
+    """How the count compares with the requirement."""
+
     LESS_THAN = 1
     EQUAL = 2
     GREATER_THAN = 3
@@ -29,6 +32,8 @@ Label = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class LabelConstraint:
+    """A leaf: how often a label must occur."""
+
     kind: Kind
     condition: Condition
     label: Label
@@ -41,6 +46,8 @@ class LabelConstraint:
 
 @dataclass(frozen=True, slots=True)
 class AndConstraint:
+    """All parts must hold; without parts it holds."""
+
     parts: tuple[Constraint, ...]
 
     def __str__(self) -> str:
@@ -49,6 +56,8 @@ class AndConstraint:
 
 @dataclass(frozen=True, slots=True)
 class OrConstraint:
+    """One of the parts must hold; without parts it does not."""
+
     parts: tuple[Constraint, ...]
 
     def __str__(self) -> str:
@@ -58,28 +67,8 @@ class OrConstraint:
 Constraint = LabelConstraint | AndConstraint | OrConstraint
 
 
-def satisfied(
-    constraint: Constraint | None, host_labels: Mapping[Label, int], task_labels: Mapping[Label, int]
-) -> bool:
-    """Whether a host with these label counts may take the task. No constraint, or an empty AND: yes; an empty
-    OR: no."""
-    if constraint is None:
-        return True
-    if isinstance(constraint, AndConstraint):
-        return all(satisfied(part, host_labels, task_labels) for part in constraint.parts)
-    if isinstance(constraint, OrConstraint):
-        return any(satisfied(part, host_labels, task_labels) for part in constraint.parts)
-    counts = host_labels if constraint.kind is Kind.HOST else task_labels
-    count = counts.get(constraint.label, 0)
-    if constraint.condition is Condition.LESS_THAN:
-        return count < constraint.requirement
-    if constraint.condition is Condition.EQUAL:
-        return count == constraint.requirement
-    return count > constraint.requirement
-
-
 def mentions(constraint: Constraint | None, kind: Kind, key: str) -> bool:
-    """Whether a leaf of this kind names a label with this key."""
+    """Return whether a leaf of this kind names a label with this key."""
     if constraint is None:
         return False
     if isinstance(constraint, LabelConstraint):

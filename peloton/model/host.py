@@ -10,7 +10,7 @@ from peloton.model.states import HostState
 
 @dataclass(frozen=True, slots=True)
 class HostInfo:
-    """A host's wanted and actual state, as the store keeps it."""
+    """The state and goal of a host, as the store keeps them."""
 
     hostname: str
     ip: str

@@ -35,15 +35,17 @@ class Run(NamedTuple):
 
 
 def is_uuid(text: str) -> bool:
-    """Whether `text` is a UUID in its canonical form of 36 characters."""
+    """Return whether `text` is a UUID in its canonical form of 36 characters."""
     return _UUID.match(text) is not None
 
 
 def task_id(job_id: JobId, instance: int) -> TaskId:
+    """Return the id of a task."""
     return f"{job_id}-{instance}"
 
 
 def mesos_task_id(job_id: JobId, instance: int, run: int) -> MesosTaskId:
+    """Return the id of a run."""
     return f"{job_id}-{instance}-{run}"
 
 

@@ -1,4 +1,4 @@
-"""What is known of a job: its config, its runtime, and the row that queries read."""
+"""Jobs: config, runtime, and the row that queries read."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from peloton.model.task import TaskSpec
 
 @dataclass(frozen=True, slots=True)
 class Sla:
+    """The SLA of a job."""
+
     priority: int = 0
     preemptible: bool = False
     revocable: bool = False
@@ -27,7 +29,7 @@ class Sla:
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One version of a job's config. Held once per version; instances share it."""
+    """One version of a job's config. Kept once per version; instances share it."""
 
     version: int
     name: str
@@ -46,17 +48,20 @@ class JobSpec:
     """The config as it was given: a serialised peloton.api.v0.job.JobConfig."""
 
     def task(self, instance: int) -> TaskSpec:
+        """Return the spec of an instance."""
         return self.overrides.get(instance, self.default)
 
     def preemptible(self, instance: int) -> bool:
+        """Return whether the instance may be preempted."""
         own = self.task(instance).preemptible
         return self.sla.preemptible if own is None else own
 
     def revocable(self, instance: int) -> bool:
-        """Whether the instance takes its CPU from slack: the whole job does, or this task."""
+        """Return whether the instance takes its CPU from slack: by the SLA of the job or by its own spec."""
         return self.sla.revocable or self.task(instance).revocable
 
     def task_type(self, instance: int) -> TaskType:
+        """Return the type of engine that places the instance."""
         if self.type is JobType.DAEMON:
             return TaskType.DAEMON
         if self.task(instance).stateful:
@@ -74,19 +79,19 @@ class JobSpec:
         return instance < self.gang_size
 
     def gang_size_of(self, instance: int) -> int:
-        """Size of the gang that the instance belongs to; 1 for one that stands alone."""
+        """Return the size of the gang of an instance; 1 for one that stands alone."""
         size = self.gang_size
         return size if instance < size else 1
 
     @property
     def controlled(self) -> bool:
-        """Whether instance 0 is a controller, whose end is the job's end."""
+        """Whether instance 0 is a controller, with whose end the job ends."""
         return self.task(0).controller
 
 
 @dataclass(frozen=True, slots=True)
 class JobRuntime:
-    """Where a job stands. Times are nanoseconds since 1970 in UTC, 0 where not yet known."""
+    """The state of a job. Times are nanoseconds since 1970 in UTC, 0 where not yet known."""
 
     state: JobState
     goal: JobState
@@ -125,7 +130,7 @@ class TimeRange:
 
 @dataclass(frozen=True, slots=True)
 class JobQuery:
-    """Which jobs to find. Empty fields do not filter; what is given must all hold."""
+    """A query for jobs. Empty fields do not filter; all given ones must match."""
 
     labels: tuple[Label, ...] = ()
     keywords: tuple[str, ...] = ()
@@ -148,7 +153,7 @@ class JobQuery:
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
-    """What a query found: the page asked for, and how many there are in all (after max_limit)."""
+    """The result of a query: one page, and the number of all matches (after max_limit)."""
 
     jobs: tuple[JobSummary, ...]
     total: int

@@ -1,4 +1,4 @@
-"""Resource pools as they are configured."""
+"""Configs of resource pools."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from peloton.model.ids import ROOT_POOL, PoolId
 
 
 class ReservationType(IntEnum):
+    """Whether others may borrow what is reserved (ELASTIC) or not (STATIC)."""
+
     ELASTIC = 1
     STATIC = 2
 
 
 @dataclass(frozen=True, slots=True)
 class KindConfig:
-    """What a pool has of one kind, in thousandths (see `peloton.model.resources`)."""
+    """Reservation, limit and share of a pool in one kind, in thousandths (see `peloton.model.resources`)."""
 
     reservation: int = 0
     limit: int = 0
@@ -26,6 +28,8 @@ class KindConfig:
 
 @dataclass(frozen=True, slots=True)
 class PoolConfig:
+    """The config of a resource pool."""
+
     id: PoolId
     name: str
     parent: PoolId
@@ -44,6 +48,7 @@ class PoolConfig:
     updated_by: str = ""
 
     def kind(self, name: str) -> KindConfig:
+        """Return the config of a kind."""
         return self.kinds.get(name, _ABSENT)
 
 

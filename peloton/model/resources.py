@@ -21,8 +21,10 @@ MAX_AMOUNT = 1e12
 
 
 def milli(amount: float) -> int:
-    """Thousandths of an amount given in units, to the nearest one. Raises InvalidArgument for what is not
-    finite. Amounts that a request brings are for `checked_milli`."""
+    """Convert an amount to thousandths, to the nearest one.
+
+    Raises InvalidArgument for an amount that is not finite. For amounts of requests use `checked_milli`.
+    """
     try:
         return round(amount * MILLI)
     except (ValueError, OverflowError):
@@ -30,8 +32,10 @@ def milli(amount: float) -> int:
 
 
 def checked_milli(path: str, amount: float, most: float = MAX_AMOUNT) -> int:
-    """Thousandths of an amount that a request brings in the field at `path`. Raises InvalidArgument unless it
-    is from 0 to `most`."""
+    """Convert an amount of a request, in the field at `path`, to thousandths.
+
+    Raises InvalidArgument unless it is from 0 to `most`.
+    """
     if not 0 <= amount <= most:  # also where it is not a number
         raise InvalidArgument(path, amount, f"a number from 0 to {most:.0f}")
     return milli(amount)
@@ -39,7 +43,7 @@ def checked_milli(path: str, amount: float, most: float = MAX_AMOUNT) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Thousandths of cpu cores, MB of memory, MB of disk, and GPUs. Differences may be negative."""
+    """Amounts in thousandths: CPU cores, MB of memory, MB of disk, GPUs. Differences may be negative."""
 
     cpu: int = 0
     memory: int = 0
@@ -48,7 +52,7 @@ class Resources:
 
     @classmethod
     def of(cls, cpu: float = 0, memory: float = 0, disk: float = 0, gpu: float = 0) -> Resources:
-        """From cores, MB, MB and GPUs."""
+        """Make resources of cores, MB, MB and GPUs."""
         return cls(milli(cpu), milli(memory), milli(disk), milli(gpu))
 
     def __add__(self, other: Resources) -> Resources:
@@ -62,10 +66,11 @@ class Resources:
         )
 
     def times(self, factor: int) -> Resources:
+        """Multiply all amounts."""
         return Resources(self.cpu * factor, self.memory * factor, self.disk * factor, self.gpu * factor)
 
     def fits(self, room: Resources) -> bool:
-        """Whether no kind exceeds the same kind of `room`."""
+        """Return whether no amount exceeds that of `room`."""
         return (
             self.cpu <= room.cpu
             and self.memory <= room.memory
@@ -74,6 +79,7 @@ class Resources:
         )
 
     def at_most(self, cap: Resources) -> Resources:
+        """Return the smaller amount of each kind."""
         return Resources(
             min(self.cpu, cap.cpu),
             min(self.memory, cap.memory),
@@ -82,11 +88,11 @@ class Resources:
         )
 
     def values(self) -> tuple[int, int, int, int]:
-        """Thousandths in the order of KINDS."""
+        """Return thousandths in the order of KINDS."""
         return self.cpu, self.memory, self.disk, self.gpu
 
     def units(self) -> dict[str, float]:
-        """Amounts in units (cores, MB, MB, GPUs) by kind."""
+        """Return amounts in units (cores, MB, MB, GPUs) by kind."""
         return {kind: value / MILLI for kind, value in zip(KINDS, self.values(), strict=True)}
 
     def __str__(self) -> str:
@@ -97,6 +103,7 @@ ZERO = Resources()
 
 
 def total(amounts: Iterable[Resources]) -> Resources:
+    """Add resources up."""
     cpu = memory = disk = gpu = 0
     for amount in amounts:
         cpu += amount.cpu

@@ -1,4 +1,4 @@
-"""Why a gang could not be placed even if all hosts were empty."""
+"""Shortages: why a gang could not be placed even if all hosts were empty."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from peloton.model.resources import MILLI
 
 
 class Lack(Enum):
-    """What is lacking."""
+    """The kind of a shortage."""
 
     HOSTS = "hosts"
     """There are no hosts."""
@@ -29,8 +29,11 @@ class Lack(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """`needed` and `largest` are amounts in thousandths of `kind`: on one host, or, for CAPACITY, in the
-    cluster. For ROOM they are thousandths of tasks and `kind` is empty."""
+    """What is needed and the most there is, in thousandths of `kind`.
+
+    The amounts are on one host or, for CAPACITY, in the cluster. For ROOM they are thousandths of tasks and
+    `kind` is empty.
+    """
 
     lack: Lack
     kind: str = ""

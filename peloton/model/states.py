@@ -6,6 +6,8 @@ from enum import IntEnum
 
 
 class TaskState(IntEnum):
+    """State of a run, or goal of a task."""
+
     UNKNOWN = 0
     INITIALIZED = 1
     PENDING = 2
@@ -27,7 +29,7 @@ class TaskState(IntEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether a run in this state is over; a run's terminal state is final."""
+        """Whether a run in this state has ended; a terminal state is final."""
         return self in TERMINAL_TASK_STATES
 
 
@@ -47,6 +49,8 @@ ON_HOST_TASK_STATES = frozenset(
 
 
 class JobState(IntEnum):
+    """State or goal of a job."""
+
     UNKNOWN = 0
     INITIALIZED = 1
     PENDING = 2
@@ -60,6 +64,7 @@ class JobState(IntEnum):
 
     @property
     def terminal(self) -> bool:
+        """Whether a job in this state has ended."""
         return self in TERMINAL_JOB_STATES
 
 
@@ -67,13 +72,15 @@ TERMINAL_JOB_STATES = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.K
 
 
 class JobType(IntEnum):
+    """Type of a job."""
+
     BATCH = 0
     SERVICE = 1
     DAEMON = 2
 
 
 class TaskType(IntEnum):
-    """Which placement engine takes a task."""
+    """The type of placement engine that places a task."""
 
     UNKNOWN = 0
     BATCH = 1
@@ -83,6 +90,8 @@ class TaskType(IntEnum):
 
 
 class HealthState(IntEnum):
+    """Result of the health checks of a run."""
+
     INVALID = 0
     DISABLED = 1
     UNKNOWN = 2
@@ -91,6 +100,8 @@ class HealthState(IntEnum):
 
 
 class TerminationReason(IntEnum):
+    """Why a run ended."""
+
     INVALID = 0
     KILLED_ON_REQUEST = 1
     FAILED = 2
@@ -103,12 +114,16 @@ class TerminationReason(IntEnum):
 
 
 class PlacementStrategy(IntEnum):
+    """Preference for the hosts of a job."""
+
     INVALID = 0
     PACK_HOST = 1
     SPREAD_JOB = 2
 
 
 class HostState(IntEnum):
+    """State or goal of a host."""
+
     INVALID = 0
     UNKNOWN = 1
     UP = 2

@@ -1,4 +1,4 @@
-"""What is known of a task: the part of its config that decisions need, its runtime, its events."""
+"""Tasks: the part of their config that decisions need, their runtime and their events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_FAILURES = 100
 
 @dataclass(frozen=True, slots=True)
 class PortSpec:
-    """A named port. `value` 0 asks for a dynamic one, told to the task in the variable `env_name`."""
+    """A named port. `value` 0 requests a dynamic one, given to the task in the variable `env_name`."""
 
     name: str
     value: int = 0
@@ -25,7 +25,7 @@ class PortSpec:
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """What scheduling and the goal state need of a task's config, overrides already merged in."""
+    """The parts of a task's config that scheduling and goals need, with overrides merged in."""
 
     resources: Resources = ZERO
     ports: tuple[PortSpec, ...] = ()
@@ -44,6 +44,7 @@ class TaskSpec:
 
     @property
     def dynamic_ports(self) -> int:
+        """Number of dynamic ports."""
         return sum(1 for port in self.ports if port.value == 0)
 
 
@@ -58,7 +59,7 @@ class Termination:
 
 @dataclass(frozen=True, slots=True)
 class TaskRuntime:
-    """Where an instance stands. Times are nanoseconds since 1970 in UTC, 0 where not yet known."""
+    """The state of an instance. Times are nanoseconds since 1970 in UTC, 0 where not yet known."""
 
     state: TaskState
     goal: TaskState
@@ -90,7 +91,7 @@ class TaskRuntime:
 
 @dataclass(frozen=True, slots=True)
 class PodEvent:
-    """One step of one run, as kept for 90 days."""
+    """A change of a run's state, kept for 90 days."""
 
     job_id: JobId
     instance: int
@@ -112,7 +113,7 @@ class PodEvent:
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """A status that hostmgr passes on from Mesos, in Peloton's terms."""
+    """A status of a run that hostmgr received from Mesos."""
 
     mesos_task_id: MesosTaskId
     state: TaskState

@@ -1,1 +1,1 @@
-"""gRPC: the server, clients that follow a leader, and the mapping of errors to statuses and back."""
+"""gRPC: the server, clients that follow a leader, and the translation of errors to statuses and back."""

@@ -1,4 +1,4 @@
-"""Who calls: the metadata that daemons send each other, and the check of their terms."""
+"""The identity of callers: metadata that daemons send each other, and the check of their terms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ Metadata = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """`instance` is `<role>/<id>`, empty for clients that are no daemon; `term` is 0 where none was sent."""
+    """The sender of a call.
+
+    `instance` is `<role>/<id>`, empty for clients that are not daemons; `term` is 0 where none was sent.
+    """
 
     instance: str = ""
     role: str = ""
@@ -22,7 +25,7 @@ class Caller:
 
 
 def caller_of(metadata: Iterable[tuple[str, str | bytes]]) -> Caller:
-    """Raises InvalidArgument for a term that is no `<role>:<number>`."""
+    """Read the caller from metadata. Raises InvalidArgument for a term that is not `<role>:<number>`."""
     instance, role, term = "", "", 0
     for key, value in metadata:
         if key == INSTANCE:
@@ -36,13 +39,13 @@ def caller_of(metadata: Iterable[tuple[str, str | bytes]]) -> Caller:
 
 
 class Terms:
-    """The newest term seen of each role; an older one is refused."""
+    """The newest term seen of each role."""
 
     def __init__(self) -> None:
         self._newest: dict[str, int] = {}
 
     def check(self, caller: Caller) -> None:
-        """Raises Fenced for a caller whose successor has been heard of."""
+        """Raise Fenced for a caller whose successor has called before."""
         if not caller.term:
             return
         newest = self._newest.get(caller.role, 0)

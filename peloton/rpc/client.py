@@ -1,4 +1,4 @@
-"""Calls to a role's leader, wherever it is now."""
+"""Calls to the current leader of a role."""
 
 from __future__ import annotations
 
@@ -39,17 +39,22 @@ class Channels:
         self._channels: dict[str, Any] = {}
 
     def to(self, target: str) -> Any:
+        """Return the channel to an address."""
         channel = self._channels.get(target)
         if channel is None:
             channel = self._channels[target] = grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
         return channel
 
     def held(self, target: str) -> Any:
+        """Return the channel to an address, if there is one."""
         return self._channels.get(target)
 
     async def follow(self, membership: Membership) -> None:
-        """For ever, close those to who leads no longer: a call that waits there would wait for its whole
-        time-out; so it ends with Unavailable, and can go to who leads now."""
+        """Close channels to instances that lost leadership, until cancelled.
+
+        A call that waits there would wait for its whole time-out. It ends with Unavailable instead and can go
+        to the new leader.
+        """
         kept: set[str] = set()
         while True:
             leaders = (membership.leader(role) for role in Role)
@@ -65,6 +70,7 @@ class Channels:
             await self._channels.pop(target).close()
 
     async def close(self) -> None:
+        """Close all channels."""
         for channel in self._channels.values():
             await channel.close()
         self._channels.clear()
@@ -82,7 +88,7 @@ class LeaderClient:
         metadata: Metadata,
         fence: Callable[[], None] = lambda: None,
     ) -> None:
-        """`fence` is asked before each call, and raises where the caller may not act as leader now."""
+        """Call `fence` before each call; it raises where the caller may not act as leader now."""
         self._membership = membership
         self._channels = channels
         self._role = role
@@ -93,11 +99,11 @@ class LeaderClient:
         self._stub: Any = None
 
     async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
-        """The answer. Raises the PelotonError that the status stands for, and what the fence raises.
+        """Call a method and return the answer.
 
-        `timeout` (seconds) bounds everything. UNAVAILABLE is tried again within it, at the leader of
-        the moment, unless `retry` is false: a request that may already have taken effect must be
-        safe to repeat.
+        Raises the PelotonError that the status stands for, and what the fence raises. `timeout` (seconds)
+        bounds everything. UNAVAILABLE is tried again within it, at the leader of the moment, unless `retry`
+        is false: a request that may already have taken effect must be safe to repeat.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
@@ -134,6 +140,6 @@ class LeaderClient:
 
 
 def _cancelled() -> bool:
-    """Whether the calling task is to end, rather than its call having been ended with its channel."""
+    """Return whether the calling task is cancelled, as opposed to its call with its channel."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""Peloton's errors as gRPC statuses, and back."""
+"""Translate errors to gRPC statuses and back."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ _ERRORS: dict[grpc.StatusCode, type[PelotonError]] = {
 
 
 class InvalidRequest(PelotonError):
-    """The other side found our request wrong: a defect of ours, or input that it alone can check."""
+    """The server rejects our request: a defect of ours, or input that only the server can check."""
 
 
 def status_of(error: PelotonError) -> grpc.StatusCode:
+    """Return the status of an error."""
     for cls in type(error).__mro__:
         if cls in _CODES:
             return _CODES[cls]
@@ -51,7 +52,7 @@ def status_of(error: PelotonError) -> grpc.StatusCode:
 
 
 def error_of(error: grpc.RpcError, called: str) -> PelotonError:
-    """What a failed call means here. `called` names the method and the address for the message."""
+    """Translate a failed call; `called` names the method and the address for the message."""
     code, details = error.code(), error.details() or ""
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return InvalidRequest(f"{called}: {details}")

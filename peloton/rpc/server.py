@@ -1,9 +1,9 @@
 """The gRPC server of a daemon.
 
-Services come and go with leadership: while none is active, a call to one of the names that this
-daemon is known to serve is answered UNAVAILABLE, with the leader's address in the text. So is a call
-whose work ends when this instance may no longer lead: what it acknowledged would not count. Where a
-call was turned away before it began, the trailing metadata says so: it may be repeated whatever it asks for.
+Services come and go with leadership. While none is active, a call to a service that this daemon is known to
+serve is answered UNAVAILABLE, with the leader's address in the text. So is a call whose work ends when this
+instance may no longer lead: what it acknowledged would not count. The trailing metadata of a call that was
+rejected before it began says so: any such call may be repeated.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
-from peloton.daemon.metrics import CALL_SECONDS, CALLS
 from peloton.errors import Fenced, InvalidArgument, PelotonError, Unavailable
 from peloton.rpc.caller import Caller, Terms, caller_of
 from peloton.rpc.errors import status_of
+from peloton.rpc.metrics import CALL_SECONDS, CALLS
 
 MAX_MESSAGE = 256 * 1024 * 1024
 OPTIONS = (
@@ -46,41 +46,45 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A servicer's methods under the names that they are served by."""
+    """The methods of a servicer under the names by which they are served."""
 
     names: tuple[str, ...]
     methods: Mapping[str, Any]
 
 
 class _Recorder:
-    """Stands in for a server, to learn from generated code what it would have registered."""
+    """Stands in for a server, to record what generated code registers."""
 
     name = ""
     handlers: Mapping[str, Any]
 
     def add_generic_rpc_handlers(self, handlers: object) -> None:
-        """The same handlers again, in an older form: not needed."""
+        """Ignore the same handlers in an older form."""
 
     def add_registered_method_handlers(self, name: str, handlers: Mapping[str, Any]) -> None:
+        """Record the handlers of a service."""
         self.name, self.handlers = name, handlers
 
 
 def service(
     add_to_server: Callable[[Any, Any], None], servicer: object, aliases: Iterable[str] = ()
 ) -> Service:
-    """From the generated `add_XServicer_to_server`. `aliases` are further full names for the same service."""
+    """Make a service with the generated `add_XServicer_to_server`.
+
+    `aliases` are further full names of the service.
+    """
     recorder = _Recorder()
     add_to_server(servicer, recorder)
     return Service((recorder.name, *aliases), recorder.handlers)
 
 
 def caller(context: Any) -> Caller:
-    """Who makes the call that this context belongs to."""
+    """Return the caller of the call that this context belongs to."""
     return caller_of(context.invocation_metadata() or ())
 
 
 def _require_free(host: str, port: int, where: str) -> None:
-    """gRPC itself says in lines of its own that it did not get a port, and not why. Raises Unavailable."""
+    """Raise Unavailable where the port is taken; gRPC would log that it got no port, but not why."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -90,8 +94,10 @@ def _require_free(host: str, port: int, where: str) -> None:
 
 
 class RpcServer:
+    """The server: handlers by method, with the fence under which they answer."""
+
     def __init__(self, leader: Callable[[], str]) -> None:
-        """`leader` tells, for a human, who answers in this instance's place."""
+        """Use `leader` to describe, for users, which instance answers instead of this one."""
         self._leader = leader
         self._terms = Terms()
         self._handlers: dict[str, Any] = {}
@@ -99,9 +105,9 @@ class RpcServer:
         self._server: Any = None
 
     async def start(self, host: str, port: int, further: Iterable[grpc.GenericRpcHandler] = ()) -> int:
-        """Listen; returns the port, also where it was given as 0. Raises Unavailable where it is taken.
+        """Listen and return the port. Raises Unavailable where it is taken.
 
-        `further` handlers answer what none of the services does, as they are.
+        Port 0 picks a free one. `further` handlers answer, unchanged, what none of the services does.
         """
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         _require_free(host, port, where)
@@ -118,15 +124,16 @@ class RpcServer:
         return int(bound)
 
     async def stop(self, grace: float = 0.5) -> None:
+        """Stop accepting calls, and finish those in progress."""
         if self._server is not None:
             await self._server.stop(grace)
 
     def announce(self, names: Iterable[str]) -> None:
-        """Names of services that this daemon serves when it leads."""
+        """Declare services that this daemon serves when it leads."""
         self._known.update(names)
 
     def activate(self, services: Sequence[Service], fence: Callable[[], None] = lambda: None) -> None:
-        """`fence` raises Fenced or Unavailable while they may not answer."""
+        """Serve services; `fence` raises Fenced or Unavailable while they may not answer."""
         fenced = partial(self._fenced, fence)
         for each in services:
             self._known.update(each.names)
@@ -136,13 +143,14 @@ class RpcServer:
                     self._handlers[path] = _wrapped(path, handler, self._terms, fenced)
 
     def deactivate(self, services: Sequence[Service]) -> None:
+        """Stop serving services."""
         for each in services:
             for name in each.names:
                 for method in each.methods:
                     self._handlers.pop(f"/{name}/{method}", None)
 
     def find(self, path: str) -> Any:
-        """The handler, one that answers UNAVAILABLE, or None for a method that nobody serves."""
+        """Return the handler, one that answers UNAVAILABLE, or None for an unknown method."""
         handler = self._handlers.get(path)
         name = path.split("/")[1]
         if handler is None and name in self._known and not self.serves(name):
@@ -151,11 +159,11 @@ class RpcServer:
 
     @property
     def names(self) -> list[str]:
-        """Of the services that are answered here at one time or another."""
+        """Return the services that are or may be served here."""
         return sorted(self._known)
 
     def serves(self, name: str) -> bool | None:
-        """Whether the service is answered here now; None for one that never is."""
+        """Return whether the service is served here now; None for an unknown one."""
         if name not in self._known:
             return None
         return any(held.startswith(f"/{name}/") for held in self._handlers)
@@ -165,7 +173,7 @@ class RpcServer:
         return b""
 
     def _fenced(self, fence: Callable[[], None]) -> None:
-        """Raises Unavailable: whoever leads now can answer."""
+        """Raise Unavailable, since the current leader can answer."""
         try:
             fence()
         except Fenced as error:
@@ -181,7 +189,7 @@ class _Router(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 def _wrapped(path: str, handler: Any, terms: Terms, fence: Callable[[], None]) -> Any:
-    """The handler with what every call gets: parsing, checks of terms, errors as statuses, metrics."""
+    """Wrap a handler in parsing, checks of terms, translation of errors, and metrics."""
     if handler.request_streaming:
         raise NotImplementedError(f"{path}: no service of ours takes a stream")
     parse, seconds = _parser(path, handler.request_deserializer), CALL_SECONDS.labels(path)
@@ -197,9 +205,11 @@ def _wrapped(path: str, handler: Any, terms: Terms, fence: Callable[[], None]) -
 
 
 def _parser(path: str, parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """With the check that a private service's request is whole: Mesos' messages have required fields, and an
-    answer that echoes one without them cannot be written down. The public services have answers of their own
-    for that."""
+    """Return a parser that checks requests of private services for missing required fields.
+
+    Messages of Mesos have required fields, and an answer that echoes one without them cannot be serialised.
+    The public services check this themselves.
+    """
     if not path.startswith(PRIVATE):
         return parse
 
@@ -264,7 +274,7 @@ def _stream(
 
 
 def _admit(context: Any, terms: Terms, fence: Callable[[], None]) -> None:
-    """Raises Unavailable, and Fenced for the caller's own term."""
+    """Check the fence and the caller's term. Raises Unavailable, and Fenced for an old term."""
     try:
         fence()
     except Unavailable:

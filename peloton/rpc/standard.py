@@ -1,6 +1,6 @@
 """The services that every gRPC server is expected to have: health checking and reflection.
 
-Both are the field's own: `grpc_health_probe`, Kubernetes and load balancers ask the one, `grpcurl` the other.
+`grpc_health_probe`, Kubernetes and load balancers use the one, `grpcurl` the other.
 """
 
 from __future__ import annotations
@@ -28,24 +28,27 @@ _Response = health_pb2.HealthCheckResponse
 
 
 class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
-    """grpc.health.v1.Health. The empty name stands for the daemon, which serves while /health is OK; the name
-    of a service for that service, which may be served by the leader only."""
+    """The service grpc.health.v1.Health.
+
+    The empty name stands for the daemon, which serves while /health is OK. The name of a service stands for
+    that service, which may be served by the leader only.
+    """
 
     def __init__(self, unhealthy: Callable[[], str], serves: Callable[[str], bool | None]) -> None:
-        """`unhealthy` tells what is wrong, empty where all is well; `serves` whether a service is answered
-        here now, None for one that never is."""
+        """Use `unhealthy` for what is wrong, empty if nothing; `serves` for the state of a service."""
         self._unhealthy = unhealthy
         self._serves = serves
         self._watchers = 0
 
     async def Check(self, request: Any, context: Any) -> Any:
+        """Return the status now."""
         status = self._status(request.service)
         if status == _Response.SERVICE_UNKNOWN:
             raise NotFound(f"service: {request.service!r} is not served by this daemon")
         return _Response(status=status)
 
     async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        """The status now, and again whenever it is another."""
+        """Send the status now, and again whenever it changes."""
         if self._watchers >= MOST_WATCHERS:
             raise ResourceExhausted(f"{MOST_WATCHERS} health watches are open already")
         self._watchers += 1
@@ -68,12 +71,12 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
 
 
 def health(unhealthy: Callable[[], str], serves: Callable[[str], bool | None]) -> Service:
-    """The service, for `RpcServer.activate`."""
+    """Make the health service, for `RpcServer.activate`."""
     return service(health_pb2_grpc.add_HealthServicer_to_server, Health(unhealthy, serves))
 
 
 def reflection(names: Iterable[str]) -> list[grpc.GenericRpcHandler]:
-    """Handlers that describe the services of these names, without older names that no .proto file has."""
+    """Return handlers that describe these services, without older names that no .proto file has."""
     servicer = ReflectionServicer([REFLECTION, *filter(_described, names)])
     found = service(add_ServerReflectionServicer_to_server, servicer, REFLECTION_NAMES)
     return [grpc.method_handlers_generic_handler(name, found.methods) for name in found.names]

@@ -1,2 +1,4 @@
-"""Between the wire and the model: one place for each message, both ways. Rules of merging live here too,
-because they are rules over the wire's fields."""
+"""Translation between wire messages and the model, in one place for each message.
+
+Rules of merging live here too, because they are rules over fields of the wire.
+"""

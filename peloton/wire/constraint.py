@@ -1,4 +1,4 @@
-"""Constraints and labels between the v0 wire and the model."""
+"""Translate constraints and labels between the v0 wire and the model."""
 
 from __future__ import annotations
 
@@ -23,15 +23,20 @@ _CONDITIONS = frozenset(map(int, Condition))
 
 
 def labels_from(wire: Iterable[peloton_pb2.Label]) -> tuple[Label, ...]:
+    """Decode labels."""
     return tuple((label.key, label.value) for label in wire)
 
 
 def labels_to(labels: Iterable[Label]) -> list[peloton_pb2.Label]:
+    """Encode labels."""
     return [peloton_pb2.Label(key=key, value=value) for key, value in labels]
 
 
 def constraint_from(wire: task_pb2.Constraint, path: str = "constraint", depth: int = 0) -> Constraint:
-    """Raises InvalidArgument with the field's path where the tree is not whole or deeper than MAX_DEPTH."""
+    """Decode a constraint.
+
+    Raises InvalidArgument with the path of the field where the tree is incomplete or deeper than MAX_DEPTH.
+    """
     if depth > MAX_DEPTH:
         raise InvalidArgument(path, depth, f"a constraint nested at most {MAX_DEPTH} deep")
     if wire.type == task_pb2.Constraint.LABEL_CONSTRAINT:
@@ -56,6 +61,7 @@ def constraint_from(wire: task_pb2.Constraint, path: str = "constraint", depth: 
 
 
 def constraint_to(constraint: Constraint) -> task_pb2.Constraint:
+    """Encode a constraint."""
     if isinstance(constraint, LabelConstraint):
         return task_pb2.Constraint(
             type=task_pb2.Constraint.LABEL_CONSTRAINT,

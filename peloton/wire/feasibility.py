@@ -1,4 +1,4 @@
-"""What gangs ask of hosts, and why they do not fit, between the wire and the model."""
+"""Translate the needs of gangs and their shortages between the wire and the model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LACKS = {number: lack for lack, number in _NUMBERS.items()}
 def host_filter(
     resource: task_pb2.ResourceConfig, ports: int, revocable: bool, constraint: task_pb2.Constraint | None
 ) -> hostsvc_pb2.HostFilter:
-    """What a task asks of its host; `ports` is the number of dynamic ones."""
+    """Build the filter for hosts of one task; `ports` is the number of dynamic ports."""
     wire = hostsvc_pb2.HostFilter()
     wire.resourceConstraint.minimum.CopyFrom(resource)
     wire.resourceConstraint.numPorts = ports
@@ -36,6 +36,7 @@ def host_filter(
 
 
 def shortage_to(shortage: Shortage) -> pb.Shortage:
+    """Encode a shortage."""
     return pb.Shortage(
         lack=_NUMBERS[shortage.lack],
         kind=shortage.kind,
@@ -47,7 +48,7 @@ def shortage_to(shortage: Shortage) -> pb.Shortage:
 
 
 def shortage_from(wire: pb.Shortage) -> Shortage | None:
-    """None for a lack that is not known here."""
+    """Decode a shortage, None for an unknown kind of it."""
     lack = _LACKS.get(wire.lack)
     if lack is None:
         return None

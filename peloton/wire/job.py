@@ -1,4 +1,4 @@
-"""Job configs and runtimes between the v0 wire and the model."""
+"""Translate job configs and runtimes between the v0 wire and the model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from peloton.wire.task import task_spec
 
 
 def job_spec(config: job_pb2.JobConfig, version: int) -> JobSpec:
-    """The model of a config. Raises InvalidArgument for a constraint that is not whole."""
+    """Decode a config. Raises InvalidArgument for an incomplete constraint."""
     sla = config.sla
     return JobSpec(
         version=version,
@@ -45,16 +45,17 @@ def job_spec(config: job_pb2.JobConfig, version: int) -> JobSpec:
 
 
 def job_config(spec: JobSpec) -> job_pb2.JobConfig:
-    """The config as it was given."""
+    """Return the config as it was given."""
     return job_pb2.JobConfig.FromString(spec.payload)
 
 
 def job_spec_from_payload(payload: bytes, version: int) -> JobSpec:
-    """The model of a stored config."""
+    """Decode a stored config."""
     return job_spec(job_pb2.JobConfig.FromString(payload), version)
 
 
 def sla_to(sla: Sla) -> job_pb2.SlaConfig:
+    """Encode an SLA."""
     return job_pb2.SlaConfig(
         priority=sla.priority,
         preemptible=sla.preemptible,
@@ -67,6 +68,7 @@ def sla_to(sla: Sla) -> job_pb2.SlaConfig:
 
 
 def job_runtime_to(runtime: JobRuntime) -> job_pb2.RuntimeInfo:
+    """Encode the runtime of a job."""
     wire = job_pb2.RuntimeInfo(
         state=job_pb2.JobState.ValueType(runtime.state),
         goalState=job_pb2.JobState.ValueType(runtime.goal),
@@ -91,6 +93,7 @@ def job_runtime_to(runtime: JobRuntime) -> job_pb2.RuntimeInfo:
 
 
 def job_runtime_from(wire: job_pb2.RuntimeInfo) -> JobRuntime:
+    """Decode the runtime of a job."""
     return JobRuntime(
         state=JobState(wire.state),
         goal=JobState(wire.goalState),
@@ -111,6 +114,7 @@ def job_runtime_from(wire: job_pb2.RuntimeInfo) -> JobRuntime:
 
 
 def job_summary_to(job: JobSummary) -> job_pb2.JobSummary:
+    """Encode a job summary."""
     spec = job.spec
     return job_pb2.JobSummary(
         id=peloton_pb2.JobID(value=job.job_id),
@@ -127,4 +131,5 @@ def job_summary_to(job: JobSummary) -> job_pb2.JobSummary:
 
 
 def job_info_to(job_id: JobId, config: job_pb2.JobConfig, runtime: JobRuntime) -> job_pb2.JobInfo:
+    """Encode a job's config and runtime."""
     return job_pb2.JobInfo(id=peloton_pb2.JobID(value=job_id), config=config, runtime=job_runtime_to(runtime))

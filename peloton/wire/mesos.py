@@ -1,4 +1,4 @@
-"""What Mesos says of tasks, in the model's terms (behaviour 3.1)."""
+"""Translate statuses of Mesos into the model (docs/behaviour/tasks.md)."""
 
 from __future__ import annotations
 
@@ -33,20 +33,22 @@ _DUPLICATE = "Task has duplicate ID"
 
 
 def reason_name(status: mesos_pb2.TaskStatus) -> str:
-    """The status' reason without the prefix REASON_; empty where Mesos gives none."""
+    """Return the reason of a status without the prefix REASON_, empty where Mesos gives none."""
     return _REASONS[status.reason] if status.HasField("reason") else ""
 
 
 def is_of_another_launch(status: mesos_pb2.TaskStatus) -> bool:
-    """Whether it refuses a second launch of a run that lives on, in that run's name."""
+    """Return whether the status refuses a second launch of a run that goes on, under that run's id."""
     if status.reason != mesos_pb2.TaskStatus.REASON_TASK_INVALID:
         return False
     return TASK_STATES.get(status.state) is TaskState.FAILED and _DUPLICATE in status.message
 
 
 def task_status(wire: mesos_pb2.TaskStatus) -> TaskStatus:
-    """A status as Mesos sent it; one without a uuid wants no acknowledgement. Raises InvalidArgument where it
-    has no state that is known."""
+    """Decode a status of Mesos; one without a uuid needs no acknowledgement.
+
+    Raises InvalidArgument where its state is unknown.
+    """
     if not wire.HasField("state"):
         raise InvalidArgument("state", "", "a task state of Mesos 1.x")
     return TaskStatus(

@@ -1,4 +1,4 @@
-"""How an instance's config is merged over the job's default (behaviour 2.2).
+"""Merge the config of an instance over the default of its job (docs/behaviour/jobs.md).
 
 By top-level field: a message or list that is set, a number or string that is not zero, replaces the
 default's whole field; a bool always comes from the override, also when false; the default's secrets
@@ -18,7 +18,7 @@ _FIELDS = tuple(task_pb2.TaskConfig.DESCRIPTOR.fields)
 
 
 def merged(default: task_pb2.TaskConfig, override: task_pb2.TaskConfig) -> task_pb2.TaskConfig:
-    """A new config: `override` laid over `default`."""
+    """Return a new config: `override` merged over `default`."""
     result = task_pb2.TaskConfig()
     result.CopyFrom(default)
     _lay_over(result, override)
@@ -43,7 +43,10 @@ def _lay_over(result: Message, override: Message) -> None:
 
 
 def task_config(config: job_pb2.JobConfig, instance: int) -> task_pb2.TaskConfig:
-    """The whole config of one instance. Not to be changed: without an override it is the job's default."""
+    """Return the whole config of one instance.
+
+    It must not be changed: without an override it is the default of the job.
+    """
     if instance in config.instanceConfig:
         return merged(config.defaultConfig, config.instanceConfig[instance])
     return config.defaultConfig

@@ -1,4 +1,4 @@
-"""Resource pool configs between the v0 wire and the model."""
+"""Translate resource pool configs between the v0 wire and the model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from peloton.model.resources import KINDS, MILLI, checked_milli
 
 
 def pool_config(pool_id: PoolId, wire: respool_pb2.ResourcePoolConfig) -> PoolConfig:
-    """Raises InvalidArgument for an unknown kind, a kind given twice, or an unknown reservation type."""
+    """Decode a config.
+
+    Raises InvalidArgument for an unknown kind, a kind given twice, or an unknown reservation type.
+    """
     kinds: dict[str, KindConfig] = {}
     for i, kind in enumerate(wire.resources):
         path = f"resources[{i}]"
@@ -41,6 +44,7 @@ def pool_config(pool_id: PoolId, wire: respool_pb2.ResourcePoolConfig) -> PoolCo
 
 
 def pool_config_to(pool: PoolConfig) -> respool_pb2.ResourcePoolConfig:
+    """Encode a config."""
     wire = respool_pb2.ResourcePoolConfig(
         name=pool.name,
         owningTeam=pool.owning_team,

@@ -1,4 +1,4 @@
-"""Resource pool specs between the v1alpha wire and the model."""
+"""Translate resource pool specs between the v1alpha wire and the model."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ _POLICIES = (pb.SCHEDULING_POLICY_INVALID, pb.SCHEDULING_POLICY_PRIORITY_FIFO)
 
 
 def pool_config(pool_id: PoolId, spec: pb.ResourcePoolSpec) -> PoolConfig:
-    """Raises InvalidArgument as `peloton.wire.pool.pool_config`, and for an unknown policy. What the server
-    fills (the revision) is not read."""
+    """Decode a spec, without what the server fills (the revision).
+
+    Raises InvalidArgument as `peloton.wire.pool.pool_config` does, and for an unknown policy.
+    """
     if spec.policy not in _POLICIES:
         raise InvalidArgument("policy", spec.policy, "SCHEDULING_POLICY_PRIORITY_FIFO (1)")
     old = v0.ResourcePoolConfig(
@@ -44,6 +46,7 @@ def pool_config(pool_id: PoolId, spec: pb.ResourcePoolSpec) -> PoolConfig:
 
 
 def pool_spec_to(pool: PoolConfig) -> pb.ResourcePoolSpec:
+    """Encode a spec."""
     spec = pb.ResourcePoolSpec(
         revision=Revision(
             version=pool.version,

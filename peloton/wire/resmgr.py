@@ -1,4 +1,4 @@
-"""Tasks as the resource manager takes them: what jobmgr enqueues and what resmgr reads back at recovery."""
+"""Encode tasks for the resource manager: jobmgr enqueues them, resmgr reads them back at recovery."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from peloton.wire.task import resources_to
 
 
 def resmgr_task(job_id: JobId, spec: JobSpec, instance: int, runtime: TaskRuntime) -> resmgr_pb2.Task:
-    """The needs of one run: `runtime.run` of `instance`, by the config `spec`.
+    """Encode the needs of run `runtime.run` of `instance`, by the config `spec`.
 
-    `minInstances` is the size of the gang that the instance belongs to, 1 for one on its own.
-    `hostname` is where the run is, empty before launch.
+    `minInstances` is the size of the gang that the instance belongs to, 1 for one on its own. `hostname` is
+    where the run is, empty before launch.
     """
     task = spec.task(instance)
     run = mesos_task_id(job_id, instance, runtime.run)

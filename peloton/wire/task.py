@@ -1,4 +1,4 @@
-"""Task configs, runtimes and events between the v0 wire and the model."""
+"""Translate task configs, runtimes and events between the v0 wire and the model."""
 
 from __future__ import annotations
 
@@ -25,18 +25,25 @@ AMOUNTS = ("cpuLimit", "memLimitMb", "diskLimitMb", "gpuLimit")
 def resources_from(
     wire: task_pb2.ResourceConfig, path: str = "resource", most: float = MAX_AMOUNT
 ) -> Resources:
-    """Raises InvalidArgument, with the field's path, for an amount that is not from 0 to `most`."""
+    """Decode resources.
+
+    Raises InvalidArgument, with the path of the field, for an amount that is not from 0 to `most`.
+    """
     return Resources(*(checked_milli(f"{path}.{name}", getattr(wire, name), most) for name in AMOUNTS))
 
 
 def resources_to(amount: Resources) -> task_pb2.ResourceConfig:
+    """Encode resources."""
     cpu, memory, disk, gpu = (value / 1000 for value in amount.values())
     return task_pb2.ResourceConfig(cpuLimit=cpu, memLimitMb=memory, diskLimitMb=disk, gpuLimit=gpu)
 
 
 def task_spec(config: task_pb2.TaskConfig, path: str = "config") -> TaskSpec:
-    """What decisions need of a merged config. Raises InvalidArgument with the field's path for a
-    constraint that is not whole; other checks are the job's (jobmgr)."""
+    """Decode the parts of a merged config that decisions need.
+
+    Raises InvalidArgument with the path of the field for an incomplete constraint. jobmgr makes all other
+    checks.
+    """
     return TaskSpec(
         resources=resources_from(config.resource, f"{path}.resource"),
         ports=tuple(PortSpec(port.name, port.value, port.envName) for port in config.ports),
@@ -58,6 +65,7 @@ def task_spec(config: task_pb2.TaskConfig, path: str = "config") -> TaskSpec:
 
 
 def runtime_to(job_id: JobId, instance: int, runtime: TaskRuntime) -> task_pb2.RuntimeInfo:
+    """Encode the runtime of a task."""
     wire = task_pb2.RuntimeInfo(
         state=task_pb2.TaskState.ValueType(runtime.state),
         goalState=task_pb2.TaskState.ValueType(runtime.goal),
@@ -96,6 +104,7 @@ def runtime_to(job_id: JobId, instance: int, runtime: TaskRuntime) -> task_pb2.R
 
 
 def runtime_from(wire: task_pb2.RuntimeInfo) -> TaskRuntime:
+    """Decode the runtime of a task."""
     termination = None
     if wire.HasField("terminationStatus"):
         end = wire.terminationStatus
@@ -128,6 +137,8 @@ def runtime_from(wire: task_pb2.RuntimeInfo) -> TaskRuntime:
 
 
 def pod_event_to(event: PodEvent) -> task_pb2.PodEvent:
+    """Encode a pod event."""
+
     def run_id(run: int) -> mesos_pb2.TaskID | None:
         if not run:
             return None

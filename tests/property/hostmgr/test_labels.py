@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,10 +14,10 @@ from peloton.model.constraint import (
     Condition,
     Constraint,
     Kind,
+    Label,
     LabelConstraint,
     OrConstraint,
     mentions,
-    satisfied,
 )
 
 LABELS = st.sampled_from(
@@ -31,6 +33,25 @@ TREES: st.SearchStrategy[Constraint] = st.recursive(
     max_leaves=6,
 )
 HOST_LABELS = st.lists(LABELS.filter(lambda label: label[0] != HOSTNAME), max_size=3)
+
+
+def satisfied(
+    constraint: Constraint | None, host_labels: Mapping[Label, int], task_labels: Mapping[Label, int]
+) -> bool:
+    """Evaluate a constraint for one host."""
+    if constraint is None:
+        return True
+    if isinstance(constraint, AndConstraint):
+        return all(satisfied(part, host_labels, task_labels) for part in constraint.parts)
+    if isinstance(constraint, OrConstraint):
+        return any(satisfied(part, host_labels, task_labels) for part in constraint.parts)
+    counts = host_labels if constraint.kind is Kind.HOST else task_labels
+    count = counts.get(constraint.label, 0)
+    if constraint.condition is Condition.LESS_THAN:
+        return count < constraint.requirement
+    if constraint.condition is Condition.EQUAL:
+        return count == constraint.requirement
+    return count > constraint.requirement
 
 
 @given(st.none() | TREES, st.lists(HOST_LABELS, min_size=1, max_size=5))
