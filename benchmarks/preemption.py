@@ -7,7 +7,7 @@ what 39,000 of them hold. Prints, one per line:
     preemption seconds: N           of CPU, from the tasks' rows to the victims and their reasons
     preemption longest step ms: N   of CPU, of a whole check with a million tasks in one pool that is over
 
-The last is how long others wait at most while a check goes on (resmgr.core.cooperative).
+The last is how long others wait at most while a check goes on (resmgr.core.state.cooperative).
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from resmgr.core.preemption.decide import Memory, Rules, decide, prepare
 from resmgr.core.preemption.execution import Preemptor
 from resmgr.core.preemption.strikes import Strikes
 from resmgr.core.preemption.view import Candidate, Candidates, PoolView, View
-from resmgr.core.scheduler import NewTask, Scheduler
-from resmgr.core.tasks import Needs, Vector
+from resmgr.core.scheduler import Scheduler
+from resmgr.core.state.amounts import Vector
+from resmgr.core.state.needs import Needs, NewTask
 
 MILLI = 1000
 PER_JOB = 1000
@@ -89,7 +90,7 @@ def longest_step(tasks: int = 1_000_000, victims: int = 390_000, limit: int = 10
     rest = tasks - victims
     scheduler.set_capacity(Resources.of(rest, 1024 * tasks, 1024 * tasks), Resources())
     gc.collect()
-    steps = Preemptor(scheduler, Rules(strikes=1), limit).steps(100_000.0)
+    steps = Preemptor(scheduler.lifecycle, scheduler.sharing, Rules(strikes=1), limit).steps(100_000.0)
     longest, taken = 0.0, 0
     while not taken:
         begun = time.process_time()

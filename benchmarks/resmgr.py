@@ -30,10 +30,11 @@ from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, Resources
 from peloton.model.states import TaskState, TaskType
 from resmgr.__main__ import COLLECTION
-from resmgr.core.placements import Proposal
-from resmgr.core.policy import Policy
-from resmgr.core.scheduler import NewTask, Scheduler
-from resmgr.core.tasks import Gang, Needs
+from resmgr.core.scheduler import Scheduler
+from resmgr.core.state.entities import Gang
+from resmgr.core.state.needs import Needs, NewTask
+from resmgr.core.state.placements import Proposal
+from resmgr.core.state.policy import Policy
 
 AMPLE = 10**15
 PER_JOB = 1000
@@ -99,7 +100,7 @@ def enqueue(scheduler: Scheduler, numbers: range) -> None:
 
 
 def drain(scheduler: Scheduler) -> list[Gang]:
-    holder = scheduler.leases.hear("placement/one", 1.0)
+    holder = scheduler.leases.touch("placement/one", 1.0)
     gangs: list[Gang] = []
     more = True
     while more:
@@ -110,8 +111,8 @@ def drain(scheduler: Scheduler) -> list[Gang]:
 
 
 def live(scheduler: Scheduler, gangs: list[Gang]) -> None:
-    engine = scheduler.leases.hear("placement/one", 4.0)
-    jobmgr = scheduler.leases.hear("jobmgr/one", 4.0)
+    engine = scheduler.leases.touch("placement/one", 4.0)
+    jobmgr = scheduler.leases.touch("jobmgr/one", 4.0)
     for first in range(0, len(gangs), PER_CALL):
         runs = [task.key for gang in gangs[first : first + PER_CALL] for task in gang.tasks]
         hosts = [tuple(runs[at : at + PER_HOST]) for at in range(0, len(runs), PER_HOST)]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-from collections.abc import AsyncIterator, Sequence
+import uuid
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 
 from peloton.api.v0.respool.respool_pb2_grpc import add_ResourceManagerServicer_to_server
 from peloton.api.v1alpha.respool.svc.respool_svc_pb2_grpc import add_ResourcePoolServiceServicer_to_server
+from peloton.clock import Clock
 from peloton.daemon.lifecycle import Daemon, run
 from peloton.membership.interface import Role
 from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
@@ -23,17 +25,18 @@ from peloton.private.resmgr.waiting.waiting_pb2_grpc import add_WaitingServiceSe
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import add_ResourceManagerServiceServicer_to_server
 from peloton.rpc.server import service
 from resmgr.config import ResmgrSettings
+from resmgr.core.scheduler import Scheduler
 from resmgr.drivers.capacity import Capacity
 from resmgr.drivers.claims import Claims
 from resmgr.drivers.feasibility import Feasibility
-from resmgr.drivers.loop import Driver
+from resmgr.drivers.loop import Driver, LoopTimes
 from resmgr.drivers.metrics import keep_measuring
 from resmgr.drivers.recovery import Recovery
-from resmgr.drivers.status_stream import Intake
-from resmgr.drivers.store_audit import Comparison
+from resmgr.drivers.status_stream import PullOptions, StatusStream
+from resmgr.drivers.store_audit import StoreAudit
 from resmgr.services.explain import ExplainService
 from resmgr.services.holding import HoldingService
-from resmgr.services.pending_reasons import WaitingService
+from resmgr.services.pending_reasons import PendingReasonsService
 from resmgr.services.placing import PlacingService
 from resmgr.services.pool_changes import PoolChanges
 from resmgr.services.pools import ALIASES, PoolService
@@ -54,27 +57,53 @@ SERVICES = (
     "peloton.private.resmgr.waiting.WaitingService",
 )
 COLLECTION = (50_000, 20, 50)
-"""Thresholds of Python's cycle collector. Tasks are many objects that live long: looking at them as often as
-by default costs a fifth of the time when there are hundreds of thousands."""
+"""Thresholds of Python's cycle collector. Tasks are many long-lived objects: with hundreds of thousands, the
+default thresholds cost a fifth of the time."""
 
 log = logging.getLogger(__name__)
 
 
+def build_driver(
+    settings: ResmgrSettings, clock: Clock, members: Callable[[], Collection[str] | None] = lambda: None
+) -> Driver:
+    """Build the core and its loop from settings."""
+    preemption = settings.preemption
+    scheduler = Scheduler(settings.policy, uuid.uuid4().hex, preemption.rules, preemption.queue_limit)
+    return Driver(scheduler, loop_times(settings), clock, members)
+
+
+def loop_times(settings: ResmgrSettings) -> LoopTimes:
+    """Return the periods of the loop."""
+    admission, preemption = settings.admission, settings.preemption
+    return LoopTimes(admission.interval, admission.pause, settings.entitlement_interval, preemption.period)
+
+
+def pull_options(settings: ResmgrSettings) -> PullOptions:
+    """Return how events are pulled."""
+    events = settings.events
+    return PullOptions(events.batch, events.poll, events.pause)
+
+
 @asynccontextmanager
 async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> AsyncIterator[None]:
-    """One term: the services open once the pools are known; what the store holds of tasks follows."""
+    """Serve one term: the services open once the pools are known; recovery of tasks follows."""
     settings = daemon.settings
     store = await stores.open()
     try:
         await store.begin_term(Role.RESMGR.value, term, daemon.fence)
-        driver = Driver(settings, daemon.clock, lambda: _present(daemon))
+        driver = build_driver(settings, daemon.clock, lambda: _present(daemon))
         for pool in driver.scheduler.load_pools(await store.pools.all()):
             log.error("%s: it is stored with a name that a sibling has: update or delete it", pool.path)
         recovery = Recovery(driver, store.jobs, store.tasks)
         events = daemon.client(Role.HOSTMGR, EventStreamServiceStub)
-        intake = Intake(driver, events, settings.events, recovery.resync)
-        await intake.open()
-        capacity = Capacity(driver, daemon.client(Role.HOSTMGR, InternalHostServiceStub), settings)
+        statuses = StatusStream(driver, events, pull_options(settings), recovery.resync)
+        await statuses.open()
+        capacity = Capacity(
+            driver,
+            daemon.client(Role.HOSTMGR, InternalHostServiceStub),
+            settings.capacity_first,
+            settings.capacity_interval,
+        )
         changes = PoolChanges(driver, store.pools, capacity.fresh)
         async with daemon.serving(
             service(add_ResourceManagerServicer_to_server, PoolService(changes), ALIASES),
@@ -83,7 +112,7 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             service(add_ExplainServiceServicer_to_server, ExplainService(driver)),
             service(add_PlacingServiceServicer_to_server, PlacingService(driver)),
             service(add_PreemptionServiceServicer_to_server, PreemptionService(driver)),
-            service(add_WaitingServiceServicer_to_server, WaitingService(driver)),
+            service(add_WaitingServiceServicer_to_server, PendingReasonsService(driver)),
             service(add_HoldingServiceServicer_to_server, HoldingService(driver)),
         ):
             daemon.spawn("recovery", recovery.run())
@@ -98,8 +127,8 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             daemon.spawn("entitlement", driver.keep_sharing())
             if settings.enable_preemption:
                 daemon.spawn("preemption", driver.keep_preempting())
-            daemon.spawn("comparison", Comparison(driver, recovery, settings.compare_interval).run())
-            daemon.spawn("events", intake.run())
+            daemon.spawn("store audit", StoreAudit(driver, recovery, settings.compare_interval).run())
+            daemon.spawn("events", statuses.run())
             daemon.spawn("metrics", keep_measuring(driver.scheduler, settings.metrics_interval))
             yield
     finally:
@@ -107,16 +136,18 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
 
 
 def _present(daemon: Daemon[ResmgrSettings]) -> set[str]:
-    """All processes of the membership, as they name themselves in calls."""
+    """Return all processes of the membership, as they name themselves in calls."""
     return {f"{role.value}/{member}" for role in Role for member in daemon.membership.members(role)}
 
 
 def build(daemon: Daemon[ResmgrSettings]) -> None:
+    """Connect the daemon to its stores and its terms."""
     stores = Stores(daemon.settings.storage)
     daemon.lead(lambda term: leading(daemon, stores, term), SERVICES, lambda: stores.standby(daemon.spawn))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run the daemon and return its exit code."""
     gc.set_threshold(*COLLECTION)
     return run(ResmgrSettings, Role.RESMGR, build, argv)
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from peloton.config.settings import DaemonSettings, Settings
-from resmgr.core.policy import Policy
 from resmgr.core.preemption.decide import Rules
+from resmgr.core.state.policy import Policy
 from storage.config import ENVIRONMENT, StorageSettings
 
 
@@ -144,7 +144,7 @@ class ResmgrSettings(DaemonSettings):
             preemption=self.enable_preemption,
             host_reservation=self.host_reservation,
             sharing=admission.sharing,
-            turn=admission.turn,
+            admission_batch=admission.turn,
             ready_limit=admission.ready_limit,
             placed_limit=admission.placed_limit,
             placing=placement.placing_timeout,

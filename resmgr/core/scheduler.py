@@ -1,324 +1,155 @@
-"""The resource manager's state and every event that changes it. One object, one thread, no I/O."""
+"""The resource manager's core: every event that changes its state. One object, one thread, no I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from itertools import islice
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Sequence
 
-from peloton.errors import NotFound, Refused
-from peloton.model.ids import JobId, Run, task_id
+from peloton.model.ids import JobId, Run
+from peloton.model.pool import PoolConfig
+from peloton.model.resources import Resources
+from peloton.model.shortage import Shortage
 from peloton.model.states import TaskState, TaskType
-from resmgr.core.admission import checks
-from resmgr.core.leases import Holder
-from resmgr.core.placements import Failure, Handover, Placement, Proposal, Rejection
-from resmgr.core.policy import Policy
-from resmgr.core.pools import Pool
-from resmgr.core.sharing import Sharing
-from resmgr.core.tasks import BEFORE_LAUNCH, IN_ENGINE, OBSERVED, STATES, Event, Gang, Needs, Task
-
-AT_ONCE = 5000
-"""Deadlines acted on in one turn at most."""
-_S = TaskState
-
-
-class NewTask(NamedTuple):
-    """A run that asks for resources, or is found to have them."""
-
-    job_id: JobId
-    instance: int
-    run: int
-    needs: Needs
-    desired_host: str = ""
-    together: int = 1
-    """The job's instances below this number are one gang; 1: none are."""
+from resmgr.core.admission.cycle import Admission
+from resmgr.core.admission.enqueueing import Enqueueing
+from resmgr.core.entitlement.sharing import Sharing
+from resmgr.core.placing.engine import EngineExchange
+from resmgr.core.placing.expiry import expire, expire_leases
+from resmgr.core.placing.handover import hand_over
+from resmgr.core.placing.redelivery import take_back_gangs, take_back_placements
+from resmgr.core.placing.runs import kill, observe
+from resmgr.core.preemption.decide import Rules
+from resmgr.core.preemption.execution import Preemptor
+from resmgr.core.state.entities import Gang, Holder, Task
+from resmgr.core.state.lifecycle import Lifecycle
+from resmgr.core.state.needs import NewTask, Shape
+from resmgr.core.state.placements import Failure, Handover, Proposal, Rejection
+from resmgr.core.state.policy import Policy
+from resmgr.core.state.pools import Pool
 
 
-class Scheduler(Sharing):
-    """Every method is one event: `now` is seconds on the monotonic clock."""
+class Scheduler:
+    """A facade over the parts. Every method is one event: `now` is seconds on the monotonic clock."""
 
-    def __init__(self, policy: Policy | None = None, stream_id: str = "") -> None:
-        super().__init__(policy or Policy(), stream_id)
+    def __init__(
+        self,
+        policy: Policy | None = None,
+        stream_id: str = "",
+        rules: Rules | None = None,
+        preemption_limit: int = 10_000,
+    ) -> None:
+        """Build the parts.
 
-    # Coming in.
+        `stream_id` names the first stream of reasons; `preemption_limit` bounds the tasks that wait to be
+        evicted.
+        """
+        self.lifecycle = lifecycle = Lifecycle(policy or Policy(), stream_id)
+        self.registry, self.leases, self.deadlines = lifecycle.registry, lifecycle.leases, lifecycle.deadlines
+        self.reasons, self.infeasible = lifecycle.reasons, lifecycle.infeasible
+        self.pending, self.ready, self.placements = lifecycle.pending, lifecycle.ready, lifecycle.placements
+        self.sharing = Sharing(lifecycle)
+        self.tree = self.sharing.tree
+        self.preemptor = Preemptor(lifecycle, self.sharing, rules, preemption_limit)
+        self._admission = Admission(lifecycle, self.sharing)
+        self._enqueueing = Enqueueing(lifecycle)
+        self._engines = EngineExchange(lifecycle)
+
+    @property
+    def policy(self) -> Policy:
+        """Return the limits and time-outs."""
+        return self.lifecycle.policy
+
+    @property
+    def changed(self) -> bool:
+        """Return whether admission may find something new to do."""
+        return self.lifecycle.changed
+
+    # Pools and capacity.
+
+    def load_pools(self, configs: Iterable[PoolConfig]) -> list[Pool]:
+        """Insert stored pools. Return and raise as `PoolTree.load`."""
+        return self.sharing.load_pools(configs)
+
+    def set_capacity(self, capacity: Resources, slack: Resources) -> None:
+        """Set what the cluster has."""
+        if self.sharing.set_capacity(capacity, slack):
+            self._admission.explain_again()
+
+    def entitle(self) -> None:
+        """Share the capacity anew: the tree has changed, or the interval is over."""
+        self.sharing.entitle()
+
+    # Enqueueing and admission.
 
     def enqueue(self, pool: Pool, gang: Sequence[NewTask], now: float) -> list[Task]:
-        """Queue a gang at a leaf; the tasks that were new. A run that is known, or older than the known one,
-        is left as it is; a newer one takes the known one's place. Raises Refused where the members are
-        of different task types, or are together more than a limit allows, having changed nothing."""
-        if len(gang) == 1:
-            return self._enqueue_one(pool, gang[0], now)
-        current = self.registry.current
-        unknown = [
-            new for new in gang if (known := current(new.job_id, new.instance)) is None or known.run < new.run
-        ]
-        if not unknown:
-            return []
-        if len(unknown) > 1:
-            unknown = list({(new.job_id, new.instance): new for new in unknown}.values())
-        if len(unknown) > 1 and len({new.needs.type for new in unknown}) > 1:
-            raise Refused("a gang's tasks must all be of one task type")
-        too_large = checks.beyond_limit(pool, [new.needs.charge for new in unknown])
-        if too_large:
-            raise Refused(too_large)
-        tasks = [self._new(pool, new, _S.PENDING, now) for new in unknown]
-        if len(unknown) > 1 and unknown[0].together <= 1:
-            first = min(new.instance for new in unknown)
-            for task in tasks:
-                task.job.gangs[task.instance] = first
-        self.queue(Gang(pool, tuple(tasks)))
-        return tasks
-
-    def _enqueue_one(self, pool: Pool, new: NewTask, now: float) -> list[Task]:
-        """As `enqueue` of a gang of one, in less time: of a million runs most stand alone."""
-        if not self._newer(new):
-            return []
-        too_large = checks.beyond_limit(pool, (new.needs.charge,))
-        if too_large:
-            raise Refused(too_large)
-        task = self._new(pool, new, _S.PENDING, now)
-        self.queue(Gang(pool, (task,)))
-        return [task]
+        """Queue a gang at a leaf. Return and raise as `Enqueueing.enqueue`."""
+        return self._enqueueing.enqueue(pool, gang, now)
 
     def restore(self, pool: Pool, new: NewTask, state: TaskState, host: str, now: float) -> None:
-        """A run that is on a host already, with its allocation."""
-        if not self._newer(new):
-            return
-        task = self._new(pool, new, state, now)
-        task.enqueued = 0.0
-        pool.charge(task.needs.charge)
-        self.registry.put_on_host(task, host)
-        if state is _S.PREEMPTING:
-            self.deadlines.set(task, now + self.policy.preempting)
+        """Take in a run that is on a host already, with its allocation."""
+        self._enqueueing.restore(pool, new, state, host, now)
 
-    def _newer(self, new: NewTask) -> bool:
-        """Whether the run is newer than the one that is known of its instance."""
-        known = self.registry.current(new.job_id, new.instance)
-        return known is None or known.run < new.run
+    def admit(self, now: float) -> bool:
+        """Run one cycle of admission; return whether another one is due now."""
+        return self._admission.admit(now)
 
-    def _new(self, pool: Pool, new: NewTask, state: TaskState, now: float) -> Task:
-        job = self.registry.job(new.job_id)
-        known = job.tasks.get(new.instance)
-        if known is not None:
-            self._supersede(known, now)
-            job = self.registry.job(new.job_id)
-        if new.instance < new.together > 1:
-            job.gangs[new.instance] = 0
-        elif job.gangs:
-            job.gangs.pop(new.instance, None)
-        task = Task(job, new.instance, new.run, new.needs, pool, state, now, new.desired_host)
-        self.registry.add(task)
-        return task
-
-    def _supersede(self, old: Task, now: float) -> None:
-        """Make room for a newer run. What may be on a host stays as an orphan until it ends; a run that
-        jobmgr was given and may yet launch stays as long as a launch may take."""
-        if old.state in BEFORE_LAUNCH and old.state is not _S.LAUNCHING:
-            self.forget(old)
-            return
-        self.leave_gang(old)
-        self.reasons.set(old, "")
-        self.deadlines.cancel(old)
-        if old.state is _S.LAUNCHING:
-            self.deadlines.set(old, now + self.policy.launching)
-        self.registry.orphan(old)
-
-    # Placement.
+    # Placing and launching.
 
     def dequeue(self, kind: TaskType, limit: int, holder: Holder | None, now: float) -> list[Gang]:
-        """Up to `limit` gangs of that task type, leased to the holder until placed, failed or out of time."""
-        ready, gangs = self.ready[kind], []
-        for _ in range(min(limit, len(ready))):
-            gang = ready.pop()
-            for task in gang.tasks:
-                self.step(task, Event.DEQUEUE, now)
-                self.leases.take(holder, task)
-            self.deadlines.set(gang, now + self.placing_timeout(gang))
-            gangs.append(gang)
-        return gangs
+        """Hand out up to `limit` gangs of that task type, leased until placed, failed or out of time."""
+        return self._engines.dequeue(kind, limit, holder, now)
+
+    def take_back_gangs(self, gangs: Sequence[Gang], holder: Holder | None, now: float) -> int:
+        """Take back gangs whose answer did not reach the engine; return how many."""
+        return take_back_gangs(self.lifecycle, gangs, holder, now)
 
     def placing_timeout(self, gang: Gang) -> float:
-        """Seconds that an engine has for the gang."""
-        return self.policy.placing * 2.0 ** min(gang.tries, 10)
+        """Return the seconds that an engine has for the gang."""
+        return self.policy.placing_timeout(gang.tries)
 
     def wants_reserved_host(self, gang: Gang) -> bool:
-        """Whether it was sent back so often that a host should be kept free for it (behaviour 5.3)."""
+        """Return whether a host should be reserved for the gang (docs/behaviour/placement.md)."""
         return self.policy.host_reservation and gang.cycles >= self.policy.cycles
 
     def propose(
         self, holder: Holder | None, proposals: Sequence[Proposal], failures: Sequence[Failure], now: float
     ) -> list[Rejection]:
-        """An engine's result. A gang is taken whole or not at all: where a call places a part of it only,
-        that part is rejected and the gang goes back as after a failed try."""
-        rejections: list[Rejection] = []
-        found: dict[Run, Task] = {}
-        for proposal in proposals:
-            for run in proposal.runs:
-                wrong = self._placeable(run, holder, found)
-                if wrong:
-                    rejections.append(Rejection(proposal, run, wrong))
-        broken = {task.gang: None for task in found.values() if task.gang and not _whole(task.gang, found)}
-        for proposal in proposals:
-            rejections += self._accept(proposal, found, broken, now)
-        for gang in broken:
-            self.fail(gang, f"placed in part only: {len(gang.tasks)} tasks belong together", now)
-        for failure in failures:
-            self._no_place(failure, holder, now)
-        return rejections
+        """Take an engine's result and return what was rejected."""
+        return self._engines.propose(holder, proposals, failures, now)
 
-    def _placeable(self, run: Run, holder: Holder | None, found: dict[Run, Task]) -> str:
-        task = self.registry.find(run)
-        if task is None or task.orphan:
-            return "the run is not known"
-        if task.state not in IN_ENGINE:
-            return f"the task is {task.state.name}, not PLACING"
-        if task.holder is not holder:
-            return "the task is leased to another instance"
-        if run in found:
-            return "the run is placed twice"
-        if len(self.placed) >= self.policy.placed_limit:
-            return f"the queue of placements is full with {len(self.placed)}"
-        found[run] = task
-        return ""
+    def bring_back(self, shape: Shape) -> None:
+        """Queue gangs of a shape again that were set aside and may fit now."""
+        self.lifecycle.bring_back(shape)
 
-    def _accept(
-        self, proposal: Proposal, found: dict[Run, Task], broken: Mapping[Gang, None], now: float
-    ) -> list[Rejection]:
-        rejections: list[Rejection] = []
-        placement = Placement(proposal.host, proposal.agent_id, proposal.offer_id, proposal.type)
-        position = 0
-        for run in proposal.runs:
-            task = found.pop(run, None)
-            known = task or self.registry.find(run)
-            count = known.needs.ports if known is not None else 0
-            ports, position = proposal.ports[position : position + count], position + count
-            if task is None:
-                continue
-            if task.gang in broken:
-                rejections.append(Rejection(proposal, run, "its gang is not placed whole"))
-                continue
-            self._place(task, placement, ports, now)
-        if placement.tasks:
-            self.placed[placement] = None
-        return rejections
-
-    def _place(self, task: Task, placement: Placement, ports: tuple[int, ...], now: float) -> None:
-        assert task.gang is not None
-        self.step(task, Event.PLACE, now)
-        self.deadlines.cancel(task.gang)
-        self.leases.release(task)
-        placement.tasks[task] = ports
-        task.placement = placement
-        self.registry.put_on_host(task, placement.host)
-        self.reasons.set(task, "")
-
-    def _no_place(self, failure: Failure, holder: Holder | None, now: float) -> None:
-        gangs: dict[Gang, None] = {}
-        for run in failure.runs:
-            task = self.registry.find(run)
-            if task is not None and task.gang and task.state in IN_ENGINE and task.holder is holder:
-                gangs[task.gang] = None
-        for gang in gangs:
-            if failure.shortage is not None:
-                gang.failure, gang.hosts = failure.reason, failure.hosts
-                gang.tries += 1
-                self.set_aside(gang, failure.shortage, now)
-            else:
-                self.fail(gang, failure.reason or "no host was found", now, failure.hosts)
-
-    # Launch.
+    def keep_aside(self, shape: Shape, shortage: Shortage) -> None:
+        """Note why gangs of a shape do not fit on the changed hosts."""
+        self.lifecycle.keep_aside(shape, shortage)
 
     def hand_over(self, limit: int, holder: Holder | None, now: float) -> list[Handover]:
-        """Up to `limit` placements for jobmgr, leased to it until it settles each task."""
-        given: list[Handover] = []
-        while self.placed and len(given) < limit:
-            placement, _ = self.placed.popitem(last=False)
-            for task in placement.tasks:
-                assert task.gang is not None
-                self.step(task, Event.HAND_OVER, now)
-                self.leases.take(holder, task)
-                self.deadlines.set(task.gang, now + self.policy.launching)
-            given.append(placement.handed())
-            for task in placement.tasks:
-                task.placement = None
-        if holder is not None and given:
-            holder.keep(given)
-        return given
+        """Hand out up to `limit` placements to jobmgr, leased until launched or over."""
+        return hand_over(self.lifecycle, limit, holder, now)
+
+    def take_back_placements(self, given: Sequence[Handover], holder: Holder | None, now: float) -> int:
+        """Take back placements whose answer did not reach jobmgr; return how many."""
+        return take_back_placements(self.lifecycle, given, holder, now)
+
+    def take_abandoned(self) -> list[Handover]:
+        """Return placements that nobody will launch and whose hosts are still claimed, each once."""
+        return self.placements.take_abandoned()
 
     def observe(self, run: Run, state: TaskState, now: float) -> bool:
-        """What Mesos, or jobmgr, says of a run; whether the run is known and the state says anything."""
-        task, event = self.registry.find(run), OBSERVED.get(state)
-        if task is None or event is None:
-            return False
-        if event is Event.END:
-            self.forget(task)
-            return True
-        if not STATES.allows(task.state, event):
-            return False
-        if task.state is _S.PENDING:
-            task.pool.charge(task.needs.charge)
-        if task.holder is not None:
-            task.holder.launched(run)
-        self.leave_gang(task)
-        if STATES.next(task.state, event) is not task.state:
-            self.step(task, event, now)
-            if event is Event.RUNNING and task.enqueued:
-                task.pool.to_running.add(now - task.enqueued)
-        if task.deadline and (task.orphan or task.state is not _S.PREEMPTING):
-            self.deadlines.cancel(task)
-        self.reasons.set(task, "")
-        return True
+        """Apply a state that Mesos or jobmgr reports; return whether the run is known and it is possible."""
+        return observe(self.lifecycle, run, state, now)
 
     def kill(self, job_id: JobId, instance: int) -> None:
-        """Take a task out before it is launched. Raises NotFound, and Refused naming the state once it is."""
-        task = self.registry.current(job_id, instance)
-        if task is None:
-            raise NotFound(f"no task {task_id(job_id, instance)} is known here")
-        if task.state not in BEFORE_LAUNCH:
-            raise Refused(f"task {task_id(job_id, instance)} is {task.state.name}: it is launched already")
-        self.forget(task)
+        """Remove a task before it is launched. Raises NotFound and Refused."""
+        kill(self.lifecycle, job_id, instance)
 
     # Time.
 
     def expire(self, now: float) -> int:
-        """Act on the deadlines that have come, the earliest AT_ONCE of them; how many there were."""
-        count = 0
-        for subject in islice(self.deadlines.due(now), AT_ONCE):
-            count += 1
-            if isinstance(subject, Gang):
-                self._gang_late(subject, now)
-            elif subject.orphan:
-                self.forget(subject)
-            elif subject.state is _S.PREEMPTING:
-                self.step(subject, Event.SPARE, now)
-                self.reasons.set(subject, "")
-        return count
+        """Act on the deadlines that have come; return how many."""
+        return expire(self.lifecycle, now)
 
-    def _gang_late(self, gang: Gang, now: float) -> None:
-        states = {task.state for task in gang.tasks}
-        if _S.PLACING in states:
-            self.fail(gang, "the placement engine did not answer in time", now)
-        elif _S.RESERVED in states:
-            self.give_reason(gang, "no host could be reserved in time")
-            self.send_back(gang, now)
-        elif _S.LAUNCHING in states:
-            self.give_reason(gang, "the job manager did not launch it in time")
-            self.retry(gang, now)
-        elif _S.READY in states and gang.queue is None:
-            self.ready[gang.type].add(gang)
-
-    def lapse(self, now: float, present: Collection[str] | None = None) -> int:
-        """Take back what is leased to holders that are silent or not `present` (None: not known); how many
-        gangs that was."""
-        gangs: dict[Gang, None] = {}
-        for holder in self.leases.over(now, self.policy.silence, present):
-            self.forsaken += holder.unused()
-            gangs.update((task.gang, None) for task in holder.tasks if task.gang is not None)
-        for gang in gangs:
-            self.retry(gang, now)
-        return len(gangs)
-
-
-def _whole(gang: Gang, found: Mapping[Run, Task]) -> bool:
-    """Whether every member is among the tasks that were found placeable."""
-    return all(found.get(task.key) is task for task in gang.tasks)
+    def expire_leases(self, now: float, present: Collection[str] | None = None) -> int:
+        """Take back what is leased to holders that are silent or not `present`; return the number of gangs."""
+        return expire_leases(self.lifecycle, now, present)

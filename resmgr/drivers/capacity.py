@@ -1,4 +1,4 @@
-"""What the cluster has, asked of hostmgr."""
+"""The cluster's capacity, requested from hostmgr."""
 
 from __future__ import annotations
 
@@ -9,44 +9,48 @@ from collections.abc import Iterable
 from peloton.errors import PelotonError, Unavailable
 from peloton.model.resources import ZERO, Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
-from resmgr.config import ResmgrSettings
-from resmgr.drivers.loop import Driver
-from resmgr.drivers.status_stream import Caller
+from resmgr.drivers.loop import Driver, LeaderCaller
 
 _FRESH_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
 class Capacity:
-    def __init__(self, driver: Driver, client: Caller, settings: ResmgrSettings) -> None:
+    """Keep the scheduler's capacity up to date."""
+
+    def __init__(self, driver: Driver, client: LeaderCaller, first: float, interval: float) -> None:
+        """Request every `first` seconds until the capacity is known and stable, then every `interval`."""
         self._driver = driver
         self._client = client
-        self._settings = settings
+        self._first = first
+        self._interval = interval
 
     async def run(self) -> None:
-        """Ask again soon while it is not known, or zero, or moving, and then from time to time. What is known
-        stays while hostmgr cannot answer."""
-        settings, told = self._settings, ""
+        """Request periodically, sooner while the capacity is unknown, zero or changing.
+
+        The known capacity stays while hostmgr cannot answer.
+        """
+        logged = ""
         while True:
-            settled = False
+            stable = False
             try:
-                settled = not await self.ask() and self._driver.scheduler.tree.capacity != ZERO
-                told = ""
+                stable = not await self.update() and self._driver.scheduler.tree.capacity != ZERO
+                logged = ""
             except PelotonError as error:
-                if str(error) != told:
+                if str(error) != logged:
                     log.warning("cluster capacity: %s", error)
-                    told = str(error)
-            await asyncio.sleep(settings.capacity_interval if settled else settings.capacity_first)
+                    logged = str(error)
+            await asyncio.sleep(self._interval if stable else self._first)
 
     async def fresh(self) -> None:
-        """Ask now; where hostmgr cannot answer, what is known stays."""
+        """Request now; the known capacity stays where hostmgr cannot answer."""
         try:
-            await self.ask(_FRESH_SECONDS)
+            await self.update(_FRESH_SECONDS)
         except PelotonError as error:
             log.warning("cluster capacity: %s", error)
 
-    async def ask(self, timeout: float = 10.0) -> bool:
-        """Whether it has changed. Raises the PelotonError that came in the way."""
+    async def update(self, timeout: float = 10.0) -> bool:
+        """Request once and return whether the capacity has changed. Raises PelotonError."""
         answer = await self._client.call("ClusterCapacity", pb.ClusterCapacityRequest(), timeout=timeout)
         assert isinstance(answer, pb.ClusterCapacityResponse)
         if answer.HasField("error"):
@@ -57,7 +61,7 @@ class Capacity:
         if changed:
             log.info("cluster capacity: %s; slack %s", capacity, slack)
             self._driver.scheduler.set_capacity(capacity, slack)
-            self._driver.touched()
+            self._driver.wake()
         return changed
 
 

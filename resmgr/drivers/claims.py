@@ -1,5 +1,7 @@
-"""Gives back the claims on hosts of placements whose taker is gone: they would last for minutes, and the same
-gangs may find no other host."""
+"""Release of the claims on hosts of abandoned placements.
+
+They would last for minutes, and the same gangs may find no other host.
+"""
 
 from __future__ import annotations
 
@@ -10,28 +12,29 @@ from typing import NoReturn
 from peloton.errors import PelotonError
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
 from peloton.wire.hosts import claim_to
-from resmgr.drivers.loop import Driver
-from resmgr.drivers.status_stream import Caller
+from resmgr.drivers.loop import Driver, LeaderCaller
 
 PERIOD = 0.5
-"""Seconds."""
+"""Seconds between two releases."""
 log = logging.getLogger(__name__)
 
 
 class Claims:
-    def __init__(self, driver: Driver, hostmgr: Caller) -> None:
+    """Release claims at hostmgr."""
+
+    def __init__(self, driver: Driver, hostmgr: LeaderCaller) -> None:
         self._driver = driver
         self._hostmgr = hostmgr
 
     async def run(self) -> NoReturn:
+        """Release claims periodically."""
         while True:
             await asyncio.sleep(PERIOD)
             await self.release()
 
     async def release(self) -> None:
-        """A claim that cannot be given back ends by itself; so does, at once, one that was used."""
-        scheduler = self._driver.scheduler
-        given, scheduler.forsaken = scheduler.forsaken, []
+        """Release the claims of abandoned placements once; a claim that cannot be released expires by itself."""
+        given = self._driver.scheduler.take_abandoned()
         if not given:
             return
         offers = [claim_to(each.host, each.agent_id, each.offer_id) for each in given]

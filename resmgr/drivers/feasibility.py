@@ -1,4 +1,4 @@
-"""Asks hostmgr again and again whether gangs that were set aside would fit by now."""
+"""Periodic requests to hostmgr whether gangs that were set aside fit now."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from typing import NoReturn
 from peloton.errors import PelotonError
 from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
 from peloton.wire.feasibility import shortage_from
-from resmgr.core.tasks import Shape
-from resmgr.drivers.loop import Driver
-from resmgr.drivers.status_stream import Caller
-from resmgr.services.translate import shape_to
+from resmgr.core.state.needs import Shape
+from resmgr.drivers.loop import Driver, LeaderCaller
+from resmgr.wire.tasks import shape_to
 
 MOST_SHAPES = 1000
-"""In one call."""
+"""Most shapes in one call."""
 log = logging.getLogger(__name__)
 
 
 class Feasibility:
-    def __init__(self, driver: Driver, hostmgr: Caller, interval: float) -> None:
-        """`interval`: seconds between two questions."""
+    """Bring gangs back that may fit, and keep the reasons of the others up to date."""
+
+    def __init__(self, driver: Driver, hostmgr: LeaderCaller, interval: float) -> None:
+        """Request every `interval` seconds."""
         self._driver = driver
         self._hostmgr = hostmgr
         self._interval = interval
         self._checked: dict[Shape, str] = {}
-        """The version of the hosts that each was compared with."""
+        """The version of the hosts that each shape was compared with."""
 
     async def run(self) -> NoReturn:
-        """What is set aside stays so while hostmgr cannot answer."""
+        """Check periodically. Gangs stay aside while hostmgr cannot answer."""
         while True:
             await asyncio.sleep(self._interval)
             try:
@@ -39,8 +40,7 @@ class Feasibility:
                 log.info("gangs that fit on no host stay aside: %s", error)
 
     async def check(self) -> None:
-        """Compare all that is set aside with the hosts, unless these are as they were. Raises the
-        PelotonError that came in the way."""
+        """Compare all gangs set aside with the hosts, unless the hosts are unchanged. Raises PelotonError."""
         shapes = self._driver.scheduler.infeasible.shapes()
         self._checked = {shape: self._checked.get(shape, "") for shape in shapes}
         versions: dict[str, list[Shape]] = {}
@@ -65,4 +65,4 @@ class Feasibility:
             else:
                 scheduler.keep_aside(shape, shortage)
                 self._checked[shape] = answer.hosts_version
-        self._driver.touched()
+        self._driver.wake()

@@ -1,4 +1,4 @@
-"""Drives the core: hands it the time, lets admission take its turns, wakes who waits for something."""
+"""The loop that drives the core: time, cycles of admission, and signals to waiting callers."""
 
 from __future__ import annotations
 
@@ -8,46 +8,48 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
 
 from peloton.clock import NANOSECONDS, Clock
 from peloton.model.states import TaskType
-from resmgr.config import ResmgrSettings
-from resmgr.core.cooperative import Steps, T
-from resmgr.core.leases import Holder
-from resmgr.core.preemption.execution import Preemptor
+from resmgr.core.placing.expiry import AT_ONCE
 from resmgr.core.preemption.policy import Victim
-from resmgr.core.scheduler import AT_ONCE, Scheduler
+from resmgr.core.scheduler import Scheduler
+from resmgr.core.state.cooperative import Steps, T
+from resmgr.core.state.entities import Holder
 from resmgr.drivers.metrics import PREEMPTED
-from resmgr.services.translate import Translator
+from resmgr.wire.tasks import Translator
 
 LEASE_SECONDS = 1.0
-"""How often leases are looked at."""
-HEARD_SECONDS = 5.0
-"""How often a caller in a long poll counts as heard."""
+"""Seconds between two checks of the leases."""
+TOUCH_SECONDS = 5.0
+"""How often the lease of a caller in a long poll is renewed."""
 LONGEST_POLL = 60.0
 log = logging.getLogger(__name__)
 
 
 class Signal:
-    """Something changed: wakes all who wait for it."""
+    """A change that wakes all tasks waiting for it."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
     def fire(self) -> None:
+        """Wake all waiting tasks."""
         self._event.set()
         self._event = asyncio.Event()
 
     async def wait(self, timeout: float) -> None:
-        """Returns at the next change, or after `timeout` seconds."""
+        """Return at the next change, or after `timeout` seconds."""
         event = self._event
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await event.wait()
 
 
-async def in_turns(steps: Steps[T]) -> T:
-    """Take the steps, letting others have their turn after each."""
+async def run_in_steps(steps: Steps[T]) -> T:
+    """Run a generator of steps and let other tasks run after each step."""
     while True:
         try:
             next(steps)
@@ -57,63 +59,87 @@ async def in_turns(steps: Steps[T]) -> T:
         await asyncio.sleep(0)
 
 
+class LeaderCaller(Protocol):
+    """A client that follows a leader: `peloton.rpc.client.LeaderClient`."""
+
+    async def call(self, method: str, request: object, timeout: float = 10.0, retry: bool = True) -> object:
+        """Call a method of the leader and return its answer. Raises PelotonError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoopTimes:
+    """Periods of the loop, in seconds."""
+
+    admission_interval: float
+    """Longest time between two cycles."""
+    admission_pause: float
+    """Least time between two cycles, unless more may be admitted at once."""
+    entitlement_interval: float
+    preemption_period: float
+
+
 class Driver:
-    """Owns the scheduler for one term. All is called from the event loop's thread."""
+    """Own the scheduler for one term. Everything is called from the event loop's thread."""
 
     def __init__(
         self,
-        settings: ResmgrSettings,
+        scheduler: Scheduler,
+        times: LoopTimes,
         clock: Clock,
         members: Callable[[], Collection[str] | None] = lambda: None,
     ) -> None:
-        """`members` tells the instances that are there, as `<role>/<id>`; None where that is not known."""
-        self.settings = settings
+        """Drive a scheduler.
+
+        `members` returns the present instances as `<role>/<id>`; None where that is not known.
+        """
+        self.scheduler = scheduler
+        self.preemptor = scheduler.preemptor
+        self._times = times
         self.clock = clock
         self.leader_id = uuid.uuid4().hex
-        """Of this term: whoever knows another one may have missed what was enqueued there."""
-        self.scheduler = Scheduler(settings.policy, stream_id=uuid.uuid4().hex)
-        preemption = settings.preemption
-        self.preemptor = Preemptor(self.scheduler, preemption.rules, preemption.queue_limit)
+        """The id of this term: a caller that knows another one may have missed what was enqueued there."""
         self.translator = Translator()
         self.gangs = {kind: Signal() for kind in TaskType}
         self.placements = Signal()
         self.preemptions = Signal()
         self.reasons = Signal()
         self.restored = asyncio.Event()
-        """Set when what the store said of tasks on hosts is known: before that nothing is admitted."""
+        """Set when the stored tasks on hosts are known: nothing is admitted before."""
         self.recovered = asyncio.Event()
-        """Set when what the store held is queued again."""
+        """Set when the stored waiting tasks are queued again."""
         self._members = members
         self._wake = asyncio.Event()
 
     def now(self) -> float:
+        """Return seconds on the monotonic clock."""
         return self.clock.monotonic()
 
     def wall(self, moment: float) -> int:
-        """Nanoseconds since 1970 of a moment on the monotonic clock."""
+        """Return nanoseconds since 1970 of a moment on the monotonic clock."""
         return self.clock.wall() - round((self.now() - moment) * NANOSECONDS)
 
-    def touched(self) -> None:
-        """To be called after what may let admission, or a waiting caller, go on."""
+    def wake(self) -> None:
+        """Wake admission and waiting callers where the scheduler has something for them."""
         scheduler = self.scheduler
         if scheduler.changed:
             self._wake.set()
-        if scheduler.placed:
+        if scheduler.placements:
             self.placements.fire()
 
     async def poll(
         self, holder: Holder | None, signal: Signal, ready: Callable[[], bool], milliseconds: int
     ) -> None:
-        """Wait until `ready`, for so long at most. The holder is heard of all the while."""
+        """Wait until `ready`, at most that long, and renew the holder's lease meanwhile."""
         time = asyncio.get_running_loop().time
         deadline = time() + min(milliseconds / 1000, LONGEST_POLL)
         while not ready() and (rest := deadline - time()) > 0:
-            await signal.wait(min(rest, HEARD_SECONDS))
+            await signal.wait(min(rest, TOUCH_SECONDS))
             if holder is not None:
-                holder.heard = self.now()
+                holder.last_seen = self.now()
 
-    def turn(self) -> bool:
-        """What is due now: deadlines, a turn of admission, reasons; whether more may be admitted at once."""
+    def cycle(self) -> bool:
+        """Run deadlines, admission and reasons once; return whether more may be admitted at once."""
         scheduler, now = self.scheduler, self.now()
         late = scheduler.expire(now) >= AT_ONCE
         more = scheduler.admit(now) or late
@@ -125,55 +151,57 @@ class Driver:
         return more
 
     async def run(self) -> None:
-        """Turn after turn, as soon as something changed and at least every `admission.interval` seconds, once
-        it is known what tasks hold already."""
+        """Run cycles once the tasks on hosts are known.
+
+        A cycle begins when something has changed, and at least every `admission.interval` seconds.
+        """
         await self.restored.wait()
-        admission = self.settings.admission
+        times = self._times
         while True:
             if not self._wake.is_set():
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(admission.interval):
+                    async with asyncio.timeout(times.admission_interval):
                         await self._wake.wait()
             self._wake.clear()
-            if self.turn():
+            if self.cycle():
                 self._wake.set()
                 await asyncio.sleep(0)
             else:
-                await asyncio.sleep(admission.pause)
+                await asyncio.sleep(times.admission_pause)
 
     async def keep_sharing(self) -> None:
-        """Entitlement from time to time, whatever happened."""
+        """Share the capacity anew periodically."""
         while True:
-            await asyncio.sleep(self.settings.entitlement_interval)
+            await asyncio.sleep(self._times.entitlement_interval)
             self.scheduler.entitle()
-            self.touched()
+            self.wake()
 
     async def keep_preempting(self) -> None:
-        """Check after check, once all that is stored is known."""
+        """Run preemption checks periodically, once all stored tasks are known."""
         await self.recovered.wait()
         while True:
-            await asyncio.sleep(self.settings.preemption.period)
+            await asyncio.sleep(self._times.preemption_period)
             await self.preempt()
 
     async def preempt(self) -> list[Victim]:
-        """One check, others having their turn between its steps; who gives way."""
-        victims = await in_turns(self.preemptor.steps(self.now()))
+        """Run one check, with other tasks running between its steps; return the victims."""
+        victims = await run_in_steps(self.preemptor.steps(self.now()))
         tasks = Counter[tuple[str, str]]()
         for victim in victims:
             tasks[victim.pool, victim.policy] += len(victim.runs)
         for labels, count in tasks.items():
             PREEMPTED.labels(*labels).inc(count)
         for (pool, reason), count in Counter((each.pool, each.reason) for each in victims).items():
-            log.info("%d gangs of %s give way: %s", count, pool, reason)
+            log.info("%d gangs of %s are preempted: %s", count, pool, reason)
         if len(self.preemptor):
             self.preemptions.fire()
-        self.touched()
+        self.wake()
         return victims
 
     async def watch_leases(self) -> None:
-        """Take back what is leased to processes that are gone or silent."""
+        """Take back periodically what is leased to processes that are gone or silent."""
         while True:
             await asyncio.sleep(LEASE_SECONDS)
-            count = self.scheduler.lapse(self.now(), self._members())
+            count = self.scheduler.expire_leases(self.now(), self._members())
             if count:
                 log.warning("%d gangs came back from processes that are gone or silent", count)

@@ -12,9 +12,10 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from peloton.model.resources import KINDS, MILLI, Resources
-from resmgr.core.histograms import BOUNDS, Times
-from resmgr.core.pools import Pool
 from resmgr.core.scheduler import Scheduler
+from resmgr.core.state.histograms import BOUNDS, Histogram
+from resmgr.core.state.pools import Pool
+from resmgr.core.state.queues import PendingQueues
 
 _BY_KIND = ["pool", "kind"]
 ALLOCATION = Gauge("resmgr_pool_allocation", "Allocated, slack included, in units of the kind.", _BY_KIND)
@@ -68,35 +69,36 @@ WAITS = _Waits()
 REGISTRY.register(WAITS)
 
 
-def _buckets(times: Times) -> list[tuple[str, float]]:
+def _buckets(times: Histogram) -> list[tuple[str, float]]:
     ends = [*map(str, BOUNDS), "+Inf"]
     return list(zip(ends, accumulate(times.counts), strict=True))
 
 
 def measure(scheduler: Scheduler) -> None:
-    """Set all gauges. Those of pools that are gone are dropped."""
+    """Set all gauges and drop those of deleted pools."""
     for gauge in _OF_POOLS:
         gauge.clear()
     for pool in scheduler.tree:
-        _measure_pool(pool)
+        _measure_pool(pool, scheduler.pending)
     WAITS.set(list(scheduler.tree.leaves()))
     for pool, count in Counts(gang.pool for gang in scheduler.infeasible).items():
         PENDING.labels(pool.path, scheduler.infeasible.name).set(count)
     for kind, ready in scheduler.ready.items():
         READY.labels(kind.name).set(len(ready))
-    PLACED.set(len(scheduler.placed))
+    PLACED.set(len(scheduler.placements))
     LEASED.set(len(scheduler.leases))
     TASKS.set(len(scheduler.registry))
     ORPHANS.set(len(scheduler.registry.orphans))
 
 
 async def keep_measuring(scheduler: Scheduler, seconds: float) -> None:
+    """Set all gauges periodically."""
     while True:
         measure(scheduler)
         await asyncio.sleep(seconds)
 
 
-def _measure_pool(pool: Pool) -> None:
+def _measure_pool(pool: Pool, pending: PendingQueues) -> None:
     allocation = pool.allocation()
     _set(ALLOCATION, pool, allocation["total"])
     _set(SLACK, pool, allocation["slack"])
@@ -104,7 +106,7 @@ def _measure_pool(pool: Pool) -> None:
     _set(DEMAND, pool, pool.total_demand())
     _set(RESERVATION, pool, Resources(*pool.reservation))
     _set(LIMIT, pool, Resources(*pool.limit))
-    for queue in pool.queues if pool.leaf else ():
+    for queue in pending.of(pool).all if pool.leaf else ():
         PENDING.labels(pool.path, queue.name).set(len(queue))
 
 

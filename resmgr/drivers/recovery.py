@@ -1,8 +1,7 @@
-"""Reads the store: at the start of leadership, and after events were missed (behaviour 8). Never writes.
+"""Recovery from the store: at the start of leadership, and after missed events (docs/behaviour/recovery.md).
 
-The store knows the current run of each instance only. So a new leader has no orphans: an earlier run that
-still lives is jobmgr's to kill, which hears of it from Mesos (behaviour 3.2); until then it runs without
-allocation.
+The store knows only the current run of each instance. So a new leader has no orphans: jobmgr kills an earlier
+run that still lives, as Mesos reports it; until then it runs without allocation.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from peloton.errors import NotFound, Refused, Unavailable
 from peloton.model.ids import JobId, PoolId, Run
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
-from resmgr.core.pools import Pool
-from resmgr.core.scheduler import NewTask
-from resmgr.core.tasks import ON_HOST
+from resmgr.core.state.needs import NewTask
+from resmgr.core.state.pools import Pool
+from resmgr.core.state.task_states import ON_HOST
 from resmgr.drivers.loop import Driver
 from resmgr.drivers.metrics import SETTLED
 from resmgr.drivers.store_reader import Backlog, Page, Reader
 from storage.interface import Jobs, Tasks
 
 _AT_ONCE = 500
-"""Tasks taken in, or gangs queued, before others have their turn."""
+"""Tasks taken in, or gangs queued, before other work runs."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 """Seconds between tries to read what is stored."""
 GAUGES = Gauges("resmgr")
@@ -34,8 +33,10 @@ log = logging.getLogger(__name__)
 
 
 class Recovery:
+    """Bring the scheduler to the stored state. Never writes to the store."""
+
     def __init__(self, driver: Driver, jobs: Jobs, tasks: Tasks, tell: float = TELL_SECONDS) -> None:
-        """`tell`: how often the log hears how far it is, in seconds."""
+        """Log the progress every `tell` seconds."""
         self._driver = driver
         self.reader = Reader(jobs, tasks, driver.translator)
         self._backlog = Backlog()
@@ -43,8 +44,7 @@ class Recovery:
         SETTLED.set(0)
 
     async def run(self) -> None:
-        """In the background, while calls are answered already: first what is on hosts, so that admission may
-        begin, then what waits."""
+        """Recover while calls are answered already: tasks on hosts, so that admission may begin, then the others."""
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             try:
@@ -57,8 +57,10 @@ class Recovery:
         await asyncio.Event().wait()
 
     async def restore(self) -> None:
-        """The tasks that are on hosts, with their allocation; those that wait are kept for `requeue`. Raises
-        Unavailable where the store cannot tell."""
+        """Take in the tasks on hosts, with their allocation, and keep the waiting ones for `requeue`.
+
+        Raises Unavailable where the store cannot tell.
+        """
         count = 0
         self._backlog = Backlog()
         async for page in self.reader.pages(self._progress):
@@ -68,21 +70,21 @@ class Recovery:
         self._driver.restored.set()
 
     async def requeue(self) -> None:
-        """What waited, in the background. A run that was enqueued meanwhile is left as it is."""
+        """Queue the waiting tasks in the background. A run that was enqueued meanwhile stays as it is."""
         driver, begun, done = self._driver, self._driver.now(), 0
         for done, (pool_id, gang) in enumerate(self._backlog.in_order(), 1):
             self.enqueue(pool_id, gang)
             if not done % _AT_ONCE:
-                driver.touched()
+                driver.wake()
                 await asyncio.sleep(0)
         self._backlog = Backlog()
-        driver.touched()
+        driver.wake()
         driver.recovered.set()
         SETTLED.set(1)
         log.info("%d gangs are queued again, in %.1f s", done, driver.now() - begun)
 
     def enqueue(self, pool_id: PoolId, gang: list[NewTask]) -> None:
-        """What cannot be queued is told in the log."""
+        """Queue a gang; log what cannot be queued."""
         pool = self._pool(pool_id, gang[0].job_id)
         if pool is None:
             return
@@ -92,7 +94,7 @@ class Recovery:
             log.error("job %s is not queued again: %s", gang[0].job_id, refused)
 
     async def resync(self) -> None:
-        """After events were missed: the store has what they said. The stream is read from its start then."""
+        """Read the effects of missed events from the store. The stream is read from its start then."""
         await self._driver.recovered.wait()
         before = self.held()
         stored: dict[JobId, set[int]] = {}
@@ -100,13 +102,13 @@ class Recovery:
         async for page in self.reader.pages():
             stored.setdefault(page.job_id, set()).update(page.runtimes)
             count += await self._restore_page(page)
-            count += self.settle_page(page)
+            count += self.forget_ended(page)
         count += self.forget_absent(before, stored)
-        self._driver.touched()
+        self._driver.wake()
         log.info("%d tasks had changed unseen", count)
 
     async def _restore_page(self, page: Page) -> int:
-        """Take in what is on hosts; of how many tasks that was not known."""
+        """Take in the tasks on hosts; return how many were not known as such."""
         count = 0
         for done, (instance, runtime) in enumerate(page.on_hosts(), 1):
             count += self.take_in(page, instance, runtime)
@@ -115,7 +117,7 @@ class Recovery:
         return count
 
     def take_in(self, page: Page, instance: int, runtime: TaskRuntime) -> bool:
-        """A task that is on a host; whether that was not known."""
+        """Take in a task on a host; return whether it was not known as such."""
         scheduler, now = self._driver.scheduler, self._driver.now()
         known = scheduler.registry.current(page.job_id, instance)
         if known is not None and known.run >= runtime.run:
@@ -130,8 +132,8 @@ class Recovery:
         scheduler.restore(pool, page.config.new_task(instance, runtime), runtime.state, runtime.host, now)
         return True
 
-    def settle_page(self, page: Page) -> int:
-        """Forget the runs that the store says are over; how many."""
+    def forget_ended(self, page: Page) -> int:
+        """Forget the runs that have ended according to the store; return how many."""
         scheduler, count = self._driver.scheduler, 0
         for instance, runtime in page.runtimes.items():
             known = scheduler.registry.current(page.job_id, instance)
@@ -144,13 +146,15 @@ class Recovery:
         return count
 
     def held(self) -> list[Run]:
-        """Runs that are on hosts, as far as is known here, orphans included."""
+        """Return the runs known to be on hosts, orphans included."""
         registry = self._driver.scheduler.registry
         return [*(task.key for task in registry if task.state in ON_HOST), *registry.orphans]
 
     def forget_absent(self, before: Iterable[Run], stored: Mapping[JobId, Collection[int]]) -> int:
-        """Of the runs held before the store was read, forget those that are on no list any more, and
-        orphans, whose end may have been among what was missed; how many."""
+        """Forget runs held before the store was read that it does not list; return how many.
+
+        Forget orphans too: their ends may be among the missed events.
+        """
         scheduler, count = self._driver.scheduler, 0
         for run in before:
             if run in scheduler.registry.orphans or run.instance not in stored.get(run.job_id, ()):

@@ -1,7 +1,7 @@
-"""Compares what is held here with the store, from time to time, and repairs what leaked (behaviour 6).
+"""Periodic comparison of the tasks held in memory with the store, and repair of differences.
 
-This daemon and jobmgr hear of a run at different moments. So what differs is made like what is stored where
-two comparisons in a row have found it so.
+This daemon and jobmgr learn of a run at different moments. So a difference is repaired only when two audits in
+a row have found it (docs/behaviour/recovery.md).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from peloton.errors import PelotonError
 from peloton.model.ids import JobId, Run
 from peloton.model.states import ON_HOST_TASK_STATES, TaskState
 from peloton.model.task import TaskRuntime
-from resmgr.core.tasks import ON_HOST, Task
+from resmgr.core.state.entities import Task
+from resmgr.core.state.task_states import ON_HOST
 from resmgr.drivers.loop import Driver
 from resmgr.drivers.metrics import REPAIRED
 from resmgr.drivers.recovery import Recovery
@@ -25,53 +26,58 @@ from resmgr.drivers.store_reader import WAITING, Backlog, Page
 log = logging.getLogger(__name__)
 
 
-class Comparison:
+class StoreAudit:
+    """Compare and repair; the store is right."""
+
     def __init__(self, driver: Driver, recovery: Recovery, interval: float) -> None:
-        """`interval` in seconds."""
+        """Audit every `interval` seconds."""
         self._driver = driver
         self._recovery = recovery
         self._interval = interval
         self._before: set[Run] = set()
-        """Runs of which the last comparison found that they differ."""
+        """Runs that differed in the last audit."""
         self._differ: set[Run] = set()
         self._repaired: Counter[str] = Counter()
 
     async def run(self) -> NoReturn:
+        """Audit periodically, once all stored tasks are known."""
         await self._driver.recovered.wait()
         while True:
             await asyncio.sleep(self._interval)
             try:
-                await self.compare()
+                await self.audit()
             except PelotonError as error:
-                log.warning("no comparison with the store: %s", error)
-            self._tell()
+                log.warning("no audit of the store: %s", error)
+            self._log_repairs()
 
-    async def compare(self) -> None:
-        """Raises Unavailable where the store cannot tell."""
+    async def audit(self) -> None:
+        """Compare all tasks once. Raises Unavailable where the store cannot tell."""
         began, self._differ = self._driver.now(), set()
         seen, instances, job_id = set[JobId](), set[int](), ""
         backlog = Backlog()
         async for page in self._recovery.reader.pages():
             if page.job_id != job_id:
-                self._look_for_absent(job_id, instances, began)
+                self._check_absent(job_id, instances, began)
                 job_id, instances = page.job_id, set()
                 seen.add(job_id)
             instances.update(page.runtimes)
             missing: dict[int, TaskRuntime] = {}
             for instance, runtime in page.runtimes.items():
-                self._look(page, instance, runtime, missing)
+                self._check(page, instance, runtime, missing)
             backlog.add(page, missing)
-        self._look_for_absent(job_id, instances, began)
+        self._check_absent(job_id, instances, began)
         for gone in self._driver.scheduler.registry.jobs.keys() - seen:
-            self._look_for_absent(gone, (), began)
+            self._check_absent(gone, (), began)
         self._note("queued", len(backlog))
         for pool_id, gang in backlog.in_order():
             self._recovery.enqueue(pool_id, gang)
         self._before = self._differ
-        self._driver.touched()
+        self._driver.wake()
 
-    def _look(self, page: Page, instance: int, runtime: TaskRuntime, missing: dict[int, TaskRuntime]) -> None:
-        """At one task, as it is stored and as it is held here. `missing` gets it where it is to be queued."""
+    def _check(
+        self, page: Page, instance: int, runtime: TaskRuntime, missing: dict[int, TaskRuntime]
+    ) -> None:
+        """Compare one stored task with the held one; add it to `missing` if it must be queued."""
         known = self._driver.scheduler.registry.current(page.job_id, instance)
         if known is not None and _is_over(known, runtime):
             self._forget(known.key)
@@ -81,8 +87,8 @@ class Comparison:
             elif self._recovery.take_in(page, instance, runtime):
                 self._note("taken in")
 
-    def _look_for_absent(self, job_id: JobId, instances: Collection[int], began: float) -> None:
-        """At a job's tasks that were here before the comparison began, and of which these are stored."""
+    def _check_absent(self, job_id: JobId, instances: Collection[int], began: float) -> None:
+        """Forget a job's tasks that were held before the audit began and are not stored."""
         job = self._driver.scheduler.registry.jobs.get(job_id)
         tasks = job.tasks.values() if job is not None else ()
         for run in [task.key for task in tasks if task.instance not in instances and task.since < began]:
@@ -94,7 +100,7 @@ class Comparison:
             self._note("forgotten")
 
     def _again(self, run: Run) -> bool:
-        """Note that a run differs; whether it did before."""
+        """Note that a run differs; return whether it did in the last audit."""
         self._differ.add(run)
         return run in self._before
 
@@ -102,8 +108,8 @@ class Comparison:
         REPAIRED.labels(done).inc(tasks)
         self._repaired[done] += tasks
 
-    def _tell(self) -> None:
-        """Once for all, as there may be many."""
+    def _log_repairs(self) -> None:
+        """Log the number of repairs by kind: there may be many."""
         for done, tasks in (+self._repaired).items():
             log.warning("%d tasks that had leaked are %s", tasks, done)
         self._repaired.clear()
@@ -116,7 +122,7 @@ def _is_over(known: Task, runtime: TaskRuntime) -> bool:
 
 
 def _is_missing(known: Task | None, runtime: TaskRuntime) -> bool:
-    """Whether it is stored as on a host, or as waiting, and not held as that or as further."""
+    """Return whether it is stored as on a host or as waiting, and held in an earlier state or not at all."""
     on_host = runtime.state in ON_HOST_TASK_STATES
     if known is None or known.run < runtime.run:
         return on_host or runtime.state in WAITING

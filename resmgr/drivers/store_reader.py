@@ -1,4 +1,4 @@
-"""Tasks of active jobs as the store holds them, page by page, and what they ask for."""
+"""Stored tasks of active jobs, page by page, with their needs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from peloton.model.job import JobSpec
 from peloton.model.states import ON_HOST_TASK_STATES, TaskState
 from peloton.model.task import TaskRuntime
 from peloton.wire.resmgr import resmgr_task
-from resmgr.core.scheduler import NewTask
-from resmgr.core.tasks import Needs
-from resmgr.services.translate import Translator
+from resmgr.core.state.needs import Needs, NewTask
+from resmgr.wire.tasks import Translator
 from storage.interface import Jobs, Tasks
 
 WAITING = frozenset(
@@ -31,12 +30,12 @@ WAITING = frozenset(
 )
 """States that are enqueued again; INITIALIZED ones are jobmgr's to enqueue."""
 JOBS_AT_ONCE = 16
-"""Whose first pages are read together: a job takes a few round trips to the store."""
+"""Jobs whose first pages are read together: each takes a few round trips to the store."""
 log = logging.getLogger(__name__)
 
 
-class Config:
-    """One version of a job's config. Instances that override nothing ask for the same."""
+class SpecVersion:
+    """One version of a job's spec. Instances without overrides share their needs."""
 
     def __init__(self, translator: Translator, job_id: JobId, spec: JobSpec) -> None:
         self._translator = translator
@@ -45,13 +44,13 @@ class Config:
         self._shared: Needs | None = None
 
     def new_task(self, instance: int, runtime: TaskRuntime) -> NewTask:
-        """Raises InvalidArgument."""
-        together = self.spec.gang_size_of(instance)
+        """Return the stored run with its needs. Raises InvalidArgument."""
+        size = self.spec.gang_size_of(instance)
         needs = self._needs(instance, runtime)
-        return NewTask(self._job_id, instance, runtime.run, needs, runtime.desired_host, together)
+        return NewTask(self._job_id, instance, runtime.run, needs, runtime.desired_host, size)
 
     def readable(self, instance: int, runtime: TaskRuntime) -> NewTask | None:
-        """None, and a line in the log, for what cannot be read."""
+        """Return the run; log and return None where it cannot be read."""
         try:
             return self.new_task(instance, runtime)
         except InvalidArgument as wrong:
@@ -73,38 +72,41 @@ class Page:
     """Instances of one job that have the same config."""
 
     job_id: JobId
-    config: Config
+    config: SpecVersion
     runtimes: Mapping[int, TaskRuntime]
 
     @property
     def pool_id(self) -> PoolId:
+        """Return the job's pool."""
         return self.config.spec.pool_id
 
     def on_hosts(self) -> list[tuple[int, TaskRuntime]]:
+        """Return the tasks that are on hosts."""
         return [each for each in self.runtimes.items() if each[1].state in ON_HOST_TASK_STATES]
 
     def waiting(self) -> dict[int, TaskRuntime]:
+        """Return the tasks that must be enqueued again."""
         return {instance: task for instance, task in self.runtimes.items() if task.state in WAITING}
 
 
 @dataclass(slots=True)
 class Waiting:
-    """What waits of one job."""
+    """The waiting tasks of one job."""
 
     pool_id: PoolId
     since: int
-    """Nanoseconds since 1970: when the first of it began to wait."""
+    """Nanoseconds since 1970: when the first of them began to wait."""
     together: list[NewTask] = field(default_factory=list)
     """Of the gang of several, which may be spread over pages."""
-    alone: list[tuple[Config, list[int], list[TaskRuntime]]] = field(default_factory=list)
+    alone: list[tuple[SpecVersion, list[int], list[TaskRuntime]]] = field(default_factory=list)
     """The others, by page: instances and, in the same order, their runtimes, of which many are shared."""
 
     def __len__(self) -> int:
-        """Gangs."""
+        """Return the number of gangs."""
         return sum(len(instances) for _, instances, _ in self.alone) + bool(self.together)
 
     def gangs(self) -> Iterator[list[NewTask]]:
-        """What cannot be read is left out, and told."""
+        """Iterate over gangs; log and leave out tasks that cannot be read."""
         if self.together:
             yield self.together
         for config, instances, runtimes in self.alone:
@@ -115,17 +117,17 @@ class Waiting:
 
 
 class Backlog:
-    """What waits of all jobs. It may be a million tasks: each takes two places in a list."""
+    """The waiting tasks of all jobs. There may be a million: each takes two places in a list."""
 
     def __init__(self) -> None:
         self._jobs: dict[JobId, Waiting] = {}
 
     def __len__(self) -> int:
-        """Gangs."""
+        """Return the number of gangs."""
         return sum(map(len, self._jobs.values()))
 
     def add(self, page: Page, tasks: Mapping[int, TaskRuntime]) -> None:
-        """Those of a page that wait. What cannot be read is left out, and told."""
+        """Add waiting tasks of a page; log and leave out those that cannot be read."""
         if not tasks:
             return
         since = min({id(runtime): runtime.updated_at for runtime in tasks.values()}.values())
@@ -142,21 +144,25 @@ class Backlog:
         job.alone.append((config, list(tasks), list(tasks.values())))
 
     def in_order(self) -> Iterator[tuple[PoolId, list[NewTask]]]:
-        """Gangs, those of the job that has waited longest first."""
+        """Iterate over gangs, beginning with the job that has waited longest."""
         for job in sorted(self._jobs.values(), key=lambda job: job.since):
             for gang in job.gangs():
                 yield job.pool_id, gang
 
 
 class Reader:
+    """Read the store."""
+
     def __init__(self, jobs: Jobs, tasks: Tasks, translator: Translator) -> None:
         self._jobs = jobs
         self._tasks = tasks
         self._translator = translator
 
     async def pages(self, begin: Callable[[int], Progress] | None = None) -> AsyncIterator[Page]:
-        """Instances of all active jobs, job by job. A job deleted meanwhile is left out. `begin` is told how
-        many jobs there are. Raises Unavailable where the store cannot tell."""
+        """Iterate over the instances of all active jobs, job by job; leave out a job deleted meanwhile.
+
+        `begin` receives the number of jobs. Raises Unavailable where the store cannot tell.
+        """
         jobs = await self._jobs.active()
         progress = begin(len(jobs)) if begin is not None else None
         for at in range(0, len(jobs), JOBS_AT_ONCE):
@@ -179,13 +185,13 @@ class Reader:
             progress.done()
 
     async def _of_job(self, job_id: JobId) -> AsyncIterator[Page]:
-        configs: dict[int, Config] = {}
+        configs: dict[int, SpecVersion] = {}
         try:
             async for runtimes in self._tasks.list(job_id):
                 for version, group in _by_version(runtimes).items():
                     if version not in configs:
                         spec = await self._jobs.config(job_id, version)
-                        configs[version] = Config(self._translator, job_id, spec)
+                        configs[version] = SpecVersion(self._translator, job_id, spec)
                     yield Page(job_id, configs[version], group)
         except NotFound as missing:
             log.warning("job %s is left out: %s", job_id, missing)

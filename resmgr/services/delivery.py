@@ -1,4 +1,4 @@
-"""What an answer hands out must reach its caller, or go back at once."""
+"""Delivery of answers that hand something out: undo it at once where the answer does not arrive."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any
 
 
 async def delivered(context: Any, undo: Callable[[], None]) -> None:
-    """To be awaited once something was handed out, right before the answer is returned. `undo` is called
-    where the call ends before its answer is sent: the caller cancelled it, gave up waiting, or is gone.
+    """Call `undo` if the call ends before its answer is sent.
 
-    The answer's head is sent ahead: gRPC refuses it for a call that was cancelled before, and tells of the
-    cancellation and of the head in the order in which they happened. So a call that ended before this returns
-    is known to have ended. What is lost after that is not seen here: it comes back with the lease.
+    Await this after something was handed out, right before the answer is returned. A call ends early where
+    its caller cancelled it, gave up waiting, or is gone.
+
+    The initial metadata is sent first: gRPC refuses it for a call that was cancelled before, and reports the
+    cancellation and the metadata in the order in which they happened. So a call that ended before this
+    returns is known to have ended. A later loss is not visible here: the lease brings the work back.
     """
     context.add_done_callback(lambda ended: None if ended.done() else undo())
     await context.send_initial_metadata(())

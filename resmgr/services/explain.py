@@ -1,4 +1,4 @@
-"""The private ExplainService: why tasks are where they are."""
+"""The private ExplainService: where tasks are, and why."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from peloton.private.resmgr.explain import explain_pb2_grpc
 from peloton.wire.feasibility import shortage_to
 from resmgr.core.admission.checks import Refusal
 from resmgr.core.explain.queue_reasons import Explanation, Group, Grouping, Position, Share, Tries, explain
-from resmgr.core.tasks import Vector
+from resmgr.core.state.amounts import Vector
 from resmgr.drivers.loop import Driver
 
 _AT_ONCE = 10_000
-"""Tasks of a job that are looked at before others get their turn."""
+"""Tasks of a job that are examined before other work runs."""
 
 
 class ExplainService(explain_pb2_grpc.ExplainServiceServicer):
+    """Explain single tasks, and groups of a job's tasks."""
+
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
 

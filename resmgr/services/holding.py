@@ -1,4 +1,4 @@
-"""The private HoldingService: which runs are held here."""
+"""The private HoldingService: which runs resmgr holds."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import Any
 from peloton.errors import InvalidArgument
 from peloton.private.resmgr.holding import holding_pb2 as pb
 from peloton.private.resmgr.holding import holding_pb2_grpc
-from resmgr.core.tasks import Task
+from resmgr.core.state.entities import Task
 from resmgr.drivers.loop import Driver
 
 MOST_RUNS = 200_000
 AT_ONCE = 10_000
-"""Runs looked at before others have their turn."""
+"""Runs that are examined before other work runs."""
 
 
 class HoldingService(holding_pb2_grpc.HoldingServiceServicer):
+    """Tell jobmgr which of its runs are missing here."""
+
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
 
@@ -29,30 +31,30 @@ class HoldingService(holding_pb2_grpc.HoldingServiceServicer):
         jobs = self._driver.scheduler.registry.jobs
         answer = pb.FindMissingResponse()
         looked_at = 0
-        for asked in request.jobs:
-            missing = pb.RunsOfJob(job_id=asked.job_id)
-            for part in _parts(asked):
+        for of_job in request.jobs:
+            missing = pb.RunsOfJob(job_id=of_job.job_id)
+            for part in _parts(of_job):
                 looked_at += part.count
                 if looked_at >= AT_ONCE:
                     looked_at = 0
                     await asyncio.sleep(0)
-                job = jobs.get(asked.job_id)
+                job = jobs.get(of_job.job_id)
                 missing.spans.extend(_missing(part, job.tasks if job is not None else {}))
             if missing.spans:
                 answer.missing.append(missing)
         return answer
 
 
-def _parts(asked: pb.RunsOfJob) -> Iterator[pb.Span]:
-    """Its spans, those that are too long for one step cut."""
-    for span in asked.spans:
+def _parts(of_job: pb.RunsOfJob) -> Iterator[pb.Span]:
+    """Iterate over a job's spans; split those that are too long for one step."""
+    for span in of_job.spans:
         for first in range(0, span.count, AT_ONCE):
             count = min(span.count - first, AT_ONCE)
             yield pb.Span(first_instance=span.first_instance + first, count=count, run=span.run)
 
 
 def _missing(span: pb.Span, tasks: Mapping[int, Task]) -> Iterator[pb.Span]:
-    """Instances of which neither this run nor a later one is held, neighbours together."""
+    """Iterate over spans of instances of which neither this run nor a later one is held."""
     run, begin = span.run, None
     end = span.first_instance + span.count
     for instance in range(span.first_instance, end):

@@ -1,4 +1,4 @@
-"""The private WaitingService: why tasks wait, as deltas."""
+"""The private WaitingService: reasons for waiting, as deltas."""
 
 from __future__ import annotations
 
@@ -15,17 +15,22 @@ DEFAULT_LIMIT = 1000
 MAX_LIMIT = 10_000
 
 
-class WaitingService(waiting_pb2_grpc.WaitingServiceServicer):
+class PendingReasonsService(waiting_pb2_grpc.WaitingServiceServicer):
+    """Serve the stream of reasons."""
+
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
 
     async def WaitForDeltas(self, request: pb.WaitForDeltasRequest, context: Any) -> pb.WaitForDeltasResponse:
-        """A new caller is told the stream at once: by another one it knows another leader, who may have
-        missed what was just enqueued."""
+        """Return deltas after a position, waiting for the next ones if necessary.
+
+        A new caller receives the stream's id at once: another id means another leader, which may have missed
+        what was just enqueued.
+        """
         driver, reasons = self._driver, self._driver.scheduler.reasons
         after = request.after if request.stream_id else 0
         if not reasons.holds(request.stream_id, after):
-            reasons.restart(uuid.uuid4().hex, driver.scheduler.registry.in_turns())
+            reasons.restart(uuid.uuid4().hex, driver.scheduler.registry.iterate_in_steps())
             after = 0
         stream = reasons.stream_id
         if request.stream_id == stream:

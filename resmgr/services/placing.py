@@ -1,4 +1,4 @@
-"""The private PlacingService: what became of placing gangs, with typed reasons."""
+"""The private PlacingService: failed placements with typed reasons."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from peloton.private.resmgr.placing import placing_pb2 as pb
 from peloton.private.resmgr.placing import placing_pb2_grpc
 from peloton.rpc.server import caller
 from resmgr.drivers.loop import Driver
-from resmgr.services.translate import unplaced_from
+from resmgr.wire.tasks import unplaced_from
 
 
 class PlacingService(placing_pb2_grpc.PlacingServiceServicer):
+    """Take back gangs that an engine could not place."""
+
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
 
     async def GiveBack(self, request: pb.GiveBackRequest, context: Any) -> pb.GiveBackResponse:
-        """Raises Fenced for a leader whose successor has called."""
+        """Return gangs with the reasons of their failure. Raises Fenced for a leader whose successor has called."""
         driver, who = self._driver, caller(context)
-        holder = driver.scheduler.leases.hear(who.instance, driver.now(), who.term)
+        holder = driver.scheduler.leases.touch(who.instance, driver.now(), who.term)
         driver.scheduler.propose(holder, (), [unplaced_from(wire) for wire in request.gangs], driver.now())
-        driver.touched()
+        driver.wake()
         return pb.GiveBackResponse()

@@ -10,42 +10,47 @@ from dataclasses import replace
 from peloton.errors import AlreadyExists
 from peloton.model.ids import ROOT_POOL, PoolId
 from peloton.model.pool import PoolConfig
-from resmgr.core.pools import Pool, PoolTree
+from resmgr.core.state.pools import Pool, PoolTree
 from resmgr.drivers.loop import Driver
 from storage.interface import Pools
 
 
 class PoolChanges:
-    """Changes take turns: checked against the tree, stored, then made in the tree. Where the store could not
-    tell whether it made one, no other follows before it holds again what the tree does."""
+    """Make changes one at a time: check against the tree, store, then change the tree.
+
+    Where the store could not tell whether it made a change, no other follows before both agree again.
+    """
 
     def __init__(self, driver: Driver, pools: Pools, fresh_capacity: Callable[[], Awaitable[None]]) -> None:
-        """`fresh_capacity` asks for the cluster's capacity as it is now, as well as it can."""
+        """Connect to the store; `fresh_capacity` updates the cluster's capacity if hostmgr answers."""
         self._driver = driver
         self._pools = pools
         self._fresh_capacity = fresh_capacity
-        self._turn = asyncio.Lock()
-        self._doubtful: set[PoolId] = set()
-        """What is stored of these may not be what the tree holds."""
+        self._lock = asyncio.Lock()
+        self._unconfirmed: set[PoolId] = set()
+        """Pools whose stored config may differ from the tree's."""
 
     @property
     def tree(self) -> PoolTree:
+        """Return the scheduler's tree."""
         return self._driver.scheduler.tree
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """For what is read before a change and must still hold when it is made. Only `*_in_turn` may be
-        called inside. Raises Unavailable where the store cannot take what an earlier change left in doubt.
-        What was stored when this leader began is queued first: the pool in which it waits has tasks."""
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Hold the lock for a change and what is read for it. The changing methods require it.
+
+        Wait until the tasks stored before this term are queued: their pools are not empty. Raises Unavailable
+        where the store cannot take what an earlier change left unconfirmed.
+        """
         await self._driver.recovered.wait()
-        async with self._turn:
-            for pool_id in tuple(self._doubtful):
+        async with self._lock:
+            for pool_id in tuple(self._unconfirmed):
                 held = self.tree.find(pool_id)
                 await (self._delete(pool_id) if held is None else self._write(held.config))
             yield
 
-    async def create_in_turn(self, config: PoolConfig, who: str) -> None:
-        """Raises InvalidArgument, PoolExists, and AlreadyExists for an id that is taken."""
+    async def create(self, config: PoolConfig, who: str) -> None:
+        """Create a pool. Raises InvalidArgument, PoolExists, and AlreadyExists for an id that is taken."""
         if config.id in {pool.id for pool in self.tree}:
             raise AlreadyExists(f"there is a pool with the id {config.id} already")
         await self._know_capacity(config)
@@ -56,9 +61,11 @@ class PoolChanges:
         self.tree.insert(config)
         self._changed()
 
-    async def update_in_turn(self, config: PoolConfig, who: str, force: bool) -> None:
-        """A limit may be lowered under what is allocated: nothing more is admitted until it fits. Raises
-        NotFound and InvalidArgument."""
+    async def update(self, config: PoolConfig, who: str, force: bool) -> None:
+        """Change a pool. Raises NotFound and InvalidArgument.
+
+        A limit may be lowered below the allocation: no gang is admitted until it fits.
+        """
         held = self.tree.get(config.id).config
         await self._know_capacity(config)
         config = replace(
@@ -73,26 +80,28 @@ class PoolChanges:
         self.tree.replace(config)
         self._changed()
 
-    async def delete_in_turn(self, pool: Pool) -> None:
-        """Raises PoolBusy, PoolNotLeaf, or Refused for the root. The pool leaves the tree first, so that
-        nothing is queued in it while the store forgets it."""
+    async def delete(self, pool: Pool) -> None:
+        """Delete a pool. Raises PoolBusy, PoolNotLeaf, or Refused for the root.
+
+        The pool leaves the tree first, so that no gang is queued in it while the store deletes it.
+        """
         self.tree.delete(pool.id)
         try:
             await self._delete(pool.id)
         finally:
-            if pool.id in self._doubtful:
+            if pool.id in self._unconfirmed:
                 self.tree.insert(pool.config)
             self._changed()
 
     async def _write(self, config: PoolConfig) -> None:
-        self._doubtful.add(config.id)
+        self._unconfirmed.add(config.id)
         await self._pools.write(config)
-        self._doubtful.discard(config.id)
+        self._unconfirmed.discard(config.id)
 
     async def _delete(self, pool_id: PoolId) -> None:
-        self._doubtful.add(pool_id)
+        self._unconfirmed.add(pool_id)
         await self._pools.delete(pool_id)
-        self._doubtful.discard(pool_id)
+        self._unconfirmed.discard(pool_id)
 
     async def _know_capacity(self, config: PoolConfig) -> None:
         if config.parent == ROOT_POOL:
@@ -100,4 +109,4 @@ class PoolChanges:
 
     def _changed(self) -> None:
         self._driver.scheduler.entitle()
-        self._driver.touched()
+        self._driver.wake()

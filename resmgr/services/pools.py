@@ -1,4 +1,4 @@
-"""The v0 service of resource pools; refusals stand in the answers' `error` (behaviour 1.4)."""
+"""The v0 service of resource pools; the answers' `error` holds refusals (docs/behaviour/system.md, Answers)."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from peloton.model.pool import PoolConfig
 from peloton.model.resources import KINDS, MILLI
 from peloton.rpc.server import caller
 from peloton.wire.pool import pool_config, pool_config_to
-from resmgr.core.pools import Pool, PoolBusy, PoolExists, PoolNotLeaf
+from resmgr.core.state.pools import Pool, PoolBusy, PoolExists, PoolNotLeaf
 from resmgr.services.pool_changes import PoolChanges
 
 ALIASES = ("peloton.api.respool.ResourceManager",)
-"""The name that published clients call (behaviour 1.1)."""
+"""The name that published clients call (docs/behaviour/system.md, Ports and service names)."""
 _POLICIES = (pb.UNKNOWN, pb.PriorityFIFO)
 
 
 class PoolService(respool_pb2_grpc.ResourceManagerServicer):
+    """Serve the pool tree to clients of the v0 API."""
+
     def __init__(self, changes: PoolChanges) -> None:
         self._changes = changes
         self._tree = changes.tree
 
     async def CreateResourcePool(self, request: pb.CreateRequest, context: Any) -> pb.CreateResponse:
         pool_id, error = str(uuid.uuid4()), pb.CreateResponse.Error
-        async with self._changes.turn():
+        async with self._changes.exclusive():
             try:
                 config = _config(pool_id, request.config)
-                await self._changes.create_in_turn(config, caller(context).instance)
+                await self._changes.create(config, caller(context).instance)
             except PoolExists as exists:
                 same = pb.ResourcePoolAlreadyExists(id=_id(exists.pool_id), message=str(exists))
                 return pb.CreateResponse(error=error(alreadyExists=same))
@@ -42,11 +44,11 @@ class PoolService(respool_pb2_grpc.ResourceManagerServicer):
 
     async def UpdateResourcePool(self, request: pb.UpdateRequest, context: Any) -> pb.UpdateResponse:
         error = pb.UpdateResponse.Error
-        async with self._changes.turn():
+        async with self._changes.exclusive():
             try:
                 held = self._tree.get(request.id.value)
                 config = _config(held.id, request.config)
-                await self._changes.update_in_turn(config, caller(context).instance, request.Force)
+                await self._changes.update(config, caller(context).instance, request.Force)
             except NotFound as missing:
                 found = pb.ResourcePoolNotFound(id=request.id, message=str(missing))
                 return pb.UpdateResponse(error=error(notFound=found))
@@ -57,11 +59,11 @@ class PoolService(respool_pb2_grpc.ResourceManagerServicer):
 
     async def DeleteResourcePool(self, request: pb.DeleteRequest, context: Any) -> pb.DeleteResponse:
         error = pb.DeleteResponse.Error
-        async with self._changes.turn():
+        async with self._changes.exclusive():
             pool: Pool | None = None
             try:
                 pool = self._tree.lookup(request.path.value)
-                await self._changes.delete_in_turn(pool)
+                await self._changes.delete(pool)
             except (NotFound, InvalidArgument) as missing:
                 found = pb.ResourcePoolPathNotFound(path=request.path, message=str(missing))
                 return pb.DeleteResponse(error=error(notFound=found))

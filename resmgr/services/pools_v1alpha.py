@@ -1,4 +1,4 @@
-"""The v1alpha service of resource pools; refusals are gRPC statuses (behaviour 1.4)."""
+"""The v1alpha service of resource pools; refusals are gRPC statuses (docs/behaviour/system.md, Answers)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from peloton.model.ids import PoolId, is_uuid
 from peloton.model.resources import KINDS, MILLI
 from peloton.rpc.server import caller
 from peloton.wire.pool_v1alpha import pool_config, pool_spec_to
-from resmgr.core.pools import Pool
+from resmgr.core.state.pools import Pool
 from resmgr.services.pool_changes import PoolChanges
 
 
 class PoolServiceV1Alpha(respool_svc_pb2_grpc.ResourcePoolServiceServicer):
-    """Every PelotonError that is raised here becomes the call's status."""
+    """Serve the pool tree to clients of the v1alpha API. A PelotonError becomes the call's status."""
 
     def __init__(self, changes: PoolChanges) -> None:
         self._changes = changes
@@ -28,8 +28,8 @@ class PoolServiceV1Alpha(respool_svc_pb2_grpc.ResourcePoolServiceServicer):
         self, request: pb.CreateResourcePoolRequest, context: Any
     ) -> pb.CreateResourcePoolResponse:
         pool_id = _new_id(request.respool_id.value)
-        async with self._changes.turn():
-            await self._changes.create_in_turn(pool_config(pool_id, request.spec), caller(context).instance)
+        async with self._changes.exclusive():
+            await self._changes.create(pool_config(pool_id, request.spec), caller(context).instance)
         return pb.CreateResourcePoolResponse(respool_id=_id(pool_id))
 
     async def GetResourcePool(
@@ -42,16 +42,16 @@ class PoolServiceV1Alpha(respool_svc_pb2_grpc.ResourcePoolServiceServicer):
     async def DeleteResourcePool(
         self, request: pb.DeleteResourcePoolRequest, context: Any
     ) -> pb.DeleteResourcePoolResponse:
-        async with self._changes.turn():
-            await self._changes.delete_in_turn(self._changes.tree.get(request.respool_id.value))
+        async with self._changes.exclusive():
+            await self._changes.delete(self._changes.tree.get(request.respool_id.value))
         return pb.DeleteResourcePoolResponse()
 
     async def UpdateResourcePool(
         self, request: pb.UpdateResourcePoolRequest, context: Any
     ) -> pb.UpdateResourcePoolResponse:
-        async with self._changes.turn():
+        async with self._changes.exclusive():
             held = self._changes.tree.get(request.respool_id.value)
-            await self._changes.update_in_turn(
+            await self._changes.update(
                 pool_config(held.id, request.spec), caller(context).instance, request.Force
             )
         return pb.UpdateResourcePoolResponse()
@@ -69,11 +69,11 @@ class PoolServiceV1Alpha(respool_svc_pb2_grpc.ResourcePoolServiceServicer):
         return pb.QueryResourcePoolsResponse(respools=map(_info, self._changes.tree))
 
 
-def _new_id(asked: str) -> PoolId:
-    """Raises InvalidArgument for what is no UUID."""
-    if asked and not is_uuid(asked):
-        raise InvalidArgument("respool_id", asked, "a UUID, or empty")
-    return asked or str(uuid.uuid4())
+def _new_id(requested: str) -> PoolId:
+    """Return the requested id or a new one. Raises InvalidArgument for an id that is not a UUID."""
+    if requested and not is_uuid(requested):
+        raise InvalidArgument("respool_id", requested, "a UUID, or empty")
+    return requested or str(uuid.uuid4())
 
 
 def _id(pool_id: PoolId) -> peloton_pb2.ResourcePoolID:

@@ -14,6 +14,8 @@ MOST_RUNS = 10_000
 
 
 class PreemptionService(preemption_pb2_grpc.PreemptionServiceServicer):
+    """Report the reasons of preemptions."""
+
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
 

@@ -14,16 +14,14 @@ from peloton.model.states import TaskState, TaskType
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
 from peloton.private.resmgrsvc import resmgrsvc_pb2_grpc
 from peloton.rpc.server import caller
-from resmgr.core.leases import Holder
-from resmgr.core.placements import Failure, Handover, Proposal
-from resmgr.core.pools import Pool
-from resmgr.core.redelivery import take_back_gangs, take_back_placements
-from resmgr.core.scheduler import NewTask
-from resmgr.core.tasks import Gang, Task
+from resmgr.core.state.entities import Gang, Holder, Task
+from resmgr.core.state.needs import NewTask
+from resmgr.core.state.placements import Failure, Handover, Proposal
+from resmgr.core.state.pools import Pool
 from resmgr.drivers.loop import Driver
 from resmgr.drivers.status_stream import apply
 from resmgr.services.delivery import delivered
-from resmgr.services.translate import (
+from resmgr.wire.tasks import (
     PLACED_TYPES,
     failed_task,
     failure_from,
@@ -36,22 +34,24 @@ from resmgr.services.translate import (
 )
 
 MAX_GANGS = 10_000
-"""Gangs or placements in one answer."""
+"""Most gangs or placements in one answer."""
 DEFAULT_LIMIT = 100
 _AT_ONCE = 5000
-"""Tasks that are written down before others get their turn. One that ends meanwhile is left out."""
+"""Tasks that are translated before other work runs. A task that ends meanwhile is left out."""
 log = logging.getLogger(__name__)
 
 
 class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
+    """Serve jobmgr, placement engines, hostmgr and operators."""
+
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
 
-    # jobmgr brings gangs.
+    # jobmgr enqueues gangs.
 
     async def EnqueueGangs(self, request: pb.EnqueueGangsRequest, context: Any) -> pb.EnqueueGangsResponse:
         driver, error = self._driver, pb.EnqueueGangsResponse.Error
-        self._heard(context)
+        self._touch(context)
         try:
             pool = driver.scheduler.tree.get(request.resPool.value)
         except NotFound as missing:
@@ -64,7 +64,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
                 error=error(noPermission=pb.ResourcePoolNoPermission(id=request.resPool, message=message))
             )
         failed = self._enqueue(pool, request)
-        driver.touched()
+        driver.wake()
         if failed:
             return pb.EnqueueGangsResponse(error=error(failure=pb.EnqueueGangsFailure(failed=failed)))
         return pb.EnqueueGangsResponse()
@@ -94,7 +94,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
             if task.taskId.value in runs
         ]
 
-    # A placement engine takes gangs and brings placements.
+    # A placement engine dequeues gangs and sets placements.
 
     async def DequeueGangs(self, request: pb.DequeueGangsRequest, context: Any) -> pb.DequeueGangsResponse:
         driver, scheduler = self._driver, self._driver.scheduler
@@ -103,26 +103,26 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
                 "type", request.type, "BATCH (1), STATELESS (2), STATEFUL (3) or DAEMON (4)"
             )
         kind = TaskType(request.type)
-        holder = self._heard(context)
+        holder = self._touch(context)
         await driver.poll(holder, driver.gangs[kind], lambda: bool(scheduler.ready[kind]), request.timeout)
-        holder = self._heard(context)
+        holder = self._touch(context)
         gangs = scheduler.dequeue(kind, _limit(request.limit), holder, driver.now())
         answer = pb.DequeueGangsResponse(gangs=[gang_to(gang, scheduler) for gang in gangs])
         if gangs:
-            await delivered(context, lambda: self._gangs_back(gangs, holder))
+            await delivered(context, lambda: self._take_back_gangs(gangs, holder))
         return answer
 
-    def _gangs_back(self, gangs: list[Gang], holder: Holder | None) -> None:
+    def _take_back_gangs(self, gangs: list[Gang], holder: Holder | None) -> None:
         driver = self._driver
-        count = take_back_gangs(driver.scheduler, gangs, holder, driver.now())
-        log.info("%d gangs did not reach %s: back in the ready queue", count, holder and holder.name)
+        count = driver.scheduler.take_back_gangs(gangs, holder, driver.now())
+        log.info("%d gangs did not reach %s and are back in the ready queue", count, holder and holder.name)
         for kind, ready in driver.scheduler.ready.items():
             if ready:
                 driver.gangs[kind].fire()
 
     async def SetPlacements(self, request: pb.SetPlacementsRequest, context: Any) -> pb.SetPlacementsResponse:
         driver = self._driver
-        holder = self._heard(context)
+        holder = self._touch(context)
         failed: list[pb.SetPlacementsFailure.FailedPlacement] = []
         proposals: list[Proposal] = []
         for wire in request.placements:
@@ -132,7 +132,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
                 failed.append(pb.SetPlacementsFailure.FailedPlacement(placement=wire, message=str(wrong)))
         failures: list[Failure] = [failure_from(wire) for wire in request.failedPlacements]
         rejections = driver.scheduler.propose(holder, proposals, failures, driver.now())
-        driver.touched()
+        driver.wake()
         for rejection in rejections:
             given = rejection.proposal
             part = Proposal(given.host, given.agent_id, given.offer_id, given.type, (rejection.run,))
@@ -147,30 +147,30 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
             return pb.SetPlacementsResponse(error=pb.SetPlacementsResponse.Error(failure=failure))
         return pb.SetPlacementsResponse()
 
-    # jobmgr takes placements and says what became of them.
+    # jobmgr takes placements and reports on their tasks.
 
     async def GetPlacements(self, request: pb.GetPlacementsRequest, context: Any) -> pb.GetPlacementsResponse:
         driver, scheduler = self._driver, self._driver.scheduler
-        holder = self._heard(context)
-        await driver.poll(holder, driver.placements, lambda: bool(scheduler.placed), request.timeout)
-        holder = self._heard(context)
+        holder = self._touch(context)
+        await driver.poll(holder, driver.placements, lambda: bool(scheduler.placements), request.timeout)
+        holder = self._touch(context)
         given = scheduler.hand_over(_limit(request.limit), holder, driver.now())
         answer = pb.GetPlacementsResponse(placements=[placement_to(handover) for handover in given])
         if given:
-            await delivered(context, lambda: self._placements_back(given, holder))
+            await delivered(context, lambda: self._take_back_placements(given, holder))
         return answer
 
-    def _placements_back(self, given: list[Handover], holder: Holder | None) -> None:
+    def _take_back_placements(self, given: list[Handover], holder: Holder | None) -> None:
         driver = self._driver
-        count = take_back_placements(driver.scheduler, given, holder, driver.now())
-        log.info("%d placements did not reach %s: they wait again", count, holder and holder.name)
-        driver.touched()
+        count = driver.scheduler.take_back_placements(given, holder, driver.now())
+        log.info("%d placements did not reach %s and are queued again", count, holder and holder.name)
+        driver.wake()
 
     async def UpdateTasksState(
         self, request: pb.UpdateTasksStateRequest, context: Any
     ) -> pb.UpdateTasksStateResponse:
         driver = self._driver
-        self._heard(context)
+        self._touch(context)
         await driver.recovered.wait()
         runs = [
             (parse_mesos_task_id(entry.mesosTaskId.value), _state(i, entry.state))
@@ -179,12 +179,12 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         now = driver.now()
         for run, state in runs:
             driver.scheduler.observe(run, state, now)
-        driver.touched()
+        driver.wake()
         return pb.UpdateTasksStateResponse()
 
     async def KillTasks(self, request: pb.KillTasksRequest, context: Any) -> pb.KillTasksResponse:
         driver, errors = self._driver, []
-        self._heard(context)
+        self._touch(context)
         await driver.recovered.wait()
         if not request.tasks:
             message = "tasks: [] is not a list of at least one task"
@@ -198,25 +198,25 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
             except Refused as refused:
                 refusal = pb.KillTasksError(task=task, message=str(refused))
                 errors.append(pb.KillTasksResponse.Error(killError=refusal))
-        driver.touched()
+        driver.wake()
         return pb.KillTasksResponse(error=errors)
 
     async def GetPreemptibleTasks(
         self, request: pb.GetPreemptibleTasksRequest, context: Any
     ) -> pb.GetPreemptibleTasksResponse:
         driver, preemptor = self._driver, self._driver.preemptor
-        holder = self._heard(context)
+        holder = self._touch(context)
         await driver.poll(holder, driver.preemptions, lambda: len(preemptor) > 0, request.timeout)
-        self._heard(context)
+        self._touch(context)
         tasks = preemptor.take(_limit(request.limit))
         answer = pb.GetPreemptibleTasksResponse(
             tasks=map(task_to, tasks), preemptionCandidates=map(preemption_candidate, tasks)
         )
         if tasks:
-            await delivered(context, lambda: self._preempted_back(tasks))
+            await delivered(context, lambda: self._take_back_preempted(tasks))
         return answer
 
-    def _preempted_back(self, tasks: list[Task]) -> None:
+    def _take_back_preempted(self, tasks: list[Task]) -> None:
         self._driver.preemptor.give_back(tasks)
         self._driver.preemptions.fire()
 
@@ -226,11 +226,11 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         driver = self._driver
         await driver.recovered.wait()
         apply(driver.scheduler, request.events, driver.now())
-        driver.touched()
+        driver.wake()
         done = max((event.offset for event in request.events), default=0)
         return pb.NotifyTaskUpdatesResponse(purgeOffset=done)
 
-    # What is told to operators, placement engines and hostmgr.
+    # Queries of operators, placement engines and hostmgr.
 
     async def GetActiveTasks(
         self, request: pb.GetActiveTasksRequest, context: Any
@@ -272,7 +272,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         return [
             task
             for task in tasks
-            if (not states or task.state in states) and (pool is None or pool in task.pool.lineage)
+            if (not states or task.state in states) and (pool is None or pool in task.pool.ancestors)
         ]
 
     async def GetPendingTasks(
@@ -280,7 +280,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     ) -> pb.GetPendingTasksResponse:
         pool = self._driver.scheduler.tree.get(request.respoolID.value)
         answer, limit = pb.GetPendingTasksResponse(), _limit(request.limit)
-        for queue in pool.queues:
+        for queue in self._driver.scheduler.pending.of(pool).all:
             gangs = answer.pendingGangsByQueue[queue.name]
             for gang, _ in zip(queue, range(limit), strict=False):
                 gangs.pendingGangs.add(taskIDs=_task_ids(gang))
@@ -310,7 +310,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
             orphanTasks=[
                 task_to(task)
                 for task in scheduler.registry.orphans.values()
-                if pool is None or pool in task.pool.lineage
+                if pool is None or pool in task.pool.ancestors
             ]
         )
 
@@ -319,10 +319,10 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     ) -> pb.GetHostsByScoresResponse:
         raise NotImplementedError("GetHostsByScores: hosts are not scored yet")
 
-    def _heard(self, context: Any) -> Holder | None:
-        """Raises Fenced for a leader whose successor has called, also while it waited here."""
+    def _touch(self, context: Any) -> Holder | None:
+        """Renew the caller's lease. Raises Fenced for a leader whose successor has called, also during a poll."""
         who, driver = caller(context), self._driver
-        return driver.scheduler.leases.hear(who.instance, driver.now(), who.term)
+        return driver.scheduler.leases.touch(who.instance, driver.now(), who.term)
 
 
 def _task_ids(gang: Gang) -> list[str]:
@@ -330,12 +330,12 @@ def _task_ids(gang: Gang) -> list[str]:
 
 
 def _state(position: int, number: int) -> TaskState:
-    """Raises InvalidArgument for a number that is no state."""
+    """Return the state of a number. Raises InvalidArgument for an unknown one."""
     try:
         return TaskState(number)
     except ValueError:
         raise InvalidArgument(f"taskStates[{position}].state", number, "the number of a TaskState") from None
 
 
-def _limit(asked: int) -> int:
-    return min(asked or DEFAULT_LIMIT, MAX_GANGS)
+def _limit(requested: int) -> int:
+    return min(requested or DEFAULT_LIMIT, MAX_GANGS)

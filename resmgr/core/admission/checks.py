@@ -1,4 +1,7 @@
-"""Admission: which gangs of a pool may have resources now, and why the others may not (behaviour 7.3)."""
+"""Admission checks: which gangs of a pool may have resources now, and why others may not.
+
+See docs/behaviour/pools.md, Admission.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,16 @@ from dataclasses import dataclass
 from enum import Enum
 
 from peloton.model.resources import KINDS, MILLI
-from resmgr.core.pools import Pool
-from resmgr.core.queues import GangQueue
-from resmgr.core.tasks import Charge, Gang, Vector, together
+from resmgr.core.state.amounts import Charge, Vector, total
+from resmgr.core.state.entities import Gang
+from resmgr.core.state.pools import Pool
+from resmgr.core.state.queues import GangQueue, PoolQueues
 
 _NOTHING = [0, 0, 0, 0]
 
 
 class Check(Enum):
-    """Which rule refused: the two amounts that it names."""
+    """The rule that refused, with the names of the two amounts that it compares."""
 
     ENTITLEMENT = ("allocation", "entitlement")
     NON_SLACK_ENTITLEMENT = ("non-slack allocation", "non-slack entitlement")
@@ -26,12 +30,12 @@ class Check(Enum):
 
 
 SHARED = frozenset({Check.ENTITLEMENT, Check.NON_SLACK_ENTITLEMENT, Check.SLACK_ENTITLEMENT})
-"""Checks against what depends on all pools' demand."""
+"""Checks against entitlement, which depends on the demand of all pools."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Amounts in thousandths."""
+    """A check that a gang does not pass. Amounts are thousandths."""
 
     check: Check
     kind: str
@@ -49,16 +53,16 @@ class Refusal:
 
 
 def refusal(gang: Gang, preemption: bool) -> Refusal | None:
-    """The first check that the gang does not pass, None if it may be admitted.
+    """Return the first check that the gang does not pass, None if it may be admitted.
 
-    The pool's entitlement bounds all that it has, and each side of it what is of that side: what is for
-    revocable tasks is not there for others meanwhile, who would be preempted for it. `preemption`: whether
-    the cluster preempts, which is what makes non-preemptible tasks keep to the reservation.
+    The pool's entitlement bounds all allocation, and each side of it the allocation of that side: tasks that
+    are not revocable may not borrow the part for revocable ones, as they would be preempted for it.
+    `preemption`: whether the cluster preempts, which confines non-preemptible tasks to the reservation.
     """
     charge, leaf = gang.charge, gang.pool
-    asked = charge.entitled
-    cpu, memory, disk, gpu = asked
-    for pool in leaf.lineage:
+    requested = charge.entitled
+    cpu, memory, disk, gpu = requested
+    for pool in leaf.ancestors:
         # As in `_over`, which is a call more for each pool above each gang.
         used, bound = pool.used, pool.entitlement
         if (
@@ -67,7 +71,7 @@ def refusal(gang: Gang, preemption: bool) -> Refusal | None:
             or used[2] + disk > bound[2]
             or used[3] + gpu > bound[3]
         ):
-            found = _over(Check.ENTITLEMENT, used, asked, bound, pool)
+            found = _over(Check.ENTITLEMENT, used, requested, bound, pool)
             if found is not None:
                 return found
         if pool.firm_entitlement is not None and charge.firm is not None:
@@ -76,7 +80,7 @@ def refusal(gang: Gang, preemption: bool) -> Refusal | None:
             if found is not None:
                 return found
     if charge.slack is not None:
-        for pool in leaf.lineage:
+        for pool in leaf.ancestors:
             found = _over(Check.SLACK_ENTITLEMENT, pool.slack, charge.slack, pool.slack_entitlement, pool)
             if found is not None:
                 return found
@@ -90,39 +94,43 @@ def refusal(gang: Gang, preemption: bool) -> Refusal | None:
 
 
 def beyond_limit(pool: Pool, charges: Sequence[Charge]) -> str:
-    """Why a gang of these charges could never be admitted: it is more than a limit. Empty where it is not.
+    """Return why a gang of these charges could never be admitted: it exceeds a limit. Empty: it does not.
 
     The cluster's capacity is no such limit: it changes by itself.
     """
-    asked = charges[0].entitled if len(charges) == 1 else together(charge.entitled for charge in charges)
-    cpu, memory, disk, gpu = asked
-    for each in pool.lineage:
+    requested = charges[0].entitled if len(charges) == 1 else total(charge.entitled for charge in charges)
+    cpu, memory, disk, gpu = requested
+    for each in pool.ancestors:
         limit = each.limit
         if cpu <= limit[0] and memory <= limit[1] and disk <= limit[2] and gpu <= limit[3]:
             continue
-        found = _over(Check.LIMIT, _NOTHING, asked, limit, each)
+        found = _over(Check.LIMIT, _NOTHING, requested, limit, each)
         if found is not None and each.parent is not None:
             return f"{found.kind}: gang {found.gang / MILLI:g} > limit {found.bound / MILLI:g} of {each.path}"
     return ""
 
 
-def turn(queue: GangQueue, preemption: bool) -> Iterator[tuple[Gang, Refusal | None]]:
-    """One turn through a pool's queue: each gang that may be admitted, in order, and each head that not.
+def cycle(queue: GangQueue, queues: PoolQueues, preemption: bool) -> Iterator[tuple[Gang, Refusal | None]]:
+    """Iterate once through one of a pool's queues: the gangs that may be admitted, and refused heads.
 
-    The caller takes an admitted gang out of its queue and charges the pool before it asks for the next
-    one; it may stop at any time. A refused head of `pending` that has a queue of its own has been moved
-    there; any other refused head that the caller leaves in its queue ends the turn.
+    The caller removes an admitted gang from its queue and charges the pool before it continues; it may stop
+    at any time. A refused head of `pending` that has a queue of its own has been moved there; any other
+    refused head that the caller leaves in its queue ends the cycle.
     """
     while (gang := queue.head()) is not None:
         refused = refusal(gang, preemption)
         yield gang, refused
-        if refused is not None and gang.queue is queue and not _step_aside(gang, queue, refused):
+        if (
+            refused is not None
+            and gang.queue is queue
+            and not _move_to_own_queue(gang, queue, queues, refused)
+        ):
             return
 
 
-def _step_aside(gang: Gang, queue: GangQueue, refused: Refusal) -> bool:
-    """Whether the refused head left `queue`, so that it no longer blocks what is behind it."""
-    non_preemptible, controller, revocable, pending = gang.pool.queues
+def _move_to_own_queue(gang: Gang, queue: GangQueue, queues: PoolQueues, refused: Refusal) -> bool:
+    """Return whether the refused head left `queue`, so that it no longer blocks the gangs behind it."""
+    non_preemptible, controller, revocable, pending = queues.all
     to = None
     if queue is pending:
         if refused.check is Check.CONTROLLER:
@@ -142,15 +150,15 @@ def _step_aside(gang: Gang, queue: GangQueue, refused: Refusal) -> bool:
     return True
 
 
-def _over(check: Check, held: Sequence[int], asked: Vector, bound: Vector, pool: Pool) -> Refusal | None:
+def _over(check: Check, held: Sequence[int], requested: Vector, bound: Vector, pool: Pool) -> Refusal | None:
     if (
-        held[0] + asked[0] <= bound[0]
-        and held[1] + asked[1] <= bound[1]
-        and held[2] + asked[2] <= bound[2]
-        and held[3] + asked[3] <= bound[3]
+        held[0] + requested[0] <= bound[0]
+        and held[1] + requested[1] <= bound[1]
+        and held[2] + requested[2] <= bound[2]
+        and held[3] + requested[3] <= bound[3]
     ):
         return None
     for i, kind in enumerate(KINDS):
-        if asked[i] and held[i] + asked[i] > bound[i]:
-            return Refusal(check, kind, held[i], asked[i], bound[i], pool.path)
+        if requested[i] and held[i] + requested[i] > bound[i]:
+            return Refusal(check, kind, held[i], requested[i], bound[i], pool.path)
     return None

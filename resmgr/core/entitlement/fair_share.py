@@ -43,8 +43,8 @@ from peloton.model.ids import ROOT_POOL, PoolId
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.resources import KINDS, ZERO, Resources
 from resmgr.core.entitlement.water_fill import cut, deal, decimal_ratio, divide, weights_of
-from resmgr.core.pools import DEFAULT_SLACK_PERCENT
-from resmgr.core.tasks import Vector
+from resmgr.core.state.amounts import Vector
+from resmgr.core.state.pools import DEFAULT_SLACK_PERCENT
 
 _CPU = KINDS.index("cpu")
 _NOTHING = ZERO.values()

@@ -1,4 +1,4 @@
-"""Why tasks are where they are, with the numbers. Reads the scheduler's state and changes nothing."""
+"""Explanations of where tasks are, with figures. Reads the scheduler's state and changes nothing."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from peloton.model.resources import KINDS
 from peloton.model.shortage import Shortage
 from peloton.model.states import TaskState
 from resmgr.core.admission.checks import Check, Refusal, refusal
-from resmgr.core.infeasible import Infeasible
-from resmgr.core.pools import Pool
-from resmgr.core.queues import GangQueue, ReadyQueue
+from resmgr.core.admission.cycle import CAPACITY_UNKNOWN
 from resmgr.core.scheduler import Scheduler
-from resmgr.core.sharing import CAPACITY_UNKNOWN
-from resmgr.core.tasks import Charge, Gang, Task, Vector
+from resmgr.core.state.amounts import NOTHING, Charge, Vector
+from resmgr.core.state.entities import Gang, Task
+from resmgr.core.state.infeasible import Infeasible
+from resmgr.core.state.pools import Pool
+from resmgr.core.state.queues import GangQueue, ReadyQueue
 
 PLACEMENTS = "placements"
-"""Name given to the queue of placements that wait for jobmgr."""
+"""Name of the queue of placements that wait for jobmgr."""
 SHOWN = 1000
-"""Instances listed in one group at most."""
+"""Most instances listed in one group."""
 _S = TaskState
 _CHARGE = attrgetter("charge")
-_NOTHING: Vector = (0, 0, 0, 0)
 _SIDES = {Check.SLACK_ENTITLEMENT: (True,), Check.NON_SLACK_ENTITLEMENT: (False, True)}
-"""Whether slack is told of where such a check refuses."""
+"""The sides to report, slack or not, where such a check refuses."""
 _WAITS_FOR = {
     _S.PLACING: "a placement engine looks for a host",
     _S.PLACED: "a host was found; the job manager has not taken the placement yet",
@@ -41,27 +41,31 @@ _WAITS_FOR = {
 
 @dataclass(frozen=True, slots=True)
 class Position:
+    """A place in a queue."""
+
     queue: str
     position: int
     """1: the head."""
     length: int
     ahead: Vector
-    """What the gangs ahead ask for together, in thousandths."""
+    """Total request of the gangs ahead, in thousandths."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tries:
+    """Failed placements of a gang."""
+
     failed: int
     most: int
     returns: int
     reason: str
     hosts: Mapping[str, int]
-    """Hosts by what was found about them, as far as the reason tells."""
+    """Examined hosts by finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a pool has of one kind, in thousandths."""
+    """Amounts of one kind in a pool, in thousandths."""
 
     pool: str
     kind: str
@@ -75,19 +79,21 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
+    """Where a task is, and why."""
+
     run: Run
     state: TaskState
     since: float
     """On the monotonic clock, like `until`."""
     cause: str
-    """Alike for tasks that wait for the same thing."""
+    """The same for tasks that wait for the same thing."""
     pool: Pool
     gang_size: int = 0
     position: Position | None = None
     check: Refusal | None = None
-    """What the gang itself does not pass."""
+    """The check that the gang itself does not pass."""
     head_check: Refusal | None = None
-    """What the head of its queue does not pass, where it is not the head."""
+    """The check that the head of its queue does not pass, where it is not the head."""
     tries: Tries | None = None
     until: float = 0.0
     holder: str = ""
@@ -95,15 +101,15 @@ class Explanation:
     reason: str = ""
     shares: Sequence[Share] = ()
     shortage: Shortage | None = None
-    """Why its gang would not fit on empty hosts either: it waits aside, in no queue."""
+    """Why its gang would not fit on empty hosts either: it is set aside, in no queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Tasks in one state for one cause."""
+    """Tasks in one state with one cause."""
 
     first: Explanation
-    """The one that stands first in its queue."""
+    """The task that is first in its queue."""
     count: int
     instances: list[int]
     """Ascending; SHOWN at most."""
@@ -112,8 +118,10 @@ class Group:
 
 
 def explain(scheduler: Scheduler, tasks: Sequence[Task]) -> list[Explanation]:
-    """Each task's, in the order given. Looks once over each queue that they are in, and once more for each
-    gang: for a few tasks."""
+    """Explain each task, in the order given.
+
+    Reads each of their queues once, and once more for each gang: meant for a few tasks.
+    """
     places = _positions(scheduler, tasks)
     heads = _Heads(scheduler)
     checks: dict[Gang, Refusal | None] = {}
@@ -121,7 +129,7 @@ def explain(scheduler: Scheduler, tasks: Sequence[Task]) -> list[Explanation]:
 
 
 def groups(scheduler: Scheduler, tasks: Iterable[Task]) -> list[Group]:
-    """Tasks of a job by state and cause, the largest group first."""
+    """Group tasks of a job by state and cause, the largest group first."""
     grouping = Grouping(scheduler)
     grouping.add(sorted(tasks, key=lambda task: task.instance))
     return grouping.finish()
@@ -129,25 +137,27 @@ def groups(scheduler: Scheduler, tasks: Iterable[Task]) -> list[Group]:
 
 @dataclass(slots=True)
 class _Members:
-    """Tasks that wait for the same thing: which, as far as Group tells, and where to look for places."""
+    """Tasks that wait for the same thing."""
 
     first: Task
     count: int = 0
     instances: list[int] = field(default_factory=list)
     gangs: dict[Gang, Task] = field(default_factory=dict)
-    """Of those in a queue, each with one of its tasks."""
+    """Their gangs that are in a queue, each with one of its tasks."""
 
 
 class Grouping:
-    """Groups a job's tasks, some at a time, so that a large job holds nobody up. Only one task of each group
-    is explained. A task that moves on meanwhile may be counted where it was."""
+    """Group a job's tasks, some at a time, so that a large job does not block other work.
+
+    Only one task of each group is explained. A task that moves on meanwhile may be counted where it was.
+    """
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._found: dict[tuple[object, ...], _Members] = {}
 
     def add(self, tasks: Iterable[Task]) -> None:
-        """In the order of their instances, over all calls."""
+        """Add tasks in the order of their instances, over all calls."""
         heads: dict[GangQueue, Gang | None] = {}
         for task in tasks:
             key = _key(task, heads)
@@ -161,7 +171,7 @@ class Grouping:
                 members.gangs.setdefault(task.gang, task)
 
     def finish(self) -> list[Group]:
-        """The largest group first."""
+        """Return the groups, the largest first."""
         found, last = [], []
         for members in self._found.values():
             task, end = _ends(members)
@@ -176,7 +186,7 @@ class Grouping:
 
 
 def _key(task: Task, heads: dict[GangQueue, Gang | None]) -> tuple[object, ...]:
-    """Alike for tasks with the same state and cause."""
+    """Return a key that tasks with the same state and cause share."""
     gang = task.gang
     if gang is None:
         return task.state, task.pool
@@ -185,7 +195,7 @@ def _key(task: Task, heads: dict[GangQueue, Gang | None]) -> tuple[object, ...]:
         return task.state, task.pool, gang.failure if task.state is _S.READY else ""
     if isinstance(queue, Infeasible):
         return task.state, task.pool, queue, queue.shortage(gang.shape)
-    if isinstance(queue, ReadyQueue):
+    if not isinstance(queue, GangQueue):
         return task.state, task.pool, queue
     if queue not in heads:
         heads[queue] = queue.head()
@@ -193,7 +203,7 @@ def _key(task: Task, heads: dict[GangQueue, Gang | None]) -> tuple[object, ...]:
 
 
 def _ends(members: _Members) -> tuple[Task, int]:
-    """Of those that are in a queue: the one that stands first, and the last one's position."""
+    """Return the queued task that is first, and the position of the last one."""
     queue = next((gang.queue for gang in members.gangs if gang.queue is not None), None)
     first, last, left = members.first, 0, len(members.gangs)
     if queue is None:
@@ -207,7 +217,7 @@ def _ends(members: _Members) -> tuple[Task, int]:
 
 
 class _Heads:
-    """The head of each queue of a pool and the check that it does not pass, found once."""
+    """The heads of queues with the check that each does not pass, found once."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._preemption = scheduler.policy.preemption
@@ -247,7 +257,7 @@ def _explain(
         check=check,
         head_check=head_check,
         tries=_tries(scheduler, gang) if gang else None,
-        until=(gang.deadline if gang else 0.0) or task.deadline,
+        until=(scheduler.deadlines.get(gang) if gang else None) or scheduler.deadlines.get(task) or 0.0,
         holder=task.holder.name if task.holder else "",
         host=task.host,
         reason=task.reason,
@@ -297,7 +307,7 @@ def _tries(scheduler: Scheduler, gang: Gang) -> Tries | None:
 
 
 def _positions(scheduler: Scheduler, tasks: Iterable[Task]) -> dict[object, Position]:
-    """Where gangs stand, and placements."""
+    """Return the positions of the tasks' gangs and placements."""
     wanted: dict[GangQueue | ReadyQueue, set[Gang]] = {}
     placed = set()
     for task in tasks:
@@ -309,15 +319,18 @@ def _positions(scheduler: Scheduler, tasks: Iterable[Task]) -> dict[object, Posi
     for queue, gangs in wanted.items():
         found.update(_in_queue(queue, gangs))
     if placed:
-        length = len(scheduler.placed)
-        for position, placement in enumerate(scheduler.placed, 1):
+        length = len(scheduler.placements)
+        for position, placement in enumerate(scheduler.placements, 1):
             if placement in placed:
-                found[placement] = Position(PLACEMENTS, position, length, _NOTHING)
+                found[placement] = Position(PLACEMENTS, position, length, NOTHING)
     return found
 
 
 def _in_queue(queue: GangQueue | ReadyQueue, gangs: set[Gang]) -> Iterator[tuple[Gang, Position]]:
-    """A queue may hold a million, so what is ahead is counted by charge, which gangs alike share."""
+    """Iterate over gangs with their positions.
+
+    A queue may hold a million gangs, so the gangs ahead are counted by charge, which similar gangs share.
+    """
     order = list(queue)
     for gang in gangs:
         position = order.index(gang)
@@ -341,8 +354,11 @@ def _total(charges: Iterable[tuple[Charge, int]]) -> Vector:
 
 
 def _shares(task: Task, check: Refusal | None) -> list[Share]:
-    """Of the leaf and its ancestors: in the kind of the check, else in all kinds that the gang asks for; with
-    the part for revocable tasks where that is what is missing."""
+    """Return the shares of the leaf and its ancestors.
+
+    They are of the kind of the check, else of all kinds that the gang requests; with the part for revocable
+    tasks where that is missing.
+    """
     if task.gang is None:
         return []
     charge = task.gang.charge
@@ -350,9 +366,9 @@ def _shares(task: Task, check: Refusal | None) -> list[Share]:
         kinds, sides = [check.kind], _SIDES.get(check.check, (False,))
     else:
         sides = (charge.slack is not None,)
-        asked = charge.slack if charge.slack is not None else charge.entitled
-        kinds = [kind for kind, amount in zip(KINDS, asked, strict=True) if amount]
-    return [_share(pool, kind, slack) for pool in task.pool.lineage for kind in kinds for slack in sides]
+        requested = charge.slack if charge.slack is not None else charge.entitled
+        kinds = [kind for kind, amount in zip(KINDS, requested, strict=True) if amount]
+    return [_share(pool, kind, slack) for pool in task.pool.ancestors for kind in kinds for slack in sides]
 
 
 def _share(pool: Pool, kind: str, slack: bool) -> Share:
@@ -363,14 +379,14 @@ def _share(pool: Pool, kind: str, slack: bool) -> Share:
         slack=slack,
         allocation=(pool.slack if slack else pool.used)[i],
         entitlement=(pool.slack_entitlement if slack else pool.entitlement)[i],
-        demand=sum(_demand(each, i, slack) for each in pool.below()),
+        demand=sum(_demand(each, i, slack) for each in pool.subtree()),
         reservation=pool.reservation[i],
         limit=pool.limit[i],
     )
 
 
 def _demand(leaf: Pool, i: int, slack: bool) -> int:
-    """Revocable tasks ask for slack cpu, and for the pool's memory, disk and gpu."""
+    """Return the demand: revocable tasks request slack cpu, and the pool's memory, disk and gpu."""
     if slack:
         return leaf.slack_demand[i]
     return leaf.demand[i] + (leaf.slack_demand[i] if KINDS[i] != "cpu" else 0)

@@ -1,4 +1,7 @@
-"""Between pools: a leaf that stays over its entitlement frees the excess (behaviour 7.5)."""
+"""Across pools: a leaf that stays over its entitlement frees the excess.
+
+See docs/behaviour/pools.md, Preemption.
+"""
 
 from __future__ import annotations
 
@@ -9,39 +12,40 @@ import numpy as np
 
 from peloton.model.resources import MILLI
 from resmgr.core.preemption.policy import Victim
-from resmgr.core.preemption.victim_selection import Gangs, cover
-from resmgr.core.preemption.view import BETWEEN, SIDES, PoolView, View
-from resmgr.core.tasks import Vector
+from resmgr.core.preemption.victim_selection import Gangs, select
+from resmgr.core.preemption.view import CROSS_POOL, SIDES, PoolView, View
+from resmgr.core.state.amounts import Vector
 
 _AT_ONCE = 500
 
 
-class Between:
-    """Slack excess takes revocable tasks, other excess preemptible ones that are not revocable."""
+class CrossPoolPolicy:
+    """Take revocable tasks for slack excess, and other preemptible tasks for other excess."""
 
-    name = BETWEEN
+    name = CROSS_POOL
 
     def __init__(self, strikes: int = 5) -> None:
-        """`strikes`: checks in a row that must have found the leaf over."""
+        """Take tasks once `strikes` consecutive checks have found the leaf over its entitlement."""
         self.strikes = strikes
 
-    def concerns(self, pool: PoolView) -> bool:
-        """Whether tasks of the pool may have to be taken now."""
+    def applies_to(self, pool: PoolView) -> bool:
+        """Return whether tasks of the pool may have to be taken now."""
         return self.name in pool.policies and pool.strikes >= self.strikes and any(pool.excess())
 
     def victims(self, view: View, now: float) -> list[Victim]:
-        """All steps at once."""
+        """Return the victims, all steps at once."""
         return [victim for victim in self.steps(view, now) if victim is not None]
 
     def steps(self, view: View, now: float) -> Iterator[Victim | None]:
+        """Iterate over the victims; None between two steps."""
         claims = Claims(view)
         for pool in view.pools:
-            if self.concerns(pool):
+            if self.applies_to(pool):
                 yield from _of_pool(pool, claims)
 
 
 class Claims:
-    """What pools wait for and are entitled to; each is served in its turn, in the view's order."""
+    """The unmet demand that pools are entitled to; pools are served in the view's order."""
 
     def __init__(self, view: View) -> None:
         self._paths = [pool.path for pool in view.pools]
@@ -49,7 +53,7 @@ class Claims:
         self._first = [0] * len(SIDES)
 
     def serve(self, sides: Sequence[int], frees: Sequence[int]) -> str:
-        """The pool that gets what is freed; empty where nobody asks for it."""
+        """Return the pool that gets what is freed; empty where no pool requests it."""
         for side in sides:
             pool = self._next(side)
             if pool is not None:
@@ -69,7 +73,7 @@ def _of_pool(pool: PoolView, claims: Claims) -> Iterator[Victim | None]:
     gangs = yield from Gangs.of(pool.candidates)
     excess = pool.excess()
     may = None if pool.largest is None else np.flatnonzero(gangs.size <= pool.largest)
-    rows, _ = yield from cover(gangs.frees, excess, may)
+    rows, _ = yield from select(gangs.frees, excess, may)
     if pool.budget is not None:
         rows = rows[: int(np.searchsorted(np.cumsum(gangs.size[rows]), pool.budget, side="right"))]
     needed = [side for side, amount in enumerate(excess) if amount > 0]
@@ -78,19 +82,19 @@ def _of_pool(pool: PoolView, claims: Claims) -> Iterator[Victim | None]:
         part = rows[at : at + _AT_ONCE]
         for row, frees in zip(part, gangs.frees[part].tolist(), strict=True):
             sides = [side for side in needed if frees[side] > 0]
-            heir = claims.serve(sides, frees)
-            if heir not in reasons:
-                reasons[heir] = _reason(pool, excess, heir)
-            yield gangs.victim(row, frees, sides, (pool.path, heir), BETWEEN, reasons[heir])
+            beneficiary = claims.serve(sides, frees)
+            if beneficiary not in reasons:
+                reasons[beneficiary] = _reason(pool, excess, beneficiary)
+            yield gangs.victim(row, frees, sides, (pool.path, beneficiary), CROSS_POOL, reasons[beneficiary])
         yield None
 
 
-def _reason(pool: PoolView, excess: Sequence[int], heir: str) -> str:
+def _reason(pool: PoolView, excess: Sequence[int], beneficiary: str) -> str:
     over = [
         *_over(pool.allocation, pool.entitlement, excess[:4], ""),
         *_over(pool.slack_allocation, pool.slack_entitlement, excess[4:], "slack "),
     ]
-    gets = f"{heir} waits for its share" if heir else "no pool waits for it now"
+    gets = f"{beneficiary} waits for its share" if beneficiary else "no pool waits for it now"
     return (
         f"{pool.path} was over its entitlement in {pool.strikes} checks in a row ({', '.join(over)}); {gets}"
     )

@@ -1,4 +1,4 @@
-"""One check: which tasks give way now, by the policies that each pool has."""
+"""One check: which tasks are preempted now, by the policies of each pool."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from peloton.model.resources import Resources, total
-from resmgr.core.preemption.cross_pool import Between
+from peloton.model.resources import total
+from resmgr.core.preemption.cross_pool import CrossPoolPolicy
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.protection import Allowance, protect
-from resmgr.core.preemption.same_pool import Within
+from resmgr.core.preemption.same_pool import SamePoolPolicy
 from resmgr.core.preemption.strikes import Strikes
-from resmgr.core.preemption.view import BETWEEN, WITHIN, PoolView, View
-from resmgr.core.tasks import Vector
+from resmgr.core.preemption.view import CROSS_POOL, SAME_POOL, PoolView, View
+from resmgr.core.state.amounts import plus
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """As an administrator has set them."""
+    """The rules that an administrator has set."""
 
     policies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Names of policies by path; a pool that is not named has its parent's."""
-    default: tuple[str, ...] = (BETWEEN, WITHIN)
+    """Names of policies by path; other pools have their parent's."""
+    default: tuple[str, ...] = (CROSS_POOL, SAME_POOL)
     strikes: int = 5
-    """Checks in a row that must have found a pool over its entitlement."""
+    """Consecutive checks that must have found a pool over its entitlement."""
     minimum_run: float = 0.0
-    """Seconds for which a task runs undisturbed."""
+    """Seconds that a task runs before it may be preempted."""
     per_minute: int | None = None
-    """Tasks of one pool that are taken in a minute at most. A gang that is larger is never taken."""
+    """Most tasks of one pool that are taken in a minute. A larger gang is never taken."""
 
     def of(self, path: str) -> tuple[str, ...]:
-        """The policies of a pool, or else of the nearest pool above it."""
+        """Return the policies of a pool, or else of the nearest pool above it."""
         while path and path != "/":
             if path in self.policies:
                 return self.policies[path]
@@ -41,15 +41,17 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What one check leaves to the next."""
+    """What one check passes to the next."""
 
     strikes: Strikes = field(default_factory=Strikes)
     allowances: Mapping[str, Allowance] = field(default_factory=dict)
 
 
 def prepare(view: View, memory: Memory, rules: Rules, now: float) -> tuple[View, Memory]:
-    """Count this check: the view with each pool's strikes, budget and policies. Candidates may be added to
-    the pools that `concerned` names then, so that nobody need gather them for the others."""
+    """Count this check, and return the view with each pool's strikes, budget and policies.
+
+    Only the pools that `pools_to_examine` names then need candidates.
+    """
     over = [pool.path for pool in view.pools if any(pool.excess())]
     strikes = memory.strikes.counted(over)
     pools = tuple(
@@ -67,34 +69,37 @@ def prepare(view: View, memory: Memory, rules: Rules, now: float) -> tuple[View,
     return View(pools), replace(memory, strikes=strikes)
 
 
-def concerned(view: View, rules: Rules) -> set[str]:
-    """Paths of pools, of a prepared view, whose candidates are asked for."""
-    policies = (Between(rules.strikes), Within())
-    return {pool.path for pool in view.pools if any(policy.concerns(pool) for policy in policies)}
+def pools_to_examine(view: View, rules: Rules) -> set[str]:
+    """Return the paths of the pools of a prepared view whose candidates are needed."""
+    policies = (CrossPoolPolicy(rules.strikes), SamePoolPolicy())
+    return {pool.path for pool in view.pools if any(policy.applies_to(pool) for policy in policies)}
 
 
 def decide(view: View, memory: Memory, rules: Rules, now: float) -> tuple[list[Victim], Memory]:
-    """The victims of a prepared view, all steps at once, and the memory if all of them are taken."""
+    """Return the victims of a prepared view, all steps at once, and the memory if all of them are taken."""
     found = [victim for victim in steps(view, rules, now) if victim is not None]
-    return found, settled(memory, rules, found, now)
+    return found, remember(memory, rules, found, now)
 
 
 def steps(view: View, rules: Rules, now: float) -> Iterator[Victim | None]:
-    """The victims of a prepared view, cheapest first within each pool and policy; None between two steps.
-    What serves pools comes first; what is freed by that is there for the gangs that wait within a pool."""
+    """Iterate over the victims of a prepared view; None between two steps.
+
+    They come cheapest first within each pool and policy. Policies across pools come first; the gangs that
+    wait within a pool may use what those free.
+    """
     guarded = tuple(
         replace(pool, candidates=protect(pool.candidates, rules.minimum_run, now)) for pool in view.pools
     )
     view, first = View(guarded), list[Victim]()
-    for victim in Between(rules.strikes).steps(view, now):
+    for victim in CrossPoolPolicy(rules.strikes).steps(view, now):
         if victim is not None:
             first.append(victim)
         yield victim
-    yield from Within().steps(_without(view, first), now)
+    yield from SamePoolPolicy().steps(_without(view, first), now)
 
 
-def settled(memory: Memory, rules: Rules, taken: Iterable[Victim], now: float) -> Memory:
-    """What the next check has to know of those that were taken."""
+def remember(memory: Memory, rules: Rules, taken: Iterable[Victim], now: float) -> Memory:
+    """Return what the next check must know of the victims that were taken."""
     if rules.per_minute is None:
         return replace(memory, allowances={})
     counts = Counter[str]()
@@ -113,7 +118,7 @@ def _allowance(memory: Memory, limit: int, path: str) -> Allowance:
 
 
 def _without(view: View, victims: Iterable[Victim]) -> View:
-    """As it is once they are gone, for the gangs that wait within their pools."""
+    """Return the view without the victims, for the gangs that wait within their pools."""
     of_pool: dict[str, list[Victim]] = {}
     for victim in victims:
         of_pool.setdefault(victim.pool, []).append(victim)
@@ -133,12 +138,7 @@ def _pool_without(pool: PoolView, victims: Sequence[Victim]) -> PoolView:
         pool,
         candidates=replace(pool.candidates, eligible=eligible),
         budget=None if pool.budget is None else pool.budget - len(gone),
-        room=_plus(pool.room, freed),
-        slack_room=_plus(pool.slack_room, freed_slack),
-        firm_room=None if pool.firm_room is None else _plus(pool.firm_room, freed_firm),
+        room=plus(pool.room, freed.values()),
+        slack_room=plus(pool.slack_room, freed_slack.values()),
+        firm_room=None if pool.firm_room is None else plus(pool.firm_room, freed_firm.values()),
     )
-
-
-def _plus(room: Vector, freed: Resources) -> Vector:
-    cpu, memory, disk, gpu = freed.values()
-    return room[0] + cpu, room[1] + memory, room[2] + disk, room[3] + gpu

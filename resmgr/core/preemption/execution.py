@@ -1,4 +1,4 @@
-"""Preempts in the scheduler: who gives way goes back to its queue, or waits for jobmgr to end it."""
+"""Carrying out preemption: a victim returns to its queue, or waits for jobmgr to end it."""
 
 from __future__ import annotations
 
@@ -6,62 +6,72 @@ from collections import OrderedDict
 
 from peloton.model.ids import Run
 from peloton.model.states import TaskState
-from resmgr.core.cooperative import Steps
-from resmgr.core.preemption.decide import Memory, Rules, concerned, prepare, settled
+from resmgr.core.entitlement.sharing import Sharing
+from resmgr.core.preemption.decide import Memory, Rules, pools_to_examine, prepare, remember
 from resmgr.core.preemption.decide import steps as decided
 from resmgr.core.preemption.policy import Victim
-from resmgr.core.preemption.snapshot import over, picture, with_candidates
-from resmgr.core.preemption.view import BETWEEN, ORDER
-from resmgr.core.scheduler import Scheduler
-from resmgr.core.tasks import Event, Gang, Task
+from resmgr.core.preemption.snapshot import over, take_snapshot, with_candidates
+from resmgr.core.preemption.view import CROSS_POOL, ORDER
+from resmgr.core.state.cooperative import Steps
+from resmgr.core.state.entities import Gang, Task
+from resmgr.core.state.lifecycle import Lifecycle
+from resmgr.core.state.task_states import Event
 
 _S = TaskState
 _NOT_TAKEN = frozenset({_S.PENDING, _S.PREEMPTING, _S.KILLING})
 
 
 class Preemptor:
-    """One scheduler's. `now` is seconds on the monotonic clock."""
+    """Choose victims, and keep the queue of tasks to be evicted. `now` is seconds on the monotonic clock."""
 
-    def __init__(self, scheduler: Scheduler, rules: Rules | None = None, limit: int = 10_000) -> None:
-        """`limit`: tasks that wait to be taken at most; while there are so many no more are chosen."""
-        self._scheduler = scheduler
+    def __init__(
+        self, lifecycle: Lifecycle, sharing: Sharing, rules: Rules | None = None, limit: int = 10_000
+    ) -> None:
+        """Bound the tasks that wait to be taken by `limit`; at the limit no more are chosen."""
+        self._lifecycle = lifecycle
+        self._sharing = sharing
         self._rules = rules or Rules()
         self._limit = limit
         self._memory = Memory()
         self._queue: OrderedDict[Task, None] = OrderedDict()
         self._victims: dict[Task, Victim] = {}
-        """Tasks that are PREEMPTING, waiting or taken, and why."""
+        """Tasks that are PREEMPTING, waiting or taken, each with its reason."""
 
     def __len__(self) -> int:
-        """Tasks that wait to be taken."""
+        """Return the number of tasks that wait to be taken."""
         return sum(1 for task in self._queue if task.state is _S.PREEMPTING)
 
     def steps(self, now: float) -> Steps[list[Victim]]:
-        """One check (behaviour 7.5), after sharing the capacity anew; who gave way. Other events may come
-        between two steps. A check is to be over before the next one begins."""
-        scheduler, rules = self._scheduler, self._rules
-        self._forget_settled()
-        scheduler.entitle()
+        """Share the capacity anew, run one check and return the victims (docs/behaviour/pools.md, Preemption).
+
+        Other events may come between two steps. A check must end before the next one begins.
+        """
+        rules = self._rules
+        self._forget_finished()
+        self._sharing.entitle()
         yield
-        view = yield from picture(scheduler)
+        view = yield from take_snapshot(self._lifecycle, self._sharing.tree)
         view, self._memory = prepare(view, self._memory, rules, now)
-        paths = concerned(view, rules)
+        paths = pools_to_examine(view, rules)
         if paths:
-            view = yield from with_candidates(scheduler, view, paths, now)
+            view = yield from with_candidates(self._lifecycle.registry, view, paths, now)
         done: list[Victim] = []
         for victim in decided(view, rules, now):
             if victim is None:
                 yield
-            elif tasks := self._still_there(victim, now):
-                if not self._give_way(victim, tasks, now):
+            elif tasks := self._unmoved_tasks(victim, now):
+                if not self._preempt_gang(victim, tasks, now):
                     break
                 done.append(victim)
-        self._memory = settled(self._memory, rules, done, now)
+        self._memory = remember(self._memory, rules, done, now)
         return done
 
     def take(self, limit: int) -> list[Task]:
-        """Up to `limit` tasks that are to be ended, first come first served. Each is given once; one that is
-        still PREEMPTING when its time is over is RUNNING again, and may be chosen again."""
+        """Return up to `limit` tasks that must be ended, first come first served.
+
+        Each is returned once. A task that is still PREEMPTING at its deadline is RUNNING again, and may be
+        chosen again.
+        """
         taken: list[Task] = []
         while self._queue and len(taken) < limit:
             task, _ = self._queue.popitem(last=False)
@@ -70,55 +80,58 @@ class Preemptor:
         return taken
 
     def give_back(self, tasks: list[Task]) -> None:
-        """They were taken, but whoever asked does not know."""
+        """Queue tasks again that were taken in an answer that did not reach its caller."""
         for task in reversed(tasks):
             if task.state is _S.PREEMPTING:
                 self._queue[task] = None
                 self._queue.move_to_end(task, last=False)
 
     def why(self, run: Run) -> Victim | None:
-        """Why a run is being preempted; None where it is not."""
-        task = self._scheduler.registry.find(run)
+        """Return why a run is being preempted; None where it is not."""
+        task = self._lifecycle.registry.find(run)
         if task is None or task.state is not _S.PREEMPTING:
             return None
         return self._victims.get(task)
 
-    def _still_there(self, victim: Victim, now: float) -> list[Task]:
-        """Its tasks; none where one of them has moved since the check began, or its pool is not over its
-        entitlement any more."""
+    def _unmoved_tasks(self, victim: Victim, now: float) -> list[Task]:
+        """Return the victim's tasks.
+
+        Return none where one of them has moved since the check began, or where its pool is not over its
+        entitlement any more.
+        """
         tasks: list[Task] = []
         for run in victim.runs:
-            task = self._scheduler.registry.find(run)
+            task = self._lifecycle.registry.find(run)
             if task is None or task.orphan or task.state not in ORDER or task.since > now:
                 return []
             tasks.append(task)
-        if victim.policy == BETWEEN and not over(tasks[0].pool):
+        if victim.policy == CROSS_POOL and not over(tasks[0].pool):
             return []
         return tasks if _whole_gang(tasks) else []
 
-    def _give_way(self, victim: Victim, tasks: list[Task], now: float) -> bool:
-        """Whether there was room for it in the queue."""
+    def _preempt_gang(self, victim: Victim, tasks: list[Task], now: float) -> bool:
+        """Return whether there was room for it in the queue."""
         running = [task for task in tasks if task.state is _S.RUNNING]
         if len(self._queue) + len(running) > self._limit:
             return False
         gangs: dict[Gang, None] = {task.gang: None for task in tasks if task.gang is not None}
         for gang in gangs:
-            self._scheduler.give_reason(gang, victim.reason)
-            self._scheduler.send_back(gang, now)
+            self._lifecycle.reasons.set_gang(gang, victim.reason)
+            self._lifecycle.send_back(gang, now)
         for task in running:
             self._preempt(task, victim, now)
         return True
 
     def _preempt(self, task: Task, victim: Victim, now: float) -> None:
-        scheduler = self._scheduler
-        scheduler.step(task, Event.PREEMPT, now)
-        scheduler.deadlines.set(task, now + scheduler.policy.preempting)
-        scheduler.reasons.set(task, victim.reason)
+        lifecycle = self._lifecycle
+        lifecycle.step(task, Event.PREEMPT, now)
+        lifecycle.deadlines.set(task, now + lifecycle.policy.preempting)
+        lifecycle.reasons.set(task, victim.reason)
         self._victims[task] = victim
         self._queue[task] = None
 
-    def _forget_settled(self) -> None:
-        """Those that ended, or were spared."""
+    def _forget_finished(self) -> None:
+        """Forget victims that ended or were spared."""
         self._victims = {
             task: victim for task, victim in self._victims.items() if task.state is _S.PREEMPTING
         }
@@ -127,7 +140,7 @@ class Preemptor:
 
 
 def _whole_gang(tasks: list[Task]) -> bool:
-    """Whether no other member of their gang holds an allocation, but what is on its way out."""
+    """Return whether no other member of their gang holds an allocation that it keeps."""
     job = tasks[0].job
     number = job.gangs.get(tasks[0].instance)
     if number is None:

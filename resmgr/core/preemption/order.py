@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from resmgr.core.cooperative import Steps
+from resmgr.core.state.cooperative import Steps
 
 AT_ONCE = 30_000
-Column = NDArray[Any]
+Column = NDArray[np.int64] | NDArray[np.float64]
 
 
 def sort(columns: Sequence[Column], at_once: int = AT_ONCE) -> Steps[NDArray[np.int64]]:
-    """Row numbers, ascending by the first column, then by the second and so on, then by the row.
+    """Return row numbers, ascending by the first column, then by the second and so on, then by the row.
 
     Each step takes the `at_once` rows that come first out of those that are left, which is linear, and sorts
     only those.
@@ -36,16 +35,16 @@ def _sorted(columns: Sequence[Column], rows: NDArray[np.int64]) -> NDArray[np.in
 
 
 def _first(columns: Sequence[Column], rows: NDArray[np.int64], count: int) -> Steps[NDArray[np.bool_]]:
-    """Which `count` of more than so many ascending rows come first."""
+    """Return which `count` of the ascending rows, which are more, come first."""
     first = np.zeros(len(rows), np.bool_)
     tied = np.arange(len(rows))
     for column in columns:
         values = column[rows[tied]]
-        border = np.partition(values, count - 1)[count - 1]
-        below = values < border
+        bound = np.partition(values, count - 1)[count - 1]
+        below = values < bound
         first[tied[below]] = True
         count -= int(np.count_nonzero(below))
-        tied = tied[values == border]
+        tied = tied[values == bound]
         yield
     first[tied[:count]] = True
     return first

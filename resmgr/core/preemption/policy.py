@@ -13,21 +13,21 @@ from resmgr.core.preemption.view import SIDES, PoolView, View
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A gang that has to give way, whole; a task of its own is a gang of one."""
+    """A gang to be preempted, whole; a single task is a gang of one."""
 
     runs: tuple[Run, ...]
     rows: tuple[int, ...]
-    """Theirs, of the pool's candidates."""
+    """The rows of the runs among the pool's candidates."""
     pool: str
-    """Path of the pool that it belongs to."""
+    """Path of the victim's pool."""
     benefits: str
-    """Path of the pool that gets what it frees; empty where nobody waits for it."""
+    """Path of the pool that gets what it frees; empty where no pool waits for it."""
     frees: Resources
     """Without revocable cpu."""
     frees_slack: Resources
-    """What of it revocable tasks held, with the revocable cpu."""
+    """The part that revocable tasks held, with the revocable cpu."""
     kinds: tuple[str, ...]
-    """For which it was taken."""
+    """The kinds for which it was taken."""
     policy: str
     reason: str
     """For a human."""
@@ -42,8 +42,11 @@ class Victim:
         policy: str,
         reason: str,
     ) -> Victim:
-        """`frees`: 8 amounts, not slack then slack; `sides`: numbers of those that are needed; `pools`: the
-        victim's and the one that benefits."""
+        """Build a victim from amounts by side.
+
+        `frees`: 8 amounts, non-slack then slack; `sides`: indices of those that are needed; `pools`: the
+        victim's and the one that benefits.
+        """
         cpu, memory, disk, gpu, slack_cpu, slack_memory, slack_disk, slack_gpu = frees
         return Victim(
             runs,
@@ -58,16 +61,20 @@ class Victim:
 
 
 class Policy(Protocol):
-    """One rule by which tasks are taken. A policy leaves pools alone that do not name it."""
+    """A rule by which tasks are taken. It applies only to pools that name it."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Return the name in settings and metrics."""
+        ...
 
-    def concerns(self, pool: PoolView) -> bool:
-        """Whether tasks of the pool may have to be taken now."""
+    def applies_to(self, pool: PoolView) -> bool:
+        """Return whether tasks of the pool may have to be taken now."""
         ...
 
     def steps(self, view: View, now: float) -> Iterator[Victim | None]:
-        """Cheapest first, pool by pool, each pool's budget kept; None between two steps (`cooperative`).
-        `now`: seconds on the monotonic clock."""
+        """Iterate over victims within each pool's budget, pool by pool, cheapest first.
+
+        None stands between two steps (`cooperative`). `now`: seconds on the monotonic clock.
+        """
         ...

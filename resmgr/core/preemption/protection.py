@@ -1,4 +1,4 @@
-"""What keeps tasks from being taken: a minimum run time, and a limit of victims per minute and pool."""
+"""Protection of tasks: a minimum run time, and a limit of victims per minute and pool."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MINUTE = 60.0
 
 
 def protect(candidates: Candidates, minimum_run: float, now: float) -> Candidates:
-    """Without those that run for less than `minimum_run` seconds."""
+    """Return the candidates with those ineligible that have run for less than `minimum_run` seconds."""
     if minimum_run <= 0 or not len(candidates):
         return candidates
     young = (candidates.state == TaskState.RUNNING) & (now - candidates.started < minimum_run)
@@ -20,21 +20,22 @@ def protect(candidates: Candidates, minimum_run: float, now: float) -> Candidate
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """How many tasks of one pool may be taken now; a value.
+    """The number of tasks of one pool that may be taken now; a value.
 
-    What was taken counts for a whole minute, so that no minute, wherever it begins, sees more than the limit.
+    A taken task counts for a whole minute, so that no minute, wherever it begins, has more than the limit.
     (A bucket that refills evenly would let twice its size through in the minute after it was full.)
     """
 
     limit: int
     """Victims per minute."""
     taken: tuple[tuple[float, int], ...] = ()
-    """When, in seconds on the monotonic clock, and how many; oldest first."""
+    """Times, in seconds on the monotonic clock, with numbers of tasks; oldest first."""
 
     def left(self, now: float) -> int:
+        """Return how many tasks may be taken now."""
         return max(0, self.limit - sum(count for when, count in self.taken if now - when < MINUTE))
 
     def after(self, count: int, now: float) -> Allowance:
-        """With so many more taken."""
+        """Return the allowance with that many more tasks taken."""
         recent = tuple(entry for entry in self.taken if now - entry[0] < MINUTE)
         return replace(self, taken=(*recent, (now, count)) if count else recent)

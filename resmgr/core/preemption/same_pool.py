@@ -1,10 +1,10 @@
-"""Within a pool: what waits takes the place of preemptible tasks of lower priority (behaviour 7.5).
+"""Within a pool: waiting gangs replace preemptible tasks of lower priority.
 
-The reference has no such rule. Here: a gang that nothing but the entitlement keeps waiting may take tasks of
-its own leaf whose priority is lower, as many as it needs and none if those are not enough. Gangs come in the
-order of admission, and the first of a queue that cannot be served ends its queue's turn, as it would block
-the others there anyway. A pool that is below its entitlement and waits for what others hold takes nothing of
-its own: that is for the rule between pools to free.
+A gang that only the entitlement keeps waiting may take tasks of its own leaf whose priority is lower: as many
+as it needs, or none if those are not enough. Gangs come in the order of admission. The first gang of a queue
+that cannot be served ends its queue, as it would block the others anyway. A pool that is below its
+entitlement and waits for what others hold takes no tasks of its own: the policy across pools frees that.
+See docs/behaviour/pools.md, Preemption.
 """
 
 from __future__ import annotations
@@ -16,38 +16,41 @@ from numpy.typing import NDArray
 
 from peloton.model.ids import mesos_task_id
 from peloton.model.resources import KINDS, MILLI
-from resmgr.core.cooperative import Steps
 from resmgr.core.preemption.policy import Victim
-from resmgr.core.preemption.victim_selection import Gangs, cover
-from resmgr.core.preemption.view import NOTHING, WITHIN, PoolView, View, Waiting
-from resmgr.core.tasks import Charge, Vector
+from resmgr.core.preemption.victim_selection import Gangs, select
+from resmgr.core.preemption.view import SAME_POOL, PoolView, View, Waiting
+from resmgr.core.state.amounts import NOTHING, Charge, Vector
+from resmgr.core.state.cooperative import Steps
 
 _COUNTED = ("", "slack ", "non-slack ")
 _BOUNDLESS: Vector = (2**62,) * 4
 
 
-class Within:
-    name = WITHIN
+class SamePoolPolicy:
+    """Let gangs of higher priority replace tasks of their own pool."""
 
-    def concerns(self, pool: PoolView) -> bool:
-        """Whether tasks of the pool may have to be taken now."""
+    name = SAME_POOL
+
+    def applies_to(self, pool: PoolView) -> bool:
+        """Return whether tasks of the pool may have to be taken now."""
         return self.name in pool.policies and any(
             _short(gang.charge, _room(pool)) for queue in pool.queues for gang in queue[:1]
         )
 
     def victims(self, view: View, now: float) -> list[Victim]:
-        """All steps at once."""
+        """Return the victims, all steps at once."""
         return [victim for victim in self.steps(view, now) if victim is not None]
 
     def steps(self, view: View, now: float) -> Iterator[Victim | None]:
+        """Iterate over the victims; None between two steps."""
         for pool in view.pools:
-            if self.concerns(pool):
+            if self.applies_to(pool):
                 gangs = yield from Gangs.of(pool.candidates)
                 frees = yield from _as_admission_counts(gangs.frees)
-                yield from _Turn(pool, gangs, frees).victims()
+                yield from _PoolCheck(pool, gangs, frees).victims()
 
 
-class _Turn:
+class _PoolCheck:
     """One pool, while its gangs are served. Amounts are counted as admission does: of all, of slack, and of
     what is not slack; 12 in all."""
 
@@ -55,7 +58,7 @@ class _Turn:
         self._pool = pool
         self._gangs = gangs
         self._frees = frees
-        self._there = np.ones(len(gangs), np.bool_)
+        self._present = np.ones(len(gangs), np.bool_)
         self._room = _room(pool)
         self._fixed = None if pool.fixed_room is None else [*pool.fixed_room]
         self._controller = None if pool.controller_room is None else [*pool.controller_room]
@@ -71,38 +74,41 @@ class _Turn:
                 yield None
 
     def _serve(self, gang: Waiting) -> Steps[list[Victim] | None]:
-        """What it takes; None where it cannot be served."""
+        """Return what the gang takes; None where it cannot be served."""
         charge = gang.charge
         if not (_fits(charge.non_preemptible, self._fixed) and _fits(charge.controller, self._controller)):
             return None
-        asked = _asked(charge)
-        need = [max(0, ask - room) if ask else 0 for ask, room in zip(asked, self._room, strict=True)]
-        lower = np.flatnonzero(self._there & (self._gangs.priority < gang.priority))
+        requested = _requested(charge)
+        need = [
+            max(0, request - room) if request else 0
+            for request, room in zip(requested, self._room, strict=True)
+        ]
+        lower = np.flatnonzero(self._present & (self._gangs.priority < gang.priority))
         yield
         if not self._enough(lower, need):
             return None
-        chosen, enough = yield from cover(self._frees, need, lower)
+        chosen, enough = yield from select(self._frees, need, lower)
         size = int(self._gangs.size[chosen].sum())
         if not enough or (self._budget is not None and size > self._budget):
             return None
         victims = [self._victim(row, gang, need) for row in chosen]
-        self._take(chosen, size, asked)
+        self._take(chosen, size, requested)
         _deduct(self._fixed, charge.non_preemptible)
         _deduct(self._controller, charge.controller)
         return victims
 
     def _enough(self, rows: NDArray[np.int64], need: Sequence[int]) -> bool:
-        """Whether all of those together would do."""
+        """Return whether all of those rows together free enough."""
         return all(
             int(self._frees[rows, side].sum()) >= amount for side, amount in enumerate(need) if amount > 0
         )
 
-    def _take(self, rows: Sequence[int], size: int, asked: Sequence[int]) -> None:
+    def _take(self, rows: Sequence[int], size: int, requested: Sequence[int]) -> None:
         for row in rows:
-            self._there[row] = False
+            self._present[row] = False
             freed: list[int] = self._frees[row].tolist()
             self._room = [room + amount for room, amount in zip(self._room, freed, strict=True)]
-        self._room = [room - amount for room, amount in zip(self._room, asked, strict=True)]
+        self._room = [room - amount for room, amount in zip(self._room, requested, strict=True)]
         if self._budget is not None:
             self._budget -= size
 
@@ -120,11 +126,11 @@ class _Turn:
             f" at its entitlement ({short}); this one has priority {self._gangs.priority[row]}"
         )
         path, freed = self._pool.path, self._gangs.frees[row].tolist()
-        return self._gangs.victim(row, freed, sides, (path, path), WITHIN, why)
+        return self._gangs.victim(row, freed, sides, (path, path), SAME_POOL, why)
 
 
 def _as_admission_counts(frees: NDArray[np.int64]) -> Steps[NDArray[np.int64]]:
-    """(n, 12): all but the revocable cpu, then slack, then what is not slack."""
+    """Return (n, 12): everything except the revocable cpu, then slack, then non-slack."""
     counted = np.empty((len(frees), 12), np.int64, order="F")
     for side in range(12):
         counted[:, side] = frees[:, side % 8]
@@ -134,7 +140,7 @@ def _as_admission_counts(frees: NDArray[np.int64]) -> Steps[NDArray[np.int64]]:
     return counted
 
 
-def _asked(charge: Charge) -> list[int]:
+def _requested(charge: Charge) -> list[int]:
     return [*charge.entitled, *(charge.slack or NOTHING), *(charge.firm or NOTHING)]
 
 
@@ -144,13 +150,17 @@ def _room(pool: PoolView) -> list[int]:
 
 
 def _short(charge: Charge, room: Sequence[int]) -> bool:
-    return any(ask and ask > has for ask, has in zip(_asked(charge), room, strict=True))
+    return any(request and request > has for request, has in zip(_requested(charge), room, strict=True))
 
 
-def _fits(asked: Vector | None, room: Sequence[int] | None) -> bool:
-    return asked is None or room is None or all(ask <= has for ask, has in zip(asked, room, strict=True))
+def _fits(requested: Vector | None, room: Sequence[int] | None) -> bool:
+    return (
+        requested is None
+        or room is None
+        or all(request <= has for request, has in zip(requested, room, strict=True))
+    )
 
 
-def _deduct(room: list[int] | None, asked: Vector | None) -> None:
-    if room is not None and asked is not None:
-        room[:] = [has - ask for has, ask in zip(room, asked, strict=True)]
+def _deduct(room: list[int] | None, requested: Vector | None) -> None:
+    if room is not None and requested is not None:
+        room[:] = [has - request for has, request in zip(room, requested, strict=True)]

@@ -1,7 +1,7 @@
-"""The scheduler's state as preemption looks at it, taken in steps.
+"""The scheduler's state as preemption sees it, taken in steps.
 
-Between two steps the state goes on. What is seen of one task, or of one pool, is seen at one moment; a task
-that moved since the check began is left alone, and what else has changed meanwhile the next check sees.
+The state goes on between two steps. Each task and each pool is read at one moment. A task that moved since
+the check began is left alone; the next check sees other changes.
 """
 
 from __future__ import annotations
@@ -16,41 +16,45 @@ from numpy.typing import NDArray
 
 from peloton.model.ids import JobId, Run
 from peloton.model.states import TaskState
-from resmgr.core.cooperative import Steps
-from resmgr.core.lifecycle import Lifecycle
-from resmgr.core.pools import Pool
 from resmgr.core.preemption.view import Candidates, PoolView, View, Waiting
-from resmgr.core.registry import Registry
-from resmgr.core.sharing import Sharing
-from resmgr.core.tasks import Charge, Needs, Task, Vector
+from resmgr.core.state.amounts import Charge, Vector, less, vector
+from resmgr.core.state.cooperative import Steps
+from resmgr.core.state.entities import Task
+from resmgr.core.state.lifecycle import Lifecycle
+from resmgr.core.state.needs import Needs
+from resmgr.core.state.pools import Pool, PoolTree
+from resmgr.core.state.queues import PendingQueues
+from resmgr.core.state.registry import Registry
 
 FIRST_GANGS = 100
-"""Of each queue, so many gangs may take the place of others in one check."""
+"""Gangs of each queue that may replace others in one check."""
 _AT_ONCE = 10_000
-"""Tasks looked at in one step."""
+"""Tasks examined in one step."""
 _POOLS_AT_ONCE = 50
 _LEAVING = frozenset({TaskState.PREEMPTING, TaskState.KILLING})
 Started = NDArray[np.float64]
 _NO_CANDIDATES = _LEAVING | {TaskState.PENDING, TaskState.DELETED}
 
 
-def picture(scheduler: Sharing) -> Steps[View]:
-    """All leaves, without candidates."""
-    leaves = list(scheduler.tree.leaves())
-    leaving = yield from _leaving(scheduler, {pool for pool in leaves if pool.waiting or over(pool)})
-    fixed = scheduler.policy.preemption
+def take_snapshot(lifecycle: Lifecycle, tree: PoolTree) -> Steps[View]:
+    """Return a view of all leaves, without candidates."""
+    leaves = list(tree.leaves())
+    pending = lifecycle.pending
+    relevant = {pool for pool in leaves if len(pending.of(pool)) or over(pool)}
+    leaving = yield from _leaving(lifecycle.registry, relevant)
+    fixed = lifecycle.policy.preemption
     seen: list[PoolView] = []
     for at, pool in enumerate(leaves):
-        seen.append(_pool(pool, leaving.get(pool, ()), fixed))
+        seen.append(_pool(pool, pending, leaving.get(pool, ()), fixed))
         if at % _POOLS_AT_ONCE == _POOLS_AT_ONCE - 1:
             yield
     return View(tuple(seen))
 
 
-def with_candidates(scheduler: Lifecycle, view: View, paths: Collection[str], now: float) -> Steps[View]:
-    """The same view with the tasks of some pools; `now` is when the check began."""
+def with_candidates(registry: Registry, view: View, paths: Collection[str], now: float) -> Steps[View]:
+    """Return the view with the tasks of some pools; `now` is when the check began."""
     held = {path: _Columns(now) for path in paths}
-    for tasks in _in_parts(scheduler.registry):
+    for tasks in _in_parts(registry):
         of_pools: dict[str, list[Task]] = {}
         for task in tasks:
             path = task.pool.path
@@ -70,13 +74,13 @@ def with_candidates(scheduler: Lifecycle, view: View, paths: Collection[str], no
 
 
 def over(pool: Pool) -> bool:
-    """Whether it holds more than it is entitled to, what is on its way out included."""
+    """Return whether a pool holds more than it is entitled to, including tasks that are leaving."""
     slack_over = any(have > may for have, may in zip(pool.slack, pool.slack_entitlement, strict=True))
     return slack_over or any(have > may for have, may in zip(pool.firm(), _not_slack(pool), strict=True))
 
 
 def _in_parts(registry: Registry) -> Iterator[list[Task]]:
-    """All tasks but orphans, some at a time. Some may have ended since their part was begun."""
+    """Iterate over all tasks except orphans in parts. Some may have ended since their part began."""
     part: list[Task] = []
     for job in list(registry.jobs.values()):
         tasks = list(job.tasks.values())
@@ -88,34 +92,34 @@ def _in_parts(registry: Registry) -> Iterator[list[Task]]:
     yield part
 
 
-def _leaving(scheduler: Lifecycle, pools: Collection[Pool]) -> Steps[dict[Pool, list[Charge]]]:
-    """What holds allocation in these pools but not for long: also orphans, which are killed if they live."""
+def _leaving(registry: Registry, pools: Collection[Pool]) -> Steps[dict[Pool, list[Charge]]]:
+    """Return the charges in these pools that end soon, orphans included: those are killed if they live."""
     found: dict[Pool, list[Charge]] = {}
     if not pools:
         return found
-    for tasks in _in_parts(scheduler.registry):
+    for tasks in _in_parts(registry):
         for task in tasks:
             if task.state in _LEAVING and not task.orphan and task.pool in pools:
                 found.setdefault(task.pool, []).append(task.needs.charge)
         yield
-    for task in scheduler.registry.orphans.values():
+    for task in registry.orphans.values():
         if task.pool in pools:
             found.setdefault(task.pool, []).append(task.needs.charge)
     return found
 
 
 def _not_slack(pool: Pool) -> Vector:
-    """The part of the entitlement for tasks that are not revocable."""
+    """Return the part of the entitlement for tasks that are not revocable."""
     return pool.firm_entitlement or pool.entitlement
 
 
-def _pool(pool: Pool, leaving: Iterable[Charge], fixed: bool) -> PoolView:
+def _pool(pool: Pool, pending: PendingQueues, leaving: Iterable[Charge], fixed: bool) -> PoolView:
     gone = list(leaving)
-    allocation = _less(pool.firm(), (charge.firm for charge in gone))
-    slack = _less(pool.slack, (charge.slack for charge in gone))
-    used = _less(pool.used, (charge.entitled for charge in gone))
-    controller = _less(pool.controller, (charge.controller for charge in gone))
-    reserved = _less(pool.non_preemptible, (charge.non_preemptible for charge in gone))
+    allocation = less(pool.firm(), (charge.firm for charge in gone))
+    slack = less(pool.slack, (charge.slack for charge in gone))
+    used = less(pool.used, (charge.entitled for charge in gone))
+    controller = less(pool.controller, (charge.controller for charge in gone))
+    reserved = less(pool.non_preemptible, (charge.non_preemptible for charge in gone))
     limit, firm = pool.controller_limit, pool.firm_entitlement
     return PoolView(
         path=pool.path,
@@ -123,25 +127,25 @@ def _pool(pool: Pool, leaving: Iterable[Charge], fixed: bool) -> PoolView:
         entitlement=_not_slack(pool),
         slack_allocation=slack,
         slack_entitlement=pool.slack_entitlement,
-        demand=_vector(pool.demand),
-        slack_demand=_vector(pool.slack_demand),
-        room=_less(pool.entitlement, (used,)),
-        slack_room=_less(pool.slack_entitlement, (slack,)),
-        firm_room=None if firm is None else _less(firm, (allocation,)),
-        fixed_room=_less(pool.reservation, (reserved,)) if fixed else None,
-        controller_room=None if limit is None else _less(limit, (controller,)),
+        demand=vector(pool.demand),
+        slack_demand=vector(pool.slack_demand),
+        room=less(pool.entitlement, (used,)),
+        slack_room=less(pool.slack_entitlement, (slack,)),
+        firm_room=None if firm is None else less(firm, (allocation,)),
+        fixed_room=less(pool.reservation, (reserved,)) if fixed else None,
+        controller_room=None if limit is None else less(limit, (controller,)),
         queues=tuple(
             tuple(
                 Waiting(gang.tasks[0].key, gang.priority, gang.charge) for gang in islice(queue, FIRST_GANGS)
             )
-            for queue in pool.queues
+            for queue in pending.of(pool).all
             if queue
         ),
     )
 
 
 class _Runs(Sequence[Run]):
-    """Made when they are asked for: only those of victims are."""
+    """Ids of runs, built on access: only those of victims are needed."""
 
     __slots__ = ("_tasks",)
 
@@ -162,7 +166,7 @@ class _Runs(Sequence[Run]):
 
 
 class _Columns:
-    """The candidates of one pool as they are gathered; what tasks have in common is looked up once."""
+    """The candidates of one pool while they are gathered; needs that tasks share are looked up once."""
 
     def __init__(self, now: float) -> None:
         self._now = now
@@ -203,7 +207,7 @@ class _Columns:
         )
 
     def _gangs(self, tasks: Sequence[Task]) -> NDArray[np.int64]:
-        """A number for each gang: the first member's row."""
+        """Return a number for each gang: the first member's row."""
         before = len(self._tasks)
         gangs = np.arange(before, before + len(tasks))
         for row, task in enumerate(tasks):
@@ -212,15 +216,3 @@ class _Columns:
                 key = task.job.id, of_job[task.instance]
                 gangs[row] = self._first.setdefault(key, before + row)
         return gangs
-
-
-def _less(amounts: Iterable[int], parts: Iterable[Vector | None]) -> Vector:
-    cpu, memory, disk, gpu = amounts
-    for part in parts:
-        if part is not None:
-            cpu, memory, disk, gpu = cpu - part[0], memory - part[1], disk - part[2], gpu - part[3]
-    return cpu, memory, disk, gpu
-
-
-def _vector(amounts: Iterable[int]) -> Vector:
-    return _less(amounts, ())

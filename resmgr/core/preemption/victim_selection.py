@@ -1,4 +1,4 @@
-"""Choosing gangs that together free what is needed: the fewest and cheapest."""
+"""Selection of the fewest and cheapest gangs that together free what is needed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from resmgr.core.cooperative import Steps
 from resmgr.core.preemption.order import sort
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.view import ORDER, Candidates
+from resmgr.core.state.cooperative import Steps
 
 _NEVER = len(ORDER)
 _PART = 4096
@@ -21,7 +21,7 @@ Freed = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gangs:
-    """The gangs that may be taken, as rows, cheapest first (behaviour 7.5): READY before PLACING before
+    """The gangs that may be taken, as rows, cheapest first (docs/behaviour/pools.md, Preemption): READY before PLACING before
     RUNNING, then lower priority, then latest start, then the larger one, then as the candidates stand.
 
     A gang is as dear as its dearest member: its latest state, highest priority and earliest start.
@@ -40,6 +40,7 @@ class Gangs:
 
     @staticmethod
     def of(candidates: Candidates) -> Steps[Gangs]:
+        """Group candidates by gang and sort the gangs."""
         rows = yield from sort([candidates.gang])
         ids = candidates.gang[rows]
         starts = np.flatnonzero(np.concatenate((np.ones(min(1, len(ids)), np.bool_), ids[1:] != ids[:-1])))
@@ -82,19 +83,20 @@ class Gangs:
         policy: str,
         reason: str,
     ) -> Victim:
-        """The gang as one, for these sides; see `Victim.of`."""
+        """Return the gang as a victim for these sides; see `Victim.of`."""
         first, runs = int(self._first[row]), self.candidates.runs
         members: list[int] = self._rows[first : first + int(self.size[row])].tolist()
         of_members = tuple([runs[member] for member in members])
         return Victim.of(of_members, tuple(members), frees, sides, pools, policy, reason)
 
 
-def cover(
+def select(
     frees: NDArray[np.int64], need: Sequence[int], among: NDArray[np.int64] | None = None
 ) -> Steps[tuple[list[int], bool]]:
-    """Rows of `frees` that free what is needed, in their order, and whether they do; where all rows together
-    do not free enough of a kind, all of what there is of it is taken. `among`: the rows that may be taken,
-    ascending; None: all.
+    """Return the rows of `frees` that free what is needed, in their order, and whether they suffice.
+
+    Where all rows together do not free enough of a kind, all rows that free some of it are taken. `among`:
+    the rows that may be taken, ascending; None: all.
 
     A row is taken if it helps a kind that is still short. Then, the dearest first, each row is dropped
     without which the kinds stay covered. What is left has two properties: without any one row some kind
@@ -118,8 +120,7 @@ def cover(
 def _helping(
     frees: NDArray[np.int64], rows: NDArray[np.int64], sides: Sequence[int]
 ) -> Iterator[Iterable[tuple[int, Freed]]]:
-    """The rows that free anything of those sides, with what they free of them. Read in parts, because few
-    are looked at as a rule."""
+    """Iterate over the rows that free some of those sides, in parts: usually the first ones suffice."""
     for at in range(0, len(rows), _PART):
         part = rows[at : at + _PART]
         freed = frees[part][:, sides]
@@ -128,7 +129,7 @@ def _helping(
 
 
 def _take(part: Iterable[tuple[int, Freed]], taken: list[tuple[int, Freed]], short: list[int]) -> list[int]:
-    """Add to `taken` what helps; what is short then."""
+    """Add rows that help to `taken`; return what is still short."""
     for row, freed in part:
         if not any(amount > 0 and rest > 0 for amount, rest in zip(freed, short, strict=True)):
             continue
@@ -140,7 +141,10 @@ def _take(part: Iterable[tuple[int, Freed]], taken: list[tuple[int, Freed]], sho
 
 
 def _without_needless(taken: Sequence[tuple[int, Freed]], short: Sequence[int]) -> Steps[list[int]]:
-    """`short`: what the rows taken leave to be freed; what is below 0 is freed beyond need."""
+    """Return the taken rows without those that are not needed.
+
+    `short`: what the rows leave to be freed; negative amounts are freed beyond need.
+    """
     beyond = [max(0, -rest) for rest in short]
     kept: list[int] = []
     for at, (row, freed) in enumerate(reversed(taken)):
@@ -155,7 +159,7 @@ def _without_needless(taken: Sequence[tuple[int, Freed]], short: Sequence[int]) 
 
 
 def _ranks(candidates: Candidates) -> NDArray[np.int64]:
-    """Place of each task's state in ORDER; beyond it where it may not be taken."""
+    """Return the position of each task's state in ORDER; beyond it where it may not be taken."""
     ranks = np.full(len(candidates), _NEVER, np.int64)
     for rank, state in enumerate(ORDER):
         ranks[(candidates.state == state) & candidates.eligible] = rank
@@ -163,7 +167,7 @@ def _ranks(candidates: Candidates) -> NDArray[np.int64]:
 
 
 def _sides(candidates: Candidates) -> Iterator[NDArray[np.int64]]:
-    """8 columns: each task's amounts, not slack then slack."""
+    """Iterate over 8 columns: each task's amounts, non-slack then slack."""
     for held in (~candidates.revocable, candidates.revocable):
         for amounts in candidates.amount.T:
             yield np.where(held, amounts, 0)

@@ -1,4 +1,4 @@
-"""What preemption looks at: small frozen pictures of pools and of the tasks that hold their allocation."""
+"""The view that preemption decides on: frozen values of pools and of the tasks that hold allocation."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from peloton.model.ids import Run
 from peloton.model.resources import KINDS
 from peloton.model.states import TaskState
-from resmgr.core.tasks import Charge, Vector
+from resmgr.core.state.amounts import NOTHING, Charge, Vector
 
-NOTHING: Vector = (0, 0, 0, 0)
-BETWEEN, WITHIN = "between", "within"
-"""Names of the policies, in the order in which they are asked."""
+CROSS_POOL, SAME_POOL = "between", "within"
+"""Names of the policies in settings and metrics, in the order in which they decide."""
 SIDES = (*KINDS, *(f"slack {kind}" for kind in KINDS))
-"""Names of 8 amounts: of what is not slack, then of slack."""
+"""Names of 8 amounts: non-slack, then slack."""
 ORDER = (TaskState.READY, TaskState.PLACING, TaskState.RUNNING)
 """States from which a task may be taken, the cheapest first."""
 
@@ -57,6 +56,7 @@ class Candidates:
 
     @staticmethod
     def of(tasks: Iterable[Candidate]) -> Candidates:
+        """Build columns from rows."""
         rows = list(tasks)
         runs, gangs, amounts, states, priorities, started, preemptible, revocable = (
             zip(*rows, strict=True) if rows else ((),) * len(Candidate._fields)
@@ -83,7 +83,7 @@ class Waiting(NamedTuple):
     """A gang in a queue of the pool."""
 
     lead: Run
-    """Its first task, which stands for it in reasons."""
+    """Its first task, which represents it in reasons."""
     priority: int
     charge: Charge
 
@@ -117,22 +117,22 @@ class PoolView:
     """The first gangs of each queue, in the order in which admission tries them."""
     candidates: Candidates = NO_CANDIDATES
     strikes: int = 0
-    """Checks in a row, this one included, that found it over its entitlement."""
+    """Consecutive checks, including this one, that found it over its entitlement."""
     budget: int | None = None
     """Tasks that may be taken here now. None: no limit."""
     largest: int | None = None
     """The most that the budget can ever be. None: no limit."""
-    policies: tuple[str, ...] = (BETWEEN, WITHIN)
+    policies: tuple[str, ...] = (CROSS_POOL, SAME_POOL)
     """Names of the policies that may take victims here."""
 
     def excess(self) -> tuple[int, ...]:
-        """By how much it is over, not slack then slack: 8 amounts."""
+        """Return by how much it is over its entitlement: 8 amounts, non-slack then slack."""
         held = (*self.allocation, *self.slack_allocation)
         may = (*self.entitlement, *self.slack_entitlement)
         return tuple(max(0, have - bound) for have, bound in zip(held, may, strict=True))
 
     def claim(self) -> list[int]:
-        """What it asks for and is entitled to, not slack then slack: 8 amounts."""
+        """Return the demand that it is entitled to: 8 amounts, non-slack then slack."""
         held = (*self.allocation, *self.slack_allocation)
         may = (*self.entitlement, *self.slack_entitlement)
         asked = (*self.demand, *self.slack_demand)

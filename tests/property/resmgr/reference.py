@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from peloton.model.ids import ROOT_POOL, PoolId, Run
 from peloton.model.states import TaskState, TaskType
-from resmgr.core.pools import Pool
 from resmgr.core.scheduler import Scheduler
-from resmgr.core.tasks import Gang, Needs, Task
+from resmgr.core.state.entities import Gang, Task
+from resmgr.core.state.needs import Needs
+from resmgr.core.state.pools import Pool
 
 S = TaskState
 BEFORE_LAUNCH = frozenset({S.PENDING, S.READY, S.PLACING, S.PLACED, S.LAUNCHING, S.RESERVED})
@@ -180,8 +181,10 @@ class Reference:
     def _each_is_in_one_queue(self, gangs: dict[Gang, TaskState]) -> None:
         scheduler, queued = self.scheduler, 0
         for leaf in scheduler.tree:
-            assert not leaf.waiting or leaf in scheduler.waiting, f"{leaf.path} would never be tried"
-            for queue in leaf.queues:
+            assert not len(scheduler.pending.of(leaf)) or leaf in scheduler.pending.active, (
+                f"{leaf.path} would never be tried"
+            )
+            for queue in self.scheduler.pending.of(leaf).all:
                 if not queue:
                     continue
                 before = None
@@ -198,7 +201,7 @@ class Reference:
                 assert gang.queue is ready
                 assert gang.type is kind
                 assert gangs[gang] is S.READY
-                assert not gang.deadline, "it waits to be tried again, and is tried"
+                assert not self.scheduler.deadlines.get(gang), "it waits to be tried again, and is tried"
         infeasible = scheduler.infeasible
         for gang in infeasible:
             queued += 1
@@ -210,14 +213,14 @@ class Reference:
             if state is S.PENDING:
                 assert gang.queue is not None, gang.tasks
             elif state is S.READY:
-                assert (gang.queue is None) == bool(gang.deadline), gang.tasks
+                assert (gang.queue is None) == bool(self.scheduler.deadlines.get(gang)), gang.tasks
 
     def _where_the_state_says(self) -> None:
         scheduler, leased, on_hosts = self.scheduler, 0, 0
         for task, record in self.records.items():
             placement = task.placement
             assert (placement is not None) == (record.state is S.PLACED), task
-            assert placement is None or (placement in scheduler.placed and task in placement.tasks)
+            assert placement is None or (placement in scheduler.placements and task in placement.tasks)
             if task.holder is not None:
                 leased += 1
                 assert record.state in (S.PLACING, S.LAUNCHING), task
@@ -228,18 +231,20 @@ class Reference:
                 assert record.state not in (S.PENDING, S.READY, S.PLACING), task
         assert leased == len(scheduler.leases)
         assert on_hosts == sum(map(len, scheduler.registry._hosts.values()))
-        assert sum(len(each.tasks) for each in scheduler.placed) == sum(
+        assert sum(len(each.tasks) for each in scheduler.placements) == sum(
             record.state is S.PLACED for record in self.records.values()
         )
 
     def _deadlines(self, gangs: dict[Gang, TaskState]) -> None:
-        live = sum(1 for gang in gangs if gang.deadline) + sum(1 for task in self.records if task.deadline)
+        live = sum(1 for gang in gangs if self.scheduler.deadlines.get(gang)) + sum(
+            1 for task in self.records if self.scheduler.deadlines.get(task)
+        )
         assert len(self.scheduler.deadlines) == live
         for gang, state in gangs.items():
-            assert state not in (S.PLACING, S.LAUNCHING) or gang.deadline, gang.tasks
+            assert state not in (S.PLACING, S.LAUNCHING) or self.scheduler.deadlines.get(gang), gang.tasks
         for task, record in self.records.items():
             due = record.state is (S.LAUNCHING if record.orphan else S.PREEMPTING)
-            assert bool(task.deadline) == due, task
+            assert bool(self.scheduler.deadlines.get(task)) == due, task
 
     # Admission.
 
@@ -271,12 +276,14 @@ class Reference:
     def check_nothing_left(self) -> None:
         """After a turn that was finished: no head of a queue could have been admitted."""
         for leaf in self.scheduler.tree.leaves():
-            heads = [gang for queue in leaf.queues if (gang := queue.head()) is not None]
+            heads = [
+                gang for queue in self.scheduler.pending.of(leaf).all if (gang := queue.head()) is not None
+            ]
             for gang in heads:
                 if self._full(gang.type):
                     continue
                 assert not self._fits(leaf, gang), f"{gang.tasks} waits in {leaf.path} for nothing"
-            blocking = leaf.pending.head()
+            blocking = self.scheduler.pending.of(leaf).pending.head()
             assert blocking is None or self._full(blocking.type) or not _has_own_queue(blocking), (
                 f"{blocking.tasks} blocks those behind it"
             )
@@ -289,7 +296,7 @@ class Reference:
         firm = _total(needs for needs in asked if not needs.revocable)
         slack = _total(needs for needs in asked if needs.revocable)
         entitled = [firm[0], *(a + b for a, b in zip(firm[1:], slack[1:], strict=True))]
-        for pool in leaf.lineage:
+        for pool in leaf.ancestors:
             if _over(pool.used, entitled, pool.entitlement) or _over(
                 pool.slack, slack, pool.slack_entitlement
             ):

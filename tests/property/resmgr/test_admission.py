@@ -12,8 +12,10 @@ from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, Resources
 from peloton.model.states import TaskState
 from resmgr.core.admission.checks import Check, Refusal, refusal
-from resmgr.core.pools import Pool, PoolTree
-from resmgr.core.tasks import Gang, JobTasks, Needs, Task, Vector
+from resmgr.core.state.amounts import Vector
+from resmgr.core.state.entities import Gang, JobTasks, Task
+from resmgr.core.state.needs import Needs
+from resmgr.core.state.pools import Pool, PoolTree
 
 thorough = settings(max_examples=int(os.environ.get("PELOTON_EXAMPLES", "300")), deadline=None)
 AMOUNTS = st.tuples(*[st.integers(0, 3)] * 4)

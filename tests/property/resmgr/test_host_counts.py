@@ -14,7 +14,7 @@ from placement.core.model import Gang, Needs, Task
 from placement.ports import Failure
 from placement.wire import failure_to
 from resmgr.core.explain.queue_reasons import explain
-from resmgr.services.translate import unplaced_from
+from resmgr.wire.tasks import unplaced_from
 from tests.unit.resmgr.world import JOB, World
 
 COUNTS = st.dictionaries(st.sampled_from([result.value for result in Result]), st.integers(0, 60_000))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from random import Random
 
 from pytest import raises
@@ -15,17 +16,16 @@ from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.resources import KINDS, ZERO, Resources
 from peloton.model.shortage import Lack, Shortage
 from peloton.model.states import TaskState, TaskType
-from resmgr.core.cooperative import Steps
-from resmgr.core.leases import Holder
-from resmgr.core.placements import Failure, Proposal
-from resmgr.core.policy import Policy
-from resmgr.core.pools import Pool, PoolBusy, PoolNotLeaf
 from resmgr.core.preemption.decide import Rules
 from resmgr.core.preemption.execution import Preemptor
 from resmgr.core.preemption.policy import Victim
-from resmgr.core.redelivery import take_back_gangs, take_back_placements
-from resmgr.core.scheduler import NewTask, Scheduler
-from resmgr.core.tasks import Needs, Task
+from resmgr.core.scheduler import Scheduler
+from resmgr.core.state.cooperative import Steps
+from resmgr.core.state.entities import Holder, Task
+from resmgr.core.state.needs import Needs, NewTask
+from resmgr.core.state.placements import Failure, Proposal
+from resmgr.core.state.policy import Policy
+from resmgr.core.state.pools import Pool, PoolBusy, PoolNotLeaf
 from tests.unit.resmgr.world import whole
 
 from .reference import BEFORE_LAUNCH, ON_HOST, Reference, Step
@@ -70,7 +70,9 @@ class Walk:
         self.rng = rng
         self.scheduler = Scheduler(self._policy(), "stream")
         rules = Rules(strikes=rng.randint(1, 3), per_minute=rng.choice((None, 2)))
-        self.preemptor = Preemptor(self.scheduler, rules, limit=rng.randint(1, 8))
+        self.preemptor = Preemptor(
+            self.scheduler.lifecycle, self.scheduler.sharing, rules, limit=rng.randint(1, 8)
+        )
         self.reference = Reference(self.scheduler)
         self.now = 1.0
         self.runs = {(job, instance): 0 for job in JOBS for instance in range(INSTANCES)}
@@ -131,18 +133,18 @@ class Walk:
             self.reference.gone(task)
         self.reference.check()
         assert len(scheduler.registry) == len(scheduler.leases) == len(scheduler.deadlines) == 0
-        assert not scheduler.placed
+        assert not scheduler.placements
         for pool in scheduler.tree:
             assert pool.allocation()["total"] == pool.total_demand() == ZERO
-            assert pool.waiting == pool.tasks == 0
+            assert len(scheduler.pending.of(pool)) == pool.tasks == 0
 
     def check_claims(self) -> None:
         """Each claimed host waits for jobmgr, was given to it, or is to be given back: none is forgotten."""
-        waiting = {each.offer_id for each in self.scheduler.placed}
-        forsaken = [each.offer_id for each in self.scheduler.forsaken]
-        assert len(set(forsaken)) == len(forsaken)
-        assert not waiting & set(forsaken)
-        assert waiting | set(forsaken) | self.given == self.claimed
+        waiting = {each.offer_id for each in self.scheduler.placements}
+        abandoned = [each.offer_id for each in self.scheduler.placements.abandoned]
+        assert len(set(abandoned)) == len(abandoned)
+        assert not waiting & set(abandoned)
+        assert waiting | set(abandoned) | self.given == self.claimed
 
     # Tasks.
 
@@ -179,7 +181,7 @@ class Walk:
         for each in needs:
             for kind, amount in enumerate(each.resources.values()):
                 asked[kind] += 0 if each.revocable and not kind else amount
-        over = any(a > b for pool in leaf.lineage[:-1] for a, b in zip(asked, pool.limit, strict=True) if a)
+        over = any(a > b for pool in leaf.ancestors[:-1] for a, b in zip(asked, pool.limit, strict=True) if a)
         return over or len({each.type for each in needs}) > 1
 
     def admit(self) -> None:
@@ -197,7 +199,7 @@ class Walk:
         changed = self.reference.follow({(S.READY, S.PLACING)})
         assert {task for gang in gangs for task in gang.tasks} == set(changed)
         if rng.random() < 0.1:
-            take_back_gangs(self.scheduler, gangs, holder, self.now)
+            self.scheduler.take_back_gangs(gangs, holder, self.now)
             self.reference.follow({(S.PLACING, S.READY)}, changed)
 
     def place(self) -> None:
@@ -248,7 +250,7 @@ class Walk:
         assert sorted(run for each in given for run in each.runs) == sorted(task.key for task in changed)
         self.given |= {each.offer_id for each in given}
         if self.rng.random() < 0.1:
-            take_back_placements(self.scheduler, given, holder, self.now)
+            self.scheduler.take_back_placements(given, holder, self.now)
             self.reference.follow({(S.LAUNCHING, S.PLACED)}, changed)
 
     def observe(self) -> None:
@@ -306,7 +308,11 @@ class Walk:
 
     def wait(self) -> None:
         self.now += self.rng.choice((0.5, 3.0, 60.0, 120.0))
-        late = [task for task in self.reference.records if task.orphan and 0 < task.deadline <= self.now]
+        late = [
+            task
+            for task in self.reference.records
+            if task.orphan and (self.scheduler.deadlines.get(task) or inf) <= self.now
+        ]
         self.scheduler.expire(self.now)
         for task in late:
             self.reference.gone(task)
@@ -317,7 +323,7 @@ class Walk:
     def lapse(self) -> None:
         names = ("placement/x", "placement/y", "jobmgr/x")
         present = {name for name in names if self.rng.random() < 0.7}
-        self.scheduler.lapse(self.now, present)
+        self.scheduler.expire_leases(self.now, present)
         self.reference.follow(STEPS_BACK)
         holders = {task.holder for task in self.reference.records if task.holder is not None}
         newest = max((holder.term for holder in holders), default=0)
@@ -327,9 +333,9 @@ class Walk:
         """jobmgr has another leader, or the same one again: what it is asked in its former term is fenced."""
         self.term += 1
         leases = self.scheduler.leases
-        leases.hear(f"jobmgr/{self.rng.choice('xy')}", self.now, self.term)
+        leases.touch(f"jobmgr/{self.rng.choice('xy')}", self.now, self.term)
         with raises(Fenced):
-            leases.hear(f"jobmgr/{self.rng.choice('xy')}", self.now, self.term - 1)
+            leases.touch(f"jobmgr/{self.rng.choice('xy')}", self.now, self.term - 1)
 
     # Preemption.
 
@@ -432,7 +438,7 @@ class Walk:
         return Policy(
             preemption=rng.random() < 0.8,
             sharing=rng.choice((0.0, 1.0)),
-            turn=rng.randint(1, 6),
+            admission_batch=rng.randint(1, 6),
             ready_limit=rng.randint(1, 10),
             tries=rng.randint(1, 3),
             placing=50,
@@ -461,4 +467,4 @@ class Walk:
 
     def _holder(self, role: str) -> Holder | None:
         name = self.rng.choice((f"{role}/x", f"{role}/y", ""))
-        return self.scheduler.leases.hear(name, self.now, self.term if role == "jobmgr" else 0)
+        return self.scheduler.leases.touch(name, self.now, self.term if role == "jobmgr" else 0)

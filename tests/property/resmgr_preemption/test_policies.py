@@ -8,11 +8,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resmgr.core.preemption.cross_pool import Between
+from resmgr.core.preemption.cross_pool import CrossPoolPolicy
 from resmgr.core.preemption.decide import Memory, Rules, decide, prepare
 from resmgr.core.preemption.policy import Victim
-from resmgr.core.preemption.same_pool import Within
-from resmgr.core.preemption.view import NOTHING, Candidate, PoolView, View
+from resmgr.core.preemption.same_pool import SamePoolPolicy
+from resmgr.core.preemption.view import Candidate, PoolView, View
+from resmgr.core.state.amounts import NOTHING
 from tests.property.resmgr_preemption.views import cost, eligible, pools, sides, thorough
 
 Leaf = tuple[PoolView, list[Candidate]]
@@ -42,7 +43,7 @@ def covers(gangs: Iterable[Gang], need: Sequence[int]) -> bool:
 def test_gangs_are_taken_whole_and_only_eligible_ones(leaf: Leaf) -> None:
     pool, rows = leaf
     may = [sorted(gang) for gang in eligible(rows)]
-    for policy in (Between(), Within()):
+    for policy in (CrossPoolPolicy(), SamePoolPolicy()):
         found = [sorted(gang) for gang in members(policy.victims(View((pool,)), 0.0), rows)]
         assert all(gang in may for gang in found)
         assert len({row.run for gang in found for row in gang}) == sum(map(len, found))
@@ -52,7 +53,7 @@ def test_gangs_are_taken_whole_and_only_eligible_ones(leaf: Leaf) -> None:
 @given(pools())
 def test_frees_the_excess_or_all_that_can_be_freed_of_it(leaf: Leaf) -> None:
     pool, rows = leaf
-    found = members(Between().victims(View((pool,)), 0.0), rows)
+    found = members(CrossPoolPolicy().victims(View((pool,)), 0.0), rows)
     assert covers(found, target(pool, rows))
 
 
@@ -60,7 +61,7 @@ def test_frees_the_excess_or_all_that_can_be_freed_of_it(leaf: Leaf) -> None:
 @given(pools())
 def test_nothing_is_taken_that_could_be_left(leaf: Leaf) -> None:
     pool, rows = leaf
-    victims = Between().victims(View((pool,)), 0.0)
+    victims = CrossPoolPolicy().victims(View((pool,)), 0.0)
     found = members(victims, rows)
     for gang in found:
         assert not covers([other for other in found if other is not gang], target(pool, rows))
@@ -73,7 +74,7 @@ def test_nothing_is_taken_that_could_be_left(leaf: Leaf) -> None:
 @given(pools())
 def test_no_victim_has_a_cheaper_substitute(leaf: Leaf) -> None:
     pool, rows = leaf
-    found = members(Between().victims(View((pool,)), 0.0), rows)
+    found = members(CrossPoolPolicy().victims(View((pool,)), 0.0), rows)
     left = [gang for gang in eligible(rows) if sorted(gang) not in [sorted(each) for each in found]]
     for gang in found:
         for other in left:
@@ -87,7 +88,7 @@ def test_no_victim_has_a_cheaper_substitute(leaf: Leaf) -> None:
 @given(pools())
 def test_within_takes_lower_priorities_for_gangs_that_it_serves(leaf: Leaf) -> None:
     pool, rows = leaf
-    victims = Within().victims(View((pool,)), 0.0)
+    victims = SamePoolPolicy().victims(View((pool,)), 0.0)
     highest = max((gang.priority for queue in pool.queues for gang in queue), default=0)
     assert all(row.priority < highest for gang in members(victims, rows) for row in gang)
     if victims:

@@ -13,7 +13,8 @@ from peloton.model.ids import Run
 from peloton.model.resources import Resources
 from peloton.model.states import TaskState
 from resmgr.core.preemption.view import ORDER, Candidate, Candidates, PoolView, Waiting
-from resmgr.core.tasks import Needs, Vector
+from resmgr.core.state.amounts import Vector
+from resmgr.core.state.needs import Needs
 
 thorough = settings(max_examples=int(os.environ.get("PELOTON_EXAMPLES", "100")), deadline=None)
 """100 examples, or as many as PELOTON_EXAMPLES says."""

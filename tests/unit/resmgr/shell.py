@@ -20,9 +20,9 @@ from peloton.private.eventstream import eventstream_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
+from resmgr.__main__ import build_driver
 from resmgr.config import ResmgrSettings
-from resmgr.drivers.loop import Driver
-from resmgr.services.pending_reasons import WaitingService
+from resmgr.services.pending_reasons import PendingReasonsService
 from resmgr.services.pool_changes import PoolChanges
 from resmgr.services.pools import PoolService
 from resmgr.services.tasks import TaskService
@@ -133,16 +133,16 @@ class Shell:
         self.store = store
         self.hostmgr = Hostmgr()
         self.settings = settings(Path("unused"))
-        self.driver = Driver(self.settings, SystemClock())
+        self.driver = build_driver(self.settings, SystemClock())
         self.driver.restored.set()
         self.driver.recovered.set()
         scheduler = self.driver.scheduler
-        scheduler.policy = replace(scheduler.policy, sharing=0.0)
+        scheduler.lifecycle.policy = replace(scheduler.policy, sharing=0.0)
         scheduler.set_capacity(CAPACITY, ZERO)
         self.changes = PoolChanges(self.driver, store.pools, self._fresh)
         self.pools = PoolService(self.changes)
         self.tasks = TaskService(self.driver)
-        self.waiting = WaitingService(self.driver)
+        self.waiting = PendingReasonsService(self.driver)
         self.asked = 0
         self.jobmgr = JOBMGR
         """Who leads there."""
@@ -161,7 +161,7 @@ class Shell:
         request = pb.EnqueueGangsRequest(gangs=gangs)
         request.resPool.value = pool
         answer = await self.tasks.EnqueueGangs(request, self.jobmgr)
-        while self.driver.turn():
+        while self.driver.cycle():
             pass
         return answer
 

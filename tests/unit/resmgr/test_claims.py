@@ -8,9 +8,9 @@ from typing import Any
 from peloton.clock import SystemClock
 from peloton.errors import Unavailable
 from peloton.model.states import TaskType
-from resmgr.core.placements import Handover
+from resmgr.__main__ import build_driver
+from resmgr.core.state.placements import Handover
 from resmgr.drivers.claims import Claims
-from resmgr.drivers.loop import Driver
 from tests.unit.resmgr.shell import settings
 
 
@@ -26,10 +26,10 @@ class Hostmgr:
 
 
 async def test_each_claim_goes_back_once() -> None:
-    driver, hostmgr = Driver(settings(Path("unused")), SystemClock()), Hostmgr()
+    driver, hostmgr = build_driver(settings(Path("unused")), SystemClock()), Hostmgr()
     claims = Claims(driver, hostmgr)
     await claims.release()
-    driver.scheduler.forsaken = [Handover("h", "a", "c1", TaskType.BATCH, (), (), ())]
+    driver.scheduler.placements.abandoned = [Handover("h", "a", "c1", TaskType.BATCH, (), (), ())]
     hostmgr.away = True
     await claims.release()
     await claims.release()

@@ -1,4 +1,4 @@
-"""What leaked is repaired by comparing with the store, where two comparisons in a row agree."""
+"""What leaked is repaired by audit with the store, where two comparisons in a row agree."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from peloton.errors import Unavailable
 from peloton.model.ids import Run
 from peloton.model.states import TaskState
-from resmgr.core.scheduler import NewTask
-from resmgr.drivers.store_audit import Comparison
+from resmgr.core.state.needs import NewTask
+from resmgr.drivers.store_audit import StoreAudit
 from storage.interface import Store
 from tests.stored import recreate
 from tests.unit.resmgr.shell import until
-from tests.unit.resmgr.test_recovery import Restart, fill, prepared, runtimes
+from tests.unit.resmgr.test_recovery import Restart, fill, prepared, queues, runtimes
 from tests.unit.resmgr.world import JOB, OTHER_JOB, needs
 
 S = TaskState
@@ -27,15 +27,15 @@ async def recovered(store: Store, states: dict[int, TaskState], minimum: int = 0
     return made
 
 
-def comparison(made: Restart, interval: float = 3600.0) -> Comparison:
-    return Comparison(made.driver, made.recovery, interval)
+def comparison(made: Restart, interval: float = 3600.0) -> StoreAudit:
+    return StoreAudit(made.driver, made.recovery, interval)
 
 
 async def test_what_is_alike_stays(store: Store) -> None:
     made = await recovered(store, {0: S.RUNNING, 1: S.PENDING, 2: S.SUCCEEDED, 3: S.INITIALIZED})
-    before, comparing = made.states(), comparison(made)
+    before, audit = made.states(), comparison(made)
     for _ in range(3):
-        await comparing.compare()
+        await audit.audit()
     assert made.states() == before
     assert made.cpu() == 2
 
@@ -51,13 +51,13 @@ async def test_what_is_over_is_forgotten(store: Store) -> None:
     await store.write_all(JOB, runtimes({2: S.INITIALIZED}, run=2))
     await recreate(store, JOB, without=[3])
     await store.jobs.retire(OTHER_JOB)
-    comparing = comparison(made)
-    await comparing.compare()
+    audit = comparison(made)
+    await audit.audit()
     assert len(made.states()) == 8, "it may be heard of in a moment"
-    await comparing.compare()
+    await audit.audit()
     assert made.states() == {(JOB, 4): S.RUNNING, (JOB, 5): S.RUNNING}
     assert made.cpu() == 4
-    assert scheduler.tree.get("a").waiting == 0
+    assert len(queues(made)) == 0
 
 
 async def test_what_is_on_a_host_is_taken_in(store: Store) -> None:
@@ -65,10 +65,10 @@ async def test_what_is_on_a_host_is_taken_in(store: Store) -> None:
     made = await recovered(store, {0: S.INITIALIZED, 1: S.PENDING, 2: S.RUNNING})
     await store.write_all(JOB, runtimes({0: S.RUNNING, 1: S.LAUNCHED}))
     await store.write_all(JOB, runtimes({2: S.RUNNING}, run=2))
-    comparing = comparison(made)
-    await comparing.compare()
+    audit = comparison(made)
+    await audit.audit()
     assert (made.cpu(), made.states()[JOB, 1]) == (2, S.PENDING)
-    await comparing.compare()
+    await audit.audit()
     assert made.cpu() == 6
     assert made.states() == {(JOB, 0): S.RUNNING, (JOB, 1): S.LAUNCHED, (JOB, 2): S.RUNNING}
 
@@ -76,10 +76,10 @@ async def test_what_is_on_a_host_is_taken_in(store: Store) -> None:
 async def test_what_waits_is_queued_as_a_gang(store: Store) -> None:
     made = await recovered(store, {9: S.RUNNING}, minimum=3)
     await store.write_all(JOB, runtimes(dict.fromkeys(range(4), S.PENDING)))
-    comparing = comparison(made)
-    await comparing.compare()
-    await comparing.compare()
-    gangs = [[task.instance for task in gang.tasks] for gang in made.driver.scheduler.tree.get("a").pending]
+    audit = comparison(made)
+    await audit.audit()
+    await audit.audit()
+    gangs = [[task.instance for task in gang.tasks] for gang in queues(made).pending]
     assert gangs == [[0, 1, 2], [3]]
 
 
@@ -87,10 +87,10 @@ async def test_what_differs_for_a_moment_only_is_left(store: Store) -> None:
     """An end that was heard of here, and then in jobmgr."""
     made = await recovered(store, {0: S.RUNNING, 1: S.RUNNING})
     made.driver.scheduler.observe(Run(JOB, 0, 1), S.SUCCEEDED, made.driver.now())
-    comparing = comparison(made)
-    await comparing.compare()
+    audit = comparison(made)
+    await audit.audit()
     await store.write_all(JOB, runtimes({0: S.SUCCEEDED}))
-    await comparing.compare()
+    await audit.audit()
     assert made.states() == {(JOB, 1): S.RUNNING}
 
 
@@ -109,7 +109,7 @@ async def test_it_goes_on_where_the_store_could_not_tell(
         return await active()
 
     monkeypatch.setattr(store.jobs, "active", at_times)
-    comparing = asyncio.create_task(comparison(made, 0.01).run())
-    await until(lambda: not made.states() or comparing.done())
-    assert not comparing.done()
-    comparing.cancel()
+    audit = asyncio.create_task(comparison(made, 0.01).run())
+    await until(lambda: not made.states() or audit.done())
+    assert not audit.done()
+    audit.cancel()

@@ -19,7 +19,6 @@ from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import (
     add_ResourceManagerServiceServicer_to_server,
 )
 from peloton.rpc.server import RpcServer, service
-from resmgr.core.redelivery import take_back_gangs, take_back_placements
 from resmgr.services import delivery, tasks
 from tests.unit.resmgr.shell import Context, Shell, run_id, until, wire_gang
 from tests.unit.resmgr.world import JOBMGR, World, needs
@@ -89,7 +88,7 @@ async def test_placements_whose_caller_gave_up_wait_again(
     with pytest.raises(grpc.aio.AioRpcError) as late:
         await stub.GetPlacements(pb.GetPlacementsRequest(limit=10), metadata=AS_JOBMGR, timeout=0.2)
     assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    await until(lambda: shell.driver.scheduler.placed)
+    await until(lambda: shell.driver.scheduler.placements)
     assert await shell.states() == {run_id(0): "PLACED"}
     monkeypatch.undo()
     answer = await stub.GetPlacements(pb.GetPlacementsRequest(limit=10), metadata=AS_JOBMGR)
@@ -153,7 +152,7 @@ def test_gangs_go_back_to_the_head_of_their_queue() -> None:
     world.admit()
     gangs = world.dequeue(limit=3)
     world.place(1)
-    assert take_back_gangs(world.scheduler, gangs, world.engine, world.now) == 2
+    assert world.scheduler.take_back_gangs(gangs, world.engine, world.now) == 2
     assert [world.state(i).name for i in range(4)] == ["READY", "PLACED", "READY", "READY"]
     assert not world.scheduler.deadlines.next(), "nothing is placing any more"
     again = world.dequeue()
@@ -166,10 +165,10 @@ def test_gangs_that_another_engine_has_now_stay_with_it() -> None:
     world.enqueue(0)
     world.admit()
     gangs = world.dequeue()
-    world.scheduler.lapse(world.now + 60)
-    other = world.scheduler.leases.hear("placement/two", world.now)
+    world.scheduler.expire_leases(world.now + 60)
+    other = world.scheduler.leases.touch("placement/two", world.now)
     world.scheduler.dequeue(gangs[0].type, 1, other, world.now)
-    assert take_back_gangs(world.scheduler, gangs, world.engine, world.now) == 0
+    assert world.scheduler.take_back_gangs(gangs, world.engine, world.now) == 0
     assert world.task(0).holder is other
 
 
@@ -182,7 +181,7 @@ def test_placements_go_back_with_their_ports_and_without_what_moved_on() -> None
     world.place(0, 1, 2, ports=[31000, 31001, 31002])
     given = world.scheduler.hand_over(10, world.jobmgr, world.now)
     world.observe(0, TaskState.RUNNING)
-    assert take_back_placements(world.scheduler, given, world.jobmgr, world.now) == 1
+    assert world.scheduler.take_back_placements(given, world.jobmgr, world.now) == 1
     assert [world.state(i).name for i in range(3)] == ["RUNNING", "PLACED", "PLACED"]
     assert world.task(1).holder is None
     assert world.scheduler.deadlines.next() is None
@@ -192,25 +191,25 @@ def test_placements_go_back_with_their_ports_and_without_what_moved_on() -> None
         [1, 2],
         (31000, 31001, 31002),
     )
-    jobmgr = world.scheduler.leases.hear(JOBMGR, world.now)
+    jobmgr = world.scheduler.leases.touch(JOBMGR, world.now)
     world.scheduler.kill(*world.task(1).key[:2])
     world.observe(2, TaskState.LOST)
-    assert take_back_placements(world.scheduler, [again], jobmgr, world.now) == 0
-    assert not world.scheduler.placed
-    assert world.scheduler.forsaken == [again]
+    assert world.scheduler.take_back_placements([again], jobmgr, world.now) == 0
+    assert not world.scheduler.placements
+    assert world.scheduler.placements.abandoned == [again]
 
 
-def test_a_placement_that_was_taken_twice_is_forsaken_once() -> None:
+def test_a_placement_that_was_taken_twice_is_abandoned_once() -> None:
     world = World()
     world.enqueue(0)
     world.admit()
     world.dequeue()
     world.place(0)
     given = world.scheduler.hand_over(10, world.jobmgr, world.now)
-    take_back_placements(world.scheduler, given, world.jobmgr, world.now)
+    world.scheduler.take_back_placements(given, world.jobmgr, world.now)
     world.hand_over()
-    world.scheduler.lapse(world.now + 60)
-    assert [each.offer_id for each in world.scheduler.forsaken] == ["offer-h1"]
+    world.scheduler.expire_leases(world.now + 60)
+    assert [each.offer_id for each in world.scheduler.placements.abandoned] == ["offer-h1"]
 
 
 async def test_a_leader_that_waits_here_gets_nothing_once_another_has_called(shell: Shell) -> None:

@@ -9,12 +9,13 @@ from prometheus_client import REGISTRY
 from peloton.clock import SystemClock
 from peloton.config.settings import ConfigError, load
 from peloton.model.states import TaskState, TaskType
+from resmgr.__main__ import build_driver
 from resmgr.config import ResmgrSettings
-from resmgr.core.cooperative import Steps
-from resmgr.core.policy import Policy
 from resmgr.core.preemption.policy import Victim
-from resmgr.core.scheduler import NewTask
-from resmgr.drivers.loop import Driver, Signal
+from resmgr.core.state.cooperative import Steps
+from resmgr.core.state.needs import NewTask
+from resmgr.core.state.policy import Policy
+from resmgr.drivers.loop import Signal
 from resmgr.drivers.metrics import measure
 from tests.unit.resmgr.shell import Shell, settings, until, wire_gang
 from tests.unit.resmgr.world import JOB, World, needs
@@ -36,7 +37,7 @@ async def test_leases_are_watched(shell: Shell, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("resmgr.drivers.loop.LEASE_SECONDS", 0.01)
     monkeypatch.setattr("resmgr.core.leases.ABSENCE", 0.0)
     present = {"placement/one"}
-    driver = Driver(settings(Path("unused")), SystemClock(), lambda: present)
+    driver = build_driver(settings(Path("unused")), SystemClock(), lambda: present)
     shell = Shell(shell.store)
     shell.driver._members = driver._members
     pool = await shell.pool()
@@ -49,12 +50,12 @@ async def test_leases_are_watched(shell: Shell, monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_a_long_poll_is_a_sign_of_life(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resmgr.drivers.loop.HEARD_SECONDS", 0.005)
+    monkeypatch.setattr("resmgr.drivers.loop.TOUCH_SECONDS", 0.005)
     driver = shell.driver
-    holder = driver.scheduler.leases.hear("placement/one", 0.0)
+    holder = driver.scheduler.leases.touch("placement/one", 0.0)
     assert holder is not None
-    await driver.poll(holder, Signal(), lambda: holder.heard > 0.0, 10_000)
-    assert holder.heard > 0.0
+    await driver.poll(holder, Signal(), lambda: holder.last_seen > 0.0, 10_000)
+    assert holder.last_seen > 0.0
 
 
 def test_gauges_show_pools_and_queues() -> None:
@@ -112,7 +113,7 @@ def test_settings_come_from_files_and_environment(tmp_path: Path) -> None:
     file = tmp_path / "resmgr.yaml"
     file.write_text("storage: {path: /x/y.db}\nplacement: {placing_timeout: 5}\nadmission: {turn: 7}\n")
     made = load(ResmgrSettings, [file], {"ENABLE_PREEMPTION": "false"})
-    assert made.policy == Policy(preemption=False, placing=5.0, turn=7)
+    assert made.policy == Policy(preemption=False, placing=5.0, admission_batch=7)
     assert settings(Path("x")).policy == Policy()
     file.write_text("storage: {path: /x/y.db}\nplacement: {tries: 0}\n")
     with pytest.raises(ConfigError, match=r"placement\.tries: 0"):
@@ -139,10 +140,10 @@ async def test_others_have_their_turn_while_a_check_goes_on(
     assert len(set(turns)) == 10
 
 
-async def test_many_deadlines_at_once_take_several_turns(
+async def test_many_deadlines_at_once_take_several_cycles(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("resmgr.drivers.loop", "resmgr.core.scheduler"):
+    for module in ("resmgr.drivers.loop", "resmgr.core.placing.expiry"):
         monkeypatch.setattr(f"{module}.AT_ONCE", 2)
     pool = await shell.pool()
     await shell.enqueue(pool, *(wire_gang(instance) for instance in range(5)))
@@ -153,7 +154,7 @@ async def test_many_deadlines_at_once_take_several_turns(
         scheduler.deadlines.set(task.gang, now)
     placing = []
     for _ in range(3):
-        more = shell.driver.turn()
+        more = shell.driver.cycle()
         placing.append((sum(task.state is TaskState.PLACING for task in scheduler.registry), more))
     assert placing == [(3, True), (1, True), (0, False)]
 

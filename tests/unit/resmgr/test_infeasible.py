@@ -19,7 +19,7 @@ from resmgr.core.explain.queue_reasons import explain, groups
 from resmgr.drivers.feasibility import Feasibility
 from resmgr.services.placing import PlacingService
 from resmgr.services.tasks import TaskService
-from resmgr.services.translate import shape_to
+from resmgr.wire.tasks import shape_to
 from storage.interface import Store
 from tests.unit.resmgr.shell import CLIENT, ENGINE, Shell, run_id, wire_gang
 from tests.unit.resmgr.world import JOB, OTHER_JOB, World, needs
@@ -72,7 +72,7 @@ def test_they_come_back_in_order_ahead_of_others() -> None:
     world.enqueue(10, of=needs(100))
     [shape] = world.scheduler.infeasible.shapes()
     world.scheduler.bring_back(shape)
-    assert [gang.tasks[0].instance for gang in world.pool().pending] == [0, 1, 2, 3, 4, 10]
+    assert [gang.tasks[0].instance for gang in world.queues().pending] == [0, 1, 2, 3, 4, 10]
     assert world.pool().total_demand().cpu == 400_000
     assert not len(world.scheduler.infeasible)
     world.admit()
@@ -201,7 +201,7 @@ async def test_hostmgr_is_asked_until_it_fits(shell: Shell) -> None:
     [asked] = hostmgr.asked[0].gangs
     [member] = asked.members
     assert (member.count, member.filter.resourceConstraint.minimum.cpuLimit) == (1, 60)
-    while shell.driver.turn():
+    while shell.driver.cycle():
         pass
     assert (await shell.states())[run_id(0)] == "READY"
     await feasibility.check()

@@ -18,8 +18,8 @@ def test_what_a_silent_holder_had_goes_back_as_gangs() -> None:
     world.enqueue(2)
     world.admit()
     world.dequeue()
-    assert world.scheduler.lapse(world.now + 29) == 0
-    assert world.scheduler.lapse(world.now + 30) == 2
+    assert world.scheduler.expire_leases(world.now + 29) == 0
+    assert world.scheduler.expire_leases(world.now + 30) == 2
     assert [world.state(i) for i in range(3)] == [S.READY] * 3
     assert [len(gang.tasks) for gang in world.dequeue()] == [2, 1]
 
@@ -33,9 +33,9 @@ def test_what_an_absent_holder_had_goes_back_but_not_what_it_settled() -> None:
     world.hand_over()
     world.observe(1, S.LAUNCHED)
     world.now += 5
-    world.scheduler.leases.hear("placement/one", world.now)
-    assert world.scheduler.lapse(world.now, {"placement/one", "jobmgr/one"}) == 0
-    assert world.scheduler.lapse(world.now, {"placement/one"}) == 1
+    world.scheduler.leases.touch("placement/one", world.now)
+    assert world.scheduler.expire_leases(world.now, {"placement/one", "jobmgr/one"}) == 0
+    assert world.scheduler.expire_leases(world.now, {"placement/one"}) == 1
     assert [world.state(i) for i in range(3)] == [S.READY, S.LAUNCHED, S.READY]
     assert [len(gang.tasks) for gang in world.dequeue()] == [2]
 
@@ -49,8 +49,8 @@ def test_the_claims_of_placements_that_nobody_will_launch_are_told() -> None:
     world.scheduler.propose(world.engine, [proposal([0], "h1"), proposal([1], "h2")], [], world.now)
     world.hand_over()
     world.observe(0, S.LAUNCHED)
-    world.scheduler.lapse(world.now + 60)
-    assert [each.host for each in world.scheduler.forsaken] == ["h2"]
+    world.scheduler.expire_leases(world.now + 60)
+    assert [each.host for each in world.scheduler.placements.abandoned] == ["h2"]
 
 
 def test_a_gang_whose_members_are_apart_comes_back_together() -> None:
@@ -60,10 +60,10 @@ def test_a_gang_whose_members_are_apart_comes_back_together() -> None:
     world.dequeue()
     world.scheduler.propose(world.engine, [proposal([0], "h1"), proposal([1], "h2")], [], world.now)
     assert world.hand_over(limit=1) == [Run(JOB, 0, 1)]
-    world.scheduler.lapse(world.now + 60)
+    world.scheduler.expire_leases(world.now + 60)
     assert [world.state(i) for i in range(2)] == [S.READY, S.READY]
-    assert not world.scheduler.placed
-    assert sorted(each.host for each in world.scheduler.forsaken) == ["h1", "h2"]
+    assert not world.scheduler.placements
+    assert sorted(each.host for each in world.scheduler.placements.abandoned) == ["h1", "h2"]
 
 
 @pytest.mark.parametrize("successor", ["jobmgr/two", "jobmgr/one"], ids=["another", "the same again"])
@@ -77,17 +77,17 @@ def test_what_a_leader_had_goes_back_when_its_successor_is_heard(successor: str)
     world.dequeue()
     world.scheduler.propose(world.engine, [proposal([0], "h1"), proposal([1], "h2")], [], world.now)
     leases = world.scheduler.leases
-    world.jobmgr = leases.hear("jobmgr/one", world.now, 5)
+    world.jobmgr = leases.touch("jobmgr/one", world.now, 5)
     world.hand_over()
     world.observe(0, S.LAUNCHED)
     everybody = {"jobmgr/one", "jobmgr/two", "placement/one"}
-    assert world.scheduler.lapse(world.now, everybody) == 0
-    leases.hear(successor, world.now, 6)
-    assert world.scheduler.lapse(world.now, everybody) == 1
+    assert world.scheduler.expire_leases(world.now, everybody) == 0
+    leases.touch(successor, world.now, 6)
+    assert world.scheduler.expire_leases(world.now, everybody) == 1
     assert [world.state(i) for i in range(2)] == [S.LAUNCHED, S.READY]
-    assert [each.host for each in world.scheduler.forsaken] == ["h2"]
+    assert [each.host for each in world.scheduler.placements.abandoned] == ["h2"]
     with pytest.raises(Fenced):
-        leases.hear("jobmgr/one", world.now, 5)
+        leases.touch("jobmgr/one", world.now, 5)
 
 
 def test_the_claim_of_a_placement_whose_task_is_stopped_goes_back() -> None:
@@ -98,9 +98,9 @@ def test_the_claim_of_a_placement_whose_task_is_stopped_goes_back() -> None:
     world.dequeue()
     assert world.place(0, 1) == []
     world.scheduler.kill(JOB, 0)
-    assert not world.scheduler.forsaken
+    assert not world.scheduler.placements.abandoned
     world.scheduler.kill(JOB, 1)
-    assert [each.offer_id for each in world.scheduler.forsaken] == ["offer-h1"]
+    assert [each.offer_id for each in world.scheduler.placements.abandoned] == ["offer-h1"]
 
 
 def test_the_claim_goes_back_where_the_successor_ended_the_run_before_the_lease() -> None:
@@ -113,19 +113,19 @@ def test_the_claim_goes_back_where_the_successor_ended_the_run_before_the_lease(
     world.dequeue()
     world.scheduler.propose(world.engine, [proposal([0], "h1"), proposal([1], "h2")], [], world.now)
     leases = world.scheduler.leases
-    world.jobmgr = leases.hear("jobmgr/one", world.now, 5)
+    world.jobmgr = leases.touch("jobmgr/one", world.now, 5)
     world.hand_over()
     world.observe(0, S.LAUNCHED)
-    leases.hear("jobmgr/two", world.now, 6)
+    leases.touch("jobmgr/two", world.now, 6)
     world.observe(1, S.LOST)
-    world.scheduler.lapse(world.now)
-    assert [each.host for each in world.scheduler.forsaken] == ["h2"]
+    world.scheduler.expire_leases(world.now)
+    assert [each.host for each in world.scheduler.placements.abandoned] == ["h2"]
 
 
 def test_a_holder_that_goes_on_does_not_keep_what_is_settled() -> None:
     world = World()
     leases = world.scheduler.leases
-    world.jobmgr = holder = leases.hear("jobmgr/one", world.now, 5)
+    world.jobmgr = holder = leases.touch("jobmgr/one", world.now, 5)
     assert holder is not None
     for instance, end in enumerate((S.LAUNCHED, S.LOST, S.RUNNING)):
         world.enqueue(instance)

@@ -92,7 +92,7 @@ async def test_a_limit_that_sank_below_a_waiting_gang_is_its_reason(sane: Shell)
     update = respool_pb2.UpdateRequest(config=pool_config("a", limit=50))
     update.id.value = pool
     assert not (await sane.pools.UpdateResourcePool(update, CLIENT)).HasField("error")
-    while sane.driver.turn():
+    while sane.driver.cycle():
         pass
     told = "cpu: allocation 30 + gang 80 > entitlement 50 in /a"
     assert await reasons(sane) == {run_id(0): told, run_id(1): ""}
@@ -143,7 +143,7 @@ async def test_a_cluster_of_nothing_admits_nothing_and_says_so(sane: Shell) -> N
     empty.resource.Clear()
     await sane.enqueue(pool, wire_gang(0), wire_gang(2, priority=9), pb.Gang(tasks=[empty]))
     for _ in range(20):
-        sane.driver.turn()
+        sane.driver.cycle()
     assert (await sane.driver.preempt()) == []
     told = await reasons(sane)
     assert told[run_id(2)] == "cpu: allocation 0 + gang 1 > entitlement 0 in /a/b"

@@ -10,7 +10,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.errors import Unavailable
 from peloton.model.pool import PoolConfig
-from resmgr.core.pools import PoolTree
+from resmgr.core.state.pools import PoolTree
 from storage.interface import Pools
 from tests.unit.resmgr.shell import CLIENT, Shell, pool_config, wire_gang
 

@@ -166,7 +166,7 @@ async def test_a_limit_lowered_under_the_allocation_admits_nothing_until_it_fits
     assert usage["cpu"] == 40, "nothing is taken away by the update itself"
     for instance in (0, 1):
         shell.driver.scheduler.kill(waiting.job.id, instance)
-    while shell.driver.turn():
+    while shell.driver.cycle():
         pass
     assert waiting.state.name == "READY"
 

@@ -5,7 +5,7 @@ import pytest
 from peloton.errors import InvalidArgument, NotFound, Refused
 from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import Resources
-from resmgr.core.pools import PoolBusy, PoolExists, PoolNotLeaf, PoolTree
+from resmgr.core.state.pools import PoolBusy, PoolExists, PoolNotLeaf, PoolTree
 from tests.unit.resmgr.world import World, kinds
 
 

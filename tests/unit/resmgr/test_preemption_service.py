@@ -14,6 +14,7 @@ from peloton.errors import Fenced, InvalidArgument
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.preemption import preemption_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
+from resmgr.__main__ import loop_times
 from resmgr.config import ResmgrSettings
 from resmgr.core.preemption.decide import Rules
 from resmgr.services.preemption import PreemptionService
@@ -82,12 +83,13 @@ async def test_an_id_that_is_none_is_refused(shell: Shell) -> None:
 
 async def test_checks_come_by_themselves(shell: Shell) -> None:
     await crowded(shell)
-    shell.driver.settings = shell.settings.model_copy(
+    settings = shell.settings.model_copy(
         update={
             "preemption": shell.settings.preemption.model_copy(update={"period": 0.01}),
             "entitlement_interval": 0.01,
         }
     )
+    shell.driver._times = loop_times(settings)
     running = [
         asyncio.create_task(shell.driver.keep_preempting()),
         asyncio.create_task(shell.driver.keep_sharing()),

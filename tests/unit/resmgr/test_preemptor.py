@@ -11,8 +11,9 @@ from peloton.model.states import TaskState
 from resmgr.core.preemption.decide import Rules
 from resmgr.core.preemption.execution import Preemptor
 from resmgr.core.preemption.policy import Victim
-from resmgr.core.scheduler import NewTask
-from resmgr.core.tasks import Event, Needs, Task
+from resmgr.core.state.entities import Task
+from resmgr.core.state.needs import Needs, NewTask
+from resmgr.core.state.task_states import Event
 from tests.unit.resmgr.world import JOB, OTHER_JOB, World, kinds, needs, whole
 
 S = TaskState
@@ -45,7 +46,7 @@ def instances(tasks: list[Task]) -> list[int]:
 
 def test_a_pool_gives_back_after_five_checks_and_its_lender_is_served() -> None:
     world = two_pools()
-    preemptor = Preemptor(world.scheduler)
+    preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing)
     borrowed(world)
     checks(world, preemptor, 4)
     assert len(preemptor) == 0
@@ -73,7 +74,7 @@ def test_a_pool_gives_back_after_five_checks_and_its_lender_is_served() -> None:
 
 def test_what_is_on_its_way_out_is_not_preempted_twice() -> None:
     world = two_pools()
-    preemptor = Preemptor(world.scheduler)
+    preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing)
     borrowed(world)
     checks(world, preemptor, 7)
     assert instances(preemptor.take(100)) == [4, 3, 2]
@@ -85,7 +86,7 @@ def test_what_is_on_its_way_out_is_not_preempted_twice() -> None:
 
 def test_who_is_not_ended_in_time_runs_on_and_may_be_chosen_again() -> None:
     world = two_pools()
-    preemptor = Preemptor(world.scheduler)
+    preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing)
     borrowed(world)
     checks(world, preemptor, 5)
     preemptor.take(100)
@@ -99,7 +100,7 @@ def test_who_is_not_ended_in_time_runs_on_and_may_be_chosen_again() -> None:
 
 def test_ready_and_placing_go_back_to_their_queue_first() -> None:
     world = two_pools()
-    preemptor = Preemptor(world.scheduler, Rules(strikes=1))
+    preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing, Rules(strikes=1))
     for instance in range(3):
         world.launch(instance, of=needs(20))
         world.now += 1
@@ -128,7 +129,7 @@ def test_ready_and_placing_go_back_to_their_queue_first() -> None:
 
 def test_a_gang_that_runs_gives_way_whole() -> None:
     world = two_pools()
-    preemptor = Preemptor(world.scheduler, Rules(strikes=1))
+    preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing, Rules(strikes=1))
     world.enqueue(0, 1, 2, of=needs(20))
     world.admit()
     world.dequeue()
@@ -149,7 +150,7 @@ def test_a_gang_that_runs_gives_way_whole() -> None:
 
 def test_a_full_queue_keeps_further_tasks_running() -> None:
     world = two_pools()
-    preemptor = Preemptor(world.scheduler, Rules(strikes=1), limit=2)
+    preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing, Rules(strikes=1), limit=2)
     borrowed(world)
     checks(world, preemptor, 2)
     assert len(preemptor) == 2
@@ -161,7 +162,7 @@ def test_a_full_queue_keeps_further_tasks_running() -> None:
 
 def test_what_ended_before_it_was_taken_is_not_handed_out() -> None:
     world = two_pools()
-    preemptor = Preemptor(world.scheduler, Rules(strikes=1), limit=3)
+    preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing, Rules(strikes=1), limit=3)
     borrowed(world)
     whole(preemptor.steps(world.now))
     world.observe(3, S.FAILED)
@@ -171,7 +172,7 @@ def test_what_ended_before_it_was_taken_is_not_handed_out() -> None:
 
 def test_what_did_not_reach_its_taker_is_first_again() -> None:
     world = two_pools()
-    preemptor = Preemptor(world.scheduler, Rules(strikes=1))
+    preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing, Rules(strikes=1))
     borrowed(world)
     whole(preemptor.steps(world.now))
     preemptor.give_back(preemptor.take(2))
@@ -180,7 +181,7 @@ def test_what_did_not_reach_its_taker_is_first_again() -> None:
 
 def test_higher_priority_takes_the_place_of_lower_in_a_full_pool() -> None:
     world = World()
-    preemptor = Preemptor(world.scheduler)
+    preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing)
     world.launch(*range(5), of=needs(20))
     world.enqueue(9, of=needs(40, priority=7))
     world.enqueue(10, of=needs(20))
@@ -199,7 +200,7 @@ def test_higher_priority_takes_the_place_of_lower_in_a_full_pool() -> None:
 
 def test_non_preemptible_gangs_get_their_reservation_back() -> None:
     world = World(PoolConfig("a", "a", "root", kinds(40, 100)))
-    preemptor = Preemptor(world.scheduler)
+    preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing)
     world.launch(*range(5), of=needs(20))
     world.enqueue(9, of=needs(40, priority=1, preemptible=False))
     world.enqueue(10, of=needs(10, priority=1, preemptible=False))
@@ -219,7 +220,7 @@ def test_events_between_two_steps_change_who_is_taken() -> None:
     ]
     for event, taken in meanwhile:
         world = two_pools()
-        preemptor = Preemptor(world.scheduler, Rules(strikes=1))
+        preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing, Rules(strikes=1))
         borrowed(world)
         steps = preemptor.steps(world.now)
         for _ in range(20):
@@ -233,7 +234,7 @@ def test_events_between_two_steps_change_who_is_taken() -> None:
 
 def test_a_gang_with_a_member_that_came_back_meanwhile_is_left_alone() -> None:
     world = two_pools()
-    preemptor = Preemptor(world.scheduler, Rules(strikes=1))
+    preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing, Rules(strikes=1))
     world.launch(8, of=needs(10))
     world.now += 1
     world.enqueue(0, 1, of=needs(45))
@@ -246,18 +247,20 @@ def test_a_gang_with_a_member_that_came_back_meanwhile_is_left_alone() -> None:
     for instance in range(100, 105):
         world.enqueue(instance, of=needs(10), pool="b", job=OTHER_JOB)
     world.admit()
-    world.scheduler.step(world.task(1), Event.PREEMPT, world.now)
+    world.scheduler.lifecycle.step(world.task(1), Event.PREEMPT, world.now)
     steps = preemptor.steps(world.now)
     for _ in range(20):
         next(steps)
     world.now += 0.1
-    world.scheduler.step(world.task(1), Event.SPARE, world.now)
+    world.scheduler.lifecycle.step(world.task(1), Event.SPARE, world.now)
     assert whole(steps) == []
 
 
 def test_what_found_no_room_in_the_queue_does_not_count_as_taken() -> None:
     world = two_pools()
-    preemptor = Preemptor(world.scheduler, Rules(strikes=1, per_minute=3), limit=1)
+    preemptor = Preemptor(
+        world.scheduler.lifecycle, world.scheduler.sharing, Rules(strikes=1, per_minute=3), limit=1
+    )
     borrowed(world)
     assert len(whole(preemptor.steps(world.now))) == 1
     preemptor.take(1)
@@ -271,7 +274,12 @@ def test_a_check_of_many_tasks_goes_in_many_steps() -> None:
     pool, of = world.pool("a"), Needs(Resources.of(0.01), preemptible=True)
     for instance in range(many):
         world.scheduler.restore(pool, NewTask(JOB, instance, 1, of), S.RUNNING, "h", float(instance))
-    steps, count = Preemptor(world.scheduler, Rules(strikes=1), limit=many).steps(1e6), 0
+    steps, count = (
+        Preemptor(world.scheduler.lifecycle, world.scheduler.sharing, Rules(strikes=1), limit=many).steps(
+            1e6
+        ),
+        0,
+    )
     while True:
         try:
             next(steps)

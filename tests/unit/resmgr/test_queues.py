@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from peloton.deadlines import Deadlines
 from peloton.model.states import TaskState
-from resmgr.core.deadlines import Deadlines
-from resmgr.core.queues import GangQueue, ReadyQueue
-from resmgr.core.tasks import BEFORE_LAUNCH, ON_HOST, STATES, Event, Gang, JobTasks, Task
+from resmgr.core.state.entities import Gang, JobTasks, Task
+from resmgr.core.state.queues import GangQueue, ReadyQueue
+from resmgr.core.state.task_states import BEFORE_LAUNCH, ON_HOST, STATES, Event
 from tests.unit.resmgr.world import World, needs
 
 POOL = World().pool()
@@ -66,7 +67,7 @@ def test_the_ready_queue_is_first_in_first_out_whatever_the_priority() -> None:
 
 
 def test_deadlines_come_in_order_and_may_be_moved_and_cancelled() -> None:
-    deadlines, subjects = Deadlines(), [gang(name) for name in range(4)]
+    deadlines, subjects = Deadlines[Gang](), [gang(name) for name in range(4)]
     for i, each in enumerate(subjects):
         deadlines.set(each, 10.0 + i)
     deadlines.set(subjects[0], 20.0)
@@ -74,18 +75,18 @@ def test_deadlines_come_in_order_and_may_be_moved_and_cancelled() -> None:
     deadlines.cancel(subjects[2])
     assert len(deadlines) == 3
     assert deadlines.next() == 11.0
-    assert list(deadlines.due(10.5)) == []
-    assert list(deadlines.due(20.0)) == [subjects[1], subjects[3], subjects[0]]
+    assert deadlines.due(10.5, 10) == []
+    assert deadlines.due(20.0, 10) == [subjects[1], subjects[3], subjects[0]]
     assert deadlines.next() is None
     assert len(deadlines) == 0
 
 
 def test_stale_deadlines_do_not_pile_up() -> None:
-    deadlines, only = Deadlines(), gang(0)
+    deadlines, only = Deadlines[Gang](), gang(0)
     for i in range(100_000):
         deadlines.set(only, 1.0 + i)
     assert len(deadlines._heap) < 5000
-    assert list(deadlines.due(1e6)) == [only]
+    assert deadlines.due(1e6, 10) == [only]
 
 
 def test_every_state_can_end_and_only_states_before_launch_go_back() -> None:

@@ -17,11 +17,12 @@ from peloton.model.resources import ZERO, Resources
 from peloton.model.states import JobState, JobType, TaskState
 from peloton.model.task import TaskRuntime, TaskSpec
 from peloton.wire.job import job_config, job_spec_from_payload
-from resmgr.core.scheduler import NewTask
+from resmgr.__main__ import build_driver
+from resmgr.core.state.needs import NewTask
+from resmgr.core.state.queues import PoolQueues
 from resmgr.drivers.capacity import Capacity
-from resmgr.drivers.loop import Driver
 from resmgr.drivers.recovery import Recovery
-from resmgr.drivers.status_stream import Intake
+from resmgr.drivers.status_stream import PullOptions, StatusStream
 from storage.interface import Store, Tasks
 from tests.stored import recreate
 from tests.unit.resmgr.shell import Hostmgr, run_id, settings, until
@@ -52,20 +53,26 @@ class Paged:
         return getattr(self._tasks, name)
 
 
+def queues(made: Restart) -> PoolQueues:
+    """The queues of pool `a`."""
+    scheduler = made.driver.scheduler
+    return scheduler.pending.of(scheduler.tree.get("a"))
+
+
 class Restart:
     """A resmgr that begins to lead over what the store holds."""
 
     def __init__(self, store: Store, hostmgr: Hostmgr) -> None:
         self.store = store
         self.hostmgr = hostmgr
-        self.driver = Driver(settings(Path("unused")), SystemClock())
+        self.driver = build_driver(settings(Path("unused")), SystemClock())
         self.recovery = Recovery(self.driver, store.jobs, store.tasks)
-        events = self.driver.settings.events.model_copy(update={"poll": 0.02, "pause": 0.01})
-        self.intake = Intake(self.driver, hostmgr, events, self.recovery.resync)
+        options = PullOptions(batch=1000, poll=0.02, pause=0.01)
+        self.statuses = StatusStream(self.driver, hostmgr, options, self.recovery.resync)
 
     async def begin(self, tasks: Tasks | None = None) -> None:
         self.driver.scheduler.load_pools(await self.store.pools.all())
-        await self.intake.open()
+        await self.statuses.open()
         if tasks is not None:
             self.recovery = Recovery(self.driver, self.store.jobs, tasks, tell=0.0)
         await self.recovery.restore()
@@ -78,7 +85,7 @@ class Restart:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Pull events until it holds."""
-        pulling = asyncio.create_task(self.intake.run())
+        pulling = asyncio.create_task(self.statuses.run())
         try:
             await until(lambda: condition() or pulling.done())
             assert not pulling.done(), pulling.exception()
@@ -173,7 +180,7 @@ async def test_what_waits_is_queued_in_gangs(store: Store) -> None:
     made = await prepared(store, dict.fromkeys(range(5), S.PENDING), minimum=3)
     await made.begin()
     await made.recovery.requeue()
-    gangs = [[task.instance for task in gang.tasks] for gang in made.driver.scheduler.tree.get("a").pending]
+    gangs = [[task.instance for task in gang.tasks] for gang in queues(made).pending]
     assert gangs == [[0, 1, 2], [3], [4]]
 
 
@@ -193,7 +200,7 @@ async def test_a_gang_that_is_spread_over_pages_is_queued_as_one(store: Store) -
     made = await prepared(store, dict.fromkeys(range(7), S.PENDING), minimum=5)
     await made.begin(Paged(store.tasks, 2))  # type: ignore[arg-type]
     await made.recovery.requeue()
-    gangs = [[task.instance for task in gang.tasks] for gang in made.driver.scheduler.tree.get("a").pending]
+    gangs = [[task.instance for task in gang.tasks] for gang in queues(made).pending]
     assert gangs == [[0, 1, 2, 3, 4], [5], [6]]
 
 
@@ -205,7 +212,7 @@ async def test_jobs_are_queued_in_the_order_in_which_they_began_to_wait(store: S
         await fill(store, {0: S.PENDING, 1: S.PENDING}, job=job, at=10 + at)
     await made.begin()
     await made.recovery.requeue()
-    queued = [gang.tasks[0].job.id for gang in made.driver.scheduler.tree.get("a").pending]
+    queued = [gang.tasks[0].job.id for gang in queues(made).pending]
     assert queued == [job for job in jobs for _ in range(2)]
 
 
@@ -258,7 +265,7 @@ async def test_nothing_is_admitted_before_it_is_known_what_runs(
     running = [asyncio.create_task(each) for each in (made.recovery.run(), made.driver.run())]
     scheduler = made.driver.scheduler
     scheduler.enqueue(scheduler.tree.get("a"), [NewTask(OTHER_JOB, 0, 1, needs(2))], made.driver.now())
-    made.driver.touched()
+    made.driver.wake()
     for _ in range(20):
         await asyncio.sleep(0)
     assert made.states() == {(OTHER_JOB, 0): S.PENDING}
@@ -337,7 +344,7 @@ async def test_a_queued_run_that_the_store_saw_launched_is_taken_out_of_its_queu
     made.hostmgr.down = False
     await made.until(lambda: made.states() == {(JOB, 0): S.LAUNCHED})
     assert made.cpu() == 2
-    assert made.driver.scheduler.tree.get("a").waiting == 0
+    assert len(queues(made)) == 0
 
 
 async def test_a_job_that_is_not_active_is_not_read(store: Store) -> None:
@@ -355,17 +362,16 @@ async def test_a_job_whose_pool_is_gone_is_left_out(store: Store) -> None:
     assert made.states() == {}
 
 
-async def test_capacity_is_asked_for_until_it_is_known(store: Store) -> None:
+async def test_capacity_is_requested_until_it_is_known(store: Store) -> None:
     made = await prepared(store, {})
-    quick = settings(Path("unused")).model_copy(update={"capacity_first": 0.005})
-    capacity = Capacity(made.driver, made.hostmgr, quick)
+    capacity = Capacity(made.driver, made.hostmgr, first=0.005, interval=10.0)
     made.hostmgr.down = True
-    asking = asyncio.create_task(capacity.run())
+    updating = asyncio.create_task(capacity.run())
     await until(lambda: len(made.hostmgr.calls) > 1)
     assert made.driver.scheduler.tree.capacity is None
     made.hostmgr.down = False
     await until(lambda: made.driver.scheduler.tree.capacity)
-    asking.cancel()
+    updating.cancel()
     assert made.driver.scheduler.tree.capacity == CAPACITY
     made.hostmgr.capacity = Resources.of(7)
     await capacity.fresh()

@@ -8,8 +8,8 @@ from peloton.errors import NotFound, Refused
 from peloton.model.ids import Run
 from peloton.model.pool import PoolConfig
 from peloton.model.states import TaskState, TaskType
-from resmgr.core.policy import Policy
-from resmgr.core.scheduler import NewTask
+from resmgr.core.state.needs import NewTask
+from resmgr.core.state.policy import Policy
 from tests.unit.resmgr.world import JOB, OTHER_JOB, World, kinds, needs, proposal
 
 S = TaskState
@@ -178,9 +178,9 @@ def test_a_status_takes_a_queued_task_out_of_its_queue(steps: int) -> None:
         way()
     assert world.observe(0, S.RUNNING)
     assert (world.state(0), world.cpu(), world.pool().total_demand().cpu) == (S.RUNNING, 10, 0)
-    assert world.pool().waiting == 0
+    assert len(world.queues()) == 0
     assert not world.scheduler.ready[TaskType.BATCH]
-    assert not world.scheduler.placed
+    assert not world.scheduler.placements
     assert len(world.scheduler.deadlines) == len(world.scheduler.leases) == 0
     assert world.hand_over() == []
     assert world.dequeue() == []
@@ -318,7 +318,7 @@ def test_another_engine_cannot_place_what_it_did_not_take() -> None:
     world.enqueue(0)
     world.admit()
     world.dequeue()
-    other = world.scheduler.leases.hear("placement/two", world.now)
+    other = world.scheduler.leases.touch("placement/two", world.now)
     [rejection] = world.scheduler.propose(other, [proposal([0])], [], world.now)
     assert rejection.message == "the task is leased to another instance"
     assert world.place(0) == []

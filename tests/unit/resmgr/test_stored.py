@@ -7,8 +7,8 @@ from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 from peloton.wire.job import job_spec
 from peloton.wire.resmgr import resmgr_task
-from resmgr.drivers.store_reader import Config
-from resmgr.services.translate import Translator
+from resmgr.drivers.store_reader import SpecVersion
+from resmgr.wire.tasks import Translator
 from tests.unit.resmgr.world import JOB
 
 
@@ -22,7 +22,7 @@ def test_an_instance_asks_for_what_it_was_enqueued_with() -> None:
     wire.instanceConfig[4].resource.cpuLimit = 2.0
     spec, translator = job_spec(wire, 1), Translator()
     for order in (range(6), reversed(range(6))):
-        config = Config(translator, JOB, spec)
+        config = SpecVersion(translator, JOB, spec)
         for instance in order:
             runtime = TaskRuntime(
                 TaskState.PENDING, TaskState.SUCCEEDED, 7, 1, 1, 7, desired_host=f"h{instance}"

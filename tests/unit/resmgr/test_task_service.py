@@ -331,5 +331,5 @@ async def test_a_caller_without_a_name_gets_no_lease(shell: Shell) -> None:
     request = pb.DequeueGangsRequest(limit=1, type=resmgr_pb2.BATCH)
     await shell.tasks.DequeueGangs(request, Context())
     await shell.tasks.DequeueGangs(request, ENGINE)
-    assert shell.driver.scheduler.lapse(shell.driver.now() + 60) == 1
+    assert shell.driver.scheduler.expire_leases(shell.driver.now() + 60) == 1
     assert sorted((await shell.states()).values()) == ["PLACING", "READY"]

@@ -14,7 +14,7 @@ from peloton.errors import InvalidArgument, NotFound
 from peloton.model.states import TaskState
 from peloton.private.eventstream import eventstream_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
-from resmgr.core.tasks import STATES, Event
+from resmgr.core.state.task_states import STATES, Event
 from tests.unit.resmgr.shell import CLIENT, JOBMGR, Shell, run_id, wire_gang
 from tests.unit.resmgr.world import JOB
 
@@ -36,7 +36,7 @@ async def bring(shell: Shell, state: str) -> str:
     task = shell.driver.scheduler.registry.current(JOB, 0)
     assert task is not None
     if state == "RESERVED":
-        shell.driver.scheduler.step(task, Event.RESERVE, shell.driver.now())
+        shell.driver.scheduler.lifecycle.step(task, Event.RESERVE, shell.driver.now())
     if state in ("PLACING", "RESERVED"):
         return pool
     await shell.place(gang)
@@ -46,7 +46,7 @@ async def bring(shell: Shell, state: str) -> str:
     if state in ON_HOST:
         await tell(shell, "RUNNING" if state == "PREEMPTING" else state)
     if state == "PREEMPTING":
-        shell.driver.scheduler.step(task, Event.PREEMPT, shell.driver.now())
+        shell.driver.scheduler.lifecycle.step(task, Event.PREEMPT, shell.driver.now())
     return pool
 
 
@@ -79,10 +79,10 @@ def idle(shell: Shell) -> bool:
     [pool] = scheduler.tree.leaves()
     return not (
         pool.tasks
-        or pool.waiting
+        or len(scheduler.pending.of(pool))
         or any(pool.used)
         or any(pool.demand)
-        or scheduler.placed
+        or scheduler.placements
         or len(scheduler.leases)
         or len(scheduler.deadlines)
         or any(scheduler.ready.values())

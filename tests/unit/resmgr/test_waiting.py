@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from peloton.model.states import TaskState
-from resmgr.core.pending_reasons import Reasons
+from resmgr.core.state.pending_reasons import Reasons
 from tests.unit.resmgr.world import JOB, World, needs
 
 
@@ -80,7 +80,7 @@ def test_a_new_stream_holds_every_task_that_has_a_reason() -> None:
     world = blocked(3)
     world.enqueue(9)
     reasons = world.scheduler.reasons
-    reasons.restart("second", world.scheduler.registry.in_turns())
+    reasons.restart("second", world.scheduler.registry.iterate_in_steps())
     assert reasons.holds("second", 0)
     assert reasons.holds("", 0)
     assert [instance for instance, _ in deltas(reasons)] == [0, 1, 2]
@@ -96,7 +96,7 @@ def test_a_new_stream_tells_more_tasks_than_the_log_holds() -> None:
     told = [instance for instance in range(50) if world.task(instance).reason]
     assert told == list(range(50))
     reasons = Reasons("first", capacity=10)
-    reasons.restart("second", world.scheduler.registry.in_turns())
+    reasons.restart("second", world.scheduler.registry.iterate_in_steps())
     found: list[int] = []
     while reasons.more(len(found)):
         assert reasons.holds("second", len(found))
@@ -107,7 +107,7 @@ def test_a_new_stream_tells_more_tasks_than_the_log_holds() -> None:
 def test_tasks_may_go_while_a_new_stream_is_read() -> None:
     world = blocked(9)
     reasons = world.scheduler.reasons
-    reasons.restart("second", world.scheduler.registry.in_turns())
+    reasons.restart("second", world.scheduler.registry.iterate_in_steps())
     assert [delta.run.instance for delta in reasons.read(0, 3)] == [0, 1, 2]
     world.scheduler.kill(JOB, 1)
     world.scheduler.kill(JOB, 5)

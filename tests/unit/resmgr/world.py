@@ -11,12 +11,14 @@ from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, ZERO, Resources
 from peloton.model.shortage import Shortage
 from peloton.model.states import TaskState, TaskType
-from resmgr.core.cooperative import Steps, T
-from resmgr.core.placements import Failure, Proposal, Rejection
-from resmgr.core.policy import Policy
-from resmgr.core.pools import Pool
-from resmgr.core.scheduler import NewTask, Scheduler
-from resmgr.core.tasks import NO_HOSTS, Gang, Needs, Task
+from resmgr.core.scheduler import Scheduler
+from resmgr.core.state.cooperative import Steps, T
+from resmgr.core.state.entities import Gang, Task
+from resmgr.core.state.needs import Needs, NewTask
+from resmgr.core.state.placements import NO_HOSTS, Failure, Proposal, Rejection
+from resmgr.core.state.policy import Policy
+from resmgr.core.state.pools import Pool
+from resmgr.core.state.queues import PoolQueues
 
 JOB = "11111111-1111-4111-8111-111111111111"
 OTHER_JOB = "22222222-2222-4222-8222-222222222222"
@@ -56,11 +58,15 @@ class World:
             self.scheduler.tree.add(pool)
         if capacity is not None:
             self.scheduler.set_capacity(capacity, slack)
-        self.engine = self.scheduler.leases.hear(ENGINE, self.now)
-        self.jobmgr = self.scheduler.leases.hear(JOBMGR, self.now)
+        self.engine = self.scheduler.leases.touch(ENGINE, self.now)
+        self.jobmgr = self.scheduler.leases.touch(JOBMGR, self.now)
 
     def pool(self, pool_id: str = "a") -> Pool:
         return self.scheduler.tree.get(pool_id)
+
+    def queues(self, pool_id: str = "a") -> PoolQueues:
+        """The queues of a pool."""
+        return self.scheduler.pending.of(self.pool(pool_id))
 
     def enqueue(
         self, *instances: int, of: Needs | None = None, pool: str = "a", run: int = 1, job: str = JOB

@@ -7,7 +7,8 @@ from peloton.model.resources import Resources
 from peloton.model.states import TaskState
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.view import Candidate, Waiting
-from resmgr.core.tasks import Needs, Vector
+from resmgr.core.state.amounts import Vector
+from resmgr.core.state.needs import Needs
 
 JOB = "11111111-1111-1111-1111-111111111111"
 

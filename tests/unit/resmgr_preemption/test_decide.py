@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from peloton.model.states import TaskState
-from resmgr.core.preemption.decide import Memory, Rules, concerned, decide, prepare
+from resmgr.core.preemption.decide import Memory, Rules, decide, pools_to_examine, prepare
 from resmgr.core.preemption.protection import Allowance, protect
 from resmgr.core.preemption.strikes import Strikes
 from resmgr.core.preemption.view import Candidates, PoolView, View
@@ -85,8 +85,8 @@ def test_policies_that_are_switched_off_take_nothing() -> None:
 def test_only_pools_that_may_lose_tasks_are_looked_at() -> None:
     waits = replace(FINE, path="/w", queues=((waiting(99),),))
     view, _ = prepare(View((OVER, replace(FINE, path="/f"), waits)), Memory(), Rules(), 0.0)
-    assert concerned(view, Rules()) == {"/w"}
-    assert concerned(view, Rules(strikes=1)) == {"/w", "/a/b"}
+    assert pools_to_examine(view, Rules()) == {"/w"}
+    assert pools_to_examine(view, Rules(strikes=1)) == {"/w", "/a/b"}
 
 
 def test_what_serves_pools_is_gone_for_the_gangs_that_wait_within() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from resmgr.core.preemption.policy import Victim
-from resmgr.core.preemption.same_pool import Within
+from resmgr.core.preemption.same_pool import SamePoolPolicy
 from resmgr.core.preemption.view import Candidates, PoolView, View
 from tests.unit.resmgr_preemption.pictures import amounts, numbers, task, waiting
 
 
 def found(pool: PoolView) -> list[Victim]:
-    return Within().victims(View((pool,)), 0.0)
+    return SamePoolPolicy().victims(View((pool,)), 0.0)
 
 
 def taken(pool: PoolView) -> list[int]:

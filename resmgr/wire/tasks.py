@@ -18,9 +18,10 @@ from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.wire.feasibility import host_filter, shortage_from
 from peloton.wire.ids import agent_id, run_id
 from peloton.wire.task import resources_from, resources_to
-from resmgr.core.placements import Failure, Handover, Proposal
-from resmgr.core.scheduler import NewTask, Scheduler
-from resmgr.core.tasks import Gang, Needs, Shape, Task
+from resmgr.core.scheduler import Scheduler
+from resmgr.core.state.entities import Gang, Task
+from resmgr.core.state.needs import Needs, NewTask, Shape
+from resmgr.core.state.placements import Failure, Handover, Proposal
 
 _OF_ONE_RUN = (
     "id",

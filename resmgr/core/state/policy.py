@@ -1,4 +1,4 @@
-"""The numbers that scheduling goes by."""
+"""The settings that scheduling depends on."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Numbers of behaviour 5.3, 7.3 and 7.4; times in seconds."""
+    """Limits and time-outs of admission and placing (docs/behaviour/pools.md); times in seconds."""
 
     preemption: bool = True
     host_reservation: bool = False
     sharing: float = 1.0
-    """Least time between two entitlements because of demand alone."""
-    turn: int = 1000
-    """Gangs admitted in one turn at most."""
+    """Least time between two calculations of entitlement because of demand alone."""
+    admission_batch: int = 1000
+    """Most gangs that one cycle admits."""
     ready_limit: int = 100_000
     """Gangs per task type."""
     placed_limit: int = 1_000_000
@@ -26,9 +26,17 @@ class Policy:
     tries: int = 3
     """Failed placements after which a gang returns to its pool's queue."""
     cycles: int = 3
-    """Such returns after which it asks for a reserved host."""
+    """Such returns after which a gang requests a reserved host."""
     retry_first: float = 1.0
     """Pause after the first failed try; doubled by each further one."""
     retry_longest: float = 30.0
     silence: float = 30.0
     """How long a lease outlives its holder's last call."""
+
+    def retry_pause(self, tries: int) -> float:
+        """Return the pause after that many failed tries."""
+        return min(self.retry_first * 2.0 ** (tries - 1), self.retry_longest)
+
+    def placing_timeout(self, tries: int) -> float:
+        """Return the seconds that an engine has for a gang after that many failed tries."""
+        return self.placing * 2.0 ** min(tries, 10)

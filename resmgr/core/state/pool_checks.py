@@ -1,4 +1,4 @@
-"""What a pool's config must hold, alone and beside its relatives (behaviour 7.1).
+"""Checks of a pool's config, alone and against its relatives (docs/behaviour/pools.md, Model).
 
 Each refusal is an InvalidArgument with the field's path; kinds are numbered in the order given.
 """
@@ -13,7 +13,7 @@ from peloton.model.resources import KINDS, MILLI
 
 
 def check_alone(config: PoolConfig) -> None:
-    """Name, amounts and percentages by themselves."""
+    """Check name, amounts and percentages by themselves."""
     if not config.name.strip():
         raise InvalidArgument("name", config.name, "a name")
     if "/" in config.name:
@@ -30,19 +30,19 @@ def check_against_tree(
     parent_path: str,
     siblings: Sequence[PoolConfig],
     children: Iterable[PoolConfig],
-    limit_held: bool = True,
+    limit_bounded: bool = True,
 ) -> None:
-    """Limit and reservation beside the parent's, the siblings' and the children's.
+    """Check limit and reservation against the parent's, the siblings' and the children's.
 
     `parent` is None where its amounts are not known: the root's, before the cluster's capacity is. Without
-    `limit_held` the limit may exceed the parent's: the root's is the capacity of the moment, which bounds
+    `limit_bounded` the limit may exceed the parent's: the root's is the capacity of the moment, which bounds
     the entitlement anyway and moves with every host.
     """
     below = list(children)
     for i, (name, kind) in enumerate(config.kinds.items()):
         path = f"resources[{i}]"
         if parent is not None:
-            if limit_held:
+            if limit_bounded:
                 _check_limit(path, kind, parent.kind(name), parent_path)
             _check_reservation(path, name, kind, parent.kind(name), parent_path, siblings)
     for name in KINDS:

@@ -1,8 +1,7 @@
-"""Resource pools as a tree: what is configured, what is allocated, which changes are let in."""
+"""Resource pools as a tree: configuration, allocation, and the checks of changes."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -11,15 +10,11 @@ from peloton.model.ids import ROOT_POOL, PoolId
 from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, Resources
 from peloton.model.resources import total as total_of
-from resmgr.core.histograms import Times
-from resmgr.core.pool_checks import check_against_tree, check_alone
-from resmgr.core.queues import GangQueue
-from resmgr.core.tasks import Charge, Gang, Vector
+from resmgr.core.state.amounts import NOTHING, Charge, Vector, add_to, percent_of, subtract_from, vector
+from resmgr.core.state.histograms import Histogram
+from resmgr.core.state.pool_checks import check_against_tree, check_alone
 
-NOTHING: Vector = (0, 0, 0, 0)
 DEFAULT_SLACK_PERCENT = 20.0
-QUEUES = ("non-preemptible", "controller", "revocable", "pending")
-"""In the order in which they are tried."""
 
 
 class PoolExists(AlreadyExists):
@@ -39,9 +34,10 @@ class PoolNotLeaf(Refused):
 
 
 class Pool:
-    """A node of the tree. Amounts are thousandths by kind; they change through `charge` and `free` only."""
+    """A node of the tree. Amounts are thousandths by kind; only the methods here change them."""
 
     __slots__ = (
+        "ancestors",
         "children",
         "config",
         "controller",
@@ -50,11 +46,9 @@ class Pool:
         "entitlement",
         "firm_entitlement",
         "limit",
-        "lineage",
         "non_preemptible",
         "parent",
         "path",
-        "queues",
         "reservation",
         "slack",
         "slack_demand",
@@ -63,7 +57,6 @@ class Pool:
         "tasks",
         "to_ready",
         "to_running",
-        "unexplained",
         "used",
     )
 
@@ -71,32 +64,29 @@ class Pool:
         self.parent = parent
         self.children: dict[str, Pool] = {}
         self.path: str = "/" if parent is None else f"{parent.path.rstrip('/')}/{config.name}"
-        self.lineage: tuple[Pool, ...] = (self,) if parent is None else (self, *parent.lineage)
-        """This pool, its parent, and so on up to the root."""
+        self.ancestors: tuple[Pool, ...] = (self,) if parent is None else (self, *parent.ancestors)
+        """The pool itself, its parent, and so on up to the root."""
         self.entitlement: Vector = NOTHING
         self.slack_entitlement: Vector = NOTHING
-        """For revocable tasks: a part of the entitlement, but the cpu, which is slack cpu, on top of it."""
+        """For revocable tasks: a part of the entitlement, except the cpu, which is slack cpu on top of it."""
         self.firm_entitlement: Vector | None = None
-        """What of the entitlement is for tasks that are not revocable; None: all of it."""
+        """The part of the entitlement for tasks that are not revocable; None: all of it."""
         self.used = [0, 0, 0, 0]
-        """Allocated from what the pool is entitled to: all of it but the slack cpu."""
+        """Allocated from the entitlement: everything except the slack cpu."""
         self.slack = [0, 0, 0, 0]
         """Allocated to revocable tasks; its cpu is slack cpu."""
         self.non_preemptible = [0, 0, 0, 0]
-        """Like `controller`, `demand` and `slack_demand` kept by leaves only; a parent's is the sum."""
+        """Kept by leaves only, like `controller`, `demand` and `slack_demand`; a parent's amount is their sum."""
         self.controller = [0, 0, 0, 0]
         self.demand = [0, 0, 0, 0]
-        """Asked for by tasks that are queued here and not revocable."""
+        """Requested by queued tasks that are not revocable."""
         self.slack_demand = [0, 0, 0, 0]
-        self.queues = tuple(GangQueue(name) for name in QUEUES)
         self.tasks = 0
-        """Tasks that belong to this leaf, in whatever state, orphans included."""
-        self.to_ready = Times()
-        """Of gangs, from coming into the pool's queues to admission."""
-        self.to_running = Times()
-        """Of runs, from being enqueued to running."""
-        self.unexplained: deque[Gang] = deque()
-        """Gangs that were queued here and have not been told why they wait."""
+        """Tasks of this leaf in any state, orphans included."""
+        self.to_ready = Histogram()
+        """Seconds from queueing to admission, of gangs."""
+        self.to_running = Histogram()
+        """Seconds from enqueueing to running, of runs."""
         self.configure(config)
 
     def __repr__(self) -> str:
@@ -104,124 +94,117 @@ class Pool:
 
     @property
     def id(self) -> PoolId:
+        """Return the id of the config."""
         return self.config.id
 
     @property
     def leaf(self) -> bool:
-        """Whether it takes jobs."""
+        """Return whether it takes jobs."""
         return not self.children and self.parent is not None
 
-    @property
-    def waiting(self) -> int:
-        """Number of gangs in its queues."""
-        return sum(map(len, self.queues))
-
-    @property
-    def pending(self) -> GangQueue:
-        return self.queues[3]
-
     def configure(self, config: PoolConfig) -> None:
+        """Take over a config."""
         self.config = config
         kinds = [config.kind(name) for name in KINDS]
-        self.reservation: Vector = _vector(kind.reservation for kind in kinds)
-        self.limit: Vector = _vector(kind.limit for kind in kinds)
+        self.reservation: Vector = vector(kind.reservation for kind in kinds)
+        self.limit: Vector = vector(kind.limit for kind in kinds)
         self.controller_limit: Vector | None = None
         if config.controller_limit_percent is not None:
-            self.controller_limit = _percent(self.reservation, config.controller_limit_percent)
+            self.controller_limit = percent_of(self.reservation, config.controller_limit_percent)
         percent = config.slack_limit_percent
-        share = _percent(self.reservation, DEFAULT_SLACK_PERCENT if percent is None else percent)
+        share = percent_of(self.reservation, DEFAULT_SLACK_PERCENT if percent is None else percent)
         self.slack_limit: Vector = (0, *share[1:])
 
     def entitle(self, whole: Vector, slack: Vector) -> None:
-        """Both its entitlement and the part of it that is for revocable tasks."""
+        """Set the entitlement and the part of it for revocable tasks."""
         self.entitlement, self.slack_entitlement, self.firm_entitlement = whole, slack, None
         if any(slack[1:]):
             self.firm_entitlement = (whole[0], whole[1] - slack[1], whole[2] - slack[2], whole[3] - slack[3])
 
     def firm(self) -> Vector:
-        """Allocated to tasks that are not revocable."""
+        """Return what is allocated to tasks that are not revocable."""
         used, slack = self.used, self.slack
         return used[0], used[1] - slack[1], used[2] - slack[2], used[3] - slack[3]
 
     def charge(self, charge: Charge) -> None:
-        """Allocate: here, and as far as others share it all the way up."""
+        """Allocate here, and in all ancestors what they share."""
         cpu, memory, disk, gpu = charge.entitled
-        for pool in self.lineage:
+        for pool in self.ancestors:
             used = pool.used
             used[0] += cpu
             used[1] += memory
             used[2] += disk
             used[3] += gpu
             if charge.slack is not None:
-                _add(pool.slack, charge.slack)
+                add_to(pool.slack, charge.slack)
         if charge.non_preemptible is not None:
-            _add(self.non_preemptible, charge.non_preemptible)
+            add_to(self.non_preemptible, charge.non_preemptible)
         if charge.controller is not None:
-            _add(self.controller, charge.controller)
+            add_to(self.controller, charge.controller)
 
     def free(self, charge: Charge) -> None:
-        """Give back what `charge` allocated."""
+        """Free what `charge` allocated."""
         cpu, memory, disk, gpu = charge.entitled
-        for pool in self.lineage:
+        for pool in self.ancestors:
             used = pool.used
             used[0] -= cpu
             used[1] -= memory
             used[2] -= disk
             used[3] -= gpu
             if charge.slack is not None:
-                _subtract(pool.slack, charge.slack)
+                subtract_from(pool.slack, charge.slack)
         if charge.non_preemptible is not None:
-            _subtract(self.non_preemptible, charge.non_preemptible)
+            subtract_from(self.non_preemptible, charge.non_preemptible)
         if charge.controller is not None:
-            _subtract(self.controller, charge.controller)
+            subtract_from(self.controller, charge.controller)
 
-    def want(self, charge: Charge) -> None:
-        """Queued here."""
+    def add_demand(self, charge: Charge) -> None:
+        """Count a gang that is queued here."""
         if charge.firm is not None:
-            _add(self.demand, charge.firm)
+            add_to(self.demand, charge.firm)
         if charge.slack is not None:
-            _add(self.slack_demand, charge.slack)
+            add_to(self.slack_demand, charge.slack)
 
-    def unwant(self, charge: Charge) -> None:
-        """No longer queued here."""
+    def remove_demand(self, charge: Charge) -> None:
+        """Stop counting a gang that is no longer queued here."""
         if charge.firm is not None:
-            _subtract(self.demand, charge.firm)
+            subtract_from(self.demand, charge.firm)
         if charge.slack is not None:
-            _subtract(self.slack_demand, charge.slack)
+            subtract_from(self.slack_demand, charge.slack)
 
-    # What is told of a pool.
+    # Figures of a pool.
 
     def allocation(self) -> dict[str, Resources]:
-        """As counted: total, non-preemptible, preemptible, controller, slack, non-slack (behaviour 7.3)."""
+        """Return the sums by name (docs/behaviour/pools.md, Admission)."""
         slack = Resources(*self.slack)
         total = Resources(*self.used) + Resources(cpu=slack.cpu)
-        fixed = self._below_together("non_preemptible")
+        fixed = self._subtree_total("non_preemptible")
         return {
             "total": total,
             "non-preemptible": fixed,
             "preemptible": total - fixed,
-            "controller": self._below_together("controller"),
+            "controller": self._subtree_total("controller"),
             "slack": slack,
             "non-slack": total - slack,
         }
 
     def total_demand(self) -> Resources:
-        """What is queued in this pool and below it, slack included."""
-        return self._below_together("demand") + self._below_together("slack_demand")
+        """Return what is queued in this pool and below it, slack included."""
+        return self._subtree_total("demand") + self._subtree_total("slack_demand")
 
-    def _below_together(self, name: str) -> Resources:
-        """Sum of what only leaves keep."""
-        return total_of(Resources(*getattr(pool, name)) for pool in self.below())
+    def _subtree_total(self, name: str) -> Resources:
+        """Return the sum of an amount that only leaves keep."""
+        return total_of(Resources(*getattr(pool, name)) for pool in self.subtree())
 
-    def below(self) -> Iterator[Pool]:
-        """This pool and all below it, parents first."""
+    def subtree(self) -> Iterator[Pool]:
+        """Iterate over this pool and all pools below it, parents first."""
         yield self
         for child in self.children.values():
-            yield from child.below()
+            yield from child.subtree()
 
 
 class PoolTree:
-    """All pools by id and by path. A change is checked whole before anything changes."""
+    """All pools by id and by path. A change is checked completely before anything changes."""
 
     def __init__(self) -> None:
         self.root = Pool(PoolConfig(ROOT_POOL, "root", ""), None)
@@ -230,27 +213,29 @@ class PoolTree:
         self.slack_capacity = Resources()
 
     def __iter__(self) -> Iterator[Pool]:
-        """Parents before their children."""
-        return self.root.below()
+        """Iterate over all pools, parents before their children."""
+        return self.root.subtree()
 
     def __len__(self) -> int:
         return len(self._pools)
 
     def leaves(self) -> Iterator[Pool]:
+        """Iterate over the pools that take jobs."""
         return (pool for pool in self if pool.leaf)
 
     def find(self, pool_id: PoolId) -> Pool | None:
+        """Return the pool of that id, if there is one."""
         return self._pools.get(pool_id)
 
     def get(self, pool_id: PoolId) -> Pool:
-        """Raises NotFound."""
+        """Return the pool of that id. Raises NotFound."""
         pool = self.find(pool_id)
         if pool is None:
             raise NotFound(f"no resource pool has the id {pool_id!r}")
         return pool
 
     def lookup(self, path: str) -> Pool:
-        """Raises InvalidArgument for what is no path, NotFound for one that is not there."""
+        """Return the pool of that path. Raises InvalidArgument for an invalid path, NotFound for an unknown one."""
         if not path.startswith("/") or "//" in path:
             raise InvalidArgument("path", path, "a path such as /a/b")
         pool = self.root
@@ -262,8 +247,11 @@ class PoolTree:
         return pool
 
     def load(self, configs: Iterable[PoolConfig]) -> list[Pool]:
-        """What the store holds, in any order, without checks. Of siblings with one name the oldest keeps it;
-        the others, which are returned, have their id beside it. Raises NotFound where a parent is missing."""
+        """Insert what the store holds, in any order, without checks; return the pools that were renamed.
+
+        Of siblings with the same name the oldest keeps it, and the others get their id appended. Raises
+        NotFound where a parent is missing.
+        """
         waiting = {
             config.id: config
             for config in sorted(configs, key=lambda config: (config.created_at, config.id))
@@ -284,7 +272,7 @@ class PoolTree:
         return renamed
 
     def check_new(self, config: PoolConfig) -> None:
-        """Raises InvalidArgument or PoolExists."""
+        """Check a new pool. Raises InvalidArgument or PoolExists."""
         check_alone(config)
         parent = self._pools.get(config.parent)
         if parent is None:
@@ -297,12 +285,12 @@ class PoolTree:
         self._check_against(config, parent, ())
 
     def add(self, config: PoolConfig) -> Pool:
-        """Raises as `check_new`."""
+        """Check and insert a pool. Raises as `check_new`."""
         self.check_new(config)
         return self.insert(config)
 
     def insert(self, config: PoolConfig) -> Pool:
-        """Without checks: what was checked, or was there before. Its parent must be there."""
+        """Insert a pool without checks. Its parent must be in the tree."""
         parent = self._pools[config.parent]
         pool = Pool(config, parent)
         parent.children[config.name] = pool
@@ -310,7 +298,10 @@ class PoolTree:
         return pool
 
     def check_update(self, config: PoolConfig, force: bool = False) -> None:
-        """Raises NotFound or InvalidArgument. `force` leaves out what relates the pool to others."""
+        """Check a changed config. `force` skips the comparison with relatives.
+
+        Raises NotFound or InvalidArgument.
+        """
         pool = self.get(config.id)
         if pool is self.root:
             raise InvalidArgument("id", config.id, "a pool that may change: the root is fixed")
@@ -325,25 +316,28 @@ class PoolTree:
             self._check_against(config, pool.parent, [child.config for child in pool.children.values()])
 
     def update(self, config: PoolConfig, force: bool = False) -> Pool:
-        """Raises as `check_update`."""
+        """Check and apply a changed config. Raises as `check_update`."""
         self.check_update(config, force)
         return self.replace(config)
 
     def replace(self, config: PoolConfig) -> Pool:
-        """Without checks: what was checked."""
+        """Apply a changed config without checks."""
         pool = self.get(config.id)
         assert pool.parent is not None
         if config.name != pool.config.name:
             del pool.parent.children[pool.config.name]
             pool.parent.children[config.name] = pool
         pool.configure(config)
-        for each in pool.below():
+        for each in pool.subtree():
             assert each.parent is not None
             each.path = f"{each.parent.path.rstrip('/')}/{each.config.name}"
         return pool
 
     def check_delete(self, pool_id: PoolId) -> Pool:
-        """Raises NotFound, PoolNotLeaf, PoolBusy, or Refused for the root."""
+        """Return the pool if it may be deleted.
+
+        Raises NotFound, PoolNotLeaf, PoolBusy, or Refused for the root.
+        """
         pool = self.get(pool_id)
         if pool is self.root:
             raise Refused("the root pool is fixed")
@@ -356,14 +350,14 @@ class PoolTree:
         return pool
 
     def delete(self, pool_id: PoolId) -> None:
-        """Raises as `check_delete`."""
+        """Delete a pool. Raises as `check_delete`."""
         pool = self.check_delete(pool_id)
         assert pool.parent is not None
         del pool.parent.children[pool.config.name]
         del self._pools[pool_id]
 
     def set_capacity(self, capacity: Resources, slack: Resources) -> None:
-        """What the cluster has: the root's reservation, limit and entitlement."""
+        """Set the cluster's capacity, which is the root's reservation and limit."""
         self.capacity, self.slack_capacity = capacity, slack
         kinds = {
             name: KindConfig(amount, amount) for name, amount in zip(KINDS, capacity.values(), strict=True)
@@ -379,28 +373,5 @@ class PoolTree:
             parent.path,
             others,
             children,
-            limit_held=parent is not self.root,
+            limit_bounded=parent is not self.root,
         )
-
-
-def _vector(amounts: Iterable[int]) -> Vector:
-    cpu, memory, disk, gpu = amounts
-    return cpu, memory, disk, gpu
-
-
-def _percent(amounts: Vector, percent: float) -> Vector:
-    return _vector(int(amount * percent / 100) for amount in amounts)
-
-
-def _add(sums: list[int], amounts: Vector) -> None:
-    sums[0] += amounts[0]
-    sums[1] += amounts[1]
-    sums[2] += amounts[2]
-    sums[3] += amounts[3]
-
-
-def _subtract(sums: list[int], amounts: Vector) -> None:
-    sums[0] -= amounts[0]
-    sums[1] -= amounts[1]
-    sums[2] -= amounts[2]
-    sums[3] -= amounts[3]

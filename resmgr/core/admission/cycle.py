@@ -1,0 +1,131 @@
+"""Admission cycles over the pools' queues (docs/behaviour/pools.md, Admission)."""
+
+from __future__ import annotations
+
+from peloton.model.resources import KINDS
+from peloton.model.shortage import Shortage
+from resmgr.core.admission.checks import SHARED, Refusal, cycle
+from resmgr.core.entitlement.sharing import Sharing
+from resmgr.core.state.entities import Gang
+from resmgr.core.state.infeasible import beyond_capacity
+from resmgr.core.state.lifecycle import Lifecycle
+from resmgr.core.state.pools import Pool
+from resmgr.core.state.queues import GangQueue, PoolQueues, ReadyQueue
+from resmgr.core.state.task_states import Event
+
+CAPACITY_UNKNOWN = "cluster capacity unknown: host manager has not answered"
+_EXPLAIN_SECONDS, _EXPLAINED_AT_ONCE = 0.1, 200
+"""How often, and for how many gangs at most, the reason of waiting behind others is set."""
+
+
+class Admission:
+    """Move gangs from the pools' queues to the ready queues, as far as entitlement allows."""
+
+    def __init__(self, lifecycle: Lifecycle, sharing: Sharing) -> None:
+        self._lifecycle = lifecycle
+        self._sharing = sharing
+        self._explained = 0.0
+        """When gangs last got a reason for waiting."""
+        self._explanations = 0
+        """How many more gangs may get one now."""
+
+    def admit(self, now: float) -> bool:
+        """Run one cycle over all queues and return whether another one is due now.
+
+        It is where this one ended before all queues were tried, or where the capacity is to be shared anew.
+        """
+        lifecycle, sharing, active = self._lifecycle, self._sharing, self._lifecycle.pending.active
+        sharing.follow_demand(now)
+        lifecycle.changed = False
+        if now - self._explained >= _EXPLAIN_SECONDS:
+            self._explained, self._explanations = now, _EXPLAINED_AT_ONCE
+        if sharing.tree.capacity is None:
+            for queues in active.values():
+                self._explain(queues, CAPACITY_UNKNOWN)
+            return False
+        budget = lifecycle.policy.admission_batch
+        for _ in range(len(active)):
+            pool, queues = next(iter(active.items()))
+            budget = self._admit_pool(pool, queues, budget, now)
+            lifecycle.pending.finish(pool)
+            if budget <= 0:
+                return bool(active)
+        return sharing.demand_moved(now)
+
+    def explain_again(self) -> None:
+        """Set the reasons of all queued gangs anew: the capacity has become known."""
+        for queues in self._lifecycle.pending.active.values():
+            queues.unexplained.extend(gang for queue in queues.all for gang in queue)
+
+    def _admit_pool(self, pool: Pool, queues: PoolQueues, budget: int, now: float) -> int:
+        """Return the rest of the budget."""
+        for queue in queues.all:
+            budget = self._admit_queue(queue, queues, budget, now)
+            if budget <= 0:
+                return 0
+        self._explain(queues, None)
+        return budget
+
+    def _admit_queue(self, queue: GangQueue, queues: PoolQueues, budget: int, now: float) -> int:
+        """Return the rest of the budget. A full ready queue ends the cycle of the queue, as a refused head does."""
+        lifecycle = self._lifecycle
+        for gang, refused in cycle(queue, queues, lifecycle.policy.preemption):
+            shortage = self._known_shortage(gang, refused)
+            if shortage is not None:
+                lifecycle.set_aside(gang, shortage, now)
+                budget -= 1
+                if budget <= 0:
+                    break
+                continue
+            if refused is not None:
+                if refused.check in SHARED:
+                    self._sharing.note_refusal()
+                lifecycle.reasons.set_gang(gang, str(refused))
+                continue
+            ready = lifecycle.ready[gang.type]
+            if len(ready) >= lifecycle.policy.ready_limit:
+                lifecycle.reasons.set_gang(gang, f"the {ready.name} is full with {len(ready)} gangs")
+                break
+            self._admit(gang, ready, now)
+            budget -= 1
+            if budget <= 0:
+                break
+        return budget
+
+    def _known_shortage(self, gang: Gang, refused: Refusal | None) -> Shortage | None:
+        """Return why no host could take the gang even once it is admitted, as far as that is known."""
+        infeasible = self._lifecycle.infeasible
+        if infeasible and (known := infeasible.shortage(gang.shape)) is not None:
+            return known
+        capacity = self._sharing.tree.capacity
+        if refused is None or refused.check not in SHARED or capacity is None:
+            return None
+        return beyond_capacity(gang.charge.entitled, capacity.values(), KINDS)
+
+    def _admit(self, gang: Gang, ready: ReadyQueue, now: float) -> None:
+        lifecycle, pool = self._lifecycle, gang.pool
+        assert gang.queue is not None
+        gang.queue.remove(gang)
+        pool.remove_demand(gang.charge)
+        pool.charge(gang.charge)
+        gang.tries = 0
+        pool.to_ready.add(now - gang.tasks[0].since)
+        for task in gang.tasks:
+            lifecycle.step(task, Event.ADMIT, now)
+            if task.reason and not gang.cycles:
+                lifecycle.reasons.set(task, "")
+        ready.add(gang)
+
+    def _explain(self, queues: PoolQueues, reason: str | None) -> None:
+        """Set why gangs that were queued here wait: `reason`; None: behind others."""
+        reasons = self._lifecycle.reasons
+        while queues.unexplained and self._explanations:
+            gang = queues.unexplained.popleft()
+            queue = gang.queue
+            if not isinstance(queue, GangQueue):
+                continue
+            self._explanations -= 1
+            if reason is not None:
+                reasons.set_gang(gang, reason)
+            elif gang.tasks[0].reason in ("", CAPACITY_UNKNOWN):
+                reasons.set_gang(gang, f"behind earlier gangs in queue {queue.name} of {gang.pool.path}")

@@ -1,0 +1,96 @@
+"""New runs: gangs that are queued, runs that are on a host already, and the runs that they replace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from peloton.errors import Refused
+from peloton.model.states import TaskState
+from resmgr.core.admission.checks import beyond_limit
+from resmgr.core.state.entities import Gang, Task
+from resmgr.core.state.lifecycle import Lifecycle
+from resmgr.core.state.needs import NewTask
+from resmgr.core.state.pools import Pool
+from resmgr.core.state.task_states import BEFORE_LAUNCH
+
+_S = TaskState
+
+
+class Enqueueing:
+    """Create tasks and gangs."""
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
+        self._registry = lifecycle.registry
+
+    def enqueue(self, pool: Pool, gang: Sequence[NewTask], now: float) -> list[Task]:
+        """Queue a gang at a leaf and return the tasks that were new.
+
+        A known run, or one older than the known run, changes nothing; a newer run replaces the known one.
+        Raises Refused where the members are of different task types, or are together more than a limit
+        allows, having changed nothing.
+        """
+        current = self._registry.current
+        unknown = [
+            new for new in gang if (known := current(new.job_id, new.instance)) is None or known.run < new.run
+        ]
+        if not unknown:
+            return []
+        if len(unknown) > 1:
+            unknown = list({(new.job_id, new.instance): new for new in unknown}.values())
+        if len(unknown) > 1 and len({new.needs.type for new in unknown}) > 1:
+            raise Refused("a gang's tasks must all be of one task type")
+        too_large = beyond_limit(pool, [new.needs.charge for new in unknown])
+        if too_large:
+            raise Refused(too_large)
+        tasks = [self._create(pool, new, _S.PENDING, now) for new in unknown]
+        if len(unknown) > 1 and unknown[0].gang_size <= 1:
+            first = min(new.instance for new in unknown)
+            for task in tasks:
+                task.job.gangs[task.instance] = first
+        self._lifecycle.queue(Gang(pool, tuple(tasks)))
+        return tasks
+
+    def restore(self, pool: Pool, new: NewTask, state: TaskState, host: str, now: float) -> None:
+        """Take in a run that is on a host already, with its allocation."""
+        known = self._registry.current(new.job_id, new.instance)
+        if known is not None and known.run >= new.run:
+            return
+        task = self._create(pool, new, state, now)
+        task.enqueued = 0.0
+        pool.charge(task.needs.charge)
+        self._registry.put_on_host(task, host)
+        if state is _S.PREEMPTING:
+            lifecycle = self._lifecycle
+            lifecycle.deadlines.set(task, now + lifecycle.policy.preempting)
+
+    def _create(self, pool: Pool, new: NewTask, state: TaskState, now: float) -> Task:
+        job = self._registry.job(new.job_id)
+        known = job.tasks.get(new.instance)
+        if known is not None:
+            self._supersede(known, now)
+            job = self._registry.job(new.job_id)
+        if new.instance < new.gang_size > 1:
+            job.gangs[new.instance] = 0
+        elif job.gangs:
+            job.gangs.pop(new.instance, None)
+        task = Task(job, new.instance, new.run, new.needs, pool, state, now, new.desired_host)
+        self._registry.add(task)
+        return task
+
+    def _supersede(self, old: Task, now: float) -> None:
+        """Make room for a newer run.
+
+        A run that may be on a host stays as an orphan until it ends. A run that jobmgr received and may yet
+        launch stays as long as a launch may take.
+        """
+        lifecycle = self._lifecycle
+        if old.state in BEFORE_LAUNCH and old.state is not _S.LAUNCHING:
+            lifecycle.forget(old)
+            return
+        lifecycle.leave_gang(old)
+        lifecycle.reasons.set(old, "")
+        lifecycle.deadlines.cancel(old)
+        if old.state is _S.LAUNCHING:
+            lifecycle.deadlines.set(old, now + lifecycle.policy.launching)
+        self._registry.orphan(old)

@@ -1,0 +1,1 @@
+"""The exchange with placement engines and with jobmgr."""

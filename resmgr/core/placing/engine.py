@@ -1,0 +1,126 @@
+"""The exchange with placement engines: gangs out, placements and failures in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from peloton.model.ids import Run
+from peloton.model.states import TaskType
+from resmgr.core.state.entities import Gang, Holder, Placement, Task
+from resmgr.core.state.lifecycle import Lifecycle
+from resmgr.core.state.placements import Failure, Proposal, Rejection
+from resmgr.core.state.task_states import IN_ENGINE, Event
+
+
+class EngineExchange:
+    """Hand gangs to engines and take their results."""
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
+        self._registry = lifecycle.registry
+        self._placements = lifecycle.placements
+
+    def dequeue(self, kind: TaskType, limit: int, holder: Holder | None, now: float) -> list[Gang]:
+        """Hand out up to `limit` gangs of that task type, leased until placed, failed or out of time."""
+        lifecycle = self._lifecycle
+        ready, gangs = lifecycle.ready[kind], []
+        for _ in range(min(limit, len(ready))):
+            gang = ready.pop()
+            for task in gang.tasks:
+                lifecycle.step(task, Event.DEQUEUE, now)
+                lifecycle.leases.take(holder, task)
+            lifecycle.deadlines.set(gang, now + lifecycle.policy.placing_timeout(gang.tries))
+            gangs.append(gang)
+        return gangs
+
+    def propose(
+        self, holder: Holder | None, proposals: Sequence[Proposal], failures: Sequence[Failure], now: float
+    ) -> list[Rejection]:
+        """Take an engine's result and return what was rejected.
+
+        A gang is taken completely or not at all: where a call places only a part of it, that part is rejected
+        and the gang returns as after a failed try.
+        """
+        rejections: list[Rejection] = []
+        found: dict[Run, Task] = {}
+        for proposal in proposals:
+            for run in proposal.runs:
+                wrong = self._placeable(run, holder, found)
+                if wrong:
+                    rejections.append(Rejection(proposal, run, wrong))
+        broken = {task.gang: None for task in found.values() if task.gang and not _whole(task.gang, found)}
+        for proposal in proposals:
+            rejections += self._accept(proposal, found, broken, now)
+        for gang in broken:
+            reason = f"placed in part only: {len(gang.tasks)} tasks belong together"
+            self._lifecycle.fail(gang, reason, now)
+        for failure in failures:
+            self._fail(failure, holder, now)
+        return rejections
+
+    def _placeable(self, run: Run, holder: Holder | None, found: dict[Run, Task]) -> str:
+        """Return why a run cannot be placed, else add its task to `found`."""
+        task = self._registry.find(run)
+        if task is None or task.orphan:
+            return "the run is not known"
+        if task.state not in IN_ENGINE:
+            return f"the task is {task.state.name}, not PLACING"
+        if task.holder is not holder:
+            return "the task is leased to another instance"
+        if run in found:
+            return "the run is placed twice"
+        if len(self._placements) >= self._lifecycle.policy.placed_limit:
+            return f"the queue of placements is full with {len(self._placements)}"
+        found[run] = task
+        return ""
+
+    def _accept(
+        self, proposal: Proposal, found: dict[Run, Task], broken: Mapping[Gang, None], now: float
+    ) -> list[Rejection]:
+        rejections: list[Rejection] = []
+        placement = Placement(proposal.host, proposal.agent_id, proposal.offer_id, proposal.type)
+        position = 0
+        for run in proposal.runs:
+            task = found.pop(run, None)
+            known = task or self._registry.find(run)
+            count = known.needs.ports if known is not None else 0
+            ports, position = proposal.ports[position : position + count], position + count
+            if task is None:
+                continue
+            if task.gang in broken:
+                rejections.append(Rejection(proposal, run, "its gang is not placed whole"))
+                continue
+            self._place(task, placement, ports, now)
+        if placement.tasks:
+            self._placements.add(placement)
+        return rejections
+
+    def _place(self, task: Task, placement: Placement, ports: tuple[int, ...], now: float) -> None:
+        assert task.gang is not None
+        lifecycle = self._lifecycle
+        lifecycle.step(task, Event.PLACE, now)
+        lifecycle.deadlines.cancel(task.gang)
+        lifecycle.leases.release(task)
+        placement.tasks[task] = ports
+        task.placement = placement
+        self._registry.put_on_host(task, placement.host)
+        lifecycle.reasons.set(task, "")
+
+    def _fail(self, failure: Failure, holder: Holder | None, now: float) -> None:
+        gangs: dict[Gang, None] = {}
+        for run in failure.runs:
+            task = self._registry.find(run)
+            if task is not None and task.gang and task.state in IN_ENGINE and task.holder is holder:
+                gangs[task.gang] = None
+        for gang in gangs:
+            if failure.shortage is not None:
+                gang.failure, gang.hosts = failure.reason, failure.hosts
+                gang.tries += 1
+                self._lifecycle.set_aside(gang, failure.shortage, now)
+            else:
+                self._lifecycle.fail(gang, failure.reason or "no host was found", now, failure.hosts)
+
+
+def _whole(gang: Gang, found: Mapping[Run, Task]) -> bool:
+    """Return whether every member is among the placeable tasks."""
+    return all(found.get(task.key) is task for task in gang.tasks)

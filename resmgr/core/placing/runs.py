@@ -1,0 +1,46 @@
+"""What happens to runs from outside: statuses from Mesos or jobmgr, and kills before the launch."""
+
+from __future__ import annotations
+
+from peloton.errors import NotFound, Refused
+from peloton.model.ids import JobId, Run, task_id
+from peloton.model.states import TaskState
+from resmgr.core.state.lifecycle import Lifecycle
+from resmgr.core.state.task_states import BEFORE_LAUNCH, OBSERVED, STATES, Event
+
+_S = TaskState
+
+
+def observe(lifecycle: Lifecycle, run: Run, state: TaskState, now: float) -> bool:
+    """Apply a reported state of a run; return whether the run is known and the state is possible."""
+    task, event = lifecycle.registry.find(run), OBSERVED.get(state)
+    if task is None or event is None:
+        return False
+    if event is Event.END:
+        lifecycle.forget(task)
+        return True
+    if not STATES.allows(task.state, event):
+        return False
+    if task.state is _S.PENDING:
+        task.pool.charge(task.needs.charge)
+    if task.holder is not None:
+        task.holder.launched(run)
+    lifecycle.leave_gang(task)
+    if STATES.next(task.state, event) is not task.state:
+        lifecycle.step(task, event, now)
+        if event is Event.RUNNING and task.enqueued:
+            task.pool.to_running.add(now - task.enqueued)
+    if task.orphan or task.state is not _S.PREEMPTING:
+        lifecycle.deadlines.cancel(task)
+    lifecycle.reasons.set(task, "")
+    return True
+
+
+def kill(lifecycle: Lifecycle, job_id: JobId, instance: int) -> None:
+    """Remove a task before it is launched. Raises NotFound, and Refused with the state once it is launched."""
+    task = lifecycle.registry.current(job_id, instance)
+    if task is None:
+        raise NotFound(f"no task {task_id(job_id, instance)} is known here")
+    if task.state not in BEFORE_LAUNCH:
+        raise Refused(f"task {task_id(job_id, instance)} is {task.state.name}: it is launched already")
+    lifecycle.forget(task)

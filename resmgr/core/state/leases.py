@@ -1,0 +1,76 @@
+"""Leases on what was handed out: work returns when its holder is gone or silent (docs/architecture.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from peloton.errors import Fenced
+from resmgr.core.state.entities import Holder, Task
+
+ABSENCE = 2.0
+"""Seconds without a call after which a process that is not in the membership counts as gone."""
+
+
+class Leases:
+    """The holders by name and term, and the newest term of each role."""
+
+    def __init__(self) -> None:
+        self._holders: dict[tuple[str, int], Holder] = {}
+        self._terms: dict[str, int] = {}
+        """The newest known term of each role."""
+
+    def __len__(self) -> int:
+        return sum(len(holder.tasks) for holder in self._holders.values())
+
+    def touch(self, name: str, now: float, term: int = 0) -> Holder | None:
+        """Note a call of this name and term and return its holder.
+
+        Return None for a caller without a name: it gets no lease, and only the time-outs of the states bring
+        back what it took. Raises Fenced where the role has a newer leader.
+        """
+        if not name:
+            return None
+        role = _role(name)
+        if term < self._terms.get(role, 0):
+            raise Fenced(f"term {term} of {name} is over, the newest of {role} is {self._terms[role]}")
+        self._terms[role] = term
+        holder = self._holders.get((name, term))
+        if holder is None:
+            holder = self._holders[name, term] = Holder(name, term, now)
+        holder.last_seen = max(holder.last_seen, now)
+        return holder
+
+    def take(self, holder: Holder | None, task: Task) -> None:
+        """Lease a task to a holder; None: to nobody."""
+        self.release(task)
+        if holder is not None:
+            task.holder = holder
+            holder.tasks[task] = None
+
+    def release(self, task: Task) -> None:
+        """End the task's lease, where it has one."""
+        if task.holder is not None:
+            task.holder.tasks.pop(task, None)
+            task.holder = None
+
+    def expire(self, now: float, silence: float, present: Collection[str] | None = None) -> list[Holder]:
+        """Forget and return the holders that are gone; their tasks still name them.
+
+        Gone is a holder whose role has a newer leader, that was silent for `silence` seconds, or that is not
+        among `present` (None: not known). A call in the last ABSENCE seconds proves presence: the list may be
+        a moment old.
+        """
+        gone = [
+            holder
+            for holder in self._holders.values()
+            if holder.term < self._terms[_role(holder.name)]
+            or now - holder.last_seen >= silence
+            or (present is not None and holder.name not in present and now - holder.last_seen >= ABSENCE)
+        ]
+        for holder in gone:
+            del self._holders[holder.name, holder.term]
+        return gone
+
+
+def _role(name: str) -> str:
+    return name.partition("/")[0]

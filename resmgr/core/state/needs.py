@@ -1,0 +1,79 @@
+"""What a run requests, and what decides which hosts can take it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from peloton.model.ids import JobId
+from peloton.model.resources import Resources
+from peloton.model.states import TaskType
+from resmgr.core.state.amounts import Charge
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The part of a task's needs that decides which hosts can take it."""
+
+    resources: Resources
+    ports: int
+    revocable: bool
+    constraint: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a gang requires of hosts."""
+
+    members: frozenset[tuple[Fit, int]]
+    """Each with the number of tasks that require it."""
+    spread: bool
+    """Whether each task goes on a host of its own."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Needs:
+    """What a run requests. All tasks that request the same share one object."""
+
+    resources: Resources
+    priority: int = 0
+    preemptible: bool = False
+    controller: bool = False
+    revocable: bool = False
+    type: TaskType = TaskType.BATCH
+    ports: int = 0
+    """Number of dynamic ports."""
+    payload: bytes = b""
+    """The remaining fields of the wire's message, opaque here."""
+    constraint: bytes = b""
+    """The constraint on hosts, serialized and opaque here; empty: any host."""
+    spread: bool = False
+    """Whether no two such tasks of a job may share a host."""
+    charge: Charge = field(init=False)
+
+    def __post_init__(self) -> None:
+        amount = self.resources.values()
+        charge = Charge(
+            firm=None if self.revocable else amount,
+            slack=amount if self.revocable else None,
+            non_preemptible=None if self.preemptible else amount,
+            controller=amount if self.controller else None,
+        )
+        object.__setattr__(self, "charge", charge)
+
+    @property
+    def fit(self) -> Fit:
+        """Return what decides which hosts can take it."""
+        return Fit(self.resources, self.ports, self.revocable, self.constraint)
+
+
+class NewTask(NamedTuple):
+    """A run that requests resources, or that is found to hold them."""
+
+    job_id: JobId
+    instance: int
+    run: int
+    needs: Needs
+    desired_host: str = ""
+    gang_size: int = 1
+    """The job's instances below this number are one gang; 1: none are."""

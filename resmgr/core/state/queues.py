@@ -1,0 +1,168 @@
+"""Queues of gangs: of each pool until admission, and of each task type until an engine takes them.
+
+Those of pools are ordered by priority, high first, then first in first out (docs/behaviour/pools.md, Admission).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+
+from sortedcontainers import SortedList
+
+from resmgr.core.state.entities import Gang
+from resmgr.core.state.pools import Pool
+
+NAMES = ("non-preemptible", "controller", "revocable", "pending")
+"""The queues of a pool in the order in which admission tries them."""
+
+
+class GangQueue:
+    """Add, remove from anywhere and look at the head in O(log n) of the number of different priorities."""
+
+    __slots__ = ("_first", "_length", "_levels", "_order", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._levels: dict[int, OrderedDict[Gang, None]] = {}
+        self._order: SortedList = SortedList()
+        """Negated priorities of the levels, so that the highest comes first."""
+        self._first: OrderedDict[Gang, None] | None = None
+        """The highest level."""
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Gang]:
+        """Iterate in the order in which admission tries them."""
+        for negated in self._order:
+            yield from self._levels[-negated]
+
+    def add(self, gang: Gang) -> None:
+        """Add at the tail of its priority. The gang must be in no queue."""
+        if gang.queue is not None:
+            raise ValueError(f"{gang.tasks} is in queue {gang.queue.name} already")
+        level = self._levels.get(gang.priority)
+        if level is None:
+            level = self._levels[gang.priority] = OrderedDict()
+            self._order.add(-gang.priority)
+            self._first = self._levels[-self._order[0]]
+        level[gang] = None
+        gang.queue = self
+        self._length += 1
+
+    def add_first(self, gang: Gang) -> None:
+        """Add at the head of its priority, where it was before. The gang must be in no queue."""
+        self.add(gang)
+        self._levels[gang.priority].move_to_end(gang, last=False)
+
+    def remove(self, gang: Gang) -> None:
+        """Remove a gang. Raises KeyError where it is not in this queue."""
+        level = self._levels[gang.priority]
+        del level[gang]
+        gang.queue = None
+        self._length -= 1
+        if not level:
+            del self._levels[gang.priority]
+            self._order.remove(-gang.priority)
+            self._first = self._levels[-self._order[0]] if self._order else None
+
+    def head(self) -> Gang | None:
+        """Return the gang that admission tries first."""
+        return next(iter(self._first)) if self._first is not None else None
+
+
+class ReadyQueue:
+    """Admitted gangs of one task type, first in first out; removal from anywhere."""
+
+    __slots__ = ("_gangs", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._gangs: OrderedDict[Gang, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._gangs)
+
+    def __iter__(self) -> Iterator[Gang]:
+        return iter(self._gangs)
+
+    def add(self, gang: Gang) -> None:
+        """Add at the tail. The gang must be in no queue."""
+        if gang.queue is not None:
+            raise ValueError(f"{gang.tasks} is in queue {gang.queue.name} already")
+        self._gangs[gang] = None
+        gang.queue = self
+
+    def add_first(self, gang: Gang) -> None:
+        """Add at the head, where it was before. The gang must be in no queue."""
+        self.add(gang)
+        self._gangs.move_to_end(gang, last=False)
+
+    def remove(self, gang: Gang) -> None:
+        """Remove a gang. Raises KeyError where it is not in this queue."""
+        del self._gangs[gang]
+        gang.queue = None
+
+    def pop(self) -> Gang:
+        """Remove and return the head. Raises KeyError where there is none."""
+        gang, _ = self._gangs.popitem(last=False)
+        gang.queue = None
+        return gang
+
+
+class PoolQueues:
+    """The queues of one leaf."""
+
+    __slots__ = ("all", "pending", "unexplained")
+
+    def __init__(self) -> None:
+        self.all = tuple(GangQueue(name) for name in NAMES)
+        """In the order of NAMES."""
+        self.pending = self.all[-1]
+        """Where every gang begins."""
+        self.unexplained: deque[Gang] = deque()
+        """Gangs that were queued here and have no reason for waiting yet."""
+
+    def __len__(self) -> int:
+        """Return the number of gangs."""
+        return sum(map(len, self.all))
+
+
+class PendingQueues:
+    """The queues of all leaves. A queued gang counts as its pool's demand."""
+
+    def __init__(self) -> None:
+        self.active: OrderedDict[Pool, PoolQueues] = OrderedDict()
+        """Leaves with gangs in their queues, the one that was tried longest ago first."""
+
+    def of(self, pool: Pool) -> PoolQueues:
+        """Return the queues of a pool, empty ones for a pool without gangs."""
+        return self.active.get(pool) or PoolQueues()
+
+    def add(self, gang: Gang) -> None:
+        """Add at the tail of its pool's pending queue."""
+        queues = self._counted(gang)
+        queues.pending.add(gang)
+
+    def add_first(self, gang: Gang) -> None:
+        """Add at the head of its priority in its pool's pending queue."""
+        queues = self._counted(gang)
+        queues.pending.add_first(gang)
+
+    def finish(self, pool: Pool) -> None:
+        """End a pool's part of an admission cycle: move it behind the others, or drop it once it is empty."""
+        if len(self.active[pool]):
+            self.active.move_to_end(pool)
+        else:
+            del self.active[pool]
+
+    def _counted(self, gang: Gang) -> PoolQueues:
+        pool = gang.pool
+        queues = self.active.get(pool)
+        if queues is None:
+            queues = self.active[pool] = PoolQueues()
+        pool.add_demand(gang.charge)
+        queues.unexplained.append(gang)
+        return queues

@@ -1,0 +1,1 @@
+"""The protobuf form of the core's objects."""
