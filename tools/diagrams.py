@@ -13,7 +13,7 @@ from typing import Any
 from hostmgr.core.states import CLAIM, LIFE
 from hostmgr.mesos.session import MACHINE as SUBSCRIPTION
 from peloton.statemachine import StateMachine
-from resmgr.core.tasks import STATES as SCHEDULING
+from resmgr.core.state.task_states import STATES as SCHEDULING
 
 PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
 BEGIN, END = "<!-- state machines: made by `make diagrams` -->", "<!-- end of state machines -->"

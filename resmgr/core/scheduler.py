@@ -151,5 +151,5 @@ class Scheduler:
         return expire(self.lifecycle, now)
 
     def expire_leases(self, now: float, present: Collection[str] | None = None) -> int:
-        """Take back what is leased to holders that are silent or not `present`; return the number of gangs."""
+        """Take back the leases of holders that are silent or not `present`; return the number of gangs."""
         return expire_leases(self.lifecycle, now, present)

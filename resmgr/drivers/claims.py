@@ -33,7 +33,7 @@ class Claims:
             await self.release()
 
     async def release(self) -> None:
-        """Release the claims of abandoned placements once; a claim that cannot be released expires by itself."""
+        """Release the claims of abandoned placements; one that cannot be released expires by itself."""
         given = self._driver.scheduler.take_abandoned()
         if not given:
             return

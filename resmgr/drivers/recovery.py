@@ -44,7 +44,7 @@ class Recovery:
         SETTLED.set(0)
 
     async def run(self) -> None:
-        """Recover while calls are answered already: tasks on hosts, so that admission may begin, then the others."""
+        """Recover while calls are answered: first tasks on hosts, so that admission may begin."""
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             try:

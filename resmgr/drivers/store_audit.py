@@ -1,7 +1,7 @@
 """Periodic comparison of the tasks held in memory with the store, and repair of differences.
 
-This daemon and jobmgr learn of a run at different moments. So a difference is repaired only when two audits in
-a row have found it (docs/behaviour/recovery.md).
+This daemon and jobmgr learn of a run at different moments. So a difference is repaired only when two
+audits in a row have found it (docs/behaviour/recovery.md).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ class PlacingService(placing_pb2_grpc.PlacingServiceServicer):
         self._driver = driver
 
     async def GiveBack(self, request: pb.GiveBackRequest, context: Any) -> pb.GiveBackResponse:
-        """Return gangs with the reasons of their failure. Raises Fenced for a leader whose successor has called."""
+        """Take back gangs that failed. Raises Fenced for a leader whose successor has called."""
         driver, who = self._driver, caller(context)
         holder = driver.scheduler.leases.touch(who.instance, driver.now(), who.term)
         driver.scheduler.propose(holder, (), [unplaced_from(wire) for wire in request.gangs], driver.now())

@@ -1,4 +1,4 @@
-"""The v0 service of resource pools; the answers' `error` holds refusals (docs/behaviour/system.md, Answers)."""
+"""The v0 service of resource pools; refusals are in `error` (docs/behaviour/system.md, Answers)."""
 
 from __future__ import annotations
 

@@ -320,7 +320,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         raise NotImplementedError("GetHostsByScores: hosts are not scored yet")
 
     def _touch(self, context: Any) -> Holder | None:
-        """Renew the caller's lease. Raises Fenced for a leader whose successor has called, also during a poll."""
+        """Renew the caller's lease. Raises Fenced for a leader whose successor has called."""
         who, driver = caller(context), self._driver
         return driver.scheduler.leases.touch(who.instance, driver.now(), who.term)
 

@@ -67,7 +67,7 @@ class Admission:
         return budget
 
     def _admit_queue(self, queue: GangQueue, queues: PoolQueues, budget: int, now: float) -> int:
-        """Return the rest of the budget. A full ready queue ends the cycle of the queue, as a refused head does."""
+        """Return the rest of the budget. A full ready queue ends the queue's cycle like a refused head."""
         lifecycle = self._lifecycle
         for gang, refused in cycle(queue, queues, lifecycle.policy.preemption):
             shortage = self._known_shortage(gang, refused)

@@ -37,7 +37,7 @@ def observe(lifecycle: Lifecycle, run: Run, state: TaskState, now: float) -> boo
 
 
 def kill(lifecycle: Lifecycle, job_id: JobId, instance: int) -> None:
-    """Remove a task before it is launched. Raises NotFound, and Refused with the state once it is launched."""
+    """Remove a task before it is launched. Raises NotFound, and Refused once it is launched."""
     task = lifecycle.registry.current(job_id, instance)
     if task is None:
         raise NotFound(f"no task {task_id(job_id, instance)} is known here")

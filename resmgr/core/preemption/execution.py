@@ -42,7 +42,9 @@ class Preemptor:
         return sum(1 for task in self._queue if task.state is _S.PREEMPTING)
 
     def steps(self, now: float) -> Steps[list[Victim]]:
-        """Share the capacity anew, run one check and return the victims (docs/behaviour/pools.md, Preemption).
+        """Share the capacity anew, run one check and return the victims.
+
+        See docs/behaviour/pools.md, Preemption.
 
         Other events may come between two steps. A check must end before the next one begins.
         """

@@ -21,8 +21,10 @@ Freed = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gangs:
-    """The gangs that may be taken, as rows, cheapest first (docs/behaviour/pools.md, Preemption): READY before PLACING before
-    RUNNING, then lower priority, then latest start, then the larger one, then as the candidates stand.
+    """The gangs that may be taken, as rows, cheapest first (docs/behaviour/pools.md, Preemption).
+
+    READY before PLACING before RUNNING, then lower priority, then latest start, then the larger one, then
+    the order of the candidates.
 
     A gang is as dear as its dearest member: its latest state, highest priority and earliest start.
     """

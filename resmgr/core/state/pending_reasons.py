@@ -76,7 +76,7 @@ class Reasons:
         return self._last > before
 
     def holds(self, stream_id: str, after: int) -> bool:
-        """Return whether the log can be read from `after` on. A caller without a stream reads from its start."""
+        """Return whether the log can be read from `after`. A caller without a stream reads from its start."""
         if stream_id and stream_id != self.stream_id:
             return False
         position = after if stream_id else 0

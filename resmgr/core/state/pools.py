@@ -76,7 +76,7 @@ class Pool:
         self.slack = [0, 0, 0, 0]
         """Allocated to revocable tasks; its cpu is slack cpu."""
         self.non_preemptible = [0, 0, 0, 0]
-        """Kept by leaves only, like `controller`, `demand` and `slack_demand`; a parent's amount is their sum."""
+        """Kept by leaves only, like `controller`, `demand` and `slack_demand`."""
         self.controller = [0, 0, 0, 0]
         self.demand = [0, 0, 0, 0]
         """Requested by queued tasks that are not revocable."""
@@ -235,7 +235,7 @@ class PoolTree:
         return pool
 
     def lookup(self, path: str) -> Pool:
-        """Return the pool of that path. Raises InvalidArgument for an invalid path, NotFound for an unknown one."""
+        """Return the pool of that path. Raises InvalidArgument and NotFound."""
         if not path.startswith("/") or "//" in path:
             raise InvalidArgument("path", path, "a path such as /a/b")
         pool = self.root

@@ -1,6 +1,7 @@
 """Queues of gangs: of each pool until admission, and of each task type until an engine takes them.
 
-Those of pools are ordered by priority, high first, then first in first out (docs/behaviour/pools.md, Admission).
+Those of pools are ordered by priority, high first, then first in first out.
+See docs/behaviour/pools.md, Admission.
 """
 
 from __future__ import annotations

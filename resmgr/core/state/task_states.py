@@ -80,7 +80,9 @@ STATES: StateMachine[TaskState, Event] = StateMachine(
         **{(state, Event.END): _S.DELETED for state in (*_BEFORE_LAUNCH, *_ON_HOST)},
     },
 )
-"""(docs/behaviour/pools.md, Task states.) PENDING is the only state without allocation; DELETED is forgotten at once."""
+"""See docs/behaviour/pools.md, Task states.
+
+PENDING is the only state without allocation; DELETED is forgotten at once."""
 
 OBSERVED = {
     _S.LAUNCHED: Event.LAUNCHED,

@@ -35,7 +35,7 @@ async def test_admission_wakes_when_something_changes(shell: Shell) -> None:
 
 async def test_leases_are_watched(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resmgr.drivers.loop.LEASE_SECONDS", 0.01)
-    monkeypatch.setattr("resmgr.core.leases.ABSENCE", 0.0)
+    monkeypatch.setattr("resmgr.core.state.leases.ABSENCE", 0.0)
     present = {"placement/one"}
     driver = build_driver(settings(Path("unused")), SystemClock(), lambda: present)
     shell = Shell(shell.store)
