@@ -257,7 +257,7 @@ def _explain(
         check=check,
         head_check=head_check,
         tries=_tries(scheduler, gang) if gang else None,
-        until=(scheduler.deadlines.get(gang) if gang else None) or scheduler.deadlines.get(task) or 0.0,
+        until=(gang.deadline if gang else 0.0) or task.deadline,
         holder=task.holder.name if task.holder else "",
         host=task.host,
         reason=task.reason,

@@ -30,7 +30,7 @@ def observe(lifecycle: Lifecycle, run: Run, state: TaskState, now: float) -> boo
         lifecycle.step(task, event, now)
         if event is Event.RUNNING and task.enqueued:
             task.pool.to_running.add(now - task.enqueued)
-    if task.orphan or task.state is not _S.PREEMPTING:
+    if task.deadline and (task.orphan or task.state is not _S.PREEMPTING):
         lifecycle.deadlines.cancel(task)
     lifecycle.reasons.set(task, "")
     return True

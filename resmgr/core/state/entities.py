@@ -46,6 +46,7 @@ class Task:
     """One run of one instance."""
 
     __slots__ = (
+        "deadline",
         "desired_host",
         "enqueued",
         "gang",
@@ -87,6 +88,8 @@ class Task:
         self.since = now
         self.enqueued = now
         """When the run was enqueued; 0 where that is not known."""
+        self.deadline = 0.0
+        """Set by `Deadlines` only; 0: none."""
         self.host = ""
         self.desired_host = desired_host
         self.reason = ""
@@ -115,6 +118,7 @@ class Gang:
     __slots__ = (
         "charge",
         "cycles",
+        "deadline",
         "failure",
         "hosts",
         "pool",
@@ -138,6 +142,8 @@ class Gang:
         """The reason of the last failed placement."""
         self.hosts: Mapping[str, int] = NO_HOSTS
         """The hosts examined then, by finding."""
+        self.deadline = 0.0
+        """Set by `Deadlines` only; 0: none."""
         for task in tasks:
             task.gang = self
 

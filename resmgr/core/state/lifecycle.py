@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from peloton.deadlines import Deadlines
 from peloton.model.shortage import Shortage
 from peloton.model.states import TaskState, TaskType
+from resmgr.core.state.deadlines import Deadlines
 from resmgr.core.state.entities import Gang, Task
 from resmgr.core.state.infeasible import Infeasible
 from resmgr.core.state.leases import Leases
@@ -31,7 +31,7 @@ class Lifecycle:
     def __init__(self, policy: Policy, stream_id: str) -> None:
         self.policy = policy
         self.registry = Registry()
-        self.deadlines: Deadlines[Gang | Task] = Deadlines()
+        self.deadlines = Deadlines()
         self.leases = Leases()
         self.reasons = Reasons(stream_id)
         self.pending = PendingQueues()
@@ -155,4 +155,5 @@ class Lifecycle:
     def unplace(self, task: Task) -> None:
         """Remove a task from its lease and its placement."""
         self.leases.release(task)
-        self.placements.remove_task(task)
+        if task.placement is not None:
+            self.placements.remove_task(task)

@@ -201,7 +201,7 @@ class Reference:
                 assert gang.queue is ready
                 assert gang.type is kind
                 assert gangs[gang] is S.READY
-                assert not self.scheduler.deadlines.get(gang), "it waits to be tried again, and is tried"
+                assert not gang.deadline, "it waits to be tried again, and is tried"
         infeasible = scheduler.infeasible
         for gang in infeasible:
             queued += 1
@@ -213,7 +213,7 @@ class Reference:
             if state is S.PENDING:
                 assert gang.queue is not None, gang.tasks
             elif state is S.READY:
-                assert (gang.queue is None) == bool(self.scheduler.deadlines.get(gang)), gang.tasks
+                assert (gang.queue is None) == bool(gang.deadline), gang.tasks
 
     def _where_the_state_says(self) -> None:
         scheduler, leased, on_hosts = self.scheduler, 0, 0
@@ -236,15 +236,13 @@ class Reference:
         )
 
     def _deadlines(self, gangs: dict[Gang, TaskState]) -> None:
-        live = sum(1 for gang in gangs if self.scheduler.deadlines.get(gang)) + sum(
-            1 for task in self.records if self.scheduler.deadlines.get(task)
-        )
+        live = sum(1 for gang in gangs if gang.deadline) + sum(1 for task in self.records if task.deadline)
         assert len(self.scheduler.deadlines) == live
         for gang, state in gangs.items():
-            assert state not in (S.PLACING, S.LAUNCHING) or self.scheduler.deadlines.get(gang), gang.tasks
+            assert state not in (S.PLACING, S.LAUNCHING) or gang.deadline, gang.tasks
         for task, record in self.records.items():
             due = record.state is (S.LAUNCHING if record.orphan else S.PREEMPTING)
-            assert bool(self.scheduler.deadlines.get(task)) == due, task
+            assert bool(task.deadline) == due, task
 
     # Admission.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf
 from random import Random
 
 from pytest import raises
@@ -308,11 +307,7 @@ class Walk:
 
     def wait(self) -> None:
         self.now += self.rng.choice((0.5, 3.0, 60.0, 120.0))
-        late = [
-            task
-            for task in self.reference.records
-            if task.orphan and (self.scheduler.deadlines.get(task) or inf) <= self.now
-        ]
+        late = [task for task in self.reference.records if task.orphan and 0 < task.deadline <= self.now]
         self.scheduler.expire(self.now)
         for task in late:
             self.reference.gone(task)

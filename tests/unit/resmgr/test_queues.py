@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.deadlines import Deadlines
 from peloton.model.states import TaskState
+from resmgr.core.state.deadlines import Deadlines
 from resmgr.core.state.entities import Gang, JobTasks, Task
 from resmgr.core.state.queues import GangQueue, ReadyQueue
 from resmgr.core.state.task_states import BEFORE_LAUNCH, ON_HOST, STATES, Event
@@ -67,7 +67,7 @@ def test_the_ready_queue_is_first_in_first_out_whatever_the_priority() -> None:
 
 
 def test_deadlines_come_in_order_and_may_be_moved_and_cancelled() -> None:
-    deadlines, subjects = Deadlines[Gang](), [gang(name) for name in range(4)]
+    deadlines, subjects = Deadlines(), [gang(name) for name in range(4)]
     for i, each in enumerate(subjects):
         deadlines.set(each, 10.0 + i)
     deadlines.set(subjects[0], 20.0)
@@ -82,7 +82,7 @@ def test_deadlines_come_in_order_and_may_be_moved_and_cancelled() -> None:
 
 
 def test_stale_deadlines_do_not_pile_up() -> None:
-    deadlines, only = Deadlines[Gang](), gang(0)
+    deadlines, only = Deadlines(), gang(0)
     for i in range(100_000):
         deadlines.set(only, 1.0 + i)
     assert len(deadlines._heap) < 5000
