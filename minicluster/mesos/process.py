@@ -80,6 +80,18 @@ def write_ready_file(path: Path | None, content: dict[str, Any]) -> None:
     temporary.replace(path)
 
 
+def machine_figures() -> dict[str, float]:
+    """Return what Mesos tells of the machine that it runs on."""
+    loads = zip(("1min", "5min", "15min"), os.getloadavg(), strict=True)
+    page = os.sysconf("SC_PAGE_SIZE")
+    return {
+        "system/cpus_total": float(os.cpu_count() or 0),
+        **{f"system/load_{name}": value for name, value in loads},
+        "system/mem_total_bytes": float(page * os.sysconf("SC_PHYS_PAGES")),
+        "system/mem_free_bytes": float(page * os.sysconf("SC_AVPHYS_PAGES")),
+    }
+
+
 def run(name: str, main: Coroutine[Any, Any, None]) -> int:
     """Run a process' coroutine, on uvloop where there is one; return the exit code."""
     try:

@@ -81,6 +81,7 @@ def _config(options: argparse.Namespace, port: int) -> AgentConfig:
         attributes=attributes,
         first_retry=options.status_update_retry_interval,
         costs=costs,
+        flags={name: str(value) for name, value in sorted(vars(options).items()) if value is not None},
     )
 
 

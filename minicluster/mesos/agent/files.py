@@ -37,6 +37,8 @@ class Files:
         """Answer one request; ``action`` is what follows ``/files/``."""
         query = {name: values[0] for name, values in parse_qs(request.query).items()}
         path = query.get("path")
+        if action == "debug":
+            return Response(200, dumps(self._names()), JSON)
         if action not in ("browse", "read", "download"):
             return NOT_FOUND
         if not path:
@@ -51,6 +53,17 @@ class Files:
         if action == "read":
             return _with_jsonp(_read(found, query), query.get("jsonp"))
         return _download(found)
+
+    def _names(self) -> dict[str, str]:
+        """Return by which names each sandbox may be asked for, and where it is."""
+        out: dict[str, str] = {}
+        pattern = f"{self.agent_id}/frameworks/*/executors/*/runs/*"
+        for sandbox in sorted(self._layout.slaves.glob(pattern)) if self.agent_id else ():
+            target = str(sandbox.resolve())
+            out[str(sandbox)] = target
+            if sandbox.name == "latest":
+                out["/" + str(sandbox.relative_to(self._layout.slaves / self.agent_id))] = target
+        return out
 
     def _find(self, path: str) -> Path | Response | None:
         """Return the file that a path names, None for what is missing or no sandbox's."""

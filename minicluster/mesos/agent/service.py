@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
@@ -15,11 +15,13 @@ from minicluster.mesos import resources as res
 from minicluster.mesos.agent.files import Files
 from minicluster.mesos.agent.launcher import Launcher
 from minicluster.mesos.agent.layout import Layout, read_json, write_json
+from minicluster.mesos.agent.metrics import snapshot
 from minicluster.mesos.agent.runs import Runs
 from minicluster.mesos.agent.view import state
 from minicluster.mesos.http import JSON, NOT_FOUND, Connection, Request, Response, Server
+from minicluster.mesos.jsoncodec import dumps
 from minicluster.mesos.launches import NO_COSTS, LaunchCosts
-from minicluster.mesos.process import Refusal
+from minicluster.mesos.process import Refusal, machine_figures
 from minicluster.mesos.updates import FIRST_RETRY_SECONDS
 from peloton.errors import Unavailable
 from peloton.mesos.detector import Elected, MasterAddress, MasterDetector
@@ -41,6 +43,7 @@ class AgentConfig:
     attributes: tuple[mesos.Attribute, ...]
     first_retry: float = FIRST_RETRY_SECONDS
     costs: LaunchCosts = NO_COSTS
+    flags: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Ended(Exception):
@@ -228,9 +231,17 @@ class AgentService:
             return Response(200, json.dumps({"version": VERSION}, separators=(",", ":")).encode(), JSON)
         if path in ("/state", "/state.json"):
             return Response(200, self._state(), JSON)
+        if path == "/metrics/snapshot":
+            return Response(200, dumps(self._figures()), JSON)
+        if path == "/flags":
+            return Response(200, dumps({"flags": self._config.flags}), JSON)
         if path.startswith("/files/"):
             return self._files.handle(path.removeprefix("/files/").removesuffix(".json"), request)
         return NOT_FOUND
+
+    def _figures(self) -> dict[str, float]:
+        registered, uptime = self._writer is not None, time.time() - self._started
+        return {**snapshot(self.runs, self._config.resources, registered, uptime), **machine_figures()}
 
     def _state(self) -> bytes:
         live, completed = self.runs.live.values(), self.runs.completed

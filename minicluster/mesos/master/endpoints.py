@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ from minicluster.mesos.http import JSON, NOT_FOUND, Request, Response, refuse
 from minicluster.mesos.master.calls import method_error
 from minicluster.mesos.master.core import legacy, maintenance, metrics, quota
 from minicluster.mesos.master.core.state import Cluster
+from minicluster.mesos.process import machine_figures
 
 OK = Response(200)
 _PLAIN_FILES = ("browse", "read", "download")
@@ -74,7 +74,7 @@ class Endpoints:
 
     def figures(self, now: float, leads: bool) -> dict[str, float]:
         """Return all metrics."""
-        return {**metrics.snapshot(self._cluster, self._started, now, leads), **_machine()}
+        return {**metrics.snapshot(self._cluster, self._started, now, leads), **machine_figures()}
 
     def snapshot(self, request: Request, now: float, leads: bool) -> Response:
         """Answer GET ``/metrics/snapshot``."""
@@ -118,15 +118,3 @@ def _machines(body: bytes) -> list[mesos.MachineID]:
     if not isinstance(found, list):
         raise ValueError("Failed to parse machines: Expecting a JSON array")
     return [jsoncodec.decode(json.dumps(each).encode(), mesos.MachineID) for each in found]
-
-
-def _machine() -> dict[str, float]:
-    """Return what Mesos tells of the machine that it runs on."""
-    loads = zip(("1min", "5min", "15min"), os.getloadavg(), strict=True)
-    page = os.sysconf("SC_PAGE_SIZE")
-    return {
-        "system/cpus_total": float(os.cpu_count() or 0),
-        **{f"system/load_{name}": value for name, value in loads},
-        "system/mem_total_bytes": float(page * os.sysconf("SC_PHYS_PAGES")),
-        "system/mem_free_bytes": float(page * os.sysconf("SC_AVPHYS_PAGES")),
-    }

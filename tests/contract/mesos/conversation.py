@@ -44,7 +44,10 @@ class Conversation:
     def localised(self, value: Any) -> Any:
         """Put our ports and paths into what was recorded."""
         if isinstance(value, dict):
-            return {key: self._local_port(key, self.localised(item)) for key, item in value.items()}
+            return {
+                self.localised(key): self._local_port(key, self.localised(item))
+                for key, item in value.items()
+            }
         if isinstance(value, list):
             return [self.localised(item) for item in value]
         if isinstance(value, str):

@@ -103,6 +103,7 @@ class Binding:
             raise Mismatch(f"{where}: {actual!r}, recorded {recorded!r}")
 
     def _match_dict(self, recorded: dict[str, Any], actual: dict[str, Any], where: str) -> None:
+        recorded = {self.translate(key): item for key, item in recorded.items()}
         there = {key for key in recorded if not self._ignores(where, key)}
         here = {key for key in actual if not self._ignores(where, key)}
         if there != here:

@@ -207,6 +207,17 @@ async def test_environment_and_uris(cluster: Cluster) -> None:
     assert (sandbox / "stdout").read_text().split() == ["inside", "hello", "copy", str(sandbox)]
 
 
+async def test_an_agent_tells_its_flags_and_figures(cluster: Cluster) -> None:
+    await cluster.framework.launch("one", "sleep 600")
+    await cluster.framework.until("TASK_RUNNING")
+    figures = json.loads((await get(cluster.agent_port, "/metrics/snapshot")).body)
+    wanted = {"tasks_running": 1.0, "tasks_staging": 0.0, "executors_running": 1.0, "registered": 1.0}
+    wanted |= {"cpus_total": 4.0, "cpus_used": 0.1, "cpus_percent": 0.025, "mem_used": 32.0}
+    assert {name: figures[f"slave/{name}"] for name in wanted} == wanted
+    flags = json.loads((await get(cluster.agent_port, "/slave(1)/flags")).body)["flags"]
+    assert flags["work_dir"] == str(cluster.work_dir) and flags["images"] == "refuse"
+
+
 DOCKER = {"type": "DOCKER", "docker": {"image": "no.such.registry/image:1"}}
 IMAGE = {
     "type": "MESOS",
@@ -331,6 +342,8 @@ async def test_bad_flags_are_refused_in_one_line(cluster: Cluster) -> None:
     wrong = await cluster.refused("agent", *at, "--port", "0", "--attributes", "x:{a,b}")
     assert "Bad type for attribute 'x'" in wrong
     assert "is not HOST:PORT" in await cluster.refused("agent", "--master", "here", *at[2:], "--port", "0")
+    slow = await cluster.refused("agent", *at, "--port", "0", "--launch-seconds", "3-1")
+    assert "'3-1' should be MIN-MAX in seconds" in slow
     (root / "file").touch()
     unwritable = await cluster.refused("master", "--port", "0", "--work-dir", str(root / "file"))
     assert "cannot be written to" in unwritable
