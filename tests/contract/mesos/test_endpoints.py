@@ -14,9 +14,9 @@ from tests.contract.mesos.client import Reply, Wire, render
 from tests.contract.mesos.cluster import MASTER_PORT, Processes, RecordedCluster
 from tests.contract.mesos.conversation import Conversation, once
 from tests.contract.mesos.matching import Mismatch
-from tests.contract.mesos.recording import PATIENCE_SECONDS, RECORDINGS, Scenario, records
+from tests.contract.mesos.recording import PATIENCE_SECONDS, RECORDINGS, records
 from tests.contract.mesos.replay import Player
-from tests.contract.mesos.test_replay import OPERATOR_DROPPED, OPERATOR_IGNORED
+from tests.contract.mesos.test_replay import OPERATOR_IGNORED, SCENARIOS
 
 pytestmark = pytest.mark.skipif(not RECORDINGS.is_dir(), reason="no recordings: ../shared/mesos is absent")
 
@@ -95,15 +95,7 @@ class Operated:
 
 @pytest.fixture
 async def operated(tmp_path: Path) -> AsyncIterator[Operated]:
-    scenario = Scenario(
-        "12-operator",
-        drop=(*OPERATOR_DROPPED, "GET_METRICS"),
-        accept_scale=30,
-        revive=True,
-        master_flags=("--allocation-interval", "3"),
-        until="quota: force",
-        ignored=OPERATOR_IGNORED,
-    )
+    scenario = next(each for each in SCENARIOS if each.name == "12-operator")
     cluster = RecordedCluster(Processes(tmp_path), scenario.scale, scenario.master_flags)
     player = Player(scenario, cluster)
     try:

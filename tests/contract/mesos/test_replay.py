@@ -96,6 +96,8 @@ SCENARIOS = (
         master_flags=("--allocation-interval", "3"),
         until="quota: force",
         ignored=OPERATOR_IGNORED,
+        # Not before its RUNNING was told, which else would come with a newer state.
+        edits=(('"value": "true"', '"value": "until [ -e {root}/finish ]; do sleep 0.05; done"'),),
     ),
     Scenario(
         "12-operator-protobuf",
