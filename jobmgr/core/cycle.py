@@ -134,7 +134,8 @@ class Core:
         born = [i for i in range(work.unborn, end) if change.task(i) is UNBORN]
         looked, work.unborn = end - work.unborn, end
         stopped = change.goal in (JobState.KILLED, JobState.DELETED)
-        change.bear(born, first_runtime(change, stopped))
+        if born:
+            change.bear(born, first_runtime(change, born[0], stopped))
         if not stopped:
             for instance in born:
                 work.offer(instance)

@@ -14,6 +14,7 @@ from jobmgr.core.events import (
     Withdrawn,
 )
 from jobmgr.core.in_flight import ENQUEUING, Busy
+from jobmgr.core.task.moves import Cause
 from jobmgr.core.task.status_rules import LONGEST_MESSAGE
 from peloton.model.states import TaskState
 
@@ -59,7 +60,7 @@ def enqueued(active: ActiveJobs, turn: Turn, event: Enqueued) -> None:
     for instance in current:
         change.work.free(instance, *ENQUEUING)
     fresh = [i for i in current if change.task(i).state is TaskState.INITIALIZED]
-    change.move_all(fresh, state=TaskState.PENDING, reason="")
+    change.move_all(fresh, Cause.ENQUEUED, reason="")
     for instance in current:
         active.steering.evaluate(change, instance)
 
@@ -71,7 +72,7 @@ def enqueue_refused(active: ActiveJobs, turn: Turn, event: EnqueueRefused) -> No
     for instance, run in event.runs:
         if change.task(instance).run == run and change.work.busy.get(instance) in ENQUEUING:
             if change.task(instance).state is TaskState.PENDING:  # not here, as is now known
-                change.move(instance, state=TaskState.INITIALIZED)
+                change.move(instance, Cause.ENQUEUE_REFUSED)
             active.steering.pause(change, instance, event.message)
 
 

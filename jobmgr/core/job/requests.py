@@ -21,7 +21,7 @@ Answer = list[int] | PelotonError
 
 def updated(active: ActiveJobs, turn: Turn, event: JobUpdated) -> PelotonError | None:
     change = active.change(turn, event.job_id)
-    if change is None:
+    if change is None or change.job.runtime.state.terminal:
         return Refused(f"job {event.job_id} has ended")
     if change.spec.version != event.base:
         return Conflict(f"the config is at version {change.spec.version}, not {event.base}")
@@ -60,9 +60,9 @@ def _stop_task(active: ActiveJobs, change: Change, instance: int) -> bool:
     if not 0 <= instance < change.spec.instance_count or task.state.terminal:
         return False
     if task is UNBORN:
-        change.bear([instance], first_runtime(change, stopped=True))
+        change.bear([instance], first_runtime(change, instance, stopped=True))
     elif task.goal is not TaskState.KILLED:
-        change.move(instance, goal=TaskState.KILLED, desired_run=task.run)
+        change.revise(instance, goal=TaskState.KILLED, desired_run=task.run)
         active.steering.evaluate(change, instance)
     return True
 
@@ -95,7 +95,7 @@ def _renew(
             continue
         renewed.append(instance)
         if aim_of(change.goal, task) is not Aim.RENEW:
-            change.move(instance, goal=TaskState.SUCCEEDED, desired_run=task.run + 1)
+            change.revise(instance, goal=TaskState.SUCCEEDED, desired_run=task.run + 1)
             active.steering.evaluate(change, instance)
     return renewed
 

@@ -1,17 +1,71 @@
-"""A job's state from the states of its tasks (behaviour 2.4)."""
+"""The state of a job, from the states of its tasks (docs/behaviour/jobs.md, States)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 
 from peloton.model.states import TERMINAL_TASK_STATES, JobState, TaskState
+from peloton.statemachine import StateMachine
 
-ENDS: Mapping[TaskState, JobState] = {
-    TaskState.SUCCEEDED: JobState.SUCCEEDED,
-    TaskState.FAILED: JobState.FAILED,
-    TaskState.LOST: JobState.FAILED,
-    TaskState.KILLED: JobState.KILLED,
-    TaskState.DELETED: JobState.KILLED,
+
+class JobCause(Enum):
+    """What the tasks of a job, and its goal, make of it."""
+
+    CREATING = "creating"
+    """Some instances have no row yet."""
+    WAITING = "waiting"
+    """No task runs."""
+    RUNNING = "running"
+    STOPPING = "stopping"
+    """The job is to end, and some tasks have not ended."""
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    KILLED = "killed"
+
+
+_J, _C = JobState, JobCause
+MACHINE: StateMachine[JobState, JobCause] = StateMachine(
+    "job",
+    {
+        (_J.INITIALIZED, _C.CREATING): _J.INITIALIZED,
+        (_J.INITIALIZED, _C.WAITING): _J.PENDING,
+        (_J.INITIALIZED, _C.RUNNING): _J.RUNNING,
+        (_J.INITIALIZED, _C.STOPPING): _J.KILLING,
+        (_J.INITIALIZED, _C.SUCCEEDED): _J.SUCCEEDED,
+        (_J.INITIALIZED, _C.FAILED): _J.FAILED,
+        (_J.INITIALIZED, _C.KILLED): _J.KILLED,
+        (_J.PENDING, _C.CREATING): _J.INITIALIZED,
+        (_J.PENDING, _C.WAITING): _J.PENDING,
+        (_J.PENDING, _C.RUNNING): _J.RUNNING,
+        (_J.PENDING, _C.STOPPING): _J.KILLING,
+        (_J.PENDING, _C.SUCCEEDED): _J.SUCCEEDED,
+        (_J.PENDING, _C.FAILED): _J.FAILED,
+        (_J.PENDING, _C.KILLED): _J.KILLED,
+        (_J.RUNNING, _C.CREATING): _J.INITIALIZED,
+        (_J.RUNNING, _C.WAITING): _J.PENDING,
+        (_J.RUNNING, _C.RUNNING): _J.RUNNING,
+        (_J.RUNNING, _C.STOPPING): _J.KILLING,
+        (_J.RUNNING, _C.SUCCEEDED): _J.SUCCEEDED,
+        (_J.RUNNING, _C.FAILED): _J.FAILED,
+        (_J.RUNNING, _C.KILLED): _J.KILLED,
+        (_J.KILLING, _C.STOPPING): _J.KILLING,
+        (_J.KILLING, _C.SUCCEEDED): _J.SUCCEEDED,
+        (_J.KILLING, _C.FAILED): _J.FAILED,
+        (_J.KILLING, _C.KILLED): _J.KILLED,
+        (_J.SUCCEEDED, _C.SUCCEEDED): _J.SUCCEEDED,
+        (_J.FAILED, _C.FAILED): _J.FAILED,
+        (_J.KILLED, _C.KILLED): _J.KILLED,
+    },
+)
+"""The moves of a batch job. A job that grows goes back to INITIALIZED; one that has ended stays as it is."""
+
+ENDS: Mapping[TaskState, JobCause] = {
+    TaskState.SUCCEEDED: JobCause.SUCCEEDED,
+    TaskState.FAILED: JobCause.FAILED,
+    TaskState.LOST: JobCause.FAILED,
+    TaskState.KILLED: JobCause.KILLED,
+    TaskState.DELETED: JobCause.KILLED,
 }
 """The end of a job that has a controller, by the end of instance 0."""
 
@@ -20,10 +74,10 @@ def ended_tasks(counts: Mapping[TaskState, int]) -> int:
     return sum(counts.get(state, 0) for state in TERMINAL_TASK_STATES)
 
 
-def batch_state(
+def batch_cause(
     counts: Mapping[TaskState, int], instances: int, goal: JobState, controller: TaskState | None = None
-) -> JobState:
-    """The state of a batch job with so many instances, of which `counts` are stored.
+) -> JobCause:
+    """Return what the tasks make of a batch job with so many instances, of which `counts` are stored.
 
     `controller` is instance 0's state where that is a controller. A job ends when all its tasks have;
     how it ends follows the controller.
@@ -33,16 +87,16 @@ def batch_state(
         led = ENDS.get(controller) if controller is not None else None
         return led or _end(counts, instances)
     if goal in (JobState.KILLED, JobState.DELETED):
-        return JobState.KILLING
+        return JobCause.STOPPING
     if sum(counts.values()) < instances:
-        return JobState.INITIALIZED
-    return JobState.RUNNING if counts.get(TaskState.RUNNING) else JobState.PENDING
+        return JobCause.CREATING
+    return JobCause.RUNNING if counts.get(TaskState.RUNNING) else JobCause.WAITING
 
 
-def _end(counts: Mapping[TaskState, int], instances: int) -> JobState:
+def _end(counts: Mapping[TaskState, int], instances: int) -> JobCause:
     succeeded = counts.get(TaskState.SUCCEEDED, 0)
     if succeeded == instances:
-        return JobState.SUCCEEDED
+        return JobCause.SUCCEEDED
     if succeeded + counts.get(TaskState.FAILED, 0) + counts.get(TaskState.LOST, 0) == instances:
-        return JobState.FAILED
-    return JobState.KILLED
+        return JobCause.FAILED
+    return JobCause.KILLED

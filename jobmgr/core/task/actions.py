@@ -8,7 +8,8 @@ from jobmgr.core.change import Change
 from jobmgr.core.events import Now
 from jobmgr.core.in_flight import Busy
 from jobmgr.core.task.goal import RULES, Action, Aim, aim_of
-from jobmgr.core.task.retry import Cause, cause_of, delay, explained, runs_again, stored_cause
+from jobmgr.core.task.moves import ENDED, Cause
+from jobmgr.core.task.retry import EndCause, cause_of, delay, explained, runs_again, stored_cause
 from jobmgr.core.task.status_rules import LONGEST_MESSAGE, end_state, run_told, termination
 from jobmgr.core.task.usage import NANOSECONDS, added, used
 from peloton.deadlines import Deadlines
@@ -93,7 +94,7 @@ class Steering:
         self.disarm(change, instance)
         change.move(
             instance,
-            state=TaskState.INITIALIZED,
+            Cause.NEXT_RUN,
             goal=TaskState.SUCCEEDED,
             run=task.run + 1,
             desired_run=task.run + 1,
@@ -118,7 +119,7 @@ class Steering:
             self.end_unlaunched(change, instance, message)
             return
         tries = change.work.failed(instance)
-        lost = change.move(instance, state=TaskState.LOST, message=message[:LONGEST_MESSAGE], reason=reason)
+        lost = change.move(instance, Cause.NOT_STARTED, message=message[:LONGEST_MESSAGE], reason=reason)
         self.next_run(change, instance, lost)
         if tries > self.limits.refusals_at_once:
             change.work.occupy(instance, Busy.PAUSE)
@@ -129,7 +130,7 @@ class Steering:
         work = change.work
         tries = work.failed(instance)
         if change.task(instance).reason != reason:
-            change.move(instance, reason=reason)
+            change.revise(instance, reason=reason)
         work.occupy(instance, Busy.PAUSE)
         self.arm(change, instance, delay(tries))
         self.evaluate(change, instance)
@@ -143,7 +144,7 @@ class Steering:
         reason = TerminationReason.KILLED_FOR_RESTART if renewed else TerminationReason.KILLED_ON_REQUEST
         task = change.move(
             instance,
-            state=TaskState.KILLED,
+            Cause.CANCELLED,
             goal=change.task(instance).goal if renewed else TaskState.KILLED,
             completion_time=self.now.wall,
             termination=Termination(reason),
@@ -162,7 +163,7 @@ class Steering:
         again = running and runs_again(cause, failures, change.spec.task(instance))
         if running:
             status = replace(status, message=explained(cause, status.message, again))
-        if running and cause is Cause.NOT_STARTED:
+        if running and cause is EndCause.NOT_STARTED:
             change.work.free(instance)
             self.not_started(change, instance, status.message, status.reason)
             return
@@ -189,7 +190,7 @@ class Steering:
         message = f"{task.message}; {status.message}" if preempted and not done else status.message
         change.move(
             instance,
-            state=state,
+            ENDED[state],
             goal=TaskState.KILLED if aim is Aim.STOP else task.goal,
             desired_run=task.run if done else task.desired_run,
             completion_time=completed,
@@ -224,7 +225,7 @@ class Steering:
         if change.spec.task(instance).kill_on_preempt:
             self.kill_for(change, instance, TerminationReason.PREEMPTED_RESOURCES, message)
             return
-        change.move(instance, desired_run=task.run + 1)
+        change.revise(instance, desired_run=task.run + 1)
         self._kill(change, instance, task.goal, TerminationReason.PREEMPTED_RESOURCES, message)
 
     def kill_again(self, change: Change, instance: int, task: TaskRuntime) -> None:
@@ -238,7 +239,7 @@ class Steering:
     ) -> None:
         task = change.move(
             instance,
-            state=TaskState.KILLING,
+            Cause.KILL,
             goal=goal,
             termination=Termination(reason),
             message=message,
@@ -252,7 +253,7 @@ class Steering:
         """Give up a run of which nothing is heard; should it live, it is killed."""
         change.kills.append((instance, task.run))
         silent = f"{task.state.name} without news for {self.age(task):.0f} s"
-        lost = change.move(instance, state=TaskState.LOST, message=silent, completion_time=self.now.wall)
+        lost = change.move(instance, Cause.SILENT, message=silent, completion_time=self.now.wall)
         self.next_run(change, instance, lost)
 
     def _watch(self, change: Change, instance: int, task: TaskRuntime) -> None:

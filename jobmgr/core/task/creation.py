@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from jobmgr.core.change import Change
 from jobmgr.core.task.actions import NO_PORTS
+from jobmgr.core.task.moves import Cause, state_after
 from peloton.model.states import TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, Termination
 
 
-def first_runtime(change: Change, stopped: bool) -> TaskRuntime:
-    """What a new instance starts with; one that was stopped before that ends at once."""
+def first_runtime(change: Change, instance: int, stopped: bool) -> TaskRuntime:
+    """Return what a new instance starts with. One that was stopped before that ends at once."""
+    cause = Cause.CREATED_STOPPED if stopped else Cause.CREATED
+    state = state_after(change.job_id, instance, change.task(instance), cause)
     version, now = change.spec.version, change.stamp()
     return TaskRuntime(
-        state=TaskState.KILLED if stopped else TaskState.INITIALIZED,
+        state=state,
         goal=TaskState.KILLED if stopped else TaskState.SUCCEEDED,
         run=1,
         config_version=version,

@@ -6,29 +6,37 @@ have come. Such an end is final; the exit code, the message and the times come w
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from jobmgr.core.task.status_rules import LONGEST_MESSAGE, run_told, termination
 from jobmgr.core.task.usage import more_used
 from peloton.model.resources import Resources
 from peloton.model.states import TaskState, TerminationReason
-from peloton.model.task import TaskRuntime, TaskStatus
+from peloton.model.task import TaskRuntime, TaskStatus, Termination
 
 _WAITS = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
 
 
-def details(task: TaskRuntime, run: int, status: TaskStatus) -> dict[str, Any]:
+class LateDetails(TypedDict, total=False):
+    """What a late status can correct of a run that has ended."""
+
+    start_time: int
+    completion_time: int
+    message: str
+    reason: str
+    termination: Termination | None
+
+
+def details(task: TaskRuntime, run: int, status: TaskStatus) -> LateDetails:
     """What of the current run's runtime changes, by field; nothing where the status is of no such end, or
     tells nothing new. A status without a uuid is the master's."""
     if run != task.run or not status.uuid:
         return {}
     if task.state.terminal and status.state is task.state:
-        told = _end(task, status)
-    elif _is_its_start(task, status):
-        told = {"start_time": status.timestamp}
-    else:
-        return {}
-    return {name: value for name, value in told.items() if getattr(task, name) != value}
+        return _end(task, status)
+    if _is_its_start(task, status):
+        return {"start_time": status.timestamp}
+    return {}
 
 
 def previous(task: TaskRuntime, run: int, status: TaskStatus) -> str:
@@ -40,7 +48,7 @@ def previous(task: TaskRuntime, run: int, status: TaskStatus) -> str:
     return run_told(run, status.state, status.message) if known else ""
 
 
-def usage_of(task: TaskRuntime, changes: dict[str, Any], need: Resources) -> dict[str, float]:
+def usage_of(task: TaskRuntime, changes: LateDetails, need: Resources) -> dict[str, float]:
     """What more (or less) the run has used, by kind, when these fields change."""
     before = task.start_time, task.completion_time
     after = changes.get("start_time", before[0]), changes.get("completion_time", before[1])
@@ -53,13 +61,20 @@ def _is_its_start(task: TaskRuntime, status: TaskStatus) -> bool:
     return ended and status.state is TaskState.RUNNING and 0 < status.timestamp <= task.completion_time
 
 
-def _end(task: TaskRuntime, status: TaskStatus) -> dict[str, Any]:
-    return {
-        "completion_time": status.timestamp or task.completion_time,
-        "message": _message(task, status),
-        "reason": status.reason,
-        "termination": termination(task.state, task.termination, status.message) or task.termination,
-    }
+def _end(task: TaskRuntime, status: TaskStatus) -> LateDetails:
+    news: LateDetails = {}
+    completed = status.timestamp or task.completion_time
+    if completed != task.completion_time:
+        news["completion_time"] = completed
+    message = _message(task, status)
+    if message != task.message:
+        news["message"] = message
+    if status.reason != task.reason:
+        news["reason"] = status.reason
+    how = termination(task.state, task.termination, status.message) or task.termination
+    if how != task.termination:
+        news["termination"] = how
+    return news
 
 
 def _message(task: TaskRuntime, status: TaskStatus) -> str:

@@ -12,6 +12,7 @@ from jobmgr.core.instructions import Launch, Release, Settle, ShutDown
 from jobmgr.core.job.dispatch import room
 from jobmgr.core.task.actions import NO_PORTS
 from jobmgr.core.task.goal import Aim, aim_of
+from jobmgr.core.task.moves import Cause
 from jobmgr.core.task.retry import delay
 from peloton.model.ids import Run
 from peloton.model.states import ON_HOST_TASK_STATES, TaskState, TerminationReason
@@ -172,7 +173,7 @@ def _intend(
     change.work.occupy(run.instance, Busy.LAUNCH)
     change.move(
         run.instance,
-        state=TaskState.LAUNCHED,
+        Cause.PLACED,
         host=placement.hostname,
         agent_id=placement.agent_id,
         ports=_named(change.spec.task(run.instance).ports, ports),

@@ -26,7 +26,7 @@ stands for an agent that went away."""
 _NOT_STARTED = frozenset({TaskState.INITIALIZED, TaskState.PENDING, TaskState.LAUNCHED})
 
 
-class Cause(Enum):
+class EndCause(Enum):
     """What ended a run, as far as retries go."""
 
     SUCCESS = "success"
@@ -44,22 +44,22 @@ class Cause(Enum):
     @property
     def counts(self) -> bool:
         """Whether it is one of the task's failures."""
-        return self in (Cause.TASK, Cause.SYSTEM)
+        return self in (EndCause.TASK, EndCause.SYSTEM)
 
 
-def cause_of(before: TaskState, end: TaskStatus) -> Cause:
+def cause_of(before: TaskState, end: TaskStatus) -> EndCause:
     """`before` is the state that the run was in when it ended."""
     if end.state is TaskState.SUCCEEDED:
-        return Cause.SUCCESS
+        return EndCause.SUCCESS
     if end.state is TaskState.LOST and before in _NOT_STARTED:
-        return Cause.NOT_STARTED
+        return EndCause.NOT_STARTED
     if end.reason in EVICTIONS or (end.state is TaskState.LOST and _MACHINE_DOWN in end.message):
-        return Cause.EVICTED
+        return EndCause.EVICTED
     if end.state is TaskState.LOST:
-        return Cause.LOST
+        return EndCause.LOST
     if end.state is TaskState.KILLED:  # Mesos also kills what fails its health checks
-        return Cause.TASK if end.healthy is False else Cause.EVICTED
-    return Cause.SYSTEM if _of_the_system(before, end) else Cause.TASK
+        return EndCause.TASK if end.healthy is False else EndCause.EVICTED
+    return EndCause.SYSTEM if _of_the_system(before, end) else EndCause.TASK
 
 
 def _of_the_system(before: TaskState, end: TaskStatus) -> bool:
@@ -71,33 +71,33 @@ def _of_the_system(before: TaskState, end: TaskStatus) -> bool:
     return end.reason in SYSTEM_FAILURES
 
 
-def stored_cause(task: TaskRuntime) -> Cause:
+def stored_cause(task: TaskRuntime) -> EndCause:
     """Of an end that is stored and that no next run followed at once, as it does what was evicted or had not
     started."""
     end = TaskStatus("", task.state, 0, message=task.message, reason=task.reason, healthy=False)
     return cause_of(TaskState.RUNNING, end)
 
 
-def runs_again(cause: Cause, failures: int, spec: TaskSpec) -> bool:
+def runs_again(cause: EndCause, failures: int, spec: TaskSpec) -> bool:
     """Whether a batch task whose run has ended gets the next one; `failures` counts that run."""
     attempts = min(spec.max_failures, MOST_FAILURES)
-    if cause is Cause.SUCCESS:
+    if cause is EndCause.SUCCESS:
         return False
-    if cause is Cause.LOST:
+    if cause is EndCause.LOST:
         return attempts > 0
-    if cause is Cause.SYSTEM:
+    if cause is EndCause.SYSTEM:
         attempts = max(attempts, SYSTEM_ATTEMPTS)
     return not cause.counts or failures < attempts
 
 
-def explained(cause: Cause, message: str, again: bool) -> str:
+def explained(cause: EndCause, message: str, again: bool) -> str:
     """The message of an end that the task has no part in, with what comes of it."""
     told = f": {message}" if message else ""
-    if cause is Cause.NOT_STARTED:
+    if cause is EndCause.NOT_STARTED:
         return f"never started, not counted as a failure{told}"
-    if cause is Cause.EVICTED:
+    if cause is EndCause.EVICTED:
         return f"evicted, not counted as a failure{told}"
-    if cause is Cause.LOST:
+    if cause is EndCause.LOST:
         return (
             f"lost, not counted as a failure{told}"
             if again

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from enum import Enum
 
-from jobmgr.core.task.retry import Cause, cause_of
+from jobmgr.core.task.retry import EndCause, cause_of
 from peloton.model.states import HealthState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, TaskStatus, Termination
 
@@ -62,7 +62,7 @@ def health(healthy: bool) -> HealthState:
 def end_state(task: TaskRuntime, status: TaskStatus, stopping: bool) -> TaskState:
     """A run that was to be killed is killed, neither lost nor failed, unless it ended by itself: also where
     Mesos knows nothing of it, or its executor ended first."""
-    by_itself = cause_of(TaskState.LAUNCHED, status) in (Cause.SUCCESS, Cause.TASK)
+    by_itself = cause_of(TaskState.LAUNCHED, status) in (EndCause.SUCCESS, EndCause.TASK)
     return status.state if by_itself or not stopping else TaskState.KILLED
 
 

@@ -10,6 +10,7 @@ from jobmgr.core.change import Change, pod_event
 from jobmgr.core.decisions import Turn
 from jobmgr.core.events import Statuses
 from jobmgr.core.task.late_updates import details, previous, usage_of
+from jobmgr.core.task.moves import REPORTED
 from jobmgr.core.task.status_rules import LONGEST_MESSAGE, Verdict, health, judge
 from jobmgr.core.task.usage import added
 from peloton.model.ids import Run
@@ -50,7 +51,7 @@ def _fill_in(active: ActiveJobs, change: Change, run: Run, task: TaskRuntime, st
         change.amend(run.instance, **changes, resource_usage=added(task.resource_usage, more))
         active.steering.evaluate(change, run.instance)
     elif message := previous(task, run.run, status):
-        ended = change.move(run.instance, message=message)
+        ended = change.revise(run.instance, message=message)
         told = status.message[:LONGEST_MESSAGE], status.reason
         if not change.retell(run.instance, run.run, status.state, *told):
             event = pod_event(change.job_id, run.instance, ended)
@@ -66,9 +67,9 @@ def _apply(
     elif verdict is Verdict.FORWARD:
         _forward(active, change, instance, task, status)
     elif verdict is Verdict.STARTED:
-        change.move(instance, start_time=status.timestamp or active.steering.now.wall)
+        change.revise(instance, start_time=status.timestamp or active.steering.now.wall)
     elif verdict is Verdict.HEALTH and status.healthy is not None:
-        change.move(instance, health=health(status.healthy), message=status.message, reason=status.reason)
+        change.revise(instance, health=health(status.healthy), message=status.message, reason=status.reason)
 
 
 def _forward(
@@ -77,7 +78,7 @@ def _forward(
     running = status.state is TaskState.RUNNING
     change.move(
         instance,
-        state=status.state,
+        REPORTED[status.state],
         agent_id=task.agent_id or status.agent_id,
         start_time=(status.timestamp or active.steering.now.wall) if running else task.start_time,
         message=status.message,

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from jobmgr.core.job.state import batch_state
+from jobmgr.core.job.state import MACHINE, batch_cause
 from jobmgr.core.task.goal import RULES, Action, Aim, aim_of
-from jobmgr.core.task.retry import Cause, cause_of, delay, explained, runs_again, stored_cause
+from jobmgr.core.task.retry import EndCause, cause_of, delay, explained, runs_again, stored_cause
 from jobmgr.core.task.status_rules import Verdict, end_state, judge, termination
 from peloton.deadlines import Deadlines
 from peloton.model.states import HealthState, JobState, TaskState, TerminationReason
@@ -98,7 +98,7 @@ def test_where_a_task_shall_go(job_goal: JobState, goal: TaskState, desired: int
 def test_the_state_of_a_batch_job(
     counts: dict[TaskState, int], instances: int, goal: JobState, state: JobState
 ) -> None:
-    assert batch_state(counts, instances, goal) is state
+    assert MACHINE.next(J.PENDING, batch_cause(counts, instances, goal)) is state
 
 
 @pytest.mark.parametrize(
@@ -113,94 +113,97 @@ def test_the_state_of_a_batch_job(
 def test_the_end_follows_the_controller_once_all_have_ended(controller: TaskState, state: JobState) -> None:
     counts = {controller: 1}
     counts[S.FAILED] = counts.get(S.FAILED, 0) + 1
-    assert batch_state(counts, 2, J.SUCCEEDED, controller) is state
-    assert batch_state({controller: 1, S.RUNNING: 1}, 2, J.SUCCEEDED, controller) is J.RUNNING
+    assert MACHINE.next(J.RUNNING, batch_cause(counts, 2, J.SUCCEEDED, controller)) is state
+    still = batch_cause({controller: 1, S.RUNNING: 1}, 2, J.SUCCEEDED, controller)
+    assert MACHINE.next(J.PENDING, still) is J.RUNNING
 
 
 @pytest.mark.parametrize(
     ("before", "end", "cause"),
     [
-        (S.RUNNING, end(S.SUCCEEDED), Cause.SUCCESS),
-        (S.RUNNING, end(S.FAILED), Cause.TASK),
-        (S.LAUNCHED, end(S.FAILED, "TASK_INVALID"), Cause.TASK),
-        (S.RUNNING, end(S.FAILED, "CONTAINER_LIMITATION_MEMORY"), Cause.TASK),
-        (S.LAUNCHED, end(S.FAILED, "CONTAINER_LAUNCH_FAILED"), Cause.SYSTEM),
-        (S.LAUNCHED, end(S.FAILED, "EXECUTOR_REGISTRATION_TIMEOUT"), Cause.SYSTEM),
-        (S.LAUNCHED, end(S.FAILED, "INVALID_OFFERS"), Cause.SYSTEM),
-        (S.LAUNCHED, end(S.FAILED, "EXECUTOR_TERMINATED"), Cause.SYSTEM),
-        (S.STARTING, end(S.FAILED, "EXECUTOR_TERMINATED"), Cause.TASK),
-        (S.RUNNING, end(S.FAILED, "EXECUTOR_TERMINATED"), Cause.TASK),
-        (S.RUNNING, end(S.FAILED, "COMMAND_EXECUTOR_FAILED", "Broken pipe"), Cause.SYSTEM),
-        (S.RUNNING, end(S.FAILED, "COMMAND_EXECUTOR_FAILED", "Abnormal executor termination"), Cause.TASK),
-        (S.RUNNING, end(S.FAILED, "", "Broken pipe"), Cause.TASK),
-        (S.LAUNCHED, end(S.LOST, "RECONCILIATION"), Cause.NOT_STARTED),
-        (S.LAUNCHED, end(S.LOST, "INVALID_OFFERS"), Cause.NOT_STARTED),
-        (S.LAUNCHED, end(S.LOST, "AGENT_REMOVED_BY_OPERATOR"), Cause.NOT_STARTED),
-        (S.PENDING, end(S.LOST), Cause.NOT_STARTED),
-        (S.STARTING, end(S.LOST, "RECONCILIATION"), Cause.LOST),
-        (S.RUNNING, end(S.LOST, "AGENT_REMOVED", "health check timed out"), Cause.LOST),
-        (S.RUNNING, end(S.LOST, "AGENT_REMOVED", "Operator initiated 'Machine DOWN'"), Cause.EVICTED),
-        (S.RUNNING, end(S.LOST, "AGENT_REMOVED_BY_OPERATOR"), Cause.EVICTED),
-        (S.RUNNING, end(S.LOST, "CONTAINER_PREEMPTED"), Cause.EVICTED),
-        (S.RUNNING, end(S.KILLED, "AGENT_DRAINING"), Cause.EVICTED),
-        (S.RUNNING, end(S.KILLED, "FRAMEWORK_REMOVED"), Cause.EVICTED),
-        (S.LAUNCHED, end(S.KILLED, "TASK_KILLED_DURING_LAUNCH"), Cause.EVICTED),
-        (S.RUNNING, end(S.KILLED), Cause.EVICTED),
-        (S.RUNNING, replace(end(S.KILLED), healthy=False), Cause.TASK),
+        (S.RUNNING, end(S.SUCCEEDED), EndCause.SUCCESS),
+        (S.RUNNING, end(S.FAILED), EndCause.TASK),
+        (S.LAUNCHED, end(S.FAILED, "TASK_INVALID"), EndCause.TASK),
+        (S.RUNNING, end(S.FAILED, "CONTAINER_LIMITATION_MEMORY"), EndCause.TASK),
+        (S.LAUNCHED, end(S.FAILED, "CONTAINER_LAUNCH_FAILED"), EndCause.SYSTEM),
+        (S.LAUNCHED, end(S.FAILED, "EXECUTOR_REGISTRATION_TIMEOUT"), EndCause.SYSTEM),
+        (S.LAUNCHED, end(S.FAILED, "INVALID_OFFERS"), EndCause.SYSTEM),
+        (S.LAUNCHED, end(S.FAILED, "EXECUTOR_TERMINATED"), EndCause.SYSTEM),
+        (S.STARTING, end(S.FAILED, "EXECUTOR_TERMINATED"), EndCause.TASK),
+        (S.RUNNING, end(S.FAILED, "EXECUTOR_TERMINATED"), EndCause.TASK),
+        (S.RUNNING, end(S.FAILED, "COMMAND_EXECUTOR_FAILED", "Broken pipe"), EndCause.SYSTEM),
+        (S.RUNNING, end(S.FAILED, "COMMAND_EXECUTOR_FAILED", "Abnormal executor termination"), EndCause.TASK),
+        (S.RUNNING, end(S.FAILED, "", "Broken pipe"), EndCause.TASK),
+        (S.LAUNCHED, end(S.LOST, "RECONCILIATION"), EndCause.NOT_STARTED),
+        (S.LAUNCHED, end(S.LOST, "INVALID_OFFERS"), EndCause.NOT_STARTED),
+        (S.LAUNCHED, end(S.LOST, "AGENT_REMOVED_BY_OPERATOR"), EndCause.NOT_STARTED),
+        (S.PENDING, end(S.LOST), EndCause.NOT_STARTED),
+        (S.STARTING, end(S.LOST, "RECONCILIATION"), EndCause.LOST),
+        (S.RUNNING, end(S.LOST, "AGENT_REMOVED", "health check timed out"), EndCause.LOST),
+        (S.RUNNING, end(S.LOST, "AGENT_REMOVED", "Operator initiated 'Machine DOWN'"), EndCause.EVICTED),
+        (S.RUNNING, end(S.LOST, "AGENT_REMOVED_BY_OPERATOR"), EndCause.EVICTED),
+        (S.RUNNING, end(S.LOST, "CONTAINER_PREEMPTED"), EndCause.EVICTED),
+        (S.RUNNING, end(S.KILLED, "AGENT_DRAINING"), EndCause.EVICTED),
+        (S.RUNNING, end(S.KILLED, "FRAMEWORK_REMOVED"), EndCause.EVICTED),
+        (S.LAUNCHED, end(S.KILLED, "TASK_KILLED_DURING_LAUNCH"), EndCause.EVICTED),
+        (S.RUNNING, end(S.KILLED), EndCause.EVICTED),
+        (S.RUNNING, replace(end(S.KILLED), healthy=False), EndCause.TASK),
     ],
 )
-def test_what_ended_a_run(before: TaskState, end: TaskStatus, cause: Cause) -> None:
+def test_what_ended_a_run(before: TaskState, end: TaskStatus, cause: EndCause) -> None:
     assert cause_of(before, end) is cause
 
 
 @pytest.mark.parametrize(
     ("cause", "failures", "maximum", "again"),
     [
-        (Cause.SUCCESS, 0, 9, False),
-        (Cause.TASK, 1, 0, False),
-        (Cause.TASK, 1, 1, False),
-        (Cause.TASK, 1, 2, True),
-        (Cause.TASK, 3, 4, True),
-        (Cause.TASK, 4, 4, False),
-        (Cause.TASK, 99, 1000, True),
-        (Cause.TASK, 100, 1000, False),
-        (Cause.SYSTEM, 3, 0, True),
-        (Cause.SYSTEM, 4, 0, False),
-        (Cause.SYSTEM, 3, 2, True),
-        (Cause.SYSTEM, 5, 6, True),
-        (Cause.NOT_STARTED, 0, 0, True),
-        (Cause.NOT_STARTED, 200, 0, True),
-        (Cause.EVICTED, 0, 0, True),
-        (Cause.EVICTED, 1, 1, True),
-        (Cause.LOST, 0, 0, False),
-        (Cause.LOST, 0, 1, True),
-        (Cause.LOST, 5, 5, True),
+        (EndCause.SUCCESS, 0, 9, False),
+        (EndCause.TASK, 1, 0, False),
+        (EndCause.TASK, 1, 1, False),
+        (EndCause.TASK, 1, 2, True),
+        (EndCause.TASK, 3, 4, True),
+        (EndCause.TASK, 4, 4, False),
+        (EndCause.TASK, 99, 1000, True),
+        (EndCause.TASK, 100, 1000, False),
+        (EndCause.SYSTEM, 3, 0, True),
+        (EndCause.SYSTEM, 4, 0, False),
+        (EndCause.SYSTEM, 3, 2, True),
+        (EndCause.SYSTEM, 5, 6, True),
+        (EndCause.NOT_STARTED, 0, 0, True),
+        (EndCause.NOT_STARTED, 200, 0, True),
+        (EndCause.EVICTED, 0, 0, True),
+        (EndCause.EVICTED, 1, 1, True),
+        (EndCause.LOST, 0, 0, False),
+        (EndCause.LOST, 0, 1, True),
+        (EndCause.LOST, 5, 5, True),
     ],
 )
-def test_who_runs_again(cause: Cause, failures: int, maximum: int, again: bool) -> None:
+def test_who_runs_again(cause: EndCause, failures: int, maximum: int, again: bool) -> None:
     assert runs_again(cause, failures, TaskSpec(max_failures=maximum)) is again
 
 
 @pytest.mark.parametrize(
     ("state", "reason", "cause"),
     [
-        (S.SUCCEEDED, "", Cause.SUCCESS),
-        (S.FAILED, "", Cause.TASK),
-        (S.FAILED, "CONTAINER_LAUNCH_FAILED", Cause.SYSTEM),
-        (S.LOST, "RECONCILIATION", Cause.LOST),
-        (S.KILLED, "", Cause.TASK),
+        (S.SUCCEEDED, "", EndCause.SUCCESS),
+        (S.FAILED, "", EndCause.TASK),
+        (S.FAILED, "CONTAINER_LAUNCH_FAILED", EndCause.SYSTEM),
+        (S.LOST, "RECONCILIATION", EndCause.LOST),
+        (S.KILLED, "", EndCause.TASK),
     ],
 )
-def test_what_had_ended_a_run_that_is_stored(state: TaskState, reason: str, cause: Cause) -> None:
+def test_what_had_ended_a_run_that_is_stored(state: TaskState, reason: str, cause: EndCause) -> None:
     assert stored_cause(replace(task(state), reason=reason)) is cause
 
 
 def test_what_comes_of_an_end_is_said() -> None:
-    assert explained(Cause.TASK, "exit 3", again=True) == "exit 3"
-    assert explained(Cause.NOT_STARTED, "gone", again=True) == "never started, not counted as a failure: gone"
-    assert explained(Cause.EVICTED, "", again=True) == "evicted, not counted as a failure"
-    assert explained(Cause.LOST, "gone", again=True) == "lost, not counted as a failure: gone"
-    assert explained(Cause.LOST, "gone", again=False) == "lost, not retried with maxFailures 0: gone"
+    assert explained(EndCause.TASK, "exit 3", again=True) == "exit 3"
+    assert (
+        explained(EndCause.NOT_STARTED, "gone", again=True) == "never started, not counted as a failure: gone"
+    )
+    assert explained(EndCause.EVICTED, "", again=True) == "evicted, not counted as a failure"
+    assert explained(EndCause.LOST, "gone", again=True) == "lost, not counted as a failure: gone"
+    assert explained(EndCause.LOST, "gone", again=False) == "lost, not retried with maxFailures 0: gone"
 
 
 def test_delays_double_up_to_an_hour() -> None:

@@ -1,0 +1,151 @@
+"""Each move in the table of a task's moves is reached, and no other is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import get_type_hints
+
+import pytest
+
+from jobmgr.core import change
+from jobmgr.core import events as ev
+from jobmgr.core.cycle import Core
+from jobmgr.core.job import state as job_state
+from jobmgr.core.task.moves import MACHINE, Cause, Details, state_after
+from peloton.errors import IllegalTransition
+from peloton.model.ids import JobId, Run, mesos_task_id
+from peloton.model.job import JobRuntime
+from peloton.model.states import JobState, TaskState
+from peloton.model.task import TaskRuntime, TaskStatus
+from tests.unit.jobmgr_core.specs import JOB, spec
+
+S, C = TaskState, Cause
+SECOND = 1_000_000_000
+STATUS = {
+    C.REPORTED_LAUNCHED: S.LAUNCHED,
+    C.REPORTED_STARTING: S.STARTING,
+    C.REPORTED_RUNNING: S.RUNNING,
+    C.SUCCEEDED: S.SUCCEEDED,
+    C.FAILED: S.FAILED,
+    C.LOST: S.LOST,
+    C.KILLED: S.KILLED,
+    C.NOT_STARTED: S.LOST,
+}
+CREATION = (C.CREATED, C.CREATED_STOPPED)
+
+
+class Driver:
+    """A core with one job of two instances, of which the first is in a given state."""
+
+    def __init__(self) -> None:
+        self.core = Core()
+        self.seconds = 0.0
+        self.runtime = JobRuntime(JobState.PENDING, JobState.SUCCEEDED, 1, 1)
+
+    def recovered(self, state: TaskState) -> None:
+        rows = {i: TaskRuntime(s, S.SUCCEEDED, 1, 1, 1, 1) for i, s in enumerate((state, S.PENDING))}
+        self.core.active.recover(JOB, spec(2), self.runtime, [rows])
+
+    def send(self, *events: ev.Event) -> None:
+        now = ev.Now(round(self.seconds * SECOND), self.seconds)
+        self.core.commit(self.core.turn(list(events), now))
+
+    def place(self) -> None:
+        self.send(ev.Placed([ev.Placement("host", "agent", "offer", (), (Run(JOB, 0, 1),))]))
+
+
+@pytest.fixture
+def reached(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[tuple[TaskState, Cause]]]:
+    seen: set[tuple[TaskState, Cause]] = set()
+
+    def recording(job_id: JobId, instance: int, task: TaskRuntime, cause: Cause) -> TaskState:
+        seen.add((task.state, cause))
+        return state_after(job_id, instance, task, cause)
+
+    monkeypatch.setattr(change, "state_after", recording)
+    yield seen
+
+
+def enqueue_refused(driver: Driver) -> None:
+    driver.send()
+    driver.send(ev.Compared(JOB, [(0, 1)]))
+    driver.send(ev.EnqueueRefused(JOB, [(0, 1)], "the pool is full"))
+
+
+def silent(driver: Driver) -> None:
+    driver.send()
+    driver.seconds = 181 * 60.0
+    driver.send()
+
+
+def cancelled(driver: Driver) -> None:
+    driver.send()
+    driver.send(ev.StopAsked(JOB, [0]))
+    driver.send(ev.Withdrawn(JOB, [(0, 1)]))
+    driver.send(ev.LaunchRefused([Run(JOB, 0, 1)], "invalid offers", faulty=False))
+
+
+STEPS: dict[Cause, Callable[[Driver], None]] = {
+    C.ENQUEUED: lambda driver: driver.send(ev.Enqueued(JOB, [(0, 1)])),
+    C.ENQUEUE_REFUSED: enqueue_refused,
+    C.PLACED: Driver.place,
+    C.SILENT: silent,
+    C.CANCELLED: cancelled,
+    C.KILL: lambda driver: driver.send(ev.StopAsked(JOB, [0])),
+    C.NEXT_RUN: lambda driver: driver.send(ev.RestartAsked(JOB, [0])),
+}
+
+
+@pytest.mark.parametrize(("state", "cause"), [move for move in MACHINE.table if move[1] not in CREATION])
+def test_each_move_is_reached(state: TaskState, cause: Cause, reached: set[tuple[TaskState, Cause]]) -> None:
+    driver = Driver()
+    if (state, cause) == (S.LAUNCHED, C.CANCELLED):  # the launch of a run that is stopped is refused
+        driver.recovered(S.PENDING)
+        driver.place()
+    else:
+        driver.recovered(state)
+    if cause in STATUS:
+        status = TaskStatus(mesos_task_id(JOB, 0, 1), STATUS[cause], 0, uuid=b"agent")
+        driver.send(ev.Statuses([(Run(JOB, 0, 1), status)]))
+    else:
+        STEPS[cause](driver)
+    assert (state, cause) in reached
+
+
+@pytest.mark.parametrize("cause", CREATION)
+def test_instances_are_created(cause: Cause) -> None:
+    driver = Driver()
+    driver.core.active.create(JOB, spec(2), driver.runtime)
+    driver.send(*([ev.StopAsked(JOB, [0])] if cause is C.CREATED_STOPPED else []))
+    assert driver.core.active.jobs[JOB].job.tasks[0].state is MACHINE.next(S.UNKNOWN, cause)
+
+
+def test_an_illegal_move_tells_the_story_of_its_task() -> None:
+    task = TaskRuntime(S.RUNNING, S.SUCCEEDED, 3, 1, 1, 3, host="host7", message="on its way")
+    with pytest.raises(IllegalTransition) as caught:
+        state_after(JOB, 5, task, C.PLACED)
+    for part in (f"{JOB}-5", "run 3", "no PLACED in RUNNING", "host7", "on its way", "KILL"):
+        assert part in str(caught.value)
+
+
+def test_a_move_sets_every_field_but_those_that_the_change_keeps() -> None:
+    kept = {"state", "revision", "created_at", "updated_at"}
+    assert get_type_hints(Details) == {
+        name: kind for name, kind in get_type_hints(TaskRuntime).items() if name not in kept
+    }
+
+
+def test_a_job_that_has_ended_does_not_grow() -> None:
+    driver = Driver()
+    driver.runtime = JobRuntime(JobState.SUCCEEDED, JobState.SUCCEEDED, 1, 1)
+    row = TaskRuntime(S.SUCCEEDED, S.SUCCEEDED, 1, 1, 1, 1)
+    driver.core.active.recover(JOB, spec(1), driver.runtime, [{0: row}])
+    driver.send(ev.JobUpdated(JOB, spec(2, version=2), 1))
+    assert JOB not in driver.core.active.jobs
+
+
+@pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED, JobState.KILLED])
+def test_a_job_that_has_ended_stays_as_it_is(state: JobState) -> None:
+    for cause in job_state.JobCause:
+        if job_state.MACHINE.allows(state, cause):
+            assert job_state.MACHINE.next(state, cause) is state
