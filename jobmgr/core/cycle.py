@@ -7,14 +7,14 @@ begins after the last one's commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import assert_never
 
 from jobmgr.core import resmgr_events
 from jobmgr.core.active_jobs import ActiveJobs
 from jobmgr.core.cache import UNBORN, CachedJob
 from jobmgr.core.change import Change
-from jobmgr.core.decisions import Turn
+from jobmgr.core.decisions import Reply, Turn
 from jobmgr.core.events import (
     Compared,
     Enqueued,
@@ -44,24 +44,6 @@ from peloton.model.ids import Run
 from peloton.model.states import JobState
 
 DUE_PER_TURN = 2000
-_HANDLERS: Mapping[type, Callable[[ActiveJobs, Turn, Any], Any]] = {
-    JobUpdated: requests.updated,
-    StopAsked: requests.stop,
-    StartAsked: requests.start,
-    RestartAsked: requests.restart,
-    Statuses: status_updates.received,
-    Placed: launching.placed,
-    Launched: launching.launched,
-    LaunchRefused: launching.refused,
-    LaunchUncertain: launching.uncertain,
-    WaitingTold: resmgr_events.waiting,
-    Preempted: resmgr_events.preempted,
-    ResmgrChanged: resmgr_events.resmgr_changed,
-    Compared: resmgr_events.compared,
-    Enqueued: resmgr_events.enqueued,
-    EnqueueRefused: resmgr_events.enqueue_refused,
-    Withdrawn: resmgr_events.withdrawn,
-}
 
 
 class Core:
@@ -75,7 +57,7 @@ class Core:
         self.active.steering.now = now
         turn = Turn(now)
         for event in events:
-            turn.replies.append(_HANDLERS[type(event)](self.active, turn, event))
+            turn.replies.append(_handle(self.active, turn, event))
         self._due(turn)
         self._advance(turn)
         self._close(turn)
@@ -164,3 +146,73 @@ class Core:
             turn.instructions.append(Kill(tuple(kills)))
         if turn.reconcile:
             turn.instructions.append(Reconcile(tuple(turn.reconcile)))
+
+
+def _handle(active: ActiveJobs, turn: Turn, event: Event) -> Reply:
+    """Have an event handled. Returns what its sender is answered."""
+    match event:
+        case Statuses():
+            return status_updates.received(active, turn, event)
+        case JobUpdated():
+            return requests.updated(active, turn, event)
+        case StopAsked():
+            return requests.stop(active, turn, event)
+        case StartAsked():
+            return requests.start(active, turn, event)
+        case RestartAsked():
+            return requests.restart(active, turn, event)
+        case Placed() | Launched() | LaunchRefused() | LaunchUncertain():
+            _handle_launch(active, turn, event)
+        case (
+            WaitingTold()
+            | Preempted()
+            | ResmgrChanged()
+            | Compared()
+            | Enqueued()
+            | EnqueueRefused()
+            | Withdrawn()
+        ):
+            _handle_resmgr(active, turn, event)
+        case _:
+            assert_never(event)
+    return None
+
+
+def _handle_launch(
+    active: ActiveJobs, turn: Turn, event: Placed | Launched | LaunchRefused | LaunchUncertain
+) -> None:
+    match event:
+        case Placed():
+            launching.placed(active, turn, event)
+        case Launched():
+            launching.launched(active, turn, event)
+        case LaunchRefused():
+            launching.refused(active, turn, event)
+        case LaunchUncertain():
+            launching.uncertain(active, turn, event)
+        case _:
+            assert_never(event)
+
+
+def _handle_resmgr(
+    active: ActiveJobs,
+    turn: Turn,
+    event: WaitingTold | Preempted | ResmgrChanged | Compared | Enqueued | EnqueueRefused | Withdrawn,
+) -> None:
+    match event:
+        case Enqueued():
+            resmgr_events.enqueued(active, turn, event)
+        case WaitingTold():
+            resmgr_events.waiting(active, turn, event)
+        case Preempted():
+            resmgr_events.preempted(active, turn, event)
+        case ResmgrChanged():
+            resmgr_events.resmgr_changed(active, turn, event)
+        case Compared():
+            resmgr_events.compared(active, turn, event)
+        case EnqueueRefused():
+            resmgr_events.enqueue_refused(active, turn, event)
+        case Withdrawn():
+            resmgr_events.withdrawn(active, turn, event)
+        case _:
+            assert_never(event)

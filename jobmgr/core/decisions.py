@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from jobmgr.core.change import Change
 from jobmgr.core.events import Now
 from jobmgr.core.instructions import Instruction
+from peloton.errors import PelotonError
 from peloton.model.ids import JobId, Run
+from peloton.model.task import TaskStatus
+
+Reply = list[int] | list[tuple[Run, TaskStatus]] | PelotonError | None
+"""What an event is answered with: the instances that a request applies to, the statuses of jobs that have
+ended, or why it was refused."""
 
 
 @dataclass(slots=True)
@@ -18,7 +23,7 @@ class Turn:
     now: Now
     changes: dict[JobId, Change] = field(default_factory=dict)
     instructions: list[Instruction] = field(default_factory=list)
-    replies: list[Any] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
     """What each event is answered with; a PelotonError where it was refused."""
     reconcile: list[tuple[Run, str]] = field(default_factory=list)
     orphans: list[Run] = field(default_factory=list)
