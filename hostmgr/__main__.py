@@ -68,6 +68,7 @@ Hostmgr = Daemon[HostmgrSettings]
 
 
 def build(daemon: Hostmgr) -> None:
+    """Set up what the daemon does while it leads, and the health of all instances."""
     access = _access(daemon.settings.mesos)
     stores = Stores(daemon.settings.storage)
 
@@ -108,7 +109,7 @@ def _checked(daemon: Hostmgr, check: Callable[[], str]) -> Iterator[None]:
 async def _parts(
     daemon: Hostmgr, store: Store, detector: MasterDetector, access: Access
 ) -> tuple[HostManager, Cluster, Reconciliation]:
-    """The state of a term, rebuilt from nothing but the framework id: Mesos tells the rest."""
+    """Rebuild the state of a term from the framework id alone: the cluster manager reports the rest."""
     settings = daemon.settings
     framework_id = await store.hosts.framework_id(settings.mesos.name) or ""
     reconciler = Reconciler(_policy(settings.reconcile))
@@ -184,7 +185,7 @@ async def _serve(
 
 
 def _claimants(daemon: Hostmgr) -> set[str]:
-    """The processes that are there and claim hosts."""
+    """Return the live processes that claim hosts."""
     return {f"{Role.PLACEMENT.value}/{each}" for each in daemon.membership.members(Role.PLACEMENT)}
 
 
@@ -225,14 +226,14 @@ class Access:
 
 
 def _access(settings: MesosSettings) -> Access:
-    """Raises ConfigError where a file is not as it should be."""
+    """Read the files of the access. Raises ConfigError where one is not as it should be."""
     tls = settings.tls
     context = client_context(tls.ca_file, tls.certificate_file, tls.key_file) if tls.enabled else None
     return Access(_authorization(settings), context)
 
 
 def _authorization(settings: MesosSettings) -> str:
-    """Raises ConfigError where the secret cannot be read."""
+    """Return the header of the authentication. Raises ConfigError where the secret cannot be read."""
     if settings.secret_file is None:
         return ""
     try:
@@ -243,6 +244,7 @@ def _authorization(settings: MesosSettings) -> str:
 
 
 def main() -> int:
+    """Run the daemon."""
     gc.set_threshold(*COLLECTION)
     return run(HostmgrSettings, Role.HOSTMGR, build)
 

@@ -25,7 +25,7 @@ class TlsSettings(Settings):
     ca_file: Path | None = None
     """Certificates of the authorities that are trusted; the system's are without it."""
     certificate_file: Path | None = None
-    """For masters that ask who hostmgr is."""
+    """For masters that require authentication."""
     key_file: Path | None = None
     """Of the certificate, where its file does not hold the key too."""
 
@@ -64,7 +64,7 @@ class MesosSettings(Settings):
     operator_timeout: float = Field(10.0, gt=0)
     """Seconds that a call of the master's operator API may take."""
     agents_interval: float = Field(10.0, gt=0)
-    """Seconds between looks at the master's map of agents."""
+    """Seconds between reads of the master's map of agents."""
     max_record_bytes: int = Field(64 * 1024 * 1024, ge=1024)
     """Bytes that one event from the master has at most."""
 
@@ -82,7 +82,7 @@ class ReconcileSettings(Settings):
     """Seconds, unless stated otherwise."""
 
     interval: float = Field(1800.0, gt=0)
-    """Between reconciliations, which are explicit and implicit in turn."""
+    """Between reconciliations, alternately explicit and implicit."""
     second_look: float = Field(60.0, gt=0)
     """A further explicit reconciliation after each subscription, for what was too young for the first."""
     launch_grace: float = Field(30.0, ge=0)
@@ -108,16 +108,19 @@ class LaunchSettings(Settings):
 
     @property
     def policy(self) -> LaunchPolicy:
+        """Return these settings as the core takes them."""
         return LaunchPolicy(self.concurrent, self.failures, self.first_pause, self.longest_pause)
 
 
 class HostmgrSettings(DaemonSettings):
+    """Settings of hostmgr."""
+
     mesos: MesosSettings = MesosSettings()
     """Which master, and as whom."""
     storage: StorageSettings
     """Where the framework's id is kept."""
     reconcile: ReconcileSettings = ReconcileSettings()
-    """When Mesos is asked what became of tasks."""
+    """When the states of tasks are requested from Mesos."""
     launches: LaunchSettings = LaunchSettings()
     """How much is launched on a host at a time, and when it is passed over."""
     bin_packing: Literal["FIRST_FIT", "DEFRAG", "LOAD_AWARE"] = "FIRST_FIT"
@@ -125,7 +128,7 @@ class HostmgrSettings(DaemonSettings):
     enable_revocable_resources: bool = True
     """Whether revocable resources are offered to revocable tasks."""
     scarce_resource_types: str = "GPU"
-    """Comma-separated; hosts that have them take only tasks that ask for some. GPU is the only kind known."""
+    """Comma-separated; hosts that have them take only tasks that request some. GPU is the only kind known."""
     placing_seconds: float = Field(300.0, gt=0)
     """How long a claim lasts."""
     client_placing_seconds: float = Field(30.0, gt=0)
@@ -148,8 +151,10 @@ class HostmgrSettings(DaemonSettings):
 
     @property
     def ranking(self) -> Ranking:
+        """Return the order in which hosts are offered."""
         return Ranking(self.bin_packing)
 
     @property
     def scarce_gpu(self) -> bool:
+        """Return whether hosts with GPUs take only tasks that request some."""
         return "GPU" in (kind.strip().upper() for kind in self.scarce_resource_types.split(","))

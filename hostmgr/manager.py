@@ -1,4 +1,4 @@
-"""What hostmgr does while it leads: feeds the core with what Mesos says, and carries out what is decided."""
+"""hostmgr while it leads: hands events of the cluster manager to the core, and carries out its decisions."""
 
 from __future__ import annotations
 
@@ -161,22 +161,22 @@ class HostManager:
             raise Unavailable("not subscribed with the Mesos master at the moment")
 
     def acquire(self, want: HostFilter, owner: str) -> Acquired:
-        """`owner` is the calling process, empty where it is no daemon."""
+        """Claim hosts. `owner` is the calling process, empty where it is no daemon."""
         return self.hosts.acquire(want, _uuids(), self._clock.monotonic(), owner)
 
     def expire_claims(self, alive: Container[str]) -> None:
-        """`alive` are the processes, `<role>/<id>`, that may own claims."""
+        """End claims. `alive` are the processes, `<role>/<id>`, that may own some."""
         self.hosts.shorten_orphaned(alive, self._clock.monotonic())
         for claim in self.hosts.expire(self._clock.monotonic()):
             log.warning("claim %s of %s on %s is over, unused", claim.id, claim.owner, claim.hostname)
 
     def end_pauses(self) -> None:
-        """Take hosts again that were passed over for long enough."""
+        """Use hosts again that were passed over for long enough."""
         for agent_id in self.launches.expire(self._clock.monotonic()):
             log.info("agent %s takes launches again", agent_id)
 
     def prune_offers(self) -> None:
-        """Give back what was kept for too long; what cannot be given back now waits for the next time."""
+        """Decline offers that were kept for too long, or leave them for the next time."""
         old = self.hosts.old_offers(self._clock.monotonic())
         if not old or not self._connected:
             return
@@ -245,8 +245,10 @@ class HostManager:
         self.backend.shut_down(executors)
 
     def reconcile(self, runs: Sequence[tuple[MesosTaskId, str]]) -> None:
-        """Request the states of (run, agent id or empty) each; of all tasks for none. Raises Unavailable
-        while there is no connection."""
+        """Request the states of (run, agent id or empty) each; of all tasks for none.
+
+        Raises Unavailable while there is no connection.
+        """
         self._require_connection()
         known = [(run, agent_id or self.runs.agent(run)) for run, agent_id in runs]
         self.backend.reconcile(known)
@@ -255,8 +257,10 @@ class HostManager:
                 self.runs.put(run, agent_id)
 
     async def repeat_kills(self) -> None:
-        """Repeat kills after a new connection: the old one may have lost them. Raises Unavailable while
-        there is no connection."""
+        """Repeat kills after a new connection: the old one may have lost them.
+
+        Raises Unavailable while there is no connection.
+        """
         for run in [run for run in self._killing if not self.runs.agent(run)]:
             del self._killing[run]
         due = list(self._killing)
@@ -281,7 +285,7 @@ class HostManager:
         return self.registration.master
 
     def _give_up(self, claim_id: str, hostname: str) -> None:
-        """After a refused launch the host is free again, unless its offers are just coming back."""
+        """Free the host after a refused launch, unless its offers are just coming back."""
         claim = self.hosts.claim(claim_id)
         if claim is None or claim.hostname != hostname:
             return
@@ -298,7 +302,7 @@ def _need(launch: Launch) -> Need:
 
 
 def _check_distinct(needs: Sequence[Need]) -> None:
-    """Of two tasks with one id Mesos would refuse the second in the name of the first, which lives."""
+    """Refuse two tasks with one id: Mesos would refuse the second in the name of the first, which lives."""
     seen: set[str] = set()
     for each in needs:
         if each.task_id in seen:

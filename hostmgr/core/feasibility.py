@@ -1,4 +1,4 @@
-"""Whether a gang would fit if all hosts were empty (behaviour 5.3), over all hosts at once.
+"""Whether a gang would fit if all hosts were empty (docs/behaviour/placement.md), over all hosts at once.
 
 What is said not to fit does not fit; what is not may still fail, where tasks of different needs get in each
 other's way.
@@ -21,7 +21,7 @@ _GPU = KINDS.index("gpu")
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Tasks of a gang that ask for the same."""
+    """Tasks of a gang with the same requirements."""
 
     want: HostFilter
     count: int
@@ -29,7 +29,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class GangShape:
-    """What the tasks of a gang ask of hosts."""
+    """What the tasks of a gang require of hosts."""
 
     members: tuple[Members, ...]
     spread: bool = False
@@ -37,7 +37,7 @@ class GangShape:
 
 
 def shortage(table: HostTable, shape: GangShape) -> Shortage | None:
-    """The first reason found why the gang does not fit on empty hosts; None where none is known."""
+    """Return the first reason found why the gang does not fit on empty hosts; None where none is known."""
     alike = []
     for members in shape.members:
         mask = table.alive()

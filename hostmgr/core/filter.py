@@ -10,7 +10,7 @@ from peloton.model.resources import ZERO, Resources
 
 
 class Result(Enum):
-    """Why a host was taken or left; the values are the keys of the answer's counts (behaviour 5.2)."""
+    """Why a host was taken or left: the keys of the answer's counts (docs/behaviour/placement.md)."""
 
     MATCH = "match"
     NO_OFFER = "no_offer"
@@ -28,6 +28,8 @@ class Result(Enum):
 
 
 class Ranking(Enum):
+    """The order in which hosts are chosen."""
+
     FIRST_FIT = "FIRST_FIT"
     """Any order: here from a cursor on that moves with every call, so that engines do not meet."""
     DEFRAG = "DEFRAG"

@@ -32,6 +32,8 @@ class InvalidOffers(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
+    """A host that is reserved for one placement."""
+
     id: str
     agent_id: str
     hostname: str
@@ -43,6 +45,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Acquired:
+    """The claims of one request, and how many hosts were left for which reason."""
+
     claims: tuple[Claim, ...]
     counts: Mapping[Result, int]
 
@@ -68,6 +72,8 @@ class Capacity:
 
 
 class Hosts:
+    """All hosts with their offers and claims."""
+
     def __init__(
         self,
         table: HostTable,
@@ -75,8 +81,11 @@ class Hosts:
         placing_seconds: float = PLACING_SECONDS,
         client_seconds: float = CLIENT_SECONDS,
     ) -> None:
-        """Claims last `placing_seconds`, those of callers that are no daemon `client_seconds` at most: nobody
-        sees when such a caller is gone."""
+        """Start without hosts.
+
+        Claims last `placing_seconds`, those of callers that are no daemon `client_seconds` at most: it is not
+        known when such a caller is gone.
+        """
         self.table = table
         self._ranking = ranking
         self._placing_seconds = placing_seconds
@@ -93,7 +102,7 @@ class Hosts:
         self._capacity = _sum(())
         self._cursor = 0
 
-    # What Mesos tells.
+    # Offers and agents.
 
     def add_offer(self, offer: Offer, now: float) -> None:
         """Add an offer. Its labels count until the map of agents has the host."""
@@ -114,14 +123,14 @@ class Hosts:
         return True
 
     def drop_offers(self) -> None:
-        """The connection is gone, and all offers with it. Claims stay: their hosts will be offered again."""
+        """Drop all offers after the connection ended. Claims stay: their hosts are offered again."""
         self._offers.clear()
         agents, self._of_agent = list(self._of_agent), {}
         for agent_id in agents:
             self._recount(agent_id)
 
     def old_offers(self, now: float) -> list[str]:
-        """Offers of unclaimed hosts that were kept for too long: to be declined."""
+        """Return offers of unclaimed hosts that were kept for too long, to be declined."""
         return [
             offer.id
             for offer, since in self._offers.values()
@@ -129,8 +138,11 @@ class Hosts:
         ]
 
     def set_agents(self, agents: Iterable[Agent], complete: bool = True) -> None:
-        """The master's map of agents. Agents that it has no more go, unless they have offers; while the map
-        is not `complete`, because agents are still coming back to a new master, they stay as they were."""
+        """Take over the agent map.
+
+        Agents that are no longer in it go, unless they have offers. While the map is not `complete`, because
+        agents still return to a new master, they stay.
+        """
         listed = {agent.id: agent for agent in agents}
         for agent in listed.values():
             before = self._agents.get(agent.id)
@@ -144,7 +156,7 @@ class Hosts:
         self._capacity = _sum(self._agents.values())
 
     def remove_agent(self, agent_id: str) -> None:
-        """The agent is lost: its offers and its claim go."""
+        """Remove a lost agent with its offers and its claim."""
         for offer_id in self._of_agent.pop(agent_id, {}):
             self._offers.pop(offer_id, None)
         claim_id = self._claim_of.pop(agent_id, None)
@@ -155,7 +167,7 @@ class Hosts:
         if self.table.row(agent_id) is not None:
             self.table.remove(agent_id)
 
-    # What the placement engines and jobmgr ask.
+    # Claims and launches.
 
     def acquire(self, want: HostFilter, ids: Iterator[str], now: float, owner: str = "") -> Acquired:
         """Claim up to `max_hosts` matching hosts, each under the next of `ids`."""
@@ -175,8 +187,10 @@ class Hosts:
         return self._end(claim_id, ClaimCause.RELEASE) is not None
 
     def shorten_orphaned(self, alive: Container[str], now: float) -> None:
-        """Claims of processes that are gone end soon: not at once, since what such a process has placed may
-        be on its way to be launched."""
+        """Shorten the claims of processes that are gone.
+
+        They do not end at once: what such a process has placed may be on its way to be launched.
+        """
         until = now + ORPHANED_SECONDS
         for claim in self._claims.values():
             if claim.owner and claim.owner not in alive and claim.until > until:
@@ -192,7 +206,7 @@ class Hosts:
     def plan_launch(
         self, claim_id: str, hostname: str, agent_id: str, needs: Sequence[Need]
     ) -> LaunchPlan | None:
-        """What to accept; None where just this launch has happened already. Changes nothing.
+        """Plan a launch without changing anything; None where this launch has happened already.
 
         Raises InvalidOffers. An empty agent id is not compared.
         """
@@ -217,7 +231,7 @@ class Hosts:
         return LaunchPlan(claim, offers, taken, task_ids)
 
     def commit_launch(self, plan: LaunchPlan) -> None:
-        """The ACCEPT of the plan is on its way: its offers are used up, the host is Ready again."""
+        """Use up the offers of a plan that was sent; the host is ready again."""
         self._end(plan.claim.id, ClaimCause.LAUNCH)
         for offer in plan.offers:
             self.remove_offer(offer.id)
@@ -225,15 +239,18 @@ class Hosts:
         while len(self._launched) > MAX_REMEMBERED:
             self._launched.popitem(last=False)
 
-    # What there is.
+    # Queries.
 
     def claim(self, claim_id: str) -> Claim | None:
+        """Return a claim that has not ended."""
         return self._claims.get(claim_id)
 
     def offers_of(self, agent_id: str) -> tuple[Offer, ...]:
+        """Return the offers of an agent."""
         return tuple(self._of_agent.get(agent_id, {}).values())
 
     def offers(self) -> list[Offer]:
+        """Return all offers."""
         return [offer for offer, _ in self._offers.values()]
 
     def life(self, agent_id: str) -> HostState:
@@ -242,6 +259,7 @@ class Hosts:
         return HostState.UP if row is None else self.table.life(row)
 
     def capacity(self) -> Capacity:
+        """Return the sums over all agents."""
         return self._capacity
 
     def _claim(self, row: int, claim_id: str, now: float, owner: str) -> Claim:

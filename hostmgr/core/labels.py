@@ -39,7 +39,7 @@ class LabelClasses:
         self._exclusive: list[bool] = []
 
     def number(self, labels: Iterable[Label]) -> int:
-        """The class of a host with these attributes, new where there was none."""
+        """Return the class of a host with these attributes, a new one where there is none."""
         key = tuple(sorted(labels))
         number = self._numbers.get(key)
         if number is None:
@@ -49,6 +49,7 @@ class LabelClasses:
         return number
 
     def labels(self, number: int) -> tuple[Label, ...]:
+        """Return the labels of a class."""
         return tuple(Counter(self._counts[number]).elements())
 
     def eligible(

@@ -25,6 +25,8 @@ _MAX_DOUBLINGS = 20
 
 @dataclass(frozen=True, slots=True)
 class LaunchPolicy:
+    """How many launches a host takes at a time, and when it is passed over."""
+
     concurrent: int = 100
     """Runs of one host that may be LAUNCHED or STARTING."""
     failures: int = 3
@@ -58,7 +60,7 @@ class Launches:
         self._pauses: list[tuple[float, str]] = []
 
     def begin(self, run: MesosTaskId, agent_id: str) -> None:
-        """The run is given to Mesos, or Mesos says that it is starting."""
+        """Count a run as starting: it is given to Mesos, or a status says so."""
         if run not in self._agent:
             self._agent[run] = agent_id
             self._table.add_starting(agent_id, 1)
@@ -124,5 +126,5 @@ class Launches:
 
 
 def _job(run: MesosTaskId) -> str:
-    """The job's part of `<job UUID>-<instance>-<run>`."""
+    """Return the job's part of `<job UUID>-<instance>-<run>`."""
     return run.rsplit("-", 2)[0]

@@ -2,7 +2,7 @@
 
 A resource of Mesos comes as several entries of one name: reserved for our role or not, revocable or not,
 spread over several offers of one agent. A task takes from reserved entries first, then from unreserved
-ones, and may use both (behaviour 3.3); a revocable task takes its CPU from revocable entries alone.
+ones, and may use both (docs/behaviour/tasks.md); a revocable task takes its CPU from revocable entries alone.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
+    """Resources of one agent that can be used now."""
+
     id: str
     agent_id: str
     hostname: str
@@ -80,6 +82,7 @@ class InsufficientOffers(Refused):
 
 
 def free(offers: Iterable[Offer]) -> Free:
+    """Sum up what offers hold."""
     sums = dict.fromkeys(SCALARS, 0)
     slack_cpu = ports = 0
     for offer in offers:
@@ -94,12 +97,14 @@ def free(offers: Iterable[Offer]) -> Free:
 
 
 def take(offers: Sequence[Offer], needs: Iterable[Need]) -> list[tuple[Taken, ...]]:
-    """What each task takes, in order. Raises InsufficientOffers, naming the task and the amounts."""
+    """Return what each task takes, in order. Raises InsufficientOffers, naming the task and the amounts."""
     pool = _OfferPool(offers)
     return [pool.take(need) for need in needs]
 
 
 class _OfferPool:
+    """What is left of the offers of one host while tasks take from them."""
+
     def __init__(self, offers: Sequence[Offer]) -> None:
         self._amounts: dict[tuple[str, bool], dict[int, int]] = {}
         self._ports: list[tuple[int, int, int]] = []
@@ -124,7 +129,7 @@ class _OfferPool:
         return tuple(taken)
 
     def _port(self, need: Need, port: int) -> int:
-        """The template of the entry that holds the port."""
+        """Return the template of the entry that holds the port."""
         if port not in self._used:
             for first, last, template in self._ports:
                 if first <= port <= last:

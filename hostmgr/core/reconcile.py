@@ -1,8 +1,8 @@
-"""What to ask Mesos about tasks, when, and what its answers mean (behaviour 6).
+"""Reconciliation: whose state to request, when, and what answers mean (docs/behaviour/hosts.md).
 
 A master that was just elected does not know the tasks of agents that have not come back yet, and says
 TASK_UNKNOWN of them. That is no verdict until the agent is known to be gone or the time in which agents may
-come back is over: till then the task is asked for again.
+come back is over: until then its state is requested again.
 """
 
 from __future__ import annotations
@@ -26,21 +26,25 @@ class Policy:
     """Seconds throughout."""
 
     interval: float = 1800.0
-    """Between rounds, which are explicit and implicit in turn."""
+    """Between reconciliations, alternately explicit and implicit."""
     second_look: float = 60.0
-    """A further explicit round after each subscription, for what was too young for the first."""
+    """A further explicit reconciliation follows each subscription, for tasks too young for the first."""
     launch_grace: float = 30.0
-    """How long after its launch a LAUNCHED task is not asked for: its ACCEPT may be on the way."""
+    """How long after its launch a LAUNCHED task is left out: its ACCEPT may be on the way."""
     reregister: float = 600.0
     """How long agents may take to come back to a new master."""
 
 
 class Verdict(Enum):
+    """What to do with a status."""
+
     PASS_ON = "pass on"
     RETRY = "retry"
 
 
 class ReconcileKind(Enum):
+    """Whether a reconciliation names the runs."""
+
     EXPLICIT = "explicit"
     IMPLICIT = "implicit"
 
@@ -70,10 +74,10 @@ class Reconciler:
     def subscribed(
         self, master_id: str, now: float, unconfirmed: Iterable[tuple[MesosTaskId, str]] = ()
     ) -> None:
-        """A subscription began: no updates come by themselves of what happened before.
+        """Plan the reconciliations of a new subscription, which sends no updates of what happened before.
 
-        `unconfirmed` are the runs, with their agents, whose launch went out over the connection of before
-        and may have been lost with it: they are asked for until Mesos says something of them.
+        `unconfirmed` are the runs, with their agents, whose launch was sent over the previous connection and
+        may be lost with it: their states are requested until Mesos reports one.
         """
         policy = self._policy
         self._subscribed = True
@@ -89,28 +93,36 @@ class Reconciler:
             self._again[run] = (now, _Retry(agent_id, _FIRST_PAUSE))
 
     def disconnected(self) -> None:
+        """Cancel what is planned."""
         self._subscribed = False
         self._planned.clear()
         self._again.clear()
         self._distrusted.clear()
 
     def agent_gone(self, agent_id: str) -> None:
+        """Note that an agent is lost: TASK_UNKNOWN is believed of its tasks."""
         self._gone[agent_id] = None
         if len(self._gone) > _MAX_GONE:
             self._gone.popitem(last=False)
 
     def agent_seen(self, agent_id: str) -> None:
+        """Note that an agent is there."""
         self._gone.pop(agent_id, None)
 
     def postpone(self, runs: Iterable[MesosTaskId], now: float) -> None:
-        """These could not be launched while Mesos was away, and will be tried again: Mesos does not have
-        them, which does not mean that they are lost."""
+        """Leave runs out of reconciliations for a while.
+
+        Their launch failed while Mesos was away and is repeated: Mesos does not know them, yet they are not
+        lost.
+        """
         until = now + self._policy.second_look
         self._postponed.update(dict.fromkeys(runs, until))
 
     def distrust(self, run: MesosTaskId, agent_id: str, now: float) -> None:
-        """Mesos did not have it when it was asked, and it was launched since: ask once more, and believe no
-        answer before."""
+        """Believe no answer about a run until its state is requested again.
+
+        Mesos did not know it when its state was requested, and it was launched since.
+        """
         if run not in self._distrusted:
             self._distrusted.add(run)
             self._again[run] = (now + _FIRST_PAUSE, _Retry(agent_id, _FIRST_PAUSE))
@@ -125,21 +137,23 @@ class Reconciler:
     # What to do.
 
     def distrusted(self, run: MesosTaskId) -> bool:
-        """Whether answers about it may still be to what was asked before its launch."""
+        """Return whether an answer about the run may be older than its launch."""
         return run in self._distrusted
 
     @property
     def settled_at(self) -> float:
-        """When a new master knows all agents that will come back."""
+        """Return when a new master knows all agents that will come back."""
         return self._settled_at
 
     def settled(self, now: float) -> bool:
-        """Whether the master is one that knows all agents that will come back."""
+        """Return whether the master knows all agents that will come back."""
         return self._subscribed and now >= self._settled_at
 
     def judge(self, run: MesosTaskId, agent_id: str, unknown: bool, now: float) -> Verdict:
-        """What to do with a status; `unknown` says that it is TASK_UNKNOWN. The agent is the run's as far as
-        it is known."""
+        """Decide what to do with a status.
+
+        `unknown`: it is TASK_UNKNOWN. The agent is that of the run, as far as it is known.
+        """
         if not unknown or agent_id in self._gone or now >= self._settled_at:
             self._again.pop(run, None)
             self._distrusted.discard(run)
@@ -150,7 +164,7 @@ class Reconciler:
         return Verdict.RETRY
 
     def due_retries(self, now: float) -> list[tuple[MesosTaskId, str]]:
-        """Runs, with their agents, whose turn it is to be asked for once more."""
+        """Return runs, with their agents, whose states are to be requested again."""
         due = [(run, retry) for run, (at, retry) in self._again.items() if at <= now]
         for run, retry in due:
             self._distrusted.discard(run)
@@ -159,7 +173,7 @@ class Reconciler:
         return [(run, retry.agent_id) for run, retry in due]
 
     def next_reconciliation(self, now: float) -> ReconcileKind | None:
-        """The round whose time has come, once. The regular ones follow each other for ever."""
+        """Return the reconciliation that is due, once; the regular ones follow each other for ever."""
         if not self._planned or self._planned[0][0] > now:
             return None
         _, kind = self._planned.pop(0)
@@ -171,7 +185,10 @@ class Reconciler:
     def to_reconcile(
         self, job_id: JobId, runtimes: Mapping[int, TaskRuntime], now: float, wall: int
     ) -> list[tuple[MesosTaskId, str]]:
-        """Which runs of these instances to ask for, with their agents. `wall`: nanoseconds since 1970."""
+        """Return which runs of these instances to reconcile, with their agents.
+
+        `wall`: nanoseconds since 1970.
+        """
         self._postponed = {run: until for run, until in self._postponed.items() if until > now}
         young = wall - round(self._policy.launch_grace * 1e9)
         found = [

@@ -1,4 +1,4 @@
-"""Which runs are on which agents, as far as launches and statuses have told."""
+"""Which runs are on which agents, as far as launches and statuses show."""
 
 from __future__ import annotations
 
@@ -23,32 +23,34 @@ class Runs:
         return len(self._agent)
 
     def launched(self, run: MesosTaskId, agent_id: str) -> None:
-        """It was given to Mesos, which has said nothing of it yet."""
+        """Add a run that was given to Mesos, which has reported nothing of it yet."""
         self.put(run, agent_id)
         self._unconfirmed.add(run)
 
     def confirm(self, run: MesosTaskId) -> None:
-        """Mesos has spoken of it."""
+        """Note that Mesos reported something of the run."""
         self._unconfirmed.discard(run)
 
     def is_unconfirmed(self, run: MesosTaskId) -> bool:
-        """Whether it was launched and Mesos has not spoken of it."""
+        """Return whether the run was launched and Mesos reported nothing of it."""
         return run in self._unconfirmed
 
     def give_up(self, run: MesosTaskId) -> None:
-        """jobmgr is told that Mesos does not have it: it must never be launched any more."""
+        """Never launch the run from now on: jobmgr reads in the event stream that Mesos does not have it."""
         self._given_up[run] = None
         if len(self._given_up) > MAX_GIVEN_UP:
             self._given_up.popitem(last=False)
 
     def given_up(self, run: MesosTaskId) -> bool:
+        """Return whether the run may no longer be launched."""
         return run in self._given_up
 
     def unconfirmed(self) -> list[tuple[MesosTaskId, str]]:
-        """Launched runs that Mesos has not spoken of, with their agents."""
+        """Return launched runs that Mesos reported nothing of, with their agents."""
         return [(run, self._agent[run]) for run in self._unconfirmed]
 
     def put(self, run: MesosTaskId, agent_id: str) -> None:
+        """Note on which agent a run is."""
         before = self._agent.get(run)
         if before == agent_id:
             return
@@ -58,16 +60,18 @@ class Runs:
         self._on.setdefault(agent_id, set()).add(run)
 
     def remove(self, run: MesosTaskId) -> None:
+        """Remove a run that ended."""
         self._unconfirmed.discard(run)
         agent_id = self._agent.pop(run, None)
         if agent_id is not None:
             self._leave(run, agent_id)
 
     def agent(self, run: MesosTaskId) -> str:
-        """Empty where it is not known."""
+        """Return the agent of a run; empty where it is not known."""
         return self._agent.get(run, "")
 
     def on(self, agent_id: str) -> Iterable[MesosTaskId]:
+        """Return the runs on an agent."""
         return tuple(self._on.get(agent_id, ()))
 
     def _leave(self, run: MesosTaskId, agent_id: str) -> None:

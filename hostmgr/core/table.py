@@ -58,11 +58,16 @@ class Agent:
 
 
 class HostTable:
+    """The columns of all hosts."""
+
     def __init__(
         self, scarce_gpu: bool = True, room: int = 64, concurrent_launches: int = CONCURRENT_LAUNCHES
     ) -> None:
-        """`scarce_gpu`: hosts with GPUs take only tasks that ask for some. `concurrent_launches`: how many
-        runs may be starting on a host that is to take more."""
+        """Make an empty table.
+
+        `scarce_gpu`: hosts with GPUs take only tasks that request some. `concurrent_launches`: how many
+        runs may be starting on a host that is to take more.
+        """
         self._scarce_gpu = scarce_gpu
         self._concurrent_launches = concurrent_launches
         self._starting_on: Counter[str] = Counter()
@@ -96,13 +101,15 @@ class HostTable:
         return len(self._row)
 
     def row(self, agent_id: str) -> int | None:
+        """Return the row of an agent."""
         return self._row.get(agent_id)
 
     def rows(self) -> Iterable[int]:
+        """Return the rows that are in use."""
         return self._row.values()
 
     def put(self, agent: Agent) -> int:
-        """Add the agent, or update what is known of it; its row."""
+        """Add the agent, or update what is known of it; return its row."""
         row = self._row.get(agent.id)
         if row is None:
             row = self._new_row(agent.id, agent.hostname)
@@ -113,6 +120,7 @@ class HostTable:
         return row
 
     def remove(self, agent_id: str) -> None:
+        """Remove an agent; its row can be used again."""
         row = self._row.pop(agent_id)
         same_name = self._rows_of[self.hostnames[row]]
         same_name.remove(row)
@@ -166,7 +174,7 @@ class HostTable:
         self._life[row] = LIFE.next(self.life(row), cause, self.hostnames[row])
 
     def set_free(self, row: int, free: Free, offers: int) -> None:
-        """What the row's offers hold, and how many they are."""
+        """Set what the row's offers hold, and how many they are."""
         self._free[row] = free.normal.values()
         self._slack[row] = free.slack_cpu
         if free.slack_cpu > self._total_slack[row] or (self._free[row] > self._total[row]).any():
@@ -176,10 +184,11 @@ class HostTable:
         self._offers[row] = offers
 
     def starting(self, agent_id: str) -> int:
-        """How many runs are starting there."""
+        """Return how many runs are starting on an agent."""
         return self._starting_on[agent_id]
 
     def add_starting(self, agent_id: str, count: int) -> None:
+        """Change how many runs are starting on an agent."""
         self._starting_on[agent_id] += count
         if not self._starting_on[agent_id]:
             del self._starting_on[agent_id]
@@ -188,32 +197,34 @@ class HostTable:
             self._starting[row] = self._starting_on[agent_id]
 
     def set_failing(self, agent_id: str, failing: bool) -> None:
-        """Whether it fails launches, and is to be passed over."""
+        """Set whether the host fails launches, and is passed over."""
         row = self._row.get(agent_id)
         if row is not None:
             self._failing[row] = failing
 
     def set_load(self, row: int, score: int) -> None:
-        """0 (idle) to 100."""
+        """Set the load, 0 (idle) to 100."""
         self._load[row] = score
 
     def free(self, row: int) -> Free:
+        """Return what the offers of a host hold."""
         return Free(Resources(*map(int, self._free[row])), int(self._slack[row]), int(self._ports[row]))
 
     def total(self, row: int) -> tuple[Resources, int]:
-        """All resources of the agent, and its revocable CPU."""
+        """Return all resources of the agent, and its revocable CPU."""
         return Resources(*map(int, self._total[row])), int(self._total_slack[row])
 
     def labels(self, row: int) -> tuple[Label, ...]:
+        """Return the labels of a host."""
         return self._labels.labels(int(self._class[row]))
 
     # Decisions.
 
     def match(self, want: HostFilter, offers_needed: bool = True) -> tuple[Mask, dict[Result, int]]:
-        """Which rows will do, and how many rows fell to which reason.
+        """Return which rows match, and how many rows fail for which reason.
 
-        The reasons that only another job or another cluster would end come first, then those that pass.
-        Without `offers_needed` a host counts whose whole resources would do, whatever is free of them.
+        Reasons that last as long as the job and the cluster are as they are come first, then those that pass.
+        Without `offers_needed` a host counts whose whole resources are enough, whatever is free of them.
         """
         mask = self._alive[: self._used].copy()
         counts: dict[Result, int] = {}
@@ -261,11 +272,11 @@ class HostTable:
         return np.asarray((amounts[:, 1:] >= need[1:]).all(axis=1) & (slack >= need[0]), dtype=bool)
 
     def alive(self) -> Mask:
-        """Which rows are hosts."""
+        """Return which rows are hosts."""
         return self._alive[: self._used].copy()
 
     def whole(self, revocable: bool) -> NDArray[np.int64]:
-        """What each row has when it is empty; with `revocable`, the CPU is the revocable one."""
+        """Return what each row has when it is empty; with `revocable`, the CPU is the revocable one."""
         n = self._used
         amounts = np.maximum(self._free[:n], self._total[:n])
         if revocable:
@@ -273,7 +284,7 @@ class HostTable:
         return amounts
 
     def ranked(self, mask: Mask, want: HostFilter, ranking: Ranking, cursor: int = 0) -> Rows:
-        """The rows of the mask in the order in which to take them; `cursor` is where FIRST_FIT begins."""
+        """Return the rows of the mask in the order of choice; `cursor` is where FIRST_FIT begins."""
         rows: Rows = np.flatnonzero(mask)
         if ranking is Ranking.DEFRAG:
             rows = rows[np.lexsort(tuple(self._free[rows, kind] for kind in _DEFRAG_KEYS))]

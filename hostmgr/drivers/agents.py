@@ -65,8 +65,10 @@ class Cluster:
             await asyncio.sleep(pause)
 
     async def read(self) -> None:
-        """Read agents and quota. Raises Unavailable, and InvalidArgument for an amount that is no number,
-        having changed nothing."""
+        """Read agents and quota.
+
+        Raises Unavailable, and InvalidArgument for an amount that is no number, having changed nothing.
+        """
         settled = self._settled()
         agent_map = await self._backend.agents()
         quota = await self._backend.quota()

@@ -1,4 +1,4 @@
-"""Carries out what the reconciler decides: asks Mesos, in batches, for the runs that the store holds."""
+"""Carries out what the reconciler decides: requests the states of stored runs, in batches."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from storage.interface import Store
 
 CYCLE_SECONDS = 0.5
 PAUSE_SECONDS = 0.1
-"""After each call: the answers shall be seen to fill the ring before the next one is sent."""
-RECONCILED = Counter("hostmgr_reconciled", "Runs that Mesos was asked for.")
+"""After each call, so that its answers count in the ring before the next one is sent."""
+RECONCILED = Counter("hostmgr_reconciled", "Runs whose states were requested from Mesos.")
 log = logging.getLogger(__name__)
 Runs = list[tuple[MesosTaskId, str]]
 
 
 class Reconciliation:
+    """The loop that reconciles."""
+
     def __init__(
         self,
         manager: HostManager,
@@ -41,6 +43,7 @@ class Reconciliation:
         self._batch = batch
 
     async def run(self) -> NoReturn:
+        """Reconcile for ever, whenever there is a connection."""
         while True:
             await asyncio.sleep(CYCLE_SECONDS)
             if self._manager.unhealthy:
@@ -64,21 +67,23 @@ class Reconciliation:
             self._manager.reconcile([])
 
     async def _explicit(self) -> None:
-        """Ask for all runs of active jobs that Mesos has or may have."""
-        asked, due = 0, Runs()
+        """Request the states of all runs of active jobs that Mesos has or may have."""
+        requested, due = 0, Runs()
         for job_id in await self._store.jobs.active():
             async for page in self._store.tasks.list(job_id):
                 now, wall = self._clock.monotonic(), self._clock.wall()
                 due += self._reconciler.to_reconcile(job_id, page, now, wall)
                 while len(due) >= self._batch:
-                    asked += await self._reconcile(due[: self._batch])
+                    requested += await self._reconcile(due[: self._batch])
                     del due[: self._batch]
-        asked += await self._reconcile(due)
-        log.info("asked Mesos for %d runs", asked)
+        requested += await self._reconcile(due)
+        log.info("requested the states of %d runs from Mesos", requested)
 
     async def _reconcile(self, runs: Sequence[tuple[MesosTaskId, str]]) -> int:
-        """None at all would ask for every task there is: that is the implicit round's. Waits while the ring
-        has little room, since Mesos does not send these answers again."""
+        """Request states, once the ring has room: Mesos does not send these answers again.
+
+        No runs would request the states of all tasks, which is the implicit reconciliation's part.
+        """
         if not runs:
             return 0
         await self._manager.status_updates.uncrowded()
@@ -89,8 +94,10 @@ class Reconciliation:
         return len(runs)
 
     async def locate(self, runs: Iterable[MesosTaskId]) -> None:
-        """Learn from the store on which agents runs are that nobody here has heard of: without the agent
-        Mesos may say of a run that lives that it does not know it."""
+        """Read from the store the agents of runs that are not known here.
+
+        Without the agent Mesos may report of a live run that it does not know it.
+        """
         for text in runs:
             if self._manager.runs.agent(text):
                 continue

@@ -160,8 +160,10 @@ class StatusUpdates:
     async def wait(
         self, client: str, stream_id: str, begin: int, purge: int, limit: int, timeout: float
     ) -> list[Numbered[Entry]]:
-        """Events from `begin` on, as soon as there is one or after `timeout` seconds. Raises what the ring's
-        `purge` and `read` raise, and Unavailable when this instance stops to lead."""
+        """Return events from `begin` on, as soon as there is one or after `timeout` seconds.
+
+        Raises what the ring's `purge` and `read` raise, and Unavailable when this instance ceases to lead.
+        """
         for passed in self.ring.purge(client, stream_id, begin, purge):
             if passed.key:
                 self._queue(passed.event.acknowledgement)
@@ -190,7 +192,7 @@ class StatusUpdates:
             self._waiters.discard(waiter)
 
     def close(self) -> None:
-        """Let the clients go that wait."""
+        """End the waits of all clients."""
         self._closed = True
         for waiter in self._waiters:
             if not waiter.done():

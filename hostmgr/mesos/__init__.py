@@ -1,1 +1,1 @@
-"""The Mesos scheduler driver: what to say and what was heard (pure), and the connections."""
+"""The adapter to Mesos: its scheduler and operator API, and the translation of both."""

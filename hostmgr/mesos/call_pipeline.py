@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 
 class CallPipeline:
+    """One connection for calls."""
+
     def __init__(
         self,
         requests: Requests,
@@ -32,7 +34,7 @@ class CallPipeline:
         refused: Callable[[str, int, str], None],
         now: Callable[[], float],
     ) -> None:
-        """`refused(call, status, text)` hears of calls that were not accepted."""
+        """Write to `writer`; report calls that were not accepted to `refused(call, status, text)`."""
         self._requests = requests
         self._reader = reader
         self._writer = writer
@@ -47,15 +49,19 @@ class CallPipeline:
 
     @property
     def outstanding(self) -> int:
+        """Return how many calls are not answered yet."""
         return len(self._outstanding)
 
     @property
     def open(self) -> bool:
+        """Return whether calls can be written."""
         return not (self._closed or self._writer.is_closing())
 
     def send(self, names: Sequence[str], bodies: Iterable[bytes]) -> None:
-        """Write calls, in one piece. Raises Unavailable, having written nothing, where the connection is
-        gone."""
+        """Write calls, in one piece.
+
+        Raises Unavailable, having written nothing, where the connection is gone.
+        """
         if not self.open:
             raise Unavailable("the connection to the Mesos master is gone")
         self._writer.write(b"".join(map(self._requests.post, bodies)))
@@ -75,14 +81,14 @@ class CallPipeline:
             raise Unavailable("the connection to the Mesos master is gone")
 
     def stalled(self) -> bool:
-        """Whether no answer has come for too long: those behind many others take as long as they take."""
+        """Return whether no answer has come for too long; calls behind many others may take longer."""
         if not self._outstanding:
             return False
         since = max(self._outstanding[0][1], self._answered)
         return self._now() - since > ANSWER_SECONDS
 
     async def run(self) -> None:
-        """Take the answers. Raises OSError or SessionBroken at the connection's end."""
+        """Read the answers. Raises OSError or SessionBroken at the connection's end."""
         parser = StatusParser(max_body=1024 * 1024)
         while True:
             data = await self._reader.read(READ_SIZE)
@@ -107,6 +113,7 @@ class CallPipeline:
             raise SessionBroken(f"{name} was answered {status} {text[:200]}")
 
     def close(self) -> None:
+        """Close the connection, and end the waits for room."""
         self._closed = True
         self._room.set()
         self._writer.close()

@@ -15,7 +15,7 @@ _Capability = mesos_pb2.FrameworkInfo.Capability
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """Who hostmgr is for Mesos (behaviour 6)."""
+    """Who hostmgr is for Mesos (docs/behaviour/hosts.md)."""
 
     user: str = "root"
     name: str = "Peloton"
@@ -29,6 +29,7 @@ class Framework:
     webui_url: str = ""
 
     def info(self, framework_id: str | None) -> mesos_pb2.FrameworkInfo:
+        """Return the message that describes the framework."""
         capabilities = [_Capability.MULTI_ROLE, _Capability.PARTITION_AWARE, _Capability.TASK_KILLING_STATE]
         capabilities += [_Capability.GPU_RESOURCES] if self.gpus else []
         capabilities += [_Capability.REVOCABLE_RESOURCES] if self.revocable else []
@@ -52,7 +53,7 @@ class Framework:
 
 
 def subscribe(framework: Framework, framework_id: str | None) -> Call:
-    """With the id of before where there was one: then it must stand in both places."""
+    """Subscribe, with the previous id where there is one: then it must stand in both places."""
     info = framework.info(framework_id)
     call = Call(type=Call.SUBSCRIBE, subscribe=Call.Subscribe(framework_info=info))
     if framework_id:
@@ -69,8 +70,10 @@ class Calls:
     def accept(
         self, offer_ids: Iterable[str], tasks: Sequence[mesos_pb2.TaskInfo], refuse_seconds: float
     ) -> Call:
-        """Launch `tasks` on these offers, all of one agent; what is left of them is offered again after
-        `refuse_seconds`."""
+        """Launch `tasks` on these offers, all of one agent.
+
+        Mesos offers the rest again after `refuse_seconds`.
+        """
         call = Call(framework_id=self._id, type=Call.ACCEPT)
         call.accept.filters.refuse_seconds = refuse_seconds
         for each in offer_ids:
@@ -80,6 +83,7 @@ class Calls:
         return call
 
     def decline(self, offer_ids: Iterable[str], refuse_seconds: float = 0.0) -> Call:
+        """Give offers back."""
         return Call(
             framework_id=self._id,
             type=Call.DECLINE,
@@ -99,6 +103,7 @@ class Calls:
         return call
 
     def kill(self, task_id: str, agent_id: str) -> Call:
+        """Kill a task."""
         call = Call(
             framework_id=self._id, type=Call.KILL, kill=Call.Kill(task_id=mesos_pb2.TaskID(value=task_id))
         )
@@ -107,6 +112,7 @@ class Calls:
         return call
 
     def shutdown(self, executor_id: str, agent_id: str) -> Call:
+        """Shut an executor down."""
         return Call(
             framework_id=self._id,
             type=Call.SHUTDOWN,
@@ -117,7 +123,7 @@ class Calls:
         )
 
     def reconcile(self, runs: Iterable[tuple[str, str]]) -> Call:
-        """Explicit for (task id, agent id or empty); none at all asks for every task that is not terminal."""
+        """Request the states of (task id, agent id or empty); of all tasks that are not terminal for none."""
         call = Call(framework_id=self._id, type=Call.RECONCILE, reconcile=Call.Reconcile())
         for task_id, agent_id in runs:
             task = call.reconcile.tasks.add()

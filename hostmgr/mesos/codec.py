@@ -20,18 +20,21 @@ class MalformedMessage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Codec:
+    """One encoding of messages."""
+
     content_type: str
     encode: Callable[[Message], bytes]
     _decode: Callable[[bytes, type[Message]], Message]
 
     def decode(self, body: bytes, kind: type[M]) -> M:
-        """Raises MalformedMessage."""
+        """Decode a message. Raises MalformedMessage."""
         message = self._decode(body, kind)
         assert isinstance(message, kind)
         return message
 
 
 def codec(encoding: Encoding) -> Codec:
+    """Return the codec of an encoding."""
     if encoding == "json":
         return Codec("application/json", encode, _from_json)
     return Codec("application/x-protobuf", _to_protobuf, _from_protobuf)

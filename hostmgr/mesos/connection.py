@@ -33,23 +33,27 @@ log = logging.getLogger(__name__)
 
 
 class Handler(Protocol):
-    """Who hears what Mesos says."""
+    """Receives what Mesos sends."""
 
     async def on_subscribed(self, framework_id: str, master: MasterAddress, master_id: str) -> None:
-        """Before any further event of this subscription is passed on."""
+        """Handle a new subscription, before any further event of it."""
         ...
 
     async def on_framework_removed(self) -> None:
-        """The framework id is void; the next subscription gets a new one."""
+        """Handle a void framework id; the next subscription gets a new one."""
         ...
 
     def on_events(self, events: list[Event]) -> None:
-        """What one read brought, or a part of it, in order."""
+        """Handle the events of one read, or a part of them, in order."""
         ...
 
-    def on_disconnected(self, reason: str) -> None: ...
+    def on_disconnected(self, reason: str) -> None:
+        """Handle the end of a subscription, or of the try for one."""
+        ...
 
-    def on_refused(self, call: str, status: int, text: str) -> None: ...
+    def on_refused(self, call: str, status: int, text: str) -> None:
+        """Handle a call that the master did not accept."""
+        ...
 
 
 class MesosDriver:
@@ -69,7 +73,7 @@ class MesosDriver:
         max_record: int = 64 * 1024 * 1024,
         fence: Callable[[], None] = lambda: None,
     ) -> None:
-        """`fence` is asked before each subscription and call, and raises where nothing may be done."""
+        """Set the driver up. `fence` runs before each subscription and call, and raises to prevent it."""
         self.session = session
         self._framework = framework
         self._codec = codec
@@ -90,12 +94,14 @@ class MesosDriver:
 
     @property
     def ready(self) -> bool:
-        """Whether calls can be made now."""
+        """Return whether calls can be made now."""
         return self._pipeline is not None and self._pipeline.open
 
     def send(self, *calls: Call) -> None:
-        """Write calls, one behind the other. Raises Unavailable, having written nothing, while not
-        subscribed, and what the fence raises."""
+        """Write calls, one behind the other.
+
+        Raises Unavailable, having written nothing, while not subscribed, and what the fence raises.
+        """
         self._fence()
         if self._pipeline is None:
             raise Unavailable("not subscribed with the Mesos master at the moment")
@@ -109,7 +115,7 @@ class MesosDriver:
         await self._pipeline.drain()
 
     async def run(self) -> NoReturn:
-        """Subscribe, again and again."""
+        """Subscribe again and again."""
         while True:
             reason = await self._until_broken()
             self.session.disconnect()
@@ -122,7 +128,7 @@ class MesosDriver:
             await self._pause(pause)
 
     async def _pause(self, seconds: float) -> None:
-        """The pause is for the master that failed: another one is tried as soon as it leads."""
+        """Wait before the next try of the master that failed; another master is tried as soon as it leads."""
         until = self._now() + seconds
         while (left := until - self._now()) > 0:
             await asyncio.sleep(min(left, WATCH_SECONDS))
@@ -130,7 +136,7 @@ class MesosDriver:
                 return
 
     async def _until_broken(self) -> str:
-        """Why this subscription, or the try for one, ended."""
+        """Return why this subscription, or the try for one, ended."""
         where = "no master"
         try:
             self._fence()
@@ -150,7 +156,7 @@ class MesosDriver:
         return f"{where}: the subscription ended"
 
     def _follow(self, error: Redirected) -> str:
-        """Go where a master sends us, but not round and round without a pause."""
+        """Follow a redirect, but not in circles without a pause."""
         if self._redirects < MAX_REDIRECTS:
             self._redirects += 1
             self._redirect = error.to
@@ -173,7 +179,7 @@ class MesosDriver:
             writer.close()
 
     async def _until_subscribed(self, reader: asyncio.StreamReader, decoder: EventDecoder) -> list[Event]:
-        """What came along with SUBSCRIBED."""
+        """Return the events that came along with SUBSCRIBED."""
         while not self.session.subscribed:
             events = await self._next(reader, decoder)
         return events
@@ -230,10 +236,10 @@ class MesosDriver:
                 raise SessionBroken(f"the master at {other} leads now")
 
     async def _other_master(self) -> MasterAddress | None:
-        """Who leads, if that is not the one we turned to."""
+        """Return the leading master where it is not the one that this driver connected to."""
         try:
             detected = await self._detector.master()
-        except Unavailable:  # a new one is being elected, and then we shall see
+        except Unavailable:  # another one is being elected
             return None
         same = self._detected is not None and detected.same(self._detected)
         return None if same else detected

@@ -22,7 +22,7 @@ class BrokenHttp(OSError):
 
 
 def basic(principal: str, secret: str) -> str:
-    """Value of the Authorization header."""
+    """Return the value of the Authorization header."""
     return "Basic " + base64.b64encode(f"{principal}:{secret}".encode()).decode()
 
 
@@ -35,6 +35,7 @@ class Requests:
         self._head = ("\r\n".join(lines) + "\r\nContent-Length: ").encode("ascii")
 
     def post(self, body: bytes) -> bytes:
+        """Return a request as bytes."""
         return b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
 
 
@@ -54,6 +55,7 @@ class Answer:
 
     @property
     def text(self) -> str:
+        """Return the body as text."""
         return b"".join(self.body).decode("utf-8", "replace")
 
 
@@ -68,7 +70,7 @@ class StatusParser:
         self._done: list[Answer] = []
 
     def feed(self, data: bytes) -> list[Answer]:
-        """The answers that `data` completes. Raises BrokenHttp."""
+        """Return the answers that `data` completes. Raises BrokenHttp."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
@@ -79,22 +81,26 @@ class StatusParser:
     # Called by httptools.
 
     def on_message_begin(self) -> None:
+        """Begin an answer."""
         self._current = Answer()
         self._size = 0
 
     def on_headers_complete(self) -> None:
+        """Take the status."""
         self._current.status = self._parser.get_status_code()
         self._current.keep_alive = self._parser.should_keep_alive()
         self._current.headed = True
         self._size = 0
 
     def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
         self._size += len(body)
         if self._size > self._max_body:
             raise BrokenHttp(f"the body of an answer is over {self._max_body} bytes")
         self._current.body.append(body)
 
     def on_message_complete(self) -> None:
+        """End an answer."""
         self._current.complete = True
         self._done.append(self._current)
 
@@ -104,17 +110,18 @@ class AnswerParser(StatusParser):
 
     @property
     def current(self) -> Answer:
-        """The answer that is under way; a stream's body is taken from here piece by piece."""
+        """Return the incomplete answer; the body of a stream is taken from it piece by piece."""
         return self._current
 
     def take_body(self) -> bytes:
-        """What has come of the body since the last time."""
+        """Return what came of the body since the last call."""
         body = b"".join(self._current.body)
         self._current.body.clear()
         self._size = 0
         return body
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
         self._size += len(name) + len(value)
         if self._size > MAX_HEAD:
             raise BrokenHttp(f"the head of an answer is over {MAX_HEAD} bytes")
@@ -122,7 +129,7 @@ class AnswerParser(StatusParser):
 
 
 def location(value: str) -> MasterAddress:
-    """From the header `Location: //host:port/path`, which may have a scheme. Raises BrokenHttp."""
+    """Parse the header `Location: //host:port/path`, which may have a scheme. Raises BrokenHttp."""
     try:
         parts = urlsplit(value)
         host, port = parts.hostname, parts.port
@@ -136,7 +143,7 @@ def location(value: str) -> MasterAddress:
 async def connect(
     master: MasterAddress, timeout: float, tls: ssl.SSLContext | None = None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Raises OSError, TimeoutError among them."""
+    """Open a connection. Raises OSError, TimeoutError among them."""
     name = master.name or master.host
     try:
         async with asyncio.timeout(timeout):

@@ -46,13 +46,13 @@ class OperatorClient:
             self._headers["Authorization"] = authorization
 
     async def agents(self) -> Agents:
-        """The registered agents, and those that a new master expects back."""
+        """Read the registered agents, and those that a new master expects back."""
         answer = await self._call(Call(type=Call.GET_AGENTS))
         mend_agents(answer.get_agents.agents)
         return answer.get_agents
 
     async def quotas(self) -> Sequence[quota_pb2.QuotaConfig]:
-        """The roles' quotas; one that is listed may be without limits."""
+        """Read the roles' quotas; one that is listed may be without limits."""
         answer = await self._call(Call(type=Call.GET_QUOTA))
         return answer.get_quota.status.configs
 
@@ -72,7 +72,7 @@ class OperatorClient:
             raise Unavailable(f"Mesos {name}: {str(error) or type(error).__name__}") from None
 
     async def _post_to_leader(self, body: bytes) -> Answer:
-        """A master that does not lead says who does. Raises BrokenHttp where they go on sending us around."""
+        """Send to the leader, following redirects. Raises BrokenHttp after too many of them."""
         master = await self._detector.master()
         for _ in range(MAX_REDIRECTS + 1):
             answer = await self._post(master, body)

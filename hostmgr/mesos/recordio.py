@@ -1,4 +1,4 @@
-"""RecordIO, the framing of Mesos' event stream: `<decimal length>\\n<record>`, again and again.
+r"""RecordIO, the framing of Mesos' event stream: `<decimal length>\n<record>`, again and again.
 
 Neither HTTP chunks nor reads say anything about where a record ends.
 """
@@ -26,7 +26,7 @@ class RecordParser:
         return self._wanted is None and not self._buffer
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The records that `data` completes. Raises MalformedStream."""
+        """Return the records that `data` completes. Raises MalformedStream."""
         buffer = self._buffer
         buffer += data
         records: list[bytes] = []

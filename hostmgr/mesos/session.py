@@ -1,9 +1,9 @@
 """The framework's subscription as a state machine without I/O.
 
-The shell tells it what happened (`now` in seconds on the monotonic clock) and gets back what it should do.
+The driver reports what happened (`now` in seconds on the monotonic clock) and gets back what it should do.
 Source of the rules: the recordings' README, above all that SUBSCRIBED comes first, that heartbeats follow a
-fixed schedule, that a refused framework is told by one ERROR event in a stream of status 200, and that no
-updates come after a new subscription, so that reconciliation has to ask.
+fixed schedule, that a refused framework gets one ERROR event in a stream of status 200, and that no
+updates come after a new subscription, so that reconciliation is necessary.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ from peloton.statemachine import StateMachine
 
 
 class State(Enum):
+    """Where a subscription is."""
+
     DISCONNECTED = "disconnected"
     SUBSCRIBING = "subscribing"
     SUBSCRIBED = "subscribed"
 
 
 class Trigger(Enum):
+    """What changes the state of a subscription."""
+
     CONNECT = "connect"
     SUBSCRIBED = "subscribed"
     DISCONNECT = "disconnect"
@@ -59,7 +63,7 @@ class Backoff:
     longest: float = 15.0
 
     def delay(self, failures: int, jitter: float) -> float:
-        """`jitter` is a number from 0 to 1 that the caller draws; the delay is 50-100 % of the full one."""
+        """Return the delay, 50-100 % of the full one; the caller draws `jitter` from 0 to 1."""
         return min(self.longest, self.first * 2.0 ** min(failures, 30)) * (0.5 + jitter / 2)
 
 
@@ -84,26 +88,27 @@ class Session:
 
     @property
     def subscribed(self) -> bool:
+        """Return whether SUBSCRIBED has come."""
         return self.state is State.SUBSCRIBED
 
     def connect(self, now: float) -> None:
-        """A connection is being opened to send SUBSCRIBE."""
+        """Begin a connection to send SUBSCRIBE."""
         self.state = MACHINE.next(self.state, Trigger.CONNECT)
         self.stream_id = ""
         self._not_ready = False
         self.deadline = now + self._connect_timeout
 
     def another_master(self) -> None:
-        """The next try is of a master that was not tried before: failures of the old one do not count."""
+        """Forget the failures of the previous master: the next try is of another one."""
         self.failures = 0
 
     def pause(self, backoff: Backoff, jitter: float) -> float:
-        """Seconds to wait before the next try; `jitter` is a number from 0 to 1."""
+        """Return the seconds to wait before the next try; `jitter` is a number from 0 to 1."""
         pause = backoff.delay(self.failures, jitter)
         return min(pause, RECOVERY_SECONDS) if self._not_ready else pause
 
     def response(self, status: int, stream_id: str, now: float) -> None:
-        """The head of the answer to SUBSCRIBE. Raises SessionBroken unless it opens a stream of events."""
+        """Handle the head of the answer to SUBSCRIBE. Raises SessionBroken unless it opens a stream."""
         if status == 401:
             raise SessionBroken(UNAUTHORIZED)
         if status == 503:
@@ -117,13 +122,13 @@ class Session:
         self.deadline = now + self._connect_timeout
 
     def touch(self, now: float) -> None:
-        """An event came, whichever."""
+        """Extend the deadline: an event came."""
         if self.subscribed:
             self.deadline = now + self._interval * MISSED_HEARTBEATS
             self._settled = now - self._subscribed_at >= self._interval / 2
 
     def on_subscribed(self, framework_id: str, interval: float, master_id: str, now: float) -> None:
-        """SUBSCRIBED came. Raises SessionBroken where it comes twice in one stream."""
+        """Handle SUBSCRIBED. Raises SessionBroken where it comes twice in one stream."""
         if self.subscribed:
             raise SessionBroken("SUBSCRIBED came twice in one stream")
         self.state = MACHINE.next(self.state, Trigger.SUBSCRIBED)
@@ -134,25 +139,28 @@ class Session:
         self.touch(now)
 
     def on_event(self, name: str) -> None:
-        """Raises SessionBroken where anything but SUBSCRIBED or ERROR opens the stream."""
+        """Check an event. Raises SessionBroken where anything but SUBSCRIBED or ERROR opens the stream."""
         if not self.subscribed:
             raise SessionBroken(f"{name} came before SUBSCRIBED")
 
     def on_error(self, message: str) -> bool:
-        """An ERROR event came, after which the master ends the stream. Whether the framework id is void:
-        then it is forgotten here, and the next subscription gets a new one."""
+        """Handle an ERROR event, after which the master ends the stream.
+
+        Return whether the framework id is void: then it is forgotten here, and the next subscription gets a
+        new one.
+        """
         if message.startswith(FRAMEWORK_REMOVED):
             self.framework_id = None
             return True
         return False
 
     def disconnect(self) -> None:
-        """The connection is gone, whoever ended it."""
+        """Note that the connection is gone, whatever ended it."""
         self.failures = 0 if self._settled else self.failures + 1
         self._settled = False
         self.state = MACHINE.next(self.state, Trigger.DISCONNECT)
         self.stream_id = ""
 
     def expired(self, now: float) -> bool:
-        """Whether nothing came for so long that the connection counts as dead."""
+        """Return whether nothing came for so long that the connection counts as dead."""
         return self.state is not State.DISCONNECTED and now >= self.deadline

@@ -45,7 +45,7 @@ class SessionRefused(Exception):
 
 
 class EventDecoder:
-    """HTTP answer, RecordIO and message of one subscription; tells the session what it has to know."""
+    """HTTP answer, RecordIO and messages of one subscription; reports to the session what it needs."""
 
     def __init__(self, codec: Codec, session: Session, max_record: int) -> None:
         self._codec = codec
@@ -57,10 +57,10 @@ class EventDecoder:
         """Whether the answer is complete; the connection itself may stay open after it."""
 
     def feed(self, data: bytes, now: float) -> list[Event]:
-        """What the bytes of one read complete, but for SUBSCRIBED, HEARTBEAT and ERROR; no bytes are the end.
+        """Return what one read completes, without SUBSCRIBED, HEARTBEAT and ERROR; no bytes are the end.
 
         Raises Redirected, SessionRefused, SessionBroken, MalformedStream, MalformedMessage, BrokenHttp:
-        after each of them the connection has to go.
+        after each of them the connection has to close.
         """
         if not data or self.ended:
             cut = "" if self._records.between_records else " within a record"
@@ -109,8 +109,10 @@ class EventDecoder:
 
 
 def split_offers(events: list[Event], offers_at_once: int = OFFERS_AT_ONCE) -> Iterator[list[Event]]:
-    """The same in order, an event of very many offers as several: that of a new subscription has those of
-    all hosts, and to take them in is seconds of work."""
+    """Split events of very many offers, keeping the order.
+
+    The first event of a subscription has the offers of all hosts, which take seconds of work.
+    """
     held: list[Event] = []
     for event in events:
         if event.type != Event.OFFERS or len(event.offers.offers) <= offers_at_once:

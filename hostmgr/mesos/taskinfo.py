@@ -1,4 +1,4 @@
-"""What Mesos is told to run (behaviour 3.3)."""
+"""How tasks are described to Mesos (docs/behaviour/tasks.md)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _add_environment(
     instance: int,
     ports: Mapping[str, int],
 ) -> None:
-    """After the user's variables: of two with one name, Mesos takes the later."""
+    """Add variables after the user's: of two with one name, Mesos takes the later."""
     variables = command.environment.variables
     variables.add(name="PELOTON_JOB_ID", value=job_id)
     variables.add(name="PELOTON_INSTANCE_ID", value=str(instance))
@@ -79,8 +79,11 @@ def _describe(discovery: mesos_pb2.DiscoveryInfo, job_id: str, ports: Mapping[st
 
 
 def _run_by_executor(info: mesos_pb2.TaskInfo, config: task_pb2.TaskConfig) -> None:
-    """A task has a command or an executor, never both: the executor starts with the task's command, runs in
-    the task's container, and takes nothing for itself."""
+    """Give the task to its executor.
+
+    A task has a command or an executor, never both: the executor starts with the task's command, runs in the
+    task's container, and takes nothing for itself.
+    """
     executor = info.executor
     executor.CopyFrom(config.executor)
     executor.executor_id.value = CUSTOM_EXECUTOR_PREFIX + info.task_id.value
@@ -96,7 +99,7 @@ def _run_by_executor(info: mesos_pb2.TaskInfo, config: task_pb2.TaskConfig) -> N
 
 
 def _add_health_check(wire: mesos_pb2.HealthCheck, check: _Check, command: mesos_pb2.CommandInfo) -> None:
-    """Raises InvalidArgument for a kind of check that Mesos does not have."""
+    """Add a health check. Raises InvalidArgument for a kind of check that Mesos does not have."""
     wire.delay_seconds = check.initialIntervalSecs or _DELAY
     wire.interval_seconds = check.intervalSecs or _INTERVAL
     wire.timeout_seconds = check.timeoutSecs or _TIMEOUT

@@ -24,7 +24,7 @@ def client_context(ca: Path | None, certificate: Path | None, key: Path | None) 
             raise _unusable("ca_file", ca, "certificates of authorities", error) from None
     if certificate is not None:
         try:
-            # Without a password for it an encrypted key would be asked for at the terminal.
+            # Without a password for it an encrypted key would be requested at the terminal.
             context.load_cert_chain(certificate, key, password="")
         except OSError as error:
             raise _unusable("certificate_file", certificate, "a certificate and its key", error) from None

@@ -17,7 +17,7 @@ KIND_OF = dict(zip(SCALARS, KINDS, strict=True))
 
 
 class ResourceTemplates:
-    """Shapes of resource entries by number: a resource without its amount, to be filled in again."""
+    """Resource entries without their amounts, by number."""
 
     def __init__(self) -> None:
         self._common: dict[tuple[str, str, str, bool], int] = {}
@@ -25,7 +25,7 @@ class ResourceTemplates:
         self._shapes: list[mesos_pb2.Resource] = []
 
     def number(self, resource: mesos_pb2.Resource) -> int:
-        """Most resources differ in a few fields only, which are faster to compare than the whole."""
+        """Return the number of the template. Most differ in few fields, which are fast to compare."""
         if resource.reservations or resource.HasField("reservation") or resource.HasField("provider_id"):
             return self._whole(resource)
         key = (resource.name, resource.role, resource.allocation_info.role, resource.HasField("revocable"))
@@ -47,6 +47,7 @@ class ResourceTemplates:
         return number
 
     def resource(self, taken: Taken) -> mesos_pb2.Resource:
+        """Return a resource with the amount that a task takes."""
         resource = mesos_pb2.Resource()
         resource.CopyFrom(self._shapes[taken.template])
         if taken.ranges:
@@ -58,22 +59,24 @@ class ResourceTemplates:
 
 
 def reserved(resource: mesos_pb2.Resource) -> bool:
-    """In the old form by `role`, in the new one by `reservations`."""
+    """Return whether a resource is reserved, in the old format (`role`) or the new one (`reservations`)."""
     return bool(resource.reservations) or resource.role not in ("", UNRESERVED)
 
 
 def revocable(resource: mesos_pb2.Resource) -> bool:
+    """Return whether a resource is revocable."""
     return resource.HasField("revocable")
 
 
 def _countable(resource: mesos_pb2.Resource) -> bool:
-    """Whether it is one that tasks take: no volume, nothing shared, no kind that Peloton does not know."""
+    """Return whether tasks take it: no volume, nothing shared, no kind that Peloton does not know."""
     if resource.HasField("disk") or resource.HasField("shared"):
         return False
     return resource.name in SCALARS or resource.name == PORTS
 
 
 def offer_from(wire: mesos_pb2.Offer, templates: ResourceTemplates) -> Offer:
+    """Translate an offer."""
     return Offer(
         wire.id.value,
         wire.agent_id.value,
@@ -85,7 +88,7 @@ def offer_from(wire: mesos_pb2.Offer, templates: ResourceTemplates) -> Offer:
 
 
 def address_of(agent: master_pb2.Response.GetAgents.Agent) -> str:
-    """The IP address in the agent's pid, `slave(1)@<ip>:<port>`; empty where there is none."""
+    """Return the IP address in the agent's pid, `slave(1)@<ip>:<port>`; empty where there is none."""
     return agent.pid.rpartition("@")[2].rpartition(":")[0]
 
 
@@ -101,8 +104,11 @@ def _entry(resource: mesos_pb2.Resource, templates: ResourceTemplates) -> Entry:
 
 
 def labels_from(attributes: Iterable[mesos_pb2.Attribute]) -> tuple[Label, ...]:
-    """Host labels of an agent's attributes (behaviour 5.1): TEXT as it is, SCALAR with six decimals, each
-    item of a SET and each range of RANGES (`first-last`) as a label of its own."""
+    """Return host labels of an agent's attributes (docs/behaviour/placement.md).
+
+    TEXT as it is, SCALAR with six decimals, each item of a SET and each range of RANGES (`first-last`) as a
+    label of its own.
+    """
     labels: list[Label] = []
     for each in attributes:
         if each.type == mesos_pb2.Value.TEXT:
@@ -117,7 +123,7 @@ def labels_from(attributes: Iterable[mesos_pb2.Attribute]) -> tuple[Label, ...]:
 
 
 def sums(resources: Iterable[mesos_pb2.Resource]) -> tuple[Resources, int]:
-    """Normal resources, and revocable CPU."""
+    """Return normal resources, and revocable CPU."""
     amounts = dict.fromkeys(SCALARS, 0)
     slack_cpu = 0
     for resource in resources:
@@ -131,7 +137,7 @@ def sums(resources: Iterable[mesos_pb2.Resource]) -> tuple[Resources, int]:
 
 
 def agent_from(wire: master_pb2.Response.GetAgents.Agent, role: str) -> Agent:
-    """`role`: whose part of the allocated resources counts as ours."""
+    """Translate an agent. `role`: whose part of the allocated resources counts."""
     total, slack_cpu = sums(wire.total_resources)
     ours = [each for each in wire.allocated_resources if each.allocation_info.role in ("", role)]
     allocated, allocated_slack_cpu = sums(ours)

@@ -17,10 +17,12 @@ from peloton.wire.feasibility import shortage_to
 
 MAX_GANGS = 1000
 _AT_ONCE = 10
-"""Gangs that are compared before other work gets its turn."""
+"""Gangs that are compared before other work runs."""
 
 
 class Feasibility(feasibility_pb2_grpc.FeasibilityServiceServicer):
+    """The service of feasibility."""
+
     def __init__(self, table: HostTable, cluster: Cluster) -> None:
         self._table = table
         self._cluster = cluster
@@ -28,6 +30,7 @@ class Feasibility(feasibility_pb2_grpc.FeasibilityServiceServicer):
         """Versions are of this process' view of the hosts only."""
 
     async def CheckGangs(self, request: pb.CheckGangsRequest, context: Any) -> pb.CheckGangsResponse:
+        """Return what each gang lacks. Raises Unavailable, InvalidArgument."""
         if not self._cluster.known:
             raise Unavailable(self._cluster.unhealthy)
         if len(request.gangs) > MAX_GANGS:
@@ -46,7 +49,7 @@ class Feasibility(feasibility_pb2_grpc.FeasibilityServiceServicer):
 
 
 def shape_from(wire: pb.GangShape, path: str) -> GangShape:
-    """Raises InvalidArgument for a gang without tasks, and what `filter_from` raises."""
+    """Translate a gang. Raises InvalidArgument for one without tasks, and what `filter_from` raises."""
     if not wire.members or not all(members.count for members in wire.members):
         raise InvalidArgument(f"{path}.members", "[]", "at least one, each with a count of 1 or more")
     return GangShape(

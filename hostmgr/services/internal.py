@@ -44,6 +44,7 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
     async def AcquireHostOffers(
         self, request: pb.AcquireHostOffersRequest, context: Any
     ) -> pb.AcquireHostOffersResponse:
+        """Claim hosts that match the filter."""
         try:
             want = filter_from(request.filter)
         except InvalidArgument as error:
@@ -60,13 +61,13 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
     async def ReleaseHostOffers(
         self, request: pb.ReleaseHostOffersRequest, context: Any
     ) -> pb.ReleaseHostOffersResponse:
-        """A claim that is already over is no error."""
+        """End claims. One that is already over is no error."""
         for offer in request.hostOffers:
             self._manager.hosts.release(offer.id.value)
         return pb.ReleaseHostOffersResponse()
 
     async def GetHosts(self, request: pb.GetHostsRequest, context: Any) -> pb.GetHostsResponse:
-        """Hosts whose whole resources would do, free or not, claimed by nobody through this call."""
+        """Return hosts whose whole resources match, free or not, without claiming them."""
         try:
             want = filter_from(request.filter)
         except InvalidArgument as error:
@@ -112,8 +113,11 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
     # Tasks.
 
     async def LaunchTasks(self, request: pb.LaunchTasksRequest, context: Any) -> pb.LaunchTasksResponse:
-        """FAILED_PRECONDITION `invalid offers` for a claim that is not this host's or was used otherwise;
-        UNAVAILABLE, with nothing done and the claim kept, while Mesos is away."""
+        """Launch tasks on a claimed host.
+
+        FAILED_PRECONDITION `invalid offers` for a claim that is not of this host or was used otherwise;
+        UNAVAILABLE, with nothing done and the claim kept, while Mesos is away.
+        """
         if not request.tasks:
             raise InvalidArgument("tasks", "[]", "at least one task")
         if any(task.HasField("volume") for task in request.tasks):
@@ -129,8 +133,7 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
         return pb.LaunchTasksResponse()
 
     async def KillTasks(self, request: pb.KillTasksRequest, context: Any) -> pb.KillTasksResponse:
-        """Runs that nobody knows here are killed all the same: Mesos answers for them as it does when asked
-        to reconcile."""
+        """Kill runs, known here or not: of unknown ones Mesos reports the state, as in a reconciliation."""
         answer = pb.KillTasksResponse()
         if not request.taskIds:
             answer.error.invalidTaskIDs.message = "taskIds: [] is not at least one run"
@@ -148,6 +151,7 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
     async def ShutdownExecutors(
         self, request: pb.ShutdownExecutorsRequest, context: Any
     ) -> pb.ShutdownExecutorsResponse:
+        """Shut executors down."""
         answer = pb.ShutdownExecutorsResponse()
         wrong = [each for each in request.executors if not (each.executorId.value and each.agentId.value)]
         if wrong or not request.executors:
@@ -165,14 +169,16 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
     async def DisableKillTasks(
         self, request: pb.DisableKillTasksRequest, context: Any
     ) -> pb.DisableKillTasksResponse:
+        """Refuse kills until a restart."""
         self._manager.kills_disabled = True
         return pb.DisableKillTasksResponse()
 
-    # What there is.
+    # Queries.
 
     async def ClusterCapacity(
         self, request: pb.ClusterCapacityRequest, context: Any
     ) -> pb.ClusterCapacityResponse:
+        """Return the sums over all agents, or the quota."""
         if not self._cluster.known:
             answer = pb.ClusterCapacityResponse()
             answer.error.clusterUnavailable.message = "the master's map of agents has not been read yet"
@@ -190,6 +196,7 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
     async def GetOutstandingOffers(
         self, request: pb.GetOutstandingOffersRequest, context: Any
     ) -> pb.GetOutstandingOffersResponse:
+        """Return all offers."""
         offers = offers_to(each.wire for each in self._manager.hosts.offers())
         answer = pb.GetOutstandingOffersResponse(offers=offers)
         if not offers:
@@ -199,19 +206,20 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
     async def GetHostsByQuery(
         self, request: pb.GetHostsByQueryRequest, context: Any
     ) -> pb.GetHostsByQueryResponse:
+        """Return hosts by what is free of them."""
         return hosts_by_query(self._manager, request)
 
     async def GetMesosMasterHostPort(
         self, request: pb.MesosMasterHostPortRequest, context: Any
     ) -> pb.MesosMasterHostPortResponse:
-        """Raises Unavailable before the first subscription."""
+        """Return the leading master. Raises Unavailable before the first subscription."""
         master = self._manager.known_master()
         return pb.MesosMasterHostPortResponse(hostname=master.host, port=str(master.port))
 
     async def GetMesosAgentInfo(
         self, request: pb.GetMesosAgentInfoRequest, context: Any
     ) -> pb.GetMesosAgentInfoResponse:
-        """Of one host, or of all where no hostname is given."""
+        """Return the agents of one host, or all where no hostname is given."""
         found = [
             agent.wire for agent in self._cluster.agents.values() if request.hostname in ("", agent.hostname)
         ]
@@ -222,7 +230,7 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
 
 
 def filter_from(wire: pb.HostFilter) -> HostFilter:
-    """Raises InvalidArgument for a constraint that is not whole, and for amounts that are none."""
+    """Translate a filter. Raises InvalidArgument for an incomplete constraint and for invalid amounts."""
     need = wire.resourceConstraint
     minimum = resources_from(need.minimum, "filter.resourceConstraint.minimum")
     constraint = None

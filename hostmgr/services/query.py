@@ -1,4 +1,4 @@
-"""What operators ask about hosts: GetHostsByQuery, and v0 HostService.QueryHosts."""
+"""Queries of operators about hosts: GetHostsByQuery, and v0 HostService.QueryHosts."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from peloton.wire.task import resources_from
 
 
 def hosts_by_query(manager: HostManager, request: pb.GetHostsByQueryRequest) -> pb.GetHostsByQueryResponse:
-    """By what is free: of the kinds that are asked for (above 0), each must be at least, or with cmpLess less
-    than, the amount given."""
+    """Return hosts by what is free of them.
+
+    Of the kinds with an amount above 0, each must be at least, or with cmpLess less than, the amount given.
+    """
     table, wanted = manager.hosts.table, set(request.hostnames)
     asked = resources_from(request.resource)
     answer = pb.GetHostsByQueryResponse()

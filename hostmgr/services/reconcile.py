@@ -1,4 +1,4 @@
-"""ReconcileService: jobmgr asks what became of runs whose launch or kill has an unknown outcome."""
+"""ReconcileService: jobmgr requests the states of runs whose launch or kill has an unknown outcome."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ MAX_RUNS = 10_000
 
 
 class ReconcileTasks(reconcile_pb2_grpc.ReconcileServiceServicer):
+    """The service of reconciliation."""
+
     def __init__(self, manager: HostManager) -> None:
         self._manager = manager
 
     async def ReconcileTasks(
         self, request: pb.ReconcileTasksRequest, context: Any
     ) -> pb.ReconcileTasksResponse:
+        """Request the states of runs. Raises InvalidArgument, Unavailable."""
         if len(request.runs) > MAX_RUNS:
             raise InvalidArgument("runs", f"{len(request.runs)} runs", f"at most {MAX_RUNS}")
         if request.runs:
