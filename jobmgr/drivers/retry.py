@@ -5,22 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 from peloton.backoff import Backoff
 from peloton.errors import Conflict, Fenced, PelotonError, ResourceExhausted, Unavailable
+from peloton.rpc.client import Caller as Caller
 
 CALL_SECONDS = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 PASSING = (Unavailable, ResourceExhausted, Conflict, Fenced)
 """Failures that say nothing about the request: it is sent again, until this instance leads no more."""
 log = logging.getLogger(__name__)
-
-
-class Caller(Protocol):
-    """A client of another daemon's leader (`peloton.rpc.client.LeaderClient`)."""
-
-    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any: ...
 
 
 def backoff() -> Backoff:

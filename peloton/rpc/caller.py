@@ -13,7 +13,7 @@ Metadata = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class CallerIdentity:
     """The sender of a call.
 
     `instance` is `<role>/<id>`, empty for clients that are not daemons; `term` is 0 where none was sent.
@@ -24,7 +24,7 @@ class Caller:
     term: int = 0
 
 
-def caller_of(metadata: Iterable[tuple[str, str | bytes]]) -> Caller:
+def caller_of(metadata: Iterable[tuple[str, str | bytes]]) -> CallerIdentity:
     """Read the caller from metadata. Raises InvalidArgument for a term that is not `<role>:<number>`."""
     instance, role, term = "", "", 0
     for key, value in metadata:
@@ -35,7 +35,7 @@ def caller_of(metadata: Iterable[tuple[str, str | bytes]]) -> Caller:
             if not (colon and role and number.isascii() and number.isdigit()):
                 raise InvalidArgument(EPOCH, value, "<role>:<number>")
             term = int(number)
-    return Caller(instance, role, term)
+    return CallerIdentity(instance, role, term)
 
 
 class Terms:
@@ -44,7 +44,7 @@ class Terms:
     def __init__(self) -> None:
         self._newest: dict[str, int] = {}
 
-    def check(self, caller: Caller) -> None:
+    def check(self, caller: CallerIdentity) -> None:
         """Raise Fenced for a caller whose successor has called before."""
         if not caller.term:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 
@@ -30,6 +30,14 @@ CHANNEL_OPTIONS = (
     ("grpc.http2.ping_timeout_ms", 4000),  # of its own pings; while one is out, it sends no other
     ("grpc.http2.max_pings_without_data", 0),
 )
+
+
+class Caller(Protocol):
+    """Calls the leader of another daemon, as `LeaderClient` does."""
+
+    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
+        """Call a method and return the answer. Raises PelotonError."""
+        ...
 
 
 class Channels:

@@ -21,7 +21,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from peloton.errors import Fenced, InvalidArgument, PelotonError, Unavailable
-from peloton.rpc.caller import Caller, Terms, caller_of
+from peloton.rpc.caller import CallerIdentity, Terms, caller_of
 from peloton.rpc.errors import status_of
 from peloton.rpc.metrics import CALL_SECONDS, CALLS
 
@@ -78,7 +78,7 @@ def service(
     return Service((recorder.name, *aliases), recorder.handlers)
 
 
-def caller(context: Any) -> Caller:
+def caller(context: Any) -> CallerIdentity:
     """Return the caller of the call that this context belongs to."""
     return caller_of(context.invocation_metadata() or ())
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+
+from cachetools import FIFOCache
 
 from peloton.errors import NotFound
 from peloton.model.ids import JobId, task_id
@@ -41,7 +43,7 @@ class Rows:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._listed: OrderedDict[tuple[JobId, int], None] = OrderedDict()
+        self._listed: FIFOCache[tuple[JobId, int], None] = FIFOCache(_REMEMBERED)
 
     def forget(self) -> None:
         """Forget which buckets are listed, since others may have deleted them."""
@@ -85,8 +87,6 @@ class Rows:
             return
         await self._session.write_together([("put_bucket", (job_id, bucket, when)) for bucket in new])
         self._listed.update(dict.fromkeys((job_id, bucket) for bucket in new))
-        while len(self._listed) > _REMEMBERED:
-            self._listed.popitem(last=False)
 
 
 def encoded_tasks(job_id: JobId, runtimes: Mapping[int, TaskRuntime], when: int) -> Iterator[Encoded]:
