@@ -29,6 +29,7 @@ class ExplainService(explain_pb2_grpc.ExplainServiceServicer):
         self._driver = driver
 
     async def ExplainTask(self, request: pb.ExplainTaskRequest, context: Any) -> pb.ExplainTaskResponse:
+        """Explain one task. Raises NotFound."""
         scheduler, job_id = self._driver.scheduler, request.job_id.value
         task = scheduler.registry.current(job_id, request.instance)
         if task is None:
@@ -37,6 +38,7 @@ class ExplainService(explain_pb2_grpc.ExplainServiceServicer):
         return pb.ExplainTaskResponse(explanation=self._explanation(found))
 
     async def ExplainJob(self, request: pb.ExplainJobRequest, context: Any) -> pb.ExplainJobResponse:
+        """Explain a job's tasks in groups of the same state and cause."""
         scheduler = self._driver.scheduler
         job = scheduler.registry.jobs.get(request.job_id.value)
         tasks = sorted(job.tasks.values(), key=lambda task: task.instance) if job is not None else []

@@ -24,6 +24,7 @@ class HoldingService(holding_pb2_grpc.HoldingServiceServicer):
         self._driver = driver
 
     async def FindMissing(self, request: pb.FindMissingRequest, context: Any) -> pb.FindMissingResponse:
+        """Return the runs that are not held here. Raises InvalidArgument for too many."""
         runs = sum(span.count for job in request.jobs for span in job.spans)
         if runs > MOST_RUNS:
             raise InvalidArgument("jobs", f"{runs} runs", f"at most {MOST_RUNS} runs")

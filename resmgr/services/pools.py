@@ -29,6 +29,7 @@ class PoolService(respool_pb2_grpc.ResourceManagerServicer):
         self._tree = changes.tree
 
     async def CreateResourcePool(self, request: pb.CreateRequest, context: Any) -> pb.CreateResponse:
+        """Create a pool."""
         pool_id, error = str(uuid.uuid4()), pb.CreateResponse.Error
         async with self._changes.exclusive():
             try:
@@ -43,6 +44,7 @@ class PoolService(respool_pb2_grpc.ResourceManagerServicer):
         return pb.CreateResponse(result=_id(pool_id))
 
     async def UpdateResourcePool(self, request: pb.UpdateRequest, context: Any) -> pb.UpdateResponse:
+        """Change a pool."""
         error = pb.UpdateResponse.Error
         async with self._changes.exclusive():
             try:
@@ -58,6 +60,7 @@ class PoolService(respool_pb2_grpc.ResourceManagerServicer):
         return pb.UpdateResponse()
 
     async def DeleteResourcePool(self, request: pb.DeleteRequest, context: Any) -> pb.DeleteResponse:
+        """Delete a pool."""
         error = pb.DeleteResponse.Error
         async with self._changes.exclusive():
             pool: Pool | None = None
@@ -79,6 +82,7 @@ class PoolService(respool_pb2_grpc.ResourceManagerServicer):
         return pb.DeleteResponse()
 
     async def GetResourcePool(self, request: pb.GetRequest, context: Any) -> pb.GetResponse:
+        """Return a pool and, if requested, its children."""
         try:
             pool = self._tree.get(request.id.value)
         except NotFound as missing:
@@ -88,6 +92,7 @@ class PoolService(respool_pb2_grpc.ResourceManagerServicer):
         return pb.GetResponse(poolinfo=_info(pool), childPools=[_info(child) for child in children])
 
     async def LookupResourcePoolID(self, request: pb.LookupRequest, context: Any) -> pb.LookupResponse:
+        """Return the id of the pool of a path."""
         error = pb.LookupResponse.Error
         try:
             pool = self._tree.lookup(request.path.value)
@@ -100,6 +105,7 @@ class PoolService(respool_pb2_grpc.ResourceManagerServicer):
         return pb.LookupResponse(id=_id(pool.id))
 
     async def Query(self, request: pb.QueryRequest, context: Any) -> pb.QueryResponse:
+        """Return all pools."""
         return pb.QueryResponse(resourcePools=[_info(pool) for pool in self._tree])
 
 

@@ -27,6 +27,7 @@ class PoolServiceV1Alpha(respool_svc_pb2_grpc.ResourcePoolServiceServicer):
     async def CreateResourcePool(
         self, request: pb.CreateResourcePoolRequest, context: Any
     ) -> pb.CreateResourcePoolResponse:
+        """Create a pool."""
         pool_id = _new_id(request.respool_id.value)
         async with self._changes.exclusive():
             await self._changes.create(pool_config(pool_id, request.spec), caller(context).instance)
@@ -35,6 +36,7 @@ class PoolServiceV1Alpha(respool_svc_pb2_grpc.ResourcePoolServiceServicer):
     async def GetResourcePool(
         self, request: pb.GetResourcePoolRequest, context: Any
     ) -> pb.GetResourcePoolResponse:
+        """Return a pool and, if requested, its children."""
         pool = self._changes.tree.get(request.respool_id.value)
         children = pool.children.values() if request.include_child_pools else ()
         return pb.GetResourcePoolResponse(respool=_info(pool), child_respools=map(_info, children))
@@ -42,6 +44,7 @@ class PoolServiceV1Alpha(respool_svc_pb2_grpc.ResourcePoolServiceServicer):
     async def DeleteResourcePool(
         self, request: pb.DeleteResourcePoolRequest, context: Any
     ) -> pb.DeleteResourcePoolResponse:
+        """Delete a pool."""
         async with self._changes.exclusive():
             await self._changes.delete(self._changes.tree.get(request.respool_id.value))
         return pb.DeleteResourcePoolResponse()
@@ -49,6 +52,7 @@ class PoolServiceV1Alpha(respool_svc_pb2_grpc.ResourcePoolServiceServicer):
     async def UpdateResourcePool(
         self, request: pb.UpdateResourcePoolRequest, context: Any
     ) -> pb.UpdateResourcePoolResponse:
+        """Change a pool."""
         async with self._changes.exclusive():
             held = self._changes.tree.get(request.respool_id.value)
             await self._changes.update(
@@ -59,6 +63,7 @@ class PoolServiceV1Alpha(respool_svc_pb2_grpc.ResourcePoolServiceServicer):
     async def LookupResourcePoolID(
         self, request: pb.LookupResourcePoolIDRequest, context: Any
     ) -> pb.LookupResourcePoolIDResponse:
+        """Return the id of the pool of a path."""
         return pb.LookupResourcePoolIDResponse(
             respool_id=_id(self._changes.tree.lookup(request.path.value).id)
         )
@@ -66,6 +71,7 @@ class PoolServiceV1Alpha(respool_svc_pb2_grpc.ResourcePoolServiceServicer):
     async def QueryResourcePools(
         self, request: pb.QueryResourcePoolsRequest, context: Any
     ) -> pb.QueryResourcePoolsResponse:
+        """Return all pools."""
         return pb.QueryResourcePoolsResponse(respools=map(_info, self._changes.tree))
 
 

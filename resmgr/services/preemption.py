@@ -20,6 +20,7 @@ class PreemptionService(preemption_pb2_grpc.PreemptionServiceServicer):
         self._driver = driver
 
     async def GetReasons(self, request: pb.GetReasonsRequest, context: Any) -> pb.GetReasonsResponse:
+        """Return why runs are being preempted."""
         if len(request.mesos_task_ids) > MOST_RUNS:
             raise InvalidArgument("mesos_task_ids", len(request.mesos_task_ids), f"at most {MOST_RUNS} ids")
         answer = pb.GetReasonsResponse()

@@ -50,6 +50,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     # jobmgr enqueues gangs.
 
     async def EnqueueGangs(self, request: pb.EnqueueGangsRequest, context: Any) -> pb.EnqueueGangsResponse:
+        """Queue gangs in a pool."""
         driver, error = self._driver, pb.EnqueueGangsResponse.Error
         self._touch(context)
         try:
@@ -97,6 +98,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     # A placement engine dequeues gangs and sets placements.
 
     async def DequeueGangs(self, request: pb.DequeueGangsRequest, context: Any) -> pb.DequeueGangsResponse:
+        """Hand gangs of a task type to an engine, waiting for some if necessary."""
         driver, scheduler = self._driver, self._driver.scheduler
         if request.type not in PLACED_TYPES:
             raise InvalidArgument(
@@ -121,6 +123,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
                 driver.gangs[kind].fire()
 
     async def SetPlacements(self, request: pb.SetPlacementsRequest, context: Any) -> pb.SetPlacementsResponse:
+        """Take an engine's placements and failures."""
         driver = self._driver
         holder = self._touch(context)
         failed: list[pb.SetPlacementsFailure.FailedPlacement] = []
@@ -150,6 +153,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     # jobmgr takes placements and reports on their tasks.
 
     async def GetPlacements(self, request: pb.GetPlacementsRequest, context: Any) -> pb.GetPlacementsResponse:
+        """Hand placements to jobmgr, waiting for some if necessary."""
         driver, scheduler = self._driver, self._driver.scheduler
         holder = self._touch(context)
         await driver.poll(holder, driver.placements, lambda: bool(scheduler.placements), request.timeout)
@@ -169,6 +173,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     async def UpdateTasksState(
         self, request: pb.UpdateTasksStateRequest, context: Any
     ) -> pb.UpdateTasksStateResponse:
+        """Apply states that jobmgr reports."""
         driver = self._driver
         self._touch(context)
         await driver.recovered.wait()
@@ -183,6 +188,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         return pb.UpdateTasksStateResponse()
 
     async def KillTasks(self, request: pb.KillTasksRequest, context: Any) -> pb.KillTasksResponse:
+        """Remove tasks that are not launched yet."""
         driver, errors = self._driver, []
         self._touch(context)
         await driver.recovered.wait()
@@ -204,6 +210,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     async def GetPreemptibleTasks(
         self, request: pb.GetPreemptibleTasksRequest, context: Any
     ) -> pb.GetPreemptibleTasksResponse:
+        """Hand tasks to be evicted to jobmgr, waiting for some if necessary."""
         driver, preemptor = self._driver, self._driver.preemptor
         holder = self._touch(context)
         await driver.poll(holder, driver.preemptions, lambda: len(preemptor) > 0, request.timeout)
@@ -223,6 +230,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     async def NotifyTaskUpdates(
         self, request: pb.NotifyTaskUpdatesRequest, context: Any
     ) -> pb.NotifyTaskUpdatesResponse:
+        """Apply events of hostmgr's stream."""
         driver = self._driver
         await driver.recovered.wait()
         apply(driver.scheduler, request.events, driver.now())
@@ -235,6 +243,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     async def GetActiveTasks(
         self, request: pb.GetActiveTasksRequest, context: Any
     ) -> pb.GetActiveTasksResponse:
+        """Return the tasks that match, by run and by state."""
         await self._driver.restored.wait()
         try:
             tasks = self._matching(request)
@@ -278,6 +287,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     async def GetPendingTasks(
         self, request: pb.GetPendingTasksRequest, context: Any
     ) -> pb.GetPendingTasksResponse:
+        """Return the gangs of a pool's queues."""
         pool = self._driver.scheduler.tree.get(request.respoolID.value)
         answer, limit = pb.GetPendingTasksResponse(), _limit(request.limit)
         for queue in self._driver.scheduler.pending.of(pool).all:
@@ -292,6 +302,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     async def GetTasksByHosts(
         self, request: pb.GetTasksByHostsRequest, context: Any
     ) -> pb.GetTasksByHostsResponse:
+        """Return the tasks of hosts."""
         await self._driver.restored.wait()
         answer = pb.GetTasksByHostsResponse()
         for host in request.hostnames:
@@ -304,6 +315,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     async def GetOrphanTasks(
         self, request: pb.GetOrphanTasksRequest, context: Any
     ) -> pb.GetOrphanTasksResponse:
+        """Return earlier runs that still hold an allocation."""
         scheduler = self._driver.scheduler
         pool = scheduler.tree.get(request.respoolID) if request.respoolID else None
         return pb.GetOrphanTasksResponse(
@@ -317,6 +329,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     async def GetHostsByScores(
         self, request: pb.GetHostsByScoresRequest, context: Any
     ) -> pb.GetHostsByScoresResponse:
+        """Raise NotImplementedError: hosts are not scored yet."""
         raise NotImplementedError("GetHostsByScores: hosts are not scored yet")
 
     def _touch(self, context: Any) -> Holder | None:

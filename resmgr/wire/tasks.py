@@ -1,4 +1,4 @@
-"""Between the private wire and the core."""
+"""Translation between the private wire and the core."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ PLACED_TYPES = frozenset(int(kind) for kind in TaskType if kind is not TaskType.
 
 
 class Translator:
-    """Keeps one `Needs` for all tasks that ask for the same."""
+    """Keep one `Needs` for all tasks that request the same."""
 
     def __init__(self) -> None:
         self._needs: WeakValueDictionary[bytes, Needs] = WeakValueDictionary()
 
     def new_task(self, wire: resmgr_pb2.Task) -> NewTask:
-        """Raises InvalidArgument with the field's path."""
+        """Return the run of a message. Raises InvalidArgument with the field's path."""
         run = parse_mesos_task_id(wire.taskId.value)
         together = max(wire.minInstances, 1)
         return NewTask(run.job_id, run.instance, run.run, self.needs(wire), wire.desiredHost, together)
 
     def needs(self, wire: resmgr_pb2.Task) -> Needs:
-        """Raises InvalidArgument for amounts that are none and for a type that no engine places."""
+        """Return the shared needs. Raises InvalidArgument for bad amounts and unknown types."""
         shared = resmgr_pb2.Task()
         shared.CopyFrom(wire)
         for field in _OF_ONE_RUN:
@@ -85,7 +85,7 @@ def _needs(wire: resmgr_pb2.Task, payload: bytes) -> Needs:
 
 
 def shape_to(shape: Shape) -> feasibility_pb2.GangShape:
-    """For hostmgr, to be compared with its hosts."""
+    """Return a shape for hostmgr to compare with its hosts."""
     wire = feasibility_pb2.GangShape(spread=shape.spread)
     for fit, count in shape.members:
         constraint = task_pb2.Constraint.FromString(fit.constraint) if fit.constraint else None
@@ -95,7 +95,7 @@ def shape_to(shape: Shape) -> feasibility_pb2.GangShape:
 
 
 def task_to(task: Task) -> resmgr_pb2.Task:
-    """What was enqueued, with the host where there is one."""
+    """Return what was enqueued, with the host where there is one."""
     wire = resmgr_pb2.Task.FromString(task.needs.payload)
     job_id = task.job.id
     wire.id.value = task_id(job_id, task.instance)
@@ -107,7 +107,7 @@ def task_to(task: Task) -> resmgr_pb2.Task:
 
 
 def gang_to(gang: Gang, scheduler: Scheduler) -> resmgrsvc_pb2.Gang:
-    """A gang for a placement engine, with what placing it has come to."""
+    """Return a gang for a placement engine, with its tries so far."""
     tasks = []
     for task in gang.tasks:
         wire = task_to(task)
@@ -121,7 +121,7 @@ def gang_to(gang: Gang, scheduler: Scheduler) -> resmgrsvc_pb2.Gang:
 
 
 def proposal_from(wire: resmgr_pb2.Placement) -> Proposal:
-    """Raises InvalidArgument for an id of a run that is none."""
+    """Return a proposed placement. Raises InvalidArgument for a bad run id."""
     return Proposal(
         host=wire.hostname,
         agent_id=wire.agentId.value,
@@ -133,18 +133,19 @@ def proposal_from(wire: resmgr_pb2.Placement) -> Proposal:
 
 
 def failure_from(wire: resmgrsvc_pb2.SetPlacementsRequest.FailedPlacement) -> Failure:
-    """Raises InvalidArgument for an id of a run that is none."""
+    """Return a failed placement. Raises InvalidArgument for a bad run id."""
     return Failure(tuple(parse_mesos_task_id(task.taskId.value) for task in wire.gang.tasks), wire.reason)
 
 
 def unplaced_from(wire: placing_pb2.UnplacedGang) -> Failure:
-    """Raises InvalidArgument for an id of a run that is none."""
+    """Return a failed placement. Raises InvalidArgument for a bad run id."""
     runs = tuple(parse_mesos_task_id(run.value) for run in wire.runs)
     shortage = shortage_from(wire.shortage) if wire.HasField("shortage") else None
     return Failure(runs, wire.reason, dict(wire.hosts), shortage)
 
 
 def placement_to(given: Proposal | Handover) -> resmgr_pb2.Placement:
+    """Return a placement's message."""
     return resmgr_pb2.Placement(
         hostname=given.host,
         agentId=agent_id(given.agent_id),
@@ -162,6 +163,7 @@ def placement_to(given: Proposal | Handover) -> resmgr_pb2.Placement:
 
 
 def preemption_candidate(task: Task) -> resmgr_pb2.PreemptionCandidate:
+    """Return the message of a task to be evicted."""
     return resmgr_pb2.PreemptionCandidate(
         id=peloton_pb2.TaskID(value=task_id(task.job.id, task.instance)),
         reason=resmgr_pb2.PREEMPTION_REASON_REVOKE_RESOURCES,
@@ -172,6 +174,7 @@ def preemption_candidate(task: Task) -> resmgr_pb2.PreemptionCandidate:
 def failed_task(
     wire: resmgr_pb2.Task, message: str, code: int
 ) -> resmgrsvc_pb2.EnqueueGangsFailure.FailedTask:
+    """Return the message of a task that could not be queued."""
     return resmgrsvc_pb2.EnqueueGangsFailure.FailedTask(
         task=wire,
         message=message,
@@ -182,7 +185,7 @@ def failed_task(
 def gangs_from(
     wires: Iterable[resmgrsvc_pb2.Gang], translator: Translator
 ) -> tuple[list[list[NewTask]], list[resmgrsvc_pb2.EnqueueGangsFailure.FailedTask]]:
-    """The gangs that are well formed, and the tasks of the others, each with what is wrong."""
+    """Return the well-formed gangs, and the tasks of the others, each with its error."""
     gangs: list[list[NewTask]] = []
     failed: list[resmgrsvc_pb2.EnqueueGangsFailure.FailedTask] = []
     codes = resmgrsvc_pb2.EnqueueGangsFailure

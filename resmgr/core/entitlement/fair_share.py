@@ -1,4 +1,6 @@
-"""What each pool is entitled to, shared elastically (behaviour 7.2): a pure function of a snapshot.
+"""What each pool is entitled to, shared elastically: a pure function of a snapshot.
+
+See docs/behaviour/pools.md, Entitlement.
 
 Demand is summed from the leaves up, entitlement is divided from the root down, each kind by itself, with
 `waterfill.divide` at every pool that has children. Amounts are integers in thousandths.
@@ -28,7 +30,7 @@ grows takes it from what was unmet, left or its own room below the limit, and th
 are served sinks or stays. (In the literature of dividing claims: *resource monotonicity* and *others-oriented
 claims monotonicity*; W. Thomson, *Axiomatic and game-theoretic analysis of bankruptcy and taxation problems:
 a survey*, Mathematical Social Sciences 45, 2003.) The root's entitlement does stay. Further down, a pool may
-be entitled to more because one child asks for more, and then all its children share in that.
+be entitled to more because one child requests more, and then all its children share in that.
 """
 
 from __future__ import annotations
@@ -149,13 +151,13 @@ class _Kind:
     """One kind in all pools, by their numbers."""
 
     __slots__ = (
-        "asked",
         "configs",
         "demands",
         "firsts",
         "held",
         "limits",
         "need",
+        "requested",
         "slack_need",
         "tree",
         "weights",
@@ -171,7 +173,7 @@ class _Kind:
         ]
         self.need = [firm[kind] for firm, _, _ in tree.loads]
         self.held = [held[kind] for _, held, _ in tree.loads]
-        self.asked = [asked[kind] for _, _, asked in tree.loads]
+        self.requested = [requested[kind] for _, _, requested in tree.loads]
         self.slack_need = [0] * len(self.need) if kind == _CPU else self._slack_needs()
         self.firsts = [0] * len(self.need)
         self.demands = [0] * len(self.need)
@@ -203,14 +205,16 @@ class _Kind:
         )
 
     def revocable(self, capacity: int) -> list[int]:
-        """Each pool's revocable cpu: what it has allocated, then by share what it asks for, then the rest."""
-        held, asked = self._summed(self.held), self._summed(self.asked)
+        """Each pool's revocable cpu: what it has allocated, then by share what it requests, then the rest."""
+        held, requested = self._summed(self.held), self._summed(self.requested)
         amounts = [0] * len(held)
         amounts[0] = capacity
         for pool, below in enumerate(self.tree.children):
             if below:
                 ours = slice(below.start, below.stop)
-                amounts[ours] = _divide_revocable(amounts[pool], held[ours], asked[ours], self.weights[pool])
+                amounts[ours] = _divide_revocable(
+                    amounts[pool], held[ours], requested[ours], self.weights[pool]
+                )
         return amounts
 
     def _sum_demand(self) -> None:
@@ -230,9 +234,9 @@ class _Kind:
 
     def _slack_needs(self) -> list[int]:
         return [
-            min(held + asked, config.reservation * part // whole) if held or asked else 0
-            for held, asked, config, (part, whole) in zip(
-                self.held, self.asked, self.configs, self.tree.slack_ratios, strict=True
+            min(held + requested, config.reservation * part // whole) if held or requested else 0
+            for held, requested, config, (part, whole) in zip(
+                self.held, self.requested, self.configs, self.tree.slack_ratios, strict=True
             )
         ]
 
@@ -247,13 +251,13 @@ class _Kind:
 
 
 def _divide_revocable(
-    amount: int, held: Sequence[int], asked: Sequence[int], weights: Sequence[int]
+    amount: int, held: Sequence[int], requested: Sequence[int], weights: Sequence[int]
 ) -> list[int]:
     rest = amount - sum(held)
     if rest < 0:
         return cut(amount, held)
-    granted = deal(rest, asked, weights)
-    rest = max(0, rest - sum(asked))
+    granted = deal(rest, requested, weights)
+    rest = max(0, rest - sum(requested))
     spare = deal(rest, [rest] * len(held), weights)
     return [sum(parts) for parts in zip(held, granted, spare, strict=True)]
 

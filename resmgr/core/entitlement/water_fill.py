@@ -26,7 +26,7 @@ from operator import add, sub
 def divide(
     amount: int, demands: Sequence[int], firsts: Sequence[int], limits: Sequence[int], weights: Sequence[int]
 ) -> list[int]:
-    """Of a pool's entitlement to one kind, what each child gets (behaviour 7.2, steps 1 to 3).
+    """Return what each child gets of a pool's entitlement to one kind (docs/behaviour/pools.md, Entitlement).
 
     Per child: what it demands, what it gets first, its limit, its weight (from its share), with
     0 <= first <= demand <= limit. The results' sum is at most `amount`, and less only where it is not enough
@@ -63,7 +63,7 @@ def deal(amount: int, wants: Sequence[int], weights: Sequence[int]) -> list[int]
 
 
 def cut(amount: int, claims: Sequence[int]) -> list[int]:
-    """The claims reduced in proportion, rounded down, so that together they take at most `amount`."""
+    """Reduce the claims in proportion, rounded down, so that together they take at most `amount`."""
     total = sum(claims)
     if total <= amount:
         return list(claims)

@@ -1,1 +1,1 @@
-"""Which running and placed tasks give way to others, and why (behaviour 7.5): pure functions of a view."""
+"""Preemption: which tasks must end for others, and why. See docs/behaviour/pools.md, Preemption."""

@@ -135,8 +135,8 @@ class PoolView:
         """Return the demand that it is entitled to: 8 amounts, non-slack then slack."""
         held = (*self.allocation, *self.slack_allocation)
         may = (*self.entitlement, *self.slack_entitlement)
-        asked = (*self.demand, *self.slack_demand)
-        return [max(0, min(want, bound - have)) for have, bound, want in zip(held, may, asked, strict=True)]
+        wanted = (*self.demand, *self.slack_demand)
+        return [max(0, min(want, bound - have)) for have, bound, want in zip(held, may, wanted, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
