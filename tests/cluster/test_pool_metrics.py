@@ -35,16 +35,16 @@ def of_pool(family: Metric, label: str) -> dict[str, float]:
 
 def test_each_pool_has_its_gauges_and_histograms(harness: Harness) -> None:
     fits = harness.create(harness.config("sleep 600", 2))
-    beyond = harness.config("sleep 600", 3)
-    beyond.sla.preemptible = False
-    beyond.defaultConfig.resource.gpuLimit = 1
+    beyond = harness.config("sleep 600", 3)  # a gang that takes the whole cluster, of which a part is taken
+    beyond.sla.minimumRunningInstances = 3
+    beyond.defaultConfig.resource.cpuLimit = 4
     waits = harness.create(beyond)
 
     def told() -> bool:
         found = metrics(harness)
         return (
             all(each.runtime.state == task_pb2.RUNNING for each in harness.tasks(fits).values())
-            and of_pool(found["resmgr_pool_demand"], "kind").get("gpu") == 3
+            and of_pool(found["resmgr_pool_demand"], "kind").get("cpu") == 12
             and of_pool(found["resmgr_pool_allocation"], "kind").get("memory") == 64
         )
 
@@ -53,13 +53,13 @@ def test_each_pool_has_its_gauges_and_histograms(harness: Harness) -> None:
     by_kind = {name: of_pool(found[f"resmgr_pool_{name}"], "kind") for name in BY_KIND}
     assert all(set(amounts) == KINDS for amounts in by_kind.values()), by_kind
     assert by_kind["allocation"] == {"cpu": 0.2, "memory": 64, "disk": 16, "gpu": 0}
-    assert by_kind["demand"] == {"cpu": 0.3, "memory": 96, "disk": 24, "gpu": 3}
+    assert by_kind["demand"] == {"cpu": 12, "memory": 96, "disk": 24, "gpu": 0}
     assert by_kind["reservation"] == {"cpu": 12, "memory": 6144, "disk": 60000, "gpu": 0}
     assert by_kind["limit"] == dict.fromkeys(KINDS, 1e6)
     assert by_kind["entitlement"]["cpu"] >= 12
     pending = of_pool(found["resmgr_pool_pending"], "queue")
     assert set(pending) == QUEUES
-    assert sum(pending.values()) == 3
+    assert sum(pending.values()) == 1
     for name in WAITS:
         assert found[name].type == "histogram"
         [count] = [
