@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -118,8 +119,11 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, told: str) -> None:
     assert str(file) in str(caught.value)
 
 
-def test_two_who_look_for_ports_at_once_get_different_ones() -> None:
-    some = range(15_000, 15_060)
+def test_two_who_look_for_ports_at_once_get_different_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where no other test has reserved any
+    some = range(15_000, 15_100)
     one, other = FreePorts(some), FreePorts(some)
     taken = [each.take() for _ in range(15) for each in (one, other)]
     assert len(set(taken)) == len(taken)
