@@ -15,6 +15,8 @@ from peloton.config.settings import Tree, merged
 LOOPBACK = "127.0.0.1"
 MASTER_SESSION_SECONDS = 5
 """How long another Mesos master waits for the one that leads."""
+CONCURRENT_LAUNCHES = 1000
+"""Runs of one of our agents that may be starting, where launches cost nothing."""
 ZOOKEEPER = "zookeeper"
 CASSANDRA = "cassandra"
 DAEMONS = ("hostmgr", "resmgr", "jobmgr", "placement")
@@ -213,7 +215,7 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
     shared = {"membership": membership}
     store: Tree = {"storage": storage_settings(cluster, layout, ports)}
     own: dict[str, Tree] = {
-        "hostmgr": {**store, "mesos": {"master": master}},
+        "hostmgr": {**store, "mesos": {"master": master}, **_launch_limit(cluster)},
         "resmgr": store,
         "jobmgr": store,
     }
@@ -227,6 +229,11 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
         seen[task_type] += 1
         settings = {**shared, "task_type": task_type}
         yield _daemon(f"placement{i}", "placement", found, settings, cluster)
+
+
+def _launch_limit(cluster: ClusterSettings) -> Tree:
+    """hostmgr's default is for Mesos, whose agents start a few executors a second; ours start hundreds."""
+    return {} if cluster.launches_cost else {"launches": {"concurrent": CONCURRENT_LAUNCHES}}
 
 
 def _daemon(name: str, kind: str, ports: tuple[int, int], own: Tree, cluster: ClusterSettings) -> Component:

@@ -118,6 +118,16 @@ class ClusterSettings(Settings):
     concurrent_launches: int = Field(0, ge=0)
     """How many launches go on at a time on an agent; 0: no limit."""
 
+    @property
+    def launches_cost(self) -> bool:
+        """Whether launches take time on the agents, or they are another's, of which nothing is known."""
+        costs = (
+            self.executor_starts_per_second
+            or self.concurrent_launches
+            or parse_seconds(self.launch_seconds)[1]
+        )
+        return bool(self.mesos or costs)
+
     @field_validator("launch_seconds")
     @classmethod
     def _a_range(cls, value: str) -> str:

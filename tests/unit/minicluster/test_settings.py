@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -223,6 +224,25 @@ def test_what_launches_cost_reaches_agents_and_simulated_ones(tmp_path: Path) ->
     ]
     assert "--simulated-launch-seconds=0.3-3" in master.flags
     assert "--simulated-concurrent-launches=8" in master.flags
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"concurrent": 1000}),
+        ({"settings": {"hostmgr": {"launches": {"concurrent": 7}}}}, {"concurrent": 7}),
+        ({"launch_seconds": "0.3-3"}, None),
+        ({"executor_starts_per_second": "4"}, None),
+        ({"concurrent_launches": "8"}, None),
+        ({"mesos": "127.0.0.1:5050"}, None),
+    ],
+)
+def test_agents_that_start_fast_are_given_more_at_once(
+    tmp_path: Path, given: dict[str, Any], expected: dict[str, int] | None
+) -> None:
+    parts = components(read_cluster(None, given), Layout(tmp_path), lambda n, k, i: default_ports(k, i))
+    [hostmgr] = [part for part in parts if part.kind == "hostmgr"]
+    assert hostmgr.settings.get("launches") == expected
 
 
 def test_launch_seconds_that_are_no_range_are_refused() -> None:
