@@ -42,8 +42,10 @@ def peloton(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 
 def components(folder: Path) -> dict[str, Any]:
     result = peloton("-j", "minicluster", "status", "--dir", str(folder))
-    assert result.returncode == 0, result.stderr
-    return {each["name"]: each for each in json.loads(result.stdout)}
+    found = {each["name"]: each for each in json.loads(result.stdout)["components"]}
+    all_run = all(each["state"] != "dead" for each in found.values())
+    assert result.returncode == (0 if all_run else 1), result.stderr
+    return found
 
 
 @pytest.fixture(scope="module")
