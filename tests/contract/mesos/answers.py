@@ -110,7 +110,7 @@ class Answers:
         """Wait for an event; ``body`` is what it says."""
         stream = self._talk.streams[record["conn"]]
         if record["type"] != "OFFERS":
-            self._permit_end(body)
+            self._permit(body)
             await self._expect(stream, body)
             return
         for offer in body["offers"]["offers"]:
@@ -123,10 +123,16 @@ class Answers:
             if left:
                 raise Mismatch(f"{self._talk.scenario.name}: {name} got what was not recorded: {left[:3]}")
 
-    def _permit_end(self, body: dict[str, Any]) -> None:
-        """Let tasks end that were changed to wait for it, so that they do not while others are slow."""
-        if body.get("update", {}).get("status", {}).get("state") == "TASK_FINISHED":
-            (self._talk.cluster.processes.root / "finish").touch()
+    def _permit(self, body: dict[str, Any]) -> None:
+        """Let tasks that were changed to wait for it end, or fail their health check, as ``body`` says.
+
+        Before, they would do so too early where others are slow.
+        """
+        status, root = body.get("update", {}).get("status", {}), self._talk.cluster.processes.root
+        if status.get("state") == "TASK_FINISHED":
+            (root / "finish").touch()
+        if status.get("healthy") is False:
+            (root / f"{status['task_id']['value']}.fail").touch()
 
     async def _expect(self, stream: Stream, body: dict[str, Any]) -> None:
         """Wait for an event like this one; others that came meanwhile stay where they are."""

@@ -43,6 +43,14 @@ def _other_port(recorded: int, ours: int) -> tuple[tuple[str, str], ...]:
     return (f'"port": {recorded}', f'"port": {ours}'), (f"http.server {recorded}", f"http.server {ours}")
 
 
+def _until_failure(task: str) -> str:
+    """Return the shell command that waits until the recorded failure of a task's health check is expected.
+
+    A recorded delay is too short on a busy machine: a server may take longer than it to listen.
+    """
+    return f"until [ -e {{root}}/{task}.fail ]; do sleep 0.02; done"
+
+
 SCENARIOS = (
     Scenario("01-subscribe"),
     Scenario("01-subscribe-protobuf"),
@@ -119,13 +127,23 @@ SCENARIOS = (
         scale=1.0,  # of the filters: what a task leaves is offered again while it runs
         until="check (not health)",
         edits=(
-            # Twice unhealthy, however slow the machine is.
-            ("test -e ok", "test -e ok || ! echo x >> failures"),
-            ("sleep 1.3; touch", "until [ $(wc -l < failures) -ge 2 ]; do sleep 0.02; done; touch"),
+            # The second failure makes h-flap healthy again, however slow the machine is.
+            (
+                "test -e ok",
+                "test -e ok || {{ echo >> failures; [ $(wc -l < failures) -ne 2 ] || mv flap ok; false; }}",
+            ),
+            (
+                "touch ok; sleep 2; rm ok; sleep 1.3; touch ok",
+                f"touch ok flap; {_until_failure('h-flap')}; rm ok",
+            ),
+            ("touch ok; sleep 2; rm ok", f"touch ok; {_until_failure('h-cmd')}; rm ok"),
+            ("sleep 4; rm health", f"{_until_failure('h-http')}; rm health"),
+            ("sleep 4; kill $P", f"{_until_failure('h-tcp')}; kill $P"),
             ("/usr/bin/python3", sys.executable),
             *_other_port(31005, 20305),
             *_other_port(31006, 20306),
-            ('"grace_period_seconds": 2.0', '"grace_period_seconds": 20.0'),
+            ('"grace_period_seconds": 2.0', '"grace_period_seconds": 60.0'),
+            ('"timeout_seconds": 2.0', '"timeout_seconds": 20.0'),
         ),
     ),
     Scenario(
