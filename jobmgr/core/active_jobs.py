@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
-from jobmgr.core.cache import CachedJob, cached
+from jobmgr.core.cache import CachedJob
 from jobmgr.core.change import Change, Stamps
 from jobmgr.core.decisions import Turn
 from jobmgr.core.in_flight import Work
@@ -12,7 +10,6 @@ from jobmgr.core.task.actions import Limits, Steering
 from jobmgr.core.task.orphans import Orphans
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
-from peloton.model.task import TaskRuntime
 
 
 class ActiveJobs:
@@ -35,29 +32,22 @@ class ActiveJobs:
         self.jobs[job_id] = Work(CachedJob(job_id, spec, runtime))
         self.create_rows(job_id)
 
-    def recover(
-        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, rows: Iterable[Mapping[int, TaskRuntime]]
-    ) -> None:
-        """Take an active job from the store; its tasks are looked at in the turns that follow."""
-        self.take(added_up(cached(job_id, spec, runtime, rows)))
-
-    def take(self, job: CachedJob) -> None:
-        """As `recover`, of a job that is put together already."""
+    def recover(self, job: CachedJob) -> None:
+        """Take an active job that was read from the store; the turns that follow look at its tasks."""
+        job.add_up()
         self.forget(job.job_id)
         self.jobs[job.job_id] = Work(job, recovered=True)
         self.sweep(job.job_id)
         self.compare(job.job_id)
 
-    def refresh(
-        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, rows: Iterable[Mapping[int, TaskRuntime]]
-    ) -> None:
-        """Take what the store holds of a job that is known; what is under way for it goes on."""
-        work = self.jobs[job_id]
-        job = added_up(cached(job_id, spec, runtime, rows))
+    def refresh(self, job: CachedJob) -> None:
+        """Take what was read from the store of a job that is known; what is under way for it goes on."""
+        work = self.jobs[job.job_id]
+        job.add_up()
         job.waiting = work.job.waiting
         work.job, work.unborn = job, 0
-        self.sweep(job_id)
-        self.compare(job_id)
+        self.sweep(job.job_id)
+        self.compare(job.job_id)
 
     def forget(self, job_id: JobId) -> None:
         """Let go of a job."""
@@ -94,8 +84,3 @@ class ActiveJobs:
 
     def create_rows(self, job_id: JobId) -> None:
         self.unfinished[job_id] = None
-
-
-def added_up(job: CachedJob) -> CachedJob:
-    job.add_up()
-    return job

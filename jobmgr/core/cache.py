@@ -1,9 +1,9 @@
-"""What jobmgr holds of its jobs in memory: one spec a job, one shared or own runtime a task."""
+"""The jobs in memory: a spec for each version of a job in use, a shared or own runtime for each task."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from operator import attrgetter
 from sys import intern
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import TaskState
-from peloton.model.task import TaskRuntime
+from peloton.model.task import TaskRuntime, TaskSpec
 
 UNBORN = TaskRuntime(
     state=TaskState.UNKNOWN,
@@ -41,17 +41,22 @@ class Waiting(NamedTuple):
 class CachedJob:
     """One job as it is stored. Readers never change it."""
 
-    __slots__ = ("counts", "job_id", "runtime", "spec", "tasks", "waiting")
+    __slots__ = ("counts", "desired_versions", "job_id", "runtime", "spec", "specs", "tasks", "waiting")
 
     def __init__(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
         self.job_id = job_id
         self.spec = spec
-        """The newest version. It holds for every instance: an update of a batch job only adds instances."""
+        """The newest version: what holds for the job as a whole, such as how many instances there are. An
+        instance goes by `spec_of`."""
+        self.specs: dict[int, JobSpec] = {spec.version: spec}
+        """The versions in use: the newest one, and those that instances have or get with their next run."""
         self.runtime = runtime
         self.tasks: list[TaskRuntime] = [UNBORN] * spec.instance_count
         """By instance. Tasks in the same state may share one runtime; UNBORN where no row is stored yet."""
         self.counts: dict[TaskState, int] = {}
         """Tasks by state, kept as they change; states without tasks are left out."""
+        self.desired_versions: dict[int, int] = {}
+        """Tasks by the version that they get with their next run, kept as they change."""
         self.waiting: dict[int, Waiting] = {}
         """Instances that wait in resmgr and of which it has told something."""
 
@@ -61,6 +66,26 @@ class CachedJob:
             return None
         task = self.tasks[instance]
         return None if task is UNBORN else task
+
+    def spec_of(self, instance: int) -> JobSpec:
+        """Return the spec of the version that an instance has; the newest where its row is not stored yet."""
+        task = self.task(instance)
+        return self.spec if task is None else self.specs[task.config_version]
+
+    def task_spec(self, instance: int) -> TaskSpec:
+        """Return the instance's part of its spec."""
+        return self.spec_of(instance).task(instance)
+
+    def versions(self) -> set[int]:
+        """Return the versions in use."""
+        kinds = {id(task): task for task in self.tasks if task is not UNBORN}.values()
+        used = {task.config_version for task in kinds} | {task.desired_config_version for task in kinds}
+        return used | {self.spec.version}
+
+    def drop_unused_specs(self) -> None:
+        """Drop the specs of versions that are no longer in use. The runtime's counts must be current."""
+        used = {self.spec.version, *self.runtime.config_counts, *self.desired_versions}
+        self.specs = {version: spec for version, spec in self.specs.items() if version in used}
 
     def born(self, first: int = 0, end: int | None = None) -> Iterator[tuple[int, TaskRuntime]]:
         """Instances first … end-1 that have a row, with their runtimes, in order."""
@@ -120,6 +145,7 @@ class CachedJob:
         """Take the runtime's sums from the tasks: rows may be stored whose leader fell before it had stored
         what they add to the job."""
         versions: dict[int, int] = {}
+        desired: dict[int, int] = {}
         used: dict[str, float] = {}
         started = 0
         kinds = {id(task): task for task in self.tasks}
@@ -128,10 +154,12 @@ class CachedJob:
             if task is UNBORN:
                 continue
             versions[task.config_version] = versions.get(task.config_version, 0) + count
+            desired[task.desired_config_version] = desired.get(task.desired_config_version, 0) + count
             for kind, amount in task.resource_usage.items():
                 used[kind] = used.get(kind, 0.0) + amount * count
             if task.start_time and (not started or task.start_time < started):
                 started = task.start_time
+        self.desired_versions = desired
         self.runtime = replace(
             self.runtime,
             start_time=self.runtime.start_time or started,
@@ -142,15 +170,5 @@ class CachedJob:
 
     def grow(self, spec: JobSpec) -> None:
         """Take a spec with more instances."""
-        self.spec = spec
+        self.spec = self.specs[spec.version] = spec
         self.tasks.extend([UNBORN] * (spec.instance_count - len(self.tasks)))
-
-
-def cached(
-    job_id: JobId, spec: JobSpec, runtime: JobRuntime, rows: Iterable[Mapping[int, TaskRuntime]]
-) -> CachedJob:
-    """A job as it was read."""
-    job = CachedJob(job_id, spec, runtime)
-    for page in rows:
-        job.fill(page)
-    return job

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from operator import attrgetter
-from typing import Unpack
+from typing import TypeVar, Unpack
 
 from jobmgr.core.cache import UNBORN
 from jobmgr.core.events import RunOf, Span
@@ -15,8 +15,9 @@ from jobmgr.core.task.moves import Cause, Details, state_after
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, TaskState
-from peloton.model.task import PodEvent, TaskRuntime
+from peloton.model.task import PodEvent, TaskRuntime, TaskSpec
 
+K = TypeVar("K")
 _NAMES = tuple(each.name for each in fields(TaskRuntime))
 _values = attrgetter(*_NAMES)
 _SETTERS = {name: TaskRuntime.__dict__[name].__set__ for name in _NAMES}
@@ -77,11 +78,12 @@ class Change:
     """Reading gives what will be; writing stays here until `commit`."""
 
     __slots__ = (
-        "_births",
+        "_desired",
         "_now",
         "_ran",
         "_stamps",
         "_usage",
+        "_versions",
         "counts",
         "events",
         "gangs",
@@ -92,6 +94,7 @@ class Change:
         "runtime",
         "spans",
         "spec",
+        "specs",
         "tasks",
         "withdrawals",
         "work",
@@ -102,6 +105,8 @@ class Change:
         self.job = job
         self.work = work
         self.spec: JobSpec = job.spec
+        """The newest version."""
+        self.specs: dict[int, JobSpec] = job.specs
         self.goal: JobState = job.runtime.goal
         self.tasks: dict[int, TaskRuntime] = {}
         self.counts: dict[TaskState, int] = dict(job.counts)
@@ -115,7 +120,10 @@ class Change:
         self.withdrawals: list[RunOf] = []
         self.kills: list[RunOf] = []
         self._usage: dict[str, float] = {}
-        self._births: dict[int, int] = {}
+        self._versions: dict[int, int] = {}
+        """By how much the number of instances of a version of the config changes."""
+        self._desired: dict[int, int] = {}
+        """As `_versions`, of the version that instances get with their next run."""
         self._ran = False
         self._stamps = stamps
         self._now = wall
@@ -132,18 +140,27 @@ class Change:
         tasks = self.job.tasks
         return tasks[instance] if 0 <= instance < len(tasks) else UNBORN
 
+    def spec_of(self, instance: int) -> JobSpec:
+        """Return the spec of the version that an instance has; the newest where it has no row yet."""
+        task = self.task(instance)
+        return self.spec if task is UNBORN else self.specs[task.config_version]
+
+    def task_spec(self, instance: int) -> TaskSpec:
+        """Return the instance's part of its spec."""
+        return self.spec_of(instance).task(instance)
+
     def stamp(self) -> int:
         """A wall time for what is made now."""
         return self._stamps.next(self._now)
 
     def bear(self, instances: Iterable[int], task: TaskRuntime) -> None:
         """Give these instances, which have no row, their first one, which they share."""
-        version = task.config_version
         for instance in instances:
             self.tasks[instance] = task
-            self._births[version] = self._births.get(version, 0) + 1
+            _add(self._versions, task.config_version, 1)
+            _add(self._desired, task.desired_config_version, 1)
             self.events.append(pod_event(self.job_id, instance, task))
-            self._count(task.state, 1)
+            _add(self.counts, task.state, 1)
 
     def move(self, instance: int, cause: Cause, **details: Unpack[Details]) -> TaskRuntime:
         """Take a task to the state that `cause` leads to; a step of its run becomes an event of its history.
@@ -200,7 +217,9 @@ class Change:
             self._usage[kind] = self._usage.get(kind, 0.0) + amount
 
     def grow(self, spec: JobSpec) -> None:
+        """Take the next version, which adds instances."""
         self.spec = spec
+        self.specs = {**self.specs, spec.version: spec}
 
     @property
     def unborn(self) -> bool:
@@ -211,7 +230,7 @@ class Change:
         """Work out the job's own runtime, where it changes."""
         old = self.job.runtime
         spec = self.spec
-        controller = self.task(0).state if spec.controlled else None
+        controller = self.task(0).state if self.task_spec(0).controller else None
         cause = batch_cause(self.counts, spec.instance_count, self.goal, controller)
         state = MACHINE.next(old.state, cause, self.job_id)
         if not self.tasks and state is old.state and self.goal is old.goal and spec is self.job.spec:
@@ -225,7 +244,7 @@ class Change:
             start_time=old.start_time or (now if self._ran else 0),
             completion_time=(old.completion_time or now) if state.terminal else 0,
             task_counts=self.counts,
-            config_counts=self._config_counts(old),
+            config_counts=_sum(old.config_counts, self._versions),
             resource_usage=self._used(old),
             revision=old.revision + 1,
             updated_at=now,
@@ -244,6 +263,10 @@ class Change:
         job.counts = self.counts
         if self.runtime is not None:
             job.runtime = self.runtime
+        if self._versions or self._desired:
+            job.desired_versions = _sum(job.desired_versions, self._desired)
+            if len(job.specs) > 1:
+                job.drop_unused_specs()
 
     @property
     def empty(self) -> bool:
@@ -256,24 +279,33 @@ class Change:
         if new.state is not old.state or new.run != old.run or new.health is not old.health:
             self.events.append(pod_event(self.job_id, instance, new))
         if new.state is not old.state:
-            self._count(old.state, -1)
-            self._count(new.state, 1)
-
-    def _count(self, state: TaskState, step: int) -> None:
-        count = self.counts.get(state, 0) + step
-        if count:
-            self.counts[state] = count
-        else:
-            del self.counts[state]
-
-    def _config_counts(self, old: JobRuntime) -> dict[int, int]:
-        counts = dict(old.config_counts)
-        for version, births in self._births.items():
-            counts[version] = counts.get(version, 0) + births
-        return counts
+            _add(self.counts, old.state, -1)
+            _add(self.counts, new.state, 1)
+        if new.config_version != old.config_version:
+            _add(self._versions, old.config_version, -1)
+            _add(self._versions, new.config_version, 1)
+        if new.desired_config_version != old.desired_config_version:
+            _add(self._desired, old.desired_config_version, -1)
+            _add(self._desired, new.desired_config_version, 1)
 
     def _used(self, old: JobRuntime) -> dict[str, float]:
         used = dict(old.resource_usage)
         for kind, amount in self._usage.items():
             used[kind] = used.get(kind, 0.0) + amount
         return used
+
+
+def _add(counts: dict[K, int], key: K, step: int) -> None:
+    """Change a count; one of zero is left out."""
+    count = counts.get(key, 0) + step
+    if count:
+        counts[key] = count
+    else:
+        counts.pop(key, None)
+
+
+def _sum(counts: Mapping[K, int], changes: Mapping[K, int]) -> dict[K, int]:
+    result = dict(counts)
+    for key, step in changes.items():
+        _add(result, key, step)
+    return result

@@ -80,7 +80,7 @@ class Enqueuer:
         for instance, run in gang:
             task = job.task(instance)
             if task is not None and task.run == run:
-                tasks.append(resmgr_task(job_id, job.spec, instance, task))
+                tasks.append(resmgr_task(job_id, job.spec_of(instance), instance, task))
         if tasks:
             request.gangs.add().tasks.extend(tasks)
         return bool(tasks)

@@ -171,9 +171,10 @@ class Launcher:
         launchable.taskId.value = mesos_task_id(*run)
         launchable.id.value = task_id(run.job_id, run.instance)
         launchable.config.CopyFrom(self._configs.task(job, run.instance))
-        if job.spec.revocable(run.instance):
+        spec = job.spec_of(run.instance)
+        if spec.revocable(run.instance):
             launchable.config.revocable = True
-        for port in job.spec.task(run.instance).ports:
+        for port in spec.task(run.instance).ports:
             if port.value == 0:
                 launchable.ports[port.name] = task.ports[port.name]
 

@@ -15,17 +15,18 @@ MOST_JOBS = 1000
 
 
 class Configs:
-    """Keeps the jobs that were launched last."""
+    """Keeps the configs that were launched last."""
 
     def __init__(self) -> None:
         self._parsed: OrderedDict[tuple[JobId, int], job_pb2.JobConfig] = OrderedDict()
 
     def task(self, job: CachedJob, instance: int) -> task_pb2.TaskConfig:
-        """Merged with the instance's override. Not to be changed."""
-        key = (job.job_id, job.spec.version)
+        """Return the instance's config, by the version that it has. Not to be changed."""
+        spec = job.spec_of(instance)
+        key = (job.job_id, spec.version)
         config = self._parsed.get(key)
         if config is None:
-            config = self._parsed[key] = job_config(job.spec)
+            config = self._parsed[key] = job_config(spec)
             if len(self._parsed) > MOST_JOBS:
                 self._parsed.popitem(last=False)
         else:

@@ -206,8 +206,8 @@ class Engine:
 
     async def _take(self, job_id: JobId) -> None:
         if self.job(job_id) is None:
-            self.lanes.lane(job_id).core.active.recover(job_id, *await read_job(self.store, job_id))
+            self.lanes.lane(job_id).core.active.recover(await read_job(self.store, job_id))
 
     async def _read_again(self, job_id: JobId) -> None:
         if self.job(job_id) is not None:
-            self.lanes.lane(job_id).core.active.refresh(job_id, *await read_job(self.store, job_id))
+            self.lanes.lane(job_id).core.active.refresh(await read_job(self.store, job_id))

@@ -8,7 +8,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import replace
 
-from jobmgr.core.cache import CachedJob, cached
+from jobmgr.core.cache import CachedJob
 from jobmgr.core.change import pod_event
 from jobmgr.core.task.late_updates import details, usage_of
 from jobmgr.core.task.usage import added
@@ -56,7 +56,7 @@ class Archive:
         """Raises NotFound."""
         job = self._held.get(job_id)
         if job is None:
-            job = cached(job_id, *await read_job(self._lanes.store, job_id))
+            job = await read_job(self._lanes.store, job_id)
             if job.runtime.state.terminal:
                 self.keep(job)
         return job
@@ -98,7 +98,8 @@ class Archive:
         changes = details(task, run.run, status) if task and runtime.state.terminal else {}
         if task is None or not changes:
             return
-        spec = held.spec if held else await store.jobs.config(run.job_id, runtime.config_version)
+        version = task.config_version
+        spec = held.specs[version] if held else await store.jobs.config(run.job_id, version)
         more = usage_of(task, changes, spec.task(run.instance).resources)
         usage = added(task.resource_usage, more)
         task = replace(task, **changes, resource_usage=usage, revision=task.revision + 1)

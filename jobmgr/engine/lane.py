@@ -77,9 +77,9 @@ class Lane:
         self.core.active.create(job_id, spec, runtime)
         self._wake.set()
 
-    def take(self, job: CachedJob) -> None:
+    def recover(self, job: CachedJob) -> None:
         """Take a job that an earlier leader left, as it is stored."""
-        self.core.active.take(job)
+        self.core.active.recover(job)
         self._wake.set()
 
     def post(self, event: Event) -> None:

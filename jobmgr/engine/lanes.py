@@ -96,9 +96,9 @@ class Lanes:
         """Take a job that is stored."""
         self.lane(job_id).create(job_id, spec, runtime)
 
-    def take(self, job: CachedJob) -> None:
+    def recover(self, job: CachedJob) -> None:
         """Take a job that an earlier leader left, as it is stored."""
-        self.lane(job.job_id).take(job)
+        self.lane(job.job_id).recover(job)
 
     def post(self, event: Event) -> None:
         """Hand over an event that nobody waits for."""

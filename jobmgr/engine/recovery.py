@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 
 from prometheus_client import Gauge
 
-from jobmgr.core.active_jobs import added_up
 from jobmgr.core.cache import CachedJob
 from jobmgr.drivers.retry import PASSING, backoff
 from jobmgr.engine.lanes import Lanes
 from peloton.daemon.progress import TELL_SECONDS, Gauges, Progress
 from peloton.errors import NotFound
 from peloton.model.ids import JobId
-from peloton.model.job import JobRuntime, JobSpec
-from peloton.model.task import TaskRuntime
+from peloton.model.job import JobRuntime
 from storage.interface import Store
 
 JOBS_AT_ONCE = 8
@@ -32,15 +30,28 @@ SETTLED = Gauge(
 )
 log = logging.getLogger(__name__)
 
-Pages = list[Mapping[int, TaskRuntime]]
-Stored = tuple[JobSpec, JobRuntime, Pages]
+VERSIONS_AT_ONCE = 16
 
 
-async def read_job(store: Store, job_id: JobId) -> Stored:
-    """A job with its current config and all its tasks. Raises NotFound."""
-    runtime = await store.jobs.runtime(job_id)
-    spec = await store.jobs.config(job_id, runtime.config_version)
-    return spec, runtime, [page async for page in store.tasks.list(job_id)]
+async def read_job(store: Store, job_id: JobId) -> CachedJob:
+    """Read a job with all its tasks and the versions of its config that they use. Raises NotFound."""
+    return await _read_rest(store, job_id, await store.jobs.runtime(job_id), lambda tasks: None)
+
+
+async def _read_rest(
+    store: Store, job_id: JobId, runtime: JobRuntime, on_page: Callable[[int], None]
+) -> CachedJob:
+    """Read what belongs to a runtime. `on_page` is called with the number of tasks of each page."""
+    job = CachedJob(job_id, await store.jobs.config(job_id, runtime.config_version), runtime)
+    async for page in store.tasks.list(job_id):
+        job.fill(page)
+        on_page(len(page))
+    missing = sorted(job.versions() - job.specs.keys())
+    for at in range(0, len(missing), VERSIONS_AT_ONCE):
+        some = missing[at : at + VERSIONS_AT_ONCE]
+        specs = await asyncio.gather(*(store.jobs.config(job_id, version) for version in some))
+        job.specs.update(zip(some, specs, strict=True))
+    return job
 
 
 async def recover(store: Store, lanes: Lanes, tell: float = TELL_SECONDS) -> int:
@@ -129,7 +140,7 @@ class Recovery:
         job = await self._stored(job_id)
         del self._lanes.unread[job_id]
         if job is not None:
-            self._lanes.take(job)
+            self._lanes.recover(job)
             self._found += 1
         if self._progress is not None:
             self._progress.job()
@@ -142,10 +153,8 @@ class Recovery:
             log.warning("job %s is active but not stored: retired", job_id)
             await self._store.jobs.retire(job_id)
             return None
-        spec = await self._store.jobs.config(job_id, runtime.config_version)
-        job = CachedJob(job_id, spec, runtime)
-        async for page in self._store.tasks.list(job_id):
-            job.fill(page)
-            if self._progress is not None:
-                self._progress.tasks(len(page))
-        return added_up(job)
+        return await _read_rest(self._store, job_id, runtime, self._note_tasks)
+
+    def _note_tasks(self, tasks: int) -> None:
+        if self._progress is not None:
+            self._progress.tasks(tasks)

@@ -20,6 +20,7 @@ from jobmgr.core.events import (
     Statuses,
     WaitingTold,
 )
+from jobmgr.core.ports import ports_needed, shares
 from peloton.model.ids import JobId, Run
 
 LaneOf = Callable[[JobId], int]
@@ -75,24 +76,18 @@ def split_placement(placement: Placement, lane_of: LaneOf, jobs: Jobs) -> Mappin
 
 
 def _shares(placement: Placement, jobs: Jobs) -> Iterable[Sequence[int]]:
-    """Each run's ports out of the flat list. No run gets any where they cannot be told apart: then each
-    lane's core finds that they are missing."""
+    """Return each run's ports out of the flat list.
+
+    No run gets any where they cannot be told apart: then each lane's core finds that they are missing.
+    """
     needs = [_need(run, jobs) for run in placement.runs]
-    rest = len(placement.ports) - sum(need or 0 for need in needs)
-    if rest and (rest < 0 or needs.count(None) != 1):
-        return [()] * len(needs)
-    at, shares = 0, []
-    for need in needs:
-        end = at + (rest if need is None and rest else need or 0)
-        shares.append(placement.ports[at:end])
-        at = end
-    return shares
+    return [share or () for share in shares(placement.ports, needs)]
 
 
 def _need(run: Run, jobs: Jobs) -> int | None:
-    """How many dynamic ports the run has; None where its job is not active."""
+    """How many dynamic ports the run has; None where it is unknown."""
     job = jobs(run.job_id)
-    return None if job is None else job.spec.task(run.instance).dynamic_ports
+    return None if job is None else ports_needed(run, job.task(run.instance), job.specs)
 
 
 def _by_lane(items: Iterable[T], lane_of: Callable[[T], int]) -> Mapping[int, list[T]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from jobmgr.core.cache import CachedJob
@@ -36,11 +36,31 @@ class JobView:
     store: Store
     cached: CachedJob | None
     """None for a job that has ended."""
+    _configs: dict[int, job_pb2.JobConfig] = field(default_factory=dict)
+    """By version, as far as they were asked for."""
 
     @property
     def config(self) -> job_pb2.JobConfig:
-        """As it was given. Shared between calls: not to be changed."""
+        """Return the newest config as it was given. Shared between calls: not to be changed."""
         return parsed(self.spec.payload)
+
+    async def config_of(self, task: TaskRuntime | None) -> job_pb2.JobConfig:
+        """Return the config of the version that a run has; the newest where there is no row yet.
+
+        Shared between calls: not to be changed.
+        """
+        version = self.spec.version if task is None else task.config_version
+        config = self._configs.get(version)
+        if config is None:
+            config = self._configs[version] = parsed((await self._spec(version)).payload)
+        return config
+
+    async def _spec(self, version: int) -> JobSpec:
+        """Return a version, from the store where it is in use no longer."""
+        if version == self.spec.version:
+            return self.spec
+        held = None if self.cached is None else self.cached.specs.get(version)
+        return held or await self.store.jobs.config(self.job_id, version)
 
     async def task(self, instance: int) -> TaskRuntime | None:
         """None where its row is not stored yet."""
@@ -69,17 +89,17 @@ class JobView:
             reason = self.cached.reason(instance)
             yield instance, task if reason == task.reason else replace(task, reason=reason)
 
-    def info(self, instance: int, runtime: TaskRuntime | None) -> task_pb2.TaskInfo:
-        """A task with its merged config."""
+    async def info(self, instance: int, runtime: TaskRuntime | None) -> task_pb2.TaskInfo:
+        """Return a task with its merged config."""
         info = task_pb2.TaskInfo()
-        self.fill(info, instance, runtime)
+        await self.fill(info, instance, runtime)
         return info
 
-    def fill(self, info: task_pb2.TaskInfo, instance: int, runtime: TaskRuntime | None) -> None:
+    async def fill(self, info: task_pb2.TaskInfo, instance: int, runtime: TaskRuntime | None) -> None:
         """Write a task with its merged config into an empty message."""
         info.instanceId = instance
         info.jobId.value = self.job_id
-        info.config.CopyFrom(task_config(self.config, instance))
+        info.config.CopyFrom(task_config(await self.config_of(runtime), instance))
         if runtime is not None:
             info.runtime.CopyFrom(runtime_to(self.job_id, instance, runtime))
 

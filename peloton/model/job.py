@@ -83,11 +83,6 @@ class JobSpec:
         size = self.gang_size
         return size if instance < size else 1
 
-    @property
-    def controlled(self) -> bool:
-        """Whether instance 0 is a controller, with whose end the job ends."""
-        return self.task(0).controller
-
 
 @dataclass(frozen=True, slots=True)
 class JobRuntime:

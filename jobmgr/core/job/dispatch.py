@@ -27,12 +27,6 @@ def feed(change: Change) -> None:
         _send(change, gang)
 
 
-def gang_size(change: Change) -> int:
-    """Instances 0 … n-1 form one gang; 0: none do."""
-    minimum = change.spec.sla.minimum_running_instances
-    return minimum if minimum > 1 else 0
-
-
 def room(change: Change) -> int:
     """How many more of the job's instances may be scheduled now."""
     instances = change.spec.instance_count
@@ -45,7 +39,7 @@ def room(change: Change) -> int:
 def _next_gang(change: Change, first: int) -> list[int] | None:
     """Takes it out of the ready ones; empty where the first turns out not to be ready, None where the gang is
     not whole yet because some of its members are still to be looked at."""
-    work, size = change.work, gang_size(change)
+    work, size = change.work, change.spec_of(first).gang_size
     if first >= size:
         work.take_ready()
         return [first] if _is_ready(change, first) else []
@@ -82,18 +76,20 @@ def _is_ready(change: Change, instance: int) -> bool:
 
 def _feed_escaped(change: Change) -> None:
     """Enqueue again what is PENDING but not held by resmgr, a gang with its members that wait."""
-    work, size = change.work, gang_size(change)
+    work = change.work
     escaped, work.escaped = work.escaped, set()
+    in_gang = {i for i in escaped if change.spec_of(i).in_gang(i)}
+    size = max((change.spec_of(i).gang_size for i in in_gang), default=0)
     if _is_to_be_looked_at(change, size):
-        work.escaped = {i for i in escaped if i < size}
+        work.escaped = in_gang
     pending = sorted(i for i in escaped - work.escaped if _is_escaped(change, i))
-    together = [i for i in pending if i < size]
+    together = [i for i in pending if i in in_gang]
     if together:
         first = work.first_ready()
         together += (_next_gang(change, first) or []) if first is not None and first < size else []
         _send(change, sorted(together))
     for instance in pending:
-        if instance >= size:
+        if instance not in in_gang:
             _send(change, [instance])
 
 

@@ -72,7 +72,7 @@ class Steering:
             self.kill_again(change, instance, task)
         elif action is Action.NEXT_RUN or (
             action is Action.RETRY
-            and runs_again(stored_cause(task), task.failure_count, change.spec.task(instance))
+            and runs_again(stored_cause(task), task.failure_count, change.task_spec(instance))
         ):
             self.next_run(change, instance, task)
 
@@ -160,7 +160,7 @@ class Steering:
         running = aim_of(change.goal, task) is Aim.RUN
         cause = cause_of(task.state, status)
         failures = task.failure_count + (running and cause.counts)
-        again = running and runs_again(cause, failures, change.spec.task(instance))
+        again = running and runs_again(cause, failures, change.task_spec(instance))
         if running:
             status = replace(status, message=explained(cause, status.message, again))
         if running and cause is EndCause.NOT_STARTED:
@@ -180,7 +180,7 @@ class Steering:
         aim = aim_of(change.goal, task)
         state = end_state(task, status, aim is not Aim.RUN)
         completed = status.timestamp or self.now.wall
-        usage = used(change.spec.task(instance).resources, (task.start_time, completed))
+        usage = used(change.task_spec(instance).resources, (task.start_time, completed))
         change.work.free(instance)
         self._forget(change, instance)
         change.use(usage)
@@ -222,7 +222,7 @@ class Steering:
         on_host = RULES.get((task.state, aim_of(change.goal, task))) is Action.WATCH
         if not on_host or instance in change.work.busy:
             return
-        if change.spec.task(instance).kill_on_preempt:
+        if change.task_spec(instance).kill_on_preempt:
             self.kill_for(change, instance, TerminationReason.PREEMPTED_RESOURCES, message)
             return
         change.revise(instance, desired_run=task.run + 1)
@@ -260,7 +260,7 @@ class Steering:
         work, limits = change.work, self.limits
         if task.state is TaskState.RUNNING:
             work.attempts.pop(instance, None)
-            seconds = self.time_left(change, task)
+            seconds = self.time_left(change, instance)
             if instance in work.unconfirmed:
                 seconds = min(limits.confirm_after, seconds or limits.confirm_after)
         elif task.state is TaskState.LAUNCHED:
@@ -273,12 +273,12 @@ class Steering:
         else:
             self.arm(change, instance, seconds)
 
-    def time_left(self, change: Change, task: TaskRuntime) -> float | None:
-        """Seconds that a RUNNING task may still run by its job's maxRunningTime; None: for ever."""
-        longest = change.spec.sla.max_running_time
+    def time_left(self, change: Change, instance: int) -> float | None:
+        """Seconds that a RUNNING task may still run by its spec's maxRunningTime; None: for ever."""
+        longest = change.spec_of(instance).sla.max_running_time
         if not longest:
             return None
-        return longest - (self.now.wall - task.start_time) / NANOSECONDS
+        return longest - (self.now.wall - change.task(instance).start_time) / NANOSECONDS
 
     def _withdraw(self, change: Change, instance: int, task: TaskRuntime) -> None:
         work = change.work

@@ -10,6 +10,7 @@ from jobmgr.core.events import Launched, LaunchRefused, LaunchUncertain, Placed,
 from jobmgr.core.in_flight import Busy
 from jobmgr.core.instructions import Launch, Release, Settle, ShutDown
 from jobmgr.core.job.dispatch import room
+from jobmgr.core.ports import ports_needed, shares
 from jobmgr.core.task.actions import NO_PORTS
 from jobmgr.core.task.goal import Aim, aim_of
 from jobmgr.core.task.moves import Cause
@@ -105,9 +106,10 @@ def resume(active: ActiveJobs, change: Change, instance: int) -> None:
 
 def _running_due(active: ActiveJobs, turn: Turn, change: Change, instance: int, task: TaskRuntime) -> None:
     steering = active.steering
-    left = steering.time_left(change, task)
+    left = steering.time_left(change, instance)
     if left is not None and left <= 0:
-        past = f"ran longer than its maxRunningTime of {change.spec.sla.max_running_time} s"
+        longest = change.spec_of(instance).sla.max_running_time
+        past = f"ran longer than its maxRunningTime of {longest} s"
         steering.kill_for(change, instance, TerminationReason.DEADLINE_TIMEOUT_EXCEEDED, past)
     elif instance in change.work.unconfirmed:
         _ask(active, turn, change, instance, task)
@@ -120,7 +122,7 @@ def _ask(active: ActiveJobs, turn: Turn, change: Change, instance: int, task: Ta
     steering, limits = active.steering, active.steering.limits
     turn.reconcile.append((Run(change.job_id, instance, task.run), task.agent_id))
     pause = delay(change.work.failed(instance), limits.kill_again_after, limits.news_after)
-    left = steering.time_left(change, task) if task.state is TaskState.RUNNING else None
+    left = steering.time_left(change, instance) if task.state is TaskState.RUNNING else None
     steering.arm(change, instance, pause if left is None else min(pause, left))
 
 
@@ -176,7 +178,7 @@ def _intend(
         Cause.PLACED,
         host=placement.hostname,
         agent_id=placement.agent_id,
-        ports=_named(change.spec.task(run.instance).ports, ports),
+        ports=_named(change.task_spec(run.instance).ports, ports),
         message="",
         reason="",
     )
@@ -191,21 +193,15 @@ def _known_state(task: TaskRuntime, run: Run) -> TaskState:
 
 
 def _shares(active: ActiveJobs, turn: Turn, placement: Placement) -> list[tuple[int, ...] | None]:
-    """Each run's ports out of the flat list; None where they cannot be told."""
-    needs: list[int | None] = []
-    for run in placement.runs:
-        change = active.change(turn, run.job_id)
-        needs.append(None if change is None else change.spec.task(run.instance).dynamic_ports)
-    unknown = needs.count(None)
-    rest = len(placement.ports) - sum(need or 0 for need in needs)
-    told = rest == 0 or (unknown == 1 and rest > 0)
-    shares: list[tuple[int, ...] | None] = []
-    at = 0
-    for need in needs:
-        end = at + (rest if need is None and unknown == 1 else need or 0)
-        shares.append(placement.ports[at:end] if told or not need else None)
-        at = end
-    return shares
+    """Return each run's ports out of the flat list; None where they cannot be told apart."""
+    return shares(placement.ports, [_need(active.change(turn, run.job_id), run) for run in placement.runs])
+
+
+def _need(change: Change | None, run: Run) -> int | None:
+    """Return how many dynamic ports a run has; None where that is unknown."""
+    if change is None:
+        return None
+    return ports_needed(run, change.task(run.instance), change.specs)
 
 
 def _named(specs: tuple[PortSpec, ...], ports: tuple[int, ...]) -> dict[str, int]:

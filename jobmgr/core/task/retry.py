@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from peloton.model.states import TaskState
-from peloton.model.task import TaskRuntime, TaskSpec, TaskStatus
+from peloton.model.task import MAX_FAILURES, TaskRuntime, TaskSpec, TaskStatus
 
 SYSTEM_FAILURES = frozenset(
     {"CONTAINER_LAUNCH_FAILED", "EXECUTOR_REGISTRATION_TIMEOUT", "INVALID_OFFERS"},
@@ -16,7 +16,6 @@ EVICTIONS = frozenset(
 )
 """Mesos' reasons for an end that an operator, or Mesos, brought about."""
 SYSTEM_ATTEMPTS = 4
-MOST_FAILURES = 100
 LONGEST_DELAY = 3600.0
 _EXECUTOR_FAILED, _BROKEN_PIPE = "COMMAND_EXECUTOR_FAILED", "broken pipe"
 _EXECUTOR_TERMINATED = "EXECUTOR_TERMINATED"
@@ -80,7 +79,7 @@ def stored_cause(task: TaskRuntime) -> EndCause:
 
 def runs_again(cause: EndCause, failures: int, spec: TaskSpec) -> bool:
     """Whether a batch task whose run has ended gets the next one; `failures` counts that run."""
-    attempts = min(spec.max_failures, MOST_FAILURES)
+    attempts = min(spec.max_failures, MAX_FAILURES)
     if cause is EndCause.SUCCESS:
         return False
     if cause is EndCause.LOST:

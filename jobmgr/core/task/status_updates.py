@@ -46,7 +46,7 @@ def _fill_in(active: ActiveJobs, change: Change, run: Run, task: TaskRuntime, st
     """Take what an agent tells of an end that is known."""
     changes = details(task, run.run, status)
     if changes:
-        more = usage_of(task, changes, change.spec.task(run.instance).resources)
+        more = usage_of(task, changes, change.task_spec(run.instance).resources)
         change.use(more)
         change.amend(run.instance, **changes, resource_usage=added(task.resource_usage, more))
         active.steering.evaluate(change, run.instance)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from jobmgr.engine.engine import Engine
@@ -53,12 +53,12 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
     async def _fill(self, answer: task_pb2.GetResponse, job: JobView, instance: int) -> None:
         """The current run, then the earlier ones that the history knows."""
         runtime = await job.task(instance)
-        answer.result.CopyFrom(job.info(instance, runtime))
+        answer.result.CopyFrom(await job.info(instance, runtime))
         answer.results.append(answer.result)
         if runtime is not None and runtime.run > 1:
             events = await job.store.pod_events.list(job.job_id, instance, runs=DEFAULT_RUNS)
             for past in past_runtimes(events, runtime.run):
-                answer.results.append(job.info(instance, past))
+                answer.results.append(await job.info(instance, past))
 
     async def List(self, request: task_pb2.ListRequest, context: Any) -> task_pb2.ListResponse:
         answer = task_pb2.ListResponse()
@@ -72,7 +72,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
         if request.HasField("range"):
             first, end = bounds(request.range, end)
         async for instance, runtime in job.tasks(first, end):
-            job.fill(answer.result.value[instance], instance, runtime)
+            await job.fill(answer.result.value[instance], instance, runtime)
         return answer
 
     async def Start(self, request: task_pb2.StartRequest, context: Any) -> task_pb2.StartResponse:
@@ -130,14 +130,10 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
             answer.error.notFound.CopyFrom(_not_found(request.jobId))
             return answer
         query = task_query(request.spec)
-        name = names(job.config)
-        found = [
-            row
-            async for instance, runtime in job.tasks()
-            if matches(query, row := Row(instance, name(instance), runtime))
-        ]
+        found = [row async for row in _rows(job) if matches(query, row)]
         rows, total = cut(query, found)
-        answer.records.extend(job.info(row.instance, row.runtime) for row in rows)
+        for row in rows:
+            answer.records.append(await job.info(row.instance, row.runtime))
         page = query_pb2.Pagination(offset=query.page.offset, limit=query.page.limit, total=total)
         answer.pagination.CopyFrom(page)
         return answer
@@ -160,7 +156,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
             raise NotFound(f"no instance {instance} in memory: the job has {cached.spec.instance_count}")
         wire = runtime_to(job_id, instance, runtime)
         wire.reason = cached.reason(instance)
-        return task_pb2.GetCacheResponse(runtime=wire, labels=labels_to(cached.spec.task(instance).labels))
+        return task_pb2.GetCacheResponse(runtime=wire, labels=labels_to(cached.task_spec(instance).labels))
 
     async def GetPodEvents(
         self, request: task_pb2.GetPodEventsRequest, context: Any
@@ -220,6 +216,16 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
         answer.paths.extend(sandbox.paths)
         answer.mesosMasterHostname = sandbox.master_host
         answer.mesosMasterPort = sandbox.master_port
+
+
+async def _rows(job: JobView) -> AsyncIterator[Row]:
+    """Yield what a query looks at in each task, with its name by the version that it has."""
+    by_version: dict[int, Callable[[int], str]] = {}
+    async for instance, runtime in job.tasks():
+        name = by_version.get(runtime.config_version)
+        if name is None:
+            name = by_version[runtime.config_version] = names(await job.config_of(runtime))
+        yield Row(instance, name(instance), runtime)
 
 
 async def _launched(job: JobView, instance: int, wanted: str) -> tuple[int, str, str]:

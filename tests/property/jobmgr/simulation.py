@@ -17,7 +17,7 @@ from peloton.model.ids import Run, mesos_task_id
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime, TaskStatus
-from tests.unit.jobmgr_core.specs import JOB
+from tests.unit.jobmgr_core.specs import JOB, stored_job
 
 S = TaskState
 SECOND = 1_000_000_000
@@ -96,7 +96,7 @@ class Simulation:
         self.todo = []
         self.core = Core(self.limits)
         if not self.retired:
-            self.core.active.recover(JOB, self.stored, self.runtime, [dict(self.rows)])
+            self.core.active.recover(stored_job(self.runtime, self.rows, self.stored, *self.specs.values()))
 
     def check(self, changes: object) -> None:
         """What the leader holds is what is stored, and the counts are those of the rows. What a torn update
@@ -108,12 +108,16 @@ class Simulation:
         assert born == {i: self.rows.get(i) for i in born}
         assert set(born) >= {i for i in self.rows if i < self.spec.instance_count}
         assert work.job.counts == Counter(task.state for task in born.values())
+        assert work.job.runtime.config_counts == Counter(task.config_version for task in born.values())
+        assert set(work.job.specs) == work.job.versions()
 
-    def grow(self, more: int) -> None:
-        """A client adds instances: the new config is stored first."""
+    def grow(self, more: int, max_failures: int | None = None) -> None:
+        """Add instances, with a retry policy of their own where one is given: the config is stored first."""
         version = max(self.specs) + 1
-        count = self.stored.instance_count + more
-        self.specs[version] = replace(self.stored, version=version, instance_count=count)
+        count, default = self.stored.instance_count + more, self.stored.default
+        if max_failures is not None:
+            default = replace(default, max_failures=max_failures)
+        self.specs[version] = replace(self.stored, version=version, instance_count=count, default=default)
         self.inbox.append(ev.JobUpdated(JOB, self.specs[version], self.runtime.config_version))
 
     # The others.

@@ -39,7 +39,7 @@ def steps(of: tuple[str, ...]) -> st.SearchStrategy[list[Step]]:
 
 
 ENDS = st.dictionaries(
-    st.tuples(st.integers(0, INSTANCES - 1), st.integers(1, 4)),
+    st.tuples(st.integers(0, INSTANCES), st.integers(1, 4)),
     st.sampled_from([S.FAILED, S.LOST, S.KILLED]),
     max_size=12,
 )
@@ -88,6 +88,8 @@ def take(simulation: Simulation, step: Step) -> None:
         simulation.inbox.append(ev.StopAsked(JOB, None))
     elif kind == "grow":
         simulation.grow(at % 3)
+    elif kind == "grow with retries":
+        simulation.grow(at % 3, max_failures=at % 4)
     elif kind == "turn":
         simulation.turn()
 
@@ -135,6 +137,22 @@ def test_order_and_duplicates_change_nothing(
     assert not simulation.twice
     failed = any(state is not S.SUCCEEDED for _, state in ends.values())
     assert simulation.runtime.state is (JobState.FAILED if failed else JobState.SUCCEEDED)
+
+
+@given(steps((*ORDINARY, "fall", "grow with retries")), ENDS, st.integers(0, 3))
+@settings(max_examples=60, deadline=None)
+def test_each_instance_is_retried_by_its_own_version(
+    order: list[Step], outcomes: dict[tuple[int, int], TaskState], attempts: int
+) -> None:
+    simulation = Simulation(spec(INSTANCES, max_failures=attempts), outcomes)
+    for step in order:
+        take(simulation, step)
+    simulation.settle()
+    for instance, task in simulation.tasks.items():
+        own = simulation.specs[task.config_version].task(instance).max_failures
+        assert (task.run, task.state) == _last(outcomes, instance, own)
+    assert simulation.runtime.config_counts == Counter(t.config_version for t in simulation.tasks.values())
+    assert not simulation.twice
 
 
 @given(steps(ROUGH), ENDS, SHAPES)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from jobmgr.core.cache import CachedJob
 from peloton.api.v0.job import job_pb2
-from peloton.model.job import JobSpec
+from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.task import TaskRuntime
 from peloton.wire.job import job_spec
 
 JOB = "0f3f5c2a-0000-4000-8000-000000000001"
@@ -25,3 +28,14 @@ def config(instances: int = 1, max_failures: int = 0, **sla: Any) -> job_pb2.Job
     wire.defaultConfig.resource.memLimitMb = 100.0
     wire.defaultConfig.restartPolicy.maxFailures = max_failures
     return wire
+
+
+def stored_job(
+    runtime: JobRuntime, rows: Mapping[int, TaskRuntime], newest: JobSpec, *older: JobSpec
+) -> CachedJob:
+    """Return a job as recovery reads it from the store."""
+    job = CachedJob(JOB, newest, runtime)
+    job.fill(rows)
+    used = job.versions()
+    job.specs.update({each.version: each for each in older if each.version in used})
+    return job

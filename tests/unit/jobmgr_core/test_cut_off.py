@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from jobmgr.core import events as ev
@@ -15,7 +17,7 @@ from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime, TaskStatus
 from storage.interface import Store
-from tests.unit.jobmgr_core.specs import JOB, spec
+from tests.unit.jobmgr_core.specs import JOB, spec, stored_job
 from tests.unit.jobmgr_core.steps import ended
 from tests.unit.jobmgr_core.world import Running, World
 
@@ -28,10 +30,15 @@ class Leader:
     says so in the next."""
 
     def __init__(
-        self, made: JobSpec, runtime: JobRuntime, rows: dict[int, TaskRuntime], **limits: int
+        self,
+        made: JobSpec,
+        runtime: JobRuntime,
+        rows: dict[int, TaskRuntime],
+        older: Sequence[JobSpec] = (),
+        **limits: int,
     ) -> None:
         self.core = Core(Limits(**limits))
-        self.core.active.recover(JOB, made, runtime, [rows])
+        self.core.active.recover(stored_job(runtime, rows, made, *older))
         self.at = 0
         self._answers: list[ev.Event] = []
 

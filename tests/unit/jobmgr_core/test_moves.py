@@ -17,7 +17,7 @@ from peloton.model.ids import JobId, Run, mesos_task_id
 from peloton.model.job import JobRuntime
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime, TaskStatus
-from tests.unit.jobmgr_core.specs import JOB, spec
+from tests.unit.jobmgr_core.specs import JOB, spec, stored_job
 
 S, C = TaskState, Cause
 SECOND = 1_000_000_000
@@ -44,7 +44,7 @@ class Driver:
 
     def recovered(self, state: TaskState) -> None:
         rows = {i: TaskRuntime(s, S.SUCCEEDED, 1, 1, 1, 1) for i, s in enumerate((state, S.PENDING))}
-        self.core.active.recover(JOB, spec(2), self.runtime, [rows])
+        self.core.active.recover(stored_job(self.runtime, rows, spec(2)))
 
     def send(self, *events: ev.Event) -> None:
         now = ev.Now(round(self.seconds * SECOND), self.seconds)
@@ -139,7 +139,7 @@ def test_a_job_that_has_ended_does_not_grow() -> None:
     driver = Driver()
     driver.runtime = JobRuntime(JobState.SUCCEEDED, JobState.SUCCEEDED, 1, 1)
     row = TaskRuntime(S.SUCCEEDED, S.SUCCEEDED, 1, 1, 1, 1)
-    driver.core.active.recover(JOB, spec(1), driver.runtime, [{0: row}])
+    driver.core.active.recover(stored_job(driver.runtime, {0: row}, spec(1)))
     driver.send(ev.JobUpdated(JOB, spec(2, version=2), 1))
     assert JOB not in driver.core.active.jobs
 

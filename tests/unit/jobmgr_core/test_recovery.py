@@ -21,7 +21,7 @@ from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
 from storage.interface import Store
-from tests.unit.jobmgr_core.specs import JOB, spec
+from tests.unit.jobmgr_core.specs import JOB, spec, stored_job
 from tests.unit.jobmgr_core.steps import FAST, ended, reach
 from tests.unit.jobmgr_core.world import Running, World, runs_on, until
 
@@ -206,7 +206,7 @@ class Leader:
     def __init__(self, made: JobSpec, rows: dict[int, TaskRuntime], share: int) -> None:
         self.core = Core(Limits(rows_per_turn=share))
         runtime = JobRuntime(JobState.PENDING, JobState.SUCCEEDED, 1, 1)
-        self.core.active.recover(JOB, made, runtime, [rows])
+        self.core.active.recover(stored_job(runtime, rows, made))
         self.at = 0
 
     def turn(self, *events: ev.Event) -> Turn:

@@ -15,6 +15,8 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import PodEvent
+from peloton.wire.job import job_spec
+from tests.unit.jobmgr_services.configs import job
 from tests.unit.jobmgr_services.conftest import JOB, Served, job_id, status
 from tests.unit.jobmgr_services.fakes import NOW, task
 
@@ -273,3 +275,30 @@ async def test_both_names_answer(three: Served, name: str) -> None:
         response_deserializer=task_pb2.GetResponse.FromString,
     )
     assert (await call(task_pb2.GetRequest(jobId=job_id()))).HasField("result")
+
+
+async def test_each_task_is_shown_with_the_config_of_its_own_version(with_job: Served) -> None:
+    """Also past runs, and tasks of a job that has ended; an instance without a row has the newest."""
+    engine, tasks = with_job.engine, with_job.tasks
+    newer = job('defaultConfig { name: "newer" killGracePeriodSeconds: 60 }')
+    newer.changeLog.version = 2
+    await engine.update_job(JOB, job_spec(newer, 2))
+    rows = {0: task(), 1: task(config_version=2, desired_config_version=2, run=2)}
+    await engine.put(JOB, rows)
+    events = [PodEvent(JOB, 1, 1, TaskState.FAILED, TaskState.SUCCEEDED, NOW, 1, 1)]
+    await engine.store.write_all(JOB, {}, events)
+
+    async def shown() -> None:
+        listed = (await tasks.List(task_pb2.ListRequest(jobId=job_id()))).result.value
+        assert {i: each.config.killGracePeriodSeconds for i, each in listed.items()} == {0: 0, 1: 60}
+        got = await tasks.Get(task_pb2.GetRequest(jobId=job_id(), instanceId=1))
+        assert [each.config.killGracePeriodSeconds for each in got.results] == [60, 0]
+        without = await tasks.Get(task_pb2.GetRequest(jobId=job_id(), instanceId=2))
+        assert without.result.config.killGracePeriodSeconds == 60
+        spec = task_pb2.QuerySpec(names=["newer"])
+        found = await tasks.Query(task_pb2.QueryRequest(jobId=job_id(), spec=spec))
+        assert [(each.instanceId, each.config.name) for each in found.records] == [(1, "newer")]
+
+    await shown()
+    await ended(with_job)
+    await shown()
