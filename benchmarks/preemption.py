@@ -28,7 +28,7 @@ from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, Resources
 from peloton.model.states import TaskState
 from resmgr.__main__ import COLLECTION
-from resmgr.core.preemption.decide import Memory, Rules, decide, prepare
+from resmgr.core.preemption.decide import Memory, Rules, prepare, steps
 from resmgr.core.preemption.execution import Preemptor
 from resmgr.core.preemption.strikes import Strikes
 from resmgr.core.preemption.view import Candidate, Candidates, PoolView, View
@@ -107,7 +107,7 @@ def running(tasks: int) -> Scheduler:
     """One leaf whose tasks run since different times."""
     rng, scheduler = random.Random(1), Scheduler()
     kinds = {kind: KindConfig(0, 10**15) for kind in KINDS}
-    pool = scheduler.tree.add(PoolConfig("over", "over", ROOT_POOL, kinds))
+    pool = scheduler.tree.insert(PoolConfig("over", "over", ROOT_POOL, kinds))
     needs = [Needs(Resources.of(1, size, 1024), priority=size % 3, preemptible=True) for size in range(1, 65)]
     job = ""
     for number in range(tasks):
@@ -131,8 +131,8 @@ def measured(tasks: int = 100_000, victims: int = 39_000, gangs: int = 1_000, se
         candidates=Candidates.of(rows),
     )
     heir = PoolView("/heir", entitlement=(victims * MILLI, 0, 0, 0), demand=(held[0], 0, 0, 0))
-    view, memory = prepare(View((over, heir)), memory, rules, 100_000.0)
-    taken, _ = decide(view, memory, rules, 100_000.0)
+    view, _ = prepare(View((over, heir)), memory, rules, 100_000.0)
+    taken = [victim for victim in steps(view, rules, 100_000.0) if victim is not None]
     seconds = time.process_time() - begun
     return Figures(sum(len(victim.runs) for victim in taken), seconds)
 

@@ -83,7 +83,7 @@ def prepared() -> Scheduler:
     scheduler = Scheduler(Policy(ready_limit=AMPLE))
     kinds = {kind: KindConfig(AMPLE, AMPLE) for kind in KINDS}
     for name, parent in (("a", "root"), ("b", "a"), ("c", "b")):
-        scheduler.tree.add(PoolConfig(name, name, parent, kinds))
+        scheduler.tree.insert(PoolConfig(name, name, parent, kinds))
     scheduler.set_capacity(Resources(AMPLE, AMPLE, AMPLE, AMPLE), Resources())
     return scheduler
 

@@ -6,6 +6,8 @@ import asyncio
 import math
 import random
 
+from peloton.model.backoff import exponential
+
 
 class Backoff:
     """Give pauses in seconds: `first`, then each twice as long as the one before, up to `longest`.
@@ -15,24 +17,25 @@ class Backoff:
     """
 
     def __init__(self, first: float, longest: float = math.inf, jitter: float = 0.0) -> None:
-        self._first = self._next = first
+        self._first = first
         self._longest = longest
         self._jitter = jitter
+        self._failures = 1
 
     @property
     def longest_next(self) -> float:
         """The next pause before it is shortened."""
-        return self._next
+        return exponential(self._failures, self._first, self._longest)
 
     def next(self) -> float:
         """Return the pause to make now; the one after it is longer."""
-        pause = self._next
-        self._next = min(pause * 2, self._longest)
+        pause = self.longest_next
+        self._failures += 1
         return pause * random.uniform(1.0 - self._jitter, 1.0) if self._jitter else pause
 
     def reset(self) -> None:
         """Begin with the first pause again, after a success."""
-        self._next = self._first
+        self._failures = 1
 
     async def wait(self) -> None:
         """Sleep for the next pause."""

@@ -35,7 +35,7 @@ class Ranking(Enum):
     DEFRAG = "DEFRAG"
     """Least free GPU, then CPU, memory, disk first."""
     LOAD_AWARE = "LOAD_AWARE"
-    """Least loaded first; a host of unknown load counts 100."""
+    """Least loaded first. No load is known yet, so that all hosts count alike: in the order of the table."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,10 +48,6 @@ class LabelClasses:
             self._exclusive.append(any(name == EXCLUSIVE for name, _ in key))
         return number
 
-    def labels(self, number: int) -> tuple[Label, ...]:
-        """Return the labels of a class."""
-        return tuple(Counter(self._counts[number]).elements())
-
     def eligible(
         self, constraint: Constraint | None, classes: NDArray[np.int32], rows_of: Mapping[str, list[int]]
     ) -> Mask:

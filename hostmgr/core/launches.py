@@ -12,6 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from hostmgr.core.table import HostTable
+from peloton.model.backoff import exponential
 from peloton.model.ids import MesosTaskId
 from peloton.model.states import TaskState
 
@@ -20,7 +21,6 @@ HOST_FAILURES = frozenset({"CONTAINER_LAUNCH_FAILED", "EXECUTOR_REGISTRATION_TIM
 STARTING = frozenset({TaskState.LAUNCHED, TaskState.STARTING})
 MAX_JOBS = 10_000
 """Jobs of which it is remembered where their launches failed."""
-_MAX_DOUBLINGS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +118,8 @@ class Launches:
 
     def _pass_over(self, agent_id: str, failing: _Failing, now: float) -> None:
         policy = self._policy
-        pause = min(policy.first_pause * 2.0 ** min(failing.pauses, _MAX_DOUBLINGS), policy.longest_pause)
         failing.pauses += 1
-        failing.until = now + pause
+        failing.until = now + exponential(failing.pauses, policy.first_pause, policy.longest_pause)
         heapq.heappush(self._pauses, (failing.until, agent_id))
         self._table.set_failing(agent_id, True)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from peloton.model.backoff import exponential
 from peloton.model.ids import JobId, MesosTaskId, mesos_task_id
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
@@ -52,7 +53,14 @@ class ReconcileKind(Enum):
 @dataclass(frozen=True, slots=True)
 class _Retry:
     agent_id: str
-    pause: float
+    count: int = 1
+
+    @property
+    def pause(self) -> float:
+        return exponential(self.count, _FIRST_PAUSE, _LONGEST_PAUSE)
+
+    def next(self) -> _Retry:
+        return _Retry(self.agent_id, self.count + 1)
 
 
 class Reconciler:
@@ -90,7 +98,7 @@ class Reconciler:
         self._planned = [(at, ReconcileKind.EXPLICIT) for at in explicit]
         self._planned.append((explicit[-1] + policy.interval, ReconcileKind.IMPLICIT))
         for run, agent_id in unconfirmed:
-            self._again[run] = (now, _Retry(agent_id, _FIRST_PAUSE))
+            self._again[run] = (now, _Retry(agent_id))
 
     def disconnected(self) -> None:
         """Cancel what is planned."""
@@ -125,7 +133,7 @@ class Reconciler:
         """
         if run not in self._distrusted:
             self._distrusted.add(run)
-            self._again[run] = (now + _FIRST_PAUSE, _Retry(agent_id, _FIRST_PAUSE))
+            self._again[run] = (now + _FIRST_PAUSE, _Retry(agent_id))
 
     def reconcile_soon(self, now: float) -> None:
         """Plan an explicit reconciliation soon: something that Mesos does not repeat was missed."""
@@ -139,11 +147,6 @@ class Reconciler:
     def distrusted(self, run: MesosTaskId) -> bool:
         """Return whether an answer about the run may be older than its launch."""
         return run in self._distrusted
-
-    @property
-    def settled_at(self) -> float:
-        """Return when a new master knows all agents that will come back."""
-        return self._settled_at
 
     def settled(self, now: float) -> bool:
         """Return whether the master knows all agents that will come back."""
@@ -159,8 +162,8 @@ class Reconciler:
             self._distrusted.discard(run)
             return Verdict.PASS_ON
         held = self._again.get(run)
-        pause = min(held[1].pause * 2, _LONGEST_PAUSE) if held else _FIRST_PAUSE
-        self._again[run] = (now + pause, _Retry(agent_id, pause))
+        retry = _Retry(agent_id, held[1].count + 1 if held else 1)
+        self._again[run] = (now + retry.pause, retry)
         return Verdict.RETRY
 
     def due_retries(self, now: float) -> list[tuple[MesosTaskId, str]]:
@@ -168,8 +171,8 @@ class Reconciler:
         due = [(run, retry) for run, (at, retry) in self._again.items() if at <= now]
         for run, retry in due:
             self._distrusted.discard(run)
-            pause = min(retry.pause * 2, _LONGEST_PAUSE)
-            self._again[run] = (now + pause, _Retry(retry.agent_id, pause))
+            following = retry.next()
+            self._again[run] = (now + following.pause, following)
         return [(run, retry.agent_id) for run, retry in due]
 
     def next_reconciliation(self, now: float) -> ReconcileKind | None:

@@ -24,12 +24,11 @@ from peloton.model.states import HostState
 _GPU = 3
 _DEFRAG_KEYS = (2, 1, 0, 3)
 """Columns for numpy.lexsort, whose last key counts most: GPU, CPU, memory, disk."""
-UNKNOWN_LOAD = 100
 CONCURRENT_LAUNCHES = 100
 _FILL = {
     "_free": 0, "_slack": 0, "_ports": 0, "_total": 0, "_total_slack": 0, "_offers": 0, "_class": 0,
     "_alive": 0, "_starting": 0, "_failing": 0,
-    "_claim": int(ClaimState.READY), "_life": int(HostState.UNKNOWN), "_load": UNKNOWN_LOAD,
+    "_claim": int(ClaimState.READY), "_life": int(HostState.UNKNOWN),
 }  # fmt: skip
 """What each column holds for a row that is not in use."""
 
@@ -90,7 +89,6 @@ class HostTable:
         self._claim = np.full(room, ClaimState.READY, dtype=np.int8)
         self._life = np.full(room, HostState.UNKNOWN, dtype=np.int8)
         self._class = np.zeros(room, dtype=np.int32)
-        self._load = np.full(room, UNKNOWN_LOAD, dtype=np.int32)
         self._alive = np.zeros(room, dtype=bool)
         self._starting = np.zeros(room, dtype=np.int32)
         self._failing = np.zeros(room, dtype=bool)
@@ -202,10 +200,6 @@ class HostTable:
         if row is not None:
             self._failing[row] = failing
 
-    def set_load(self, row: int, score: int) -> None:
-        """Set the load, 0 (idle) to 100."""
-        self._load[row] = score
-
     def free(self, row: int) -> Free:
         """Return what the offers of a host hold."""
         return Free(Resources(*map(int, self._free[row])), int(self._slack[row]), int(self._ports[row]))
@@ -213,10 +207,6 @@ class HostTable:
     def total(self, row: int) -> tuple[Resources, int]:
         """Return all resources of the agent, and its revocable CPU."""
         return Resources(*map(int, self._total[row])), int(self._total_slack[row])
-
-    def labels(self, row: int) -> tuple[Label, ...]:
-        """Return the labels of a host."""
-        return self._labels.labels(int(self._class[row]))
 
     # Decisions.
 
@@ -288,9 +278,7 @@ class HostTable:
         rows: Rows = np.flatnonzero(mask)
         if ranking is Ranking.DEFRAG:
             rows = rows[np.lexsort(tuple(self._free[rows, kind] for kind in _DEFRAG_KEYS))]
-        elif ranking is Ranking.LOAD_AWARE:
-            rows = rows[np.argsort(self._load[rows], kind="stable")]
-        elif len(rows):
+        elif ranking is Ranking.FIRST_FIT and len(rows):
             rows = np.roll(rows, -int(np.searchsorted(rows, cursor % (int(rows[-1]) + 1))))
         wanted = {row for name in want.preferred for row in self._rows_of.get(name, ())}
         if wanted:

@@ -18,7 +18,7 @@ from hostmgr.mesos.calls import Call, Framework, subscribe
 from hostmgr.mesos.codec import Codec, MalformedMessage
 from hostmgr.mesos.http import READ_SIZE, Requests, connect
 from hostmgr.mesos.recordio import MalformedStream
-from hostmgr.mesos.session import Backoff, Session, SessionBroken
+from hostmgr.mesos.session import RetryPauses, Session, SessionBroken
 from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused, split_offers
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.mesos.detector import MasterAddress, MasterDetector
@@ -69,7 +69,7 @@ class MesosDriver:
         now: Callable[[], float],
         authorization: str = "",
         tls: ssl.SSLContext | None = None,
-        backoff: Backoff | None = None,
+        pauses: RetryPauses | None = None,
         max_record: int = 64 * 1024 * 1024,
         fence: Callable[[], None] = lambda: None,
     ) -> None:
@@ -81,7 +81,7 @@ class MesosDriver:
         self._handler = handler
         self._now = now
         self._tls = tls
-        self._backoff = backoff or Backoff()
+        self._pauses = pauses or RetryPauses()
         self._max_record = max_record
         self._fence = fence
         self._detected: MasterAddress | None = None
@@ -123,7 +123,7 @@ class MesosDriver:
             if self._redirect is not None:
                 log.info("Mesos: %s", reason)
                 continue
-            pause = self.session.pause(self._backoff, random.random())
+            pause = self.session.pause(self._pauses, random.random())
             log.warning("Mesos: %s; trying again in %.1f s", reason, pause)
             await self._pause(pause)
 

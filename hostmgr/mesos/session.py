@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from peloton.model.backoff import exponential
 from peloton.statemachine import StateMachine
 
 
@@ -56,15 +57,15 @@ class SessionBroken(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
-    """How long to wait before the n-th try in a row, in seconds: first·2^n up to `longest`, jittered."""
+class RetryPauses:
+    """Pauses between tries to subscribe, in seconds: they grow exponentially and are jittered."""
 
     first: float = 0.1
     longest: float = 15.0
 
-    def delay(self, failures: int, jitter: float) -> float:
-        """Return the delay, 50-100 % of the full one; the caller draws `jitter` from 0 to 1."""
-        return min(self.longest, self.first * 2.0 ** min(failures, 30)) * (0.5 + jitter / 2)
+    def after(self, failures: int, jitter: float) -> float:
+        """Return the pause, 50-100 % of the full one; the caller draws `jitter` from 0 to 1."""
+        return exponential(failures + 1, self.first, self.longest) * (0.5 + jitter / 2)
 
 
 class Session:
@@ -102,9 +103,9 @@ class Session:
         """Forget the failures of the previous master: the next try is of another one."""
         self.failures = 0
 
-    def pause(self, backoff: Backoff, jitter: float) -> float:
+    def pause(self, pauses: RetryPauses, jitter: float) -> float:
         """Return the seconds to wait before the next try; `jitter` is a number from 0 to 1."""
-        pause = backoff.delay(self.failures, jitter)
+        pause = pauses.after(self.failures, jitter)
         return min(pause, RECOVERY_SECONDS) if self._not_ready else pause
 
     def response(self, status: int, stream_id: str, now: float) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from peloton.errors import PelotonError, Unavailable
 from peloton.model.resources import ZERO, Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
-from resmgr.drivers.loop import Driver, LeaderCaller
+from peloton.rpc.client import Caller
+from resmgr.drivers.loop import Driver
 
 _FRESH_SECONDS = 1.0
 log = logging.getLogger(__name__)
@@ -18,7 +19,7 @@ log = logging.getLogger(__name__)
 class Capacity:
     """Keep the scheduler's capacity up to date."""
 
-    def __init__(self, driver: Driver, client: LeaderCaller, first: float, interval: float) -> None:
+    def __init__(self, driver: Driver, client: Caller, first: float, interval: float) -> None:
         """Request every `first` seconds until the capacity is known and stable, then every `interval`."""
         self._driver = driver
         self._client = client
@@ -51,8 +52,9 @@ class Capacity:
 
     async def update(self, timeout: float = 10.0) -> bool:
         """Request once and return whether the capacity has changed. Raises PelotonError."""
-        answer = await self._client.call("ClusterCapacity", pb.ClusterCapacityRequest(), timeout=timeout)
-        assert isinstance(answer, pb.ClusterCapacityResponse)
+        answer: pb.ClusterCapacityResponse = await self._client.call(
+            "ClusterCapacity", pb.ClusterCapacityRequest(), timeout=timeout
+        )
         if answer.HasField("error"):
             raise Unavailable(f"hostmgr: {answer.error.clusterUnavailable.message}")
         tree = self._driver.scheduler.tree

@@ -11,8 +11,9 @@ from typing import NoReturn
 
 from peloton.errors import PelotonError
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
+from peloton.rpc.client import Caller
 from peloton.wire.hosts import claim_to
-from resmgr.drivers.loop import Driver, LeaderCaller
+from resmgr.drivers.loop import Driver
 
 PERIOD = 0.5
 """Seconds between two releases."""
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 class Claims:
     """Release claims at hostmgr."""
 
-    def __init__(self, driver: Driver, hostmgr: LeaderCaller) -> None:
+    def __init__(self, driver: Driver, hostmgr: Caller) -> None:
         self._driver = driver
         self._hostmgr = hostmgr
 

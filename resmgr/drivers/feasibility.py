@@ -9,9 +9,10 @@ from typing import NoReturn
 
 from peloton.errors import PelotonError
 from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
+from peloton.rpc.client import Caller
 from peloton.wire.feasibility import shortage_from
 from resmgr.core.state.needs import Shape
-from resmgr.drivers.loop import Driver, LeaderCaller
+from resmgr.drivers.loop import Driver
 from resmgr.wire.tasks import shape_to
 
 MOST_SHAPES = 1000
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 class Feasibility:
     """Bring gangs back that may fit, and keep the reasons of the others up to date."""
 
-    def __init__(self, driver: Driver, hostmgr: LeaderCaller, interval: float) -> None:
+    def __init__(self, driver: Driver, hostmgr: Caller, interval: float) -> None:
         """Request every `interval` seconds."""
         self._driver = driver
         self._hostmgr = hostmgr
@@ -52,8 +53,7 @@ class Feasibility:
 
     async def _compare(self, shapes: Sequence[Shape], version: str) -> None:
         request = pb.CheckGangsRequest(gangs=map(shape_to, shapes), hosts_version=version)
-        answer = await self._hostmgr.call("CheckGangs", request)
-        assert isinstance(answer, pb.CheckGangsResponse)
+        answer: pb.CheckGangsResponse = await self._hostmgr.call("CheckGangs", request)
         if answer.unchanged:
             return
         scheduler = self._driver.scheduler

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
 
 from peloton.clock import NANOSECONDS, Clock
 from peloton.model.states import TaskType
@@ -57,14 +56,6 @@ async def run_in_steps(steps: Steps[T]) -> T:
             result: T = end.value
             return result
         await asyncio.sleep(0)
-
-
-class LeaderCaller(Protocol):
-    """A client that follows a leader: `peloton.rpc.client.LeaderClient`."""
-
-    async def call(self, method: str, request: object, timeout: float = 10.0, retry: bool = True) -> object:
-        """Call a method of the leader and return its answer. Raises PelotonError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

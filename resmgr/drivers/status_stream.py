@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from peloton.errors import InvalidArgument, PelotonError
 from peloton.model.ids import parse_mesos_task_id
 from peloton.private.eventstream import eventstream_pb2 as pb
+from peloton.rpc.client import Caller
 from peloton.wire.mesos import task_status
 from resmgr.core.scheduler import Scheduler
-from resmgr.drivers.loop import Driver, LeaderCaller
+from resmgr.drivers.loop import Driver
 
 CLIENT = "resmgr"
 _OPEN_SECONDS = 1.0
@@ -53,7 +54,7 @@ class StatusStream:
     def __init__(
         self,
         driver: Driver,
-        client: LeaderCaller,
+        client: Caller,
         options: PullOptions,
         resync: Callable[[], Awaitable[None]],
     ) -> None:
@@ -100,10 +101,9 @@ class StatusStream:
         log.info("event stream %s from %d on, after reading the store", self._stream, self._next)
 
     async def _init(self, timeout: float) -> None:
-        answer = await self._client.call(
+        answer: pb.InitStreamResponse = await self._client.call(
             "InitStream", pb.InitStreamRequest(clientName=CLIENT), timeout=timeout
         )
-        assert isinstance(answer, pb.InitStreamResponse)
         if answer.HasField("error"):
             raise PelotonError(f"hostmgr refused: {answer.error.clientUnsupported.message}")
         self._stream, self._next = answer.streamID, answer.minOffset
@@ -118,10 +118,9 @@ class StatusStream:
             timeoutMs=round(options.poll * 1000),
             clientName=CLIENT,
         )
-        answer = await self._client.call(
+        answer: pb.WaitForEventsResponse = await self._client.call(
             "WaitForEvents", request, timeout=options.poll + _SLACK_SECONDS, retry=False
         )
-        assert isinstance(answer, pb.WaitForEventsResponse)
         if answer.HasField("error"):
             log.warning("event stream %s is lost: %s", self._stream, " ".join(str(answer.error).split()))
             self._stream = ""

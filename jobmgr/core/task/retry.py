@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from peloton.model.backoff import exponential
 from peloton.model.states import TaskState
 from peloton.model.task import MAX_FAILURES, TaskRuntime, TaskSpec, TaskStatus
 
@@ -107,4 +108,4 @@ def explained(cause: EndCause, message: str, again: bool) -> str:
 
 def delay(attempt: int, first: float = 1.0, longest: float = LONGEST_DELAY) -> float:
     """Seconds before the next try after `attempt` failed ones, doubling from `first`."""
-    return min(first * 2.0 ** min(max(attempt - 1, 0), 30), longest)
+    return exponential(attempt, first, longest)

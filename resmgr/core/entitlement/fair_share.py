@@ -87,14 +87,6 @@ class Entitlement:
     slack: Resources
     """For revocable tasks: memory, disk and gpu as part of `total`; cpu is revocable cpu, on top of it."""
 
-    @property
-    def non_slack(self) -> Resources:
-        """For tasks that are not revocable."""
-        whole, slack = self.total, self.slack
-        return Resources(
-            whole.cpu, whole.memory - slack.memory, whole.disk - slack.disk, whole.gpu - slack.gpu
-        )
-
 
 def entitlements(snapshot: Snapshot) -> dict[PoolId, Entitlement]:
     """The entitlement of every pool, the root's included.

@@ -128,13 +128,6 @@ def explain(scheduler: Scheduler, tasks: Sequence[Task]) -> list[Explanation]:
     return [_explain(scheduler, task, places, heads, checks) for task in tasks]
 
 
-def groups(scheduler: Scheduler, tasks: Iterable[Task]) -> list[Group]:
-    """Group tasks of a job by state and cause, the largest group first."""
-    grouping = Grouping(scheduler)
-    grouping.add(sorted(tasks, key=lambda task: task.instance))
-    return grouping.finish()
-
-
 @dataclass(slots=True)
 class _Members:
     """Tasks that wait for the same thing."""

@@ -32,10 +32,6 @@ class CrossPoolPolicy:
         """Return whether tasks of the pool may have to be taken now."""
         return self.name in pool.policies and pool.strikes >= self.strikes and any(pool.excess())
 
-    def victims(self, view: View, now: float) -> list[Victim]:
-        """Return the victims, all steps at once."""
-        return [victim for victim in self.steps(view, now) if victim is not None]
-
     def steps(self, view: View, now: float) -> Iterator[Victim | None]:
         """Iterate over the victims; None between two steps."""
         claims = Claims(view)

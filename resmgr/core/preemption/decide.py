@@ -75,12 +75,6 @@ def pools_to_examine(view: View, rules: Rules) -> set[str]:
     return {pool.path for pool in view.pools if any(policy.applies_to(pool) for policy in policies)}
 
 
-def decide(view: View, memory: Memory, rules: Rules, now: float) -> tuple[list[Victim], Memory]:
-    """Return the victims of a prepared view, all steps at once, and the memory if all of them are taken."""
-    found = [victim for victim in steps(view, rules, now) if victim is not None]
-    return found, remember(memory, rules, found, now)
-
-
 def steps(view: View, rules: Rules, now: float) -> Iterator[Victim | None]:
     """Iterate over the victims of a prepared view; None between two steps.
 

@@ -37,10 +37,6 @@ class SamePoolPolicy:
             _short(gang.charge, _room(pool)) for queue in pool.queues for gang in queue[:1]
         )
 
-    def victims(self, view: View, now: float) -> list[Victim]:
-        """Return the victims, all steps at once."""
-        return [victim for victim in self.steps(view, now) if victim is not None]
-
     def steps(self, view: View, now: float) -> Iterator[Victim | None]:
         """Iterate over the victims; None between two steps."""
         for pool in view.pools:

@@ -1,7 +1,7 @@
-"""The one heap of deadlines: of gangs (placing, launching, pausing before a retry) and of tasks.
+"""The heap of deadlines: of gangs (placing, launching, pausing before a retry) and of tasks.
 
-It differs from `peloton.deadlines` in where it keeps the time: in the subject, not in a dict. With a million
-gangs that saves 75 bytes of 780 per task and a tenth of the time from placing to the end.
+Unlike `peloton.deadlines`, it keeps each time in its subject and not in a dict: 699 instead of 789 bytes per
+task with 200,000 gangs that are being placed, 679 instead of 721 with a million (benchmarks/resmgr.py).
 """
 
 from __future__ import annotations

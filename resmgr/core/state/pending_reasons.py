@@ -42,11 +42,6 @@ class Reasons:
         self._unreported: Iterator[Task] | None = None
         """Tasks that this stream has not reported yet; None: there are none."""
 
-    @property
-    def last(self) -> int:
-        """Return the position of the newest delta."""
-        return self._last
-
     def set(self, task: Task, reason: str) -> None:
         """Set why a task waits; empty: it does not wait any more."""
         if task.reason != reason:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from peloton.model.backoff import exponential
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -35,7 +37,7 @@ class Policy:
 
     def retry_pause(self, tries: int) -> float:
         """Return the pause after that many failed tries."""
-        return min(self.retry_first * 2.0 ** (tries - 1), self.retry_longest)
+        return exponential(tries, self.retry_first, self.retry_longest)
 
     def placing_timeout(self, tries: int) -> float:
         """Return the seconds that an engine has for a gang after that many failed tries."""

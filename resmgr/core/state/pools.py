@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound, Refused
 from peloton.model.ids import ROOT_POOL, PoolId
-from peloton.model.pool import KindConfig, PoolConfig
+from peloton.model.pool import KindConfig, PoolConfig, child_path
 from peloton.model.resources import KINDS, Resources
 from peloton.model.resources import total as total_of
 from resmgr.core.state.amounts import NOTHING, Charge, Vector, add_to, percent_of, subtract_from, vector
@@ -63,7 +63,7 @@ class Pool:
     def __init__(self, config: PoolConfig, parent: Pool | None) -> None:
         self.parent = parent
         self.children: dict[str, Pool] = {}
-        self.path: str = "/" if parent is None else f"{parent.path.rstrip('/')}/{config.name}"
+        self.path: str = "/" if parent is None else child_path(parent.path, config.name)
         self.ancestors: tuple[Pool, ...] = (self,) if parent is None else (self, *parent.ancestors)
         """The pool itself, its parent, and so on up to the root."""
         self.entitlement: Vector = NOTHING
@@ -284,11 +284,6 @@ class PoolTree:
             raise InvalidArgument("parent", config.parent, f"a pool without tasks ({parent.path} has some)")
         self._check_against(config, parent, ())
 
-    def add(self, config: PoolConfig) -> Pool:
-        """Check and insert a pool. Raises as `check_new`."""
-        self.check_new(config)
-        return self.insert(config)
-
     def insert(self, config: PoolConfig) -> Pool:
         """Insert a pool without checks. Its parent must be in the tree."""
         parent = self._pools[config.parent]
@@ -315,11 +310,6 @@ class PoolTree:
         if not force:
             self._check_against(config, pool.parent, [child.config for child in pool.children.values()])
 
-    def update(self, config: PoolConfig, force: bool = False) -> Pool:
-        """Check and apply a changed config. Raises as `check_update`."""
-        self.check_update(config, force)
-        return self.replace(config)
-
     def replace(self, config: PoolConfig) -> Pool:
         """Apply a changed config without checks."""
         pool = self.get(config.id)
@@ -330,7 +320,7 @@ class PoolTree:
         pool.configure(config)
         for each in pool.subtree():
             assert each.parent is not None
-            each.path = f"{each.parent.path.rstrip('/')}/{each.config.name}"
+            each.path = child_path(each.parent.path, each.config.name)
         return pool
 
     def check_delete(self, pool_id: PoolId) -> Pool:

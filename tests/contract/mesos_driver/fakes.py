@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from hostmgr.mesos.calls import Framework
 from hostmgr.mesos.codec import codec
 from hostmgr.mesos.connection import MesosDriver
-from hostmgr.mesos.session import Backoff, Session
+from hostmgr.mesos.session import RetryPauses, Session
 from hostmgr.mesos.stream import Event
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.mesos.detector import MasterAddress, StaticMaster
@@ -133,7 +133,7 @@ async def driving(
         StaticMaster(MasterAddress("127.0.0.1", master.port)),
         recorder,
         now or asyncio.get_running_loop().time,
-        backoff=Backoff(first=0.005),
+        pauses=RetryPauses(first=0.005),
     )
     task = asyncio.create_task(driver.run())
     try:

@@ -11,7 +11,7 @@ import pytest
 from hostmgr.mesos.calls import Calls, Framework
 from hostmgr.mesos.connection import CONNECT_SECONDS, MAX_REDIRECTS, MesosDriver
 from hostmgr.mesos.http import Requests, location
-from hostmgr.mesos.session import Backoff, Session
+from hostmgr.mesos.session import RetryPauses, Session
 from hostmgr.mesos.stream import OFFERS_AT_ONCE, Event
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.errors import Unavailable
@@ -292,7 +292,7 @@ async def test_failures_of_a_master_do_not_slow_down_the_next_one() -> None:
     closed = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     dead = MasterAddress("127.0.0.1", closed.sockets[0].getsockname()[1])
     closed.close()
-    growing = Backoff(first=0.01, longest=1000)
+    growing = RetryPauses(first=0.01, longest=1000)
     async with following(dead, growing) as (driver, _, lead):
         await until(lambda: driver.session.failures >= 6)
         flaky = FakeMaster(saying(stay=False), GOOD)
@@ -323,7 +323,7 @@ async def test_a_master_that_recovers_is_asked_again_soon() -> None:
 
 @asynccontextmanager
 async def following(
-    first: MasterAddress | None, backoff: Backoff | None = None
+    first: MasterAddress | None, pauses: RetryPauses | None = None
 ) -> AsyncIterator[tuple[MesosDriver, Recorder, Callable[..., None]]]:
     """A driver that is slow to try again, turned to `first`; and what makes another master lead, a good one
     unless its address is given."""
@@ -331,8 +331,8 @@ async def following(
     server = await asyncio.start_server(leader.serve, "127.0.0.1", 0)
     detector, heard = Changing(first), Recorder()
     now = asyncio.get_running_loop().time
-    patient = backoff or Backoff(first=1000, longest=1000)
-    driver = MesosDriver(Session(None), Framework(), WIRE, detector, heard, now, backoff=patient)
+    patient = pauses or RetryPauses(first=1000, longest=1000)
+    driver = MesosDriver(Session(None), Framework(), WIRE, detector, heard, now, pauses=patient)
     running = asyncio.create_task(driver.run())
 
     def another_leads(at: MasterAddress | None = None) -> None:

@@ -67,4 +67,3 @@ def test_eligible_is_satisfied_for_each_host(
             constraint, Kind.HOST, EXCLUSIVE
         )
         assert mask[row] == (satisfied(constraint, counts, {}) and not repelled)
-        assert sorted(classes.labels(int(numbers[row]))) == sorted(labels)

@@ -384,7 +384,8 @@ class Walk:
             self._pools += 1
             config = replace(config, name=f"renamed{self._pools}")
         try:
-            tree.update(config, force)
+            tree.check_update(config, force)
+            tree.replace(config)
         except InvalidArgument:
             assert not force
         self._changed()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from peloton.model.ids import ROOT_POOL, PoolId
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.resources import Resources
-from resmgr.core.entitlement.fair_share import Load, Snapshot, entitlements
+from resmgr.core.entitlement.fair_share import Entitlement, Load, Snapshot, entitlements
 
 thorough = settings(
     max_examples=int(os.environ.get("PELOTON_EXAMPLES", "500")),
@@ -113,8 +113,13 @@ def given_in(tree: Tree, kind: str = "memory") -> Given:
     return Given(
         {i: getattr(found[pool_id(i)].total, kind) for i in places},
         {i: getattr(found[pool_id(i)].slack, kind) for i in places},
-        {i: getattr(found[pool_id(i)].non_slack, kind) for i in places},
+        {i: getattr(non_slack(found[pool_id(i)]), kind) for i in places},
     )
+
+
+def non_slack(entitled: Entitlement) -> Resources:
+    """Return the part for tasks that are not revocable: slack cpu is no part of the total."""
+    return entitled.total - replace(entitled.slack, cpu=0)
 
 
 def pool_id(i: int) -> PoolId:

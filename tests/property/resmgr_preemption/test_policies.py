@@ -9,20 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resmgr.core.preemption.cross_pool import CrossPoolPolicy
-from resmgr.core.preemption.decide import Memory, Rules, decide, prepare
+from resmgr.core.preemption.decide import Memory, Rules, prepare
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.same_pool import SamePoolPolicy
 from resmgr.core.preemption.view import Candidate, PoolView, View
 from resmgr.core.state.amounts import NOTHING
 from tests.property.resmgr_preemption.views import cost, eligible, pools, sides, thorough
+from tests.unit.resmgr_preemption.pictures import decide, victims
 
 Leaf = tuple[PoolView, list[Candidate]]
 Gang = list[Candidate]
 
 
-def members(victims: Iterable[Victim], rows: Sequence[Candidate]) -> list[Gang]:
+def members(chosen: Iterable[Victim], rows: Sequence[Candidate]) -> list[Gang]:
     by_run = {row.run: row for row in rows}
-    return [[by_run[run] for run in victim.runs] for victim in victims]
+    return [[by_run[run] for run in victim.runs] for victim in chosen]
 
 
 def together(gangs: Iterable[Gang]) -> list[int]:
@@ -44,7 +45,7 @@ def test_gangs_are_taken_whole_and_only_eligible_ones(leaf: Leaf) -> None:
     pool, rows = leaf
     may = [sorted(gang) for gang in eligible(rows)]
     for policy in (CrossPoolPolicy(), SamePoolPolicy()):
-        found = [sorted(gang) for gang in members(policy.victims(View((pool,)), 0.0), rows)]
+        found = [sorted(gang) for gang in members(victims(policy, pool), rows)]
         assert all(gang in may for gang in found)
         assert len({row.run for gang in found for row in gang}) == sum(map(len, found))
 
@@ -53,7 +54,7 @@ def test_gangs_are_taken_whole_and_only_eligible_ones(leaf: Leaf) -> None:
 @given(pools())
 def test_frees_the_excess_or_all_that_can_be_freed_of_it(leaf: Leaf) -> None:
     pool, rows = leaf
-    found = members(CrossPoolPolicy().victims(View((pool,)), 0.0), rows)
+    found = members(victims(CrossPoolPolicy(), pool), rows)
     assert covers(found, target(pool, rows))
 
 
@@ -61,11 +62,11 @@ def test_frees_the_excess_or_all_that_can_be_freed_of_it(leaf: Leaf) -> None:
 @given(pools())
 def test_nothing_is_taken_that_could_be_left(leaf: Leaf) -> None:
     pool, rows = leaf
-    victims = CrossPoolPolicy().victims(View((pool,)), 0.0)
-    found = members(victims, rows)
+    taken = victims(CrossPoolPolicy(), pool)
+    found = members(taken, rows)
     for gang in found:
         assert not covers([other for other in found if other is not gang], target(pool, rows))
-    for victim, gang in zip(victims, found, strict=True):
+    for victim, gang in zip(taken, found, strict=True):
         needed = [freed for freed, over in zip(sides(gang), pool.excess(), strict=True) if over and freed]
         assert len(victim.kinds) == len(needed) > 0
 
@@ -74,7 +75,7 @@ def test_nothing_is_taken_that_could_be_left(leaf: Leaf) -> None:
 @given(pools())
 def test_no_victim_has_a_cheaper_substitute(leaf: Leaf) -> None:
     pool, rows = leaf
-    found = members(CrossPoolPolicy().victims(View((pool,)), 0.0), rows)
+    found = members(victims(CrossPoolPolicy(), pool), rows)
     left = [gang for gang in eligible(rows) if sorted(gang) not in [sorted(each) for each in found]]
     for gang in found:
         for other in left:
@@ -88,11 +89,11 @@ def test_no_victim_has_a_cheaper_substitute(leaf: Leaf) -> None:
 @given(pools())
 def test_within_takes_lower_priorities_for_gangs_that_it_serves(leaf: Leaf) -> None:
     pool, rows = leaf
-    victims = SamePoolPolicy().victims(View((pool,)), 0.0)
+    taken = victims(SamePoolPolicy(), pool)
     highest = max((gang.priority for queue in pool.queues for gang in queue), default=0)
-    assert all(row.priority < highest for gang in members(victims, rows) for row in gang)
-    if victims:
-        freed = together(members(victims, rows))
+    assert all(row.priority < highest for gang in members(taken, rows) for row in gang)
+    if taken:
+        freed = together(members(taken, rows))
         room = [*pool.room, *pool.slack_room]
         counted = [freed[0], *(freed[i] + freed[i + 4] for i in range(1, 4)), *freed[4:]]
         has = [have + more for have, more in zip(room, counted, strict=True)]
@@ -122,8 +123,8 @@ def test_limits_and_protection_hold_in_every_minute(
     for (pool, rows), pause in checks:
         now += pause
         view, memory = prepare(View((pool,)), memory, rules, now)
-        victims, memory = decide(view, memory, rules, now)
-        gangs = members(victims, rows)
+        chosen, memory = decide(view, memory, rules, now)
+        gangs = members(chosen, rows)
         taken.append((now, sum(map(len, gangs))))
         running = [row for gang in gangs for row in gang if row.state.name == "RUNNING"]
         assert all(now - row.started >= minimum_run for row in running)

@@ -48,10 +48,10 @@ def test_rounds_after_an_election_and_in_turn_for_ever() -> None:
 def test_a_subscription_with_the_same_master_asks_anew_and_settles_no_later() -> None:
     reconciler = subscribed()
     reconciler.subscribed("m1", 5000.0)
-    assert reconciler.settled_at == 600
+    assert not reconciler.settled(599.0) and reconciler.settled(600.0)
     assert [at for at, _ in rounds(reconciler, 5100, start=5000.0)] == [5000, 5060]
     reconciler.subscribed("m2", 6000.0)
-    assert reconciler.settled_at == 6600
+    assert not reconciler.settled(6599.0) and reconciler.settled(6600.0)
 
 
 def test_nothing_is_asked_while_disconnected() -> None:

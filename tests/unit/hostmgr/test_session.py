@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostmgr.mesos.recordio import MalformedStream, RecordParser
-from hostmgr.mesos.session import Backoff, Session, SessionBroken, State
+from hostmgr.mesos.session import RetryPauses, Session, SessionBroken, State
 
 
 def subscribed(interval: float = 15.0) -> Session:
@@ -84,7 +84,7 @@ def test_failures_are_counted_until_a_subscription_has_lasted() -> None:
 
 
 def test_a_master_that_is_not_ready_is_tried_again_within_a_second() -> None:
-    session, slow = Session(None), Backoff(first=100, longest=1000)
+    session, slow = Session(None), RetryPauses(first=100, longest=1000)
     session.connect(0.0)
     with pytest.raises(SessionBroken, match="503"):
         session.response(503, "", 0.0)
@@ -106,9 +106,9 @@ def test_another_master_begins_without_failures() -> None:
 
 @given(st.integers(0, 1000), st.floats(0, 1))
 def test_backoff_is_bounded_and_jittered(failures: int, jitter: float) -> None:
-    backoff = Backoff(first=0.1, longest=15)
+    pauses = RetryPauses(first=0.1, longest=15)
     full = min(15.0, 0.1 * 2 ** min(failures, 30))
-    assert full / 2 <= backoff.delay(failures, jitter) <= full
+    assert full / 2 <= pauses.after(failures, jitter) <= full
 
 
 @given(st.lists(st.binary(max_size=30), max_size=8), st.lists(st.integers(1, 9), min_size=1, max_size=50))

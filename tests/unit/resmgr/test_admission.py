@@ -83,7 +83,7 @@ def test_parents_are_bounded_too() -> None:
     )
     world.enqueue(0, of=needs(30))
     assert ready(world) == [0]
-    world.scheduler.tree.update(PoolConfig("p", "p", "root", kinds(0, 25)), force=True)
+    world.scheduler.tree.replace(PoolConfig("p", "p", "root", kinds(0, 25)))
     world.scheduler.entitle()
     world.enqueue(1, of=needs(5), pool="b")
     assert ready(world) == [0]
@@ -259,7 +259,7 @@ def test_a_full_ready_queue_holds_up_one_queue_and_not_the_others_of_the_pool() 
     world.enqueue(0, of=needs(8, preemptible=False))
     world.enqueue(1, of=needs(8, preemptible=False))
     assert ready(world) == [0]
-    world.scheduler.tree.update(PoolConfig("a", "a", "root", kinds(20, 100)))
+    world.scheduler.tree.replace(PoolConfig("a", "a", "root", kinds(20, 100)))
     world.scheduler.entitle()
     world.enqueue(2, of=needs(1, type=TaskType.STATELESS))
     assert ready(world) == [0, 2]

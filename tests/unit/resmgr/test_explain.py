@@ -10,7 +10,7 @@ from peloton.model.resources import Resources
 from peloton.model.states import TaskState
 from peloton.private.resmgr.explain import explain_pb2 as pb
 from resmgr.core.admission.checks import Check
-from resmgr.core.explain.queue_reasons import PLACEMENTS, Explanation, explain, groups
+from resmgr.core.explain.queue_reasons import PLACEMENTS, Explanation, Grouping, explain
 from resmgr.services.explain import ExplainService
 from tests.unit.resmgr.shell import CLIENT, Shell, run_id, wire_gang
 from tests.unit.resmgr.world import ENGINE, JOB, JOBMGR, OTHER_JOB, World, kinds, needs
@@ -153,7 +153,9 @@ def test_a_jobs_tasks_are_grouped_by_cause() -> None:
         world.enqueue(instance)
     world.enqueue(9, job=OTHER_JOB)
     world.admit()
-    found = groups(world.scheduler, list(world.scheduler.registry.jobs[JOB].tasks.values()))
+    grouping = Grouping(world.scheduler)
+    grouping.add(world.scheduler.registry.jobs[JOB].tasks[instance] for instance in range(6))
+    found = grouping.finish()
     assert [(group.first.state.name, group.count, group.instances) for group in found] == [
         ("PENDING", 3, [2, 3, 4]),
         ("RUNNING", 2, [0, 1]),

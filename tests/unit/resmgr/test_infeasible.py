@@ -15,7 +15,7 @@ from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.wire.feasibility import shortage_to
-from resmgr.core.explain.queue_reasons import explain, groups
+from resmgr.core.explain.queue_reasons import Grouping, explain
 from resmgr.drivers.feasibility import Feasibility
 from resmgr.services.placing import PlacingService
 from resmgr.services.tasks import TaskService
@@ -150,7 +150,9 @@ def test_why() -> None:
     assert found.cause == f"it waits aside until the hosts change: {TEXT}"
     assert (found.state, found.shortage, found.position) == (S.PENDING, LARGE, None)
     assert found.tries is not None and found.tries.hosts == {"insufficient_resources": 3}
-    aside, small = groups(world.scheduler, [world.task(i) for i in (0, 1, 2, 3, 4, 9)])
+    grouping = Grouping(world.scheduler)
+    grouping.add(world.task(i) for i in (0, 1, 2, 3, 4, 9))
+    aside, small = grouping.finish()
     assert (aside.count, aside.instances, aside.last_position) == (5, [0, 1, 2, 3, 4], 0)
     assert small.count == 1
 

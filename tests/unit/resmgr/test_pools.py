@@ -5,7 +5,7 @@ import pytest
 from peloton.errors import InvalidArgument, NotFound, Refused
 from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import Resources
-from resmgr.core.state.pools import PoolBusy, PoolExists, PoolNotLeaf, PoolTree
+from resmgr.core.state.pools import Pool, PoolBusy, PoolExists, PoolNotLeaf, PoolTree
 from tests.unit.resmgr.world import World, kinds
 
 
@@ -14,8 +14,18 @@ def tree(*configs: PoolConfig, capacity: Resources | None = None) -> PoolTree:
     if capacity is not None:
         made.set_capacity(capacity, Resources())
     for config in configs:
-        made.add(config)
+        add(made, config)
     return made
+
+
+def update(tree: PoolTree, config: PoolConfig, force: bool = False) -> Pool:
+    tree.check_update(config, force)
+    return tree.replace(config)
+
+
+def add(tree: PoolTree, config: PoolConfig) -> Pool:
+    tree.check_new(config)
+    return tree.insert(config)
 
 
 def cpu(reservation: float, limit: float, share: float = 1.0) -> dict[str, KindConfig]:
@@ -79,7 +89,7 @@ def test_a_wrong_config_is_refused_with_field_value_and_what_would_be_right(
 ) -> None:
     pools = tree(PARENT)
     with pytest.raises(InvalidArgument) as refused:
-        pools.add(config)
+        add(pools, config)
     assert str(refused.value) == message
     assert len(pools) == 2
 
@@ -87,16 +97,16 @@ def test_a_wrong_config_is_refused_with_field_value_and_what_would_be_right(
 def test_children_reserve_together_no_more_than_the_parent() -> None:
     pools = tree(PARENT, PoolConfig("x", "x", "p", cpu(30, 60)), PoolConfig("y", "y", "p", cpu(20, 60)))
     with pytest.raises(InvalidArgument, match=r"resources\[0\].reservation: 1.0 is not at most 0"):
-        pools.add(PoolConfig("z", "z", "p", cpu(1, 60)))
-    pools.add(PoolConfig("z", "z", "p", cpu(0, 60)))
+        pools.check_new(PoolConfig("z", "z", "p", cpu(1, 60)))
+    pools.check_new(PoolConfig("z", "z", "p", cpu(0, 60)))
 
 
 def test_siblings_names_differ_and_cousins_may_be_alike() -> None:
     pools = tree(PARENT, PoolConfig("q", "q", "root"), PoolConfig("x", "x", "p"))
     with pytest.raises(PoolExists, match="a pool /p/x already, with id x") as refused:
-        pools.add(PoolConfig("x2", "x", "p"))
+        pools.check_new(PoolConfig("x2", "x", "p"))
     assert refused.value.pool_id == "x"
-    assert pools.add(PoolConfig("x2", "x", "q")).path == "/q/x"
+    assert add(pools, PoolConfig("x2", "x", "q")).path == "/q/x"
 
 
 def test_reservations_of_the_first_level_are_held_to_the_capacity_once_it_is_known() -> None:
@@ -121,34 +131,34 @@ def test_a_pool_is_found_by_its_path() -> None:
 def test_an_update_keeps_the_parent_and_fits_between_parent_and_children() -> None:
     pools = tree(PARENT, PoolConfig("x", "x", "p", cpu(10, 40)), PoolConfig("y", "y", "x", cpu(5, 30)))
     with pytest.raises(InvalidArgument, match=r"parent: 'root' is not 'p'"):
-        pools.update(PoolConfig("x", "x", "root", cpu(10, 40)))
+        update(pools, PoolConfig("x", "x", "root", cpu(10, 40)))
     with pytest.raises(InvalidArgument, match=r"limit: 29.0 is not at least the limit of a child, 30 of cpu"):
-        pools.update(PoolConfig("x", "x", "p", cpu(10, 29)))
+        update(pools, PoolConfig("x", "x", "p", cpu(10, 29)))
     with pytest.raises(InvalidArgument, match=r"reservation: 4.0 is not at least what its children reserve"):
-        pools.update(PoolConfig("x", "x", "p", cpu(4, 40)))
+        update(pools, PoolConfig("x", "x", "p", cpu(4, 40)))
     with pytest.raises(InvalidArgument, match=r"resources\[cpu\].limit: 0.0 is not at least"):
-        pools.update(PoolConfig("x", "x", "p"))
+        update(pools, PoolConfig("x", "x", "p"))
     with pytest.raises(InvalidArgument, match=r"the root is fixed"):
-        pools.update(PoolConfig("root", "root", ""))
+        update(pools, PoolConfig("root", "root", ""))
     with pytest.raises(NotFound):
-        pools.update(PoolConfig("z", "z", "p"))
-    pools.update(PoolConfig("x", "x", "p", cpu(50, 100)))
+        update(pools, PoolConfig("z", "z", "p"))
+    update(pools, PoolConfig("x", "x", "p", cpu(50, 100)))
     assert pools.get("x").limit[0] == 100_000
 
 
 def test_force_skips_what_relates_a_pool_to_others_only() -> None:
     pools = tree(PARENT, PoolConfig("x", "x", "p", cpu(10, 40)))
-    pools.update(PoolConfig("x", "x", "p", cpu(60, 400)), force=True)
+    update(pools, PoolConfig("x", "x", "p", cpu(60, 400)), force=True)
     assert pools.get("x").limit[0] == 400_000
     with pytest.raises(InvalidArgument):
-        pools.update(PoolConfig("x", "x", "p", cpu(-1, 1)), force=True)
+        update(pools, PoolConfig("x", "x", "p", cpu(-1, 1)), force=True)
 
 
 def test_a_new_name_moves_the_paths_below() -> None:
     pools = tree(PARENT, PoolConfig("x", "x", "p"), PoolConfig("y", "y", "x"), PoolConfig("z", "z", "p"))
     with pytest.raises(InvalidArgument, match=r"name: 'z' is not free: /p/z has it already"):
-        pools.update(PoolConfig("x", "z", "p"))
-    pools.update(PoolConfig("x", "new", "p"))
+        update(pools, PoolConfig("x", "z", "p"))
+    update(pools, PoolConfig("x", "new", "p"))
     assert pools.lookup("/p/new/y").id == "y"
     assert pools.get("y").path == "/p/new/y"
     with pytest.raises(NotFound):
@@ -175,7 +185,7 @@ def test_a_pool_with_tasks_gets_no_children() -> None:
     world = World()
     world.enqueue(0)
     with pytest.raises(InvalidArgument, match=r"parent: 'a' is not a pool without tasks"):
-        world.scheduler.tree.add(PoolConfig("b", "b", "a"))
+        world.scheduler.tree.check_new(PoolConfig("b", "b", "a"))
 
 
 def test_the_store_may_hold_pools_in_any_order() -> None:

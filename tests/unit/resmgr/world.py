@@ -55,7 +55,7 @@ class World:
         self.scheduler = Scheduler(replace(policy or Policy(), sharing=0.0), "stream")
         self.now = 1000.0
         for pool in pools or (PoolConfig("a", "a", "root", kinds()),):
-            self.scheduler.tree.add(pool)
+            self.scheduler.tree.insert(pool)
         if capacity is not None:
             self.scheduler.set_capacity(capacity, slack)
         self.engine = self.scheduler.leases.touch(ENGINE, self.now)

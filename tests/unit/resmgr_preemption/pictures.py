@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from peloton.model.ids import Run
 from peloton.model.resources import Resources
 from peloton.model.states import TaskState
-from resmgr.core.preemption.policy import Victim
-from resmgr.core.preemption.view import Candidate, Waiting
+from resmgr.core.preemption.decide import Memory, Rules, remember, steps
+from resmgr.core.preemption.policy import Policy, Victim
+from resmgr.core.preemption.view import Candidate, PoolView, View, Waiting
 from resmgr.core.state.amounts import Vector
 from resmgr.core.state.needs import Needs
 
@@ -65,3 +68,18 @@ def waiting(
 def numbers(victims: list[Victim]) -> list[int]:
     """Instances of all that is taken, in order."""
     return [run.instance for victim in victims for run in victim.runs]
+
+
+def victims(policy: Policy, *pools: PoolView) -> list[Victim]:
+    """Return what a policy takes of these pools, all steps at once."""
+    return complete(policy.steps(View(pools), 0.0))
+
+
+def decide(view: View, memory: Memory, rules: Rules, now: float) -> tuple[list[Victim], Memory]:
+    """Return the victims of a prepared view, all steps at once, and the memory where all are taken."""
+    found = complete(steps(view, rules, now))
+    return found, remember(memory, rules, found, now)
+
+
+def complete(found: Iterable[Victim | None]) -> list[Victim]:
+    return [victim for victim in found if victim is not None]

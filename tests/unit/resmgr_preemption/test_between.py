@@ -8,8 +8,8 @@ import pytest
 
 from peloton.model.states import TaskState
 from resmgr.core.preemption.cross_pool import CrossPoolPolicy
-from resmgr.core.preemption.view import Candidate, Candidates, PoolView, View
-from tests.unit.resmgr_preemption.pictures import amounts, numbers, task
+from resmgr.core.preemption.view import Candidate, Candidates, PoolView
+from tests.unit.resmgr_preemption.pictures import amounts, numbers, task, victims
 
 READY, PLACING, RUNNING = TaskState.READY, TaskState.PLACING, TaskState.RUNNING
 
@@ -31,7 +31,7 @@ def over(*tasks: Candidate, cpu: float = 0, memory: float = 0, gpu: float = 0) -
 
 
 def taken(pool: PoolView, *others: PoolView) -> list[int]:
-    return numbers(CrossPoolPolicy().victims(View((pool, *others)), 0.0))
+    return numbers(victims(CrossPoolPolicy(), pool, *others))
 
 
 def test_takes_nothing_before_the_fifth_strike() -> None:
@@ -122,7 +122,7 @@ def test_names_who_gets_it_and_why() -> None:
     pool = over(task(1, started=3), task(2, started=2), task(3, started=1), cpu=3)
     first = PoolView("/b", amounts(1), amounts(2), demand=amounts(5))
     second = PoolView("/c", amounts(0), amounts(1), demand=amounts(5))
-    found = CrossPoolPolicy().victims(View((pool, first, second)), 0.0)
+    found = victims(CrossPoolPolicy(), pool, first, second)
     assert [victim.benefits for victim in found] == ["/b", "/c", ""]
     assert found[0].kinds == ("cpu",)
     assert found[0].frees.values() == amounts(1)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from peloton.model.states import TaskState
-from resmgr.core.preemption.decide import Memory, Rules, decide, pools_to_examine, prepare
+from resmgr.core.preemption.decide import Memory, Rules, pools_to_examine, prepare
 from resmgr.core.preemption.protection import Allowance, protect
 from resmgr.core.preemption.strikes import Strikes
 from resmgr.core.preemption.view import Candidates, PoolView, View
-from tests.unit.resmgr_preemption.pictures import amounts, numbers, task, waiting
+from tests.unit.resmgr_preemption.pictures import amounts, decide, numbers, task, waiting
 
 EIGHT = Candidates.of([task(i, started=float(i)) for i in range(8)])
 OVER = PoolView("/a/b", allocation=amounts(8), entitlement=amounts(5), candidates=EIGHT)
@@ -20,8 +20,8 @@ FINE = replace(OVER, entitlement=amounts(8))
 
 def check(pool: PoolView, memory: Memory, rules: Rules, now: float) -> tuple[list[int], Memory]:
     view, memory = prepare(View((pool,)), memory, rules, now)
-    victims, memory = decide(view, memory, rules, now)
-    return numbers(victims), memory
+    taken, memory = decide(view, memory, rules, now)
+    return numbers(taken), memory
 
 
 def test_five_checks_in_a_row() -> None:

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.same_pool import SamePoolPolicy
-from resmgr.core.preemption.view import Candidates, PoolView, View
-from tests.unit.resmgr_preemption.pictures import amounts, numbers, task, waiting
+from resmgr.core.preemption.view import Candidates, PoolView
+from tests.unit.resmgr_preemption.pictures import amounts, numbers, task, victims, waiting
 
 
 def found(pool: PoolView) -> list[Victim]:
-    return SamePoolPolicy().victims(View((pool,)), 0.0)
+    return victims(SamePoolPolicy(), pool)
 
 
 def taken(pool: PoolView) -> list[int]:
