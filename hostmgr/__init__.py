@@ -1,1 +1,1 @@
-
+"""The host manager: offers, claims, launches and statuses, over one cluster manager."""

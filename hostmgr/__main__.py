@@ -19,9 +19,9 @@ from hostmgr.core.reconcile import Policy, Reconciler
 from hostmgr.core.runs import Runs
 from hostmgr.core.table import HostTable
 from hostmgr.drivers.agents import Cluster
+from hostmgr.drivers.manager import HostManager
 from hostmgr.drivers.reconciliation import Reconciliation
 from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Entry
-from hostmgr.manager import HostManager
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.backend import MesosBackend
 from hostmgr.mesos.calls import Framework

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from prometheus_client import Gauge
 
-from hostmgr.backend import Backend
+from hostmgr.backend.interface import Backend
 from hostmgr.core.hosts import Hosts
 from hostmgr.core.reconcile import Reconciler
 from hostmgr.core.table import Agent

@@ -10,7 +10,7 @@ from typing import NoReturn
 from prometheus_client import Counter
 
 from hostmgr.core.reconcile import ReconcileKind, Reconciler
-from hostmgr.manager import HostManager
+from hostmgr.drivers.manager import HostManager
 from peloton.clock import Clock
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.model.ids import MesosTaskId, parse_mesos_task_id

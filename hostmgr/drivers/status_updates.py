@@ -16,7 +16,7 @@ from typing import NamedTuple, NoReturn, assert_never
 
 from prometheus_client import Counter, Gauge
 
-from hostmgr.backend import (
+from hostmgr.backend.interface import (
     Acknowledgement,
     Backend,
     SecondLaunchRefused,

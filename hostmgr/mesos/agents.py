@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from hostmgr.backend import AgentMap
+from hostmgr.backend.interface import AgentMap
 from hostmgr.core.table import Agent
 from hostmgr.mesos.operator import Agent as AgentMessage
 from hostmgr.mesos.operator import OperatorClient

@@ -1,11 +1,11 @@
-"""The port `hostmgr.backend` on Mesos: its driver, its operator API, and the translation of both."""
+"""`hostmgr.backend.interface` on Mesos: its driver, its operator API, and the translation of both."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
-from hostmgr.backend import (
+from hostmgr.backend.interface import (
     Acknowledgement,
     Address,
     AgentLost,

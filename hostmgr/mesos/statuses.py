@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from hostmgr.backend import Acknowledgement, SecondLaunchRefused, StatusEvent, StatusUpdate, UnreadableStatus
+from hostmgr.backend.interface import (
+    Acknowledgement,
+    SecondLaunchRefused,
+    StatusEvent,
+    StatusUpdate,
+    UnreadableStatus,
+)
 from mesos.v1 import mesos_pb2
 from peloton.wire.mesos import is_of_another_launch, task_status
 

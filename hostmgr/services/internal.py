@@ -8,8 +8,8 @@ from typing import Any
 from hostmgr.core.filter import HostFilter, Ranking
 from hostmgr.core.hosts import Claim
 from hostmgr.drivers.agents import Cluster
+from hostmgr.drivers.manager import CALLS_AT_ONCE, HostManager
 from hostmgr.drivers.reconciliation import Reconciliation
-from hostmgr.manager import CALLS_AT_ONCE, HostManager
 from hostmgr.services.query import hosts_by_query
 from peloton.api.v0 import peloton_pb2
 from peloton.errors import InvalidArgument

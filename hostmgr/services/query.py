@@ -7,7 +7,7 @@ from typing import Any
 from hostmgr.core.hosts import Hosts
 from hostmgr.core.states import GOAL
 from hostmgr.drivers.agents import Cluster
-from hostmgr.manager import HostManager
+from hostmgr.drivers.manager import HostManager
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
 from peloton.model.resources import Resources

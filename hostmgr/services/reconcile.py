@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hostmgr.manager import HostManager
+from hostmgr.drivers.manager import HostManager
 from peloton.errors import InvalidArgument
 from peloton.private.hostmgr.reconcile import reconcile_pb2 as pb
 from peloton.private.hostmgr.reconcile import reconcile_pb2_grpc

@@ -11,8 +11,8 @@ from hostmgr.core.hosts import Hosts
 from hostmgr.core.launches import Launches, LaunchPolicy
 from hostmgr.core.table import HostTable
 from hostmgr.drivers.agents import Cluster
+from hostmgr.drivers.manager import HostManager
 from hostmgr.drivers.reconciliation import Reconciliation
-from hostmgr.manager import HostManager
 from hostmgr.services.internal import InternalHosts
 from peloton.model.states import TaskState
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb

@@ -12,8 +12,8 @@ from hostmgr.core.launches import Launches, LaunchPolicy
 from hostmgr.core.reconcile import Policy, Reconciler
 from hostmgr.core.runs import Runs
 from hostmgr.core.table import HostTable
+from hostmgr.drivers.manager import CALLS_AT_ONCE, HostManager
 from hostmgr.drivers.status_updates import CLIENTS, HOLDER
-from hostmgr.manager import CALLS_AT_ONCE, HostManager
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.backend import MesosBackend
 from hostmgr.mesos.calls import Call

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from hostmgr.backend import Listener, Registration
+from hostmgr.backend.interface import Listener, Registration
 from hostmgr.core.launches import Launches, LaunchPolicy
 from hostmgr.core.reconcile import Policy, ReconcileKind, Reconciler
 from hostmgr.core.runs import Runs

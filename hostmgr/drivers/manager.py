@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 
 from prometheus_client import Counter, Gauge
 
-from hostmgr.backend import (
+from hostmgr.backend.interface import (
     Address,
     AgentLost,
     Backend,
