@@ -10,7 +10,7 @@ from typing import IO
 
 import click
 
-from minicluster import running
+from minicluster import discovery
 from minicluster.cluster import Cluster, Status, as_json
 from minicluster.processes import interruptible
 from minicluster.settings import read_cluster
@@ -20,9 +20,9 @@ DIRECTORY = click.option(
     "--dir",
     "directory",
     type=click.Path(path_type=Path, file_okay=False),
-    envvar=running.VARIABLE,
+    envvar=discovery.VARIABLE,
     show_envvar=True,
-    default=running.usual_directory,
+    default=discovery.usual_directory,
     show_default="~/.peloton/minicluster",
     help="Folder of the cluster's state.",
 )
@@ -73,7 +73,7 @@ def up(directory: Path, config: Path | None, free_ports: bool, **given: str | No
     with interruptible():
         cluster.up(settings, told)
     try:
-        running.note(cluster.directory)
+        discovery.note(cluster.directory)
     except OSError as error:
         told(f"`peloton` will not find the cluster without exports: {error.filename}: {error.strerror}")
     show(cluster, False)
@@ -86,7 +86,7 @@ def down(directory: Path, keep: bool) -> None:
     """End every process, tasks included, and remove the folder."""
     cluster = Cluster(directory)
     cluster.down(keep, told)
-    running.forget(cluster.directory)
+    discovery.forget(cluster.directory)
 
 
 @minicluster.command()
@@ -102,7 +102,7 @@ def status(context: click.Context, directory: Path, json_: bool) -> int:
     statuses = show(cluster, json_ or bool(context.find_root().params.get("json")))
     dead = [each.name for each in statuses if each.state == "dead"]
     if dead:
-        place = "" if cluster.directory == running.usual_directory() else f" --dir {cluster.directory}"
+        place = "" if cluster.directory == discovery.usual_directory() else f" --dir {cluster.directory}"
         again = f"peloton minicluster start {' '.join(dead)}{place}"
         told(f"peloton: dead: {', '.join(dead)} (`{again}`)")
     return 1 if dead else 0

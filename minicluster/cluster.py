@@ -25,14 +25,15 @@ from minicluster.components import (
     storage_settings,
     zookeeper_servers,
 )
+from minicluster.discovery import none_in
 from minicluster.layout import MARK, Layout
-from minicluster.mesos.cleanup import kill_tasks
+from minicluster.mesos.agent.cleanup import kill_tasks
 from minicluster.ports import FreePorts, default_ports, is_free
-from minicluster.preparing import Progress, fetch, make_tables
+from minicluster.prerequisites import fetch, make_tables
 from minicluster.processes import Process, launch, load, save, uninterrupted
-from minicluster.running import none_in
+from minicluster.progress import Progress, silent
+from minicluster.readiness import Waiting
 from minicluster.settings import ClusterSettings
-from minicluster.waiting import Waiting
 from peloton.config.settings import Tree, validated
 from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
 from peloton.membership.interface import Role
@@ -61,7 +62,7 @@ class Cluster:
 
     # Whole cluster.
 
-    def up(self, settings: ClusterSettings, tell: Progress = lambda line: None) -> None:
+    def up(self, settings: ClusterSettings, tell: Progress = silent) -> None:
         """Start everything and wait until it answers. A cluster that already runs is left as it is.
 
         Raises Refused where it runs with other settings than those that are given in so many words.
@@ -90,7 +91,7 @@ class Cluster:
                     self._halt(parts)
                 raise
 
-    def down(self, keep: bool = False, tell: Progress = lambda line: None) -> None:
+    def down(self, keep: bool = False, tell: Progress = silent) -> None:
         """End every process, tasks included, and remove the folder (`keep`: leave data and logs)."""
         if not self._exists():
             tell(f"no minicluster in {self.directory}")
@@ -131,9 +132,7 @@ class Cluster:
 
     # Single components.
 
-    def start(
-        self, names: Sequence[str], changes: Tree | None = None, tell: Progress = lambda line: None
-    ) -> None:
+    def start(self, names: Sequence[str], changes: Tree | None = None, tell: Progress = silent) -> None:
         """Start what does not run. `changes` (hostname, resources, attributes) are for one agent and stay."""
         with self._turn():
             if changes:
@@ -141,7 +140,7 @@ class Cluster:
             parts = [part for part in self._named(names) if self._status(part).state != "running"]
             self._begin_all(parts, tell)
 
-    def stop(self, names: Sequence[str], tell: Progress = lambda line: None) -> None:
+    def stop(self, names: Sequence[str], tell: Progress = silent) -> None:
         """An orderly end."""
         with self._turn():
             self._halt(self._named(names), tell)
@@ -351,7 +350,7 @@ class Cluster:
         """Until each answers and the leaders lead. Raises Unavailable with what is wrong."""
         Waiting(self.layout, self.zookeeper_servers(), self._runs, tell).until_all_answer(parts)
 
-    def _halt(self, parts: Sequence[Component], tell: Progress = lambda line: None) -> None:
+    def _halt(self, parts: Sequence[Component], tell: Progress = silent) -> None:
         """Ends the components in the reverse order of starting, daemons at once, then what tasks are left."""
         for kinds in (
             ("placement", "jobmgr", "resmgr", "hostmgr"),

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from minicluster.mesos.launches import parse_seconds
+from minicluster.mesos.common.launch_costs import parse_seconds
 from peloton.config.settings import Settings, Tree, read_yaml, validated
 
 BASE_PORTS = {

@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from minicluster.cluster import Cluster
-from minicluster.preparing import Progress
 from minicluster.processes import interruptible, uninterrupted
+from minicluster.progress import Progress, silent
 from minicluster.settings import ClusterSettings
 from peloton.errors import PelotonError
 
@@ -41,7 +41,7 @@ def ending_orderly(name: str, body: Callable[[], int]) -> int:
 @contextmanager
 def temporary_cluster(
     settings: ClusterSettings,
-    tell: Progress = lambda line: None,
+    tell: Progress = silent,
     keep_logs: Path | None = None,
 ) -> Iterator[Cluster]:
     """A cluster that is up, in a folder of its own. Both are gone afterwards, however the body ends.

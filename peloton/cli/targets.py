@@ -17,7 +17,7 @@ import click
 from peloton.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from minicluster.running import Running
+    from minicluster.discovery import Running
     from peloton.client import Discovery
 
 ROLES = ("jobmgr", "resmgr", "hostmgr")
@@ -93,11 +93,11 @@ class Targets:
 
     def _here(self, say: Callable[[str], object]) -> Discovery | None:
         """Of a minicluster that runs on this machine."""
-        from minicluster import running
+        from minicluster import discovery
         from minicluster.layout import Layout
         from peloton.client.discovery import LocalDiscovery
 
-        found = running.find()
+        found = discovery.find()
         if found is None:
             return None
         if not found.named and (found.others or not found.usual_ports):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from minicluster.cluster import Cluster
-from minicluster.mesos.cleanup import kill_tasks
+from minicluster.mesos.agent.cleanup import kill_tasks
 from minicluster.settings import ClusterSettings, DaemonSettings
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2

@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.faults.faults import AT_STATES, FAULTS
 from tests.faults.rounds import WORK_SECONDS, WORK_SECONDS_QUICK, Result, play
-from tests.faults.world import LEADERS, Setup, World
+from tests.faults.testbed import LEADERS, Setup, World
 from tests.servers.maven import Missing
 
 TIMES, TIMES_AT_STATES, TIMES_LONG = 20, 10, 3

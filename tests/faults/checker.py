@@ -12,9 +12,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.faults.ends import wrong_ends
+from tests.faults.end_rules import wrong_ends
 from tests.faults.history import ENDS, GIVEN_UP, OVER, TERMINAL, Call, Event, History, Instance, Job, Run
-from tests.faults.leaders import two_leaders
+from tests.faults.leadership_rules import two_leaders
 
 EPSILON = 1e-6
 FOREVER = float("inf")

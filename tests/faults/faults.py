@@ -7,11 +7,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.faults import moments
-from tests.faults.moments import STATES, WAYS, AtMoment, at_state
-from tests.faults.strike import CASSANDRA, MASTERS, NOTHING, ZOOKEEPER, Fault, Strike
+from tests.faults import crash_points
+from tests.faults.crash_points import STATES, WAYS, AtMoment, at_state
+from tests.faults.fault import CASSANDRA, MASTERS, NOTHING, ZOOKEEPER, Fault, Strike
+from tests.faults.testbed import PING_SECONDS, PINGS, until
 from tests.faults.workload import NO_RETRIES
-from tests.faults.world import PING_SECONDS, PINGS, until
 
 AGENT = "mesos-agent{}"
 AGENTS = 3
@@ -313,13 +313,16 @@ FAULTS: Mapping[str, Fault] = {
     "kill-resmgr": KillLeader("resmgr"),
     "kill-hostmgr": KillLeader("hostmgr"),
     "kill-placement": KillPlacement(),
-    "cut-create": AtMoment(moments.create, (("jobmgr", "jobs.create"), ("jobmgr", "write_all INITIALIZED"))),
+    "cut-create": AtMoment(
+        crash_points.create, (("jobmgr", "jobs.create"), ("jobmgr", "write_all INITIALIZED"))
+    ),
     "cut-launch": AtMoment(
-        moments.run,
+        crash_points.run,
         (("jobmgr", "write_all LAUNCHED"), ("hostmgr", "before launch"), ("hostmgr", "after launch")),
     ),
     "cut-kill": AtMoment(
-        moments.kill, (("jobmgr", "write_all KILLING"), ("hostmgr", "before kill"), ("hostmgr", "after kill"))
+        crash_points.kill,
+        (("jobmgr", "write_all KILLING"), ("hostmgr", "before kill"), ("hostmgr", "after kill")),
     ),
     **AT_STATES,
     "stop-jobmgr": StopLeader("jobmgr"),

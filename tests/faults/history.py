@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.deeds import Deed
+from tests.faults.leader_actions import Deed
 
 ENDS = {
     "TASK_FINISHED": "SUCCEEDED",

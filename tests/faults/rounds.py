@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from peloton.errors import Unavailable
 from tests.faults.checker import check
+from tests.faults.fault import Fault, Strike
 from tests.faults.history import TERMINAL, End, History, of_jobs
-from tests.faults.strike import Fault, Strike
+from tests.faults.testbed import World, until
 from tests.faults.workload import Api, Workload
-from tests.faults.world import World, until
 
 SETTLE_SECONDS = 120.0
 WORK_SECONDS, WORK_SECONDS_QUICK = 12.0, 4.0

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.faults.checker import check
-from tests.faults.deeds import Deed
 from tests.faults.history import Call, End, Event, History, Instance, Job, Run
+from tests.faults.leader_actions import Deed
 
 JOB = "11111111-2222-3333-4444-555555555555"
 AMOUNTS = {"cpus": 1.0}

@@ -14,7 +14,7 @@ import pytest
 from mesos.v1 import mesos_pb2
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from tests.faults.proxy import Proxy
-from tests.faults.records import Chances, UpdateMangler
+from tests.faults.status_filter import Chances, UpdateMangler
 
 
 class Echo(socketserver.BaseRequestHandler):

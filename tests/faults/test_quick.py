@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import lacking
 from tests.faults.faults import AT_STATES, FAULTS, InTurn
 from tests.faults.rounds import play
-from tests.faults.world import Setup, World
+from tests.faults.testbed import Setup, World
 from tests.servers.maven import Missing
 
 SEED = 1

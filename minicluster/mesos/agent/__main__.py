@@ -10,14 +10,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from minicluster.mesos import launches, notation
-from minicluster.mesos import resources as res
 from minicluster.mesos.agent.launcher import Images, Launcher, docker_answers
 from minicluster.mesos.agent.layout import Layout
-from minicluster.mesos.agent.limits import detect, remove_cgroup
+from minicluster.mesos.agent.memory_limits import detect, remove_cgroup
 from minicluster.mesos.agent.service import AgentConfig, AgentService
-from minicluster.mesos.process import Refusal, listen, prepare_directory, run, write_ready_file
-from minicluster.mesos.updates import FIRST_RETRY_SECONDS
+from minicluster.mesos.common import launch_costs, resource_notation
+from minicluster.mesos.common import resources as res
+from minicluster.mesos.common.server_process import Refusal, listen, prepare_directory, run, write_ready_file
+from minicluster.mesos.common.status_updates import FIRST_RETRY_SECONDS
 from peloton.errors import InvalidArgument
 from peloton.mesos.detector import detecting, parse_master
 
@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
         default=Images.REFUSE.value,
         help="a task that asks for an image fails as without docker, is run by docker, or plainly",
     )
-    launches.add_flags(parser)
+    launch_costs.add_flags(parser)
     return parser
 
 
@@ -57,20 +57,20 @@ def _check_master(text: str) -> None:
 
 def _resources(options: argparse.Namespace) -> res.Bundle:
     try:
-        bundle = notation.parse_resources(options.resources)
-        res.add(bundle, notation.parse_resources(options.revocable, revocable=True))
-    except notation.NotationError as error:
+        bundle = resource_notation.parse_resources(options.resources)
+        res.add(bundle, resource_notation.parse_resources(options.revocable, revocable=True))
+    except resource_notation.NotationError as error:
         raise Refusal(f"--resources or --revocable: {error}") from error
     return bundle
 
 
 def _config(options: argparse.Namespace, port: int) -> AgentConfig:
     try:
-        attributes = tuple(notation.parse_attributes(options.attributes))
-    except notation.NotationError as error:
+        attributes = tuple(resource_notation.parse_attributes(options.attributes))
+    except resource_notation.NotationError as error:
         raise Refusal(f"--attributes: {error}") from error
     try:
-        costs = launches.costs_of(options)
+        costs = launch_costs.costs_of(options)
     except ValueError as error:
         raise Refusal(f"--launch-seconds and what belongs to it: {error}") from error
     return AgentConfig(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.agent.layout import Layout, overwrite
-from minicluster.mesos.agent.spares import Spares
-from minicluster.mesos.updates import TERMINAL
+from minicluster.mesos.agent.spare_files import Spares
+from minicluster.mesos.common.status_updates import TERMINAL
 
 _FRAMEWORK, _TASK, _UPDATE, _ACKNOWLEDGED = b"F", b"T", b"U", b"A"
 _NOTHING = 1

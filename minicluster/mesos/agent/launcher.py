@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos import resources as res
+from minicluster.mesos.agent.cleanup import CONTAINER_VARIABLE
 from minicluster.mesos.agent.fetcher import FetchError, fetch
 from minicluster.mesos.agent.layout import Layout, overwrite
-from minicluster.mesos.agent.limits import MemoryLimits
-from minicluster.mesos.agent.supervisors import Order
-from minicluster.mesos.cleanup import CONTAINER_VARIABLE
+from minicluster.mesos.agent.memory_limits import MemoryLimits
+from minicluster.mesos.agent.supervisor_pool import Order
+from minicluster.mesos.common import resources as res
 
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR")
 _DOCKER_PATIENCE_SECONDS = 3.0

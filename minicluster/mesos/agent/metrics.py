@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos import resources as res
 from minicluster.mesos.agent.run import Run
 from minicluster.mesos.agent.runs import Runs
+from minicluster.mesos.common import resources as res
 
 _LIVE = ("staging", "starting", "running", "killing")
 _ENDS = ("finished", "failed", "killed")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.agent.launcher import Place
 from minicluster.mesos.agent.statuses import Ending
-from minicluster.mesos.updates import Key
+from minicluster.mesos.common.status_updates import Key
 
 DEFAULT_GRACE_SECONDS = 3.0
 """How long a killed task has between SIGTERM and SIGKILL, unless its kill policy says otherwise."""

@@ -16,7 +16,9 @@ from typing import Any
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.agent import statuses
 from minicluster.mesos.agent.checkpoint import Checkpoint, SavedRun
-from minicluster.mesos.agent.health import HealthChecks
+from minicluster.mesos.agent.cleanup import end_container, identity_of
+from minicluster.mesos.agent.health_checks import HealthChecks
+from minicluster.mesos.agent.launch_timer import Launching
 from minicluster.mesos.agent.launcher import (
     Launcher,
     LaunchError,
@@ -24,11 +26,10 @@ from minicluster.mesos.agent.launcher import (
     Place,
     make_sandbox,
 )
-from minicluster.mesos.agent.launching import Launching
 from minicluster.mesos.agent.layout import Layout, read_json
 from minicluster.mesos.agent.run import Run
 from minicluster.mesos.agent.statuses import Ending, Verdict
-from minicluster.mesos.agent.supervisors import (
+from minicluster.mesos.agent.supervisor_pool import (
     Ended,
     Event,
     Failed,
@@ -36,11 +37,10 @@ from minicluster.mesos.agent.supervisors import (
     Supervised,
     Supervisors,
 )
-from minicluster.mesos.cleanup import end_container, identity_of
-from minicluster.mesos.identity import is_alive, signal_group
-from minicluster.mesos.launches import LaunchCosts
-from minicluster.mesos.link import AgentTask, Update
-from minicluster.mesos.updates import Key, UpdateStreams
+from minicluster.mesos.common.agent_link import AgentTask, Update
+from minicluster.mesos.common.launch_costs import LaunchCosts
+from minicluster.mesos.common.process_identity import is_alive, signal_group
+from minicluster.mesos.common.status_updates import Key, UpdateStreams
 
 MAX_COMPLETED = 1000
 MAX_ATTEMPTS = 5

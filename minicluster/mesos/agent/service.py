@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos import link
-from minicluster.mesos import resources as res
-from minicluster.mesos.agent.files import Files
 from minicluster.mesos.agent.launcher import Launcher
 from minicluster.mesos.agent.layout import Layout, read_json, write_json
 from minicluster.mesos.agent.metrics import snapshot
 from minicluster.mesos.agent.runs import Runs
-from minicluster.mesos.agent.view import state
-from minicluster.mesos.http import JSON, NOT_FOUND, Connection, Request, Response, Server
-from minicluster.mesos.jsoncodec import dumps
-from minicluster.mesos.launches import NO_COSTS, LaunchCosts
-from minicluster.mesos.process import Refusal, machine_figures
-from minicluster.mesos.updates import FIRST_RETRY_SECONDS
+from minicluster.mesos.agent.sandbox_files import Files
+from minicluster.mesos.agent.state_json import state
+from minicluster.mesos.common import agent_link
+from minicluster.mesos.common import resources as res
+from minicluster.mesos.common.http import JSON, NOT_FOUND, Connection, Request, Response, Server
+from minicluster.mesos.common.launch_costs import NO_COSTS, LaunchCosts
+from minicluster.mesos.common.server_process import Refusal, machine_figures
+from minicluster.mesos.common.status_updates import FIRST_RETRY_SECONDS
 from peloton.errors import Unavailable
 from peloton.mesos.detector import Elected, MasterAddress, MasterDetector
+from peloton.mesos.json import dumps
 
 VERSION = "1.12.0"
 _BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0)
@@ -104,9 +104,9 @@ class AgentService:
 
     # --- the link ---
 
-    def _send(self, message: link.AgentMessage) -> None:
+    def _send(self, message: agent_link.AgentMessage) -> None:
         if self._writer is not None:
-            self._writer.write(link.encode(message))
+            self._writer.write(agent_link.encode(message))
 
     def master_seen(self, elected: Elected | None) -> None:
         """Leave a master that does not lead any more; it may stand still, and not end the link itself, or be
@@ -127,7 +127,7 @@ class AgentService:
                 failures = 0
             except _Ended as ended:
                 return str(ended)
-            except (Unavailable, OSError, link.LinkError, asyncio.IncompleteReadError):
+            except (Unavailable, OSError, agent_link.LinkError, asyncio.IncompleteReadError):
                 failures += 1
             finally:
                 self._drop_link()
@@ -145,29 +145,29 @@ class AgentService:
             reader, writer = await asyncio.open_connection(master.host, master.port)
         try:
             writer.write(
-                f"POST {link.UPGRADE_PATH} HTTP/1.1\r\nHost: {master}\r\nConnection: Upgrade\r\n"
-                f"Upgrade: {link.UPGRADE_NAME}\r\nContent-Length: 0\r\n\r\n".encode()
+                f"POST {agent_link.UPGRADE_PATH} HTTP/1.1\r\nHost: {master}\r\nConnection: Upgrade\r\n"
+                f"Upgrade: {agent_link.UPGRADE_NAME}\r\nContent-Length: 0\r\n\r\n".encode()
             )
             async with asyncio.timeout(10):
                 head = await reader.readuntil(b"\r\n\r\n")
             if b" 101 " not in head.split(b"\r\n", 1)[0]:
-                raise link.LinkError("the master does not take agents")
-            writer.write(link.encode(self._registration()))
+                raise agent_link.LinkError("the master does not take agents")
+            writer.write(agent_link.encode(self._registration()))
         except BaseException:
             writer.close()
             raise
         self._writer = writer
         await self._listen(reader, registered)
 
-    def _registration(self) -> link.Register:
+    def _registration(self) -> agent_link.Register:
         info = self._info()
-        return link.Register(info, self._config.ip, VERSION, self.runs.frameworks(), self.runs.report())
+        return agent_link.Register(info, self._config.ip, VERSION, self.runs.frameworks(), self.runs.report())
 
     async def _listen(self, reader: asyncio.StreamReader, registered: Callable[[str], None]) -> None:
-        decoder = link.Decoder()
+        decoder = agent_link.Decoder()
         while data := await self._heard(reader):
             for message in decoder.feed(data):
-                if isinstance(message, link.Registered):
+                if isinstance(message, agent_link.Registered):
                     self._silence = max(message.ping_seconds * _PINGS_MISSED, 1.0)
                     self._now_registered(message.agent_id)
                     registered(message.agent_id)
@@ -185,21 +185,21 @@ class AgentService:
 
     def _obey(self, message: object) -> None:
         runs = self.runs
-        if isinstance(message, link.Ping):
-            self._send(link.Pong())
-        elif isinstance(message, link.Launch):
+        if isinstance(message, agent_link.Ping):
+            self._send(agent_link.Pong())
+        elif isinstance(message, agent_link.Launch):
             runs.launch(message.framework, message.task)
-        elif isinstance(message, link.Acknowledge):
+        elif isinstance(message, agent_link.Acknowledge):
             runs.acknowledge((message.framework_id, message.task_id), message.uuid)
-        elif isinstance(message, link.Kill):
+        elif isinstance(message, agent_link.Kill):
             runs.kill((message.framework_id, message.task_id), message.grace_seconds, message.draining)
-        elif isinstance(message, link.ShutdownExecutor):
+        elif isinstance(message, agent_link.ShutdownExecutor):
             runs.shutdown((message.framework_id, message.executor_id))
-        elif isinstance(message, link.ShutdownFramework):
+        elif isinstance(message, agent_link.ShutdownFramework):
             runs.shutdown_framework(message.framework_id)
-        elif isinstance(message, link.ResendUpdates):
+        elif isinstance(message, agent_link.ResendUpdates):
             runs.resend(message.framework_id)
-        elif isinstance(message, link.Refused):
+        elif isinstance(message, agent_link.Refused):
             raise _Ended(message.reason)
 
     # --- leaving ---
@@ -208,7 +208,7 @@ class AgentService:
         """Say goodbye, end all tasks, and forget the id: the next start is a new agent."""
         self._leaving = True
         if self._writer is not None:
-            self._send(link.Unregister())
+            self._send(agent_link.Unregister())
             await asyncio.wait({link_task}, timeout=2.0)
         link_task.cancel()
         await self.end_tasks()

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos import resources as res
-from minicluster.mesos.agent.limits import MIN_MEMORY
-from minicluster.mesos.launches import too_late
+from minicluster.mesos.agent.memory_limits import MIN_MEMORY
+from minicluster.mesos.common import resources as res
+from minicluster.mesos.common.launch_costs import too_late
 
 _STATUS = mesos.TaskStatus
 _NEAR_LIMIT = 0.9

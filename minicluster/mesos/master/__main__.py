@@ -14,15 +14,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from minicluster.mesos import launches, notation
-from minicluster.mesos.master.calls import Credentials
-from minicluster.mesos.master.core.simulation import SimulationConfig
-from minicluster.mesos.master.core.state import MasterConfig
-from minicluster.mesos.master.election import Deposed, Election
-from minicluster.mesos.master.history import History
-from minicluster.mesos.master.registry import FileRegistry, RegistryError
-from minicluster.mesos.master.service import MasterService
-from minicluster.mesos.process import (
+from minicluster.mesos.common import launch_costs, resource_notation
+from minicluster.mesos.common.server_process import (
     Refusal,
     listen,
     prepare_directory,
@@ -30,6 +23,13 @@ from minicluster.mesos.process import (
     server_tls,
     write_ready_file,
 )
+from minicluster.mesos.master.core.simulated_agents import SimulationConfig
+from minicluster.mesos.master.core.state import MasterConfig
+from minicluster.mesos.master.election import Deposed, Election
+from minicluster.mesos.master.history import History
+from minicluster.mesos.master.registry import FileRegistry, RegistryError
+from minicluster.mesos.master.scheduler_api import Credentials
+from minicluster.mesos.master.service import MasterService
 from peloton.errors import InvalidArgument
 from peloton.membership.connection import Connection
 from peloton.mesos.detector import ElectionPath
@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--simulated-attributes", default="")
     add("--simulated-task-seconds", type=float, default=1.0, help="how long their tasks run")
     add("--simulated-seed", type=int, default=0, help="seed of the ids that they make")
-    launches.add_flags(parser, "simulated-")
+    launch_costs.add_flags(parser, "simulated-")
     return parser
 
 
@@ -85,13 +85,13 @@ def _simulation(options: argparse.Namespace) -> SimulationConfig | None:
     try:
         return SimulationConfig(
             agents=options.simulated_agents,
-            resources=notation.parse_resources(options.simulated_resources),
-            attributes=tuple(notation.parse_attributes(options.simulated_attributes)),
+            resources=resource_notation.parse_resources(options.simulated_resources),
+            attributes=tuple(resource_notation.parse_attributes(options.simulated_attributes)),
             task_seconds=options.simulated_task_seconds,
             seed=options.simulated_seed,
-            costs=launches.costs_of(options, "simulated-"),
+            costs=launch_costs.costs_of(options, "simulated-"),
         )
-    except notation.NotationError as error:
+    except resource_notation.NotationError as error:
         raise Refusal(f"--simulated-resources or --simulated-attributes: {error}") from error
     except ValueError as error:
         raise Refusal(f"--simulated-launch-seconds and what belongs to it: {error}") from error

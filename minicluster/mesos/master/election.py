@@ -16,7 +16,6 @@ from typing import Any, NoReturn, Protocol
 
 from kazoo.client import KazooState
 
-from minicluster.mesos.jsoncodec import to_dict
 from minicluster.mesos.master.core.events import master_info
 from minicluster.mesos.master.core.state import MasterConfig
 from minicluster.mesos.master.registry import NodeRegistry, RegistryError
@@ -24,6 +23,7 @@ from peloton.clock import SystemClock
 from peloton.errors import PelotonError
 from peloton.membership.connection import Connection
 from peloton.mesos.detector import INFO, Elected, ElectedMaster, ElectionPath, Trouble, announced
+from peloton.mesos.json import to_dict
 
 RETRY_SECONDS = 0.2
 

@@ -10,12 +10,12 @@ from urllib.parse import parse_qs
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.maintenance import maintenance_pb2 as maintenance_messages
-from minicluster.mesos import jsoncodec
-from minicluster.mesos.http import JSON, NOT_FOUND, Request, Response, refuse
-from minicluster.mesos.master.calls import method_error
-from minicluster.mesos.master.core import legacy, maintenance, metrics, quota
+from minicluster.mesos.common.http import JSON, NOT_FOUND, Request, Response, refuse
+from minicluster.mesos.common.server_process import machine_figures
+from minicluster.mesos.master.core import maintenance, metrics, quota, state_json
 from minicluster.mesos.master.core.state import Cluster
-from minicluster.mesos.process import machine_figures
+from minicluster.mesos.master.scheduler_api import method_error
+from peloton.mesos import json as mesos_json
 
 OK = Response(200)
 _PLAIN_FILES = ("browse", "read", "download")
@@ -32,16 +32,16 @@ class Endpoints:
         self._cluster = cluster
         self._started = started
         self._gets: dict[str, _Get] = {
-            "/state": lambda query: legacy.state(cluster, flags, started),
-            "/state-summary": lambda query: legacy.state_summary(cluster),
-            "/slaves": lambda query: legacy.slaves(cluster, query),
-            "/frameworks": lambda query: legacy.frameworks(cluster, query),
-            "/tasks": lambda query: legacy.tasks(cluster, query),
-            "/roles": lambda query: legacy.roles(cluster),
-            "/quota": lambda query: jsoncodec.to_dict(quota.status(cluster)),
+            "/state": lambda query: state_json.state(cluster, flags, started),
+            "/state-summary": lambda query: state_json.state_summary(cluster),
+            "/slaves": lambda query: state_json.slaves(cluster, query),
+            "/frameworks": lambda query: state_json.frameworks(cluster, query),
+            "/tasks": lambda query: state_json.tasks(cluster, query),
+            "/roles": lambda query: state_json.roles(cluster),
+            "/quota": lambda query: mesos_json.to_dict(quota.status(cluster)),
             "/flags": lambda query: {"flags": flags},
-            "/maintenance/status": lambda query: jsoncodec.to_dict(maintenance.get_status(cluster)),
-            "/maintenance/schedule": lambda query: jsoncodec.to_dict(maintenance.get_schedule(cluster)),
+            "/maintenance/status": lambda query: mesos_json.to_dict(maintenance.get_status(cluster)),
+            "/maintenance/schedule": lambda query: mesos_json.to_dict(maintenance.get_schedule(cluster)),
         }
         self._posts: dict[str, _Post] = {
             "/maintenance/schedule": self._schedule,
@@ -69,7 +69,7 @@ class Endpoints:
         return wrong_method or _shown(self._gets[path], request)
 
     def _schedule(self, body: bytes, now: float) -> str | None:
-        schedule = jsoncodec.decode(body, maintenance_messages.Schedule)
+        schedule = mesos_json.decode(body, maintenance_messages.Schedule)
         return maintenance.update_schedule(self._cluster, schedule, now)
 
     def figures(self, now: float, leads: bool) -> dict[str, float]:
@@ -95,7 +95,7 @@ def no_files(action: str, request: Request) -> Response:
 def _shown(get: _Get, request: Request) -> Response:
     query = {name: values[0] for name, values in parse_qs(request.query).items()}
     try:
-        body = jsoncodec.dumps(get(query))
+        body = mesos_json.dumps(get(query))
     except ValueError as error:
         return refuse(400, str(error))
     callback = query.get("jsonp")
@@ -107,14 +107,14 @@ def _shown(get: _Get, request: Request) -> Response:
 def _outcome(post: _Post, body: bytes, now: float) -> Response:
     try:
         error = post(body, now)
-    except (jsoncodec.JsonError, ValueError) as wrong:
+    except (mesos_json.JsonError, ValueError) as wrong:
         error = str(wrong)
     return OK if error is None else refuse(400, error)
 
 
 def _machines(body: bytes) -> list[mesos.MachineID]:
     """Read a JSON list of machines. Raises ValueError."""
-    found = jsoncodec.loads(body)
+    found = mesos_json.loads(body)
     if not isinstance(found, list):
         raise ValueError("Failed to parse machines: Expecting a JSON array")
-    return [jsoncodec.decode(json.dumps(each).encode(), mesos.MachineID) for each in found]
+    return [mesos_json.decode(json.dumps(each).encode(), mesos.MachineID) for each in found]

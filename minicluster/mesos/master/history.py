@@ -29,7 +29,7 @@ from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-from minicluster.mesos import link
+from minicluster.mesos.common import agent_link
 
 
 class History:
@@ -48,7 +48,7 @@ class History:
     def cut(self, now: float, agent_id: str) -> None:
         self._write(now, "cut", agent=agent_id)
 
-    def updated(self, now: float, agent_id: str, message: link.Update) -> None:
+    def updated(self, now: float, agent_id: str, message: agent_link.Update) -> None:
         status = message.status
         self._write(
             now,
@@ -61,10 +61,10 @@ class History:
             when=status.timestamp,
         )
 
-    def to_agents(self, now: float, batch: Iterable[tuple[str, link.MasterMessage, bool]]) -> None:
+    def to_agents(self, now: float, batch: Iterable[tuple[str, agent_link.MasterMessage, bool]]) -> None:
         """``batch``: agent id, message, and whether the agent can be reached."""
         for agent_id, message, sent in batch:
-            if isinstance(message, link.Launch):
+            if isinstance(message, agent_link.Launch):
                 resources = message.task.resources
                 self._write(
                     now,
@@ -75,9 +75,9 @@ class History:
                     ports=_ports(resources),
                     sent=sent,
                 )
-            elif isinstance(message, link.Kill):
+            elif isinstance(message, agent_link.Kill):
                 self._write(now, "kill", run=message.task_id, agent=agent_id)
-            elif isinstance(message, link.Acknowledge):
+            elif isinstance(message, agent_link.Acknowledge):
                 self._write(now, "ack", run=message.task_id, agent=agent_id, uuid=message.uuid.hex())
 
     def to_framework(self, now: float, event: scheduler.Event) -> None:

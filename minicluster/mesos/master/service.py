@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-from minicluster.mesos import jsoncodec, link
-from minicluster.mesos.http import (
+from minicluster.mesos.common import agent_link
+from minicluster.mesos.common.http import (
     JSON,
     NOT_FOUND,
     Connection,
@@ -25,22 +25,23 @@ from minicluster.mesos.http import (
     Server,
     refuse,
 )
-from minicluster.mesos.master.calls import (
+from minicluster.mesos.master.core import agents, allocator, frameworks, tasks
+from minicluster.mesos.master.core.simulated_agents import Simulation, SimulationConfig, registrations
+from minicluster.mesos.master.core.state import Agent, Cluster, MasterConfig, Outbox
+from minicluster.mesos.master.election import Leadership
+from minicluster.mesos.master.endpoints import Endpoints, no_files
+from minicluster.mesos.master.event_streams import Watchers
+from minicluster.mesos.master.history import History
+from minicluster.mesos.master.operator_api import OperatorApi
+from minicluster.mesos.master.registry import recover, snapshot
+from minicluster.mesos.master.scheduler_api import (
     Credentials,
     Subscription,
     handle,
     principal_of,
     unauthorized,
 )
-from minicluster.mesos.master.core import agents, allocator, frameworks, tasks
-from minicluster.mesos.master.core.simulation import Simulation, SimulationConfig, registrations
-from minicluster.mesos.master.core.state import Agent, Cluster, MasterConfig, Outbox
-from minicluster.mesos.master.election import Leadership
-from minicluster.mesos.master.endpoints import Endpoints, no_files
-from minicluster.mesos.master.history import History
-from minicluster.mesos.master.operator import OperatorApi
-from minicluster.mesos.master.registry import recover, snapshot
-from minicluster.mesos.master.watchers import Watchers
+from peloton.mesos import json as mesos_json
 
 _NO_LEADER = refuse(503, "No leader elected")
 
@@ -59,7 +60,7 @@ class AgentLink:
     def __init__(self, service: MasterService, connection: Connection, ip: str) -> None:
         self._service = service
         self._connection = connection
-        self._decoder = link.Decoder()
+        self._decoder = agent_link.Decoder()
         self.ip = ip
         self.agent_id: str | None = None
 
@@ -68,7 +69,7 @@ class AgentLink:
         try:
             for message in self._decoder.feed(data):
                 self._service.from_link(self, message)
-        except link.LinkError:
+        except agent_link.LinkError:
             self._connection.close()
 
     def connection_lost(self) -> None:
@@ -151,7 +152,7 @@ class MasterService:
         path = request.path.removeprefix("/master") or "/"
         if path.startswith("/api/v1/scheduler") and path[17:18] in ("", "/"):
             return self._scheduler(request, connection)
-        if request.path == link.UPGRADE_PATH:
+        if request.path == agent_link.UPGRADE_PATH:
             return self._upgrade(request, connection)
         return self._other(path, request, connection)
 
@@ -160,7 +161,7 @@ class MasterService:
         if not self._holds():
             return _NO_LEADER
         if self.leadership.leads:
-            calls = "/api/" in request.path or request.path == link.UPGRADE_PATH
+            calls = "/api/" in request.path or request.path == agent_link.UPGRADE_PATH
             unready = calls and not self.leadership.recovered
             return refuse(503, "Master has not finished recovery") if unready else None
         if self.leadership.leader is None:
@@ -236,14 +237,13 @@ class MasterService:
     # --- agents ---
 
     def _upgrade(self, request: Request, connection: Connection) -> Response | None:
-        if request.headers.get("upgrade") != link.UPGRADE_NAME:
+        if request.headers.get("upgrade") != agent_link.UPGRADE_NAME:
             return NOT_FOUND
         elsewhere = self._elsewhere(request)
         if elsewhere is not None:
             return elsewhere
-        reply = (
-            f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {link.UPGRADE_NAME}\r\n\r\n"
-        )
+        headers = f"Connection: Upgrade\r\nUpgrade: {agent_link.UPGRADE_NAME}\r\n"
+        reply = f"HTTP/1.1 101 Switching Protocols\r\n{headers}\r\n"
         connection.upgrade(AgentLink(self, connection, connection.peer), reply.encode())
         return None
 
@@ -251,7 +251,7 @@ class MasterService:
         """Take a message of a real agent."""
         if not self._holds():
             source.close()
-        elif isinstance(message, link.Register):
+        elif isinstance(message, agent_link.Register):
             self._register(source, message)
         elif source.agent_id is not None:
             agent = self.cluster.agents.get(source.agent_id)
@@ -260,10 +260,10 @@ class MasterService:
             else:
                 source.close()  # given up meanwhile: it has to register again
 
-    def _register(self, source: AgentLink, message: link.Register) -> None:
+    def _register(self, source: AgentLink, message: agent_link.Register) -> None:
         result = agents.register(self.cluster, message, self.now())
         if isinstance(result, str):
-            source.send(link.encode(link.Refused(result, True)))
+            source.send(agent_link.encode(agent_link.Refused(result, True)))
             source.close()
             return
         old = self._links.get(result.id)
@@ -275,13 +275,13 @@ class MasterService:
             old.close()
 
     def _from_agent(self, agent: Agent, message: object) -> None:
-        if isinstance(message, link.Update):
+        if isinstance(message, agent_link.Update):
             if self._history is not None:
                 self._history.updated(self.now(), agent.id, message)
             tasks.status_update(self.cluster, agent, message)
-        elif isinstance(message, link.Pong):
+        elif isinstance(message, agent_link.Pong):
             agents.pong(agent)
-        elif isinstance(message, link.Unregister):
+        elif isinstance(message, agent_link.Unregister):
             agents.unregister(self.cluster, agent, self.now())
             self._links.pop(agent.id).close()
 
@@ -332,13 +332,13 @@ class MasterService:
             frames: dict[str, list[bytes]] = {}
             for agent_id, message in batch:
                 if agent_id in self._links:
-                    frames.setdefault(agent_id, []).append(link.encode(message))
+                    frames.setdefault(agent_id, []).append(agent_link.encode(message))
                 elif self._simulation is not None:
                     self._answers(self._simulation.handle(agent_id, message, now))
             for agent_id, parts in frames.items():
                 self._links[agent_id].send(b"".join(parts))
 
-    def _answers(self, answers: list[tuple[str, link.AgentMessage]]) -> None:
+    def _answers(self, answers: list[tuple[str, agent_link.AgentMessage]]) -> None:
         for agent_id, message in answers:
             agent = self.cluster.agents.get(agent_id)
             if agent is not None:
@@ -398,4 +398,4 @@ def _with_resources(agent: mesos.AgentInfo, told: mesos.AgentInfo) -> mesos.Agen
 
 
 def _encode(event: scheduler.Event, content_type: str) -> bytes:
-    return jsoncodec.encode(event) if content_type == JSON else event.SerializeToString()
+    return mesos_json.encode(event) if content_type == JSON else event.SerializeToString()

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from mesos.v1.master import master_pb2 as master
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-from minicluster.mesos import jsoncodec
+from peloton.mesos import json as mesos_json
 
 PATIENCE_SECONDS = 30.0
 
@@ -125,7 +125,7 @@ class Stream:
             value: dict[str, Any] = json.loads(record)
             return value
         kind: type[Message] = master.Event if self.operator else scheduler.Event
-        return jsoncodec.to_dict(kind.FromString(record))
+        return mesos_json.to_dict(kind.FromString(record))
 
     def _take(self, event: dict[str, Any]) -> None:
         if len(self.first) < 3:

@@ -14,7 +14,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from minicluster.mesos.cleanup import kill_tasks
+from minicluster.mesos.agent.cleanup import kill_tasks
 from tests.servers.zookeeper import ZooKeeperServer, new_zookeeper
 
 PATIENCE_SECONDS = 60.0

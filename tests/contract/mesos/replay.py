@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.contract.mesos.answers import Answers, takes_an_agent
+from tests.contract.mesos.actions import Deeds
 from tests.contract.mesos.cluster import RecordedCluster
 from tests.contract.mesos.conversation import Conversation
-from tests.contract.mesos.deeds import Deeds
+from tests.contract.mesos.expectations import Answers, takes_an_agent
 from tests.contract.mesos.matching import Mismatch
 from tests.contract.mesos.recording import Scenario, parts
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from minicluster.mesos.agent.cleanup import kill_tasks
 from minicluster.mesos.agent.launcher import docker_answers
-from minicluster.mesos.cleanup import kill_tasks
-from minicluster.mesos.identity import start_of
+from minicluster.mesos.common.process_identity import start_of
 from tests.contract.mesos.client import Wire, render
 from tests.contract.mesos.cluster import Processes
 from tests.contract.mesos.framework import Framework, eventually, get

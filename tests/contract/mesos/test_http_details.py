@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-from minicluster.mesos import jsoncodec
+from peloton.mesos import json as mesos_json
 from tests.contract.mesos.recording import RECORDINGS, records
 
 pytestmark = pytest.mark.skipif(not RECORDINGS.is_dir(), reason="no recordings: ../shared/mesos is absent")
@@ -99,7 +99,7 @@ class Plain:
         assert int(length) == len(body)
         if content_type == "application/json":
             return dict(json.loads(body))
-        return dict(jsoncodec.to_dict(scheduler.Event.FromString(body)))
+        return dict(mesos_json.to_dict(scheduler.Event.FromString(body)))
 
     def ended(self) -> bool:
         """Whether nothing more comes: waits for the end."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from minicluster.mesos.agent import supervisor
-from minicluster.mesos.identity import start_of
+from minicluster.mesos.common.process_identity import start_of
 from tests.contract.mesos.framework import eventually
 from tests.contract.mesos.test_agent import ENDS, Cluster, with_agent
 

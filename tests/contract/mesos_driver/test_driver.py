@@ -16,7 +16,7 @@ from hostmgr.mesos.stream import OFFERS_AT_ONCE, Event
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.errors import Unavailable
 from peloton.mesos.detector import MasterAddress
-from tests.contract.mesos.silent import connecting, full
+from tests.contract.mesos.unreachable import connecting, full
 from tests.contract.mesos_driver.fakes import (
     GOOD,
     WIRE,

@@ -20,7 +20,7 @@ from peloton.membership.connection import Connection
 from peloton.mesos.detector import Trouble
 from tests.contract.mesos.cluster import Member, Processes
 from tests.contract.mesos.framework import Framework, get
-from tests.contract.mesos.silent import connecting, full
+from tests.contract.mesos.unreachable import connecting, full
 from tests.faults.proxy import Proxy
 from tests.servers.zookeeper import ZooKeeperServer
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from minicluster import running
+from minicluster import discovery
 from minicluster.layout import Layout
 from minicluster.processes import Process, launch, save
 from peloton.api.v0.job import job_pb2
@@ -192,7 +192,7 @@ class TestMiniclusters:
         layout.run.mkdir(parents=True)
         layout.record.write_text(yaml.safe_dump({"cluster": {"ports": ports}, "zookeeper": zookeeper}))
         save(process or Process(os.getpid(), "1"), layout.run_of("jobmgr0"))
-        running.note(layout.root)
+        discovery.note(layout.root)
         return layout.root
 
     def test_one_that_runs_is_found_and_told(
@@ -236,7 +236,7 @@ class TestMiniclusters:
         self.cluster(tmp_path / "dead", None)
         gone = self.cluster(tmp_path / "gone", process)
         Layout(gone).record.unlink()
-        assert running.find() is None
+        assert discovery.find() is None
         self.cluster(tmp_path / "alive", process, zookeeper="zk:1")
         assert "no jobmgr there" in err(capfd, 1)
         assert {servers for servers, _, _ in asked} == {"zk:1"}
@@ -246,19 +246,19 @@ class TestMiniclusters:
     ) -> None:
         one, two = (self.cluster(tmp_path / name, process) for name in ("one", "two"))
         with pytest.raises(Exception, match=f"2 miniclusters run here, in {one}, {two}: say which"):
-            running.find()
-        monkeypatch.setenv(running.VARIABLE, str(two))
-        found = running.find()
+            discovery.find()
+        monkeypatch.setenv(discovery.VARIABLE, str(two))
+        found = discovery.find()
         assert found is not None and (found.directory, found.named) == (two, True)
-        monkeypatch.delenv(running.VARIABLE)
-        usual = self.cluster(running.usual_directory(), process)
-        found = running.find()
+        monkeypatch.delenv(discovery.VARIABLE)
+        usual = self.cluster(discovery.usual_directory(), process)
+        found = discovery.find()
         assert found is not None and (found.directory, found.others) == (usual, [one, two])
 
     def test_the_usual_one_at_the_usual_ports_is_not_worth_a_line(
         self, asked: list[tuple[str, str, float]], process: Process, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        self.cluster(running.usual_directory(), process, ports="default", zookeeper="zk:1")
+        self.cluster(discovery.usual_directory(), process, ports="default", zookeeper="zk:1")
         assert err(capfd, 1) == "peloton: no jobmgr there\n"
 
     def test_one_that_is_named_and_does_not_run_is_not_replaced_by_another(
@@ -269,7 +269,7 @@ class TestMiniclusters:
         capfd: pytest.CaptureFixture[str],
     ) -> None:
         self.cluster(tmp_path / "one", process)
-        monkeypatch.setenv(running.VARIABLE, str(tmp_path / "none"))
+        monkeypatch.setenv(discovery.VARIABLE, str(tmp_path / "none"))
         assert f"no minicluster runs in {tmp_path / 'none'}" in err(capfd, 1)
 
     def test_a_broken_record_is_one_line(
@@ -289,10 +289,10 @@ class TestMiniclusters:
 
     def test_what_is_forgotten_is_not_found(self, tmp_path: Path, process: Process) -> None:
         folder = self.cluster(tmp_path / "one", process)
-        assert running.find() is not None
-        running.forget(folder)
-        assert running.find() is None
+        assert discovery.find() is not None
+        discovery.forget(folder)
+        assert discovery.find() is None
 
     def test_finding_it_costs_no_heavy_import(self) -> None:
-        code = "import sys, peloton.cli.targets, minicluster.running\nsys.exit('pydantic' in sys.modules)"
+        code = "import sys, peloton.cli.targets, minicluster.discovery\nsys.exit('pydantic' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-from minicluster.mesos import link, notation
-from minicluster.mesos import resources as res
+from minicluster.mesos.common import agent_link, resource_notation
+from minicluster.mesos.common import resources as res
 from minicluster.mesos.master.core import accept, agents, frameworks
 from minicluster.mesos.master.core.state import CAPABILITY, Agent, Cluster, Framework, MasterConfig
 
@@ -47,8 +47,8 @@ def subscribe(
 
 def register(cluster: Cluster, resources: str = "cpus:4;mem:1024", port: int = 1, now: float = 0) -> Agent:
     info = mesos.AgentInfo(hostname=f"host{port}", port=port)
-    info.resources.extend(res.to_messages(notation.parse_resources(resources)))
-    agent = agents.register(cluster, link.Register(info, "127.0.0.1", "1"), now)
+    info.resources.extend(res.to_messages(resource_notation.parse_resources(resources)))
+    agent = agents.register(cluster, agent_link.Register(info, "127.0.0.1", "1"), now)
     assert isinstance(agent, Agent)
     return agent
 
@@ -72,7 +72,7 @@ def updates(cluster: Cluster, stream: str = "s") -> list[mesos.TaskStatus]:
 def a_task(agent_id: str, task_id: str = "t", resources: str = "cpus:1;mem:64") -> mesos.TaskInfo:
     task = mesos.TaskInfo(name=task_id)
     task.task_id.value, task.agent_id.value = task_id, agent_id
-    task.resources.extend(res.to_messages(notation.parse_resources(resources)))
+    task.resources.extend(res.to_messages(resource_notation.parse_resources(resources)))
     task.command.value = "true"
     return task
 

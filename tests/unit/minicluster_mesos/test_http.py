@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from minicluster.mesos.http import Connection, Request, Response, Server
-from minicluster.mesos.process import listen
+from minicluster.mesos.common.http import Connection, Request, Response, Server
+from minicluster.mesos.common.server_process import listen
 
 
 async def test_a_handler_that_fails_ends_the_connection_and_the_log_says_why(

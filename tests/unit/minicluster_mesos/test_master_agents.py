@@ -5,7 +5,7 @@ from __future__ import annotations
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.quota import quota_pb2 as quota
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-from minicluster.mesos import link
+from minicluster.mesos.common import agent_link
 from minicluster.mesos.master.core import agents, allocator, frameworks, tasks
 from minicluster.mesos.master.core import quota as quotas
 from minicluster.mesos.master.registry import recover, snapshot
@@ -111,7 +111,7 @@ def test_a_launch_that_never_reached_the_agent_is_dropped_when_it_is_back() -> N
     _, agent = running(cluster)
     agents.disconnected(cluster, agent, 1)
     events(cluster)
-    agents.register(cluster, link.Register(agent.info, agent.ip, "1"), 2)
+    agents.register(cluster, agent_link.Register(agent.info, agent.ip, "1"), 2)
     assert updates(cluster)[0].state == mesos.TASK_DROPPED
     sums_are_right(cluster)
 
@@ -122,8 +122,8 @@ def test_a_task_without_any_status_comes_back_as_staging() -> None:
     task = framework.tasks["t"].info
     agents.disconnected(cluster, agent, 1)
     events(cluster)
-    known = link.AgentTask(framework.id, task, (), None)
-    agents.register(cluster, link.Register(agent.info, agent.ip, "1", (framework.info,), (known,)), 2)
+    known = agent_link.AgentTask(framework.id, task, (), None)
+    agents.register(cluster, agent_link.Register(agent.info, agent.ip, "1", (framework.info,), (known,)), 2)
     tasks.reconcile_one(cluster, framework, "t", agent.id, 3)
     assert [status.state for status in updates(cluster)] == [mesos.TASK_STAGING]
     sums_are_right(cluster)
@@ -136,9 +136,9 @@ def test_tasks_of_a_framework_that_was_removed_meanwhile_end_with_the_agents_ret
     agents.disconnected(cluster, agent, 1)
     frameworks.remove(cluster, framework, 2)
     cluster.outbox.agents.clear()
-    known = link.AgentTask(framework.id, task, (), None)
-    agents.register(cluster, link.Register(agent.info, agent.ip, "1", (framework.info,), (known,)), 3)
-    assert (agent.id, link.ShutdownFramework(framework.id)) in cluster.outbox.agents
+    known = agent_link.AgentTask(framework.id, task, (), None)
+    agents.register(cluster, agent_link.Register(agent.info, agent.ip, "1", (framework.info,), (known,)), 3)
+    assert (agent.id, agent_link.ShutdownFramework(framework.id)) in cluster.outbox.agents
     assert framework.id not in cluster.frameworks
     sums_are_right(cluster)
 

@@ -7,11 +7,11 @@ import pytest
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.quota import quota_pb2 as quota
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-from minicluster.mesos import link, notation
-from minicluster.mesos import resources as res
+from minicluster.mesos.common import agent_link, resource_notation
+from minicluster.mesos.common import resources as res
 from minicluster.mesos.master.core import accept, allocator, frameworks, tasks
 from minicluster.mesos.master.core import quota as quotas
-from minicluster.mesos.master.core.simulation import Simulation, SimulationConfig
+from minicluster.mesos.master.core.simulated_agents import Simulation, SimulationConfig
 from minicluster.mesos.master.core.state import CAPABILITY
 from tests.unit.minicluster_mesos.clusters import (
     ALL,
@@ -34,7 +34,7 @@ def test_an_agent_is_offered_whole_and_once() -> None:
     subscribe(cluster)
     register(cluster)
     [offer] = offers(cluster)
-    assert res.from_messages(offer.resources) == notation.parse_resources("cpus:4;mem:1024")
+    assert res.from_messages(offer.resources) == resource_notation.parse_resources("cpus:4;mem:1024")
     allocator.allocate(cluster, 1)
     assert offers(cluster) == []
     sums_are_right(cluster)
@@ -86,7 +86,7 @@ def test_reserved_resources_go_to_their_role_only() -> None:
     subscribe(cluster, roles=("a",), stream="1")
     register(cluster, "cpus(a):1;mem(a):64;cpus(b):2;mem(b):64")
     [offer] = offers(cluster, "1")
-    assert res.from_messages(offer.resources) == notation.parse_resources("cpus(a):1;mem(a):64")
+    assert res.from_messages(offer.resources) == resource_notation.parse_resources("cpus(a):1;mem(a):64")
 
 
 def test_two_frameworks_take_turns_by_dominant_share() -> None:
@@ -105,7 +105,7 @@ def test_a_task_takes_its_resources_and_gives_them_back_at_its_end() -> None:
     framework, agent = running(cluster)
     status = mesos.TaskStatus(state=mesos.TASK_FINISHED, uuid=b"u" * 16)
     status.task_id.value = "t"
-    tasks.status_update(cluster, agent, link.Update(framework.id, status, mesos.TASK_FINISHED))
+    tasks.status_update(cluster, agent, agent_link.Update(framework.id, status, mesos.TASK_FINISHED))
     assert [item.state for item in updates(cluster)] == [mesos.TASK_FINISHED]
     assert agent.free == agent.total
     assert framework.allocated == {}
@@ -140,24 +140,24 @@ def test_quotas_over_capacity_need_force() -> None:
     assert "is not contained within" in (quotas.update(cluster, [config], True) or "")
 
 
-def simulation() -> tuple[Simulation, link.Launch]:
+def simulation() -> tuple[Simulation, agent_link.Launch]:
     config = SimulationConfig(1, {}, task_seconds=5.0)
     framework = mesos.FrameworkInfo(user="u", name="n")
     framework.id.value = "f"
     framework.capabilities.add(type=CAPABILITY.TASK_KILLING_STATE)
-    return Simulation(config), link.Launch(framework, a_task("a"))
+    return Simulation(config), agent_link.Launch(framework, a_task("a"))
 
 
 def drive(
-    simulated: Simulation, answers: list[tuple[str, link.AgentMessage]], now: float
+    simulated: Simulation, answers: list[tuple[str, agent_link.AgentMessage]], now: float
 ) -> list[mesos.TaskState.ValueType]:
     """Acknowledge whatever comes; return the states."""
     states = []
     while answers:
         _, update = answers.pop(0)
-        assert isinstance(update, link.Update)
+        assert isinstance(update, agent_link.Update)
         states.append(update.status.state)
-        ack = link.Acknowledge("f", "t", update.status.uuid)
+        ack = agent_link.Acknowledge("f", "t", update.status.uuid)
         answers += simulated.handle("a", ack, now)
     return states
 
@@ -176,6 +176,6 @@ def test_a_simulated_task_runs_its_time_and_ends_as_told(exit_code: str, end: in
 def test_a_simulated_task_can_be_killed() -> None:
     simulated, message = simulation()
     drive(simulated, simulated.handle("a", message, 0), 0)
-    states = drive(simulated, simulated.handle("a", link.Kill("f", "t"), 1), 1)
+    states = drive(simulated, simulated.handle("a", agent_link.Kill("f", "t"), 1), 1)
     assert states == [mesos.TASK_KILLING, mesos.TASK_KILLED]
     assert simulated.due(100) == []

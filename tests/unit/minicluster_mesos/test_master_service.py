@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from minicluster.mesos.common.server_process import listen
 from minicluster.mesos.master.core.state import MasterConfig
 from minicluster.mesos.master.service import MasterService
-from minicluster.mesos.process import listen
 from tests.contract.mesos.framework import Framework, get
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos import notation
-from minicluster.mesos import resources as res
+from minicluster.mesos.common import resource_notation
+from minicluster.mesos.common import resources as res
 
 EVERYTHING = "cpus:3;cpus(peloton):1;mem:512.5;ports:[31000-31099,31200-31299];slots:{s1,s2}"
 
@@ -45,7 +45,7 @@ def test_what_is_taken_and_given_back_is_what_was_there(scalars: dict[str, int],
 
 @pytest.mark.parametrize("refined", [True, False])
 def test_both_wire_forms_say_the_same(refined: bool) -> None:
-    bundle = notation.parse_resources(EVERYTHING)
+    bundle = resource_notation.parse_resources(EVERYTHING)
     messages = res.to_messages(bundle, refined=refined, role="peloton")
     assert res.from_messages(messages) == bundle
     assert all(message.allocation_info.role == "peloton" for message in messages)
@@ -59,7 +59,7 @@ def test_a_dynamic_reservation_survives_the_old_form() -> None:
 
 
 def test_text_is_in_mesos_words() -> None:
-    text = res.text(notation.parse_resources("cpus(peloton):1;cpus:2.9;ports:[1-2,5-9]"), "peloton")
+    text = res.text(resource_notation.parse_resources("cpus(peloton):1;cpus:2.9;ports:[1-2,5-9]"), "peloton")
     assert text == (
         "cpus(allocated: peloton)(reservations: [(STATIC,peloton)]):1; cpus(allocated: peloton):2.9; "
         "ports(allocated: peloton):[1-2, 5-9]"
@@ -80,18 +80,18 @@ def test_text_is_in_mesos_words() -> None:
     ],
 )
 def test_a_wrong_resource_is_refused_with_its_part(text: str, part: str) -> None:
-    with pytest.raises(notation.NotationError, match="right is") as caught:
-        notation.parse_resources(f"disk:10;{text}")
+    with pytest.raises(resource_notation.NotationError, match="right is") as caught:
+        resource_notation.parse_resources(f"disk:10;{text}")
     assert part in str(caught.value)
 
 
 def test_attributes_are_text_scalars_or_ranges_but_no_sets() -> None:
-    parsed = notation.parse_attributes("rack:r1;level:2.5;spans:[1-2];features:ssd,tengig")
+    parsed = resource_notation.parse_attributes("rack:r1;level:2.5;spans:[1-2];features:ssd,tengig")
     assert [item.type for item in parsed] == [
         mesos.Value.TEXT,
         mesos.Value.SCALAR,
         mesos.Value.RANGES,
         mesos.Value.TEXT,
     ]
-    with pytest.raises(notation.NotationError, match="Bad type for attribute 'x'"):
-        notation.parse_attributes("x:{a,b}")
+    with pytest.raises(resource_notation.NotationError, match="Bad type for attribute 'x'"):
+        resource_notation.parse_attributes("x:{a,b}")

@@ -10,10 +10,10 @@ from typing import Any
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.agent.launcher import Launcher, LaunchError, Place
 from minicluster.mesos.agent.layout import Layout
-from minicluster.mesos.agent.limits import MemoryLimits
+from minicluster.mesos.agent.memory_limits import MemoryLimits
 from minicluster.mesos.agent.runs import Runs
-from minicluster.mesos.launches import LaunchCosts
-from minicluster.mesos.link import Update
+from minicluster.mesos.common.agent_link import Update
+from minicluster.mesos.common.launch_costs import LaunchCosts
 
 
 class _Fetching(Launcher):

@@ -14,10 +14,11 @@ import pytest
 
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.agent.checkpoint import Checkpoint
+from minicluster.mesos.agent.cleanup import end_container
 from minicluster.mesos.agent.launcher import Launcher, Place
 from minicluster.mesos.agent.layout import Layout
-from minicluster.mesos.agent.limits import MemoryLimits
-from minicluster.mesos.agent.supervisors import (
+from minicluster.mesos.agent.memory_limits import MemoryLimits
+from minicluster.mesos.agent.supervisor_pool import (
     Ended,
     Event,
     Failed,
@@ -27,7 +28,6 @@ from minicluster.mesos.agent.supervisors import (
     Supervised,
     Supervisors,
 )
-from minicluster.mesos.cleanup import end_container
 
 PATIENCE_SECONDS = 60.0
 E = TypeVar("E", bound=Event)

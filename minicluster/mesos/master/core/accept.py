@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-from minicluster.mesos import resources as res
-from minicluster.mesos.link import Launch
-from minicluster.mesos.master.core import events, validate, watching
+from minicluster.mesos.common import resources as res
+from minicluster.mesos.common.agent_link import Launch
+from minicluster.mesos.master.core import events, operator_events, validation
 from minicluster.mesos.master.core.allocator import add_filter, refuse_seconds
 from minicluster.mesos.master.core.state import Agent, Cluster, Framework, Task
 
@@ -35,7 +35,7 @@ def accept(cluster: Cluster, framework: Framework, call: scheduler.Call.Accept, 
     offer_ids = [item.value for item in call.offer_ids]
     if not offer_ids and not call.operations:
         return
-    error = validate.offers_error(cluster, framework, offer_ids)
+    error = validation.offers_error(cluster, framework, offer_ids)
     if error is not None:
         _refuse_offers(cluster, framework, call, offer_ids, error, now)
         return
@@ -120,14 +120,14 @@ def _launch(
     left: res.Bundle,
     now: float,
 ) -> None:
-    error = validate.task_error(framework, task, agent.id)
+    error = validation.task_error(framework, task, agent.id)
     wanted: res.Bundle = {}
     if error is None:
         wanted = res.from_messages(task.resources)
-        roles = validate.roles_of(list(task.resources), role)
+        roles = validation.roles_of(list(task.resources), role)
         if task.HasField("executor"):
             res.add(wanted, res.from_messages(task.executor.resources))
-        error = validate.size_error(wanted, roles, left, role)
+        error = validation.size_error(wanted, roles, left, role)
     if error is not None:
         reason = _REASON.REASON_TASK_INVALID
         _answer(cluster, framework, task, mesos.TASK_ERROR, error, reason, now)
@@ -144,7 +144,7 @@ def _launch(
     framework.tasks[record.id] = record
     agent.tasks[(framework.id, record.id)] = record
     cluster.tell(agent, Launch(framework.info, task))
-    watching.task_added(cluster, record)
+    operator_events.task_added(cluster, record)
 
 
 def answer_inverse(

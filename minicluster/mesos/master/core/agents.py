@@ -6,8 +6,8 @@ Source: recordings ``09-master-failover-single``, ``10-agent-*``.
 from __future__ import annotations
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos import resources as res
-from minicluster.mesos.link import (
+from minicluster.mesos.common import resources as res
+from minicluster.mesos.common.agent_link import (
     AgentTask,
     Kill,
     Ping,
@@ -17,7 +17,7 @@ from minicluster.mesos.link import (
     ResendUpdates,
     ShutdownFramework,
 )
-from minicluster.mesos.master.core import events, watching
+from minicluster.mesos.master.core import events, operator_events
 from minicluster.mesos.master.core.allocator import allocate
 from minicluster.mesos.master.core.frameworks import recover
 from minicluster.mesos.master.core.state import Agent, Cluster, Framework, Task, is_terminal
@@ -43,7 +43,7 @@ def register(cluster: Cluster, message: Register, now: float, *, simulated: bool
         _reregistered(cluster, agent, message, known is not None, now)
     _unavailability(cluster, agent)
     if known is None:
-        watching.agent_added(cluster, agent)
+        operator_events.agent_added(cluster, agent)
     cluster.counts["slave_reregistrations" if message.info.HasField("id") else "slave_registrations"] += 1
     if not simulated:
         _arm_ping(cluster, agent, now)
@@ -243,7 +243,7 @@ def _lose(
     task.statuses.append(status)
     if is_terminal(state):
         cluster.count_end(state)
-    watching.task_updated(cluster, task, status)
+    operator_events.task_updated(cluster, task, status)
     cluster.send(framework, events.update(status))
 
 
@@ -273,7 +273,7 @@ def _farewell(cluster: Cluster, agent: Agent) -> None:
         cluster.rescind(offer)
     for inverse in [item for item in cluster.inverse_offers.values() if item.agent_id == agent.id]:
         cluster.rescind_inverse(inverse)
-    watching.agent_removed(cluster, agent)
+    operator_events.agent_removed(cluster, agent)
     for framework in cluster.frameworks.values():
         framework.filters = {key: item for key, item in framework.filters.items() if key[1] != agent.id}
         cluster.send(framework, events.failure(agent.id))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-from minicluster.mesos import resources as res
+from minicluster.mesos.common import resources as res
 from minicluster.mesos.master.core.state import (
     CAPABILITY,
     Agent,

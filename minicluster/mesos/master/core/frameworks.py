@@ -9,11 +9,11 @@ from collections.abc import Iterable
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-from minicluster.mesos.link import ResendUpdates, ShutdownFramework
-from minicluster.mesos.master.core import events, watching
+from minicluster.mesos.common.agent_link import ResendUpdates, ShutdownFramework
+from minicluster.mesos.master.core import events, operator_events
 from minicluster.mesos.master.core.allocator import allocate
 from minicluster.mesos.master.core.state import CAPABILITY, Cluster, Framework, Task, is_terminal
-from minicluster.mesos.master.core.validate import id_error
+from minicluster.mesos.master.core.validation import id_error
 
 MAX_REMOVED = 50
 """How many removed frameworks are remembered, as in Mesos' --max_completed_frameworks."""
@@ -85,9 +85,9 @@ def subscribe(cluster: Cluster, call: scheduler.Call.Subscribe, stream: str, now
     _connect(cluster, framework, stream, set(call.suppressed_roles), now)
     if new:
         cluster.counts["messages_register_framework"] += 1
-        watching.framework_added(cluster, framework)
+        operator_events.framework_added(cluster, framework)
     else:
-        watching.framework_updated(cluster, framework)
+        operator_events.framework_updated(cluster, framework)
     for agent in cluster.agents.values():
         if any(framework_id == framework.id for framework_id, _ in agent.tasks):
             cluster.tell(agent, ResendUpdates(framework.id))
@@ -230,7 +230,7 @@ def remove(cluster: Cluster, framework: Framework, now: float) -> None:
     _end_stream(cluster, framework, None)
     framework.active = False
     framework.unregistered = now
-    watching.framework_removed(cluster, framework)
+    operator_events.framework_removed(cluster, framework)
     del cluster.frameworks[framework.id]
     cluster.removed_frameworks[framework.id] = framework
     while len(cluster.removed_frameworks) > MAX_REMOVED:
@@ -245,7 +245,7 @@ def _kill_unheard(cluster: Cluster, task: Task, now: float) -> None:
         status = events.master_status(task.id, task.state, text, reason, now, task.agent_id)
         task.statuses.append(status)
         cluster.count_end(task.state)
-        watching.task_updated(cluster, task, status)
+        operator_events.task_updated(cluster, task, status)
     cluster.forget_task(task)
 
 
@@ -284,7 +284,7 @@ def update_info(
         cluster.rescind(offer)
     _change(framework, info)
     framework.suppressed = set(call.suppressed_roles)
-    watching.framework_updated(cluster, framework)
+    operator_events.framework_updated(cluster, framework)
     return None
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.allocator import allocator_pb2 as allocation
 from mesos.v1.maintenance import maintenance_pb2 as maintenance
-from minicluster.mesos.jsoncodec import encode
 from minicluster.mesos.master.core.agents import take_down
 from minicluster.mesos.master.core.allocator import allocate
 from minicluster.mesos.master.core.state import Agent, Cluster, Machine
+from peloton.mesos.json import encode
 
 Key = tuple[str, str]
 _Status = allocation.InverseOfferStatus

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos import resources as res
+from minicluster.mesos.common import resources as res
 from minicluster.mesos.master.core.state import Cluster
 
 _LIVE = ("staging", "starting", "running", "killing", "unreachable")

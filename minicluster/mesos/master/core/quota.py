@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mesos.v1.quota import quota_pb2 as quota
-from minicluster.mesos import resources as res
+from minicluster.mesos.common import resources as res
 from minicluster.mesos.master.core.state import Cluster
 
 Amounts = dict[str, int]

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.master import master_pb2 as master
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-from minicluster.mesos import resources as res
-from minicluster.mesos.link import MasterMessage
-from minicluster.mesos.updates import TERMINAL
+from minicluster.mesos.common import resources as res
+from minicluster.mesos.common.agent_link import MasterMessage
+from minicluster.mesos.common.status_updates import TERMINAL
 
 CAPABILITY = mesos.FrameworkInfo.Capability
 MAX_COMPLETED = 1000

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
-from minicluster.mesos.link import Acknowledge, Kill, ShutdownExecutor, Update
-from minicluster.mesos.master.core import events, watching
+from minicluster.mesos.common.agent_link import Acknowledge, Kill, ShutdownExecutor, Update
+from minicluster.mesos.master.core import events, operator_events
 from minicluster.mesos.master.core.state import Agent, Cluster, Framework, Task, is_terminal
 
 _REASON = mesos.TaskStatus
@@ -72,7 +72,7 @@ def _note(cluster: Cluster, task: Task, status: mesos.TaskStatus, latest_state: 
         if is_terminal(task.state):
             cluster.count_end(task.state)
         if changed:
-            watching.task_updated(cluster, task, status)
+            operator_events.task_updated(cluster, task, status)
     if is_terminal(task.state):
         cluster.release(task)
     if task.statuses and task.statuses[-1].state == status.state:

@@ -1,0 +1,52 @@
+"""What a fault is, and what it has to work with."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tests.faults.testbed import World
+from tests.faults.workload import Workload
+
+NOTHING: frozenset[str] = frozenset()
+ZOOKEEPER = frozenset({"zookeeper"})
+CASSANDRA = frozenset({"cassandra"})
+MASTERS = frozenset({"zookeeper", "masters"})
+
+
+@dataclass(slots=True)
+class Strike:
+    """What a fault has to work with."""
+
+    world: World
+    random: random.Random
+    quick: bool
+    """Shortened outages."""
+    workload: Workload
+    takeovers: dict[str, float] = field(default_factory=dict)
+    """Seconds from the end of a role's leader until another answered, the longest."""
+
+    def wait(self, least: float, most: float) -> None:
+        time.sleep(self.random.uniform(least, most))
+
+    def outage(self, whole: float, quick: float) -> float:
+        return quick if self.quick else whole
+
+    def took_over(self, role: str, seconds: float) -> None:
+        self.takeovers[role] = max(seconds, self.takeovers.get(role, 0.0))
+
+
+class Fault(Protocol):
+    @property
+    def needs(self) -> frozenset[str]:
+        """Of zookeeper, cassandra, masters (of Mesos, several)."""
+        ...
+
+    @property
+    def long(self) -> bool:
+        """Played less often."""
+        ...
+
+    def strike(self, at: Strike) -> None: ...

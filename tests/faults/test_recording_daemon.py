@@ -1,0 +1,224 @@
+"""The record of what leaders do is whole, and changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mesos.v1 import mesos_pb2
+from mesos.v1.scheduler import scheduler_pb2
+from peloton.errors import Fenced
+from peloton.private.hostmgr.hostsvc.hostsvc_pb2 import LaunchableTask, LaunchTasksRequest
+from storage import interface
+from storage.config import SqliteSettings
+from storage.selection.factory import open_store
+from tests.contract.storage.samples import job_id, task_runtime
+from tests.faults.leader_actions import DeedLog
+from tests.faults.recording_daemon import (
+    FLUSH_SECONDS,
+    WRITES,
+    Call,
+    Journal,
+    RecordedStore,
+    recorded_client,
+    recorded_driver,
+    tell_of,
+)
+from tests.faults.triggers import Trap, set_trap, take
+
+PORTS = {
+    "jobs": interface.Jobs,
+    "tasks": interface.Tasks,
+    "pod_events": interface.PodEvents,
+    "pools": interface.Pools,
+    "hosts": interface.Hosts,
+}
+READS = {"config", "runtime", "query", "active", "get", "list", "all", "framework_id"}
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_each_call_of_the_port_is_known_to_write_or_to_read(name: str) -> None:
+    calls = {each for each, _ in inspect.getmembers(PORTS[name], inspect.isfunction) if each[0] != "_"}
+    assert calls - READS == WRITES[name]
+
+
+async def test_writes_are_recorded_once_they_are_taken(tmp_path: Path) -> None:
+    settings = SqliteSettings(path=tmp_path / "peloton.db")
+    store = RecordedStore(await open_store(settings), Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr"))
+    log = DeedLog(tmp_path)
+    await store.begin_term("jobmgr", 3)
+    await store.write_all(job_id(1), {0: task_runtime()})
+    await store.write_all(job_id(1), {1: task_runtime()})
+    assert len([page async for page in store.tasks.list(job_id(1))]) == 1  # type: ignore[attr-defined]
+    newer = await open_store(settings)
+    await newer.begin_term("jobmgr", 4)
+    with pytest.raises(Fenced):
+        await store.write_all(job_id(1), {1: task_runtime()})
+    state = task_runtime().state.name
+    told = [(deed.kind, deed.role, deed.term, deed.what) for deed in log.since(0)]
+    assert told == [
+        ("term", "jobmgr", 3, ""),
+        ("write", "jobmgr", 3, f"write_all {state}"),
+        ("write", "jobmgr", 3, f"write_all {state}"),
+    ]
+    await store.close()
+    await newer.close()
+    assert log.since(0)[-1].kind == "over"
+
+
+def test_launches_and_kills_are_recorded_by_their_runs(tmp_path: Path) -> None:
+    journal, log = Journal(tmp_path / "hostmgr-1.jsonl", "hostmgr"), DeedLog(tmp_path)
+    accept = Call(type=Call.ACCEPT)
+    for name in ("a-0-1", "a-1-1"):
+        task = mesos_pb2.TaskInfo(task_id=mesos_pb2.TaskID(value=name))
+        operation = accept.accept.operations.add(type=mesos_pb2.Offer.Operation.LAUNCH)
+        operation.launch.task_infos.add().CopyFrom(task)
+    kill = Call(type=Call.KILL, kill=scheduler_pb2.Call.Kill(task_id=mesos_pb2.TaskID(value="a-0-1")))
+    tell_of([accept, kill, Call(type=Call.REVIVE)], journal, 7.0)
+    told = [(deed.kind, deed.at, deed.what) for deed in log.since(0)]
+    assert told == [("launch", 7.0, "a-0-1"), ("launch", 7.0, "a-1-1"), ("kill", 7.0, "a-0-1")]
+
+
+def test_what_a_killed_process_left_unfinished_is_not_read(tmp_path: Path) -> None:
+    journal, log = Journal(tmp_path / "hostmgr-1.jsonl", "hostmgr"), DeedLog(tmp_path)
+    journal.begin(1, 5.0)
+    with (tmp_path / "hostmgr-1.jsonl").open("a") as file:
+        file.write('{"kind": "wri')
+    assert [deed.kind for deed in log.since(0)] == ["term"]
+    assert [deed.kind for deed in log.since(0)] == ["term"]
+
+
+def test_a_trap_springs_once_for_its_moment_and_its_job(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr")
+    set_trap(tmp_path, "jobmgr", "jobs.create", Trap("b", victim=7))
+    set_trap(tmp_path, "hostmgr", "before kill", Trap())
+    assert journal.trap("jobs.create", lambda job: job == "a") is None
+    assert journal.trap("before kill", lambda job: True) is None
+    assert journal.trap("jobs.create", lambda job: job == "b") == Trap("b", victim=7)
+    assert journal.trap("jobs.create", lambda job: job == "b") is None
+
+
+def test_a_trap_without_a_job_is_for_any(tmp_path: Path) -> None:
+    file = set_trap(tmp_path, "jobmgr", "jobs.create", Trap())
+    assert take(tmp_path, "jobmgr", "jobs.create", lambda job: False) == Trap()
+    assert not file.exists()
+
+
+@pytest.fixture
+def bystander() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "60"])
+    yield process
+    process.kill()
+    process.wait(10)
+
+
+def test_a_trap_signals_its_victim(bystander: subprocess.Popen[bytes]) -> None:
+    Trap(victim=bystander.pid, number=signal.SIGTERM).spring()
+    assert bystander.wait(10) == -signal.SIGTERM
+
+
+class Died(Exception):
+    pass
+
+
+@pytest.fixture
+def deaths(monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(trap: Trap) -> None:
+        raise Died
+
+    monkeypatch.setattr(Trap, "spring", die)
+
+
+async def test_who_is_trapped_at_a_write_dies_after_it_and_before_it_can_go_on(
+    tmp_path: Path, deaths: None
+) -> None:
+    store = await open_store(SqliteSettings(path=tmp_path / "peloton.db"))
+    recorded = RecordedStore(store, Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr"))
+    state = task_runtime().state.name
+    set_trap(tmp_path, "jobmgr", f"write_all {state}", Trap(str(job_id(1))))
+    await recorded.write_all(job_id(2), {0: task_runtime()})
+    with pytest.raises(Died):
+        await recorded.write_all(job_id(1), {0: task_runtime()})
+    assert await store.tasks.get(job_id(1), 0) == task_runtime()
+    await store.close()
+
+
+class Client:
+    """Stands for the client of another daemon."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def call(self, method: str, request: object, timeout: float = 1.0) -> str:
+        self.asked.append(method)
+        return "done"
+
+
+async def test_who_is_trapped_at_a_call_dies_before_it_leaves_or_after_its_answer(
+    tmp_path: Path, deaths: None
+) -> None:
+    client = recorded_client(Client, Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr"))()
+    request = LaunchTasksRequest(tasks=[LaunchableTask(taskId=mesos_pb2.TaskID(value="a-0-1"))])
+    set_trap(tmp_path, "jobmgr", "before LaunchTasks", Trap("a-0"))
+    assert await client.call("KillTasks", request, timeout=2.0) == "done"
+    with pytest.raises(Died):
+        await client.call("LaunchTasks", request)
+    assert client.asked == ["KillTasks"]
+    set_trap(tmp_path, "jobmgr", "after LaunchTasks", Trap("a-1"))
+    assert await client.call("LaunchTasks", request) == "done"
+    set_trap(tmp_path, "jobmgr", "after LaunchTasks", Trap("a-0"))
+    with pytest.raises(Died):
+        await client.call("LaunchTasks", request)
+    assert client.asked == ["KillTasks", "LaunchTasks", "LaunchTasks"]
+
+
+async def test_who_survives_a_trap_is_held_and_goes_on(
+    tmp_path: Path, bystander: subprocess.Popen[bytes]
+) -> None:
+    client = recorded_client(Client, Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr"))()
+    trap = Trap(victim=bystander.pid, number=signal.SIGTERM, hold=0.05)
+    set_trap(tmp_path, "jobmgr", "before LaunchTasks", trap)
+    began = time.monotonic()
+    assert await client.call("LaunchTasks", LaunchTasksRequest()) == "done"
+    assert time.monotonic() - began >= 0.05
+    assert bystander.wait(10) == -signal.SIGTERM
+
+
+class Driver:
+    """Stands for the driver of Mesos."""
+
+    def __init__(self) -> None:
+        self.sent: list[object] = []
+
+    def send(self, *calls: object) -> None:
+        self.sent += calls
+
+    async def drain(self) -> None:
+        """There is room."""
+
+
+async def test_who_is_trapped_at_a_launch_dies_before_or_after_it(tmp_path: Path, deaths: None) -> None:
+    driver = recorded_driver(Driver, Journal(tmp_path / "hostmgr-1.jsonl", "hostmgr"))()
+    accept = Call(type=Call.ACCEPT)
+    set_trap(tmp_path, "hostmgr", "before launch", Trap())
+    with pytest.raises(Died):
+        driver.send(accept)
+    assert driver.sent == []
+    set_trap(tmp_path, "hostmgr", "after launch", Trap())
+    told: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append("died"))
+    driver.send(Call(type=Call.KILL))
+    await driver.drain()
+    driver.send(accept)
+    assert driver.sent[-1] is accept
+    began = time.monotonic()
+    await driver.drain()
+    assert time.monotonic() - began >= FLUSH_SECONDS
+    assert told == ["died"]

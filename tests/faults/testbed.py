@@ -1,0 +1,393 @@
+"""A cluster of real processes that can be hurt in every way, with its servers and proxies."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from minicluster.cluster import Cluster
+from minicluster.components import Component
+from minicluster.mesos.agent.cleanup import kill_tasks
+from minicluster.processes import Process
+from minicluster.progress import Progress
+from minicluster.servers.cassandra import Lasting
+from minicluster.settings import ClusterSettings, DaemonSettings, Instances
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.client import Discovery, LocalDiscovery, PelotonClient
+from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
+from peloton.config.settings import Tree
+from tests.faults.history import Event, EventLog, Run
+from tests.faults.leader_actions import DeedLog
+from tests.faults.proxy import Proxy
+from tests.faults.status_filter import Chances, UpdateMangler
+from tests.faults.takeover import QUESTIONS, Takeover
+from tests.faults.triggers import Trap, set_trap
+from tests.servers.cassandra import CassandraServer, cassandra_server
+from tests.servers.store import settings_for
+from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
+
+LEADERS = ("jobmgr", "resmgr", "hostmgr")
+POOL = "faults"
+LIVE = frozenset({"TASK_STAGING", "TASK_STARTING", "TASK_RUNNING", "TASK_KILLING"})
+"""States of what Mesos' agents have; the master lists what has ended, too, until that is acknowledged."""
+ROWS = 20
+"""A job's tasks that jobmgr makes at once: larger jobs can be cut off half-way."""
+PING_SECONDS, PINGS = 1.5, 4
+"""An agent that does not answer for their product is unreachable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Which servers a cluster stands on."""
+
+    zookeeper: bool = False
+    cassandra: bool = False
+    session_seconds: float = 5.0
+    masters: int = 1
+    """Of Mesos. Several elect one among them in ZooKeeper, where hostmgr finds it: no proxy is in between."""
+    launch_seconds: str = "0"
+    """How long an agent takes for a launch, MIN-MAX."""
+
+    def __str__(self) -> str:
+        store = "cassandra" if self.cassandra else "sqlite"
+        several = f", {self.masters} Mesos masters" if self.masters > 1 else ""
+        slow = f", launches of {self.launch_seconds} s" if self.launch_seconds != "0" else ""
+        return f"{store} and {'zookeeper' if self.zookeeper else 'local'} membership{several}{slow}"
+
+
+class _Cluster(Cluster):
+    """With agents that send updates again soon, and daemons that record what they do, in `deeds`."""
+
+    def __init__(self, directory: Path, deeds: Path, started: Callable[[_Cluster], None]) -> None:
+        super().__init__(directory)
+        self.deeds = deeds
+        self._started = started
+
+    def components(self) -> tuple[Component, ...]:
+        flags = ("--status-update-retry-interval=1",)
+        return tuple(
+            replace(part, flags=(*part.flags, *flags))
+            if part.kind == "mesos-agent"
+            else replace(part, settings=_of_one_kind(part.settings))
+            for part in super().components()
+        )
+
+    def _command(self, part: Component) -> list[str]:
+        python, option, *rest = super()._command(part)
+        if part.kind not in LEADERS:
+            return [python, option, *rest]
+        return [python, option, "tests.faults.recording_daemon", str(self.deeds), *rest]
+
+    def _await(self, parts: Sequence[Component], tell: Progress) -> None:
+        self._started(self)
+        super()._await(parts, tell)
+
+
+def _of_one_kind(settings: Tree) -> Tree:
+    """Without what is left of the minicluster's own membership and store where others are set."""
+    found = dict(settings)
+    for name, kind, own in (("membership", "local", "directory"), ("storage", "sqlite", "path")):
+        if name in found and found[name].get("kind") != kind:
+            found[name] = {key: value for key, value in found[name].items() if key != own}
+    return found
+
+
+@dataclass(slots=True)
+class Probe:
+    """Asks one leader over and over; `served`: when it answered, seconds since the epoch."""
+
+    ask: Callable[[], bool]
+    served: list[float] = field(default_factory=list)
+    leaders: list[tuple[float, str]] = field(default_factory=list)
+    """Addresses that led, and since when."""
+
+    def longest_gap(self, since: float, until: float) -> float:
+        """Seconds between two answers, less what lies between two questions."""
+        times = [since, *(each for each in self.served if since <= each <= until), until]
+        return max(b - a for a, b in pairwise(times))
+
+
+class World:
+    """One cluster, from `up` to `down`; faults hurt it by what it has here."""
+
+    def __init__(self, folder: Path, setup: Setup, seed: int) -> None:
+        self.folder = folder.resolve()  # servers run in folders of their own
+        self.setup = setup
+        self.chances = Chances()
+        self.deeds = DeedLog(self.folder / "deeds")
+        self.mesos = Proxy("127.0.0.1", 0, lambda: UpdateMangler(random.Random(seed), self.chances))
+        self.store: Proxy | None = None
+        self.zookeeper: ZooKeeperServer | None = None
+        self.cassandra: CassandraServer | None = None
+        self.probes: dict[str, Probe] = {}
+        self._events = EventLog(self.folder / "mesos.jsonl")
+        self._dead: list[Event] = []
+        self._stack = ExitStack()
+        self._over = threading.Event()
+
+    # From up to down.
+
+    def up(self) -> None:
+        try:
+            self._up()
+        except BaseException:
+            self.down()
+            raise
+
+    def _up(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.mesos.start()
+        self._stack.callback(self.mesos.close)
+        settings = self._settings()
+        directory = self.folder / "cluster"
+        self.discovery: Discovery = (
+            ZooKeeperDiscovery(self.zookeeper.address)
+            if self.zookeeper is not None
+            else LocalDiscovery(directory / "membership")
+        )
+        self._stack.callback(self.discovery.close)
+        self.deeds.folder.mkdir()
+        self.cluster = _Cluster(directory, self.deeds.folder, self._aim)
+        self._stack.callback(self.cluster.down)
+        self.cluster.up(settings)
+        self.client = PelotonClient("faults", discovery=self.discovery)
+        self._stack.callback(self.client.close)
+        self.pool = self._make_pool()
+        self._watch()
+
+    def down(self) -> None:
+        self._over.set()
+        self._stack.close()
+
+    def _aim(self, cluster: Cluster) -> None:
+        master = next(part for part in cluster.components() if part.kind == "mesos-master")
+        self.mesos.target = ("127.0.0.1", master.http)
+
+    def _settings(self) -> ClusterSettings:
+        common = {**self._membership(), **self._storage()}
+        jobmgr = {**common, "goal_state": {"rows_per_turn": ROWS}}
+        placement = {name: tree for name, tree in common.items() if name == "membership"}
+        proxied = {"master": self.mesos.address} if self.setup.masters == 1 else {}
+        mesos = {"mesos": {**proxied, "agents_interval": 2.0}}
+        reconcile = {"reconcile": {"second_look": 5.0, "interval": 15.0, "launch_grace": 5.0}}
+        return ClusterSettings(
+            ports="free",
+            instances=Instances(jobmgr=2, resmgr=2, hostmgr=2),
+            master_flags=(
+                f"--history={self.folder / 'mesos.jsonl'}",
+                f"--agent-ping-timeout={PING_SECONDS}",
+                f"--max-agent-ping-timeouts={PINGS}",
+                "--agent-reregister-timeout=20",
+                f"--zk-session-timeout={self.setup.session_seconds}",
+            ),
+            mesos_masters=self.setup.masters,
+            launch_seconds=self.setup.launch_seconds,
+            membership=f"zookeeper={self.zookeeper.address}" if self.zookeeper is not None else "local",
+            settings=DaemonSettings(
+                jobmgr=jobmgr, resmgr=common, hostmgr={**common, **mesos, **reconcile}, placement=placement
+            ),
+        )
+
+    def _membership(self) -> Tree:
+        if not self.setup.zookeeper:
+            return {}
+        self.zookeeper = self._stack.enter_context(zookeeper_server(self.folder / "zookeeper"))
+        session = self.setup.session_seconds
+        tree = {"kind": "zookeeper", "servers": self.zookeeper.address, "session_seconds": session}
+        return {"membership": tree}
+
+    def _storage(self) -> Tree:
+        if not self.setup.cassandra:
+            return {}
+        folder = self.folder / "cassandra"
+        self.cassandra = self._stack.enter_context(cassandra_server(folder, lasting=Lasting.ALL))
+        self.store = Proxy("127.0.0.1", self.cassandra.port)
+        self.store.start()
+        self._stack.callback(self.store.close)
+        settings = settings_for(self.cassandra, folder).model_dump(mode="json")
+        own = {"port": self.store.port, "auto_migrate": True, "request_timeout": 5.0, "connect_timeout": 5.0}
+        return {"storage": {**settings, **own}}
+
+    def _make_pool(self) -> str:
+        amounts = (("cpu", 12), ("memory", 6144), ("disk", 60000), ("gpu", 0))
+        config = respool_pb2.ResourcePoolConfig(
+            name=POOL,
+            parent=peloton_pb2.ResourcePoolID(value="root"),
+            resources=[
+                respool_pb2.ResourceConfig(kind=kind, limit=1e6, share=1, reservation=reserved)
+                for kind, reserved in amounts
+            ],
+        )
+        request = respool_pb2.CreateRequest(config=config)
+        made: list[str] = []
+
+        def answers() -> bool:
+            try:
+                made.append(self.client.respool_svc.CreateResourcePool(request, timeout=10).result.value)
+            except grpc.RpcError:
+                return False
+            return bool(made[-1])
+
+        until(answers, 60, "a resource pool")
+        return made[-1]
+
+    # What is seen of it.
+
+    def events(self, since: float) -> list[Event]:
+        told = self._events.since(since)
+        return sorted([*told, *(each for each in self._dead if each.at >= since)], key=lambda each: each.at)
+
+    def live(self) -> list[tuple[Run, str]]:
+        """Runs that Mesos' agents have."""
+        return [
+            (Run.of(task["id"]), task["slave_id"])
+            for framework in self._state()["frameworks"]
+            for task in framework["tasks"]
+            if task["state"] in LIVE
+        ]
+
+    def launching(self, job_id: str, since: float) -> list[str]:
+        """Ids of the agents to which runs of the job were sent, and that have told nothing of these yet."""
+        events = [each for each in self.events(since) if each.run is not None and each.run.job == job_id]
+        started = {each.run for each in events if each.kind == "update"}
+        return [each.agent for each in events if each.kind == "launch" and each.run not in started]
+
+    def agent(self, agent_id: str) -> str:
+        """Name of the component that is the agent."""
+        agents = [part.name for part in self.cluster.components() if part.kind == "mesos-agent"]
+        return next(name for name in agents if self._agent_id(name) == agent_id)
+
+    def _agent_id(self, name: str) -> str:
+        return str(json.loads(self.cluster.layout.ready_of(name).read_text())["agent_id"])
+
+    def leading_master(self) -> str | None:
+        """Name of the component; None while none leads that can be reached."""
+        try:
+            port = self._state()["leader_info"]["port"]
+        except OSError:
+            return None
+        return next(part.name for part in self._masters() if part.http == port)
+
+    def _state(self) -> Any:
+        """As the leading Mesos master tells, to which the others redirect. Raises OSError."""
+        for part in self._masters():
+            try:
+                with urllib.request.urlopen(f"http://{part.addresses['http']}/state", timeout=10) as answer:
+                    return json.load(answer)
+            except OSError as error:
+                missed = error
+        raise missed
+
+    def _masters(self) -> list[Component]:
+        return [part for part in self.cluster.components() if part.kind == "mesos-master"]
+
+    def leader(self, role: str) -> str:
+        """Name of the component that leads. Raises DiscoveryError."""
+        target = self.discovery.address(role)
+        found = [part.name for part in self.cluster.components() if part.addresses.get("grpc") == target]
+        return found[0]
+
+    def takeover(self, role: str, before: str = "") -> Takeover:
+        """To make just before the role's leader goes; or just after, with its address."""
+        return Takeover(self.discovery, role, before or self.discovery.address(role))
+
+    def _watch(self) -> None:
+        client = PelotonClient("probe", discovery=self.discovery)
+        self.probes = {role: Probe(partial(ask, client)) for role, ask in QUESTIONS.items()}
+        for role, probe in self.probes.items():
+            arguments = (role, probe)
+            thread = threading.Thread(target=self._probe, args=arguments, name=f"probe-{role}", daemon=True)
+            thread.start()
+            self._stack.callback(thread.join, 10)
+        self._stack.callback(self._over.set)
+
+    def _probe(self, role: str, probe: Probe) -> None:
+        while not self._over.wait(0.1):
+            try:
+                leader = self.discovery.address(role)
+                if not probe.leaders or probe.leaders[-1][1] != leader:
+                    probe.leaders.append((time.time(), leader))
+                served = probe.ask()
+            except (grpc.RpcError, DiscoveryError):
+                continue
+            if served:
+                probe.served.append(time.time())
+
+    # What hurts.
+
+    def kill(self, name: str) -> None:
+        self.cluster.kill([name])
+
+    def trap(self, role: str, moment: str, trap: Trap) -> Path:
+        """Set a trap for the role's leader at a point of `tests.faults.recording_daemon`.
+
+        The file is removed when the trap fires.
+        """
+        return set_trap(self.deeds.folder, role, moment, trap)
+
+    def pid(self, name: str) -> int:
+        process = self._process(name)
+        return process.pid
+
+    def ended(self, name: str) -> bool:
+        return not self._process(name).alive()
+
+    def stop(self, name: str) -> None:
+        """In good order."""
+        self.cluster.stop([name])
+
+    def start(self, name: str) -> None:
+        self.cluster.start([name])
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        self._process(name).signal(number)
+
+    def _process(self, name: str) -> Process:
+        part = next(part for part in self.cluster.components() if part.name == name)
+        process = self.cluster._process(part)
+        assert process is not None, f"{name} does not run"
+        return process
+
+    def start_dead(self) -> list[str]:
+        """Start what does not run, as a supervisor would; returns what that was."""
+        dead = [each.name for each in self.cluster.status() if each.state in ("stopped", "dead")]
+        if dead:
+            self.cluster.start(dead)
+        return dead
+
+    def lose_agent(self, name: str) -> None:
+        """With all that it runs and knows: what is started under its name afterwards is another."""
+        agent_id = self._agent_id(name)
+        self.kill(name)
+        work = self.cluster.layout.work_of(name)
+        kill_tasks(work)
+        self._dead.append(Event(time.time(), "dead", agent=agent_id))
+        shutil.rmtree(work, ignore_errors=True)
+
+    def unreachable_since(self, since: float) -> bool:
+        """Whether the framework was told that an agent is gone."""
+        return any(event.kind == "failure" for event in self.events(since) if event.at >= since)
+
+
+def until(holds: Callable[[], bool], seconds: float, what: str, pause: float = 0.1) -> None:
+    """Raises TimeoutError."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {seconds:g} s")
+        time.sleep(pause)
