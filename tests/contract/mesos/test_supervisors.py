@@ -152,7 +152,7 @@ async def test_a_task_inherits_nothing_of_what_it_was_forked_from(cluster: Clust
     lines = (cluster.sandbox("one") / "stdout").read_text().split("\n")
     assert lines[:4] == ["0", "1", "2", "3"]  # the last is the folder that ls looks at
     masks = {name: int(mask, 16) for name, mask in (line.split(":\t") for line in lines[4:7])}
-    ours = {*supervisor.IGNORED, signal.SIGCHLD}
+    ours = {*supervisor.HANDLED, signal.SIGCHLD}
     assert not [number for number in ours if masks["SigIgn"] >> number - 1 & 1]
     assert masks["SigBlk"] == 0
     shell = lines[8]
