@@ -173,6 +173,8 @@ class AgentService:
                     registered(message.agent_id)
                 else:
                     self._obey(message)
+                    # A master may send hundreds of launches at once. Those that are made start meanwhile.
+                    await asyncio.sleep(0)
 
     async def _heard(self, reader: asyncio.StreamReader) -> bytes:
         async with asyncio.timeout(self._silence):
