@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
 from peloton.config.settings import DaemonSettings, Settings
+from peloton.durations import parse_duration
 from resmgr.core.preemption.decide import Rules
 from resmgr.core.state.policy import Policy
 from storage.config import ENVIRONMENT, StorageSettings
@@ -56,9 +56,11 @@ class AdmissionSettings(Settings):
 
 
 def _seconds(value: Any) -> Any:
-    """A number of seconds, also as operators write it: 90s, 1.5m, 1h."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)", value.strip()) if isinstance(value, str) else None
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]] if found else value
+    """Parse a duration such as 90s, 1.5m or 1h; leave anything else to the type."""
+    try:
+        return parse_duration(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 PoolPath = Annotated[str, Field(pattern=r"^/")]

@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+\Z", re.ASCII)
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+from peloton.durations import parse_duration
+
 _RANGE = re.compile(r"(\d*):(\d*)\Z")
 LAST_INSTANCE = 2**31 - 1
 
@@ -23,12 +22,9 @@ class Duration(click.ParamType[float]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, int | float):
             return float(value)
-        text = str(value).strip()
-        if text.replace(".", "", 1).isdecimal() and text.isascii():
-            seconds = float(text)
-        elif _DURATION.match(text):
-            seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
-        else:
+        try:
+            seconds = parse_duration(str(value))
+        except ValueError:
             self.fail(f"{value!r} is not a duration, such as 20s or 5m", param, ctx)
         if not 0 < seconds <= 10**7:
             self.fail(f"{value!r} is not longer than nothing and shorter than 115 days", param, ctx)

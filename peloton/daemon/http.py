@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,10 +16,9 @@ from starlette.routing import Route
 
 from peloton import __version__
 from peloton.daemon.log import LEVELS, LevelSwitch
+from peloton.durations import parse_duration
 from peloton.errors import InvalidArgument, Unavailable
 
-_DURATION = re.compile(r"(\d{1,6})(s|m|h)\Z")
-_SECONDS = {"s": 1, "m": 60, "h": 3600}
 LONGEST_LEVEL = 24 * 3600
 """Seconds that another log level lasts at most."""
 
@@ -80,8 +78,8 @@ class HttpServer:
             return PlainTextResponse(f"{error}\n", 400)
         if request.method != "HEAD":
             self._levels.set(level, seconds)
-            logging.getLogger(__name__).warning("log level %s for %s s", level, seconds)
-        return PlainTextResponse(f"{level} for {seconds} s\n")
+            logging.getLogger(__name__).warning("log level %s for %g s", level, seconds)
+        return PlainTextResponse(f"{level} for {seconds:g} s\n")
 
 
 def _level(given: str) -> str:
@@ -91,10 +89,12 @@ def _level(given: str) -> str:
     return given
 
 
-def _seconds(given: str) -> int:
-    """Parse a number of seconds. Raises InvalidArgument."""
-    found = _DURATION.match(given)
-    seconds = int(found[1]) * _SECONDS[found[2]] if found else 0
+def _seconds(given: str) -> float:
+    """Parse a duration into seconds. Raises InvalidArgument."""
+    try:
+        seconds = parse_duration(given)
+    except ValueError:
+        seconds = 0.0
     if not 1 <= seconds <= LONGEST_LEVEL:
         raise InvalidArgument("duration", given, "a time from 1s to 24h, such as 90s, 5m or 2h")
     return seconds
