@@ -1,7 +1,10 @@
 """Health check of a container: `python -m peloton.daemon.healthcheck [HOST:PORT[/PATH]]`.
 
-Asks there for /health, without an address at $HTTP_PORT of this machine. The exit code is 0 for an answer of
-200, 1 for any other and for none; what was answered is printed.
+Requests /health there, or at $HTTP_PORT of this machine where no address is given. The exit code is 0 for an
+answer of 200, 1 for any other and for none; the answer is printed.
+
+Uses http.client, not httpx: a container runs it every few seconds as a process of its own, which takes 0.05 s
+of CPU so and 0.18 s with httpx.
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException
 
 SECONDS = 4.0
+"""Time-out of the request."""
 LONGEST_ANSWER = 4096
+"""Bytes of the answer that are printed."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -24,7 +29,7 @@ def main(argv: Sequence[str]) -> int:
         print(f"{where!r} is no HOST:PORT: give one, or set HTTP_PORT", file=sys.stderr)
         return 1
     try:
-        status, text = _asked(host, int(port), f"/{path or 'health'}")
+        status, text = _get(host, int(port), f"/{path or 'health'}")
     except (OSError, HTTPException, OverflowError) as error:
         print(f"{where}: {error or type(error).__name__}", file=sys.stderr)
         return 1
@@ -32,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
     return 0 if status == 200 else 1
 
 
-def _asked(host: str, port: int, path: str) -> tuple[int, str]:
+def _get(host: str, port: int, path: str) -> tuple[int, str]:
     connection = HTTPConnection(host.strip("[]"), port, timeout=SECONDS)
     try:
         connection.request("GET", path)
