@@ -38,7 +38,7 @@ from hostmgr.services.passing import Passing
 from hostmgr.services.query import HostQueries
 from hostmgr.services.reconcile import ReconcileTasks
 from peloton.api.v0.host.svc.host_svc_pb2_grpc import add_HostServiceServicer_to_server
-from peloton.config.settings import ConfigError
+from peloton.config.errors import ConfigError
 from peloton.daemon.lifecycle import Daemon, run
 from peloton.eventstream import EventRing
 from peloton.membership.interface import Role

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,9 +11,12 @@ from hostmgr.core.filter import Ranking
 from hostmgr.core.launches import LaunchPolicy
 from hostmgr.core.table import CONCURRENT_LAUNCHES
 from peloton.config.settings import DaemonSettings, Settings
+from peloton.config.sources import Variable
 from peloton.errors import PelotonError
 from peloton.mesos.detector import parse_master
-from storage.config import ENVIRONMENT, StorageSettings
+from storage.config import StorageSettings
+
+BinPacking = Literal["FIRST_FIT", "DEFRAG", "LOAD_AWARE"]
 
 
 class TlsSettings(Settings):
@@ -41,7 +43,7 @@ class TlsSettings(Settings):
 class MesosSettings(Settings):
     """The Mesos master, and who hostmgr is there."""
 
-    master: str = "127.0.0.1:5050"
+    master: Annotated[str, Variable("MESOS_MASTER"), Variable("MESOS_ZK_PATH")] = "127.0.0.1:5050"
     """HOST:PORT, or zk://HOST:PORT,HOST:PORT/PATH for the one that leads among several."""
     encoding: Literal["protobuf", "json"] = "protobuf"
     """Of what is sent to the master and comes from it."""
@@ -53,7 +55,7 @@ class MesosSettings(Settings):
     """The role whose offers are taken; resources reserved for it are ours."""
     principal: str = "peloton"
     """As whom the framework subscribes, reserves and authenticates."""
-    secret_file: Path | None = None
+    secret_file: Annotated[Path | None, Variable("MESOS_SECRET_FILE")] = None
     """Holds the principal's secret, for Basic authentication; none is used without it."""
     tls: TlsSettings = TlsSettings()
     """Whether and how the connection is encrypted."""
@@ -123,11 +125,11 @@ class HostmgrSettings(DaemonSettings):
     """When the states of tasks are requested from Mesos."""
     launches: LaunchSettings = LaunchSettings()
     """How much is launched on a host at a time, and when it is passed over."""
-    bin_packing: Literal["FIRST_FIT", "DEFRAG", "LOAD_AWARE"] = "FIRST_FIT"
+    bin_packing: Annotated[BinPacking, Variable("BIN_PACKING")] = "FIRST_FIT"
     """Order in which matching hosts are claimed."""
-    enable_revocable_resources: bool = True
+    enable_revocable_resources: Annotated[bool, Variable("ENABLE_REVOCABLE_RESOURCES")] = True
     """Whether revocable resources are offered to revocable tasks."""
-    scarce_resource_types: str = "GPU"
+    scarce_resource_types: Annotated[str, Variable("SCARCE_RESOURCE_TYPES")] = "GPU"
     """Comma-separated; hosts that have them take only tasks that request some. GPU is the only kind known."""
     placing_seconds: float = Field(300.0, gt=0)
     """How long a claim lasts."""
@@ -137,17 +139,6 @@ class HostmgrSettings(DaemonSettings):
     """Seconds after a new subscription in which a launch waits for its host to be offered again."""
     event_ring: int = Field(100_000, ge=16)
     """Events that are held for jobmgr and resmgr."""
-
-    environment: ClassVar[Mapping[str, str]] = {
-        **DaemonSettings.environment,
-        **ENVIRONMENT,
-        "MESOS_MASTER": "mesos.master",
-        "MESOS_ZK_PATH": "mesos.master",
-        "MESOS_SECRET_FILE": "mesos.secret_file",
-        "ENABLE_REVOCABLE_RESOURCES": "enable_revocable_resources",
-        "SCARCE_RESOURCE_TYPES": "scarce_resource_types",
-        "BIN_PACKING": "bin_packing",
-    }
 
     @property
     def ranking(self) -> Ranking:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from pydantic import Field
 
 from jobmgr.core.task.actions import Limits
 from jobmgr.drivers.retry import Bucket
 from peloton.config.settings import DaemonSettings, Settings
-from storage.config import ENVIRONMENT, StorageSettings
+from storage.config import StorageSettings
 
 
 class GoalStateSettings(Settings):
@@ -64,8 +61,6 @@ class JobmgrSettings(DaemonSettings):
     event_days: float = Field(90.0, gt=0, le=90)
     """Days that events of ended runs are kept. Cassandra drops all events after 90 by itself; to drop them
     earlier, all events there are have to be read once a day."""
-
-    environment: ClassVar[Mapping[str, str]] = {**DaemonSettings.environment, **ENVIRONMENT}
 
     @property
     def expiry(self) -> float:

@@ -14,7 +14,7 @@ from minicluster import discovery
 from minicluster.cluster import Cluster, Status, as_json
 from minicluster.processes import interruptible
 from minicluster.settings import read_cluster
-from peloton.config.settings import Tree
+from peloton.config.sources import Tree
 
 DIRECTORY = click.option(
     "--dir",

@@ -34,7 +34,8 @@ from minicluster.processes import Process, launch, load, save, uninterrupted
 from minicluster.progress import Progress, silent
 from minicluster.readiness import Waiting
 from minicluster.settings import ClusterSettings
-from peloton.config.settings import Tree, validated
+from peloton.config.settings import validated
+from peloton.config.sources import Tree
 from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
 from peloton.membership.interface import Role
 from peloton.membership.local import registered

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from minicluster.layout import Layout
 from minicluster.servers import cassandra, zookeeper
 from minicluster.settings import Agent, ClusterSettings
-from peloton.config.settings import Tree, merged
+from peloton.config.sources import Tree, merged
 
 LOOPBACK = "127.0.0.1"
 MASTER_SESSION_SECONDS = 5

@@ -13,7 +13,7 @@ from minicluster.processes import inherited
 from minicluster.progress import Progress
 from minicluster.servers import maven
 from minicluster.settings import ClusterSettings
-from peloton.config.settings import Tree
+from peloton.config.sources import Tree
 from peloton.errors import Unavailable
 
 MIGRATE_SECONDS = 240.0

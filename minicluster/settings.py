@@ -10,7 +10,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from minicluster.mesos.common.launch_costs import parse_seconds
-from peloton.config.settings import Settings, Tree, read_yaml, validated
+from peloton.config.settings import Settings, validated
+from peloton.config.sources import Tree, read_yaml
 
 BASE_PORTS = {
     "zookeeper": (2181, 0),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
 from peloton.config.settings import DaemonSettings
+from peloton.config.sources import Variable
 from peloton.model.states import TaskType
 
 TaskTypeName = Literal["batch"]
@@ -16,9 +16,9 @@ TaskTypeName = Literal["batch"]
 class PlacementSettings(DaemonSettings):
     """Settings of a placement engine."""
 
-    task_type: TaskTypeName = "batch"
+    task_type: Annotated[TaskTypeName, Variable("TASK_TYPE")] = "batch"
     """Which tasks this engine places. In any case of letters."""
-    dequeue_limit: int = Field(1000, ge=1, le=100_000)
+    dequeue_limit: Annotated[int, Variable("TASK_DEQUEUE_LIMIT")] = Field(1000, ge=1, le=100_000)
     """Gangs taken at once."""
     dequeue_wait: float = Field(5.0, ge=0.0, le=60.0)
     """Seconds that resmgr may hold a call open while there is nothing to place."""
@@ -30,12 +30,6 @@ class PlacementSettings(DaemonSettings):
     """Seconds that an engine tries to place a gang. Less than a claim lasts in hostmgr."""
     patience: float = Field(2.0, ge=0.0)
     """Seconds that a gang waits for hosts which fit but are just being used, before it goes back."""
-
-    environment: ClassVar[Mapping[str, str]] = {
-        **DaemonSettings.environment,
-        "TASK_TYPE": "task_type",
-        "TASK_DEQUEUE_LIMIT": "dequeue_limit",
-    }
 
     @field_validator("task_type", mode="before")
     @classmethod

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from peloton.config.settings import DaemonSettings, Settings
+from peloton.config.sources import Variable
 from peloton.durations import parse_duration
 from resmgr.core.preemption.decide import Rules
 from resmgr.core.state.policy import Policy
-from storage.config import ENVIRONMENT, StorageSettings
+from storage.config import StorageSettings
 
 
 class PlacementSettings(Settings):
@@ -69,7 +70,9 @@ PoolPath = Annotated[str, Field(pattern=r"^/")]
 class PreemptionSettings(Settings):
     """Who has to give way (behaviour 7.5)."""
 
-    period: Annotated[float, BeforeValidator(_seconds), Field(gt=0)] = 60.0
+    period: Annotated[float, Variable("TASK_PREEMPTION_PERIOD"), BeforeValidator(_seconds), Field(gt=0)] = (
+        60.0
+    )
     """Seconds between two checks."""
     strikes: int = Field(5, ge=1)
     """Checks in a row that must find a pool over its entitlement before it loses tasks."""
@@ -115,7 +118,7 @@ class ResmgrSettings(DaemonSettings):
     """When waiting gangs are tried."""
     events: EventSettings = EventSettings()
     """How statuses are pulled from hostmgr."""
-    enable_preemption: bool = True
+    enable_preemption: Annotated[bool, Variable("ENABLE_PREEMPTION")] = True
     """Whether tasks are preempted, and non-preemptible ones have to keep to their pool's reservation."""
     preemption: PreemptionSettings = PreemptionSettings()
     """When tasks are preempted, which, and how many."""
@@ -131,13 +134,6 @@ class ResmgrSettings(DaemonSettings):
     """The same once it is known and does not change."""
     metrics_interval: float = Field(5.0, gt=0)
     """Seconds between two settings of the gauges of pools and queues."""
-
-    environment: ClassVar[Mapping[str, str]] = {
-        **DaemonSettings.environment,
-        **ENVIRONMENT,
-        "ENABLE_PREEMPTION": "enable_preemption",
-        "TASK_PREEMPTION_PERIOD": "preemption.period",
-    }
 
     @property
     def policy(self) -> Policy:

@@ -9,14 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from peloton.config.settings import Settings
-
-ENVIRONMENT = {
-    "CASSANDRA_HOSTS": "storage.contact_points",
-    "CASSANDRA_STORE": "storage.keyspace",
-    "CASSANDRA_PORT": "storage.port",
-}
-"""Environment variables of every daemon that has a store. They make it a Cassandra one where no kind is
-given."""
+from peloton.config.sources import Variable
 
 Consistency = Literal["ONE", "TWO", "QUORUM", "LOCAL_QUORUM", "EACH_QUORUM", "ALL", "LOCAL_ONE"]
 
@@ -69,11 +62,15 @@ class CassandraSettings(Settings):
 
     kind: Literal["cassandra"] = "cassandra"
     """Cassandra."""
-    contact_points: tuple[str, ...] = Field(default=("127.0.0.1",), min_length=1)
+    contact_points: Annotated[tuple[str, ...], Variable("CASSANDRA_HOSTS")] = Field(
+        default=("127.0.0.1",), min_length=1
+    )
     """Some of the cluster's servers, from which the others are learnt. As text: separated by commas."""
-    port: int = Field(default=9042, ge=1, le=65535)
+    port: Annotated[int, Variable("CASSANDRA_PORT")] = Field(default=9042, ge=1, le=65535)
     """At which all servers answer."""
-    keyspace: str = Field(default="peloton", pattern=r"\A[a-z][a-z0-9_]{0,47}\z")
+    keyspace: Annotated[str, Variable("CASSANDRA_STORE")] = Field(
+        default="peloton", pattern=r"\A[a-z][a-z0-9_]{0,47}\z"
+    )
     """What belongs to this cluster is kept there."""
     username: str = ""
     """Empty: without a password."""
@@ -114,7 +111,7 @@ class CassandraSettings(Settings):
 
 
 def _kind(value: Any) -> str:
-    """Where no kind is given: Cassandra if servers are, else SQLite."""
+    """Return the kind of a mapping; where none is given, Cassandra if servers are, else SQLite."""
     if not isinstance(value, dict):
         return str(getattr(value, "kind", "sqlite"))
     return str(value.get("kind") or ("cassandra" if "contact_points" in value else "sqlite"))

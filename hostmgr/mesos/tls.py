@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from peloton.config.settings import ConfigError
+from peloton.config.errors import ConfigError
 
 SETTING = "mesos.tls"
 

@@ -9,39 +9,43 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel
 
-from peloton.errors import shown
+from peloton.errors import PelotonError, shown
 
 C = TypeVar("C", bound=BaseModel)
-_SAYS = (("Value error, ", ""), ("Input should be", "should be"), ("String should", "should"))
+_REWORDED = (("Value error, ", ""), ("Input should be", "should be"), ("String should", "should"))
+
+
+class ConfigError(PelotonError):
+    """A setting is wrong; the message names it, its value and what would be right, one line per setting."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Of a setting: the dotted path as one writes it, the class that has it, and of which kind that is."""
+    """The place of a setting: its dotted path, the class that has it, and the kind of that class."""
 
     path: str
     owner: type[BaseModel] | None
     kind: str
 
 
-def told(cls: type[BaseModel], source: str, given: Mapping[str, str], error: Any) -> str:
+def describe_error(cls: type[BaseModel], source: str, given: Mapping[str, str], error: Any) -> str:
     """Describe one of pydantic's errors in a line.
 
-    `given` names what filled a setting, by its path, where that was not the source.
+    `given` names the origin of a setting, by its path, where it is not `source`.
     """
     place = _place(cls, error["loc"])
     where = f"{given.get(place.path, source)}: {place.path or '(all of it)'}"
     match error["type"]:
         case "extra_forbidden":
-            return f"{where}: unknown setting{_of(place)}{_instead(place)}"
+            return f"{where}: unknown setting{_with_kind(place)}{_suggestion(place)}"
         case "missing":
-            return f"{where}: is needed{_of(place)}, and not given"
+            return f"{where}: is needed{_with_kind(place)}, and not given"
         case "union_tag_invalid":
             right = " or ".join(error["ctx"]["expected_tags"].split(", "))
             return f"{where}.kind: {shown(error['ctx']['tag'])}: should be {right}"
         case "model_type" | "dict_type" | "mapping_type":
             return f"{where}: {shown(error['input'])}: should be a mapping of settings"
-    return f"{where}: {shown(error['input'])}: {_words(error['msg'])}"
+    return f"{where}: {shown(error['input'])}: {_reworded(error['msg'])}"
 
 
 def classes_in(annotation: Any, base: type[C]) -> list[type[C]]:
@@ -52,7 +56,7 @@ def classes_in(annotation: Any, base: type[C]) -> list[type[C]]:
 
 
 def _place(cls: type[BaseModel], loc: Sequence[str | int]) -> _Place:
-    """Where settings are of one kind among several, pydantic has the kind in its path, and nobody else."""
+    """Return the place of one of pydantic's locations, which name the kind of settings in the path."""
     owner, kind, path = cls, "", []
     candidates: list[type[BaseModel]] = [cls]
     for part in loc:
@@ -69,18 +73,18 @@ def _place(cls: type[BaseModel], loc: Sequence[str | int]) -> _Place:
     return _Place(".".join(path), owner, kind)
 
 
-def _of(place: _Place) -> str:
+def _with_kind(place: _Place) -> str:
     return f" with kind {place.kind}" if place.kind else ""
 
 
-def _instead(place: _Place) -> str:
+def _suggestion(place: _Place) -> str:
     if place.owner is None:
         return ""
     near = get_close_matches(place.path.rpartition(".")[2], place.owner.model_fields, 1)
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(place.owner.model_fields)}"
 
 
-def _words(message: str) -> str:
-    for theirs, ours in _SAYS:
+def _reworded(message: str) -> str:
+    for theirs, ours in _REWORDED:
         message = message.replace(theirs, ours, 1)
     return message

@@ -18,7 +18,8 @@ from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic.fields import FieldInfo
 
 from peloton.config.errors import classes_in
-from peloton.config.settings import DaemonSettings, Settings, flag_of
+from peloton.config.settings import DaemonSettings, Settings
+from peloton.config.sources import variable_targets
 
 HEAD = """# Settings
 
@@ -30,7 +31,6 @@ TABLE = "| setting | type | default | meaning |\n|---|---|---|---|"
 PLAIN = {str: "text", int: "integer", float: "number", bool: "true, false", Path: "path"}
 _BOUNDS = ((Ge, "ge", "≥"), (Gt, "gt", ">"), (Le, "le", "≤"), (Lt, "lt", "<"))
 _FOR_READERS = re.compile(r";? see `[\w.]+`| \(behaviour [^)]*\)")
-_CHOICE = re.compile(r"\[kind=\w+\]")
 Class = type[Settings]
 
 
@@ -143,13 +143,14 @@ def _about(cls: Class) -> str:
 
 
 def _environment(classes: Sequence[type[DaemonSettings]]) -> str:
-    users: dict[tuple[str, str], list[str]] = {}
+    users: dict[tuple[str, str, str], list[str]] = {}
     for cls in classes:
-        for variable, path in cls.environment.items():
-            users.setdefault((variable, _CHOICE.sub("", path)), []).append(_daemon(cls))
+        for target in variable_targets(cls):
+            key = target.variable.name, target.variable.flag, target.dotted
+            users.setdefault(key, []).append(_daemon(cls))
     rows = [
-        f"| `{variable}` | `{flag_of(variable)}` | `{path}` | {_whose(whose, len(classes))} |"
-        for (variable, path), whose in users.items()
+        f"| `{variable}` | `{flag}` | `{path}` | {_whose(whose, len(classes))} |"
+        for (variable, flag, path), whose in users.items()
     ]
     return "\n".join(
         (

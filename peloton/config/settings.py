@@ -1,32 +1,47 @@
-"""Settings: YAML files merged left to right, then environment, then flags; validated as one frozen object."""
+"""Base classes of settings, the settings of every daemon, and how they are read.
+
+Flags win over environment variables, those over YAML files, of which the last wins.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from peloton import __version__
-from peloton.config.errors import told
-from peloton.errors import PelotonError
-
-Tree = dict[str, Any]
-
-
-class ConfigError(PelotonError):
-    """A setting is wrong; the message names it, its value and what would be right, one line per setting."""
+from peloton.config.errors import ConfigError, describe_error
+from peloton.config.sources import Files, Tree, Variable, Variables, variable_targets
 
 
 class Settings(BaseModel):
     """Base of all settings: frozen, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class SourcedSettings(Settings, BaseSettings):
+    """Base of settings that `load` reads from files and variables; made directly, they read neither."""
+
+    model_config = SettingsConfigDict(validate_default=False)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the arguments as the only source."""
+        return (init_settings,)
 
 
 class LocalMembershipSettings(Settings):
@@ -43,7 +58,7 @@ class ZooKeeperMembershipSettings(Settings):
 
     kind: Literal["zookeeper"] = "zookeeper"
     """By ZooKeeper."""
-    servers: str
+    servers: Annotated[str, Variable("ELECTION_ZK_SERVERS", selects_kind=True)]
     """host:port,host:port,… and, where everything is to lie below a node, its path behind the last one."""
     root: str = "/peloton"
     """The node below which all of ours are."""
@@ -70,7 +85,7 @@ class ZooKeeperMembershipSettings(Settings):
 
 
 def _membership_kind(value: Any) -> str:
-    """Where no kind is given: ZooKeeper if servers are, else local."""
+    """Return the kind of a mapping; where none is given, ZooKeeper if servers are, else local."""
     if not isinstance(value, dict):
         return str(getattr(value, "kind", "local"))
     return str(value.get("kind") or ("zookeeper" if "servers" in value else "local"))
@@ -83,17 +98,17 @@ MembershipSettings = Annotated[
 ]
 
 
-class DaemonSettings(Settings):
-    """What every daemon is told."""
+class DaemonSettings(SourcedSettings):
+    """Settings of every daemon."""
 
     host: str = Field("127.0.0.1", min_length=1)
     """Address to listen on."""
     advertise: str = ""
     """Address at which others find this daemon. Where empty: the one listened on; if that is any
     (0.0.0.0, ::), the best of the host's."""
-    http_port: int = Field(0, ge=0, le=65535)
+    http_port: Annotated[int, Variable("HTTP_PORT")] = Field(0, ge=0, le=65535)
     """0 takes any free port."""
-    grpc_port: int = Field(0, ge=0, le=65535)
+    grpc_port: Annotated[int, Variable("GRPC_PORT")] = Field(0, ge=0, le=65535)
     """0 takes any free port."""
     grpc_health: bool = True
     """Whether the gRPC port answers grpc.health.v1.Health, with what /health says."""
@@ -101,38 +116,29 @@ class DaemonSettings(Settings):
     """Whether the gRPC port describes its services to tools such as grpcurl."""
     instance: str = ""
     """Name of this instance in logs and in the membership; a new one is made where empty."""
-    cluster: str = ""
+    cluster: Annotated[str, Variable("CLUSTER")] = ""
     """The cluster's name, for people."""
-    debug: bool = False
-    """Whether what is told at level debug is logged too."""
+    debug: Annotated[bool, Variable("ENABLE_DEBUG_LOGGING", switch="--debug")] = False
+    """Whether messages of level debug are logged too."""
     membership: MembershipSettings = LocalMembershipSettings()
     """How daemons find each other and elect leaders."""
 
-    environment: ClassVar[Mapping[str, str]] = {
-        "HTTP_PORT": "http_port",
-        "GRPC_PORT": "grpc_port",
-        "CLUSTER": "cluster",
-        "ENABLE_DEBUG_LOGGING": "debug",
-        "ELECTION_ZK_SERVERS": "membership[kind=zookeeper].servers",
-    }
-    """Environment variables by name, with the dotted path of the setting that they fill; [key=value] behind a
-    name replaces what is there by settings of that kind, unless it is of it already. Each is a flag as well:
-    HTTP_PORT is --http-port. Subclasses add theirs."""
+
+S = TypeVar("S", bound=SourcedSettings)
+D = TypeVar("D", bound=DaemonSettings)
+M = TypeVar("M", bound=BaseModel)
 
 
-S = TypeVar("S", bound=DaemonSettings)
-
-
-def parse_arguments(cls: type[S], program: str, argv: Sequence[str] | None = None) -> tuple[S, bool]:
+def parse_arguments(cls: type[D], program: str, argv: Sequence[str] | None = None) -> tuple[D, bool]:
     """Read settings from the command line of a daemon; return whether only to check them too.
 
     -c FILE (repeated), --check, --debug, a flag per environment variable. Raises ConfigError. --help and
     --version print, and end the process with 0.
     """
     given = vars(_parser(cls, program).parse_args(argv))
-    flags = {name: value for name in cls.environment if (value := given.get(name)) is not None}
-    settings = load(cls, given["config"], {**_from(os.environ, cls.environment), **flags})
-    return settings, bool(given["check"])
+    names = [target.variable.name for target in variable_targets(cls)]
+    flags = {name: value for name in names if (value := given[name]) is not None}
+    return load(cls, given["config"], flags, environment(cls)), bool(given["check"])
 
 
 def _parser(cls: type[DaemonSettings], program: str) -> argparse.ArgumentParser:
@@ -153,104 +159,63 @@ def _parser(cls: type[DaemonSettings], program: str) -> argparse.ArgumentParser:
         help="YAML file of settings; several are merged left to right",
     )
     parser.add_argument("--check", action="store_true", help="say whether the settings are right, and end")
-    for name, setting in cls.environment.items():
-        told = f"sets {_plain(setting)}; environment {name}"
-        if name == "ENABLE_DEBUG_LOGGING":
-            parser.add_argument("--debug", action="store_const", const="true", dest=name, help=told)
+    for target in variable_targets(cls):
+        variable = target.variable
+        help_text = f"sets {target.dotted}; environment {variable.name}"
+        if variable.switch:
+            parser.add_argument(
+                variable.switch, action="store_const", const="true", dest=variable.name, help=help_text
+            )
         else:
-            parser.add_argument(flag_of(name), dest=name, metavar="VALUE", help=told)
+            parser.add_argument(variable.flag, dest=variable.name, metavar="VALUE", help=help_text)
     return parser
 
 
-def _plain(path: str) -> str:
-    """Return the path of a setting without its [key=value]."""
-    return re.sub(r"\[.*?\]", "", path)
+def environment(cls: type[SourcedSettings]) -> Mapping[str, str]:
+    """Return the environment variables of a settings class that are set and not empty."""
+    names = (target.variable.name for target in variable_targets(cls))
+    return {name: value for name in names if (value := os.environ.get(name))}
 
 
-def flag_of(variable: str) -> str:
-    """Return the flag that does the same as an environment variable."""
-    return "--debug" if variable == "ENABLE_DEBUG_LOGGING" else "--" + variable.lower().replace("_", "-")
+def _variable_and_flag(variable: Variable) -> str:
+    return f"{variable.name} or {variable.flag}"
 
 
-def load(cls: type[S], files: Sequence[Path], variables: Mapping[str, str] | None = None) -> S:
-    """Read and validate. Raises ConfigError."""
-    tree: Tree = {}
-    for file in files:
-        tree = merged(tree, read_yaml(file))
-    given: dict[str, str] = {}
-    for name, value in (variables or {}).items():
-        tree = _filled(tree, cls.environment[name].split("."), value)
-        given[_plain(cls.environment[name])] = f"{name} or {flag_of(name)}"
-    return validated(cls, tree, ", ".join(map(str, files)) or "settings", given)
+def load(
+    cls: type[S],
+    files: Sequence[Path],
+    *variables: Mapping[str, str],
+    named: Callable[[Variable], str] = _variable_and_flag,
+) -> S:
+    """Read settings from variables, the first mapping winning, and from files, the last winning.
 
-
-M = TypeVar("M", bound=BaseModel)
+    `named` names a variable in errors. Raises ConfigError, with a line for each error.
+    """
+    sources = (*(Variables(cls, values) for values in variables), Files(cls, files))
+    given = {
+        target.dotted: named(target.variable)
+        for target in variable_targets(cls)
+        if any(target.variable.name in values for values in variables)
+    }
+    try:
+        return cls(_build_sources=(sources, {}))
+    except ValidationError as error:
+        raise _config_error(error, cls, ", ".join(map(str, files)) or "settings", given) from None
 
 
 def validated(cls: type[M], tree: Tree, source: str, given: Mapping[str, str] | None = None) -> M:
     """Validate a tree as a settings object.
 
-    `given` names what filled a setting, by its dotted path, where the source did not. Raises ConfigError,
+    `given` names the origin of a setting, by its dotted path, where it is not `source`. Raises ConfigError,
     with a line for each error.
     """
     try:
         return cls.model_validate(tree)
     except ValidationError as error:
-        wrong = [told(cls, source, given or {}, item) for item in error.errors()]
-        raise ConfigError("\n".join(wrong)) from None
+        raise _config_error(error, cls, source, given or {}) from None
 
 
-class _Once(yaml.SafeLoader):
-    """Takes no key twice: all but the last would be lost without a word."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-                if key.value in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"{key.value} is given twice", key.start_mark
-                    )
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-def read_yaml(file: Path) -> Tree:
-    """Read a YAML file that holds a mapping. Raises ConfigError."""
-    try:
-        content = yaml.load(file.read_text(), _Once)
-    except OSError as error:
-        raise ConfigError(f"{file}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: not YAML: {' '.join(str(error).split())}") from None
-    if content is None:
-        return {}
-    if not isinstance(content, dict):
-        raise ConfigError(f"{file}: a {type(content).__name__} is not a mapping of settings")
-    return content
-
-
-def merged(base: Tree, over: Tree) -> Tree:
-    """Return a new tree: mappings are merged key by key, anything else is replaced."""
-    result = dict(base)
-    for key, value in over.items():
-        held = result.get(key)
-        result[key] = merged(held, value) if isinstance(held, dict) and isinstance(value, dict) else value
-    return result
-
-
-def _from(variables: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
-    return {name: variables[name] for name in names if variables.get(name)}
-
-
-def _filled(tree: Tree, path: Sequence[str], value: object) -> Tree:
-    """Return the tree with the value at the path."""
-    name, _, choice = path[0].rstrip("]").partition("[")
-    if len(path) == 1:
-        return {**tree, name: value}
-    held = tree.get(name)
-    inner = held if isinstance(held, dict) else {}
-    if choice:
-        key, _, chosen = choice.partition("=")
-        inner = inner if inner.get(key) == chosen else {key: chosen}
-    return {**tree, name: _filled(inner, path[1:], value)}
+def _config_error(
+    error: ValidationError, cls: type[BaseModel], source: str, given: Mapping[str, str]
+) -> ConfigError:
+    return ConfigError("\n".join(describe_error(cls, source, given, item) for item in error.errors()))

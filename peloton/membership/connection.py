@@ -22,7 +22,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, Permissions, make_acl, make_digest_acl
 
 from peloton.clock import SystemClock
-from peloton.config.settings import ConfigError
+from peloton.config.errors import ConfigError
 from peloton.errors import AlreadyExists, Conflict, NotFound, PelotonError, Refused, Unavailable
 from peloton.membership.client import Client
 

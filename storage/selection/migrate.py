@@ -16,14 +16,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from peloton.config.settings import Settings, Tree, merged, read_yaml, validated
+from pydantic_settings import SettingsConfigDict
+
+from peloton.config.settings import SourcedSettings, environment, load
 from peloton.errors import PelotonError, Refused
-from storage.config import ENVIRONMENT, CassandraSettings, SqliteSettings, StorageSettings
+from storage.config import CassandraSettings, SqliteSettings, StorageSettings
 
 INTERRUPTED = 130
 
 
-class _Stored(Settings):
+class _StoreOnly(SourcedSettings):
+    """The storage settings in files of a daemon; all others are ignored."""
+
+    model_config = SettingsConfigDict(extra="ignore")
+
     storage: StorageSettings
 
 
@@ -45,15 +51,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _settings(files: Sequence[Path]) -> SqliteSettings | CassandraSettings:
-    """Read the storage settings from files of a daemon, ignoring all others. Raises ConfigError."""
-    tree: Tree = {}
-    for file in files:
-        tree = merged(tree, read_yaml(file))
-    stored: Tree = {"storage": tree["storage"]} if "storage" in tree else {}
-    given = {path: name for name, path in ENVIRONMENT.items() if os.environ.get(name)}
-    for path, name in given.items():
-        stored = merged(stored, {"storage": {path.removeprefix("storage."): os.environ[name]}})
-    return validated(_Stored, stored, ", ".join(map(str, files)), given).storage
+    """Read the storage settings from the environment and files. Raises ConfigError."""
+    return load(_StoreOnly, files, environment(_StoreOnly), named=lambda variable: variable.name).storage
 
 
 def _done(action: str, settings: SqliteSettings | CassandraSettings) -> str:

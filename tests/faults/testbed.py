@@ -30,7 +30,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.client import Discovery, LocalDiscovery, PelotonClient
 from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
-from peloton.config.settings import Tree
+from peloton.config.sources import Tree
 from tests.faults.history import Event, EventLog, Run
 from tests.faults.leader_actions import DeedLog
 from tests.faults.proxy import Proxy

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from peloton.config.settings import DaemonSettings, Tree, validated
+from peloton.config.settings import DaemonSettings, validated
+from peloton.config.sources import Tree
 from peloton.membership.factory import membership
 from peloton.membership.interface import Address, Leadership, Member, Membership, Role
 from peloton.membership.lease import Standing

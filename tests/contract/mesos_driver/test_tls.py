@@ -17,7 +17,8 @@ from hostmgr.mesos.http import BrokenHttp, connect
 from hostmgr.mesos.operator import OperatorClient
 from hostmgr.mesos.tls import client_context
 from mesos.v1 import mesos_pb2
-from peloton.config.settings import ConfigError, validated
+from peloton.config.errors import ConfigError
+from peloton.config.settings import validated
 from peloton.errors import Unavailable
 from peloton.mesos.detector import MasterAddress, StaticMaster
 from tests.contract.mesos_driver.certificates import Authority, Identity

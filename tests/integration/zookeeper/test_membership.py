@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kazoo.exceptions import NoAuthError
 
-from peloton.config.settings import ConfigError
+from peloton.config.errors import ConfigError
 from peloton.errors import Refused
 from peloton.membership.interface import Role
 from peloton.membership.lease import Standing

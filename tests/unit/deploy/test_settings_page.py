@@ -6,6 +6,7 @@ from hostmgr.config import HostmgrSettings
 from jobmgr.config import JobmgrSettings
 from peloton.config.reference import page
 from peloton.config.settings import DaemonSettings
+from peloton.config.sources import variable_targets
 from placement.config import PlacementSettings
 from resmgr.config import ResmgrSettings
 from tests.unit.deploy.compose import ROOT
@@ -31,4 +32,4 @@ def test_every_setting_and_variable_is_told() -> None:
     text = page(CLASSES)
     for cls in CLASSES:
         assert all(f"| `{name}` |" in text for name in cls.model_fields)
-        assert all(f"| `{name}` |" in text for name in cls.environment)
+        assert all(f"| `{target.variable.name}` |" in text for target in variable_targets(cls))

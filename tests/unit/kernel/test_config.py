@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from hostmgr.config import HostmgrSettings
 from jobmgr.config import JobmgrSettings
-from peloton.config.settings import ConfigError, load
+from peloton.config.errors import ConfigError
+from peloton.config.settings import DaemonSettings, load, parse_arguments, validated
 
 STORE = "storage: {kind: sqlite, path: /x.db}\n"
 
@@ -17,7 +19,7 @@ def refusal(folder: Path, text: str, variables: Mapping[str, str] | None = None)
     file = folder / "daemon.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        load(JobmgrSettings, [file], variables)
+        load(JobmgrSettings, [file], variables or {})
     return str(caught.value).replace(str(file), "FILE")
 
 
@@ -54,6 +56,10 @@ def refusal(folder: Path, text: str, variables: Mapping[str, str] | None = None)
 )
 def test_a_line_says_where_what_and_what_would_be_right(tmp_path: Path, text: str, said: str) -> None:
     assert refusal(tmp_path, text) == said
+
+
+def test_a_key_that_is_no_text(tmp_path: Path) -> None:
+    assert refusal(tmp_path, STORE + "true: 1").startswith("FILE: True: unknown setting; there are host, ")
 
 
 def test_each_wrong_setting_has_a_line(tmp_path: Path) -> None:
@@ -97,3 +103,32 @@ def test_merge_keys_are_no_repetition(tmp_path: Path) -> None:
     assert load(JobmgrSettings, [file]).goal_state.ask_after == 1
     file.write_text("storage: &s {path: /y}\nmembership: {<<: {directory: /a}, directory: /b}\n")
     assert str(load(JobmgrSettings, [file]).membership.directory) == "/b"  # type: ignore[union-attr]
+
+
+def test_settings_made_directly_read_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PORT", "5")
+    monkeypatch.setenv("HOST", "elsewhere")
+    assert DaemonSettings(cluster="c") == validated(DaemonSettings, {"cluster": "c"}, "test")
+    assert (DaemonSettings().http_port, DaemonSettings().host) == (0, "127.0.0.1")
+
+
+def test_flags_win_over_the_environment_and_that_over_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "daemon.yaml"
+    file.write_text(STORE + "mesos: {master: 'file:1'}\nhttp_port: 1\n")
+    for name in ("HTTP_PORT", "MESOS_ZK_PATH"):
+        monkeypatch.delenv(name, raising=False)
+
+    def read(*flags: str) -> tuple[str, int]:
+        settings, _ = parse_arguments(HostmgrSettings, "peloton-hostmgr", ["-c", str(file), *flags])
+        return settings.mesos.master, settings.http_port
+
+    assert read() == ("file:1", 1)
+    monkeypatch.setenv("HTTP_PORT", "")
+    monkeypatch.setenv("MESOS_MASTER", "env:1")
+    assert read() == ("env:1", 1)
+    monkeypatch.setenv("MESOS_ZK_PATH", "zk://env:1/mesos")
+    monkeypatch.setenv("HTTP_PORT", "2")
+    assert read() == ("zk://env:1/mesos", 2)
+    assert read("--mesos-master", "flag:1", "--http-port", "3") == ("flag:1", 3)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from peloton.config.errors import ConfigError
 from peloton.config.settings import (
-    ConfigError,
     DaemonSettings,
     LocalMembershipSettings,
     ZooKeeperMembershipSettings,
@@ -23,9 +23,10 @@ def test_the_environment_selects_zookeeper(tmp_path: Path) -> None:
     assert found == ZooKeeperMembershipSettings(servers="zk1:2181,zk2:2181/below")
 
 
-def test_the_environment_leaves_what_else_is_said_of_zookeeper(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["kind: zookeeper, ", ""])
+def test_the_environment_keeps_other_settings_of_zookeeper(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "settings.yaml"
-    file.write_text("membership: {kind: zookeeper, servers: 'old:1', root: /mine}\n")
+    file.write_text(f"membership: {{{kind}servers: 'old:1', root: /mine}}\n")
     found = load(DaemonSettings, [file], {"ELECTION_ZK_SERVERS": "zk1:2181"}).membership
     assert found == ZooKeeperMembershipSettings(servers="zk1:2181", root="/mine")
 

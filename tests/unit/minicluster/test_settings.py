@@ -12,7 +12,7 @@ from minicluster.components import command, components, given_servers, own_serve
 from minicluster.layout import Layout
 from minicluster.ports import FreePorts, default_ports, is_free
 from minicluster.settings import ClusterSettings, read_cluster
-from peloton.config.settings import ConfigError
+from peloton.config.errors import ConfigError
 
 ISSUE = """
 agents:

@@ -7,7 +7,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from peloton.clock import SystemClock
-from peloton.config.settings import ConfigError, load
+from peloton.config.errors import ConfigError
+from peloton.config.settings import load
 from peloton.model.states import TaskState, TaskType
 from resmgr.__main__ import build_driver
 from resmgr.config import ResmgrSettings

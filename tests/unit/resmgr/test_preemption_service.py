@@ -9,7 +9,8 @@ import pytest
 
 from mesos.v1 import mesos_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.config.settings import ConfigError, load
+from peloton.config.errors import ConfigError
+from peloton.config.settings import load
 from peloton.errors import Fenced, InvalidArgument
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.preemption import preemption_pb2
