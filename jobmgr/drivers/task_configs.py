@@ -8,8 +8,8 @@ from jobmgr.core.cache import CachedJob
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId
-from peloton.wire.job import job_config
 from peloton.wire.overrides import task_config
+from peloton.wire.payload import job_config
 
 MOST_JOBS = 1000
 
@@ -26,7 +26,7 @@ class Configs:
         key = (job.job_id, spec.version)
         config = self._parsed.get(key)
         if config is None:
-            config = self._parsed[key] = job_config(spec)
+            config = self._parsed[key] = job_config(spec.payload)
             if len(self._parsed) > MOST_JOBS:
                 self._parsed.popitem(last=False)
         else:

@@ -14,8 +14,10 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import NotFound, PelotonError
 from peloton.model.ids import JobId, is_uuid
 from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.payload import Payload
 from peloton.model.task import TaskRuntime
 from peloton.wire.overrides import task_config
+from peloton.wire.payload import job_config
 from peloton.wire.task import runtime_to
 from storage.interface import Store
 
@@ -116,6 +118,6 @@ async def view(engine: Engine, job_id: JobId) -> JobView:
 
 
 @lru_cache(maxsize=32)
-def parsed(payload: bytes) -> job_pb2.JobConfig:
+def parsed(payload: Payload) -> job_pb2.JobConfig:
     """A stored config. Shared between calls: not to be changed."""
-    return job_pb2.JobConfig.FromString(payload)
+    return job_config(payload)

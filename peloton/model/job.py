@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from peloton.model.constraint import Label
 from peloton.model.ids import JobId, PoolId
+from peloton.model.payload import Payload
 from peloton.model.states import JobState, JobType, PlacementStrategy, TaskState, TaskType
 from peloton.model.task import TaskSpec
 
@@ -40,12 +41,12 @@ class JobSpec:
     default: TaskSpec
     overrides: Mapping[int, TaskSpec]
     """Specs of the instances that differ from the default, already merged with it."""
+    payload: Payload
+    """The config as it was given."""
     owning_team: str = ""
     owner: str = ""
     labels: tuple[Label, ...] = ()
     placement_strategy: PlacementStrategy = PlacementStrategy.INVALID
-    payload: bytes = b""
-    """The config as it was given: a serialised peloton.api.v0.job.JobConfig."""
 
     def task(self, instance: int) -> TaskSpec:
         """Return the spec of an instance."""

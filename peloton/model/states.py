@@ -1,4 +1,4 @@
-"""States and kinds of jobs, tasks and hosts, with the numbers that the v0 wire interface gives them."""
+"""States and kinds of jobs, tasks and hosts. Their numbers are stored."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.clock import parse_rfc3339, rfc3339
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec, JobSummary, Sla
+from peloton.model.payload import ApiVersion, Payload
 from peloton.model.states import JobState, JobType, PlacementStrategy, TaskState
 from peloton.wire.constraint import labels_from, labels_to
 from peloton.wire.overrides import merged
@@ -40,18 +41,13 @@ def job_spec(config: job_pb2.JobConfig, version: int) -> JobSpec:
         owner=config.owner,
         labels=labels_from(config.labels),
         placement_strategy=PlacementStrategy(config.placementStrategy),
-        payload=config.SerializeToString(deterministic=True),
+        payload=config_payload(config),
     )
 
 
-def job_config(spec: JobSpec) -> job_pb2.JobConfig:
-    """Return the config as it was given."""
-    return job_pb2.JobConfig.FromString(spec.payload)
-
-
-def job_spec_from_payload(payload: bytes, version: int) -> JobSpec:
-    """Decode a stored config."""
-    return job_spec(job_pb2.JobConfig.FromString(payload), version)
+def config_payload(config: job_pb2.JobConfig) -> Payload:
+    """Return the payload that keeps a config as it was given."""
+    return Payload(ApiVersion.V0, config.SerializeToString(deterministic=True))
 
 
 def sla_to(sla: Sla) -> job_pb2.SlaConfig:

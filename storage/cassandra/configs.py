@@ -10,8 +10,10 @@ from uuid import UUID, uuid4
 from peloton.errors import NotFound
 from peloton.model.ids import JobId
 from peloton.model.job import JobSpec
+from peloton.model.payload import Payload
 from storage.cassandra.ranges import token_ranges
 from storage.cassandra.session import Row, Session
+from storage.codec import decode_payload, encode_payload
 from storage.jobindex.entries import IndexedConfig, indexed_texts, summary_of
 
 _LARGEST_INLINE = 128 * 1024
@@ -42,7 +44,7 @@ class ConfigRow:
 
 async def config_row(job_id: JobId, spec: JobSpec) -> ConfigRow:
     """Encode a config, a large one off the event loop: 100,000 overrides take seconds."""
-    if len(spec.payload) <= _LARGEST_ON_LOOP:
+    if len(spec.payload.data) <= _LARGEST_ON_LOOP:
         return _config_row(job_id, spec)
     return await asyncio.to_thread(_config_row, job_id, spec)
 
@@ -50,11 +52,11 @@ async def config_row(job_id: JobId, spec: JobSpec) -> ConfigRow:
 def _config_row(job_id: JobId, spec: JobSpec) -> ConfigRow:
     texts = indexed_texts(spec)
     indexed = IndexedConfig(spec.version, texts.summary, texts.words)
-    words = texts.words.encode()
+    payload, words = encode_payload(spec.payload), texts.words.encode()
     key = (job_id, spec.version)
-    if len(spec.payload) + len(words) + len(texts.summary) <= _LARGEST_INLINE:
-        return ConfigRow(indexed, (*key, texts.summary, texts.words, spec.payload, None, 0, 0), None, ())
-    payload_chunks, word_chunks = list(_cut(spec.payload)), list(_cut(words))
+    if len(payload) + len(words) + len(texts.summary) <= _LARGEST_INLINE:
+        return ConfigRow(indexed, (*key, texts.summary, texts.words, payload, None, 0, 0), None, ())
+    payload_chunks, word_chunks = list(_cut(payload)), list(_cut(words))
     body_id = uuid4()
     summary = texts.summary if len(texts.summary) <= _LARGEST_SUMMARY else b""
     values = (*key, summary, "", b"", body_id, len(payload_chunks), len(word_chunks))
@@ -90,13 +92,13 @@ class Configs:
             )
             await self._session.write("unlist_body", when, body_id)
 
-    async def payload(self, job_id: JobId, version: int) -> bytes:
+    async def payload(self, job_id: JobId, version: int) -> Payload:
         """Return the payload of a version. Raises NotFound."""
         row = await self._session.row("read_config", job_id, version)
         if row is None:
             raise _no_config(job_id, version)
         payload, body_id, chunks = row
-        return bytes(payload) if body_id is None else await self._body(body_id, 0, chunks)
+        return decode_payload(bytes(payload) if body_id is None else await self._body(body_id, 0, chunks))
 
     async def require(self, job_id: JobId, version: int) -> None:
         """Raise NotFound where a version is not stored."""

@@ -12,7 +12,7 @@ from zlib import crc32
 from peloton.errors import AlreadyExists, Conflict, NotFound, Unavailable
 from peloton.model.ids import JobId
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
-from peloton.wire.job import job_spec_from_payload
+from peloton.wire.payload import spec_from_payload
 from storage.cassandra.batch_encoder import Bound
 from storage.cassandra.configs import ConfigRow, Configs, config_row
 from storage.cassandra.index import JobIndex
@@ -99,7 +99,7 @@ class CassandraJobs:
     async def config(self, job_id: JobId, version: int) -> JobSpec:
         """Return a version of the config. Raises NotFound."""
         async with self._session.use():
-            return job_spec_from_payload(await self._configs.payload(job_id, version), version)
+            return spec_from_payload(await self._configs.payload(job_id, version), version)
 
     async def runtime(self, job_id: JobId) -> JobRuntime:
         """Return the runtime. Raises NotFound."""

@@ -14,11 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from peloton.api.v0.job import job_pb2
 from peloton.errors import Unavailable
 from peloton.model.ids import JobId
 from peloton.model.job import JobPage, JobQuery
-from storage.codec import JOB_RUNTIME
+from peloton.wire.payload import indexed_fields
+from storage.codec import JOB_RUNTIME, decode_payload
 from storage.jobindex import keyword_index
 from storage.jobindex.entries import IndexedConfig, label_lines
 from storage.jobindex.keyword_index import KeywordIndex
@@ -155,7 +155,5 @@ def _config(job_id: JobId, config: IndexedConfig) -> tuple[object, ...]:
 
 def _columns(text: str, config: IndexedConfig) -> tuple[object, ...]:
     """Return the index row without the id of the job."""
-    summary = job_pb2.JobConfig.FromString(config.summary)
-    own = (summary.name, summary.owner, summary.respoolID.value)
-    labels = label_lines((label.key, label.value) for label in summary.labels)
-    return config.version, *_moment(text), *own, labels
+    name, owner, pool_id, labels = indexed_fields(decode_payload(config.summary))
+    return config.version, *_moment(text), name, owner, pool_id, label_lines(labels)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from peloton.errors import InvalidArgument
 from peloton.model.job import JobPage, JobQuery, JobSummary, TimeRange
-from peloton.wire.job import job_spec_from_payload
-from storage.codec import JOB_RUNTIME
+from peloton.wire.payload import spec_from_payload
+from storage.codec import JOB_RUNTIME, decode_payload
 from storage.jobindex.entries import label_lines
 
 COUNT = "SELECT count(*) FROM job_index AS i WHERE {where}"
@@ -111,4 +111,5 @@ def _order(query: JobQuery) -> str:
 
 def _summary(db: sqlite3.Connection, job_id: str) -> JobSummary:
     version, summary, runtime = db.execute(SUMMARY, (job_id,)).fetchone()
-    return JobSummary(job_id, job_spec_from_payload(summary, version), JOB_RUNTIME.decode(runtime))
+    spec = spec_from_payload(decode_payload(summary), version)
+    return JobSummary(job_id, spec, JOB_RUNTIME.decode(runtime))

@@ -10,8 +10,9 @@ from functools import partial
 from peloton.errors import AlreadyExists, NotFound
 from peloton.model.ids import JobId
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
-from peloton.wire.job import job_spec_from_payload
-from storage.codec import JOB_RUNTIME
+from peloton.model.payload import Payload
+from peloton.wire.payload import spec_from_payload
+from storage.codec import JOB_RUNTIME, decode_payload, encode_payload
 from storage.jobindex.entries import IndexedTexts, indexed_texts, label_lines
 from storage.jobindex.query import find
 from storage.jobindex.tables import INSERT_CONFIG, REPLACE_INDEX, UPDATE_INDEX
@@ -106,13 +107,13 @@ class SqliteJobs:
 
 async def _texts(spec: JobSpec) -> IndexedTexts:
     """Extract the texts of a config, of a large one off the event loop: 100,000 overrides take seconds."""
-    if len(spec.payload) <= _LARGEST_ON_LOOP:
+    if len(spec.payload.data) <= _LARGEST_ON_LOOP:
         return indexed_texts(spec)
     return await asyncio.to_thread(indexed_texts, spec)
 
 
 def _insert_config(db: sqlite3.Connection, job_id: JobId, spec: JobSpec, texts: IndexedTexts) -> None:
-    row = (job_id, spec.version, texts.words, texts.summary, spec.payload)
+    row = (job_id, spec.version, texts.words, texts.summary, encode_payload(spec.payload))
     if not db.execute(INSERT_CONFIG, row).rowcount:
         raise AlreadyExists(f"job {job_id} has a config version {spec.version} already")
 
@@ -135,19 +136,18 @@ def _follow(db: sqlite3.Connection, job_id: JobId, runtime: JobRuntime) -> None:
         db.execute(UPDATE_INDEX, row)
     else:
         summary = _payload(db, SELECT_SUMMARY, job_id, runtime.config_version)
-        _index(db, job_id, job_spec_from_payload(summary, runtime.config_version), runtime)
+        _index(db, job_id, spec_from_payload(summary, runtime.config_version), runtime)
 
 
 def _config(job_id: JobId, version: int, db: sqlite3.Connection) -> JobSpec:
-    return job_spec_from_payload(_payload(db, SELECT_CONFIG, job_id, version), version)
+    return spec_from_payload(_payload(db, SELECT_CONFIG, job_id, version), version)
 
 
-def _payload(db: sqlite3.Connection, statement: str, job_id: JobId, version: int) -> bytes:
+def _payload(db: sqlite3.Connection, statement: str, job_id: JobId, version: int) -> Payload:
     row = db.execute(statement, (job_id, version)).fetchone()
     if row is None:
         raise NotFound(f"job {job_id} has no config version {version}")
-    payload: bytes = row[0]
-    return payload
+    return decode_payload(row[0])
 
 
 def _runtime(job_id: JobId, db: sqlite3.Connection) -> JobRuntime:

@@ -23,6 +23,7 @@ from peloton.model.ids import is_uuid
 from peloton.model.job import JobPage, JobQuery, JobSpec, JobSummary
 from peloton.model.states import JobState, JobType
 from peloton.wire.job import job_info_to, job_runtime_to, job_spec, job_summary_to
+from peloton.wire.payload import job_config
 
 UPDATE_TRIES = 5
 """Updates of one job that meet each other: each reads again, so many times."""
@@ -226,7 +227,7 @@ def _check_version(job: JobView, seen: int) -> None:
 
 
 def _without_instances(spec: JobSpec) -> job_pb2.JobConfig:
-    config = job_pb2.JobConfig.FromString(spec.payload)
+    config = job_config(spec.payload)
     config.ClearField("instanceConfig")
     return config
 

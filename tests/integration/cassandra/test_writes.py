@@ -22,7 +22,8 @@ from peloton.membership.interface import Role
 from peloton.model.job import JobQuery, JobSpec
 from peloton.model.states import JobState
 from peloton.model.task import TaskRuntime
-from peloton.wire.job import job_config, job_spec
+from peloton.wire.job import job_spec
+from peloton.wire.payload import job_config
 from storage.cassandra.batch_encoder import Bound
 from storage.cassandra.configs import ConfigRow
 from storage.cassandra.connection import Connection
@@ -84,7 +85,7 @@ async def test_a_change_whose_answer_is_lost_is_made_once(store: CassandraStore)
 
 def with_cpus(cpus: float, padding: int = 0) -> JobSpec:
     """The second version of a config; the number is in one instance's, of which the index takes no notice."""
-    config = job_config(spec(2, command="x" * padding))
+    config = job_config(spec(2, command="x" * padding).payload)
     config.instanceConfig[1].resource.cpuLimit = cpus
     return job_spec(config, 2)
 
@@ -391,7 +392,7 @@ async def test_scans_of_all_jobs_do_not_read_the_deleted_ones(
 
 async def test_a_large_config_lies_in_chunks(store: CassandraStore, connection: Connection) -> None:
     large = large_spec()
-    assert len(large.payload) > 1024 * 1024
+    assert len(large.payload.data) > 1024 * 1024
     await store.jobs.create(JOB, large, job_runtime())
     with pytest.raises(AlreadyExists):
         await store.jobs.create(JOB, large, job_runtime())

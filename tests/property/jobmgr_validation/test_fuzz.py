@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from jobmgr.validation import check_supported, validated, validated_update
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
-from peloton.wire.job import job_spec, job_spec_from_payload
+from peloton.wire.job import job_spec
+from peloton.wire.payload import spec_from_payload
 from tests.property.jobmgr_validation.messages import mutate
 from tests.unit.jobmgr_services.configs import job
 
@@ -29,7 +30,7 @@ def _taken_or_refused(config: job_pb2.JobConfig) -> None:
     except InvalidArgument as refusal:
         assert refusal.field and refusal.expected and "\n" not in str(refusal)
         return
-    assert job_spec_from_payload(spec.payload, 1) == spec
+    assert spec_from_payload(spec.payload, 1) == spec
     assert 1 <= spec.instance_count <= 100_000
     for amount in spec.default.resources.values():
         assert amount >= 0

@@ -12,11 +12,13 @@ from mesos.v1 import mesos_pb2
 from peloton.clock import SystemClock
 from peloton.errors import Unavailable
 from peloton.model.job import JobRuntime, JobSpec, Sla
+from peloton.model.payload import ApiVersion, Payload
 from peloton.model.pool import PoolConfig
 from peloton.model.resources import ZERO, Resources
 from peloton.model.states import JobState, JobType, TaskState
 from peloton.model.task import TaskRuntime, TaskSpec
-from peloton.wire.job import job_config, job_spec_from_payload
+from peloton.wire.job import job_spec
+from peloton.wire.payload import job_config
 from resmgr.__main__ import build_driver
 from resmgr.core.state.needs import NewTask
 from resmgr.core.state.queues import PoolQueues
@@ -103,18 +105,19 @@ def spec(cpu: float = 2, minimum: int = 0) -> JobSpec:
         sla=Sla(preemptible=True, minimum_running_instances=minimum),
         default=TaskSpec(Resources.of(cpu, 1, 1)),
         overrides={},
+        payload=Payload(ApiVersion.V0, b""),
     )
 
 
 def stored(made: JobSpec) -> JobSpec:
     """With the payload that the store keeps."""
-    config = job_config(made)
+    config = job_config(made.payload)
     config.name, config.respoolID.value, config.instanceCount = made.name, made.pool_id, made.instance_count
     config.sla.preemptible = True
     config.sla.minimumRunningInstances = made.sla.minimum_running_instances
     config.defaultConfig.resource.cpuLimit = made.default.resources.cpu / 1000
     config.defaultConfig.resource.memLimitMb = 1
-    return job_spec_from_payload(config.SerializeToString(), made.version)
+    return job_spec(config, made.version)
 
 
 def runtimes(states: Mapping[int, TaskState], run: int = 1, at: int = 0) -> dict[int, TaskRuntime]:
