@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from jobmgr.config import JobmgrSettings
 from jobmgr.drivers.spawn import expire, spawn_drivers
 from jobmgr.engine.engine import Engine
-from jobmgr.services import NAMES, services
+from jobmgr.server import NAMES, services
 from peloton.daemon.lifecycle import Daemon, run
 from peloton.membership.interface import Role
 from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub

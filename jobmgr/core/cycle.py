@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from jobmgr.core import resmgr_events
-from jobmgr.core.active_jobs import ActiveJobs
-from jobmgr.core.cache import UNBORN, CachedJob
-from jobmgr.core.change import Change
-from jobmgr.core.decisions import Reply, Turn
-from jobmgr.core.events import (
+from jobmgr.core import launching, resmgr_events, status_updates
+from jobmgr.core.job import dispatch, requests, sweeps
+from jobmgr.core.job.active_jobs import ActiveJobs
+from jobmgr.core.state.cache import UNBORN, CachedJob
+from jobmgr.core.state.change import Change
+from jobmgr.core.state.decisions import Reply, Turn
+from jobmgr.core.state.events import (
     Compared,
     Enqueued,
     EnqueueRefused,
@@ -35,9 +36,7 @@ from jobmgr.core.events import (
     WaitingTold,
     Withdrawn,
 )
-from jobmgr.core.instructions import Compare, Enqueue, Kill, Reconcile, Retire, Withdraw
-from jobmgr.core.job import dispatch, requests, sweeps
-from jobmgr.core.task import launching, status_updates
+from jobmgr.core.state.instructions import Compare, Enqueue, Kill, Reconcile, Retire, Withdraw
 from jobmgr.core.task.actions import Limits
 from jobmgr.core.task.creation import first_runtime
 from peloton.model.ids import Run

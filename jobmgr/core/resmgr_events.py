@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jobmgr.core.active_jobs import ActiveJobs
-from jobmgr.core.decisions import Turn
-from jobmgr.core.events import (
+from jobmgr.core.job.active_jobs import ActiveJobs
+from jobmgr.core.state.decisions import Turn
+from jobmgr.core.state.events import (
     Compared,
     Enqueued,
     EnqueueRefused,
@@ -13,8 +13,8 @@ from jobmgr.core.events import (
     WaitingTold,
     Withdrawn,
 )
-from jobmgr.core.in_flight import ENQUEUING, Busy
-from jobmgr.core.task.moves import Cause
+from jobmgr.core.state.in_flight import ENQUEUING, Busy
+from jobmgr.core.state.task_states import Cause
 from jobmgr.core.task.status_rules import LONGEST_MESSAGE
 from peloton.model.states import TaskState
 

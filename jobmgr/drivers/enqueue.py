@@ -7,15 +7,16 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from jobmgr.core.cache import CachedJob
-from jobmgr.core.events import Enqueued, EnqueueRefused, Event, RunOf, Withdrawn
-from jobmgr.core.instructions import Enqueue, Withdraw
-from jobmgr.drivers.retry import Caller, until_answered
+from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.events import Enqueued, EnqueueRefused, Event, RunOf, Withdrawn
+from jobmgr.core.state.instructions import Enqueue, Withdraw
+from jobmgr.drivers.retry import until_answered
 from jobmgr.engine.outbox import Queue
 from peloton.api.v0 import peloton_pb2
 from peloton.errors import PelotonError
 from peloton.model.ids import JobId, PoolId, parse_task_id, task_id
 from peloton.private.resmgrsvc import resmgrsvc_pb2
+from peloton.rpc.client import Caller
 from peloton.wire.resmgr import resmgr_task
 
 GANGS_PER_CALL = 1000

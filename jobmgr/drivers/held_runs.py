@@ -8,14 +8,15 @@ from collections.abc import Iterator, Sequence
 
 from prometheus_client import Counter
 
-from jobmgr.core.events import Compared, RunOf
-from jobmgr.core.instructions import Compare
+from jobmgr.core.state.events import Compared, RunOf
+from jobmgr.core.state.instructions import Compare
 from jobmgr.drivers.enqueue import Post
-from jobmgr.drivers.retry import Caller, until_answered
+from jobmgr.drivers.retry import until_answered
 from jobmgr.engine.outbox import Queue
 from peloton.errors import PelotonError
 from peloton.model.ids import JobId
 from peloton.private.resmgr.holding import holding_pb2 as pb
+from peloton.rpc.client import Caller
 
 RUNS_PER_CALL = 100_000
 COMPARED = Counter("jobmgr_compared_runs", "Waiting runs of which resmgr was asked whether it holds them.")

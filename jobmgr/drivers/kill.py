@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 
-from jobmgr.drivers.retry import Bucket, Caller, until_answered
+from jobmgr.drivers.retry import Bucket, until_answered
 from jobmgr.engine.outbox import Queue
 from peloton.errors import PelotonError
 from peloton.model.ids import Run, mesos_task_id
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.reconcile import reconcile_pb2
+from peloton.rpc.client import Caller
 from peloton.wire.ids import agent_id, executor_id, run_id
 
 KILLS_PER_CALL = 1000

@@ -6,14 +6,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from jobmgr.core.cache import CachedJob
-from jobmgr.core.events import Event, Launched, LaunchRefused, LaunchUncertain, Placed, Placement
-from jobmgr.core.instructions import Launch, Release
+from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.events import Event, Launched, LaunchRefused, LaunchUncertain, Placed, Placement
+from jobmgr.core.state.instructions import Launch, Release
 from jobmgr.drivers.backlog import Backlog
-from jobmgr.drivers.retry import CALL_SECONDS, PASSING, Caller, backoff, for_ever, until_answered
+from jobmgr.drivers.retry import CALL_SECONDS, for_ever, until_answered
 from jobmgr.drivers.task_configs import Configs
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.outbox import Queue
+from jobmgr.engine.transient import TRANSIENT, backoff
 from peloton.api.v0 import peloton_pb2
 from peloton.errors import InvalidArgument, PelotonError, Refused
 from peloton.model.ids import JobId, Run, mesos_task_id, parse_mesos_task_id, task_id
@@ -22,6 +23,7 @@ from peloton.model.task import TaskRuntime
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
+from peloton.rpc.client import Caller
 from peloton.rpc.errors import InvalidRequest
 from peloton.wire.hosts import claim_to
 from peloton.wire.ids import agent_id
@@ -146,7 +148,7 @@ class Launcher:
                 return LaunchRefused(launch.runs, str(error), faulty=True)
             except PelotonError as error:
                 uncertain = True
-                failed += not isinstance(error, PASSING)
+                failed += not isinstance(error, TRANSIENT)
                 log.warning("launch on %s: %s", launch.hostname, error)
             await pause.wait()
         return LaunchUncertain(launch.runs)

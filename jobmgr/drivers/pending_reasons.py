@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 
-from jobmgr.core.events import ResmgrChanged, WaitingTold
-from jobmgr.drivers.retry import CALL_SECONDS, Caller, for_ever
+from jobmgr.core.state.events import ResmgrChanged, WaitingTold
+from jobmgr.drivers.retry import CALL_SECONDS, for_ever
 from jobmgr.engine.lanes import Lanes
 from peloton.model.ids import parse_mesos_task_id
 from peloton.model.states import TaskState
 from peloton.private.resmgr.waiting import waiting_pb2
+from peloton.rpc.client import Caller
 
 POLL_SECONDS = 10.0
 log = logging.getLogger(__name__)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from jobmgr.core.events import Event, Preempted
-from jobmgr.drivers.retry import CALL_SECONDS, Caller, for_ever
+from jobmgr.core.state.events import Event, Preempted
+from jobmgr.drivers.retry import CALL_SECONDS, for_ever
 from peloton.errors import PelotonError
 from peloton.model.ids import parse_mesos_task_id
 from peloton.private.resmgr.preemption import preemption_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
+from peloton.rpc.client import Caller
 
 POLL_SECONDS = 10.0
 TASKS_PER_CALL = 1000

@@ -7,20 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from peloton.backoff import Backoff
-from peloton.errors import Conflict, Fenced, PelotonError, ResourceExhausted, Unavailable
-from peloton.rpc.client import Caller as Caller
+from jobmgr.engine.transient import TRANSIENT, backoff
+from peloton.errors import PelotonError
+from peloton.rpc.client import Caller
 
 CALL_SECONDS = 10.0
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
-PASSING = (Unavailable, ResourceExhausted, Conflict, Fenced)
-"""Failures that say nothing about the request: it is sent again, until this instance leads no more."""
 log = logging.getLogger(__name__)
-
-
-def backoff() -> Backoff:
-    """Return the back-off of calls to the other daemons."""
-    return Backoff(FIRST_PAUSE, LONGEST_PAUSE)
 
 
 class Bucket:
@@ -48,7 +40,7 @@ class Bucket:
 
 
 async def until_answered(
-    client: Caller, method: str, request: Any, passing: tuple[type[PelotonError], ...] = PASSING
+    client: Caller, method: str, request: Any, passing: tuple[type[PelotonError], ...] = TRANSIENT
 ) -> Any:
     """The answer, however long it takes. Raises what is not a passing failure. The request must be safe to
     repeat."""

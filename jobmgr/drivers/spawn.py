@@ -13,13 +13,15 @@ from jobmgr.drivers.kill import Killer
 from jobmgr.drivers.launch import Launcher, Placements, Settler
 from jobmgr.drivers.pending_reasons import WaitingReasons
 from jobmgr.drivers.preemption import Evictor
-from jobmgr.drivers.retry import PASSING, Bucket, Caller, backoff
+from jobmgr.drivers.retry import Bucket
 from jobmgr.drivers.status_stream import Intake
 from jobmgr.engine.engine import LOOKS, Engine
 from jobmgr.engine.outbox import Queue
+from jobmgr.engine.transient import TRANSIENT, backoff
 from peloton.clock import NANOSECONDS, Clock
 from peloton.errors import NotFound
 from peloton.model.ids import JobId
+from peloton.rpc.client import Caller
 from storage.interface import Store
 
 Spawn = Callable[[str, Coroutine[Any, Any, Any]], None]
@@ -99,7 +101,7 @@ async def expire(
         pause = every
         try:
             gone = await store.pod_events.expire(clock.wall() - round(days * DAY))
-        except PASSING as error:
+        except TRANSIENT as error:
             log.warning("old events are kept until the next time: %s", error)
             continue
         if gone:
@@ -119,7 +121,7 @@ async def _retire(store: Store, job_id: JobId) -> None:
         try:
             await store.jobs.retire(job_id)
             return
-        except PASSING as error:
+        except TRANSIENT as error:
             log.warning("cannot retire job %s: %s", job_id, error)
         await pause.wait()
 
@@ -143,6 +145,6 @@ async def _adopted(engine: Engine, job_id: JobId) -> bool:
             return True
         except NotFound:
             return False
-        except PASSING as error:
+        except TRANSIENT as error:
             log.warning("cannot tell whether job %s is stored: %s", job_id, error)
         await pause.wait()

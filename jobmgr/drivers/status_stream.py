@@ -8,15 +8,17 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jobmgr.core.events import Statuses
+from jobmgr.core.state.events import Statuses
 from jobmgr.drivers.backlog import Backlog
-from jobmgr.drivers.retry import CALL_SECONDS, Caller, backoff, for_ever
+from jobmgr.drivers.retry import CALL_SECONDS, for_ever
 from jobmgr.engine.engine import Engine
+from jobmgr.engine.transient import backoff
 from peloton.errors import InvalidArgument, PelotonError
 from peloton.model.ids import Run, parse_mesos_task_id
 from peloton.model.task import TaskStatus
 from peloton.private.eventstream import eventstream_pb2
 from peloton.private.hostmgr.passing import passing_pb2
+from peloton.rpc.client import Caller
 from peloton.wire.mesos import task_status
 
 CLIENT = "jobmgr"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from jobmgr.core.cache import CachedJob
+from jobmgr.core.state.cache import CachedJob
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from jobmgr.core.cache import CachedJob
-from jobmgr.core.events import JobUpdated, RestartAsked, StartAsked, StopAsked
+from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.events import JobUpdated, RestartAsked, StartAsked, StopAsked
 from jobmgr.core.task.actions import Limits
 from jobmgr.engine.finished_jobs import Archive
 from jobmgr.engine.lanes import Lanes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobmgr.core.events import (
+from jobmgr.core.state.events import (
     Compared,
     Enqueued,
     EnqueueRefused,

@@ -8,8 +8,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import replace
 
-from jobmgr.core.cache import CachedJob
-from jobmgr.core.change import pod_event
+from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.change import pod_event
 from jobmgr.core.task.late_updates import details, usage_of
 from jobmgr.core.task.usage import added
 from jobmgr.engine.lanes import Lanes

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from jobmgr.core.events import Event, LaunchRefused, Placement
-from jobmgr.core.instructions import Instruction, Launch, Release
+from jobmgr.core.state.events import Event, LaunchRefused, Placement
+from jobmgr.core.state.instructions import Instruction, Launch, Release
 from peloton.model.ids import Run
 
 PATIENCE_SECONDS = 2.0

@@ -15,14 +15,14 @@ from typing import Any
 
 from prometheus_client import Counter, Histogram
 
-from jobmgr.core.cache import CachedJob
-from jobmgr.core.change import Change
 from jobmgr.core.cycle import Core
-from jobmgr.core.decisions import Turn
-from jobmgr.core.events import Event, Now, WaitingTold
-from jobmgr.core.instructions import Instruction
+from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.change import Change
+from jobmgr.core.state.decisions import Turn
+from jobmgr.core.state.events import Event, Now, WaitingTold
+from jobmgr.core.state.instructions import Instruction
 from jobmgr.engine.event_weight import weight
-from peloton.backoff import Backoff
+from jobmgr.engine.transient import backoff
 from peloton.clock import Clock
 from peloton.errors import Fenced, PelotonError, Unavailable
 from peloton.model.ids import JobId
@@ -31,7 +31,6 @@ from peloton.model.states import TaskState
 from storage.interface import Fence, Store, unfenced
 
 EVENTS_PER_TURN = 2000
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 log = logging.getLogger(__name__)
 TURN_SECONDS = Histogram(
     "jobmgr_turn_seconds",
@@ -152,7 +151,7 @@ class Lane:
 
     async def _write(self, change: Change) -> None:
         """Until it is stored: everything else waits for that."""
-        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        delays = backoff()
         while True:
             try:
                 self.fence()
@@ -162,7 +161,7 @@ class Lane:
             except Unavailable as error:
                 self.trouble = f"cannot store: {error}"
                 log.warning("cannot store job %s, will try again: %s", change.job_id, error)
-            await backoff.wait()
+            await delays.wait()
 
     async def _something(self) -> None:
         """Wait for an event, or for what falls due."""

@@ -13,9 +13,9 @@ from zlib import crc32
 
 from prometheus_client import Gauge
 
-from jobmgr.core.cache import CachedJob
 from jobmgr.core.cycle import Core
-from jobmgr.core.events import Event, Placed
+from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.events import Event, Placed
 from jobmgr.core.task.actions import Limits
 from jobmgr.engine.host_launches import PATIENCE_SECONDS, HostLaunches
 from jobmgr.engine.lane import NOTHING, Answer, Lane

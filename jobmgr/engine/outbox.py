@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
-from jobmgr.core.instructions import (
+from jobmgr.core.state.instructions import (
     Compare,
     Enqueue,
     Instruction,

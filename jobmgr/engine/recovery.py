@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from prometheus_client import Gauge
 
-from jobmgr.core.cache import CachedJob
-from jobmgr.drivers.retry import PASSING, backoff
+from jobmgr.core.state.cache import CachedJob
 from jobmgr.engine.lanes import Lanes
+from jobmgr.engine.transient import TRANSIENT, backoff
 from peloton.daemon.progress import TELL_SECONDS, Gauges, Progress
 from peloton.errors import NotFound
 from peloton.model.ids import JobId
@@ -132,7 +132,7 @@ class Recovery:
                 try:
                     await self.read(job_id)
                     break
-                except PASSING as error:
+                except TRANSIENT as error:
                     log.warning("cannot read job %s, will try again: %s", job_id, error)
                 await pause.wait()
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from jobmgr.core.cache import CachedJob
-from jobmgr.core.events import (
+from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.events import (
     Event,
     Launched,
     LaunchRefused,
@@ -20,7 +20,7 @@ from jobmgr.core.events import (
     Statuses,
     WaitingTold,
 )
-from jobmgr.core.ports import ports_needed, shares
+from jobmgr.core.state.ports import ports_needed, shares
 from peloton.model.ids import JobId, Run
 
 LaneOf = Callable[[JobId], int]

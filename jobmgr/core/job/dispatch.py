@@ -3,9 +3,9 @@ maximumRunningInstances scheduled at once (behaviour 2.3)."""
 
 from __future__ import annotations
 
-from jobmgr.core.change import Change
-from jobmgr.core.in_flight import Busy
-from jobmgr.core.job.state import ended_tasks
+from jobmgr.core.state.change import Change
+from jobmgr.core.state.in_flight import Busy
+from jobmgr.core.state.job_states import ended_tasks
 from jobmgr.core.task.goal import Aim, aim_of
 from peloton.model.states import TaskState
 

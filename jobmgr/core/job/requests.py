@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jobmgr.core.active_jobs import ActiveJobs
-from jobmgr.core.cache import UNBORN
-from jobmgr.core.change import Change
-from jobmgr.core.decisions import Turn
-from jobmgr.core.events import JobUpdated, RestartAsked, StartAsked, StopAsked
+from jobmgr.core.job.active_jobs import ActiveJobs
+from jobmgr.core.state.cache import UNBORN
+from jobmgr.core.state.change import Change
+from jobmgr.core.state.decisions import Turn
+from jobmgr.core.state.events import JobUpdated, RestartAsked, StartAsked, StopAsked
 from jobmgr.core.task.creation import first_runtime
 from jobmgr.core.task.goal import Aim, aim_of
 from peloton.errors import Conflict, PelotonError, Refused

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from jobmgr.core.active_jobs import ActiveJobs
-from jobmgr.core.cache import UNBORN
-from jobmgr.core.change import Change
-from jobmgr.core.events import Span
-from jobmgr.core.task import launching
+from jobmgr.core.job.active_jobs import ActiveJobs
+from jobmgr.core.state.cache import UNBORN
+from jobmgr.core.state.change import Change
+from jobmgr.core.state.events import Span
 from jobmgr.core.task.goal import RULES, Action, Aim, aim_of
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
@@ -27,7 +26,7 @@ def look(active: ActiveJobs, change: Change, share: int) -> int:
         if _has_nothing_to_do(change, task):
             idle = task
         else:
-            launching.resume(active, change, instance)
+            active.steering.resume(change, instance)
     change.work.sweep = None if end == count else end
     return end - first
 

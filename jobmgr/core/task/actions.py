@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from jobmgr.core.change import Change
-from jobmgr.core.events import Now
-from jobmgr.core.in_flight import Busy
+from jobmgr.core.state.change import Change
+from jobmgr.core.state.events import Now
+from jobmgr.core.state.in_flight import Busy
+from jobmgr.core.state.task_states import ENDED, Cause
 from jobmgr.core.task.goal import RULES, Action, Aim, aim_of
-from jobmgr.core.task.moves import ENDED, Cause
 from jobmgr.core.task.retry import EndCause, cause_of, delay, explained, runs_again, stored_cause
 from jobmgr.core.task.status_rules import LONGEST_MESSAGE, end_state, run_told, termination
 from jobmgr.core.task.usage import NANOSECONDS, added, used
 from peloton.deadlines import Deadlines
 from peloton.model.ids import JobId
-from peloton.model.states import HealthState, TaskState, TerminationReason
+from peloton.model.states import ON_HOST_TASK_STATES, HealthState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, TaskStatus, Termination
 
 NO_PORTS: dict[str, int] = {}
@@ -75,6 +75,14 @@ class Steering:
             and runs_again(stored_cause(task), task.failure_count, change.task_spec(instance))
         ):
             self.next_run(change, instance, task)
+
+    def resume(self, change: Change, instance: int) -> None:
+        """Evaluate a task of which something may have been missed."""
+        task, work = change.task(instance), change.work
+        running = aim_of(change.goal, task) is Aim.RUN
+        if work.recovered and task.state in ON_HOST_TASK_STATES and running and instance not in work.busy:
+            work.unconfirmed.add(instance)
+        self.evaluate(change, instance)
 
     def arm(self, change: Change, instance: int, seconds: float) -> None:
         self.deadlines.set((change.job_id, instance), self.now.monotonic + max(seconds, 0.0))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jobmgr.core.change import Change
+from jobmgr.core.state.change import Change
+from jobmgr.core.state.task_states import Cause, state_after
 from jobmgr.core.task.actions import NO_PORTS
-from jobmgr.core.task.moves import Cause, state_after
 from peloton.model.states import TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, Termination
 

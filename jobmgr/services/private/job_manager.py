@@ -5,9 +5,9 @@ from __future__ import annotations
 import fnmatch
 from typing import Any
 
-from jobmgr.core.cache import CachedJob
+from jobmgr.core.state.cache import CachedJob
 from jobmgr.engine.engine import Engine
-from jobmgr.services.view import JOB_NOT_FOUND
+from jobmgr.services.common.view import JOB_NOT_FOUND
 from peloton.api.v1alpha import peloton_pb2
 from peloton.errors import NotFound
 from peloton.model.ids import is_uuid

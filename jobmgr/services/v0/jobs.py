@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from jobmgr.engine.engine import Engine
+from jobmgr.services.common.view import JOB_NOT_FOUND, JobView, Precluded, parsed, view
 from jobmgr.services.v0.job_query import InvalidPool, job_query
 from jobmgr.services.v0.ranges import chosen
-from jobmgr.services.view import JOB_NOT_FOUND, JobView, Precluded, parsed, view
-from jobmgr.validation import check_job_id, check_pool, check_supported, validated, validated_update
+from jobmgr.validation.job import check_job_id, check_pool, check_supported, validated
+from jobmgr.validation.update import validated_update
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.job import job_pb2, job_pb2_grpc

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from jobmgr.engine.engine import Engine
-from jobmgr.services.sandbox import Sandboxes
+from jobmgr.services.common.sandbox import Sandboxes
+from jobmgr.services.common.view import JOB_NOT_FOUND, JobView, view
 from jobmgr.services.v0.ranges import OutOfRange, bounds, chosen
 from jobmgr.services.v0.runs import MOST_RUNS, past_runtimes, place_of, run_number
 from jobmgr.services.v0.task_query import Row, cut, matches, names, task_query
-from jobmgr.services.view import JOB_NOT_FOUND, JobView, view
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.query import query_pb2

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from jobmgr.core import events as ev
-from jobmgr.core import instructions as ins
 from jobmgr.core.cycle import Core
+from jobmgr.core.state import events as ev
+from jobmgr.core.state import instructions as ins
 from jobmgr.core.task.actions import Limits
 from peloton.model.ids import Run, mesos_task_id
 from peloton.model.job import JobRuntime, JobSpec

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest import approx
 
-from jobmgr.core import events as ev
+from jobmgr.core.state import events as ev
 from peloton.model.states import JobState, TaskState
 from tests.property.jobmgr.simulation import Simulation
 from tests.unit.jobmgr_core.specs import JOB, spec

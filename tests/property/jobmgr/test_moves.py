@@ -7,10 +7,10 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobmgr.core import events as ev
-from jobmgr.core.change import Change
-from jobmgr.core.job import state as job
-from jobmgr.core.task import moves
+from jobmgr.core.state import events as ev
+from jobmgr.core.state import job_states as job
+from jobmgr.core.state import task_states as moves
+from jobmgr.core.state.change import Change
 from peloton.model.ids import Run, mesos_task_id
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime, TaskStatus

@@ -6,7 +6,8 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobmgr.validation import check_supported, validated, validated_update
+from jobmgr.validation.job import check_supported, validated
+from jobmgr.validation.update import validated_update
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
 from peloton.wire.job import job_spec

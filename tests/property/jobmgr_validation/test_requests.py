@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobmgr.services.sandbox import Sandboxes
+from jobmgr.services.common.sandbox import Sandboxes
 from jobmgr.services.v0.jobs import JobManager
 from jobmgr.services.v0.tasks import TaskManager
 from peloton.api.v0 import peloton_pb2

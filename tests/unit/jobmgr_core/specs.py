@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jobmgr.core.cache import CachedJob
+from jobmgr.core.state.cache import CachedJob
 from peloton.api.v0.job import job_pb2
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.task import TaskRuntime

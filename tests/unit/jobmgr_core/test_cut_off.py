@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from jobmgr.core import events as ev
 from jobmgr.core.cycle import Core
-from jobmgr.core.decisions import Turn
-from jobmgr.core.instructions import Compare, Enqueue, Launch, Settle
+from jobmgr.core.state import events as ev
+from jobmgr.core.state.decisions import Turn
+from jobmgr.core.state.instructions import Compare, Enqueue, Launch, Settle
 from jobmgr.core.task.actions import Limits
 from jobmgr.engine.engine import Engine
 from peloton.model.ids import Run, mesos_task_id

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from jobmgr.core.cache import CachedJob
-from jobmgr.core.events import Enqueued, EnqueueRefused, Event, Withdrawn
-from jobmgr.core.instructions import Enqueue, Withdraw
+from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.events import Enqueued, EnqueueRefused, Event, Withdrawn
+from jobmgr.core.state.instructions import Enqueue, Withdraw
 from jobmgr.drivers.enqueue import Enqueuer
 from jobmgr.drivers.retry import Bucket, until_answered
 from jobmgr.drivers.spawn import expire

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from jobmgr.core.cycle import Core
-from jobmgr.core.events import Statuses
+from jobmgr.core.state.events import Statuses
 from jobmgr.core.task.actions import Limits
 from jobmgr.engine.lane import Lane
 from jobmgr.engine.outbox import Outbox

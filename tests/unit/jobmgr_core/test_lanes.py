@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmgr.core.events import (
+from jobmgr.core.state.events import (
     Event,
     Launched,
     LaunchRefused,
@@ -24,7 +24,7 @@ from jobmgr.core.events import (
     WaitingTold,
     Withdrawn,
 )
-from jobmgr.core.instructions import Instruction, Launch, Release, Retire
+from jobmgr.core.state.instructions import Instruction, Launch, Release, Retire
 from jobmgr.drivers.backlog import Backlog
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.host_launches import HostLaunches

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pytest import approx
 
-from jobmgr.core import events as ev
+from jobmgr.core.state import events as ev
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.recovery import recover
 from mesos.v1 import mesos_pb2

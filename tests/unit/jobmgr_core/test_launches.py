@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from jobmgr.core import events as ev
-from jobmgr.core import instructions as ins
+from jobmgr.core.state import events as ev
+from jobmgr.core.state import instructions as ins
 from jobmgr.drivers import launch
 from jobmgr.drivers.launch import MOST_FAILURES, Launcher
-from jobmgr.drivers.retry import Caller
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.outbox import Queue
 from peloton.backoff import Backoff
@@ -20,6 +19,7 @@ from peloton.errors import PelotonError, Refused, RemoteFailure, Unavailable
 from peloton.model.ids import Run
 from peloton.model.states import TaskState
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.rpc.client import Caller
 from peloton.wire.job import job_spec
 from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, config, spec

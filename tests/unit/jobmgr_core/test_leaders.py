@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
-from jobmgr.core.events import Now
+from jobmgr.core.state.events import Now
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.recovery import recover
 from mesos.v1 import mesos_pb2

@@ -7,11 +7,11 @@ from typing import get_type_hints
 
 import pytest
 
-from jobmgr.core import change
-from jobmgr.core import events as ev
 from jobmgr.core.cycle import Core
-from jobmgr.core.job import state as job_state
-from jobmgr.core.task.moves import MACHINE, Cause, Details, state_after
+from jobmgr.core.state import change
+from jobmgr.core.state import events as ev
+from jobmgr.core.state import job_states as job_state
+from jobmgr.core.state.task_states import MACHINE, Cause, Details, state_after
 from peloton.errors import IllegalTransition
 from peloton.model.ids import JobId, Run, mesos_task_id
 from peloton.model.job import JobRuntime

@@ -7,8 +7,8 @@ from collections import deque
 
 import pytest
 
-from jobmgr.core import events as ev
-from jobmgr.core import instructions as ins
+from jobmgr.core.state import events as ev
+from jobmgr.core.state import instructions as ins
 from jobmgr.engine.engine import Engine
 from peloton.errors import Unavailable
 from peloton.model.ids import Run, mesos_task_id

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 from prometheus_client import REGISTRY
 
-from jobmgr.core import events as ev
 from jobmgr.core.cycle import Core
-from jobmgr.core.decisions import Turn
-from jobmgr.core.instructions import Compare, Enqueue
+from jobmgr.core.state import events as ev
+from jobmgr.core.state.decisions import Turn
+from jobmgr.core.state.instructions import Compare, Enqueue
 from jobmgr.core.task.actions import Limits
 from jobmgr.engine.engine import Engine
 from mesos.v1 import mesos_pb2

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobmgr.core.job.state import MACHINE, batch_cause
+from jobmgr.core.state.job_states import MACHINE, batch_cause
 from jobmgr.core.task.goal import RULES, Action, Aim, aim_of
 from jobmgr.core.task.retry import EndCause, cause_of, delay, explained, runs_again, stored_cause
 from jobmgr.core.task.status_rules import Verdict, end_state, judge, termination

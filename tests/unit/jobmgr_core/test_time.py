@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from jobmgr.core import events as ev
-from jobmgr.core import instructions as ins
 from jobmgr.core.cycle import Core
+from jobmgr.core.state import events as ev
+from jobmgr.core.state import instructions as ins
 from jobmgr.core.task.actions import Limits
 from peloton.model.ids import Run, mesos_task_id
 from peloton.model.job import JobRuntime, JobSpec

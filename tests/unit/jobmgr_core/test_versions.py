@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobmgr.core import events as ev
-from jobmgr.core.ports import ports_needed, shares
+from jobmgr.core.state import events as ev
+from jobmgr.core.state.ports import ports_needed, shares
 from jobmgr.engine.engine import Engine
 from peloton.model.ids import Run, mesos_task_id
 from peloton.model.job import JobRuntime, JobSpec

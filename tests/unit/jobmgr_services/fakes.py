@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from jobmgr.core.cache import CachedJob
+from jobmgr.core.state.cache import CachedJob
 from jobmgr.engine.engine import Engine
 from peloton.errors import Conflict, NotFound, Refused
 from peloton.model.ids import JobId
@@ -132,7 +132,7 @@ class FakeHostmgr:
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
 
-    async def call(self, method: str, request: Any, timeout: float = 10.0) -> Any:
+    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
         answer = self.answers[method]
         if isinstance(answer, Exception):
             raise answer

@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from jobmgr.services.agent_http import AgentHttp
-from jobmgr.services.sandbox import address_of, directories, files
+from jobmgr.services.common.agent_http import AgentHttp
+from jobmgr.services.common.sandbox import address_of, directories, files
 from mesos.v1.master import master_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import NotFound, Unavailable

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from google.protobuf import text_format
 
-from jobmgr.core.cache import Waiting
+from jobmgr.core.state.cache import Waiting
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.states import JobState, TaskState

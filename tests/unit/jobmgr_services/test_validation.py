@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobmgr.validation import (
+from jobmgr.validation.job import (
     check_job_id,
     check_pool,
     check_supported,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobmgr.validation import validated, validated_update
+from jobmgr.validation.job import validated
+from jobmgr.validation.update import validated_update
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
 from tests.unit.jobmgr_services.configs import PARENT, job

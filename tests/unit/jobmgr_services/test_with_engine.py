@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from jobmgr.engine.engine import Engine
-from jobmgr.services import services
+from jobmgr.server import services
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.task import task_pb2, task_pb2_grpc
 from peloton.clock import SystemClock

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from jobmgr.core.change import Change
-from jobmgr.core.events import Now
-from jobmgr.core.instructions import Instruction
+from jobmgr.core.state.change import Change
+from jobmgr.core.state.events import Now
+from jobmgr.core.state.instructions import Instruction
 from peloton.errors import PelotonError
 from peloton.model.ids import JobId, Run
 from peloton.model.task import TaskStatus

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from jobmgr.services.agent_http import AgentHttp
+from jobmgr.services.common.agent_http import AgentHttp
 from peloton.errors import NotFound, Unavailable
 from peloton.model.ids import CUSTOM_EXECUTOR_PREFIX, MesosTaskId
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.rpc.client import Caller
 from peloton.wire.hosts import Agent
 
 HOSTMGR_TIMEOUT = 5.0
 MOST_FRAMEWORKS = 10
 """Frameworks of one agent whose virtual paths are tried for an executor that the agent no longer lists."""
-
-
-class Calls(Protocol):
-    """A client of hostmgr's leader."""
-
-    async def call(self, method: str, request: Any, timeout: float = ...) -> Any:
-        """Raises PelotonError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +29,7 @@ class Sandbox:
 
 
 class Sandboxes:
-    def __init__(self, hostmgr: Calls, http: AgentHttp | None = None) -> None:
+    def __init__(self, hostmgr: Caller, http: AgentHttp | None = None) -> None:
         self._hostmgr = hostmgr
         self._http = http or AgentHttp()
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobmgr.services.sandbox import Calls
 from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
 from peloton.private.hostmgr.feasibility import feasibility_pb2_grpc
+from peloton.rpc.client import Caller
 
 SECONDS = 5.0
 
 
 class FeasibilityService(feasibility_pb2_grpc.FeasibilityServiceServicer):
-    def __init__(self, hostmgr: Calls) -> None:
+    def __init__(self, hostmgr: Caller) -> None:
         """`hostmgr` is its service of the same name."""
         self._hostmgr = hostmgr
 

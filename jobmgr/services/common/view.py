@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from jobmgr.core.cache import CachedJob
+from jobmgr.core.state.cache import CachedJob
 from jobmgr.engine.engine import Engine
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2

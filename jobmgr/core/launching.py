@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from jobmgr.core.active_jobs import ActiveJobs
-from jobmgr.core.cache import UNBORN
-from jobmgr.core.change import Change
-from jobmgr.core.decisions import Turn
-from jobmgr.core.events import Launched, LaunchRefused, LaunchUncertain, Placed, Placement
-from jobmgr.core.in_flight import Busy
-from jobmgr.core.instructions import Launch, Release, Settle, ShutDown
+from jobmgr.core.job.active_jobs import ActiveJobs
 from jobmgr.core.job.dispatch import room
-from jobmgr.core.ports import ports_needed, shares
+from jobmgr.core.state.cache import UNBORN
+from jobmgr.core.state.change import Change
+from jobmgr.core.state.decisions import Turn
+from jobmgr.core.state.events import Launched, LaunchRefused, LaunchUncertain, Placed, Placement
+from jobmgr.core.state.in_flight import Busy
+from jobmgr.core.state.instructions import Launch, Release, Settle, ShutDown
+from jobmgr.core.state.ports import ports_needed, shares
+from jobmgr.core.state.task_states import Cause
 from jobmgr.core.task.actions import NO_PORTS
 from jobmgr.core.task.goal import Aim, aim_of
-from jobmgr.core.task.moves import Cause
 from jobmgr.core.task.retry import delay
 from peloton.model.ids import Run
 from peloton.model.states import ON_HOST_TASK_STATES, TaskState, TerminationReason
@@ -93,15 +93,6 @@ def due(active: ActiveJobs, turn: Turn, change: Change, instance: int) -> None:
         steering.arm(change, instance, steering.limits.kill_again_most)
     else:
         steering.evaluate(change, instance)
-
-
-def resume(active: ActiveJobs, change: Change, instance: int) -> None:
-    """Look at a task anew: what its runs may have missed is made good."""
-    task, work = change.task(instance), change.work
-    running = aim_of(change.goal, task) is Aim.RUN
-    if work.recovered and task.state in ON_HOST_TASK_STATES and running and instance not in work.busy:
-        work.unconfirmed.add(instance)
-    active.steering.evaluate(change, instance)
 
 
 def _running_due(active: ActiveJobs, turn: Turn, change: Change, instance: int, task: TaskRuntime) -> None:

@@ -7,11 +7,11 @@ from dataclasses import fields, replace
 from operator import attrgetter
 from typing import TypeVar, Unpack
 
-from jobmgr.core.cache import UNBORN
-from jobmgr.core.events import RunOf, Span
-from jobmgr.core.in_flight import Work
-from jobmgr.core.job.state import MACHINE, batch_cause
-from jobmgr.core.task.moves import Cause, Details, state_after
+from jobmgr.core.state.cache import UNBORN
+from jobmgr.core.state.events import RunOf, Span
+from jobmgr.core.state.in_flight import Work
+from jobmgr.core.state.job_states import MACHINE, batch_cause
+from jobmgr.core.state.task_states import Cause, Details, state_after
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, TaskState

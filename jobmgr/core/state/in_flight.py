@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import Enum
 from heapq import heappop, heappush
 
-from jobmgr.core.cache import CachedJob
+from jobmgr.core.state.cache import CachedJob
 
 
 class Busy(Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jobmgr.core.events import RunOf, Span
+from jobmgr.core.state.events import RunOf, Span
 from peloton.model.ids import JobId, Run
 from peloton.model.states import TaskState
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobmgr.core.active_jobs import ActiveJobs
-from jobmgr.core.cache import UNBORN
-from jobmgr.core.change import Change, pod_event
-from jobmgr.core.decisions import Turn
-from jobmgr.core.events import Statuses
+from jobmgr.core.job.active_jobs import ActiveJobs
+from jobmgr.core.state.cache import UNBORN
+from jobmgr.core.state.change import Change, pod_event
+from jobmgr.core.state.decisions import Turn
+from jobmgr.core.state.events import Statuses
+from jobmgr.core.state.task_states import REPORTED
 from jobmgr.core.task.late_updates import details, previous, usage_of
-from jobmgr.core.task.moves import REPORTED
 from jobmgr.core.task.status_rules import LONGEST_MESSAGE, Verdict, health, judge
 from jobmgr.core.task.usage import added
 from peloton.model.ids import Run

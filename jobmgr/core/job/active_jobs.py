@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from jobmgr.core.cache import CachedJob
-from jobmgr.core.change import Change, Stamps
-from jobmgr.core.decisions import Turn
-from jobmgr.core.in_flight import Work
+from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.change import Change, Stamps
+from jobmgr.core.state.decisions import Turn
+from jobmgr.core.state.in_flight import Work
 from jobmgr.core.task.actions import Limits, Steering
 from jobmgr.core.task.orphans import Orphans
 from peloton.model.ids import JobId

@@ -1,0 +1,42 @@
+"""All gRPC services of the job manager that leads."""
+
+from __future__ import annotations
+
+from jobmgr.engine.engine import Engine
+from jobmgr.services.common.sandbox import Sandboxes
+from jobmgr.services.private.feasibility import FeasibilityService
+from jobmgr.services.private.job_manager import JobManagerService
+from jobmgr.services.v0.jobs import JobManager
+from jobmgr.services.v0.tasks import TaskManager
+from peloton.api.v0.job.job_pb2_grpc import add_JobManagerServicer_to_server
+from peloton.api.v0.task.task_pb2_grpc import add_TaskManagerServicer_to_server
+from peloton.clock import Clock
+from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
+from peloton.private.jobmgrsvc.jobmgrsvc_pb2_grpc import add_JobManagerServiceServicer_to_server
+from peloton.rpc.client import Caller
+from peloton.rpc.server import Service, service
+
+OLDER_JOB_MANAGER = "peloton.api.job.JobManager"
+OLDER_TASK_MANAGER = "peloton.api.task.TaskManager"
+"""Names by which the published clients call (behaviour 1.1)."""
+NAMES = (
+    "peloton.api.v0.job.JobManager",
+    OLDER_JOB_MANAGER,
+    "peloton.api.v0.task.TaskManager",
+    OLDER_TASK_MANAGER,
+    "peloton.private.jobmgr.JobManagerService",
+    "peloton.private.hostmgr.feasibility.FeasibilityService",
+)
+
+
+def services(engine: Engine, clock: Clock, hostmgr: Caller, feasibility: Caller) -> tuple[Service, ...]:
+    """All that the leader serves. `hostmgr` calls hostmgr's InternalHostService, `feasibility` its
+    FeasibilityService."""
+    jobs = JobManager(engine, clock)
+    tasks = TaskManager(engine, Sandboxes(hostmgr))
+    return (
+        service(add_JobManagerServicer_to_server, jobs, [OLDER_JOB_MANAGER]),
+        service(add_TaskManagerServicer_to_server, tasks, [OLDER_TASK_MANAGER]),
+        service(add_JobManagerServiceServicer_to_server, JobManagerService(engine)),
+        service(add_FeasibilityServiceServicer_to_server, FeasibilityService(feasibility)),
+    )

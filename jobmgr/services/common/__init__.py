@@ -1,0 +1,1 @@
+"""What services of several APIs share."""
