@@ -1,4 +1,4 @@
-"""Entry point of `peloton`: turns every failure into one line and an exit code.
+"""Entry point of `peloton`: every failure becomes one line and an exit code.
 
 0 done, 1 failed (quietly where the reader of the output went away), 2 called wrongly, 130 interrupted.
 """
@@ -10,13 +10,13 @@ import os
 import sys
 
 FAILED, INTERRUPTED = 1, 130
-_OF_OUTPUT = (errno.EPIPE, errno.ENOSPC)
-"""Where what is written has no reader, or no room."""
+_OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC)
+"""Errors of the output itself: nobody reads it, or the disk is full."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    # gRPC's C core writes its own lines about failed connections; ours say what to do.
+    # gRPC's C core would add lines of its own about failed connections.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     arguments = sys.argv[1:] if argv is None else argv
     try:
@@ -53,19 +53,19 @@ def _run(arguments: list[str]) -> int:
     except PelotonError as error:
         return _failed(error, arguments)
     except Exception as error:
-        if isinstance(error, OSError) and not error.filename and error.errno in _OF_OUTPUT:
+        if isinstance(error, OSError) and not error.filename and error.errno in _OUTPUT_ERRORS:
             raise
         if isinstance(error, OSError) and error.filename:  # may not be read or written, the disk is full
-            return _failed(error, arguments, said=f"{error.filename}: {error.strerror}")
+            return _failed(error, arguments, text=f"{error.filename}: {error.strerror}")
         return _failed(error, arguments, f"{type(error).__name__}: ")
 
 
-def _failed(error: Exception, arguments: list[str], kind: str = "", said: str = "") -> int:
+def _failed(error: Exception, arguments: list[str], kind: str = "", text: str = "") -> int:
     import click
 
     if "--debug" in arguments:
         raise error
-    click.echo(f"peloton: {kind}{' '.join((said or str(error)).split())}", err=True)
+    click.echo(f"peloton: {kind}{' '.join((text or str(error)).split())}", err=True)
     if kind:
         click.echo("peloton: this is a defect of the command line: --debug shows where", err=True)
     return FAILED

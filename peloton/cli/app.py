@@ -1,4 +1,4 @@
-"""The root of the command line: global flags and the groups of commands (behaviour 11)."""
+"""The root of the command line: global flags and the groups of commands (docs/behaviour/command-line.md)."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ import click
 from click.core import ParameterSource
 
 import peloton
-from peloton.cli.groups import Lazy, LazyGroup
+from peloton.cli.groups import LazyEntry, LazyGroup
 from peloton.cli.params import Duration
 from peloton.cli.session import Session
-from peloton.cli.targets import NAMES, Given, Targets
+from peloton.cli.targets import NAMES, Targets, TargetSource
 
 GROUPS = {
-    "job": Lazy("peloton.cli.commands.job:job", "Create, watch, change and stop jobs."),
-    "task": Lazy(
-        "peloton.cli.commands.task:task", "Look at and steer the instances of a job; read their output."
+    "job": LazyEntry("peloton.cli.commands.job:job", "Create, watch, change and stop jobs."),
+    "task": LazyEntry(
+        "peloton.cli.commands.task:task", "Look at and control the instances of a job; read their output."
     ),
-    "pod": Lazy("peloton.cli.commands.pod:pod", "The history of an instance, run by run."),
-    "respool": Lazy("peloton.cli.commands.respool:respool", "Resource pools: how teams share the cluster."),
-    "host": Lazy("peloton.cli.commands.host:host", "Hosts of the cluster."),
-    "resmgr": Lazy("peloton.cli.commands.resmgr:resmgr", "Look into the resource manager."),
-    "hostmgr": Lazy("peloton.cli.commands.hostmgr:hostmgr", "Look into the host manager."),
-    "minicluster": Lazy("minicluster.cli:minicluster", "A whole cluster on this machine."),
+    "pod": LazyEntry("peloton.cli.commands.pod:pod", "Show the history of an instance, run by run."),
+    "respool": LazyEntry(
+        "peloton.cli.commands.respool:respool", "Resource pools: how teams share the cluster."
+    ),
+    "host": LazyEntry("peloton.cli.commands.host:host", "Hosts of the cluster."),
+    "resmgr": LazyEntry("peloton.cli.commands.resmgr:resmgr", "Look into the resource manager."),
+    "hostmgr": LazyEntry("peloton.cli.commands.hostmgr:hostmgr", "Look into the host manager."),
+    "minicluster": LazyEntry("minicluster.cli:minicluster", "A whole cluster on this machine."),
 }
 
 
@@ -111,8 +113,8 @@ def cli(ctx: click.Context, /, **flags: Any) -> None:
     ctx.call_on_close(session.close)
 
 
-def _sources(ctx: click.Context, flags: Mapping[str, Any]) -> tuple[Given, Given]:
-    """What flags say of where the cluster is, and what the environment says."""
+def _sources(ctx: click.Context, flags: Mapping[str, Any]) -> tuple[TargetSource, TargetSource]:
+    """Return what the flags and what the environment give to find the cluster by."""
     by_flag: dict[str, Any] = {}
     for name, (flag, _) in NAMES.items():
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
@@ -120,4 +122,4 @@ def _sources(ctx: click.Context, flags: Mapping[str, Any]) -> tuple[Given, Given
             if not all(value if isinstance(value, tuple) else (value,)):  # as an unset variable of a script
                 raise click.UsageError(f"{flag} is given without a value", ctx)
     rest = {name: flags[name] for name in NAMES if name not in by_flag}
-    return Given.of(by_flag), Given.of(rest)
+    return TargetSource.of(by_flag), TargetSource.of(rest)

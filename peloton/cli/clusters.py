@@ -1,4 +1,4 @@
-"""Clusters by name: `clusters.json` says where each one's ZooKeeper is (behaviour 11)."""
+"""Clusters by name: `clusters.json` says where each one's ZooKeeper is (docs/behaviour/command-line.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILES = (Path("~/.peloton/clusters.json"), Path("/etc/peloton/clusters.json"))
 
 
 def zookeeper_of(cluster: str, files: tuple[Path, ...] = FILES) -> str:
-    """ZooKeeper servers of a cluster; the first file that names it counts.
+    """Return the ZooKeeper servers of a cluster; the first file that names it counts.
 
     Raises NotFound where no file names it, PelotonError for a file in another form.
     """
@@ -32,7 +32,7 @@ def zookeeper_of(cluster: str, files: tuple[Path, ...] = FILES) -> str:
 
 
 def _clusters(file: Path) -> Iterator[tuple[str, str]]:
-    """Name and ZooKeeper servers of each."""
+    """Yield name and ZooKeeper servers of each cluster of a file."""
     try:
         content = json.loads(file.read_bytes())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Asks jobmgr and resmgr why tasks are where they are."""
+"""Requests to jobmgr and resmgr that explain the states of tasks."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from peloton.api.v0.task.task_pb2 import TaskInfo
     from peloton.private.resmgr.explain.explain_pb2 import Explanation
 
-LOOKED_AT = 1000
-"""Tasks of one state that are looked at for a job; the others are only counted."""
+MAX_TASKS = 1000
+"""Tasks of one state that are read for a job; the others are only counted."""
 
 
 def explain_task(session: Session, job_id: str, instance: int) -> tuple[dict[str, Any], str]:
-    """As plain data, and for a human. Raises what the job manager's answers raise."""
+    """Explain the state of a task, as plain data and as text. Raises CallFailed and Refused."""
     info = _task(session, job_id, instance)
     state = why.state_name(info.runtime.state)
-    found, lost = None, ""
+    found, failure = None, ""
     if state not in why.ENDED:
-        found, lost = _explanation(session, job_id, instance)
+        found, failure = _explanation(session, job_id, instance)
         if found is not None and why.state_name(found.state) in why.ON_HOST and state in why.ON_HOST:
             found = found if why.state_name(found.state) == "PREEMPTING" else None
     job = _job(session, job_id) if state == "INITIALIZED" and found is None else None
     lines = why.task_lines(info, found, job, time.time())
-    if lost and state not in why.ON_HOST:
-        lines.append(lost)
+    if failure and state not in why.ON_HOST:
+        lines.append(failure)
     run = info.runtime.mesosTaskId.value.rpartition("-")[2]
     head = f"Task {job_id}-{instance}" + (f", run {run}" if run else "")
     plain = {
@@ -47,37 +47,37 @@ def explain_task(session: Session, job_id: str, instance: int) -> tuple[dict[str
 
 
 def explain_job(session: Session, job_id: str) -> tuple[dict[str, Any], str]:
-    """As plain data, and for a human. Raises what the job manager's answers raise."""
+    """Explain the states of a job's tasks, as plain data and as text. Raises CallFailed and Refused."""
     job = _job(session, job_id)
     stats = job.runtime.taskStats
-    waiting, lost = _waiting(session, job_id)
+    waiting, failure = _waiting(session, job_id)
     groups = list(waiting)
     unknown = stats.get("PENDING", 0) - sum(group.count for group in waiting if group.state != "PREEMPTING")
     if unknown > 0:
-        cause = lost or why.UNKNOWN_TO_RESMGR
+        cause = failure or why.UNKNOWN_TO_RESMGR
         groups.append(why.Group("PENDING", cause, unknown))
     for state in ("INITIALIZED", *why.ON_HOST, *why.ENDED):
         if stats.get(state, 0):
-            groups += _told(session, job, state, stats[state])
+            groups += _jobmgr_groups(session, job, state, stats[state])
     head = why.job_head(job)
     plain = {"jobId": job_id, "summary": head, "groups": [group.plain() for group in groups]}
     return plain, "\n".join([head, *(group.text() for group in groups)])
 
 
-def _told(session: Session, job: JobInfo, state: str, count: int) -> list[why.Group]:
+def _jobmgr_groups(session: Session, job: JobInfo, state: str, count: int) -> list[why.Group]:
     from peloton.api.v0.query import query_pb2
     from peloton.api.v0.task import task_pb2
 
     spec = task_pb2.QuerySpec(
-        taskStates=[task_pb2.TaskState.Value(state)], pagination=query_pb2.PaginationSpec(limit=LOOKED_AT)
+        taskStates=[task_pb2.TaskState.Value(state)], pagination=query_pb2.PaginationSpec(limit=MAX_TASKS)
     )
     request = task_pb2.QueryRequest(jobId=job.id, spec=spec)
-    groups = why.told_groups(session.call("task_svc", "Query", request).records, job)
-    unseen = count - sum(group.count for group in groups)
-    if unseen > 0 and len(groups) == 1:
-        groups[0].count += unseen
-    elif unseen > 0:
-        groups.append(why.Group(state, f"not looked at: only the first {LOOKED_AT} were", unseen))
+    groups = why.jobmgr_groups(session.call("task_svc", "Query", request).records, job)
+    unread = count - sum(group.count for group in groups)
+    if unread > 0 and len(groups) == 1:
+        groups[0].count += unread
+    elif unread > 0:
+        groups.append(why.Group(state, f"not looked at: only the first {MAX_TASKS} were", unread))
     return groups
 
 
@@ -93,7 +93,7 @@ def _waiting(session: Session, job_id: str) -> tuple[list[why.Group], str]:
 
 
 def _explanation(session: Session, job_id: str, instance: int) -> tuple[Explanation | None, str]:
-    """None where the task is not known there; with why it could not be asked where that is so."""
+    """Return what the resource manager knows of a task, or None and why its answer is missing."""
     from peloton.api.v0 import peloton_pb2
     from peloton.private.resmgr.explain import explain_pb2
 

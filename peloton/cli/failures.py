@@ -1,4 +1,4 @@
-"""Says in one line what went wrong: refusals in answers, failed calls, unreachable daemons."""
+"""One-line texts of what went wrong: refusals in answers, failed calls, unreachable daemons."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ FLAGS = {
     "resmgr": "-v/--resmgr or RESMGR_URL",
     "hostmgr": "-u/--hostmgr or HOSTMGR_URL",
 }
-_PASSING = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
+_TRANSIENT = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
 _REFUSALS = ("error", "notFound", "outOfRange")
 
 
 class CallFailed(PelotonError):
-    """A call ended with a gRPC status; `passing` where the same call may succeed later."""
+    """A call ended with a gRPC status; `transient` where the same call may succeed later."""
 
     def __init__(self, code: str, text: str) -> None:
         self.code = code
-        self.passing = code in _PASSING
+        self.transient = code in _TRANSIENT
         super().__init__(text)
 
 
 def call_failed(error: grpc.RpcError, method: str, role: str, address: str, timeout: float) -> CallFailed:
-    """The failure of `method` at `role`'s `address` as a person should read it."""
+    """Return the failure of `method` at `role`'s `address`, with a text for users."""
     code, details = error.code().name, str(error.details() or "").strip()
-    if code == "UNAVAILABLE" and _unreached(details):
+    if code == "UNAVAILABLE" and _connection_failure(details):
         text = (
-            f"cannot reach {role} at {address} ({_unreached(details)}): start a cluster with "
+            f"cannot reach {role} at {address} ({_connection_failure(details)}): start a cluster with "
             f"`peloton minicluster up`, or give its address with {FLAGS[role]}"
         )
     elif code == "DEADLINE_EXCEEDED":
@@ -49,7 +49,7 @@ def call_failed(error: grpc.RpcError, method: str, role: str, address: str, time
     return CallFailed(code, " ".join(text.split()))
 
 
-def _unreached(details: str) -> str:
+def _connection_failure(details: str) -> str:
     lower = details.lower()
     if "connection refused" in lower:
         return "connection refused"
@@ -61,29 +61,29 @@ def _unreached(details: str) -> str:
 
 
 def check(response: Any) -> None:
-    """Raise Refused where an answer says in its own fields that the call was refused (behaviour 1.4)."""
+    """Raise Refused where a field of an answer says that the call was refused (docs/behaviour/system.md)."""
     for name in _REFUSALS:
         field = response.DESCRIPTOR.fields_by_name.get(name)
         if field is not None and field.message_type is not None and response.HasField(name):
             inner = getattr(response, name)
-            raise Refused(_told(inner) if name == "error" else _reason(inner))
+            raise Refused(_error_text(inner) if name == "error" else _refusal_text(inner))
 
 
-def _told(error: Any) -> str:
+def _error_text(error: Any) -> str:
     for _, value in error.ListFields():
         if isinstance(value, Message):
-            return _reason(value)
+            return _refusal_text(value)
     return str(getattr(error, "message", "")) or "refused, without a reason"
 
 
-def _reason(refusal: Any) -> str:
-    said = str(getattr(refusal, "message", "")).strip()
+def _refusal_text(refusal: Any) -> str:
+    text = str(getattr(refusal, "message", "")).strip()
     value = next((part.value for _, part in refusal.ListFields() if hasattr(part, "value")), "")
     kind = str(refusal.DESCRIPTOR.name)
-    if said:
-        # A pool's id is nobody's who asked by path, and in vain: of one that is to be made it is gone again.
-        known = not value or value in said or kind == "InvalidResourcePoolConfig"
-        return said if known else f"{said}: {value}"
+    if text:
+        # The caller gave the pool by its path, and the id of one that was not created means nothing.
+        known = not value or value in text or kind == "InvalidResourcePoolConfig"
+        return text if known else f"{text}: {value}"
     if kind == "InstanceIdOutOfRange":
         count = refusal.instanceCount
         return f"no such instance: the job has {count}, 0 to {count - 1}" if count else "no such instance"

@@ -1,4 +1,4 @@
-"""Warns of instances that no host of the cluster could take."""
+"""Warnings about instances that no host of the cluster could take."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ if TYPE_CHECKING:
     from peloton.model.job import JobSpec
     from peloton.private.hostmgr.feasibility.feasibility_pb2 import GangShape, Members
 
-SECONDS = 3.0
-MOST_GANGS = 1000
-"""Different ones that are compared with the hosts."""
+TIMEOUT_SECONDS = 3.0
+MAX_GANGS = 1000
+"""Different gangs of a job that are compared with the hosts."""
 
 
 def warnings(session: Session, config: JobConfig) -> list[str]:
-    """A line on the instances of an accepted job that would fit on no empty host. None where that cannot be
-    told now."""
+    """Return a line for each reason why instances of an accepted job fit on no empty host.
+
+    Return none where hostmgr cannot answer now.
+    """
     from peloton.private.hostmgr.feasibility import feasibility_pb2
     from peloton.wire.job import job_spec
 
-    gangs = list(_gangs(job_spec(config, 0)).values())[:MOST_GANGS]
+    gangs = list(_gangs(job_spec(config, 0)).values())[:MAX_GANGS]
     request = feasibility_pb2.CheckGangsRequest(gangs=[shape for shape, _ in gangs])
     try:
-        verdicts = session.call("feasibility_svc", "CheckGangs", request, timeout=SECONDS).verdicts
+        verdicts = session.call("feasibility_svc", "CheckGangs", request, timeout=TIMEOUT_SECONDS).verdicts
     except CallFailed:
         return []
     found: dict[str, list[int]] = {}
@@ -47,7 +49,7 @@ def _warning(instances: list[int], text: str) -> str:
 
 
 def _gangs(spec: JobSpec) -> dict[bytes, tuple[GangShape, list[int]]]:
-    """The different gangs of a job, each with its instances."""
+    """Return the different gangs of a job, each with its instances."""
     from peloton.model.states import PlacementStrategy
     from peloton.private.hostmgr.feasibility import feasibility_pb2
 
@@ -62,7 +64,7 @@ def _gangs(spec: JobSpec) -> dict[bytes, tuple[GangShape, list[int]]]:
             known[id(task)] = asked.SerializeToString(deterministic=True), asked
         key, members = known[id(task)]
         if spec.in_gang(instance):
-            _join(together, members)
+            _add_members(together, members)
             continue
         if key not in found:
             found[key] = feasibility_pb2.GangShape(members=[members], spread=spread), []
@@ -72,7 +74,7 @@ def _gangs(spec: JobSpec) -> dict[bytes, tuple[GangShape, list[int]]]:
     return found
 
 
-def _join(gang: GangShape, members: Members) -> None:
+def _add_members(gang: GangShape, members: Members) -> None:
     for each in gang.members:
         if each.filter == members.filter:
             each.count += 1

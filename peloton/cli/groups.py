@@ -12,7 +12,7 @@ from peloton.cli.session import Session
 
 
 class Command(click.Command):
-    """A command that also takes the global `-j/--json`, so that the flag may stand where it comes to mind."""
+    """A command that also takes the global `-j/--json`, so that the flag may follow its name too."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -24,14 +24,14 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group of such commands."""
+    """A group of commands that take `-j/--json`."""
 
     command_class = Command
     group_class = type
 
 
-class Lazy(NamedTuple):
-    """A group in a module of its own: `module:attribute` and the line that help shows of it."""
+class LazyEntry(NamedTuple):
+    """A group in a module of its own: `module:attribute` and its line in the help."""
 
     target: str
     help: str
@@ -40,14 +40,16 @@ class Lazy(NamedTuple):
 class LazyGroup(Group):
     """A group whose members are imported when one is called; its help needs none of them."""
 
-    def __init__(self, *args: Any, lazy: Mapping[str, Lazy], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, lazy: Mapping[str, LazyEntry], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._lazy = lazy
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the groups."""
         return list(self._lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a group, None for an unknown name."""
         lazy = self._lazy.get(cmd_name)
         if lazy is None:
             return None
@@ -59,11 +61,13 @@ class LazyGroup(Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the called group. Raises NoSuchCommand with suggestions."""
         if args and args[0] not in self._lazy and not args[0].startswith("-"):
             raise click.NoSuchCommand(args[0], possibilities=list(self._lazy), ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of groups without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, lazy.help) for name, lazy in self._lazy.items()])
 

@@ -1,4 +1,4 @@
-"""`peloton task logs`: finds a run's sandbox by BrowseSandbox and writes one of its files out."""
+"""`peloton task logs`: find the sandbox of a run by BrowseSandbox and print one of its files."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from peloton.cli.failures import CallFailed, check
 from peloton.cli.sandbox import SandboxFile, path_of
 from peloton.cli.session import Session
 from peloton.errors import NotFound, Refused, Unavailable
+from peloton.model.states import TaskState
 
 if TYPE_CHECKING:
     from peloton.api.v0.task.task_pb2 import RuntimeInfo
 
 INTERVAL = 0.5
-"""Seconds between two looks at a file that is followed."""
-PATIENCE = 120.0
-"""Seconds for which a daemon or an agent that does not answer is waited for."""
+"""Seconds between two reads of a file that is followed."""
+RETRY_SECONDS = 120.0
+"""How long calls to a daemon or an agent that does not answer are repeated."""
 
 
 @dataclass(slots=True)
@@ -41,12 +42,12 @@ class Logs:
             self.write(piece)
 
     def follow(self) -> None:
-        """Write the file as it grows, until its run has ended; waits for a run that has not begun."""
+        """Write the file as it grows until its run has ended; wait for a run that has not begun."""
         file = self._file(wait=True)
         offset = 0
         while True:
-            # Asked before the read: what is written until the end of a run is there when its end is known.
-            ended = self._patiently(self._ended)
+            # Checked before the read: a run that has ended has written all of its output.
+            ended = self._with_retries(self._ended)
             while piece := self._read(file, offset, ended):
                 self.write(piece)
                 offset += len(piece)
@@ -55,35 +56,37 @@ class Logs:
             self.sleep(INTERVAL)
 
     def _read(self, file: SandboxFile, offset: int, ended: bool) -> bytes:
-        # An agent that went away with the run is not waited for.
-        piece: bytes = file.read(offset) if ended else self._patiently(lambda: file.read(offset))
+        # Not repeated for a run that has ended: its agent may be gone too.
+        piece: bytes = file.read(offset) if ended else self._with_retries(lambda: file.read(offset))
         return piece
 
     def _file(self, *, wait: bool) -> SandboxFile:
-        noted = ""
+        last_note = ""
         while True:
-            # Asked before the sandbox: a run that has ended has made all of its files.
-            ended = wait and self._patiently(self._ended)
+            # Checked before the sandbox: a run that has ended has made all of its files.
+            ended = wait and self._with_retries(self._ended)
             sandbox = self._sandbox()
             if isinstance(sandbox, SandboxFile):
                 return sandbox
             if not wait or ended:
                 raise sandbox
-            reason = self._waiting_for() or str(sandbox)
-            if reason != noted:
+            reason = self._waiting_reason() or str(sandbox)
+            if reason != last_note:
                 self.note(f"waiting: {reason}")
-                noted = reason
+                last_note = reason
             self.sleep(INTERVAL)
 
     def _sandbox(self) -> SandboxFile | Refused | NotFound:
-        """The file, or the reason why there is none (yet)."""
+        """Return the file, or the reason why there is none (yet)."""
         from peloton.api.v0 import peloton_pb2
         from peloton.api.v0.task import task_pb2
 
         request = task_pb2.BrowseSandboxRequest(
             jobId=peloton_pb2.JobID(value=self.job_id), instanceId=self.instance, taskId=self.run
         )
-        response = self._patiently(lambda: self.session.ask("task_svc", "BrowseSandbox", request))
+        response = self._with_retries(
+            lambda: self.session.call_unchecked("task_svc", "BrowseSandbox", request)
+        )
         if response.error.HasField("notRunning") or response.error.HasField("failure"):
             refusal = response.error.notRunning.message or response.error.failure.message
             return Refused(refusal or f"instance {self.instance} has no sandbox: it was not launched")
@@ -95,20 +98,18 @@ class Logs:
         return SandboxFile(response.hostname, int(response.port or 5051), path, self.session.timeout)
 
     def _ended(self) -> bool:
-        """Whether the run is over: in a terminal state, or no longer the current one."""
-        from peloton.api.v0.task import task_pb2
-
+        """Return whether the run is over: in a terminal state, or no longer the current one."""
         runtime = self._runtime()
         current = runtime.mesosTaskId.value
         if not self.run:
             self.run = current
-        over = (task_pb2.SUCCEEDED, task_pb2.FAILED, task_pb2.LOST, task_pb2.KILLED, task_pb2.DELETED)
-        return bool(current and self.run and current != self.run) or runtime.state in over
+        replaced = bool(current and self.run and current != self.run)
+        return replaced or TaskState(runtime.state).terminal
 
-    def _waiting_for(self) -> str:
+    def _waiting_reason(self) -> str:
         from peloton.api.v0.task import task_pb2
 
-        runtime = self._patiently(self._runtime)
+        runtime = self._with_retries(self._runtime)
         return f"{task_pb2.TaskState.Name(runtime.state)} {runtime.reason or runtime.message}".strip()
 
     def _runtime(self) -> RuntimeInfo:
@@ -119,13 +120,13 @@ class Logs:
         runtime: RuntimeInfo = self.session.call("task_svc", "Get", request).result.runtime
         return runtime
 
-    def _patiently(self, ask: Callable[[], Any]) -> Any:
-        """What `ask` gives, waiting for whoever does not answer for a while (it may be starting again)."""
-        until = self.clock() + PATIENCE
+    def _with_retries(self, call: Callable[[], Any]) -> Any:
+        """Make a call, repeating it while the other side does not answer (it may be restarting)."""
+        until = self.clock() + RETRY_SECONDS
         while True:
             try:
-                return ask()
+                return call()
             except (CallFailed, Unavailable) as failure:
-                if (isinstance(failure, CallFailed) and not failure.passing) or self.clock() > until:
+                if (isinstance(failure, CallFailed) and not failure.transient) or self.clock() > until:
                     raise
             self.sleep(INTERVAL)

@@ -1,4 +1,4 @@
-"""Matches names as people write them to those of the wire interface."""
+"""Matching of names as users write them to those of the wire interface."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 
 
 def normalized(name: str) -> str:
-    """`instance_count`, `instanceCount` and `InstanceCount` are the same name (behaviour 11)."""
+    """Return a name without case and underscores: `instance_count`, `InstanceCount`: `instancecount`."""
     return name.replace("_", "").lower()
 
 
 @cache
 def field_names(message: Descriptor) -> Mapping[str, FieldDescriptor]:
-    """Fields of a message by normalized name."""
+    """Return the fields of a message by normalized name."""
     return {normalized(field.name): field for field in message.fields}
 
 
 @cache
 def enum_numbers(enum: EnumDescriptor) -> Mapping[str, int]:
-    """Numbers of an enum by normalized name, with and without the prefix that all its names share."""
+    """Return the numbers of an enum by normalized name, with and without the prefix that all names share."""
     names = {value.name: value.number for value in enum.values}
     cut = _shared_prefix(list(names))
     short = {normalized(name[cut:]): number for name, number in names.items()}
@@ -30,14 +30,14 @@ def enum_numbers(enum: EnumDescriptor) -> Mapping[str, int]:
 
 
 def _shared_prefix(names: list[str]) -> int:
-    """Length of the words (`STATE_` in `STATE_UP`, `STATE_DOWN`) that all names begin with."""
+    """Return the length of the words (`STATE_` in `STATE_UP`, `STATE_DOWN`) that all names begin with."""
     first, last = min(names), max(names)
     shared = next((at for at, letter in enumerate(first) if last[at : at + 1] != letter), len(first))
     return first.rfind("_", 0, shared) + 1 if len(names) > 1 else 0
 
 
 def suggestion(given: str, known: Iterable[str]) -> str:
-    """`; did you mean X?` for the closest known name, or nothing where none is close."""
+    """Return `; did you mean X?` for the closest known name, or nothing where none is close."""
     by_name = {normalized(name): name for name in known}
     close = get_close_matches(normalized(given[:100]), by_name, n=1, cutoff=0.6)
     return f"; did you mean {by_name[close[0]]}?" if close else ""

@@ -1,4 +1,4 @@
-"""What the commands print: aligned tables, YAML for one object, JSON on request."""
+"""Output of the commands: aligned tables, YAML for one object, JSON on request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GAP = "  "
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Rows under their heads, columns aligned, one line a row, without what would break a line."""
+    """Return rows under their heads, columns aligned, one line a row."""
     lines = [list(heads)] + [[clean(cell) for cell in row] for row in rows]
     widths = [max(columns(line[column]) for line in lines) for column in range(len(heads))]
     return "\n".join(
@@ -28,7 +28,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def columns(text: str) -> int:
-    """Columns that a terminal takes for a text: two for a wide letter, none for a combining one."""
+    """Return the columns of a text on a terminal: two for a wide letter, none for a combining one."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
@@ -36,7 +36,7 @@ def columns(text: str) -> int:
 
 
 def clean(cell: object) -> str:
-    """A cell's text on one line and without control characters; numbers without a useless `.0`."""
+    """Return a cell's text on one line, without control characters; numbers without a useless `.0`."""
     if isinstance(cell, float):
         return f"{cell:.6f}".rstrip("0").rstrip(".") or "0"
     text = str(cell)
@@ -46,7 +46,7 @@ def clean(cell: object) -> str:
 
 
 def yaml_text(value: Any) -> str:
-    """A message, or plain lists and mappings, as YAML that the specs' reader takes back."""
+    """Render a message, or plain lists and mappings, as YAML that the spec reader takes back."""
     import yaml
 
     content = plain(value) if isinstance(value, Message) else value
@@ -56,11 +56,11 @@ def yaml_text(value: Any) -> str:
 
 
 def json_text(value: Any) -> str:
-    """A message, or plain lists and mappings, as JSON."""
+    """Render a message, or plain lists and mappings, as JSON."""
     content = as_json(value) if isinstance(value, Message) else value
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def say(text: str) -> None:
-    """Print a line for people on standard error, where it never mixes with what a program reads."""
+    """Print a line for users on standard error, apart from the output that programs read."""
     click.echo(text, err=True)

@@ -20,6 +20,7 @@ class Duration(click.ParamType[float]):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Parse a duration; a number is taken as seconds."""
         if isinstance(value, int | float):
             return float(value)
         try:
@@ -39,6 +40,7 @@ class InstanceRange(click.ParamType[tuple[int, int]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, int]:
+        """Parse a range into its first instance and the one after its last."""
         if isinstance(value, tuple):
             return value
         text = f"{value}:{int(value) + 1}" if str(value).isdecimal() and str(value).isascii() else str(value)
@@ -64,6 +66,7 @@ class EnumName(click.ParamType[list[int]]):
         self._enum = enum
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+        """Parse names into the numbers of the enum."""
         if isinstance(value, list):
             return value
         from peloton.cli.matching import enum_numbers, normalized, suggestion
@@ -88,6 +91,7 @@ class Labels(click.ParamType[list[tuple[str, str]]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> list[tuple[str, str]]:
+        """Parse labels into pairs of key and value."""
         if isinstance(value, list):
             return value
         pairs = [part.partition("=") for part in split(value)]
@@ -102,9 +106,10 @@ class Words(click.ParamType[list[str]]):
     name = "a,b,…"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        """Split the list."""
         return value if isinstance(value, list) else split(value)
 
 
 def split(value: str) -> list[str]:
-    """Parts of a comma-separated list, without blanks and empty ones."""
+    """Return the parts of a comma-separated list, without blanks and empty ones."""
     return [part.strip() for part in value.split(",") if part.strip()]

@@ -1,4 +1,4 @@
-"""Turns protobuf messages into what YAML and JSON can say."""
+"""Protobuf messages as plain data for YAML and JSON."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _TEXT_MESSAGES = ("google.protobuf.Timestamp", "google.protobuf.Duration")
 
 
 def plain(message: Message) -> Any:
-    """The set fields by the names of the .proto files, in their order: enums by name, bytes as bytes.
+    """Return the set fields by the names of the .proto files, in their order: enums by name, bytes as bytes.
 
-    As YAML it is what `peloton.cli.spec` reads back to the same message.
+    As YAML, `peloton.cli.spec` reads it back to the same message.
     """
     if message.DESCRIPTOR.full_name in _TEXT_MESSAGES:
         return message.ToJsonString()  # type: ignore[attr-defined]
@@ -22,7 +22,7 @@ def plain(message: Message) -> Any:
 
 
 def as_json(message: Message) -> dict[str, Any]:
-    """The message in protobuf's own JSON mapping, by the names of the .proto files.
+    """Return the message in protobuf's own JSON mapping, by the names of the .proto files.
 
     Fields of zero are in it, so that a reader finds every key; 64-bit numbers are text, as in that mapping.
     """

@@ -1,4 +1,4 @@
-"""Flags of the queries for jobs, and the request that they make."""
+"""Flags of the queries for jobs, and the request made from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.query.query_pb2 import PaginationSpec
 
 PAGE = 100
-"""Largest page that the server gives (behaviour 2.5)."""
+"""Largest page that the server gives (docs/behaviour/jobs.md)."""
 
 
 def _job_states() -> Any:
@@ -27,7 +27,7 @@ def _job_states() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class JobQuery:
-    """What the flags Q of behaviour 11 ask for. `timerange` is in days before now."""
+    """Values of the query flags (docs/behaviour/command-line.md). `timerange` is in days before now."""
 
     labels: list[tuple[str, str]] = field(default_factory=list)
     respool: str = ""
@@ -43,7 +43,7 @@ class JobQuery:
     sortorder: str = "DESC"
 
     def request(self, now: float | None = None) -> QueryRequest:
-        """The request for JobManager.Query; `now` is in seconds since 1970."""
+        """Return the request for JobManager.Query; `now` is in seconds since 1970."""
         from peloton.api.v0 import peloton_pb2
         from peloton.api.v0.job import job_pb2
         from peloton.api.v0.respool import respool_pb2
@@ -66,7 +66,7 @@ class JobQuery:
 
 
 def pagination(limit: int, offset: int, sort: list[str], order: str, total: int = 0) -> PaginationSpec:
-    """A page of v0 queries; each sort key takes the one direction."""
+    """Return a page of a v0 query; all sort keys have the same direction."""
     from peloton.api.v0.query import query_pb2
 
     direction = query_pb2.OrderBy.ASC if order == "ASC" else query_pb2.OrderBy.DESC
@@ -75,7 +75,7 @@ def pagination(limit: int, offset: int, sort: list[str], order: str, total: int 
 
 
 def job_query_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The flags Q of behaviour 11."""
+    """Add the flags of job queries."""
     decorated = _all(
         click.option("-l", "--labels", type=Labels(), default="", help="Jobs that have all of these labels."),
         click.option("-r", "--respool", default="", help="Jobs of the pool at this path."),
@@ -95,7 +95,7 @@ def job_query_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def page_options(sort: str, order: str) -> Callable[..., Any]:
-    """Flags for the page and its order."""
+    """Return a decorator that adds the flags for the page and its order."""
     orders = click.Choice(["ASC", "DESC"], case_sensitive=False)
     return _all(
         click.option(

@@ -1,4 +1,4 @@
-"""Writes docs/cli.md from the commands themselves: `python -m peloton.cli.reference > docs/cli.md`."""
+"""Generator of docs/cli.md from the commands: `python -m peloton.cli.reference > docs/cli.md`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ on a Cassandra and a ZooKeeper of its own, `=HOST:PORT,…` behind either on one
 
 
 def reference() -> str:
-    """The page, as Markdown."""
+    """Return the page, as Markdown."""
     root = click.Context(cli, info_name="peloton")
     parts = [_HEAD, "## Global flags\n", *_flags(cli, root), _CLUSTERS.rstrip()]
     for name in GROUPS:

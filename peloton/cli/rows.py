@@ -23,7 +23,7 @@ JOB_HEADS = (
 
 
 def task_table(tasks: Iterable[TaskInfo], now: float | None = None) -> str:
-    """Tasks by the heads of behaviour 11; `now` is in seconds since 1970."""
+    """Return a table of tasks; `now` is in seconds since 1970."""
     at = time.time() if now is None else now
     return table(TASK_HEADS, [_task_row(task, at) for task in tasks])
 
@@ -47,7 +47,7 @@ def _task_row(task: TaskInfo, now: float) -> tuple[object, ...]:
 
 
 def event_table(events: Iterable[PodEvent]) -> str:
-    """The history of an instance, in the order given."""
+    """Return a table of pod events in the order given."""
     rows = [
         (
             event.taskId.value.rpartition("-")[2],
@@ -66,7 +66,7 @@ def event_table(events: Iterable[PodEvent]) -> str:
 
 
 def job_table(jobs: Iterable[JobSummary]) -> str:
-    """Jobs as a query found them."""
+    """Return a table of jobs in the order given."""
     from peloton.api.v0.job import job_pb2
 
     rows = []
@@ -89,7 +89,7 @@ def job_table(jobs: Iterable[JobSummary]) -> str:
 
 
 def resources_text(resources: Iterable[Resource]) -> str:
-    """Mesos resources in Mesos' own notation, `cpus:4;mem:2048`, with `{REV}` behind what is revocable."""
+    """Return resources in Mesos' notation, `cpus:4;mem:2048`, with `{REV}` behind revocable ones."""
     return ";".join(_resource_text(resource) for resource in resources)
 
 
@@ -106,7 +106,7 @@ def _resource_text(resource: Resource) -> str:
 
 
 def spans(instances: Iterable[int]) -> str:
-    """`0-9, 12` for a list of instances."""
+    """Return the spans of a list of instances: `0-9, 12`."""
     found: list[list[int]] = []
     for instance in sorted(instances):
         if found and found[-1][1] == instance - 1:

@@ -1,4 +1,4 @@
-"""What all commands share: the global flags, the client, calls with readable failures, printing."""
+"""Shared by all commands: the global flags, the client, calls with readable failures, printing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CALLER = "peloton-cli"
 
 @dataclass(slots=True)
 class Session:
-    """Global flags of one call of the command line; `json` may also be set by the command itself."""
+    """Global flags of one run of the command line; `json` may also be set by the command itself."""
 
     json: bool = False
     debug: bool = False
@@ -42,12 +42,12 @@ class Session:
         """
         from peloton.cli.failures import check
 
-        response = self.ask(service, method, request, timeout)
+        response = self.call_unchecked(service, method, request, timeout)
         check(response)
         return response
 
-    def ask(self, service: str, method: str, request: Any, timeout: float | None = None) -> Any:
-        """As `call`, but refusals in the answer are left to the caller."""
+    def call_unchecked(self, service: str, method: str, request: Any, timeout: float | None = None) -> Any:
+        """Call a service as `call` does, but return an answer that holds a refusal too."""
         import grpc
 
         from peloton.cli.failures import call_failed
@@ -61,7 +61,7 @@ class Session:
             raise call_failed(error, method, role, self.client.address(role), seconds) from error
 
     def show(self, value: Any, human: Callable[[], str]) -> None:
-        """Print `value`, a message or plain data, as JSON where asked for; else what `human` makes of it."""
+        """Print `value`, a message or plain data, as JSON with --json, else what `human` returns."""
         from peloton.cli.output import json_text
 
         text = json_text(value) if self.json else human()
@@ -69,6 +69,7 @@ class Session:
             click.echo(text)
 
     def close(self) -> None:
+        """Close the client's connections."""
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -87,19 +88,19 @@ class Session:
 
 
 def pool_id(session: Session, path: str) -> str:
-    """Id of the pool at a path such as `/a/b`. Raises Refused where there is none."""
+    """Return the id of the pool at a path such as `/a/b`. Raises Refused where there is none."""
     from peloton.api.v0.respool import respool_pb2
 
     request = respool_pb2.LookupRequest(path=respool_pb2.ResourcePoolPath(value=path))
-    response = session.ask("respool_svc", "LookupResourcePoolID", request)
+    response = session.call_unchecked("respool_svc", "LookupResourcePoolID", request)
     if response.HasField("error") or not response.id.value:
-        said = response.error.notFound.message or response.error.invalidPath.message
-        if path and path in said:
-            raise Refused(said)
+        text = response.error.notFound.message or response.error.invalidPath.message
+        if path and path in text:
+            raise Refused(text)
         hint = "" if path.startswith("/") else ": a pool's path begins with `/`, such as /DefaultResPool"
-        raise Refused(f"resource pool {path!r}: {said or 'there is no pool of this path'}{hint}")
+        raise Refused(f"resource pool {path!r}: {text or 'there is no pool of this path'}{hint}")
     return str(response.id.value)
 
 
-passing = click.make_pass_decorator(Session)
-"""Hands a command the session as its first argument."""
+pass_session = click.make_pass_decorator(Session)
+"""Decorator: pass the session to a command as its first argument."""

@@ -1,4 +1,4 @@
-"""Turns a YAML spec into a protobuf message, whatever its type.
+"""Reader of YAML specs into protobuf messages of any type.
 
 Keys are matched without case and underscores. Every refusal names file, line and the field's path as it is
 written there, the value, and what would be right.
@@ -30,7 +30,7 @@ from google.protobuf.message import Message
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from peloton.cli.matching import enum_numbers, field_names, normalized, suggestion
-from peloton.cli.yamltree import DEEPEST, MOST_NODES, SpecError, compose, entries, line_of, read_text
+from peloton.cli.yamltree import MAX_DEPTH, MAX_NODES, SpecError, compose, entries, line_of, read_text
 
 M = TypeVar("M", bound=Message)
 
@@ -72,7 +72,7 @@ class _Reader:
     def __init__(self, source: str, negative: bool) -> None:
         self._source = source
         self._negative = negative
-        self._left = MOST_NODES
+        self._left = MAX_NODES
 
     def fill(self, message: Any, node: Node, path: str) -> None:
         """Set the fields of `message` from a mapping."""
@@ -223,10 +223,10 @@ class _Reader:
 
     def _count(self, node: Node, path: str) -> None:
         self._left -= 1
-        bound = f"more than {MOST_NODES} values" if self._left < 0 else ""
-        if path.count(".") + path.count("[") > DEEPEST:
+        bound = f"more than {MAX_NODES} values" if self._left < 0 else ""
+        if path.count(".") + path.count("[") > MAX_DEPTH:
             bound, path = (
-                f"nested deeper than {DEEPEST} levels: does an alias hold itself?",
+                f"nested deeper than {MAX_DEPTH} levels: does an alias hold itself?",
                 path.split(".")[0],
             )
         if bound:
@@ -234,7 +234,7 @@ class _Reader:
 
 
 def _number(node: Node) -> int | float | None:
-    """Value of a number's node. YAML 1.1's base 60 (`1:30`) is not taken: nobody means it."""
+    """Return the value of a number's node. YAML 1.1's base 60 (`1:30`) is refused: nobody means it."""
     if not isinstance(node, ScalarNode):
         return None
     text = node.value.replace("_", "").lower()

@@ -1,7 +1,7 @@
-"""Which cluster the command line speaks to (behaviour 11).
+"""The cluster that a command talks to (docs/behaviour/command-line.md).
 
-What flags say beats what the environment says; where neither says anything, a minicluster that runs here is
-taken; else the default addresses. A whole cluster (by name or by ZooKeeper) and addresses of single daemons
+Flags win over the environment; without either, a minicluster that runs on this machine is taken, else the
+default addresses. A whole cluster (by name or by ZooKeeper) and addresses of single daemons
 never mix: half of a command would reach another cluster.
 """
 
@@ -32,8 +32,8 @@ NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What one source says."""
+class TargetSource:
+    """What the flags or the environment give to find a cluster by."""
 
     cluster: str = ""
     zk_servers: tuple[str, ...] = ()
@@ -41,49 +41,52 @@ class Given:
     """By role."""
 
     @staticmethod
-    def of(values: Mapping[str, Any]) -> Given:
-        """From parameters by name; those that are empty or not there say nothing."""
+    def of(values: Mapping[str, Any]) -> TargetSource:
+        """Take parameters by name, ignoring empty ones."""
         addresses = {role: values[role] for role in ROLES if values.get(role)}
-        return Given(values.get("cluster") or "", tuple(values.get("zk_servers") or ()), addresses)
+        return TargetSource(values.get("cluster") or "", tuple(values.get("zk_servers") or ()), addresses)
 
     def names(self, source: int) -> list[str]:
-        """Of what it says: flags (source 0) or variables (1)."""
+        """Return the names of what is given: flags (source 0) or variables (1)."""
         whole = [name for name in ("cluster", "zk_servers") if getattr(self, name)]
         return [NAMES[name][source] for name in (*whole, *self.addresses)]
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Where the daemons are, as far as anybody said."""
+    """Everything that is given to find the daemons by."""
 
-    flags: Given = Given()
-    environment: Given = Given()
+    flags: TargetSource = TargetSource()
+    environment: TargetSource = TargetSource()
     zk_root: str = "/peloton"
     timeout: float = 20.0
     """Seconds to wait for ZooKeeper."""
 
     def discovery(self, say: Callable[[str], object]) -> Discovery:
-        """Raises UsageError for what contradicts itself, PelotonError for a cluster that cannot be found."""
+        """Return how to find the daemons.
+
+        Raises UsageError for contradictions, PelotonError for a cluster that cannot be found.
+        """
         from peloton.client.discovery import UrlDiscovery
 
-        told = self._told()
-        servers = joined(told.zk_servers)
-        if told.cluster:
+        chosen = self._chosen()
+        servers = joined(chosen.zk_servers)
+        if chosen.cluster:
             from peloton.cli.clusters import zookeeper_of
 
-            servers = zookeeper_of(told.cluster)
+            servers = zookeeper_of(chosen.cluster)
         if servers:
             return self._by_zookeeper(servers)
-        if told.addresses:
-            return UrlDiscovery(told.addresses)
-        return self._here(say) or UrlDiscovery({})
+        if chosen.addresses:
+            return UrlDiscovery(chosen.addresses)
+        return self._minicluster(say) or UrlDiscovery({})
 
-    def _told(self) -> Given:
+    def _chosen(self) -> TargetSource:
         flags, environment = self.flags, self.environment
         if flags.cluster or flags.zk_servers:
             return _consistent(flags, 0)
-        if flags.addresses:  # of the environment, only what is of the same kind
-            return Given(addresses={**environment.addresses, **flags.addresses})
+        if flags.addresses:  # of the environment, addresses only
+            return TargetSource(addresses={**environment.addresses, **flags.addresses})
         return _consistent(environment, 1)
 
     def _by_zookeeper(self, servers: str) -> Discovery:
@@ -91,8 +94,8 @@ class Targets:
 
         return ZooKeeperDiscovery(servers, self.zk_root, self.timeout)
 
-    def _here(self, say: Callable[[str], object]) -> Discovery | None:
-        """Of a minicluster that runs on this machine."""
+    def _minicluster(self, say: Callable[[str], object]) -> Discovery | None:
+        """Return how to find a minicluster that runs on this machine, if there is one."""
         from minicluster import discovery
         from minicluster.layout import Layout
         from peloton.client.discovery import LocalDiscovery
@@ -101,16 +104,17 @@ class Targets:
         if found is None:
             return None
         if not found.named and (found.others or not found.usual_ports):
-            say(_told_of(found))
+            say(_announcement(found))
         if found.zookeeper:
             return self._by_zookeeper(found.zookeeper)
         return LocalDiscovery(Layout(found.directory).membership)
 
 
 def joined(servers: Iterable[str]) -> str:
-    """One list of ZooKeeper's servers from several: `a:2181,b:2181/path`.
+    """Join lists of ZooKeeper servers into one: `a:2181,b:2181/path`.
 
-    Raises InvalidArgument where they lie below different paths."""
+    Raises InvalidArgument where their paths differ.
+    """
     parts = [part.removeprefix("zk://") for text in servers for part in re.split(r"[,\s]+", text)]
     split = [part.partition("/") for part in parts if part]
     paths = list(dict.fromkeys(slash + path for _, slash, path in split if path))
@@ -121,8 +125,8 @@ def joined(servers: Iterable[str]) -> str:
     return ",".join(dict.fromkeys(host for host, _, _ in split)) + "".join(paths)
 
 
-def _consistent(given: Given, source: int) -> Given:
-    """Raises UsageError where it names more than one cluster."""
+def _consistent(given: TargetSource, source: int) -> TargetSource:
+    """Return the source itself. Raises UsageError where it names more than one cluster."""
     ways = bool(given.cluster) + bool(given.zk_servers) + bool(given.addresses)
     if ways > 1:
         which = " and ".join(given.names(source))
@@ -136,6 +140,6 @@ def _consistent(given: Given, source: int) -> Given:
     return given
 
 
-def _told_of(found: Running) -> str:
+def _announcement(found: Running) -> str:
     others = f"; others run in {', '.join(map(str, found.others))}" if found.others else ""
     return f"peloton: using the minicluster in {found.directory}{others}"

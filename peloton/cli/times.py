@@ -1,4 +1,4 @@
-"""Times of the wire interface (RFC 3339 with nanoseconds) as people read them."""
+"""Times of the wire interface (RFC 3339 with nanoseconds), formatted for users."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)\Z
 
 
 def parse_time(text: str) -> float | None:
-    """Seconds since 1970, or None for an empty or foreign text."""
+    """Return seconds since 1970, or None for text that is empty or no time."""
     found = _TIME.match(text)
     whole = _whole(found) if found else None
     return None if found is None or whole is None else whole.timestamp() + float(found[2] or 0)
 
 
 def short_time(text: str) -> str:
-    """The time to the second in UTC; what is no time is shown as it is."""
+    """Return the time to the second in UTC; text that is no time is returned as it is."""
     found = _TIME.match(text)
     whole = _whole(found) if found else None
     return text if whole is None else whole.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -30,7 +30,7 @@ def _whole(found: re.Match[str]) -> datetime | None:
 
 
 def run_time(start: str, end: str, now: float) -> str:
-    """`HH:MM:SS` from start to end, or to `now` (seconds since 1970) where there is no end yet."""
+    """Return `HH:MM:SS` from start to end, or to `now` (seconds since 1970) where there is no end yet."""
     began = parse_time(start)
     if began is None:
         return ""

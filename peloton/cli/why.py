@@ -1,4 +1,4 @@
-"""Why tasks are where they are, for a human: what the job manager and the resource manager know of them."""
+"""Explanations of the states of tasks, from what the job manager and the resource manager know of them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,31 @@ from typing import TYPE_CHECKING, Any
 from peloton.cli.output import clean, table
 from peloton.cli.rows import spans
 from peloton.cli.times import run_time, short_time
+from peloton.clock import rfc3339
+from peloton.model.states import TERMINAL_TASK_STATES, TaskState
 from peloton.model.task import MAX_FAILURES
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobInfo
     from peloton.api.v0.task.task_pb2 import RuntimeInfo, TaskInfo
+    from peloton.model.job import JobSpec
     from peloton.private.resmgr.explain.explain_pb2 import Explanation, Position
     from peloton.private.resmgr.explain.explain_pb2 import Group as ResmgrGroup
 
-ENDED = ("SUCCEEDED", "FAILED", "LOST", "KILLED", "DELETED")
-ON_HOST = ("LAUNCHED", "STARTING", "RUNNING", "KILLING", "PREEMPTING")
 UNKNOWN_TO_RESMGR = (
     "the resource manager does not know it: the job manager has just enqueued it or will do so again"
 )
 _INDENT = "  "
-_DOING = {
+_ACTIVITIES = {
     "LAUNCHED": "handed to Mesos; its agent has not started it yet",
     "STARTING": "its agent starts it",
     "RUNNING": "running",
     "KILLING": "being killed",
     "PREEMPTING": "to be evicted: its resources are needed elsewhere",
 }
+ENDED = tuple(state.name for state in sorted(TERMINAL_TASK_STATES))
+ON_HOST = tuple(_ACTIVITIES)
+"""Those of `peloton.model.states.ON_HOST_TASK_STATES`, in the order of a run."""
 
 
 @dataclass(slots=True)
@@ -40,10 +44,11 @@ class Group:
     cause: str
     count: int = 0
     instances: list[int] = field(default_factory=list)
-    """As far as they were looked at."""
+    """Those that were read, which may be fewer than `count`."""
     lines: list[str] = field(default_factory=list)
 
     def text(self) -> str:
+        """Return the group as lines for users."""
         heads = [f"{self.count} {self.state}: {self.cause}"]
         if self.instances:
             more = ", …" if len(self.instances) < self.count else ""
@@ -51,6 +56,7 @@ class Group:
         return "\n".join([*heads, *(f"{_INDENT}{line}" for line in self.lines)])
 
     def plain(self) -> dict[str, Any]:
+        """Return the group as plain data."""
         return {
             "state": self.state,
             "cause": self.cause,
@@ -61,17 +67,19 @@ class Group:
 
 
 def state_name(number: int) -> str:
-    from peloton.api.v0.task import task_pb2
-
-    return str(task_pb2.TaskState.Name(task_pb2.TaskState.ValueType(number)))
+    """Return the name of a task state. Raises ValueError for an unknown number."""
+    return TaskState(number).name
 
 
 # One task.
 
 
 def task_lines(info: TaskInfo, found: Explanation | None, job: JobInfo | None, now: float) -> list[str]:
-    """The first line is state and cause. `found` is what the resource manager knows of a task that is on no
-    host, `job` is needed for one that is INITIALIZED; `now` is in seconds since 1970."""
+    """Explain a task; the first line is state and cause.
+
+    `found` is what the resource manager knows of a task that is on no host; `job` is needed for one that is
+    INITIALIZED; `now` is in seconds since 1970.
+    """
     runtime = info.runtime
     state = state_name(runtime.state)
     if found is not None:
@@ -80,16 +88,17 @@ def task_lines(info: TaskInfo, found: Explanation | None, job: JobInfo | None, n
     if state in ENDED:
         return [f"{state}: {ended(runtime)}", *_ended_lines(info)]
     if state in ON_HOST:
-        return [f"{state}: {_DOING[state]}", *_on_host_lines(runtime, now)]
+        return [f"{state}: {_ACTIVITIES[state]}", *_on_host_lines(runtime, now)]
     if state == "INITIALIZED" and job is not None:
-        return [f"{state}: {not_enqueued(runtime, info.instanceId, job)}", *_failed_before(info)]
-    return [f"{state}: {said(runtime) or UNKNOWN_TO_RESMGR}"]
+        cause = not_enqueued(runtime, info.instanceId, job, _spec(job))
+        return [f"{state}: {cause}", *_failed_before(info)]
+    return [f"{state}: {message_text(runtime) or UNKNOWN_TO_RESMGR}"]
 
 
 def explanation_lines(found: Explanation) -> list[str]:
-    """All that the resource manager knows beside state and cause."""
+    """Return what the resource manager knows beside state and cause."""
     lines = [f"since {short_time(found.since)} in pool {clean(found.pool)}"]
-    if found.reason and found.state == _number("PREEMPTING"):
+    if found.reason and int(found.state) == TaskState.PREEMPTING:
         lines.append(clean(found.reason))
     if found.gang_size > 1:
         lines.append(f"a gang of {found.gang_size} tasks: admitted and placed together or not at all")
@@ -103,13 +112,13 @@ def explanation_lines(found: Explanation) -> list[str]:
         lines.append(f"held by {clean(found.holder)}")
     lines += _tries_lines(found)
     if found.until:
-        again = found.state == _number("READY") and not found.HasField("position")
+        again = int(found.state) == TaskState.READY and not found.HasField("position")
         lines.append(f"{'tried again at' if again else 'until'} {short_time(found.until)}")
     return [*lines, *_share_lines(found)]
 
 
 def position_text(position: Position, last: int = 0) -> str:
-    """`last`: where the last one of several stands."""
+    """Describe a place in a queue; `last` is the place of the last one of several."""
     where = str(position.position) + (f" to {last}" if last > position.position else "")
     ahead = ", ".join(f"{amount.kind} {amount.amount:g}" for amount in position.ahead)
     gangs = position.position - 1
@@ -133,7 +142,7 @@ def _tries_lines(found: Explanation) -> list[str]:
 
 
 def _share_lines(found: Explanation) -> list[str]:
-    if not found.shares or found.state != _number("PENDING"):
+    if not found.shares or int(found.state) != TaskState.PENDING:
         return []
     heads = ("Pool", "Kind", "Allocation", "Entitlement", "Demand", "Reservation", "Limit")
     rows = [
@@ -154,36 +163,40 @@ def _share_lines(found: Explanation) -> list[str]:
 # What the job manager knows.
 
 
-def not_enqueued(runtime: RuntimeInfo, instance: int, job: JobInfo) -> str:
-    """Why an INITIALIZED task is not with the resource manager."""
-    sla, stats = job.config.sla, job.runtime.taskStats
+def _spec(job: JobInfo) -> JobSpec:
+    from peloton.wire.job import job_spec
+
+    return job_spec(job.config, 0)
+
+
+def not_enqueued(runtime: RuntimeInfo, instance: int, job: JobInfo, spec: JobSpec) -> str:
+    """Return why an INITIALIZED task of a job is not with the resource manager."""
+    stats = job.runtime.taskStats
     scheduled = sum(count for name, count in stats.items() if name not in (*ENDED, "INITIALIZED", "UNKNOWN"))
-    most = sla.maximumRunningInstances
+    most = spec.sla.maximum_running_instances
     created = sum(count for name, count in stats.items() if name != "UNKNOWN")
     if state_name(runtime.goalState) == "KILLED":
         return "it is stopped: its goal is KILLED"
-    if said(runtime):
-        return said(runtime)
+    if message_text(runtime):
+        return message_text(runtime)
     if most and scheduled >= most:
         return (
             f"not enqueued: {scheduled} instances are scheduled, maximumRunningInstances is {most};"
             " it follows when one ends"
         )
-    if instance < sla.minimumRunningInstances and created < min(
-        sla.minimumRunningInstances, job.config.instanceCount
-    ):
-        return f"not enqueued: only {created} of the {sla.minimumRunningInstances} of its gang are created"
+    if spec.in_gang(instance) and created < min(spec.gang_size, spec.instance_count):
+        return f"not enqueued: only {created} of the {spec.gang_size} of its gang are created"
     return "the job manager has not enqueued it yet"
 
 
-def said(runtime: RuntimeInfo) -> str:
-    """Message and reason as one text."""
+def message_text(runtime: RuntimeInfo) -> str:
+    """Return message and reason of a run as one text."""
     parts = dict.fromkeys(clean(part) for part in (runtime.message, runtime.reason) if part)
     return "; ".join(parts)
 
 
 def ended(runtime: RuntimeInfo) -> str:
-    """How a run ended, alike for those that ended alike."""
+    """Describe how a run ended, with the same text for runs that ended the same way."""
     from peloton.api.v0.task import task_pb2
 
     end = runtime.terminationStatus
@@ -195,7 +208,7 @@ def ended(runtime: RuntimeInfo) -> str:
         parts.append(f"signal {clean(end.signal)}")
     elif end.exit_code or state_name(runtime.state) == "SUCCEEDED":
         parts.append(f"exit code {end.exit_code}")
-    return ", ".join(parts) or said(runtime) or "no reason is known"
+    return ", ".join(parts) or message_text(runtime) or "no reason is known"
 
 
 def _ended_lines(info: TaskInfo) -> list[str]:
@@ -206,8 +219,8 @@ def _ended_lines(info: TaskInfo) -> list[str]:
         lines.append(f"ended {short_time(runtime.completionTime)}" + (f" after {took}" if took else ""))
     if runtime.host:
         lines.append(f"on host {clean(runtime.host)}")
-    if said(runtime):
-        lines.append(said(runtime))
+    if message_text(runtime):
+        lines.append(message_text(runtime))
     if state_name(runtime.state) != "SUCCEEDED":
         lines.append(_retries(info))
     return lines
@@ -228,25 +241,19 @@ def _on_host_lines(runtime: RuntimeInfo, now: float) -> list[str]:
     if runtime.startTime:
         lines.append(f"since {short_time(runtime.startTime)}: {run_time(runtime.startTime, '', now)}")
     elif runtime.revision.updatedAt:
-        lines.append(f"since {_short(runtime.revision.updatedAt)}")
+        lines.append(f"since {short_time(rfc3339(runtime.revision.updatedAt))}")
     if runtime.host:
         lines.append(f"on host {clean(runtime.host)}")
-    if said(runtime):
-        lines.append(said(runtime))
+    if message_text(runtime):
+        lines.append(message_text(runtime))
     return lines
-
-
-def _short(nanoseconds: int) -> str:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(nanoseconds // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 # A job.
 
 
 def waiting_groups(groups: Iterable[ResmgrGroup]) -> list[Group]:
-    """What the resource manager tells of tasks that it keeps from running."""
+    """Return the groups of tasks that the resource manager keeps from running."""
     found = []
     for each in groups:
         state = state_name(each.first.state)
@@ -260,8 +267,9 @@ def waiting_groups(groups: Iterable[ResmgrGroup]) -> list[Group]:
     return found
 
 
-def told_groups(tasks: Iterable[TaskInfo], job: JobInfo) -> list[Group]:
-    """Tasks of one state by what the job manager tells of them."""
+def jobmgr_groups(tasks: Iterable[TaskInfo], job: JobInfo) -> list[Group]:
+    """Return tasks of one state, grouped by the cause that the job manager knows."""
+    spec = _spec(job)
     found: dict[tuple[str, str], Group] = {}
     hosts: dict[tuple[str, str], set[str]] = {}
     for task in tasks:
@@ -269,16 +277,16 @@ def told_groups(tasks: Iterable[TaskInfo], job: JobInfo) -> list[Group]:
         if state in ENDED:
             cause = ended(runtime)
         elif state in ON_HOST:
-            cause = _DOING[state]
+            cause = _ACTIVITIES[state]
         else:
-            cause = not_enqueued(runtime, task.instanceId, job)
+            cause = not_enqueued(runtime, task.instanceId, job, spec)
         group = found.setdefault((state, cause), Group(state, cause))
         group.count += 1
         group.instances.append(task.instanceId)
         if runtime.host:
             hosts.setdefault((state, cause), set()).add(runtime.host)
-        if state in ENDED and state != "SUCCEEDED" and said(runtime) and not group.lines:
-            group.lines.append(f"instance {task.instanceId}: {said(runtime)}")
+        if state in ENDED and state != "SUCCEEDED" and message_text(runtime) and not group.lines:
+            group.lines.append(f"instance {task.instanceId}: {message_text(runtime)}")
     for key, names in hosts.items():
         found[key].lines.insert(0, _hosts_text(names))
     return sorted(found.values(), key=lambda group: -group.count)
@@ -292,7 +300,7 @@ def _hosts_text(names: set[str]) -> str:
 
 
 def job_head(job: JobInfo) -> str:
-    """`Job ID (name): RUNNING; 10 instances: 7 RUNNING, 3 PENDING`."""
+    """Return a text such as `Job ID (name): RUNNING; 10 instances: 7 RUNNING, 3 PENDING`."""
     from peloton.api.v0.job import job_pb2
 
     stats: Mapping[str, int] = job.runtime.taskStats
@@ -304,9 +312,3 @@ def job_head(job: JobInfo) -> str:
     )
     missing = job.config.instanceCount - sum(stats.values())
     return text + (f"; {missing} are still to be created" if missing > 0 and counts else "")
-
-
-def _number(name: str) -> int:
-    from peloton.api.v0.task import task_pb2
-
-    return int(task_pb2.TaskState.Value(name))

@@ -1,6 +1,6 @@
-"""Reads YAML into its tree of nodes, which know their line, within bounds of size and depth.
+"""YAML as a tree of nodes that know their line, within bounds of size and depth.
 
-Nothing is ever constructed from a tag: the tree is what the spec converter works on.
+Nothing is constructed from a tag: the spec reader works on the tree.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from peloton.errors import PelotonError
 
-MOST_BYTES = 16 * 1024 * 1024
-DEEPEST = 64
-MOST_NODES = 2_000_000
+MAX_BYTES = 16 * 1024 * 1024
+MAX_DEPTH = 64
+MAX_NODES = 2_000_000
 """Bounds of one file: its size, how deep it nests, and how many values it holds once aliases are followed."""
 
 _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -24,7 +24,7 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 
 class SpecError(PelotonError):
-    """A file that cannot be taken: says file, line, the field's path, its value, and what would be right."""
+    """A file is refused: the message has file, line, the field's path, its value, and what is valid."""
 
     def __init__(self, text: str, *, source: str, line: int | None = None, path: str = "") -> None:
         self.source = source
@@ -35,19 +35,17 @@ class SpecError(PelotonError):
 
 
 def read_text(file: str) -> str:
-    """Content of a file, `-` being standard input. Raises SpecError."""
+    """Return the content of a file, `-` being standard input. Raises SpecError."""
     try:
         if file == "-":
-            content = sys.stdin.buffer.read(MOST_BYTES + 1)
+            content = sys.stdin.buffer.read(MAX_BYTES + 1)
         else:
             with Path(file).open("rb") as stream:
-                content = stream.read(MOST_BYTES + 1)
+                content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise SpecError(f"cannot be read: {error.strerror}", source=file) from error
-    if len(content) > MOST_BYTES:
-        raise SpecError(
-            f"larger than {MOST_BYTES // 1024 // 1024} MiB, the most a spec may have", source=file
-        )
+    if len(content) > MAX_BYTES:
+        raise SpecError(f"larger than {MAX_BYTES // 1024 // 1024} MiB, the most a spec may have", source=file)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -55,7 +53,7 @@ def read_text(file: str) -> str:
 
 
 def compose(text: str, source: str) -> Node:
-    """The root node of the only document in `text`. Raises SpecError."""
+    """Return the root node of the only document in `text`. Raises SpecError."""
     try:
         _check_depth(text, source)
         root = yaml.compose(text, Loader=_Loader)
@@ -76,14 +74,14 @@ def _check_depth(text: str, source: str) -> None:
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
-            if depth > DEEPEST:
-                raise SpecError(f"nested deeper than {DEEPEST} levels", source=source)
+            if depth > MAX_DEPTH:
+                raise SpecError(f"nested deeper than {MAX_DEPTH} levels", source=source)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
 
 def entries(node: MappingNode) -> Iterator[tuple[Node, Node]]:
-    """Pairs of a mapping. Its own come first; a merge key (`<<`) adds only keys that are not there yet."""
+    """Yield the pairs of a mapping. Its own come first; a merge key (`<<`) adds only missing keys."""
     seen = {key.value for key, _ in node.value if isinstance(key, ScalarNode)}
     visited = {id(node)}
     waiting: list[MappingNode] = []
@@ -111,5 +109,5 @@ def _mappings(node: Node) -> list[MappingNode]:
 
 
 def line_of(node: Node) -> int:
-    """Line of the node in its file, counted from 1."""
+    """Return the line of the node in its file, counted from 1."""
     return int(node.start_mark.line) + 1

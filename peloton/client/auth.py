@@ -1,4 +1,4 @@
-"""Basic auth of a client: user and password travel as metadata of calls (docs/behaviour/operation.md)."""
+"""Basic auth of a client: user and password are sent as metadata of calls (docs/behaviour/operation.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from peloton.errors import InvalidArgument
 
-_MOST_BYTES = 64 * 1024
+_MAX_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,7 @@ class BasicAuth:
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
+        """The metadata of a call of this user."""
         return (("username", self.username), ("password", self.password))
 
 
@@ -30,7 +31,7 @@ def read_basic_auth(path: str | Path) -> BasicAuth:
 
     try:
         text = Path(path).read_bytes()
-        content = yaml.safe_load(text) if len(text) <= _MOST_BYTES else None
+        content = yaml.safe_load(text) if len(text) <= _MAX_BYTES else None
     except OSError as error:
         raise InvalidArgument("basicAuthConfig", str(path), f"a readable file: {error.strerror}") from error
     except yaml.YAMLError as error:

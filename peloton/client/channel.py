@@ -19,19 +19,19 @@ _OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 5000),  # how long one attempt to connect may take
     ("grpc.max_reconnect_backoff_ms", 2000),
-    # A connection that swallows everything is given up within a call's time-out. Not asked more often: other
-    # servers than ours take that amiss.
+    # A connection without answers is given up within a call's time-out. Other servers than ours close
+    # connections that ping more often.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5000),
     ("grpc.http2.ping_timeout_ms", 5000),
     ("grpc.http2.max_pings_without_data", 0),
-    # The daemons are inside the house: a web proxy of the environment is not for them.
+    # Daemons are not behind the web proxy that the environment may name.
     ("grpc.enable_http_proxy", 0),
 )
 
 
 class CallDetails(NamedTuple):
-    """What gRPC asks of an interceptor's call details."""
+    """The attributes that gRPC needs of an interceptor's call details."""
 
     method: str
     timeout: float | None
@@ -69,6 +69,6 @@ class _Defaults(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercep
 
 
 def open_channel(address: str, metadata: Metadata, timeout: float | None) -> grpc.Channel:
-    """A channel to `host:port`. `timeout` is in seconds; None waits for ever."""
+    """Open a channel to `host:port`. `timeout` is in seconds; None waits without end."""
     channel = grpc.insecure_channel(address, options=_OPTIONS)
     return grpc.intercept_channel(channel, _Defaults(metadata, timeout))

@@ -15,20 +15,18 @@ if TYPE_CHECKING:
 
 ROLES = ("jobmgr", "resmgr", "hostmgr")
 DEFAULT_TIMEOUT = 20.0
-"""Seconds that a call may take unless it says otherwise."""
+"""Time-out of a call in seconds where it has none of its own."""
 
 
 class PelotonClient:
-    """Stubs of a cluster's services: `job_svc`, `task_svc`, `respool_svc`, `host_svc` and the others of
-    `peloton.client.services.SERVICES`.
+    """Blocking stubs of a cluster's services, one attribute for each of `peloton.client.services.SERVICES`.
 
-    Calls block. They carry `rpc-caller` (the client's name), `rpc-service`, `rpc-encoding` and, where given,
+    Calls carry `rpc-caller` (the client's name), `rpc-service`, `rpc-encoding` and, where given,
     the user's name and password. `jobmgr_metadata`, `resmgr_metadata` and `hostmgr_metadata` hold the same
     for callers that pass metadata themselves. `timeout`, in seconds, is for calls without one of their own;
-    streams have none. An address is looked for when a service is first used, which may raise DiscoveryError.
-    Where leaders are looked for (`zk_servers`), calls follow them: one that finds nobody, or who does not
-    lead, waits for the next leader within its time-out, and is repeated there where that is safe
-    (`peloton.client.following`).
+    streams have none. An address is looked up when a service is first used, which may raise DiscoveryError.
+    Where leaders are looked up (`zk_servers`), calls follow them: a call that reaches no leader waits for the
+    next one within its time-out, and is repeated there if that is safe (`peloton.client.following`).
     Threads may share a client, processes may not.
     """
 
@@ -86,7 +84,7 @@ class PelotonClient:
         self.close()
 
     def address(self, role: str) -> str:
-        """`host:port` at which `jobmgr`, `resmgr` or `hostmgr` is called."""
+        """Return `host:port` at which `jobmgr`, `resmgr` or `hostmgr` is called."""
         return self._discovery.address(role)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Where the daemons of a cluster are: the seam by which a client finds each role's leader."""
+"""Discovery of the daemons of a cluster: the port by which a client finds the leader of each role."""
 
 from __future__ import annotations
 
@@ -19,64 +19,70 @@ DEFAULT_ADDRESSES: Mapping[str, str] = {
     "resmgr": "localhost:5394",
     "hostmgr": "localhost:5391",
 }
-"""gRPC addresses by role where nothing else is said (docs/behaviour/system.md)."""
+"""gRPC addresses by role where none are given (docs/behaviour/system.md)."""
 
 SESSION_SECONDS = 4.0
-"""The least that ZooKeeper's servers grant by default. A server that is just starting may leave a client
-without an answer for as long, and a longer session does nothing for one who only reads."""
+"""The shortest session that ZooKeeper servers grant by default. A client may wait for so long for a server
+that is starting; one that only reads gains nothing by a longer session."""
 
 _SCHEME = re.compile(r"^(grpc|http|https|dns)://+", re.IGNORECASE)
 
 
 class DiscoveryError(PelotonError):
-    """The address of a daemon cannot be found out; the message says what to give instead."""
+    """The address of a daemon cannot be found; the message says what to give instead."""
 
 
 class NoLeader(DiscoveryError):
-    """Nobody leads at the moment: in the time of an election, somebody will."""
+    """Nobody leads at the moment; after an election somebody will."""
 
 
 class Discovery(Protocol):
     """Finds the gRPC address of a role's leader."""
 
     def address(self, role: str) -> str:
-        """`host:port` of the leader of `jobmgr`, `resmgr` or `hostmgr` now. Raises DiscoveryError."""
+        """Return `host:port` of the leader of `jobmgr`, `resmgr` or `hostmgr` now. Raises DiscoveryError."""
         ...
 
     def follows(self, role: str) -> bool:
-        """Whether the address may be another one when it is asked for again."""
+        """Return whether the address may change, so that it has to be looked up again."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close connections."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class UrlDiscovery:
-    """Addresses that the caller gave; a role without one is asked of `other`, or is at its default."""
+    """Addresses that the caller gave; `other` finds roles without one, else the defaults are taken."""
 
     urls: Mapping[str, str]
     other: Discovery | None = None
 
     def address(self, role: str) -> str:
+        """Return the given address, that of `other`, or the default."""
         if role not in self.urls and self.other is not None:
             return self.other.address(role)
         return address_of(self.urls.get(role) or DEFAULT_ADDRESSES[role], role)
 
     def follows(self, role: str) -> bool:
+        """Return whether `other` finds the role and its address may change."""
         return role not in self.urls and self.other is not None and self.other.follows(role)
 
     def close(self) -> None:
+        """Close `other`."""
         if self.other is not None:
             self.other.close()
 
 
 @dataclass(frozen=True, slots=True)
 class LocalDiscovery:
-    """Leaders as the registry folder of a one-machine cluster shows them (`peloton.membership.local`)."""
+    """Leaders in the registry folder of a one-machine cluster (`peloton.membership.local`)."""
 
     directory: Path
 
     def address(self, role: str) -> str:
+        """Return the address of the leader. Raises NoLeader."""
         from peloton.membership.interface import Role
         from peloton.membership.local import registered
 
@@ -87,18 +93,19 @@ class LocalDiscovery:
         return leader.target
 
     def follows(self, role: str) -> bool:
+        """Return that the address may change."""
         return True
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no connection is open."""
 
 
 @dataclass(slots=True)
 class ZooKeeperDiscovery:
-    """Leaders as their election announces them in ZooKeeper (docs/behaviour/system.md).
+    """Leaders as their elections announce them in ZooKeeper (docs/behaviour/system.md).
 
-    `servers` are host:port,host:port… and a path behind them where everything lies below it. The connection
-    is made when it is first needed, and kept.
+    `servers` are host:port,host:port…, followed by a path where everything is below it. The connection is
+    made when it is first needed, and kept.
     """
 
     servers: str
@@ -109,33 +116,34 @@ class ZooKeeperDiscovery:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def address(self, role: str) -> str:
+        """Return the address of the leader. Raises DiscoveryError."""
         return self.leader(role).target
 
     def leader(self, role: str) -> Address:
-        """All that the leader tells of itself. Raises DiscoveryError."""
+        """Return the address of the leader as it is registered. Raises DiscoveryError."""
         from kazoo.exceptions import KazooException
         from kazoo.handlers.threading import KazooTimeoutError
 
         from peloton.membership.interface import Address, Role
 
         hosts, below = self._parts()
-        place, told = f"{self.root.rstrip('/')}/{Role(role).election}", f"ZooKeeper ({self.servers})"
+        place, source = f"{self.root.rstrip('/')}/{Role(role).election}", f"ZooKeeper ({self.servers})"
         client = self._connected(hosts)
         try:
             value = self._read(client, f"{below}{place}/leader")
             if value is None and self._read(client, below + place) is None:
-                raise DiscoveryError(f"{told} has no {place}: is the cluster's root {self.root}?")
+                raise DiscoveryError(f"{source} has no {place}: is the cluster's root {self.root}?")
         except (KazooException, KazooTimeoutError) as error:
-            raise NoLeader(f"{told} cannot be asked: {type(error).__name__}") from None
+            raise NoLeader(f"{source} cannot be asked: {type(error).__name__}") from None
         if value is None:
-            raise NoLeader(f"{told} shows no leader of {role} at {place}")
+            raise NoLeader(f"{source} shows no leader of {role} at {place}")
         try:
             return Address.from_json(value.decode())
         except ValueError as error:
-            raise DiscoveryError(f"{told} {place}/leader: {error}") from None
+            raise DiscoveryError(f"{source} {place}/leader: {error}") from None
 
     def _read(self, client: Any, path: str) -> bytes | None:
-        """None for what is not there. Waits for servers that are away, but not for ever."""
+        """Read a node, None where there is none; wait for servers for up to the time-out."""
         from kazoo.exceptions import NoNodeError
 
         try:
@@ -145,14 +153,16 @@ class ZooKeeperDiscovery:
         return value
 
     def _parts(self) -> tuple[str, str]:
-        """The servers, and the path below which everything lies: kazoo warns of one that is not there yet."""
+        """Return servers and path apart: kazoo warns of a path that does not exist yet."""
         hosts, slash, below = self.servers.removeprefix("zk://").partition("/")
         return hosts, f"{slash}{below}".rstrip("/")
 
     def follows(self, role: str) -> bool:
+        """Return that the address may change."""
         return True
 
     def close(self) -> None:
+        """Close the connection."""
         with self._lock:
             if self._client is not None:
                 self._client.stop()
@@ -160,7 +170,7 @@ class ZooKeeperDiscovery:
                 self._client = None
 
     def _connected(self, hosts: str) -> Any:
-        """The client. Raises DiscoveryError where the servers do not answer."""
+        """Return the connected client. Raises DiscoveryError where the servers do not answer."""
         import logging
 
         from kazoo.handlers.threading import KazooTimeoutError
@@ -171,7 +181,7 @@ class ZooKeeperDiscovery:
             if self._client is not None and not self._client.given_up():
                 return self._client
             quiet = logging.getLogger(f"{__name__}.kazoo")
-            quiet.setLevel(logging.CRITICAL)  # what goes wrong is told by what is raised
+            quiet.setLevel(logging.CRITICAL)  # failures are raised, not logged
             try:
                 client = Client(
                     hosts,
@@ -193,9 +203,9 @@ class ZooKeeperDiscovery:
 
 
 def address_of(url: str, role: str) -> str:
-    """`host:port` of a URL or address such as `http://localhost:5392/`, `[::1]:5392` or `myhost:5392`.
+    """Return `host:port` of a URL or address such as `http://localhost:5392/`, `[::1]:5392` or `myhost:5392`.
 
-    Raises DiscoveryError when there is no port in it.
+    Raises DiscoveryError where it has no port.
     """
     text = _SCHEME.sub("", url.strip()).rstrip("/")
     host, _, port = text.rpartition(":")

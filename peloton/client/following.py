@@ -1,4 +1,4 @@
-"""A channel to wherever a role's leader is now."""
+"""A channel to the current leader of a role."""
 
 from __future__ import annotations
 
@@ -15,34 +15,40 @@ from peloton.client.channel import Metadata, open_channel
 from peloton.client.discovery import NoLeader
 
 NOT_BEGUN = "peloton-not-begun"
-"""Key of the trailing metadata of a call that was turned away before it began."""
-_LEFT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-"""What is told of a server that goes; CANCELLED where it ends with the call under way."""
+"""Key of the trailing metadata of a call that was refused before it began."""
+_SERVER_GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+"""Codes of calls to a server that ends; CANCELLED where the call was under way."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
-_END_STATES = re.compile(r"(Get|List|Query|Browse|Lookup|Refresh|Start|Stop|Kill|Delete)(?![a-z])")
-"""Methods that read, or that leave things the same when they are carried out twice."""
+_IDEMPOTENT = re.compile(r"(Get|List|Query|Browse|Lookup|Refresh|Start|Stop|Kill|Delete)(?![a-z])")
+"""Methods that read, or that change nothing when they are carried out again."""
 
 
 def repeatable(method: str, request: Any) -> bool:
-    """Whether a call that may have been carried out may be made again: it reads, asks for an end state, or
-    names the job or the entity version, so that the second time changes nothing."""
+    """Return whether a call that may have been carried out may be made again.
+
+    It may where the second time changes nothing: the call reads, requests an end state, or names the job or
+    the entity version.
+    """
     name = method.rpartition("/")[2]
-    if _END_STATES.match(name) or _value(request, "version"):
+    if _IDEMPOTENT.match(name) or _value(request, "version"):
         return True
     return name.startswith("Create") and bool(_value(request, "id") or _value(request, "job_id"))
 
 
 def _value(request: Any, name: str) -> Any:
-    """What the field of this name wraps, if there is such a one."""
+    """Return what the field of this name wraps, empty where the request has no such field."""
     return getattr(getattr(request, name, None), "value", "")
 
 
 class FollowingChannel(grpc.Channel):  # type: ignore[misc]
-    """Repeats a call that was UNAVAILABLE at who leads then, within its time-out: if it was turned away,
-    never left, or is `repeatable`. A stream goes to who leads when it begins, and ends with that."""
+    """A channel that repeats calls which were UNAVAILABLE at the next leader, within their time-out.
+
+    A call is repeated if it was refused before it began, was never sent, or is `repeatable`. A stream is
+    opened at the leader at that moment, and ends with its connection.
+    """
 
     def __init__(self, address: Callable[[], str], metadata: Metadata, timeout: float | None) -> None:
-        """`address` tells the leader's `host:port` now; it may raise NoLeader."""
+        """Use `address` for the leader's `host:port` now; it may raise NoLeader."""
         self._address = address
         self._metadata = metadata
         self._timeout = timeout
@@ -51,35 +57,40 @@ class FollowingChannel(grpc.Channel):  # type: ignore[misc]
         self._channels: dict[str, grpc.Channel] = {}
 
     def unary_unary(self, method: str, *codecs: Any, **named: Any) -> Any:
+        """Return a callable for a method with one answer."""
         return _Call(self, "unary_unary", method, codecs, named)
 
     def unary_stream(self, method: str, *codecs: Any, **named: Any) -> Any:
+        """Return a callable for a method that answers with a stream."""
         return _Stream(self, "unary_stream", method, codecs, named)
 
     def stream_unary(self, method: str, *codecs: Any, **named: Any) -> NoReturn:
+        """Raise NotImplementedError."""
         raise NotImplementedError(f"{method}: no service of Peloton takes a stream")
 
     stream_stream = stream_unary
 
     def subscribe(self, callback: Any, try_to_connect: bool = False) -> NoReturn:
-        raise NotImplementedError("a leader's channel comes and goes")
+        """Raise NotImplementedError."""
+        raise NotImplementedError("the channel to a leader changes with the leader")
 
     def unsubscribe(self, callback: Any) -> None:
-        """Nobody is subscribed."""
+        """Do nothing: there are no subscribers."""
 
     def close(self) -> None:
+        """Close the channels to all leaders."""
         with self._lock:
             channels, self._channels, self._target = self._channels, {}, ""
         for channel in channels.values():
             channel.close()
 
     def deadline(self, timeout: float | None) -> float | None:
-        """On the monotonic clock, for a call with this time-out or, where it has none, with our own."""
+        """Return the end, on the monotonic clock, of a call with this time-out or with the channel's."""
         seconds = self._timeout if timeout is None else timeout
         return None if seconds is None else time.monotonic() + seconds
 
     def leader(self) -> tuple[str, grpc.Channel]:
-        """Raises NoLeader, and DiscoveryError where there will be none."""
+        """Return address and channel of the leader. Raises NoLeader and DiscoveryError."""
         with self._lock:
             if not self._target:
                 self._target = self._address()
@@ -87,8 +98,8 @@ class FollowingChannel(grpc.Channel):  # type: ignore[misc]
                 self._channels[self._target] = open_channel(self._target, self._metadata, self._timeout)
             return self._target, self._channels[self._target]
 
-    def doubt(self, target: str) -> None:
-        """Have the next call ask who leads."""
+    def invalidate(self, target: str) -> None:
+        """Forget a leader, so that the next call looks it up again."""
         with self._lock:
             if self._target == target:
                 self._target = ""
@@ -101,7 +112,7 @@ class FollowingChannel(grpc.Channel):  # type: ignore[misc]
 
 
 class _Stream:
-    """A method by which a channel is called that is the leader's at the moment of the call."""
+    """A method of a channel, called at the leader of that moment."""
 
     def __init__(
         self, channel: FollowingChannel, kind: str, method: str, codecs: Any, named: dict[str, Any]
@@ -118,7 +129,7 @@ class _Stream:
 
     def __call__(self, request: Any, timeout: float | None = None, **options: Any) -> Any:
         target, call = self._at_leader()
-        self._channel.doubt(target)
+        self._channel.invalidate(target)
         return call(request, timeout=timeout, **options)
 
 
@@ -127,7 +138,7 @@ class _Call(_Stream):
         return self.with_call(request, timeout, **options)[0]
 
     def future(self, request: Any, timeout: float | None = None, **options: Any) -> Any:
-        """Is not repeated."""
+        """Begin a call that is not repeated."""
         return self._at_leader()[1].future(request, timeout=timeout, **options)
 
     def with_call(self, request: Any, timeout: float | None = None, **options: Any) -> Any:
@@ -136,9 +147,9 @@ class _Call(_Stream):
         while True:
             try:
                 return self._once(request, deadline, options)
-            except (NoLeader, _AtAnother) as error:
+            except (NoLeader, _Retry) as error:
                 if deadline is not None and time.monotonic() + backoff.longest_next >= deadline:
-                    raise (error.refusal if isinstance(error, _AtAnother) else error) from None
+                    raise (error.refusal if isinstance(error, _Retry) else error) from None
             time.sleep(backoff.next())
 
     def _once(self, request: Any, deadline: float | None, options: dict[str, Any]) -> Any:
@@ -147,16 +158,16 @@ class _Call(_Stream):
         try:
             return call.with_call(request, timeout=rest, **options)
         except grpc.RpcError as error:
-            if error.code() in (*_LEFT, grpc.StatusCode.DEADLINE_EXCEEDED):
-                self._channel.doubt(target)
+            if error.code() in (*_SERVER_GONE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                self._channel.invalidate(target)
             again = _never_began(error) or repeatable(self._method, request)
-            if error.code() in _LEFT and again:
-                raise _AtAnother(error) from None
+            if error.code() in _SERVER_GONE and again:
+                raise _Retry(error) from None
             raise
 
 
-class _AtAnother(Exception):
-    """The call may be made again, where the next leader is."""
+class _Retry(Exception):
+    """The call may be made again at the next leader."""
 
     def __init__(self, refusal: grpc.RpcError) -> None:
         self.refusal = refusal
@@ -164,6 +175,6 @@ class _AtAnother(Exception):
 
 
 def _never_began(error: grpc.RpcError) -> bool:
-    """It was turned away, or no connection came about."""
+    """Return whether the call was refused before it began, or found no connection."""
     trailing = {key for key, _ in error.trailing_metadata() or ()}
     return NOT_BEGUN in trailing or str(error.details() or "").startswith("failed to connect")

@@ -1,4 +1,4 @@
-"""Which service stands behind which attribute of the client, and who serves it."""
+"""Services by the attribute of the client, with the role that serves each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Service:
     stub: str
 
     def load(self) -> Any:
-        """The stub's class. Imported when it is first used: the stubs of all services take long to load."""
+        """Import and return the stub's class; importing the stubs of all services would take long."""
         return getattr(import_module(f"peloton.{self.module}_pb2_grpc"), self.stub)
 
 

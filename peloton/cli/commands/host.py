@@ -8,7 +8,7 @@ import click
 
 from peloton.cli.groups import Group
 from peloton.cli.params import EnumName
-from peloton.cli.session import Session, passing
+from peloton.cli.session import Session, pass_session
 
 
 def _host_states() -> Any:
@@ -24,7 +24,7 @@ def host() -> None:
 
 @host.command()
 @click.option("-s", "--states", type=EnumName(_host_states), default="", help="Hosts in one of these.")
-@passing
+@pass_session
 def query(session: Session, states: list[int]) -> None:
     """List hosts with their maintenance state."""
     from peloton.api.v0.host import host_pb2

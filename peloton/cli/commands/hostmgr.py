@@ -8,7 +8,7 @@ import click
 
 from peloton.cli.groups import Group
 from peloton.cli.params import Words
-from peloton.cli.session import Session, passing
+from peloton.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
     from peloton.private.hostmgr.hostsvc.hostsvc_pb2 import GetHostsByQueryResponse
@@ -22,14 +22,16 @@ def hostmgr() -> None:
 
 
 @hostmgr.command()
-@passing
+@pass_session
 def offers(session: Session) -> None:
-    """Offers of Mesos that are outstanding."""
+    """List outstanding offers of Mesos."""
     from peloton.cli.output import table
     from peloton.cli.rows import resources_text
     from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 
-    response = session.ask("hostmgr_svc", "GetOutstandingOffers", hostsvc_pb2.GetOutstandingOffersRequest())
+    response = session.call_unchecked(
+        "hostmgr_svc", "GetOutstandingOffers", hostsvc_pb2.GetOutstandingOffersRequest()
+    )
     response.ClearField("error")  # its only refusal is that there are none
     rows = sorted(
         (offer.hostname, offer.id.value, offer.agent_id.value, resources_text(offer.resources))
@@ -46,7 +48,7 @@ def offers(session: Session) -> None:
 @click.option("-l", "--less", is_flag=True, help="Hosts with less than these amounts instead.")
 @click.option("--hosts", type=Words(), default="", help="Only these hosts.")
 @click.option("-r", "--revocable", is_flag=True, help="Count revocable resources too.")
-@passing
+@pass_session
 def hosts(
     session: Session,
     cpu: float,
@@ -57,7 +59,7 @@ def hosts(
     hosts: list[str],
     revocable: bool,
 ) -> None:
-    """Hosts with what is free on them and the tasks that they run."""
+    """List hosts with their free resources and the tasks that they run."""
     from peloton.api.v0.task import task_pb2
     from peloton.cli.output import table
     from peloton.private.hostmgr.hostsvc import hostsvc_pb2

@@ -11,7 +11,7 @@ import click
 from peloton.cli.groups import Group
 from peloton.cli.params import Labels
 from peloton.cli.queries import JobQuery, job_query_options
-from peloton.cli.session import Session, passing, pool_id
+from peloton.cli.session import Session, pass_session, pool_id
 from peloton.errors import InvalidArgument, PelotonError, Refused
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def job() -> None:
 
 
 def secret_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The two flags that give a job a secret file."""
+    """Add the two flags that give a job a secret file."""
     command = click.option("--secret-data", help="What the file holds; @FILE reads it from a file.")(command)
     return click.option("--secret-path", help="Path of a secret file in the job's containers.")(command)
 
@@ -38,7 +38,7 @@ def secret_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @secret_options
 @click.option("--follow", is_flag=True, help="Show the progress until the job has ended.")
-@passing
+@pass_session
 def create(
     session: Session,
     respool: str,
@@ -59,7 +59,7 @@ def create(
 
     spec = _read(config)
     secrets = _secrets(secret_path, secret_data)
-    _put_into(spec, session, respool)
+    _set_pool(spec, session, respool)
     request = job_pb2.CreateRequest(id=_id(job_id), config=spec, secrets=secrets)
     response = session.call("job_svc", "Create", request)
     if not follow:
@@ -79,7 +79,7 @@ def create(
 @click.argument("job_id", metavar="JOB")
 @click.argument("config")
 @secret_options
-@passing
+@pass_session
 def update(
     session: Session, job_id: str, config: str, secret_path: str | None, secret_data: str | None
 ) -> None:
@@ -96,7 +96,7 @@ def update(
 
 @job.command()
 @click.argument("job_id", metavar="JOB")
-@passing
+@pass_session
 def delete(session: Session, job_id: str) -> None:
     """Remove a job that has ended, with its tasks."""
     from peloton.api.v0.job import job_pb2
@@ -119,7 +119,7 @@ def delete(session: Session, job_id: str) -> None:
 @click.option(
     "-q", "--total", type=click.IntRange(1), default=100, show_default=True, help="Look at so many."
 )
-@passing
+@pass_session
 def stop(
     session: Session,
     job_id: str | None,
@@ -149,7 +149,7 @@ def stop(
 
 
 def _stop(session: Session, job_id: str) -> dict[str, Any] | None:
-    """What was stopped, or None where it was refused: the other jobs are stopped all the same."""
+    """Stop a job; return what was stopped, or None and print why where it was refused."""
     from peloton.api.v0.task import task_pb2
     from peloton.cli.output import say
 
@@ -185,7 +185,7 @@ def _unended() -> list[int]:
 
 @job.command()
 @click.argument("job_id", metavar="JOB")
-@passing
+@pass_session
 def get(session: Session, job_id: str) -> None:
     """Show a job's config and runtime."""
     from peloton.api.v0.job import job_pb2
@@ -197,7 +197,7 @@ def get(session: Session, job_id: str) -> None:
 
 @job.command()
 @click.argument("job_id", metavar="JOB")
-@passing
+@pass_session
 def status(session: Session, job_id: str) -> None:
     """Show a job's runtime: state, times, instances by state."""
     from peloton.cli.output import yaml_text
@@ -208,7 +208,7 @@ def status(session: Session, job_id: str) -> None:
 
 @job.command()
 @click.argument("job_id", metavar="JOB")
-@passing
+@pass_session
 def refresh(session: Session, job_id: str) -> None:
     """Have the job manager read the job from the store again."""
     from peloton.api.v0.job import job_pb2
@@ -219,7 +219,7 @@ def refresh(session: Session, job_id: str) -> None:
 
 @job.command()
 @click.argument("job_id", metavar="JOB")
-@passing
+@pass_session
 def cache(session: Session, job_id: str) -> None:
     """Show what the job manager holds of a job in memory."""
     from peloton.api.v0.job import job_pb2
@@ -231,9 +231,9 @@ def cache(session: Session, job_id: str) -> None:
 
 @job.command()
 @click.argument("job_id", metavar="JOB")
-@passing
+@pass_session
 def why(session: Session, job_id: str) -> None:
-    """Tell why a job's instances are where they are: how many wait for what, run, or ended how."""
+    """Explain the states of a job's instances: how many wait for what, run, or ended how."""
     from peloton.cli.explain_client import explain_job
 
     plain, text = explain_job(session, job_id)
@@ -241,7 +241,7 @@ def why(session: Session, job_id: str) -> None:
 
 
 @job.command("active-list")
-@passing
+@pass_session
 def active_list(session: Session) -> None:
     """List the ids of all active jobs."""
     from peloton.api.v0.job import job_pb2
@@ -253,7 +253,7 @@ def active_list(session: Session) -> None:
 
 @job.command()
 @job_query_options
-@passing
+@pass_session
 def query(session: Session, /, **given: Any) -> None:
     """Find jobs, newest first."""
     from peloton.cli.rows import job_table
@@ -273,11 +273,13 @@ def _follow(session: Session, job_id: str) -> JobInfo:
     from peloton.cli.progress import follow_job, progress_line
 
     stream = sys.stderr if session.json else sys.stdout
-    return follow_job(lambda: _get(session, job_id), progress_line(stream), lambda: _held_up(session, job_id))
+    return follow_job(
+        lambda: _get(session, job_id), progress_line(stream), lambda: _waiting_reason(session, job_id)
+    )
 
 
-def _held_up(session: Session, job_id: str) -> str:
-    """Why the first of the job's tasks that wait does so, where that can be told."""
+def _waiting_reason(session: Session, job_id: str) -> str:
+    """Return why the first of the job's PENDING tasks waits, empty where that is unknown."""
     from peloton.api.v0.query import query_pb2
     from peloton.api.v0.task import task_pb2
     from peloton.cli.output import clean
@@ -297,13 +299,13 @@ def _ended(session: Session, info: JobInfo) -> int:
     if info.runtime.state == job_pb2.SUCCEEDED:
         return 0
     say(f"Job {info.id.value} ended {job_pb2.JobState.Name(info.runtime.state)}")
-    for line in _why(session, info.id.value):
+    for line in _failed_instances(session, info.id.value):
         say(line)
     return 1
 
 
-def _why(session: Session, job_id: str) -> list[str]:
-    """A line on each of the first three instances that did not succeed."""
+def _failed_instances(session: Session, job_id: str) -> list[str]:
+    """Return a line on each of the first three instances that did not succeed."""
     from peloton.api.v0.query import query_pb2
     from peloton.api.v0.task import task_pb2
     from peloton.cli.output import clean
@@ -335,7 +337,7 @@ def _read(config: str) -> JobConfig:
     return read_spec(job_pb2.JobConfig, config)
 
 
-def _put_into(spec: JobConfig, session: Session, path: str) -> None:
+def _set_pool(spec: JobConfig, session: Session, path: str) -> None:
     found = pool_id(session, path)
     if spec.respoolID.value not in ("", found):
         raise InvalidArgument("respoolID", spec.respoolID.value, f"the pool {path}: leave it out of the spec")

@@ -6,12 +6,12 @@ import click
 
 from peloton.cli.commands.task import INSTANCE, JOB, show_events
 from peloton.cli.groups import Group
-from peloton.cli.session import Session, passing
+from peloton.cli.session import Session, pass_session
 
 
 @click.group(cls=Group)
 def pod() -> None:
-    """The history of an instance, run by run."""
+    """Show the history of an instance, run by run."""
 
 
 @pod.command()
@@ -21,7 +21,7 @@ def pod() -> None:
 @click.option(
     "-l", "--limit", type=click.IntRange(0), default=0, help="The last so many runs.  [default: 10]"
 )
-@passing
+@pass_session
 def events(session: Session, job_id: str, instance: int, run: str, limit: int) -> None:
     """Show the events of an instance's runs."""
     show_events(session, job_id, instance, run, limit)

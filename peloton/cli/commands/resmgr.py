@@ -6,7 +6,7 @@ import click
 
 from peloton.cli.groups import Group
 from peloton.cli.params import Words
-from peloton.cli.session import Session, passing, pool_id
+from peloton.cli.session import Session, pass_session, pool_id
 
 
 @click.group(cls=Group)
@@ -16,16 +16,16 @@ def resmgr() -> None:
 
 @resmgr.group()
 def tasks() -> None:
-    """Tasks that it schedules."""
+    """List tasks that it schedules."""
 
 
 @tasks.command()
 @click.option("--job", default="", help="Tasks of this job.")
 @click.option("--respool", default="", help="Tasks of this pool, by id or path.")
 @click.option("--states", type=Words(), default="", help="Tasks in one of these states.")
-@passing
+@pass_session
 def active(session: Session, job: str, respool: str, states: list[str]) -> None:
-    """Tasks by state, with the reason of those that wait."""
+    """List tasks by state, with the reason of those that wait."""
     from peloton.cli.output import table
     from peloton.cli.times import short_time
     from peloton.private.resmgrsvc import resmgrsvc_pb2
@@ -54,9 +54,9 @@ def active(session: Session, job: str, respool: str, states: list[str]) -> None:
 @click.option(
     "--limit", type=click.IntRange(1), default=100, show_default=True, help="So many gangs of each queue."
 )
-@passing
+@pass_session
 def pending(session: Session, respool: str, limit: int) -> None:
-    """Gangs that wait for admission in the pool RESPOOL (its id or path), queue by queue in their order."""
+    """List gangs that wait for admission in the pool RESPOOL (its id or path), queue by queue in order."""
     from peloton.api.v0 import peloton_pb2
     from peloton.cli.output import table
     from peloton.private.resmgrsvc import resmgrsvc_pb2
@@ -75,9 +75,9 @@ def pending(session: Session, respool: str, limit: int) -> None:
 
 @tasks.command()
 @click.option("--respool", default="", help="Tasks of this pool, by id or path.")
-@passing
+@pass_session
 def orphan(session: Session, respool: str) -> None:
-    """Runs that were replaced and have not ended yet."""
+    """List runs that were replaced and have not ended yet."""
     from peloton.cli.output import table
     from peloton.private.resmgrsvc import resmgrsvc_pb2
 

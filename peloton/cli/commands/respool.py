@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli.groups import Group
-from peloton.cli.session import Session, passing, pool_id
+from peloton.cli.session import Session, pass_session, pool_id
 from peloton.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -27,9 +27,12 @@ CONFIG = click.argument("config")
 @PATH
 @CONFIG
 @click.option(
-    "-f", "--force", is_flag=True, help="Taken for the sake of old scripts: a new pool is always checked."
+    "-f",
+    "--force",
+    is_flag=True,
+    help="Without effect, for old scripts: a new pool is always checked.",
 )
-@passing
+@pass_session
 def create(session: Session, path: str, config: str, force: bool) -> None:
     """Create the pool PATH, such as /a/b, from the spec CONFIG (YAML, `-` for standard input)."""
     from peloton.api.v0.respool import respool_pb2
@@ -43,7 +46,7 @@ def create(session: Session, path: str, config: str, force: bool) -> None:
 @PATH
 @CONFIG
 @click.option("-f", "--force", is_flag=True, help="Skip the checks against parent, siblings and children.")
-@passing
+@pass_session
 def update(session: Session, path: str, config: str, force: bool) -> None:
     """Replace the config of the pool PATH by the spec CONFIG."""
     from peloton.api.v0 import peloton_pb2
@@ -58,7 +61,7 @@ def update(session: Session, path: str, config: str, force: bool) -> None:
 
 @respool.command()
 @click.option("--format", "form", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
-@passing
+@pass_session
 def dump(session: Session, form: str) -> None:
     """Show all pools, parents before their children, with config and usage."""
     from peloton.api.v0.respool import respool_pb2
@@ -74,7 +77,7 @@ def dump(session: Session, form: str) -> None:
 
 @respool.command()
 @PATH
-@passing
+@pass_session
 def delete(session: Session, path: str) -> None:
     """Delete the pool PATH: a leaf without allocation and demand."""
     from peloton.api.v0.respool import respool_pb2
@@ -85,7 +88,7 @@ def delete(session: Session, path: str) -> None:
 
 
 def _read(session: Session, path: str, config: str) -> ResourcePoolConfig:
-    """The spec, with name and parent from the path, which must not say otherwise."""
+    """Read a spec; take name and parent from the path. Raises InvalidArgument where the spec differs."""
     from peloton.api.v0.respool import respool_pb2
     from peloton.cli.spec import read_spec
 

@@ -10,7 +10,7 @@ import click
 from peloton.cli.groups import Group
 from peloton.cli.params import EnumName, InstanceRange, Words
 from peloton.cli.queries import page_options, pagination
-from peloton.cli.session import Session, passing
+from peloton.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
     from peloton.api.v0.peloton_pb2 import JobID
@@ -37,13 +37,13 @@ def _task_states() -> Any:
 
 @click.group(cls=Group)
 def task() -> None:
-    """Look at and steer the instances of a job; read their output."""
+    """Look at and control the instances of a job; read their output."""
 
 
 @task.command()
 @JOB
 @INSTANCE
-@passing
+@pass_session
 def get(session: Session, job_id: str, instance: int) -> None:
     """Show one instance with its current run."""
     from peloton.api.v0.task import task_pb2
@@ -57,7 +57,7 @@ def get(session: Session, job_id: str, instance: int) -> None:
 @task.command("list")
 @JOB
 @RANGE
-@passing
+@pass_session
 def list_(session: Session, job_id: str, span: tuple[int, int] | None) -> None:
     """List the instances of a job."""
     from peloton.api.v0.task import task_pb2
@@ -75,7 +75,7 @@ def list_(session: Session, job_id: str, span: tuple[int, int] | None) -> None:
 @click.option("--names", type=Words(), default="", help="Instances with one of these task names.")
 @click.option("--hosts", type=Words(), default="", help="Instances on one of these hosts.")
 @page_options("instance_id", "ASC")
-@passing
+@pass_session
 def query(session: Session, /, job_id: str, **given: Any) -> None:
     """Find instances of a job by state, name and host."""
     from peloton.api.v0.task import task_pb2
@@ -91,7 +91,7 @@ def query(session: Session, /, job_id: str, **given: Any) -> None:
 @task.command()
 @JOB
 @RANGES
-@passing
+@pass_session
 def start(session: Session, job_id: str, ranges: tuple[tuple[int, int], ...]) -> None:
     """Start instances that were stopped."""
     from peloton.api.v0.task import task_pb2
@@ -104,7 +104,7 @@ def start(session: Session, job_id: str, ranges: tuple[tuple[int, int], ...]) ->
 @task.command()
 @JOB
 @RANGES
-@passing
+@pass_session
 def stop(session: Session, job_id: str, ranges: tuple[tuple[int, int], ...]) -> None:
     """Stop instances; without a range the whole job."""
     from peloton.api.v0.task import task_pb2
@@ -119,7 +119,7 @@ def stop(session: Session, job_id: str, ranges: tuple[tuple[int, int], ...]) -> 
 @task.command()
 @JOB
 @RANGES
-@passing
+@pass_session
 def restart(session: Session, job_id: str, ranges: tuple[tuple[int, int], ...]) -> None:
     """Stop instances and start them again."""
     from peloton.api.v0.task import task_pb2
@@ -139,7 +139,7 @@ def restart(session: Session, job_id: str, ranges: tuple[tuple[int, int], ...]) 
 @click.option(
     "-F", "--follow", is_flag=True, help="Go on until the run has ended; wait for it if it has not begun."
 )
-@passing
+@pass_session
 def logs(session: Session, job_id: str, instance: int, run: str, filename: str, follow: bool) -> None:
     """Print the output of an instance, of its current run or of TASKID (a Mesos task id, or a run's number).
 
@@ -175,7 +175,7 @@ def logs(session: Session, job_id: str, instance: int, run: str, filename: str, 
 @click.option(
     "-l", "--limit", type=click.IntRange(0), default=0, help="The last so many runs.  [default: 10]"
 )
-@passing
+@pass_session
 def events(session: Session, job_id: str, instance: int, run: str, limit: int) -> None:
     """Show the history of an instance, run by run."""
     show_events(session, job_id, instance, run, limit)
@@ -184,7 +184,7 @@ def events(session: Session, job_id: str, instance: int, run: str, limit: int) -
 @task.command()
 @JOB
 @RANGE
-@passing
+@pass_session
 def refresh(session: Session, job_id: str, span: tuple[int, int] | None) -> None:
     """Have the job manager read instances from the store again."""
     from peloton.api.v0.task import task_pb2
@@ -197,7 +197,7 @@ def refresh(session: Session, job_id: str, span: tuple[int, int] | None) -> None
 @task.command()
 @JOB
 @INSTANCE
-@passing
+@pass_session
 def cache(session: Session, job_id: str, instance: int) -> None:
     """Show what the job manager holds of an instance in memory."""
     from peloton.api.v0.task import task_pb2
@@ -211,9 +211,9 @@ def cache(session: Session, job_id: str, instance: int) -> None:
 @task.command()
 @JOB
 @INSTANCE
-@passing
+@pass_session
 def why(session: Session, job_id: str, instance: int) -> None:
-    """Tell why an instance is where it is: what it waits for, where it runs, or how it ended."""
+    """Explain the state of an instance: what it waits for, where it runs, or how it ended."""
     from peloton.cli.explain_client import explain_task
 
     plain, text = explain_task(session, job_id, instance)
@@ -232,7 +232,7 @@ def show_events(session: Session, job_id: str, instance: int, run: str, limit: i
 
 
 def full_task_id(job_id: str, instance: int, run: str) -> str:
-    """The Mesos task id of a run that was given by its number alone; anything else as it is."""
+    """Return the Mesos task id of a run given by its number; return any other text as it is."""
     return f"{job_id}-{instance}-{run}" if run.isascii() and run.isdecimal() else run
 
 

@@ -107,12 +107,14 @@ def test_create_warns_of_instances_that_no_host_could_take(
     assert json.loads(outcome.out)["jobId"] == {"value": JOB} and outcome.err.startswith("warning: ")
 
 
-def test_create_does_not_warn_where_nothing_can_be_told(run: Run, daemons: FakeDaemons, spec: str) -> None:
+def test_create_does_not_warn_where_hostmgr_does_not_answer(
+    run: Run, daemons: FakeDaemons, spec: str
+) -> None:
     daemons.answers["CheckGangs"] = (grpc.StatusCode.UNAVAILABLE, "the map of agents has not been read yet")
     assert run("job", "create", "/p", spec) == (0, f"Job {JOB} created\n", "")
 
 
-def test_follow_tells_why_tasks_wait_while_nothing_changes(
+def test_follow_shows_why_tasks_wait_while_nothing_changes(
     run: Run, daemons: FakeDaemons, spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "INTERVAL", 0.0)
@@ -141,13 +143,13 @@ def test_create_sends_a_secret_and_never_prints_it(
     assert [(one.path, one.value.data) for one in sent] == [("/etc/key", b"\x00hush")]
 
 
-def test_half_a_secret_is_a_wrong_call(run: Run, daemons: FakeDaemons, spec: str) -> None:
+def test_secret_options_belong_together(run: Run, daemons: FakeDaemons, spec: str) -> None:
     outcome = run("job", "create", "/p", spec, "--secret-path", "/etc/key")
     assert outcome.code == 2 and "--secret-data" in outcome.err
     assert not daemons.asked
 
 
-def test_refused_create_says_what_the_server_says(run: Run, daemons: FakeDaemons, spec: str) -> None:
+def test_refused_create_shows_the_servers_message(run: Run, daemons: FakeDaemons, spec: str) -> None:
     refusal = job_pb2.InvalidJobConfig(message="instanceCount: 0 is not between 1 and 100000")
     daemons.answers["Create"] = job_pb2.CreateResponse(
         error=job_pb2.CreateResponse.Error(invalidConfig=refusal)
@@ -156,7 +158,7 @@ def test_refused_create_says_what_the_server_says(run: Run, daemons: FakeDaemons
     assert outcome == (1, "", "peloton: instanceCount: 0 is not between 1 and 100000\n")
 
 
-def test_a_refusal_that_names_the_pool_is_told_as_it_is(run: Run, daemons: FakeDaemons, spec: str) -> None:
+def test_refusal_that_names_the_pool_is_unchanged(run: Run, daemons: FakeDaemons, spec: str) -> None:
     missing = respool_pb2.ResourcePoolPathNotFound(message="no resource pool '/a/b': /a has no child 'b'")
     daemons.answers["LookupResourcePoolID"] = respool_pb2.LookupResponse(
         error=respool_pb2.LookupResponse.Error(notFound=missing)
@@ -164,7 +166,7 @@ def test_a_refusal_that_names_the_pool_is_told_as_it_is(run: Run, daemons: FakeD
     assert run("job", "create", "/a/b", spec) == (1, "", f"peloton: {missing.message}\n")
 
 
-def test_a_refusal_says_which_job(run: Run, daemons: FakeDaemons) -> None:
+def test_refusal_names_the_job(run: Run, daemons: FakeDaemons) -> None:
     missing = errors_pb2.JobNotFound(id=peloton_pb2.JobID(value="x"), message="job not found")
     daemons.answers["Get"] = job_pb2.GetResponse(error=job_pb2.GetResponse.Error(notFound=missing))
     assert run("job", "get", "x") == (1, "", "peloton: job not found: x\n")
@@ -192,7 +194,7 @@ def test_bad_spec_names_file_line_path_and_value(run: Run, daemons: FakeDaemons,
     assert not daemons.asked
 
 
-def test_follow_prints_a_line_a_change_and_succeeds(
+def test_follow_prints_a_line_per_change(
     run: Run, daemons: FakeDaemons, spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "INTERVAL", 0.0)
@@ -211,7 +213,7 @@ def test_follow_prints_a_line_a_change_and_succeeds(
     ]
 
 
-def test_follow_waits_for_a_job_manager_that_starts_again(
+def test_follow_waits_for_a_restarting_job_manager(
     run: Run, daemons: FakeDaemons, spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "INTERVAL", 0.0)
@@ -302,7 +304,7 @@ def test_stop_by_owner_and_labels(run: Run, daemons: FakeDaemons) -> None:
     assert job_pb2.SUCCEEDED not in spec.jobStates and job_pb2.RUNNING in spec.jobStates
 
 
-def test_stop_goes_on_behind_a_refusal(run: Run, daemons: FakeDaemons) -> None:
+def test_stop_continues_after_a_refusal(run: Run, daemons: FakeDaemons) -> None:
     found = [job_pb2.JobSummary(id=peloton_pb2.JobID(value=name)) for name in ("a", "b")]
     daemons.answers["Query"] = job_pb2.QueryResponse(results=found)
     missing = task_pb2.StopResponse.Error(notFound=errors_pb2.JobNotFound(message="job not found"))
@@ -311,7 +313,7 @@ def test_stop_goes_on_behind_a_refusal(run: Run, daemons: FakeDaemons) -> None:
     assert outcome == (1, "Job b has no instance left to stop\n", "peloton: job a: job not found\n")
 
 
-def test_stop_asks_before_it_stops_what_it_found(
+def test_stop_confirms_before_stopping_found_jobs(
     run: Run, daemons: FakeDaemons, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = [job_pb2.JobSummary(id=peloton_pb2.JobID(value="a"))]
@@ -322,7 +324,7 @@ def test_stop_asks_before_it_stops_what_it_found(
     assert "Stop these 1 jobs?" in outcome.err and not daemons.requests("Stop")
 
 
-def test_stop_needs_one_way_to_say_which(run: Run, daemons: FakeDaemons) -> None:
+def test_stop_requires_exactly_one_selection(run: Run, daemons: FakeDaemons) -> None:
     assert run("job", "stop").code == 2
     assert run("job", "stop", JOB, "--owner", "me").code == 2
     assert not daemons.asked

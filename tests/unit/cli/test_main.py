@@ -41,13 +41,13 @@ CLOSED = "127.0.0.1:1"
         (["-t", "0s", "job", "get", "x"], "'0s' is not longer than nothing"),
     ],
 )
-def test_wrong_calls_end_with_2(arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_usage_errors_exit_with_2(arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     out, err = capfd.readouterr()
     assert said in err and not out
 
 
-def test_unreachable_daemon_says_where_and_what_to_do(capfd: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_daemon(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["-m", CLOSED, "job", "get", "x"]) == 1
     out, err = capfd.readouterr()
     assert not out
@@ -161,7 +161,7 @@ def _process(*arguments: str, address: str, **given: object) -> subprocess.Popen
     )
 
 
-def test_interrupted_while_it_follows_ends_quietly_with_130(daemons: FakeDaemons) -> None:
+def test_interrupted_follow_exits_with_130(daemons: FakeDaemons) -> None:
     running = job_pb2.RuntimeInfo(state=job_pb2.RUNNING, taskStats={"RUNNING": 1})
     daemons.answers["Get"] = job_pb2.GetResponse(jobInfo=job_pb2.JobInfo(runtime=running))
     daemons.answers["Stop"] = _stopped()
@@ -182,7 +182,7 @@ def _stopped() -> object:
     return task_pb2.StopResponse()
 
 
-def test_a_reader_that_goes_away_is_no_noise(daemons: FakeDaemons) -> None:
+def test_closed_output_is_silent(daemons: FakeDaemons) -> None:
     from peloton.api.v0 import peloton_pb2
 
     ids = [peloton_pb2.JobID(value=f"{number:036d}") for number in range(20000)]
@@ -198,7 +198,7 @@ def test_a_reader_that_goes_away_is_no_noise(daemons: FakeDaemons) -> None:
     assert err == b""
 
 
-def test_an_output_that_has_no_room_is_one_line() -> None:
+def test_full_output_device_is_one_line() -> None:
     for arguments in (["--help"], ["--version"], ["minicluster", "up", "--help"]):
         with Path("/dev/full").open("w") as full:
             command = [sys.executable, "-m", "peloton.cli", *arguments]

@@ -17,7 +17,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.cli.failures import CallFailed
 from peloton.cli.output import json_text, table
 from peloton.cli.params import Duration, InstanceRange, Labels
-from peloton.cli.progress import PATIENCE, LiveLine, PlainLine, describe, follow_job
+from peloton.cli.progress import RETRY_SECONDS, LiveLine, PlainLine, describe, follow_job
 from peloton.cli.sandbox import file_data, path_of
 from peloton.cli.times import parse_time, run_time, short_time
 from peloton.errors import PelotonError
@@ -59,16 +59,16 @@ def info(state: str, **counts: int) -> job_pb2.JobInfo:
 AWAY = CallFailed("UNAVAILABLE", "nobody there")
 
 
-def test_follow_gives_up_when_nobody_answers_for_too_long() -> None:
+def test_follow_gives_up_after_the_retry_time() -> None:
     clock = Clock()
     with pytest.raises(CallFailed, match="nobody there"):
         follow_job(
             reader(info("RUNNING"), AWAY), PlainLine(io.StringIO(), clock), sleep=clock.sleep, clock=clock
         )
-    assert PATIENCE < clock.now < PATIENCE + 2
+    assert RETRY_SECONDS < clock.now < RETRY_SECONDS + 2
 
 
-def test_follow_ends_at_once_on_a_failure_that_stays() -> None:
+def test_follow_ends_on_a_permanent_failure() -> None:
     clock = Clock()
     gone = CallFailed("NOT_FOUND", "job not found")
     with pytest.raises(CallFailed, match="not found"):
@@ -76,7 +76,7 @@ def test_follow_ends_at_once_on_a_failure_that_stays() -> None:
     assert clock.now == 0
 
 
-def test_plain_lines_are_few_but_hold_every_state() -> None:
+def test_plain_lines_are_limited_and_show_every_state() -> None:
     clock, out = Clock(), io.StringIO()
     counts = [info("RUNNING", RUNNING=4 - done, SUCCEEDED=done) for done in (0, 1, 2, 3)]
     end = info("SUCCEEDED", SUCCEEDED=4)
@@ -94,7 +94,7 @@ def test_plain_lines_are_few_but_hold_every_state() -> None:
     ]
 
 
-def test_a_live_line_is_drawn_in_place() -> None:
+def test_live_line_is_redrawn_in_place() -> None:
     out = Terminal()
     line = LiveLine(out)
     line.update("RUNNING  1/4 ended")
@@ -104,7 +104,7 @@ def test_a_live_line_is_drawn_in_place() -> None:
     assert out.getvalue().rfind("SUCCEEDED") > out.getvalue().rfind("RUNNING")
 
 
-def test_describe_knows_every_state() -> None:
+def test_describe_covers_every_state() -> None:
     states = [name for name in task_pb2.TaskState.keys() if name not in ("UNKNOWN", "DELETED")]  # noqa: SIM118
     text = describe("RUNNING", dict.fromkeys([*states, "NEW_ONE"], 1), 30)
     assert text.startswith("RUNNING  4/30 ended: SUCCEEDED 1, FAILED 1, LOST 1, KILLED 1, KILLING 1")
@@ -115,7 +115,7 @@ def test_describe_knows_every_state() -> None:
 @given(
     st.lists(st.tuples(st.text(max_size=20), st.floats() | st.integers() | st.text(max_size=5)), max_size=5)
 )
-def test_a_table_has_a_line_a_row(rows: list[tuple[object, ...]]) -> None:
+def test_table_has_one_line_per_row(rows: list[tuple[object, ...]]) -> None:
     text = table(("First", "Second"), rows)
     lines = text.split("\n")
     assert len(lines) == len(rows) + 1
@@ -131,7 +131,7 @@ def test_numbers_in_tables() -> None:
     assert shown == ["A", "2", "0.25", "1234567", "0", "7"]
 
 
-def test_json_of_a_number_that_json_has_not() -> None:
+def test_json_of_infinity_and_nan() -> None:
     message = task_pb2.ResourceConfig(cpuLimit=float("inf"), memLimitMb=float("nan"))
     assert json.loads(json_text(message))["cpuLimit"] == "Infinity"
 
@@ -145,7 +145,7 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "0", "1d", "1s1", "٣s", "1.2.3", "99999999h", "nan", "inf"])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_durations(text: str) -> None:
     with pytest.raises(click.BadParameter):
         Duration().convert(text, None, None)
 
@@ -159,7 +159,7 @@ def test_ranges(text: str, span: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "1:1", "2:1", "-1:2", "1:2:3", "1-2", "0:4294967296", "٣"])
-def test_what_is_no_range(text: str) -> None:
+def test_invalid_ranges(text: str) -> None:
     with pytest.raises(click.BadParameter):
         InstanceRange().convert(text, None, None)
 
@@ -186,7 +186,7 @@ def test_paths_of_a_sandbox() -> None:
     assert path_of(paths, "out") is None
 
 
-def test_file_data_keeps_bytes_that_are_not_utf_8() -> None:
+def test_file_data_keeps_invalid_utf_8() -> None:
     assert file_data(b'{"data":"a\\n\xff\xc3\xa9","offset":0}') == b"a\n\xff\xc3\xa9"
     for broken in (b"", b"[]", b'{"offset": 3}', b'{"data": "'):
         with pytest.raises(PelotonError):

@@ -7,5 +7,5 @@ from peloton.cli.reference import reference
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
 
 
-def test_the_page_is_as_the_commands_are() -> None:
+def test_page_matches_the_commands() -> None:
     assert PAGE.read_text() == reference(), "python -m peloton.cli.reference > docs/cli.md"

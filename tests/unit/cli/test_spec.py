@@ -62,7 +62,7 @@ def test_keys_are_matched_without_case_and_underscores(key: str) -> None:
         ),
     ],
 )
-def test_what_a_spec_may_say(text: str, read: Callable[[job_pb2.JobConfig], bool]) -> None:
+def test_valid_specs(text: str, read: Callable[[job_pb2.JobConfig], bool]) -> None:
     assert read(job(text))
 
 
@@ -128,20 +128,20 @@ def test_bytes_are_base64_by_tag_and_text_otherwise() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_refused_with_its_path(text: str, message: str) -> None:
+def test_invalid_specs_name_the_path(text: str, message: str) -> None:
     with pytest.raises(SpecError) as refused:
         job(text)
     assert message in str(refused.value)
     assert str(refused.value).startswith("job.yaml:")
 
 
-def test_merge_keys_that_hold_themselves_end() -> None:
+def test_recursive_merge_keys_terminate() -> None:
     with pytest.raises(SpecError, match="unknown key"):
         job("&a {<<: [*a, *a], nope: 1}")
 
 
 def test_many_aliases_of_aliases_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("peloton.cli.spec.MOST_NODES", 10_000)
+    monkeypatch.setattr("peloton.cli.spec.MAX_NODES", 10_000)
     levels = ["c0: &c0 {type: 1}"]
     for level in range(1, 8):
         inner = ",".join([f"*c{level - 1}"] * 10)
@@ -163,11 +163,11 @@ def test_bad_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refusal("none") == "none: cannot be read: No such file or directory"
     assert refusal("folder") == "folder: cannot be read: Is a directory"
     assert refusal("latin") == "latin: not UTF-8 text (byte 8)"
-    monkeypatch.setattr(yamltree, "MOST_BYTES", 500)
+    monkeypatch.setattr(yamltree, "MAX_BYTES", 500)
     assert "larger than" in refusal("large")
 
 
-def test_a_byte_order_mark_is_no_harm(tmp_path: Path) -> None:
+def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     file = tmp_path / "bom.yaml"
     file.write_bytes(b"\xef\xbb\xbfname: x\n")
     assert read_spec(job_pb2.JobConfig, str(file)).name == "x"
@@ -293,7 +293,7 @@ def test_a_message_shown_as_yaml_is_read_back_the_same(message: Message) -> None
 
 @settings(max_examples=150, deadline=None)
 @given(st.text("nametyplbs: -[]{}&*!|>'\"#%@`,?<~.019\n\t\x00é", max_size=60))
-def test_no_text_raises_anything_but_a_refusal(text: str) -> None:
+def test_any_text_is_read_or_refused(text: str) -> None:
     try:
         job(text)
     except SpecError as refused:
@@ -317,7 +317,7 @@ def test_no_text_raises_anything_but_a_refusal(text: str) -> None:
         max_leaves=12,
     )
 )
-def test_no_tree_raises_anything_but_a_refusal(tree: Any) -> None:
+def test_any_tree_is_read_or_refused(tree: Any) -> None:
     try:
         config = job(yaml.safe_dump(tree))
     except SpecError:

@@ -114,9 +114,7 @@ def test_variables_that_name_two_clusters_are_refused(
 
 
 @pytest.mark.parametrize("flag", ["-e", "-z", "-m", "-v", "-u"])
-def test_a_flag_without_a_value_is_no_way_to_another_cluster(
-    capfd: pytest.CaptureFixture[str], flag: str
-) -> None:
+def test_flag_without_a_value_is_refused(capfd: pytest.CaptureFixture[str], flag: str) -> None:
     assert "is given without a value" in err(capfd, 2, flag, "")
 
 
@@ -129,7 +127,7 @@ def test_zookeeper_servers_in_every_form(
     assert list(dict.fromkeys(asked)) == [("a:1,b:2,c:3", "/peloton", 7.0), ("a:1,b:2", "/other", 20.0)]
 
 
-def test_an_entry_that_says_nothing_of_zookeeper_is_told(
+def test_cluster_entry_without_zookeeper_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "clusters.json"
@@ -144,7 +142,7 @@ def test_an_entry_that_says_nothing_of_zookeeper_is_told(
         assert str(file) in said and told in said
 
 
-def test_a_cluster_whose_name_was_mistyped(
+def test_mistyped_cluster_name_has_a_suggestion(
     asked: list[tuple[str, str, float]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert "; did you mean prod?" in err(capfd, 1, "-e", "prd")

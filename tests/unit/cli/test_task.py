@@ -110,7 +110,9 @@ def test_get_and_its_refusals(run: Run, daemons: FakeDaemons) -> None:
         ("restart", "Restart", task_pb2.RestartResponse(), f"Instances of job {JOB} are being restarted\n"),
     ],
 )
-def test_steering(run: Run, daemons: FakeDaemons, command: str, method: str, answer: Any, said: str) -> None:
+def test_start_stop_and_restart(
+    run: Run, daemons: FakeDaemons, command: str, method: str, answer: Any, said: str
+) -> None:
     daemons.answers[method] = answer
     assert run("task", command, JOB, "-r", "0:3", "-r", "5") == (0, said, "")
     ranges = [(getattr(one, "from"), one.to) for one in daemons.requests(method)[0].ranges]
@@ -176,7 +178,7 @@ def test_logs_writes_the_file_byte_for_byte(run: Run, daemons: FakeDaemons, agen
 
 
 @pytest.mark.usefixtures("sandbox")
-def test_logs_of_a_file_that_is_not_there(run: Run, agent: FakeAgent) -> None:
+def test_logs_of_a_missing_file(run: Run, agent: FakeAgent) -> None:
     outcome = run("task", "logs", JOB, "0", "-f", "core")
     assert outcome.err == "peloton: no file 'core' in the sandbox; files there: stderr, stdout, stdout\n"
     outcome = run("task", "logs", JOB, "0")
@@ -210,9 +212,9 @@ def test_follow_waits_for_the_run_and_reads_until_its_end(
     daemons.answers["Get"] = get
     written: list[bytes] = []
     from peloton.cli.session import Session
-    from peloton.cli.targets import Given, Targets
+    from peloton.cli.targets import Targets, TargetSource
 
-    session = Session(targets=Targets(Given(addresses={"jobmgr": _address(daemons, run)})))
+    session = Session(targets=Targets(TargetSource(addresses={"jobmgr": _address(daemons, run)})))
     reader = logs.Logs(session, JOB, 0, "", "stdout", written.append, print, sleep=lambda _: None)
     reader.follow()
     session.close()
@@ -240,7 +242,7 @@ def test_follow_of_an_instance_that_ended_without_a_sandbox(run: Run, daemons: F
     assert run("task", "logs", JOB, "0", "-F") == (1, "", "peloton: never launched\n")
 
 
-def test_a_job_that_is_not_known(run: Run, daemons: FakeDaemons) -> None:
+def test_unknown_job(run: Run, daemons: FakeDaemons) -> None:
     missing = errors_pb2.JobNotFound(id=peloton_pb2.JobID(value="x"))
     daemons.answers["BrowseSandbox"] = task_pb2.BrowseSandboxResponse(
         error=task_pb2.BrowseSandboxResponse.Error(notFound=missing)

@@ -10,7 +10,8 @@ from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.cli.why import state_name, task_lines
+from peloton.cli.why import ON_HOST, state_name, task_lines
+from peloton.model.states import ON_HOST_TASK_STATES
 from peloton.private.resmgr.explain import explain_pb2 as pb
 
 from .conftest import Run
@@ -135,7 +136,7 @@ def end(reason: str, **of: Any) -> task_pb2.TerminationStatus:
         ),
     ],
 )
-def test_what_the_resource_manager_says(found: pb.Explanation, lines: list[str]) -> None:
+def test_tasks_known_to_the_resource_manager(found: pb.Explanation, lines: list[str]) -> None:
     assert task_lines(info("PENDING"), found, None, NOW) == lines
 
 
@@ -192,7 +193,7 @@ def test_what_the_resource_manager_says(found: pb.Explanation, lines: list[str])
         (info("SUCCEEDED"), ["SUCCEEDED: exit code 0"]),
     ],
 )
-def test_what_the_job_manager_says(task: task_pb2.TaskInfo, lines: list[str]) -> None:
+def test_tasks_known_to_the_job_manager(task: task_pb2.TaskInfo, lines: list[str]) -> None:
     assert task_lines(task, None, None, NOW) == lines
 
 
@@ -243,9 +244,7 @@ def test_a_waiting_task(run: Run, daemons: FakeDaemons) -> None:
     assert shown["resmgr"]["position"]["position"] == 1
 
 
-def test_a_task_that_has_ended_is_no_question_for_the_resource_manager(
-    run: Run, daemons: FakeDaemons
-) -> None:
+def test_ended_task_needs_no_call_to_the_resource_manager(run: Run, daemons: FakeDaemons) -> None:
     daemons.answers["Get"] = task_pb2.GetResponse(result=info("SUCCEEDED"))
     assert "SUCCEEDED: exit code 0" in run("task", "why", JOB, "0").out
     assert not daemons.requests("ExplainTask")
@@ -258,7 +257,7 @@ def test_a_task_that_has_ended_is_no_question_for_the_resource_manager(
         ((grpc.StatusCode.UNAVAILABLE, "no leader"), "the resource manager could not be asked"),
     ],
 )
-def test_a_pending_task_of_which_the_resource_manager_says_nothing(
+def test_pending_task_unknown_to_the_resource_manager(
     run: Run, daemons: FakeDaemons, answer: Any, told: str
 ) -> None:
     daemons.answers["Get"] = task_pb2.GetResponse(result=info("PENDING"))
@@ -268,7 +267,7 @@ def test_a_pending_task_of_which_the_resource_manager_says_nothing(
     assert told in outcome.out
 
 
-def test_a_running_task_that_is_to_be_evicted(run: Run, daemons: FakeDaemons) -> None:
+def test_running_task_being_preempted(run: Run, daemons: FakeDaemons) -> None:
     daemons.answers["Get"] = task_pb2.GetResponse(result=info("RUNNING", host="h1"))
     daemons.answers["ExplainTask"] = pb.ExplainTaskResponse(
         explanation=explained("PREEMPTING", cause="it is to be evicted", host="h1", reason="for /b")
@@ -338,7 +337,7 @@ def test_a_job_by_cause(run: Run, daemons: FakeDaemons) -> None:
     ]
 
 
-def test_a_job_whose_instances_are_not_all_there(run: Run, daemons: FakeDaemons) -> None:
+def test_job_with_instances_not_yet_created(run: Run, daemons: FakeDaemons) -> None:
     daemons.answers["Get"] = job_pb2.GetResponse(jobInfo=job({"PENDING": 2}, instances=5))
     daemons.answers["ExplainJob"] = (grpc.StatusCode.UNAVAILABLE, "no leader")
     out = run("job", "why", JOB).out
@@ -346,10 +345,14 @@ def test_a_job_whose_instances_are_not_all_there(run: Run, daemons: FakeDaemons)
     assert "2 PENDING: the resource manager could not be asked" in out
 
 
-def test_every_state_has_an_answer() -> None:
+def test_every_state_is_explained() -> None:
     of = job({"INITIALIZED": 1})
     for state in list(task_pb2.TaskState.keys()):
         first = task_lines(info(state), None, of, NOW)[0]
         assert (
             first.startswith(f"{state_name(task_pb2.TaskState.Value(state))}: ") and first[len(state) + 2 :]
         )
+
+
+def test_states_on_hosts_are_those_of_the_model() -> None:
+    assert set(ON_HOST) == {state.name for state in ON_HOST_TASK_STATES}

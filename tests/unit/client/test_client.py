@@ -33,7 +33,7 @@ def address(daemons: FakeDaemons) -> Iterator[str]:
         yield found
 
 
-def test_calls_as_published_clients_make_them(daemons: FakeDaemons, address: str) -> None:
+def test_calls_of_published_clients(daemons: FakeDaemons, address: str) -> None:
     daemons.answers["Get"] = job_pb2.GetResponse(jobInfo=job_pb2.JobInfo(id=peloton_pb2.JobID(value="x")))
     client = PelotonClient(name="ann", jm_url=address)
     request = job_pb2.GetRequest(id=peloton_pb2.JobID(value="x"))
@@ -45,7 +45,7 @@ def test_calls_as_published_clients_make_them(daemons: FakeDaemons, address: str
     assert metadata["rpc-encoding"] == "proto"
 
 
-def test_metadata_is_there_without_being_asked_for(daemons: FakeDaemons, address: str) -> None:
+def test_metadata_is_added(daemons: FakeDaemons, address: str) -> None:
     daemons.answers["Query"] = respool_pb2.QueryResponse()
     with PelotonClient("ann", rm_url=address, auth=BasicAuth("ann", "hush")) as client:
         client.respool_svc.Query(respool_pb2.QueryRequest())
@@ -55,7 +55,7 @@ def test_metadata_is_there_without_being_asked_for(daemons: FakeDaemons, address
     assert (second["rpc-caller"], second["x"], second["rpc-encoding"]) == ("bob", "y", "proto")
 
 
-def test_a_call_without_a_time_out_has_the_clients(daemons: FakeDaemons, address: str) -> None:
+def test_call_without_a_time_out_has_the_clients(daemons: FakeDaemons, address: str) -> None:
     import threading
 
     release = threading.Event()
@@ -79,7 +79,7 @@ def test_a_message_of_many_megabytes_passes(daemons: FakeDaemons, address: str) 
     assert len(answer.jobInfo.config.description) == 20 * 1024 * 1024
 
 
-def test_closed_it_opens_again(daemons: FakeDaemons, address: str) -> None:
+def test_closed_client_reopens(daemons: FakeDaemons, address: str) -> None:
     daemons.answers["GetActiveJobs"] = job_pb2.GetActiveJobsResponse()
     client = PelotonClient("ann", jm_url=address)
     for _ in range(2):
@@ -98,7 +98,7 @@ def test_every_service_has_its_stub() -> None:
             _ = client.nothing_svc
 
 
-def test_a_given_address_goes_before_zookeeper() -> None:
+def test_given_address_wins_over_zookeeper() -> None:
     client = PelotonClient("ann", zk_servers="zk1:2181", jm_url="localhost:5392")
     assert client.address("jobmgr") == "localhost:5392"
 
@@ -109,7 +109,7 @@ def test_zookeeper_servers_that_do_not_answer() -> None:
         PelotonClient("ann", discovery=discovery).address("jobmgr")
 
 
-def test_zookeeper_servers_that_are_none() -> None:
+def test_invalid_zookeeper_servers() -> None:
     with pytest.raises(DiscoveryError, match="'zk1:port' are not host:port"):
         PelotonClient("ann", zk_servers="zk1:port").address("jobmgr")
 
@@ -129,7 +129,7 @@ def test_addresses(url: str, address: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["localhost", "localhost:", ":5392", "host:0", "host:65536", "host:http", ""])
-def test_what_is_no_address(url: str) -> None:
+def test_invalid_addresses(url: str) -> None:
     with pytest.raises(DiscoveryError, match="is not host:port, such as localhost:5394"):
         address_of(url, "resmgr")
 

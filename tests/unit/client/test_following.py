@@ -88,7 +88,7 @@ def test_no_leader_at_first_is_waited_for(pair: tuple[Jobs, str, Jobs, str]) -> 
     assert new.asked == ["Get"]
 
 
-def test_no_leader_within_the_time_out_is_told() -> None:
+def test_no_leader_within_the_time_out() -> None:
     with (
         PelotonClient("ann", discovery=Found("")) as client,
         pytest.raises(NoLeader, match="no leader of jobmgr"),
@@ -96,7 +96,7 @@ def test_no_leader_within_the_time_out_is_told() -> None:
         client.job_svc.Get(job_pb2.GetRequest(id=ID), timeout=0.3)
 
 
-def test_a_follower_and_one_who_is_gone_are_passed_over(pair: tuple[Jobs, str, Jobs, str]) -> None:
+def test_followers_and_ended_leaders_are_skipped(pair: tuple[Jobs, str, Jobs, str]) -> None:
     """Whatever is asked for: neither began with it."""
     old, at_old, new, at_new = pair
     old.refusal, old.trailing = "does not lead", ((NOT_BEGUN, "1"),)
@@ -107,7 +107,7 @@ def test_a_follower_and_one_who_is_gone_are_passed_over(pair: tuple[Jobs, str, J
 
 
 @pytest.mark.parametrize("status", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED])
-def test_what_may_have_happened_is_repeated_only_where_that_is_safe(
+def test_calls_of_unknown_outcome_are_repeated_only_if_safe(
     pair: tuple[Jobs, str, Jobs, str], status: grpc.StatusCode
 ) -> None:
     old, at_old, new, at_new = pair
@@ -120,7 +120,7 @@ def test_what_may_have_happened_is_repeated_only_where_that_is_safe(
     assert (old.asked, new.asked) == (["Create", "Create"], ["Create"])
 
 
-async def test_a_way_that_swallows_everything_is_left_for_a_new_one(
+async def test_silent_connection_is_replaced(
     pair: tuple[Jobs, str, Jobs, str],
 ) -> None:
     """Within the time-out of a call."""
@@ -133,7 +133,7 @@ async def test_a_way_that_swallows_everything_is_left_for_a_new_one(
     assert jobs.asked == ["Get"] * 2
 
 
-def test_other_failures_are_told_at_once(pair: tuple[Jobs, str, Jobs, str]) -> None:
+def test_other_failures_are_raised_at_once(pair: tuple[Jobs, str, Jobs, str]) -> None:
     _, at_old, _, _ = pair
     with PelotonClient("ann", discovery=Found(at_old)) as client, pytest.raises(grpc.RpcError) as refused:
         client.job_svc.Query(job_pb2.QueryRequest())
@@ -158,9 +158,9 @@ def test_other_failures_are_told_at_once(pair: tuple[Jobs, str, Jobs, str]) -> N
         ),
     ],
 )
-def test_what_is_safe(method: str, request_: Any, safe: bool) -> None:
+def test_repeatable_calls(method: str, request_: Any, safe: bool) -> None:
     assert repeatable(f"/some.Service/{method}", request_) is safe
 
 
-def test_both_sides_mean_the_same_key() -> None:
+def test_client_and_server_use_the_same_key() -> None:
     assert server.NOT_BEGUN == NOT_BEGUN

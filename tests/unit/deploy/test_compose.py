@@ -80,7 +80,7 @@ def _never_together(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_what_a_service_depends_on_is_there_and_can_become_so(name: str) -> None:
+def test_dependencies_exist_and_reach_their_condition(name: str) -> None:
     for other, how in SERVICES[name].get("depends_on", {}).items():
         assert how["condition"] in CONDITIONS
         assert how["condition"] != "service_healthy" or health_test(SERVICES[other])
@@ -116,7 +116,7 @@ def _lines(file: Path) -> Iterator[str]:
 # Daemons.
 
 
-def test_there_are_all_daemons_and_two_of_those_that_lead() -> None:
+def test_all_daemons_run_and_leaders_run_twice() -> None:
     found = [DAEMON.fullmatch(each["command"][0])[1] for each in DAEMONS.values()]  # type: ignore[index]
     assert {name: found.count(name) for name in found} == dict.fromkeys(
         ("jobmgr", "resmgr", "hostmgr", "placement"), 2
@@ -124,20 +124,20 @@ def test_there_are_all_daemons_and_two_of_those_that_lead() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in DAEMONS if name.endswith("0")])
-def test_a_daemons_settings_are_right(name: str) -> None:
+def test_daemon_settings_are_valid(name: str) -> None:
     done = run([*DAEMONS[name]["command"], "--check"])
     assert (done.stdout, done.stderr, done.returncode) == ("ok\n", "", 0)
 
 
 @pytest.mark.parametrize("name", DAEMONS)
-def test_a_daemons_second_instance_is_as_its_first(name: str) -> None:
+def test_second_instance_matches_the_first(name: str) -> None:
     first = DAEMONS[f"{name[:-1]}0"]
     assert DAEMONS[name]["command"] == first["command"]
     assert health_test(DAEMONS[name]) == health_test(first)
 
 
 @pytest.mark.parametrize("name", DAEMONS)
-def test_a_daemons_ports_are_those_asked_and_published(name: str) -> None:
+def test_health_check_and_published_ports_match(name: str) -> None:
     service = DAEMONS[name]
     settings = _settings(service["command"])
     assert health_test(service)[-1] == f"127.0.0.1:{settings['http_port']}"
@@ -155,7 +155,7 @@ def _settings(command: list[str]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", DAEMONS)
-def test_the_servers_that_a_daemon_is_told_of_are_services(name: str) -> None:
+def test_servers_in_settings_are_services(name: str) -> None:
     settings = _settings(DAEMONS[name]["command"])
     hosts = {settings["membership"]["servers"].partition(":")[0]}
     hosts |= set(settings.get("storage", {}).get("contact_points", ()))
@@ -164,7 +164,7 @@ def test_the_servers_that_a_daemon_is_told_of_are_services(name: str) -> None:
     assert hosts - {"mesos-master"} <= set(DAEMONS[name]["depends_on"]) | {"cassandra"}
 
 
-def test_wrong_settings_end_with_one_clear_line(tmp_path: Path) -> None:
+def test_invalid_settings_print_one_clear_line(tmp_path: Path) -> None:
     file = tmp_path / "wrong.yaml"
     file.write_text("htpp_port: 1\n")
     done = run(["peloton-placement", "-c", str(file), "--check"])
@@ -178,7 +178,7 @@ def test_a_secret_that_cannot_be_read_is_found_by_the_check(tmp_path: Path) -> N
     assert done.stderr.startswith("peloton-hostmgr: mesos.secret_file: ")
 
 
-def test_the_migration_reads_its_settings_and_says_who_does_not_answer() -> None:
+def test_migration_names_the_server_that_does_not_answer() -> None:
     with closing(socket.socket()) as nobody:
         nobody.bind(("127.0.0.1", 0))
         port = str(nobody.getsockname()[1])
@@ -200,7 +200,7 @@ TALKS = {
 
 
 @pytest.mark.parametrize("name", sorted({name.rstrip("1") for name in PROBES}))
-def test_a_probe_tells_good_from_bad(name: str, tmp_path: Path) -> None:
+def test_http_probe(name: str, tmp_path: Path) -> None:
     name = name if name in SERVICES else f"{name}1"
     (tmp_path / "hostname").write_text("#!/bin/sh\necho 127.0.0.1\n")
     (tmp_path / "hostname").chmod(0o755)
@@ -211,14 +211,14 @@ def test_a_probe_tells_good_from_bad(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TALKS)
-def test_a_talk_tells_good_from_bad(name: str) -> None:
+def test_dialogue_probe(name: str) -> None:
     for answer, code in zip(TALKS[name], (0, 1), strict=True):
         with answering(answer) as port:
             assert run(_at(health_test(SERVICES[name]), port)).returncode == code
 
 
 @pytest.mark.parametrize("name", [n for n in SERVICES if health_test(SERVICES[n]) and n not in PROBES])
-def test_a_closed_port_is_bad_and_an_open_one_good(name: str) -> None:
+def test_port_probe(name: str) -> None:
     with answering(TALKS.get(name, (b"",))[0]) as port:
         command = _at(health_test(SERVICES[name]), port)
         assert run(command).returncode == 0
@@ -232,7 +232,7 @@ def _at(command: list[str], port: int) -> list[str]:
 # The project's own Mesos.
 
 
-def test_the_own_mesos_comes_up_and_its_agent_registers(tmp_path: Path) -> None:
+def test_own_mesos_starts_and_its_agent_registers(tmp_path: Path) -> None:
     (tmp_path / "hostname").write_text("#!/bin/sh\necho 127.0.0.1\n")
     (tmp_path / "hostname").chmod(0o755)
     master_port, agent_port = _free_port(), _free_port()

@@ -12,7 +12,7 @@ def test_the_page_is_up_to_date() -> None:
     assert page == updated(page), "run `make diagrams`"
 
 
-def test_a_move_that_is_missing_is_noticed() -> None:
+def test_missing_move_is_detected() -> None:
     page = PAGE.read_text()
     line = MACHINES[0][1].diagram().splitlines()[1]
     without = page.replace(line + "\n", "", 1)

@@ -63,7 +63,7 @@ def sources() -> list[str]:
     return [each for copy in BUILD.of("COPY") for each in copy.split()[:-1]]
 
 
-def test_what_is_copied_is_there_and_not_ignored() -> None:
+def test_copied_files_exist_and_are_not_ignored() -> None:
     assert sources()
     for source in sources():
         assert (ROOT / source).exists(), source
@@ -103,7 +103,7 @@ def test_the_bases_are_one_and_pinned() -> None:
     assert {stage.base.split()[0] for stage in (BUILD, RUNTIME)} == {"${PYTHON_IMAGE}"}
 
 
-def test_what_it_and_the_services_execute_is_installed_by_the_project() -> None:
+def test_executed_commands_are_installed() -> None:
     (default,) = (json.loads(each) for each in RUNTIME.of("CMD"))
     commands = [default] + [
         each["command"] for each in services().values() if each["image"] == "peloton:latest"
@@ -113,7 +113,7 @@ def test_what_it_and_the_services_execute_is_installed_by_the_project() -> None:
 
 
 @pytest.mark.parametrize(("status", "code"), [("200 OK", 0), ("503 Service Unavailable", 1)])
-def test_the_health_check_asks_at_the_daemons_port(status: str, code: int) -> None:
+def test_health_check_uses_the_daemons_port(status: str, code: int) -> None:
     (check,) = RUNTIME.of("HEALTHCHECK")
     python, *rest = json.loads(check.partition("CMD ")[2])
     assert python == "python"
@@ -122,7 +122,7 @@ def test_the_health_check_asks_at_the_daemons_port(status: str, code: int) -> No
     assert done.returncode == code
 
 
-def test_the_health_check_says_what_it_needs() -> None:
+def test_health_check_without_an_address() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "peloton.daemon.healthcheck"],
         env={},
@@ -135,7 +135,7 @@ def test_the_health_check_says_what_it_needs() -> None:
     assert "HTTP_PORT" in done.stderr
 
 
-def test_what_is_copied_makes_a_whole_wheel(tmp_path: Path) -> None:
+def test_copied_files_build_a_wheel(tmp_path: Path) -> None:
     """As the build stage makes it, but with the build's tools that are here."""
     context, wheels = tmp_path / "src", tmp_path / "wheels"
     for source in sources():

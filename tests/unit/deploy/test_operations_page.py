@@ -30,16 +30,16 @@ def test_there_are_metrics_to_watch() -> None:
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_a_metric_that_is_named_exists(name: str, made: set[str]) -> None:
+def test_named_metrics_exist(name: str, made: set[str]) -> None:
     assert name in made
 
 
-def test_files_that_are_named_exist() -> None:
+def test_named_files_exist() -> None:
     for path in re.findall(r"(?:deploy|examples|benchmarks)/[\w.-]+", PAGE):
         assert (ROOT / path).exists(), path
 
 
-def test_defaults_that_are_named_are_the_settings() -> None:
+def test_named_defaults_match_the_settings() -> None:
     """Where a setting is followed by a number in brackets."""
     defaults: dict[str, set[str]] = {}
     for line in (ROOT / "docs" / "settings.md").read_text().splitlines():

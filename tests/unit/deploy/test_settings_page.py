@@ -23,12 +23,12 @@ def test_the_page_is_up_to_date() -> None:
     assert (ROOT / "docs" / "settings.md").read_text() == page(CLASSES), "run `make settings`"
 
 
-def test_no_setting_is_left_without_a_meaning() -> None:
+def test_every_setting_has_a_description() -> None:
     rows = [line for line in page(CLASSES).splitlines() if line.startswith("| `")]
     assert [row for row in rows if row.replace(" ", "").endswith("||")] == []
 
 
-def test_every_setting_and_variable_is_told() -> None:
+def test_every_setting_and_variable_is_listed() -> None:
     text = page(CLASSES)
     for cls in CLASSES:
         assert all(f"| `{name}` |" in text for name in cls.model_fields)

@@ -54,15 +54,15 @@ def refusal(folder: Path, text: str, variables: Mapping[str, str] | None = None)
         (STORE + "host: ''", "FILE: host: '': should have at least 1 character"),
     ],
 )
-def test_a_line_says_where_what_and_what_would_be_right(tmp_path: Path, text: str, said: str) -> None:
+def test_error_names_source_value_and_what_is_valid(tmp_path: Path, text: str, said: str) -> None:
     assert refusal(tmp_path, text) == said
 
 
-def test_a_key_that_is_no_text(tmp_path: Path) -> None:
+def test_key_that_is_not_text(tmp_path: Path) -> None:
     assert refusal(tmp_path, STORE + "true: 1").startswith("FILE: True: unknown setting; there are host, ")
 
 
-def test_each_wrong_setting_has_a_line(tmp_path: Path) -> None:
+def test_one_line_per_invalid_setting(tmp_path: Path) -> None:
     lines = refusal(tmp_path, STORE + "http_port: -1\ngrpc_port: x\n").splitlines()
     assert [line.split(": ")[1] for line in lines] == ["http_port", "grpc_port"]
 
@@ -80,9 +80,7 @@ def test_each_wrong_setting_has_a_line(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_no_file_said_is_not_put_down_to_one(
-    tmp_path: Path, text: str, variable: str, value: str, said: str
-) -> None:
+def test_error_names_the_variable(tmp_path: Path, text: str, variable: str, value: str, said: str) -> None:
     assert refusal(tmp_path, STORE + text, {variable: value}).startswith(said)
 
 
@@ -91,13 +89,13 @@ def test_a_long_value_is_cut(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "key"), [("a: 1\nhost: x\na: 2\n", "a"), ("s: {b: 1, b: 1}", "b")])
-def test_a_key_given_twice_is_told(tmp_path: Path, text: str, key: str) -> None:
+def test_duplicate_key_is_refused(tmp_path: Path, text: str, key: str) -> None:
     said = refusal(tmp_path, text)
     assert said.startswith(f"FILE: not YAML: {key} is given twice") and "line" in said
     assert len(said.splitlines()) == 1
 
 
-def test_merge_keys_are_no_repetition(tmp_path: Path) -> None:
+def test_merge_keys_are_not_duplicates(tmp_path: Path) -> None:
     file = tmp_path / "daemon.yaml"
     file.write_text("storage: &s {kind: sqlite, path: /x}\ngoal_state: &g {ask_after: 1}\n")
     assert load(JobmgrSettings, [file]).goal_state.ask_after == 1

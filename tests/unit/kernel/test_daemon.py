@@ -175,7 +175,7 @@ async def test_a_second_instance_names_the_leader(folder: Path) -> None:
         await membership.close()
 
 
-async def test_another_leads_before_the_first_has_given_up_all_it_held(folder: Path) -> None:
+async def test_next_leader_starts_before_the_first_has_released_everything(folder: Path) -> None:
     hold_up, settings = folder / "hold-up", ("-c", str(folder / "settings.yaml"))
     hold_up.touch()
     async with process(*settings, HOLD_UP=str(hold_up)) as child:
@@ -201,7 +201,7 @@ async def test_another_leads_before_the_first_has_given_up_all_it_held(folder: P
         (["--grpc-port", "70000"], "grpc_port: '70000'"),
     ],
 )
-async def test_wrong_settings_end_with_one_line(arguments: list[str], told: str) -> None:
+async def test_invalid_settings_print_one_line(arguments: list[str], told: str) -> None:
     async with process(*arguments) as child:
         _, stderr = await child.communicate()
         assert child.returncode == 1

@@ -65,7 +65,7 @@ async def refused(stub: Any) -> tuple[grpc.StatusCode, str, bool]:
     )
 
 
-async def test_one_whose_term_is_over_begins_nothing(pools: Pools, stub: Any) -> None:
+async def test_expired_leader_refuses_calls(pools: Pools, stub: Any) -> None:
     pools.standing = Fenced("term 3 is over")
     assert await refused(stub) == (
         grpc.StatusCode.UNAVAILABLE, "term 3 is over; the leader is at b:1", True,
@@ -73,24 +73,24 @@ async def test_one_whose_term_is_over_begins_nothing(pools: Pools, stub: Any) ->
     assert pools.calls == 0
 
 
-async def test_one_that_cannot_tell_begins_nothing(pools: Pools, stub: Any) -> None:
+async def test_uncertain_leader_refuses_calls(pools: Pools, stub: Any) -> None:
     pools.standing = Unavailable("cannot tell whether it leads")
     assert await refused(stub) == (grpc.StatusCode.UNAVAILABLE, "cannot tell whether it leads", True)
     assert pools.calls == 0
 
 
-async def test_what_was_done_as_the_term_ended_is_not_acknowledged(pools: Pools, stub: Any) -> None:
+async def test_call_is_not_acknowledged_after_the_term(pools: Pools, stub: Any) -> None:
     pools.becomes = Fenced("term 3 is over")
     code, _, not_begun = await refused(stub)
     assert (code, not_begun, pools.calls) == (grpc.StatusCode.UNAVAILABLE, False, 1)
 
 
-async def test_a_fenced_write_is_told_as_passing_where_our_own_term_is_over(pools: Pools, stub: Any) -> None:
+async def test_fenced_write_of_an_expired_leader_is_unavailable(pools: Pools, stub: Any) -> None:
     pools.becomes = pools.raises = Fenced("term 3 is over")
     assert (await refused(stub))[0] is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_a_fenced_caller_is_told_so(pools: Pools, stub: Any) -> None:
+async def test_fenced_caller_is_refused(pools: Pools, stub: Any) -> None:
     pools.raises = Fenced("your term 2 is over")
     assert (await refused(stub))[:2] == (grpc.StatusCode.ABORTED, "your term 2 is over")
 
@@ -102,7 +102,7 @@ class One:
         return Address("h", "127.0.0.1", 1, 1)
 
 
-async def test_one_whose_term_is_over_calls_nobody() -> None:
+async def test_expired_leader_makes_no_calls() -> None:
     def fence() -> None:
         raise Fenced("term 3 is over")
 

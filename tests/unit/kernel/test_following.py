@@ -89,7 +89,7 @@ class Slow:
         await self.go.wait()
 
 
-async def test_a_leader_that_goes_while_another_is_let_go_is_let_go_too(
+async def test_leaders_that_end_together_are_both_released(
     leaders: Leaders, channels: Channels, pools: tuple[Pools, int]
 ) -> None:
     """Two that led were on one machine."""
@@ -107,7 +107,7 @@ async def test_a_leader_that_goes_while_another_is_let_go_is_let_go_too(
         await asyncio.wait_for(call, 5)
 
 
-async def test_a_way_that_swallows_everything_is_left_for_a_new_one(
+async def test_silent_connection_is_replaced(
     leaders: Leaders, channels: Channels, pools: tuple[Pools, int]
 ) -> None:
     """The leader stays the same: a partition that is over, a firewall that forgot a connection."""
@@ -121,7 +121,7 @@ async def test_a_way_that_swallows_everything_is_left_for_a_new_one(
             await calls.call("LookupResourcePoolID", LOOKUP, timeout=30)
 
 
-async def test_a_web_proxy_of_the_environment_is_not_for_daemons(
+async def test_daemons_ignore_the_web_proxy(
     leaders: Leaders, channels: Channels, pools: tuple[Pools, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 
-def test_a_leader_whose_store_refuses_it_ends(tmp_path: Path) -> None:
+def test_leader_refused_by_the_store_ends(tmp_path: Path) -> None:
     database = tmp_path / "peloton.db"
     database.write_text("no database " * 1000)
     settings = tmp_path / "settings.yaml"

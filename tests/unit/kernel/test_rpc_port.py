@@ -11,7 +11,7 @@ from peloton.rpc.server import RpcServer
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "::1", "::"])
-async def test_any_address_of_this_machine_will_do(host: str) -> None:
+async def test_any_local_address_is_accepted(host: str) -> None:
     server = RpcServer(lambda: "")
     port = await server.start(host, 0)
     there = "::1" if ":" in host else "127.0.0.1"
@@ -31,6 +31,6 @@ async def test_a_port_in_use_is_one_clear_line(host: str, capfd: pytest.CaptureF
     assert capfd.readouterr().err == ""
 
 
-async def test_an_address_that_is_not_ours_is_one_clear_line() -> None:
+async def test_foreign_address_is_one_clear_line() -> None:
     with pytest.raises(Unavailable, match=r"gRPC port 192\.0\.2\.1:0: Cannot assign requested address"):
         await RpcServer(lambda: "").start("192.0.2.1", 0)

@@ -51,7 +51,7 @@ async def symbols(channel: grpc.aio.Channel, **asked: str) -> Any:
     return await call.read()
 
 
-async def test_a_daemon_describes_its_services_and_tells_its_health(folder: Path) -> None:
+async def test_reflection_and_health(folder: Path) -> None:
     async with leading(folder) as (address, _), grpc.aio.insecure_channel(address.target) as channel:
         listed = await symbols(channel, list_services="*")
         names = {each.name for each in listed.list_services_response.service}
@@ -66,7 +66,7 @@ async def test_a_daemon_describes_its_services_and_tells_its_health(folder: Path
         assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-async def test_the_newer_name_of_reflection_is_answered(folder: Path) -> None:
+async def test_reflection_v1_is_served(folder: Path) -> None:
     async with leading(folder) as (address, _), grpc.aio.insecure_channel(address.target) as channel:
         ask = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
         call = ask(iter([ServerReflectionRequest(list_services="*").SerializeToString()]))
@@ -123,7 +123,7 @@ async def test_health_follows_what_is_served_and_what_is_wrong() -> None:
         assert (await of(""), await of(POOLS)) == (SERVING, NOT_SERVING)
 
 
-async def test_watches_hear_of_each_change_and_are_bounded() -> None:
+async def test_health_watches_receive_changes_and_are_bounded() -> None:
     state = State()
     async with serving(state) as (_, stub):
         unknown = stub.Watch(HealthCheckRequest(service="no.such.Service"))
@@ -145,7 +145,7 @@ def level(address: Address, method: str = "GET", **query: str) -> httpx.Response
     return httpx.request(method, url, params=query, timeout=10)
 
 
-async def test_logging_level_names_what_is_wrong_and_is_bounded(folder: Path) -> None:
+async def test_logging_level_errors_and_bounds(folder: Path) -> None:
     async with leading(folder) as (address, _):
         for query, told in (
             ({"level": "loud"}, "level: 'loud' is not one of debug, info, warning, error"),
@@ -160,7 +160,7 @@ async def test_logging_level_names_what_is_wrong_and_is_bounded(folder: Path) ->
         assert (longest.status_code, longest.text) == (200, "info for 86400 s\n")
 
 
-async def test_asking_for_the_head_leaves_the_level(folder: Path) -> None:
+async def test_head_request_leaves_the_log_level(folder: Path) -> None:
     async with leading(folder) as (address, child):
         head = await asyncio.to_thread(level, address, "HEAD", level="debug", duration="1h")
         assert (head.status_code, head.text) == (200, "")
@@ -178,7 +178,7 @@ async def test_asking_for_the_head_leaves_the_level(folder: Path) -> None:
     ],
     ids=["version", "help"],
 )
-async def test_each_daemon_tells_its_version_and_its_flags(
+async def test_each_daemon_prints_version_and_flags(
     role: str, flag: str, tells: Callable[[str, str], bool]
 ) -> None:
     child = await asyncio.create_subprocess_exec(

@@ -26,10 +26,10 @@ def test_follows_its_table() -> None:
     assert not LIGHTS.allows(Light.GREEN, "go")
 
 
-def test_an_illegal_transition_tells_its_story() -> None:
+def test_illegal_transition_has_its_history() -> None:
     with pytest.raises(IllegalTransition, match="light crossing 7: no go in GREEN; it knows stop"):
         LIGHTS.next(Light.GREEN, "go", "crossing 7")
 
 
-def test_its_diagram_is_its_table() -> None:
+def test_diagram_matches_the_table() -> None:
     assert LIGHTS.diagram() == "stateDiagram-v2\n    RED --> GREEN: go\n    GREEN --> RED: stop"

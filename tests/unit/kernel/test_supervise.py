@@ -42,7 +42,7 @@ async def waits_for_what_another_cancelled() -> None:
         (waits_for_what_another_cancelled, "w ended: what it waited for was cancelled"),
     ],
 )
-async def test_an_end_is_told(work: object, told: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unexpected_end_is_reported(work: object, told: str, caplog: pytest.LogCaptureFixture) -> None:
     """Where the one line says all, without the place in the program."""
     scope = Supervisor()
     scope.spawn("w", work())  # type: ignore[operator]

@@ -140,7 +140,7 @@ async def test_a_call_that_began_in_an_earlier_term_is_not_acknowledged_in_a_lat
         await stub.LookupResourcePoolID(LOOKUP, timeout=20)
 
 
-async def test_a_term_that_is_lost_finishes_nothing(running: Running) -> None:
+async def test_lost_term_completes_no_calls(running: Running) -> None:
     """One that is ended in order does, before its work is ended: see `running`."""
     await running.leads(1)
     running.elections.terms[0].over.set()
@@ -148,7 +148,7 @@ async def test_a_term_that_is_lost_finishes_nothing(running: Running) -> None:
     assert running.finished == ["work of 1"]
 
 
-async def test_what_holds_a_terms_fence_may_do_nothing_in_the_next(running: Running) -> None:
+async def test_fence_of_a_term_is_invalid_in_the_next(running: Running) -> None:
     first = await running.leads(1)
     first.fence()
     running.elections.terms[0].over.set()

@@ -29,16 +29,16 @@ def down(ip: str) -> InterfaceAddress:
         ([], "127.0.0.1"),
     ],
 )
-def test_the_best(found: list[InterfaceAddress], chosen: str) -> None:
+def test_best_address(found: list[InterfaceAddress], chosen: str) -> None:
     assert best(found) == chosen
     assert best(reversed(found)) == chosen
 
 
-def test_who_listens_on_ipv4_only_tells_no_ipv6() -> None:
+def test_ipv4_listener_advertises_no_ipv6() -> None:
     assert best([up("127.0.0.1"), up("2001:db8::1")], "0.0.0.0") == "127.0.0.1"
 
 
-def test_what_is_advertised() -> None:
+def test_advertised_address() -> None:
     assert advertised("127.0.0.1") == "127.0.0.1"
     assert advertised("10.1.2.3") == "10.1.2.3"
     assert advertised("0.0.0.0", "10.9.9.9") == "10.9.9.9"
@@ -66,5 +66,5 @@ def test_a_target_of_ipv6_has_brackets() -> None:
         ("node8", "zk1:2181", False),
     ],
 )
-def test_an_address_that_others_do_not_reach(ip: str, servers: str, found: bool) -> None:
+def test_loopback_is_not_reachable_by_others(ip: str, servers: str, found: bool) -> None:
     assert hidden(ip, servers) is found

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from peloton.membership.lease import MARGIN, Lease, Standing
 
 
-def test_it_lasts_from_the_stamp_not_from_the_answer() -> None:
+def test_lease_begins_at_the_stamp() -> None:
     lease = Lease(session=5, stamp=100)
     lease.renew(stamp=101, now=103.5)
     assert lease.until == 105
@@ -18,7 +18,7 @@ def test_it_lasts_from_the_stamp_not_from_the_answer() -> None:
     assert lease.standing(105) is Standing.OVER
 
 
-def test_an_answer_that_comes_too_late_does_not_revive_it() -> None:
+def test_late_answer_does_not_renew_an_expired_lease() -> None:
     lease = Lease(session=5, stamp=100)
     lease.renew(stamp=103, now=104)
     assert lease.standing(104) is Standing.OVER
@@ -26,7 +26,7 @@ def test_an_answer_that_comes_too_late_does_not_revive_it() -> None:
     assert lease.standing(104.6) is Standing.OVER
 
 
-def test_an_answer_out_of_order_does_not_shorten_it() -> None:
+def test_answer_out_of_order_does_not_shorten_the_lease() -> None:
     lease = Lease(session=5, stamp=100)
     lease.renew(stamp=102, now=102.1)
     lease.renew(stamp=101, now=102.2)

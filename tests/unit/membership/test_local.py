@@ -25,7 +25,7 @@ async def until_leads(membership: LocalMembership, member: Member) -> None:
             await membership.changed()
 
 
-async def test_what_others_put_among_the_members_is_passed_over(one: LocalMembership, tmp_path: Path) -> None:
+async def test_foreign_files_among_members_are_ignored(one: LocalMembership, tmp_path: Path) -> None:
     """A folder cannot be removed like what a dead process left."""
     folder = tmp_path / "resourcemanager" / "members"
     (folder / "old").mkdir(parents=True)
@@ -37,7 +37,7 @@ async def test_what_others_put_among_the_members_is_passed_over(one: LocalMember
     assert set(one.members(Role.RESMGR)) == {"me"}
 
 
-async def test_a_look_that_fails_is_told_and_made_again(one: LocalMembership, tmp_path: Path) -> None:
+async def test_failed_read_is_reported_and_repeated(one: LocalMembership, tmp_path: Path) -> None:
     """Too many open files, for example: here a link that leads nowhere."""
     await one.start()
     leader = tmp_path / "resourcemanager" / "leader"

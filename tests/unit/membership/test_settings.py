@@ -46,7 +46,7 @@ def test_the_environment_keeps_other_settings_of_zookeeper(tmp_path: Path, kind:
         ({"kind": "etcd"}, "membership.kind: 'etcd': should be 'local' or 'zookeeper'"),
     ],
 )
-def test_wrong_settings_are_told(membership: dict[str, str], said: str) -> None:
+def test_invalid_settings(membership: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         validated(DaemonSettings, {"membership": membership}, "test")
 
@@ -55,6 +55,6 @@ def test_servers_with_spaces_between_are_servers() -> None:
     factory.membership(ZooKeeperMembershipSettings(servers=" zk1:2181, zk2:2181 /below"))
 
 
-def test_a_port_that_is_none_is_told() -> None:
+def test_invalid_port() -> None:
     with pytest.raises(ConfigError, match="'zk1:99999' are not host:port"):
         factory.membership(ZooKeeperMembershipSettings(servers="zk1:99999"))

@@ -26,7 +26,7 @@ def test_a_host_is_filled_before_the_next_is_taken() -> None:
     assert not filling.unplaced
 
 
-def test_what_does_not_fit_is_left_in_order() -> None:
+def test_gangs_that_do_not_fit_remain_in_order() -> None:
     gangs = [gang() for _ in range(6)]
     filling = fill([host(0)], gangs)
     assert filling.placed == tuple(gangs[:4])
@@ -110,7 +110,7 @@ def test_capacity(of: object, expected: int) -> None:
     assert capacity(host(), of) == expected  # type: ignore[arg-type]
 
 
-def test_hosts_to_ask_for() -> None:
+def test_hosts_to_request() -> None:
     estimates = HostEstimates()
     gangs = [gang() for _ in range(15)]
     assert hosts_to_request(estimates, needs(), [(needs(), 1)], gangs, 100) == 16 / FIRST_GUESS
@@ -167,7 +167,7 @@ def test_a_host_gets_no_more_launches_than_it_takes_at_a_time() -> None:
     assert capacity(hosts[0], needs()) == 3
 
 
-def test_a_gang_of_several_is_not_held_to_it_and_counts() -> None:
+def test_gang_may_exceed_the_launch_limit_and_counts() -> None:
     whole = gang(*[needs()] * 5)
     filling = fill([replace(host(0, cpu=100), launches=3)], [whole, gang()])
     assert (loads(filling), len(filling.unplaced)) == ([("host-0", 5)], 1)

@@ -20,7 +20,7 @@ async def test_gangs_are_packed_and_unused_hosts_released() -> None:
     assert set(world.hostmgr.claimed) == {"offer-0"}
 
 
-async def test_it_asks_again_until_all_are_placed() -> None:
+async def test_hosts_are_acquired_until_all_are_placed() -> None:
     gangs = [gang() for _ in range(3 * FIRST_GUESS)]
     async with running(gangs, [host(i, cpu=1) for i in range(30)]) as world:
         await world.idle()
@@ -29,7 +29,7 @@ async def test_it_asks_again_until_all_are_placed() -> None:
     assert len(world.hostmgr.requested) == 2, "a guess, and then what the hosts' estimates come to"
 
 
-async def test_what_finds_no_host_goes_back_with_the_reason() -> None:
+async def test_gang_without_a_host_is_returned_with_the_reason() -> None:
     large = [gang(needs(cpu=16)) for _ in range(3)]
     small = [gang() for _ in range(5)]
     async with running([*large, *small], [host(0), host(1)]) as world:
@@ -65,7 +65,7 @@ async def test_a_gang_collects_hosts_until_it_fits_whole() -> None:
     assert world.resmgr.calls == 1, "its placements go in one call"
 
 
-async def test_a_gang_that_does_not_fit_whole_goes_back_and_holds_nothing() -> None:
+async def test_gang_that_does_not_fit_whole_is_returned() -> None:
     whole = gang(*[needs()] * 10)
     async with running([whole], [host(0), host(1)]) as world:
         await world.idle()
@@ -84,7 +84,7 @@ async def test_a_gang_of_different_constraints_takes_hosts_of_both() -> None:
     assert {asked.host_class.constraint for asked, _ in world.hostmgr.requested} == {b"", b"rack=r1"}
 
 
-async def test_spread_uses_a_host_once_a_round_even_where_it_comes_back() -> None:
+async def test_spread_uses_a_host_once_per_placement() -> None:
     gangs = [gang(strategy=SPREAD) for _ in range(5)]
 
     def coming_back(world: World) -> None:
@@ -108,7 +108,7 @@ async def test_spread_uses_a_host_once_a_round_even_where_it_comes_back() -> Non
     assert not world.hostmgr.claimed
 
 
-async def test_hosts_that_are_only_busy_are_waited_for() -> None:
+async def test_busy_hosts_are_awaited() -> None:
     one = gang()
     async with running([one], [], patience=30, prepare=lambda w: setattr(w.hostmgr, "busy", 1)) as world:
         await world.until(lambda: len(world.hostmgr.requested) >= 2)
@@ -118,7 +118,7 @@ async def test_hosts_that_are_only_busy_are_waited_for() -> None:
     assert world.resmgr.hosts() == [("host-0", 1)]
 
 
-async def test_patience_ends() -> None:
+async def test_wait_for_busy_hosts_ends() -> None:
     one = gang()
     async with running([one], [], patience=0.3, prepare=lambda w: setattr(w.hostmgr, "busy", 2)) as world:
         await world.idle()
@@ -126,7 +126,7 @@ async def test_patience_ends() -> None:
     assert len(world.hostmgr.requested) > 1
 
 
-async def test_what_resmgr_refuses_frees_the_host_that_nothing_else_uses() -> None:
+async def test_placement_refused_by_resmgr_releases_its_host() -> None:
     gangs = [gang() for _ in range(8)]
 
     def gone(world: World) -> None:
@@ -139,7 +139,7 @@ async def test_what_resmgr_refuses_frees_the_host_that_nothing_else_uses() -> No
     assert set(world.hostmgr.claimed) == {"offer-1"}
 
 
-async def test_hostmgr_away_gives_gangs_back_and_goes_on() -> None:
+async def test_unavailable_hostmgr_returns_gangs() -> None:
     first, later = gang(), gang()
     async with running(
         [first], [host(0)], prepare=lambda w: w.hostmgr.errors.append(Unavailable("hostmgr is away"))
@@ -151,7 +151,7 @@ async def test_hostmgr_away_gives_gangs_back_and_goes_on() -> None:
     assert world.resmgr.placed() == {later.tasks[0].run_id}
 
 
-async def test_resmgr_away_frees_the_hosts_and_goes_on() -> None:
+async def test_unavailable_resmgr_releases_hosts() -> None:
     first, later = gang(), gang()
 
     def away(world: World) -> None:
@@ -166,7 +166,7 @@ async def test_resmgr_away_frees_the_hosts_and_goes_on() -> None:
     assert world.resmgr.placed() == {later.tasks[0].run_id}
 
 
-async def test_what_resmgr_could_not_be_told_it_is_told_later() -> None:
+async def test_undelivered_results_are_sent_later() -> None:
     """It still hears of this engine: the lease goes on."""
     placed, failed = gang(), gang(needs(99))
 
@@ -180,7 +180,7 @@ async def test_what_resmgr_could_not_be_told_it_is_told_later() -> None:
     assert world.resmgr.failures[failed].startswith("no host fits: 1 host")
 
 
-async def test_told_to_stop_it_gives_back_the_hosts_that_are_on_their_way() -> None:
+async def test_stop_releases_hosts_being_acquired() -> None:
     hold = asyncio.Event()
     async with running([gang()], [host(0)], prepare=lambda w: setattr(w.hostmgr, "hold", hold)) as world:
         await world.until(lambda: bool(world.hostmgr.claimed))
@@ -203,7 +203,7 @@ async def test_no_more_gangs_are_taken_than_may_wait() -> None:
     assert len(world.resmgr.placed()) == 7
 
 
-async def test_a_gang_goes_back_when_its_time_is_over() -> None:
+async def test_gang_is_returned_at_its_deadline() -> None:
     one = gang()
     async with running(
         [one], [], patience=60, longest=0.2, prepare=lambda w: setattr(w.hostmgr, "busy", 1)
@@ -220,7 +220,7 @@ async def test_thousands_of_gangs_take_few_calls() -> None:
     assert len(world.hostmgr.requested) + world.resmgr.calls <= 20
 
 
-async def test_resmgr_hears_of_an_engine_that_holds_gangs_and_has_nothing_to_tell() -> None:
+async def test_engine_that_holds_gangs_renews_its_lease() -> None:
     def hold(world: World) -> None:
         world.hostmgr.hold = asyncio.Event()
         world.resmgr.report_errors = [Unavailable("no leader")]
@@ -235,7 +235,7 @@ async def test_resmgr_hears_of_an_engine_that_holds_gangs_and_has_nothing_to_tel
         assert world.resmgr.placed() == {one.tasks[0].run_id}
 
 
-async def test_what_fits_on_no_empty_host_goes_back_as_such() -> None:
+async def test_gang_that_fits_no_empty_host_is_returned_as_infeasible() -> None:
     lacking = Shortage(Lack.RESOURCE, "cpu", 16_000, 4_000, 2)
 
     def prepare(world: World) -> None:
@@ -249,14 +249,14 @@ async def test_what_fits_on_no_empty_host_goes_back_as_such() -> None:
     assert [shape.members for shape in world.hostmgr.compared] == [large[0].shape], "once for all alike"
 
 
-async def test_a_task_that_waits_for_a_free_host_is_not_compared() -> None:
+async def test_task_that_waits_for_a_free_host_is_not_checked() -> None:
     async with running([gang(needs(cpu=16))], [host(0)]) as world:
         await world.idle()
     assert len(world.resmgr.failures) == 1
     assert not world.hostmgr.compared
 
 
-async def test_a_gang_that_found_room_for_some_is_compared() -> None:
+async def test_partly_placed_gang_is_checked_for_feasibility() -> None:
     whole = gang(*[needs(cpu=3)] * 3)
     async with running([whole], [host(0), host(1)]) as world:
         await world.idle()

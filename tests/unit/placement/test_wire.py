@@ -210,7 +210,7 @@ async def test_placements(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
     assert placement.type == resmgr_pb2.BATCH
 
 
-async def test_gangs_that_go_back(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
+async def test_returned_gangs(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
     servicer, queue = resmgr
     busy, never = gang(), gang(needs(), needs())
     lacking = Shortage(Lack.RESOURCE, "cpu", 5000, 4000, 3)
@@ -227,7 +227,7 @@ async def test_gangs_that_go_back(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
     assert second.shortage.text == "needs 5 cpu on one host; the largest of 3 hosts has 4"
 
 
-async def test_a_sign_of_life(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
+async def test_lease_renewal(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
     servicer, queue = resmgr
     await queue.report((), ())
     assert servicer.requests == [resmgrsvc_pb2.SetPlacementsRequest()]
