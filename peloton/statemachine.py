@@ -36,8 +36,11 @@ class StateMachine(Generic[S, E]):
         return (state, event) in self.table
 
     def diagram(self) -> str:
-        """Return the table as a Mermaid state diagram."""
-        lines = [f"    {_word(s)} --> {_word(t)}: {_word(e)}" for (s, e), t in self.table.items()]
+        """Return the table as a Mermaid state diagram: one arrow from a state to another, with its events."""
+        arrows: dict[tuple[S, S], list[str]] = {}
+        for (state, event), after in self.table.items():
+            arrows.setdefault((state, after), []).append(_word(event))
+        lines = [f"    {_word(s)} --> {_word(t)}: {', '.join(events)}" for (s, t), events in arrows.items()]
         return "\n".join(["stateDiagram-v2", *lines])
 
 

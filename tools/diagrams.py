@@ -12,12 +12,16 @@ from typing import Any
 
 from hostmgr.core.states import CLAIM, LIFE
 from hostmgr.mesos.session import MACHINE as SUBSCRIPTION
+from jobmgr.core.state.job_states import MACHINE as JOB
+from jobmgr.core.state.task_states import MACHINE as TASK
 from peloton.statemachine import StateMachine
 from resmgr.core.state.task_states import STATES as SCHEDULING
 
 PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
 BEGIN, END = "<!-- state machines: made by `make diagrams` -->", "<!-- end of state machines -->"
 MACHINES: Sequence[tuple[str, StateMachine[Any, Any]]] = (
+    ("A task in jobmgr", TASK),
+    ("A batch job", JOB),
     ("A task in resmgr, from its queue to its host", SCHEDULING),
     ("The claim on a host in hostmgr", CLAIM),
     ("The life of a host", LIFE),
