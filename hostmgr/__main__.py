@@ -31,6 +31,7 @@ from hostmgr.mesos.http import basic
 from hostmgr.mesos.operator import OperatorClient
 from hostmgr.mesos.session import Session
 from hostmgr.mesos.tls import client_context
+from hostmgr.services.claims import ClaimService
 from hostmgr.services.events import EventStream
 from hostmgr.services.feasibility import Feasibility
 from hostmgr.services.internal import InternalHosts
@@ -44,6 +45,7 @@ from peloton.eventstream import EventRing
 from peloton.membership.interface import Role
 from peloton.mesos.detector import MasterDetector, detecting
 from peloton.private.eventstream.eventstream_pb2_grpc import add_EventStreamServiceServicer_to_server
+from peloton.private.hostmgr.claims.claims_pb2_grpc import add_ClaimServiceServicer_to_server
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import add_InternalHostServiceServicer_to_server
 from peloton.private.hostmgr.passing.passing_pb2_grpc import add_PassingServiceServicer_to_server
@@ -58,6 +60,7 @@ COLLECTION = (100_000, 20, 100)
 """The ring's events and the runs live long and hold no cycles: looking through them often finds nothing."""
 SERVICES = (
     "peloton.private.hostmgr.hostsvc.InternalHostService",
+    "peloton.private.hostmgr.claims.ClaimService",
     "peloton.private.hostmgr.feasibility.FeasibilityService",
     "peloton.private.eventstream.EventStreamService",
     "peloton.private.hostmgr.reconcile.ReconcileService",
@@ -171,6 +174,7 @@ async def _serve(
     daemon.spawn("old offers", _every(PRUNE_SECONDS, manager.prune_offers))
     services = (
         service(add_InternalHostServiceServicer_to_server, InternalHosts(manager, cluster, reconciliation)),
+        service(add_ClaimServiceServicer_to_server, ClaimService(manager)),
         service(add_FeasibilityServiceServicer_to_server, Feasibility(manager.hosts.table, cluster)),
         service(add_EventStreamServiceServicer_to_server, EventStream(manager.status_updates)),
         service(add_PassingServiceServicer_to_server, Passing(manager.status_updates)),

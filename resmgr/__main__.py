@@ -15,6 +15,7 @@ from peloton.clock import Clock
 from peloton.daemon.lifecycle import Daemon, run
 from peloton.membership.interface import Role
 from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
+from peloton.private.hostmgr.claims.claims_pb2_grpc import ClaimServiceStub
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import FeasibilityServiceStub
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
 from peloton.private.resmgr.explain.explain_pb2_grpc import add_ExplainServiceServicer_to_server
@@ -104,6 +105,11 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             settings.capacity_first,
             settings.capacity_interval,
         )
+        claims = Claims(
+            driver,
+            daemon.client(Role.HOSTMGR, InternalHostServiceStub),
+            daemon.client(Role.HOSTMGR, ClaimServiceStub),
+        )
         changes = PoolChanges(driver, store.pools, capacity.fresh)
         async with daemon.serving(
             service(add_ResourceManagerServicer_to_server, PoolService(changes), ALIASES),
@@ -119,7 +125,7 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             daemon.spawn("capacity", capacity.run())
             daemon.spawn("admission", driver.run())
             daemon.spawn("leases", driver.watch_leases())
-            daemon.spawn("claims", Claims(driver, daemon.client(Role.HOSTMGR, InternalHostServiceStub)).run())
+            daemon.spawn("claims", claims.run())
             hosts = daemon.client(Role.HOSTMGR, FeasibilityServiceStub)
             daemon.spawn(
                 "feasibility", Feasibility(driver, hosts, settings.placement.feasibility_interval).run()

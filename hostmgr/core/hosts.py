@@ -21,6 +21,8 @@ from peloton.model.states import HostState
 PLACING_SECONDS = 300.0
 CLIENT_SECONDS = 30.0
 ORPHANED_SECONDS = 15.0
+"""How long a claim lasts of which nobody knows any more whether it will be used. It does not end at once: a
+launch that uses it may be under way."""
 OFFER_SECONDS = 10 * 86400.0
 MAX_REMEMBERED = 50_000
 """Launches that a repetition is recognised of."""
@@ -37,8 +39,10 @@ class Claim:
     id: str
     agent_id: str
     hostname: str
+    since: float
+    """When it was acquired, in seconds on the monotonic clock, like `until`."""
     until: float
-    """Monotonic seconds at which it ends by itself."""
+    """When it ends by itself."""
     owner: str = ""
     """The process that claimed it, `<role>/<id>`; empty for callers that are no daemon."""
 
@@ -187,14 +191,19 @@ class Hosts:
         return self._end(claim_id, ClaimCause.RELEASE) is not None
 
     def shorten_orphaned(self, alive: Container[str], now: float) -> None:
-        """Shorten the claims of processes that are gone.
+        """Shorten the claims of processes that are gone."""
+        self._shorten((claim for claim in self._claims.values() if claim.owner not in alive), now)
 
-        They do not end at once: what such a process has placed may be on its way to be launched.
-        """
+    def shorten_older(self, since: float, now: float) -> int:
+        """Shorten the claims of daemons that were acquired before `since`; return how many."""
+        return self._shorten((claim for claim in self._claims.values() if claim.since < since), now)
+
+    def _shorten(self, claims: Iterable[Claim], now: float) -> int:
         until = now + ORPHANED_SECONDS
-        for claim in self._claims.values():
-            if claim.owner and claim.owner not in alive and claim.until > until:
-                self._claims[claim.id] = replace(claim, until=until)
+        found = [claim for claim in claims if claim.owner and claim.until > until]
+        for claim in found:
+            self._claims[claim.id] = replace(claim, until=until)
+        return len(found)
 
     def expire(self, now: float) -> list[Claim]:
         """End the claims whose time is over."""
@@ -266,7 +275,7 @@ class Hosts:
         table = self.table
         table.change_claim(row, ClaimCause.ACQUIRE)
         until = now + (self._placing_seconds if owner else self._client_seconds)
-        claim = Claim(claim_id, table.agent_ids[row], table.hostnames[row], until, owner)
+        claim = Claim(claim_id, table.agent_ids[row], table.hostnames[row], now, until, owner)
         self._claims[claim_id] = claim
         self._claim_of[claim.agent_id] = claim_id
         return claim

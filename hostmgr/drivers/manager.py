@@ -170,6 +170,14 @@ class HostManager:
         for claim in self.hosts.expire(self._clock.monotonic()):
             log.warning("claim %s of %s on %s is over, unused", claim.id, claim.owner, claim.hostname)
 
+    def shorten_claims(self, older_than: float) -> int:
+        """Shorten the claims of daemons that are older than so many seconds; return how many."""
+        now = self._clock.monotonic()
+        count = self.hosts.shorten_older(now - older_than, now)
+        if count:
+            log.warning("%d claims are shortened: their placements died with a leader of resmgr", count)
+        return count
+
     def end_pauses(self) -> None:
         """Use hosts again that were passed over for long enough."""
         for agent_id in self.launches.expire(self._clock.monotonic()):

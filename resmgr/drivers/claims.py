@@ -1,4 +1,4 @@
-"""Release of the claims on hosts of abandoned placements.
+"""Claims on hosts at hostmgr for placements that nobody will launch.
 
 They would last for minutes, and the same gangs may find no other host.
 """
@@ -10,7 +10,8 @@ import logging
 from typing import NoReturn
 
 from peloton.errors import PelotonError
-from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
+from peloton.private.hostmgr.claims import claims_pb2
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.rpc.client import Caller
 from peloton.wire.hosts import claim_to
 from resmgr.drivers.loop import Driver
@@ -21,17 +22,45 @@ log = logging.getLogger(__name__)
 
 
 class Claims:
-    """Release claims at hostmgr."""
+    """Release the claims of abandoned placements, and shorten those of earlier leaders' placements."""
 
-    def __init__(self, driver: Driver, hostmgr: Caller) -> None:
+    def __init__(self, driver: Driver, hostmgr: Caller, claim_service: Caller) -> None:
+        """Take this moment as the beginning of the term: nothing has been dequeued in it yet."""
         self._driver = driver
         self._hostmgr = hostmgr
+        self._claim_service = claim_service
+        self._began = driver.now()
+        self._shortened = False
+        self._logged = ""
 
     async def run(self) -> NoReturn:
-        """Release claims periodically."""
+        """Release claims periodically, once hostmgr has shortened the earlier ones."""
         while True:
             await asyncio.sleep(PERIOD)
+            if not self._shortened:
+                await self.shorten_earlier()
             await self.release()
+
+    async def shorten_earlier(self) -> None:
+        """Shorten the claims from before this term, whose placements died with an earlier leader.
+
+        An engine that reports such placements to this leader is refused, and releases the claims by itself.
+        jobmgr launches those that it has taken within that time, or their runs are placed again.
+        """
+        # Without a repetition in the call, for the age counts from this moment.
+        request = claims_pb2.ShortenClaimsRequest(older_than=self._driver.now() - self._began)
+        try:
+            answer: claims_pb2.ShortenClaimsResponse = await self._claim_service.call(
+                "ShortenClaims", request, retry=False
+            )
+        except PelotonError as error:
+            if str(error) != self._logged:
+                log.warning("claims from before this term are not shortened yet: %s", error)
+                self._logged = str(error)
+            return
+        self._shortened = True
+        if answer.shortened:
+            log.info("%d claims from before this term end early", answer.shortened)
 
     async def release(self) -> None:
         """Release the claims of abandoned placements; one that cannot be released expires by itself."""
@@ -39,7 +68,8 @@ class Claims:
         if not given:
             return
         offers = [claim_to(each.host, each.agent_id, each.offer_id) for each in given]
+        request = hostsvc_pb2.ReleaseHostOffersRequest(hostOffers=offers)
         try:
-            await self._hostmgr.call("ReleaseHostOffers", pb.ReleaseHostOffersRequest(hostOffers=offers))
+            await self._hostmgr.call("ReleaseHostOffers", request)
         except PelotonError as error:
             log.warning("%d claims not released: %s", len(offers), error)

@@ -43,6 +43,20 @@ def test_claims_of_a_process_that_is_gone_end_soon() -> None:
     assert [claim.owner for claim in hosts.expire(25.0)] == ["placement/a"]
 
 
+def test_claims_from_before_a_leader_of_resmgr_end_soon_unless_they_are_used() -> None:
+    hosts, names = cluster(4), ids()
+    for owner, now in (("placement/a", 0.0), ("placement/a", 1.0), ("", 1.0), ("placement/a", 2.0)):
+        hosts.acquire(HostFilter(max_hosts=1), names, now, owner)
+    assert hosts.shorten_older(since=2.0, now=10.0) == 2
+    assert hosts.shorten_older(since=2.0, now=11.0) == 0
+    plan = hosts.plan_launch("c0", "host0", "S0", [need("a")])
+    assert plan is not None
+    hosts.commit_launch(plan)
+    assert hosts.expire(24.9) == []
+    assert [claim.id for claim in hosts.expire(25.0)] == ["c1"]
+    assert [claim.id for claim in hosts.expire(302.0)] == ["c2", "c3"]
+
+
 def test_claims_of_callers_that_are_no_daemon_end_soon() -> None:
     hosts, names = cluster(3), ids()
     hosts.acquire(HostFilter(max_hosts=2), names, 0.0)
