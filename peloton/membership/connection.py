@@ -110,8 +110,8 @@ class Connection:
                 loop.call_soon_threadsafe(self._on_state, state, self._client.given_up())
 
         self._client.add_listener(heard)
+        self._say_in(SAY_FIRST)  # before the start: it is cancelled as soon as the servers are connected
         await asyncio.to_thread(self._client.start_async)
-        self._say_in(SAY_FIRST)
         await self.connected()
 
     async def close(self) -> None:

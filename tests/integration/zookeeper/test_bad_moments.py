@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from kazoo.security import make_acl
 
 from peloton.client.discovery import NoLeader, ZooKeeperDiscovery
 from peloton.errors import PelotonError, Refused, Unavailable
+from peloton.membership.client import Client
 from peloton.membership.connection import Connection, Node, Step, Watch
 from peloton.membership.interface import Role
 from peloton.membership.lease import Standing
@@ -283,4 +285,29 @@ async def test_an_outage_is_told_again_and_again(
     finally:
         zookeeper.start()
         await connection.connected()
+        await connection.close()
+
+
+async def test_servers_that_answer_at_once_are_not_reported_as_silent(
+    zookeeper: ZooKeeperServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection may be made before the call that starts it has returned to the event loop."""
+    monkeypatch.setattr("peloton.membership.connection.SAY_FIRST", 0.5)
+    connected = threading.Event()
+    start = Client.start_async
+
+    def start_and_connect(client: Client) -> None:
+        client.add_listener(lambda state: connected.set())
+        start(client)
+        assert connected.wait(30)
+
+    monkeypatch.setattr(Client, "start_async", start_and_connect)
+    connection = Connection(zookeeper.address, 3)
+    await connection.open()
+    try:
+        clock = asyncio.get_running_loop()
+        later = clock.time() + 1.0
+        await until(lambda: clock.time() > later)
+        assert "trying again" not in caplog.text
+    finally:
         await connection.close()
