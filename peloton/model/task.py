@@ -41,6 +41,8 @@ class TaskSpec:
     health_checked: bool = False
     kill_grace_seconds: int = 0
     """0: the default of 30 s."""
+    fingerprint: bytes = b""
+    """Digest of the whole merged config: instances whose digests are equal run the same."""
 
     @property
     def dynamic_ports(self) -> int:

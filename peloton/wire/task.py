@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
@@ -61,6 +63,7 @@ def task_spec(config: task_pb2.TaskConfig, path: str = "config") -> TaskSpec:
         stateful=config.HasField("volume"),
         health_checked=config.HasField("healthCheck") and config.healthCheck.enabled,
         kill_grace_seconds=config.killGracePeriodSeconds,
+        fingerprint=blake2b(config.SerializeToString(deterministic=True), digest_size=16).digest(),
     )
 
 
