@@ -1,1 +1,1 @@
-
+"""The job manager."""

@@ -26,6 +26,7 @@ from storage.selection.factory import Stores
 
 
 def build(daemon: Daemon[JobmgrSettings]) -> None:
+    """Compose the job manager: it serves while it leads."""
     settings, stores = daemon.settings, Stores(daemon.settings.storage)
 
     @asynccontextmanager
@@ -37,7 +38,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
             limits = settings.goal_state.limits()
             engine = Engine(store, daemon.clock, limits, settings.lanes, daemon.fence)
             await engine.recovery.begin()
-            stack.enter_context(_watched(daemon, lambda: engine.lanes.trouble))
+            stack.enter_context(_watched(daemon, lambda: engine.lanes.problem))
             hostmgr = daemon.client(Role.HOSTMGR, InternalHostServiceStub)
             feasibility = daemon.client(Role.HOSTMGR, FeasibilityServiceStub)
             finish = spawn_drivers(
@@ -66,7 +67,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
 
 @contextmanager
 def _watched(daemon: Daemon[JobmgrSettings], check: Callable[[], str]) -> Iterator[None]:
-    """What the check says is what /health says."""
+    """Let /health report what the check returns."""
     daemon.checks.append(check)
     try:
         yield
@@ -75,7 +76,8 @@ def _watched(daemon: Daemon[JobmgrSettings], check: Callable[[], str]) -> Iterat
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    # A collection looks at every task there is: at the usual pace that takes a quarter of the time.
+    """Run the job manager; return its exit status."""
+    # A collection visits all tasks in memory: at the default rate it takes a quarter of the time.
     gc.set_threshold(100_000, 20, 100)
     return run(JobmgrSettings, Role.JOBMGR, build, argv)
 

@@ -11,7 +11,7 @@ from storage.config import StorageSettings
 
 
 class GoalStateSettings(Settings):
-    """Seconds, unless stated otherwise."""
+    """Settings of the goal-state engine, in seconds unless stated otherwise."""
 
     stuck_after: float = Field(180 * 60.0, gt=0)
     """A task that is LAUNCHED or STARTING for longer starts over; the executor of one that is KILLING for
@@ -32,11 +32,12 @@ class GoalStateSettings(Settings):
     """Tasks that one cycle creates or evaluates."""
 
     def limits(self) -> Limits:
+        """Return the limits for the core."""
         return Limits(**self.model_dump())
 
 
 class RateSettings(Settings):
-    """So many a second, `burst` of them at once; a rate of 0 sets no limit."""
+    """A rate limit."""
 
     rate: float = Field(0.0, ge=0)
     """Calls a second; 0: no limit."""
@@ -44,10 +45,13 @@ class RateSettings(Settings):
     """Calls that may come at once."""
 
     def bucket(self) -> Bucket:
+        """Return the rate limit for a driver."""
         return Bucket(self.rate, self.burst)
 
 
 class JobmgrSettings(DaemonSettings):
+    """Settings of jobmgr."""
+
     storage: StorageSettings
     """Where jobs, tasks and their history are kept."""
     goal_state: GoalStateSettings = GoalStateSettings()

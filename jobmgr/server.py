@@ -18,7 +18,7 @@ from peloton.rpc.server import Service, service
 
 OLDER_JOB_MANAGER = "peloton.api.job.JobManager"
 OLDER_TASK_MANAGER = "peloton.api.task.TaskManager"
-"""Names by which the published clients call (behaviour 1.1)."""
+"""Names that published clients call (docs/behaviour/system.md, Ports and service names)."""
 NAMES = (
     "peloton.api.v0.job.JobManager",
     OLDER_JOB_MANAGER,
@@ -30,8 +30,10 @@ NAMES = (
 
 
 def services(engine: Engine, clock: Clock, hostmgr: Caller, feasibility: Caller) -> tuple[Service, ...]:
-    """All that the leader serves. `hostmgr` calls hostmgr's InternalHostService, `feasibility` its
-    FeasibilityService."""
+    """Return the services of the leader.
+
+    `hostmgr` calls hostmgr's InternalHostService, `feasibility` its FeasibilityService.
+    """
     jobs = JobManager(engine, clock)
     tasks = TaskManager(engine, Sandboxes(hostmgr))
     return (

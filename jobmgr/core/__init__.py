@@ -1,1 +1,1 @@
-"""What decides about jobs and tasks: pure, events in and instructions out."""
+"""The pure core of jobmgr: events in, changes and instructions out."""

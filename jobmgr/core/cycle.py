@@ -1,8 +1,7 @@
 """The job manager's core: events in, changes and instructions out.
 
-A turn takes a batch of events and works out what is to be stored. Once that is stored, `commit` brings the
-cache up to it, and only then are the turn's instructions carried out. Turns follow one another: the next
-begins after the last one's commit.
+A cycle takes a batch of events and decides what to store. Once that is stored, `commit` brings the cache up
+to it, and then the cycle's instructions are carried out. A cycle begins after the commit of the one before.
 """
 
 from __future__ import annotations
@@ -10,12 +9,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from jobmgr.core import launching, resmgr_events, status_updates
-from jobmgr.core.job import dispatch, requests, sweeps
 from jobmgr.core.job.active_jobs import ActiveJobs
-from jobmgr.core.state.cache import UNBORN, CachedJob
+from jobmgr.core.job.dispatch import dispatch
+from jobmgr.core.job.requests import (
+    on_job_updated,
+    on_restart_requested,
+    on_start_requested,
+    on_stop_requested,
+)
+from jobmgr.core.job.sweeps import compare, create, evaluate
+from jobmgr.core.launching import (
+    on_deadline,
+    on_launch_refused,
+    on_launch_uncertain,
+    on_launched,
+    on_placed,
+)
+from jobmgr.core.resmgr_events import (
+    on_compared,
+    on_enqueue_refused,
+    on_enqueued,
+    on_pending_reasons,
+    on_preempted,
+    on_resmgr_changed,
+    on_withdrawn,
+)
+from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.change import Change
-from jobmgr.core.state.decisions import Reply, Turn
+from jobmgr.core.state.decisions import Cycle, Reply
 from jobmgr.core.state.events import (
     Compared,
     Enqueued,
@@ -26,144 +47,133 @@ from jobmgr.core.state.events import (
     LaunchRefused,
     LaunchUncertain,
     Now,
+    PendingReasons,
     Placed,
     Preempted,
     ResmgrChanged,
-    RestartAsked,
-    StartAsked,
+    RestartRequested,
+    StartRequested,
     Statuses,
-    StopAsked,
-    WaitingTold,
+    StopRequested,
     Withdrawn,
 )
 from jobmgr.core.state.instructions import Compare, Enqueue, Kill, Reconcile, Retire, Withdraw
+from jobmgr.core.status_updates import on_statuses
 from jobmgr.core.task.actions import Limits
-from jobmgr.core.task.creation import first_runtime
-from peloton.model.ids import Run
-from peloton.model.states import JobState
+from peloton.model.ids import JobId, Run
 
-DUE_PER_TURN = 2000
+DUE_PER_CYCLE = 2000
+"""Deadlines."""
 
 
 class Core:
-    """All active jobs. Its methods are called by one shell, one at a time."""
+    """The core of one lane. One caller at a time calls its methods."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.active = ActiveJobs(limits or Limits())
 
-    def turn(self, events: Sequence[Event], now: Now) -> Turn:
-        """Work out what the events lead to, in their order, and what has fallen due."""
-        self.active.steering.now = now
-        turn = Turn(now)
+    def run_cycle(self, events: Sequence[Event], now: Now) -> Cycle:
+        """Decide what follows from events, in their order, and from deadlines that have passed."""
+        self.active.actions.now = now
+        cycle = Cycle(now)
         for event in events:
-            turn.replies.append(_handle(self.active, turn, event))
-        self._due(turn)
-        self._advance(turn)
-        self._close(turn)
-        return turn
+            cycle.replies.append(_handle(self.active, cycle, event))
+        self._handle_deadlines(cycle)
+        self._advance(cycle)
+        self._close(cycle)
+        return cycle
 
-    def commit(self, turn: Turn) -> list[CachedJob]:
-        """The turn's changes are stored. Returns the jobs that have ended and are let go of."""
+    def commit(self, cycle: Cycle) -> list[CachedJob]:
+        """Bring the cache up to a cycle that is stored; remove and return the jobs that have ended."""
         ended = []
-        for change in turn.changes.values():
+        for change in cycle.changes.values():
             change.commit()
-            if change.job.runtime.state.terminal and not change.unborn:
+            if change.job.runtime.state.terminal and not change.incomplete:
                 ended.append(change.job)
-                self.active.forget(change.job_id)
+                self.active.remove(change.job_id)
         return ended
 
     def idle_until(self) -> float | None:
-        """When the next turn is due without an event; None: never."""
+        """Return when the next cycle is due without an event, in monotonic seconds; None: never."""
         if self.active.unfinished:
-            return self.active.steering.now.monotonic
-        return self.active.steering.deadlines.next()
+            return self.active.actions.now.monotonic
+        return self.active.actions.deadlines.next()
 
-    def _due(self, turn: Turn) -> None:
-        keys = self.active.steering.deadlines.due(turn.now.monotonic, DUE_PER_TURN)
+    def _handle_deadlines(self, cycle: Cycle) -> None:
+        keys = self.active.actions.deadlines.due(cycle.now.monotonic, DUE_PER_CYCLE)
         for job_id, instance in keys:
-            change = self.active.change(turn, job_id)
+            change = self.active.change(cycle, job_id)
             if change is not None:
-                launching.due(self.active, turn, change, instance)
-        turn.more = len(keys) == DUE_PER_TURN
+                on_deadline(self.active, cycle, change, instance)
+        cycle.more = len(keys) == DUE_PER_CYCLE
 
-    def _advance(self, turn: Turn) -> None:
-        """Create rows and look at tasks, up to a turn's share."""
-        share = self.active.steering.limits.rows_per_turn
-        while share > 0 and self.active.unfinished:
-            job_id = next(iter(self.active.unfinished))
-            change = self.active.change(turn, job_id)
+    def _advance(self, cycle: Cycle) -> None:
+        """Create, evaluate and compare tasks, up to a cycle's share."""
+        unfinished = self.active.unfinished
+        share = self.active.actions.limits.rows_per_turn
+        while share > 0 and unfinished:
+            job_id = next(iter(unfinished))
+            change = self.active.change(cycle, job_id)
             if change is None:
-                del self.active.unfinished[job_id]
+                del unfinished[job_id]
                 continue
-            share -= self._create(change, share)
-            share -= max(sweeps.look(self.active, change, share), sweeps.compare(change, share))
-            if change.unborn or change.work.unfinished:
+            share -= create(change, share)
+            share -= max(evaluate(self.active, change, share), compare(change, share))
+            if change.incomplete or change.in_flight.unfinished:
                 break
-            del self.active.unfinished[job_id]
-        if self.active.unfinished:
-            first = next(iter(self.active.unfinished))
-            self.active.unfinished[first] = self.active.unfinished.pop(first)
-            turn.more = True
+            del unfinished[job_id]
+        if unfinished:
+            first = next(iter(unfinished))
+            unfinished[first] = unfinished.pop(first)
+            cycle.more = True
 
-    def _create(self, change: Change, share: int) -> int:
-        """Give the next instances that have no row theirs; how many were looked at."""
-        work, count = change.work, change.spec.instance_count
-        if work.unborn >= count or not change.unborn:
-            work.unborn = count
-            return 0
-        end = min(work.unborn + share, count)
-        born = [i for i in range(work.unborn, end) if change.task(i) is UNBORN]
-        looked, work.unborn = end - work.unborn, end
-        stopped = change.goal in (JobState.KILLED, JobState.DELETED)
-        if born:
-            change.bear(born, first_runtime(change, born[0], stopped))
-        if not stopped:
-            for instance in born:
-                work.offer(instance)
-        return looked
-
-    def _close(self, turn: Turn) -> None:
-        kills: list[Run] = list(turn.orphans)
-        for job_id, change in turn.changes.items():
-            dispatch.feed(change)
+    def _close(self, cycle: Cycle) -> None:
+        """Compute the runtimes of jobs, and gather the instructions."""
+        kills: list[Run] = list(cycle.orphans)
+        for job_id, change in cycle.changes.items():
+            dispatch(change)
             change.close()
-            if change.gangs:
-                turn.instructions.append(Enqueue(job_id, tuple(change.gangs)))
-            if change.gangs_again:
-                turn.instructions.append(Enqueue(job_id, tuple(change.gangs_again), again=True))
-            if change.spans:
-                turn.instructions.append(Compare(job_id, tuple(change.spans)))
-                change.work.comparing += 1
-                self.active.comparing += 1
-            if change.withdrawals:
-                turn.instructions.append(Withdraw(job_id, tuple(change.withdrawals)))
+            self._instruct(cycle, job_id, change)
             kills += (Run(job_id, instance, run) for instance, run in change.kills)
-            state = change.job.runtime.state if change.runtime is None else change.runtime.state
-            if state.terminal and not change.unborn:
-                turn.instructions.append(Retire(job_id))
         if kills:
-            turn.instructions.append(Kill(tuple(kills)))
-        if turn.reconcile:
-            turn.instructions.append(Reconcile(tuple(turn.reconcile)))
+            cycle.instructions.append(Kill(tuple(kills)))
+        if cycle.reconcile:
+            cycle.instructions.append(Reconcile(tuple(cycle.reconcile)))
+
+    def _instruct(self, cycle: Cycle, job_id: JobId, change: Change) -> None:
+        instructions = cycle.instructions
+        if change.gangs:
+            instructions.append(Enqueue(job_id, tuple(change.gangs)))
+        if change.gangs_again:
+            instructions.append(Enqueue(job_id, tuple(change.gangs_again), again=True))
+        if change.spans:
+            instructions.append(Compare(job_id, tuple(change.spans)))
+            change.in_flight.comparing += 1
+            self.active.comparing += 1
+        if change.withdrawals:
+            instructions.append(Withdraw(job_id, tuple(change.withdrawals)))
+        state = change.job.runtime.state if change.runtime is None else change.runtime.state
+        if state.terminal and not change.incomplete:
+            instructions.append(Retire(job_id))
 
 
-def _handle(active: ActiveJobs, turn: Turn, event: Event) -> Reply:
-    """Have an event handled. Returns what its sender is answered."""
+def _handle(active: ActiveJobs, cycle: Cycle, event: Event) -> Reply:
+    """Handle an event; return the answer to its sender."""
     match event:
         case Statuses():
-            return status_updates.received(active, turn, event)
+            return on_statuses(active, cycle, event)
         case JobUpdated():
-            return requests.updated(active, turn, event)
-        case StopAsked():
-            return requests.stop(active, turn, event)
-        case StartAsked():
-            return requests.start(active, turn, event)
-        case RestartAsked():
-            return requests.restart(active, turn, event)
+            return on_job_updated(active, cycle, event)
+        case StopRequested():
+            return on_stop_requested(active, cycle, event)
+        case StartRequested():
+            return on_start_requested(active, cycle, event)
+        case RestartRequested():
+            return on_restart_requested(active, cycle, event)
         case Placed() | Launched() | LaunchRefused() | LaunchUncertain():
-            _handle_launch(active, turn, event)
+            _handle_launch(active, cycle, event)
         case (
-            WaitingTold()
+            PendingReasons()
             | Preempted()
             | ResmgrChanged()
             | Compared()
@@ -171,47 +181,47 @@ def _handle(active: ActiveJobs, turn: Turn, event: Event) -> Reply:
             | EnqueueRefused()
             | Withdrawn()
         ):
-            _handle_resmgr(active, turn, event)
+            _handle_resmgr(active, cycle, event)
         case _:
             assert_never(event)
     return None
 
 
 def _handle_launch(
-    active: ActiveJobs, turn: Turn, event: Placed | Launched | LaunchRefused | LaunchUncertain
+    active: ActiveJobs, cycle: Cycle, event: Placed | Launched | LaunchRefused | LaunchUncertain
 ) -> None:
     match event:
         case Placed():
-            launching.placed(active, turn, event)
+            on_placed(active, cycle, event)
         case Launched():
-            launching.launched(active, turn, event)
+            on_launched(active, cycle, event)
         case LaunchRefused():
-            launching.refused(active, turn, event)
+            on_launch_refused(active, cycle, event)
         case LaunchUncertain():
-            launching.uncertain(active, turn, event)
+            on_launch_uncertain(active, cycle, event)
         case _:
             assert_never(event)
 
 
 def _handle_resmgr(
     active: ActiveJobs,
-    turn: Turn,
-    event: WaitingTold | Preempted | ResmgrChanged | Compared | Enqueued | EnqueueRefused | Withdrawn,
+    cycle: Cycle,
+    event: PendingReasons | Preempted | ResmgrChanged | Compared | Enqueued | EnqueueRefused | Withdrawn,
 ) -> None:
     match event:
         case Enqueued():
-            resmgr_events.enqueued(active, turn, event)
-        case WaitingTold():
-            resmgr_events.waiting(active, turn, event)
+            on_enqueued(active, cycle, event)
+        case PendingReasons():
+            on_pending_reasons(active, cycle, event)
         case Preempted():
-            resmgr_events.preempted(active, turn, event)
+            on_preempted(active, cycle, event)
         case ResmgrChanged():
-            resmgr_events.resmgr_changed(active, turn, event)
+            on_resmgr_changed(active, cycle, event)
         case Compared():
-            resmgr_events.compared(active, turn, event)
+            on_compared(active, cycle, event)
         case EnqueueRefused():
-            resmgr_events.enqueue_refused(active, turn, event)
+            on_enqueue_refused(active, cycle, event)
         case Withdrawn():
-            resmgr_events.withdrawn(active, turn, event)
+            on_withdrawn(active, cycle, event)
         case _:
             assert_never(event)

@@ -1,160 +1,166 @@
-"""From a placement to a launch, and what becomes of runs of which nothing is heard."""
+"""Handlers of placements and launches, and of the deadlines of tasks."""
 
 from __future__ import annotations
 
 from jobmgr.core.job.active_jobs import ActiveJobs
-from jobmgr.core.job.dispatch import room
-from jobmgr.core.state.cache import UNBORN
+from jobmgr.core.job.dispatch import free_slots
+from jobmgr.core.state.cache import NOT_CREATED
 from jobmgr.core.state.change import Change
-from jobmgr.core.state.decisions import Turn
+from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.events import Launched, LaunchRefused, LaunchUncertain, Placed, Placement
-from jobmgr.core.state.in_flight import Busy
+from jobmgr.core.state.in_flight import PendingOp
 from jobmgr.core.state.instructions import Launch, Release, Settle, ShutDown
 from jobmgr.core.state.ports import ports_needed, shares
 from jobmgr.core.state.task_states import Cause
 from jobmgr.core.task.actions import NO_PORTS
-from jobmgr.core.task.goal import Aim, aim_of
+from jobmgr.core.task.goal import Goal, goal_of
 from jobmgr.core.task.retry import delay
 from peloton.model.ids import Run
 from peloton.model.states import ON_HOST_TASK_STATES, TaskState, TerminationReason
 from peloton.model.task import PortSpec, TaskRuntime, TaskStatus
 
 FAULTY = "CONTAINER_LAUNCH_FAILED"
-"""The reason of a run whose launch is refused for what it asks."""
+"""The reason of a run that cannot be launched at all."""
 INVALID = "INVALID_OFFERS"
-"""The reason of a run whose placement was of no use."""
+"""The reason of a run whose placement was not valid."""
 _WAITS = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
 
 
-def placed(active: ActiveJobs, turn: Turn, event: Placed) -> None:
+def on_placed(active: ActiveJobs, cycle: Cycle, event: Placed) -> None:
+    """Launch the placed runs that still wait; release hosts that get none."""
     for placement in event.placements:
-        _place(active, turn, placement)
+        _place(active, cycle, placement)
 
 
-def launched(active: ActiveJobs, turn: Turn, event: Launched) -> None:
+def on_launched(active: ActiveJobs, cycle: Cycle, event: Launched) -> None:
+    """Finish the launches of runs, and settle them with resmgr."""
     settled = []
     for run in event.runs:
-        change = _current(active, turn, run)
+        change = _current(active, cycle, run)
         if change is None:
             continue
-        change.work.free(run.instance, Busy.LAUNCH)
+        change.in_flight.finish(run.instance, PendingOp.LAUNCH)
         if change.task(run.instance).state in ON_HOST_TASK_STATES:
             settled.append((run, TaskState.LAUNCHED))
-            if aim_of(change.goal, change.task(run.instance)) is not Aim.RUN:
-                active.steering.evaluate(change, run.instance)
-    _settle(turn, settled)
+            if goal_of(change.goal, change.task(run.instance)) is not Goal.RUN:
+                active.actions.evaluate(change, run.instance)
+    _settle(cycle, settled)
 
 
-def refused(active: ActiveJobs, turn: Turn, event: LaunchRefused) -> None:
+def on_launch_refused(active: ActiveJobs, cycle: Cycle, event: LaunchRefused) -> None:
+    """End runs that were not launched."""
     settled = []
     for run in event.runs:
         settled.append((run, TaskState.FAILED if event.faulty else TaskState.LOST))
-        change = _current(active, turn, run)
+        change = _current(active, cycle, run)
         if change is None:
             continue
-        change.work.free(run.instance, Busy.LAUNCH)
+        change.in_flight.finish(run.instance, PendingOp.LAUNCH)
         if change.task(run.instance).state is not TaskState.LAUNCHED:
-            active.steering.evaluate(change, run.instance)
+            active.actions.evaluate(change, run.instance)
         elif event.faulty:
-            active.steering.end(change, run.instance, _faulty(run, event.message))
+            active.actions.end(change, run.instance, _faulty(run, event.message))
         else:
-            active.steering.not_started(change, run.instance, event.message, INVALID)
-    _settle(turn, settled)
+            active.actions.not_started(change, run.instance, event.message, INVALID)
+    _settle(cycle, settled)
 
 
-def uncertain(active: ActiveJobs, turn: Turn, event: LaunchUncertain) -> None:
+def on_launch_uncertain(active: ActiveJobs, cycle: Cycle, event: LaunchUncertain) -> None:
+    """Watch runs that may be launched."""
     for run in event.runs:
-        change = _current(active, turn, run)
+        change = _current(active, cycle, run)
         if change is None:
             continue
-        change.work.free(run.instance, Busy.LAUNCH)
+        change.in_flight.finish(run.instance, PendingOp.LAUNCH)
         task = change.task(run.instance)
         if task.state is TaskState.LAUNCHED:
-            change.work.unconfirmed.add(run.instance)
-        elif aim_of(change.goal, task) is Aim.RUN:
+            change.in_flight.unconfirmed.add(run.instance)
+        elif goal_of(change.goal, task) is Goal.RUN:
             continue
-        active.steering.evaluate(change, run.instance)
+        active.actions.evaluate(change, run.instance)
 
 
-def due(active: ActiveJobs, turn: Turn, change: Change, instance: int) -> None:
-    """A task's deadline has come: what it was for follows from its state."""
-    steering, task = active.steering, change.task(instance)
-    change.work.free(instance, Busy.PAUSE)
+def on_deadline(active: ActiveJobs, cycle: Cycle, change: Change, instance: int) -> None:
+    """Handle a task's deadline, whose purpose follows from its state."""
+    actions, task = active.actions, change.task(instance)
+    change.in_flight.finish(instance, PendingOp.BACKOFF)
     if task.state in (TaskState.LAUNCHED, TaskState.STARTING):
-        if steering.age(task) >= steering.limits.stuck_after:
-            steering.start_over(change, instance, task)
+        if actions.age(task) >= actions.limits.stuck_after:
+            actions.start_over(change, instance, task)
         else:
-            _ask(active, turn, change, instance, task)
+            _reconcile(active, cycle, change, instance, task)
     elif task.state is TaskState.RUNNING:
-        _running_due(active, turn, change, instance, task)
-    elif task.state is TaskState.KILLING and steering.age(task) >= steering.limits.stuck_after:
+        _running_due(active, cycle, change, instance, task)
+    elif task.state is TaskState.KILLING and actions.age(task) >= actions.limits.stuck_after:
         run = Run(change.job_id, instance, task.run)
-        turn.instructions.append(ShutDown(((run, task.agent_id),)))
-        steering.arm(change, instance, steering.limits.kill_again_most)
+        cycle.instructions.append(ShutDown(((run, task.agent_id),)))
+        actions.set_deadline(change, instance, actions.limits.kill_again_most)
     else:
-        steering.evaluate(change, instance)
+        actions.evaluate(change, instance)
 
 
-def _running_due(active: ActiveJobs, turn: Turn, change: Change, instance: int, task: TaskRuntime) -> None:
-    steering = active.steering
-    left = steering.time_left(change, instance)
+def _running_due(active: ActiveJobs, cycle: Cycle, change: Change, instance: int, task: TaskRuntime) -> None:
+    actions = active.actions
+    left = actions.time_left(change, instance)
     if left is not None and left <= 0:
         longest = change.spec_of(instance).sla.max_running_time
         past = f"ran longer than its maxRunningTime of {longest} s"
-        steering.kill_for(change, instance, TerminationReason.DEADLINE_TIMEOUT_EXCEEDED, past)
-    elif instance in change.work.unconfirmed:
-        _ask(active, turn, change, instance, task)
+        actions.kill_for(change, instance, TerminationReason.DEADLINE_TIMEOUT_EXCEEDED, past)
+    elif instance in change.in_flight.unconfirmed:
+        _reconcile(active, cycle, change, instance, task)
     else:
-        steering.evaluate(change, instance)
+        actions.evaluate(change, instance)
 
 
-def _ask(active: ActiveJobs, turn: Turn, change: Change, instance: int, task: TaskRuntime) -> None:
-    """Ask Mesos about the run, and again after a growing pause, until a status tells."""
-    steering, limits = active.steering, active.steering.limits
-    turn.reconcile.append((Run(change.job_id, instance, task.run), task.agent_id))
-    pause = delay(change.work.failed(instance), limits.kill_again_after, limits.news_after)
-    left = steering.time_left(change, instance) if task.state is TaskState.RUNNING else None
-    steering.arm(change, instance, pause if left is None else min(pause, left))
+def _reconcile(active: ActiveJobs, cycle: Cycle, change: Change, instance: int, task: TaskRuntime) -> None:
+    """Ask Mesos for a status of the run, again after growing delays."""
+    actions, limits = active.actions, active.actions.limits
+    cycle.reconcile.append((Run(change.job_id, instance, task.run), task.agent_id))
+    again = delay(change.in_flight.count_failure(instance), limits.kill_again_after, limits.news_after)
+    left = actions.time_left(change, instance) if task.state is TaskState.RUNNING else None
+    actions.set_deadline(change, instance, again if left is None else min(again, left))
 
 
-def _current(active: ActiveJobs, turn: Turn, run: Run) -> Change | None:
-    """The job's change where the run is still its instance's current one."""
-    change = active.change(turn, run.job_id)
+def _current(active: ActiveJobs, cycle: Cycle, run: Run) -> Change | None:
+    """Return the change of the job if the run is its instance's current one."""
+    change = active.change(cycle, run.job_id)
     return change if change is not None and change.task(run.instance).run == run.run else None
 
 
-def _place(active: ActiveJobs, turn: Turn, placement: Placement) -> None:
-    ports = _shares(active, turn, placement)
+def _place(active: ActiveJobs, cycle: Cycle, placement: Placement) -> None:
+    ports = _shares(active, cycle, placement)
     going: list[Run] = []
     settled: list[tuple[Run, TaskState]] = []
     for run, share in zip(placement.runs, ports, strict=True):
-        change = active.change(turn, run.job_id)
-        task = UNBORN if change is None else change.task(run.instance)
+        change = active.change(cycle, run.job_id)
+        task = NOT_CREATED if change is None else change.task(run.instance)
         if change is None or task.run != run.run or task.state not in _WAITS:
             settled.append((run, _known_state(task, run)))
         elif share is None:
             settled.append((run, TaskState.LOST))
             message = f"placed on {placement.hostname} without the ports that it needs"
-            active.steering.not_started(change, run.instance, message, INVALID)
+            active.actions.not_started(change, run.instance, message, INVALID)
         elif _is_too_many(change, run.instance, task):
             settled.append((run, TaskState.LOST))
             message = f"maximumRunningInstances of {change.spec.sla.maximum_running_instances} are scheduled"
-            active.steering.not_started(change, run.instance, message, INVALID)
-        elif change.work.busy.get(run.instance) is not Busy.WITHDRAW:
-            _intend(active, change, run, task, placement, share)
+            active.actions.not_started(change, run.instance, message, INVALID)
+        elif change.in_flight.pending.get(run.instance) is not PendingOp.WITHDRAW:
+            _note_launch(active, change, run, task, placement, share)
             going.append(run)
     host = (placement.hostname, placement.agent_id, placement.offer_id)
-    turn.instructions.append(Launch(*host, tuple(going)) if going else Release(*host))
-    _settle(turn, settled)
+    cycle.instructions.append(Launch(*host, tuple(going)) if going else Release(*host))
+    _settle(cycle, settled)
 
 
 def _is_too_many(change: Change, instance: int, task: TaskRuntime) -> bool:
-    """An earlier leader enqueued it, and fell before it had stored that: this one has scheduled others."""
-    counted = task.state is not TaskState.INITIALIZED or change.work.busy.get(instance) is Busy.ENQUEUE
-    return not counted and room(change) <= 0
+    """Return whether an earlier leader enqueued the run, while this one has scheduled others instead."""
+    counted = (
+        task.state is not TaskState.INITIALIZED or change.in_flight.pending.get(instance) is PendingOp.ENQUEUE
+    )
+    return not counted and free_slots(change) <= 0
 
 
-def _intend(
+def _note_launch(
     active: ActiveJobs,
     change: Change,
     run: Run,
@@ -162,8 +168,8 @@ def _intend(
     placement: Placement,
     ports: tuple[int, ...],
 ) -> None:
-    """Note where the run goes, before it goes there."""
-    change.work.occupy(run.instance, Busy.LAUNCH)
+    """Note the host of a run, to be stored before the launch."""
+    change.in_flight.begin(run.instance, PendingOp.LAUNCH)
     change.move(
         run.instance,
         Cause.PLACED,
@@ -173,19 +179,19 @@ def _intend(
         message="",
         reason="",
     )
-    active.steering.arm(change, run.instance, active.steering.limits.news_after)
+    active.actions.set_deadline(change, run.instance, active.actions.limits.news_after)
 
 
 def _known_state(task: TaskRuntime, run: Run) -> TaskState:
-    """What resmgr is told of a run that it hands over and that waits no more."""
+    """Return the state to report to resmgr of a run that does not wait for a placement."""
     if task.run == run.run and task.state in ON_HOST_TASK_STATES:
         return TaskState.LAUNCHED
     return task.state if task.run == run.run and task.state.terminal else TaskState.KILLED
 
 
-def _shares(active: ActiveJobs, turn: Turn, placement: Placement) -> list[tuple[int, ...] | None]:
+def _shares(active: ActiveJobs, cycle: Cycle, placement: Placement) -> list[tuple[int, ...] | None]:
     """Return each run's ports out of the flat list; None where they cannot be told apart."""
-    return shares(placement.ports, [_need(active.change(turn, run.job_id), run) for run in placement.runs])
+    return shares(placement.ports, [_need(active.change(cycle, run.job_id), run) for run in placement.runs])
 
 
 def _need(change: Change | None, run: Run) -> int | None:
@@ -196,7 +202,7 @@ def _need(change: Change | None, run: Run) -> int | None:
 
 
 def _named(specs: tuple[PortSpec, ...], ports: tuple[int, ...]) -> dict[str, int]:
-    """All ports of a run by name: the fixed ones, and the dynamic ones that it got."""
+    """Return all ports of a run by name: the fixed ones, and its share of dynamic ones."""
     if not specs:
         return NO_PORTS
     dynamic = iter(ports)
@@ -207,6 +213,6 @@ def _faulty(run: Run, message: str) -> TaskStatus:
     return TaskStatus("", TaskState.FAILED, 0, message=message, reason=FAULTY)
 
 
-def _settle(turn: Turn, runs: list[tuple[Run, TaskState]]) -> None:
+def _settle(cycle: Cycle, runs: list[tuple[Run, TaskState]]) -> None:
     if runs:
-        turn.instructions.append(Settle(tuple(runs)))
+        cycle.instructions.append(Settle(tuple(runs)))

@@ -1,1 +1,1 @@
-"""Carry out the core's instructions and pull what other daemons report."""
+"""Drivers carry out the core's instructions, and pull events from the other daemons."""

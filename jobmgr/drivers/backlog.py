@@ -1,4 +1,4 @@
-"""What the lanes were handed and have not stored: a lane that is behind does not hold up the others."""
+"""Back-pressure of the lanes on the drivers that hand them events."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from collections.abc import Mapping
 from typing import Any
 
 PATIENCE_SECONDS = 1.0
-"""How long a lane is waited for before it counts as behind."""
+"""How long a lane may take to store a batch before it counts as behind."""
 
 
 class Backlog:
-    """Pace a driver that hands events to lanes: it waits until each batch is stored, but for the lanes that
-    are behind, and for those too while they have not stored `most` events."""
+    """Limits the events that a driver has handed to lanes and that are not stored.
+
+    A driver waits until each batch is stored, except by lanes that are behind. While these have more than
+    `most` events to store, it waits for them too.
+    """
 
     def __init__(self, most: int, patience: float = PATIENCE_SECONDS) -> None:
         self._most = most
         self._patience = patience
         self._unstored: Counter[int] = Counter()
-        """Batches by lane."""
+        """Number of batches by lane."""
         self._size = 0
         self._stored = asyncio.Event()
 
@@ -29,7 +32,7 @@ class Backlog:
         return bool(self._unstored)
 
     async def add(self, parts: Mapping[int, asyncio.Future[Any]], size: int) -> None:
-        """Take a batch of so many events, by lane. Raises what a part raises that is waited for."""
+        """Add a batch of `size` events, by lane, and wait. Raises the error of a part that is waited for."""
         timely = [part for lane, part in parts.items() if lane not in self._unstored]
         for lane, part in parts.items():
             self._note(lane, part, size)
@@ -51,7 +54,7 @@ class Backlog:
 
         def ended(part: asyncio.Future[Any]) -> None:
             if not part.cancelled():
-                part.exception()  # whoever waits for the part raises it; the log need not tell of it as well
+                part.exception()  # retrieved: the error is raised where the part is awaited
             self._unstored[lane] -= 1
             if not self._unstored[lane]:
                 del self._unstored[lane]

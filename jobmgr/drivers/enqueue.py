@@ -1,4 +1,4 @@
-"""Hands runs to the resource manager and takes them back: many of one pool in a call."""
+"""Enqueues gangs in resmgr and withdraws runs, many of one pool in a call."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ Gang = tuple[JobId, tuple[RunOf, ...]]
 
 
 class Enqueuer:
+    """Carries out Enqueue and Withdraw."""
+
     def __init__(self, resmgr: Caller, jobs: Jobs, post: Post) -> None:
         self._resmgr = resmgr
         self._jobs = jobs
         self._post = post
 
     async def enqueue(self, queue: Queue[Enqueue]) -> None:
-        """Run for ever."""
+        """Enqueue gangs; run for ever."""
         while True:
             pools: dict[PoolId, list[Gang]] = defaultdict(list)
             for item in await queue.take(INSTRUCTIONS_AT_ONCE):
@@ -47,12 +49,12 @@ class Enqueuer:
             await asyncio.gather(*(self._one_pool(pool, gangs) for pool, gangs in pools.items()))
 
     async def withdraw(self, queue: Queue[Withdraw]) -> None:
-        """Run for ever."""
+        """Withdraw runs; run for ever."""
         while True:
             items = await queue.take(INSTRUCTIONS_AT_ONCE)
             runs = [(item.job_id, run) for item in items for run in item.runs]
             for at in range(0, len(runs), TASKS_PER_WITHDRAWAL):
-                await self._take_back(runs[at : at + TASKS_PER_WITHDRAWAL])
+                await self._withdraw(runs[at : at + TASKS_PER_WITHDRAWAL])
 
     async def _one_pool(self, pool: PoolId, gangs: list[Gang]) -> None:
         for at in range(0, len(gangs), GANGS_PER_CALL):
@@ -66,14 +68,14 @@ class Enqueuer:
         try:
             answer = await until_answered(self._resmgr, "EnqueueGangs", request)
         except PelotonError as error:
-            self._tell(sent, dict.fromkeys(range(len(sent)), str(error)))
+            self._post_results(sent, dict.fromkeys(range(len(sent)), str(error)))
             return
-        self._tell(sent, _refusals(answer, sent))
+        self._post_results(sent, _refusals(answer, sent))
 
     def _add(
         self, request: resmgrsvc_pb2.EnqueueGangsRequest, job_id: JobId, gang: tuple[RunOf, ...]
     ) -> bool:
-        """False where the job has ended meanwhile, or none of the runs is current."""
+        """Add a gang; return False where the job has ended meanwhile, or none of the runs is current."""
         job = self._jobs(job_id)
         if job is None:
             return False
@@ -86,8 +88,8 @@ class Enqueuer:
             request.gangs.add().tasks.extend(tasks)
         return bool(tasks)
 
-    def _tell(self, gangs: list[Gang], refused: dict[int, str]) -> None:
-        """`refused` has the message by position of the gang."""
+    def _post_results(self, gangs: list[Gang], refused: dict[int, str]) -> None:
+        """Post the results of a call; `refused` has messages by position of the gang."""
         taken: dict[JobId, list[RunOf]] = defaultdict(list)
         for at, (job_id, gang) in enumerate(gangs):
             if at in refused:
@@ -97,23 +99,23 @@ class Enqueuer:
         for job_id, runs in taken.items():
             self._post(Enqueued(job_id, runs))
 
-    async def _take_back(self, runs: list[tuple[JobId, RunOf]]) -> None:
+    async def _withdraw(self, runs: list[tuple[JobId, RunOf]]) -> None:
         tasks = [peloton_pb2.TaskID(value=task_id(job_id, run[0])) for job_id, run in runs]
         request = resmgrsvc_pb2.KillTasksRequest(tasks=tasks)
-        answer = await until_answered(self._resmgr, "KillTasks", request, passing=(PelotonError,))
+        answer = await until_answered(self._resmgr, "KillTasks", request, transient=(PelotonError,))
         kept = {e.killError.task.value: e.killError.message for e in answer.error if e.HasField("killError")}
         gone: dict[JobId, list[RunOf]] = defaultdict(list)
         for job_id, run in runs:
             message = kept.get(task_id(job_id, run[0]))
             if message is not None:
-                log.warning("resmgr keeps %s: %s", task_id(job_id, run[0]), message)
+                log.warning("resmgr does not withdraw %s: %s", task_id(job_id, run[0]), message)
             gone[job_id].append(run)
         for job_id, withdrawn in gone.items():
             self._post(Withdrawn(job_id, withdrawn))
 
 
 def _refusals(answer: resmgrsvc_pb2.EnqueueGangsResponse, gangs: list[Gang]) -> dict[int, str]:
-    """Messages by position of the gang. A run that was known is not refused."""
+    """Return messages by position of the gang. A run that resmgr knows is not refused."""
     if not answer.HasField("error"):
         return {}
     error = answer.error
@@ -133,5 +135,5 @@ def _tasks(gang: Gang) -> Iterable[tuple[JobId, int]]:
 
 
 def _first(failed: dict[tuple[JobId, int], str], tasks: Iterable[tuple[JobId, int]]) -> str:
-    """The message of the gang's first refused task; empty where none was."""
+    """Return the message of the first refused task of a gang; empty where there is none."""
     return next((failed[task] or "refused" for task in tasks if task in failed), "")

@@ -1,4 +1,4 @@
-"""Asks the resource manager which runs it does not hold, so that only these are enqueued again."""
+"""Asks resmgr which runs it does not hold, so that only these are enqueued again."""
 
 from __future__ import annotations
 
@@ -19,63 +19,65 @@ from peloton.private.resmgr.holding import holding_pb2 as pb
 from peloton.rpc.client import Caller
 
 RUNS_PER_CALL = 100_000
-COMPARED = Counter("jobmgr_compared_runs", "Waiting runs of which resmgr was asked whether it holds them.")
-MISSING = Counter("jobmgr_missing_runs", "Those of them that it did not hold.")
+COMPARED = Counter("jobmgr_compared_runs", "Waiting runs that were compared with what resmgr holds.")
+MISSING = Counter("jobmgr_missing_runs", "Compared runs that resmgr did not hold.")
 log = logging.getLogger(__name__)
 
 
 class Comparer:
+    """Carries out Compare."""
+
     def __init__(self, resmgr: Caller, post: Post) -> None:
         self._resmgr = resmgr
         self._post = post
 
     async def run(self, queue: Queue[Compare]) -> None:
-        """Run for ever."""
+        """Compare runs; run for ever."""
         while True:
-            for questions in _calls(await queue.take(RUNS_PER_CALL)):
-                await self._ask(questions)
+            for comparisons in _calls(await queue.take(RUNS_PER_CALL)):
+                await self._compare(comparisons)
 
-    async def _ask(self, questions: Sequence[Compare]) -> None:
-        request = pb.FindMissingRequest(jobs=[_runs(question) for question in questions])
+    async def _compare(self, comparisons: Sequence[Compare]) -> None:
+        request = pb.FindMissingRequest(jobs=[_runs(comparison) for comparison in comparisons])
         missing: defaultdict[JobId, list[RunOf]] = defaultdict(list)
         try:
             answer = await until_answered(self._resmgr, "FindMissing", request)
             for job in answer.missing:
                 missing[job.job_id] += _of(job)
-        except PelotonError as error:  # it holds what it holds: to be told again does no harm
-            log.warning("all that waits is enqueued again: %s", error)
+        except PelotonError as error:  # to enqueue a run that it holds does no harm
+            log.warning("all waiting runs are enqueued again: %s", error)
             for job in request.jobs:
                 missing[job.job_id] += _of(job)
-        COMPARED.inc(sum(map(_size, questions)))
+        COMPARED.inc(sum(map(_size, comparisons)))
         MISSING.inc(sum(map(len, missing.values())))
-        for question in questions:
-            self._post(Compared(question.job_id, missing.pop(question.job_id, [])))
+        for comparison in comparisons:
+            self._post(Compared(comparison.job_id, missing.pop(comparison.job_id, [])))
 
 
-def _calls(questions: Sequence[Compare]) -> Iterator[list[Compare]]:
-    """Cut into calls that are not too large."""
+def _calls(comparisons: Sequence[Compare]) -> Iterator[list[Compare]]:
+    """Group comparisons into calls of bounded size."""
     call: list[Compare] = []
     size = 0
-    for question in questions:
-        if call and size + _size(question) > RUNS_PER_CALL:
+    for comparison in comparisons:
+        if call and size + _size(comparison) > RUNS_PER_CALL:
             yield call
             call, size = [], 0
-        call.append(question)
-        size += _size(question)
+        call.append(comparison)
+        size += _size(comparison)
     if call:
         yield call
 
 
-def _size(question: Compare) -> int:
-    return sum(span.end - span.first for span in question.spans)
+def _size(comparison: Compare) -> int:
+    return sum(span.end - span.first for span in comparison.spans)
 
 
-def _runs(question: Compare) -> pb.RunsOfJob:
+def _runs(comparison: Compare) -> pb.RunsOfJob:
     spans = [
         pb.Span(first_instance=span.first, count=span.end - span.first, run=span.run)
-        for span in question.spans
+        for span in comparison.spans
     ]
-    return pb.RunsOfJob(job_id=question.job_id, spans=spans)
+    return pb.RunsOfJob(job_id=comparison.job_id, spans=spans)
 
 
 def _of(job: pb.RunsOfJob) -> Iterator[RunOf]:

@@ -1,4 +1,4 @@
-"""Kills runs in Mesos, shuts executors down, and asks what became of runs: in batches."""
+"""Kills runs in Mesos, shuts down executors and reconciles runs, in batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class Killer:
-    """What fails here is not repeated here: the core asks again until a status tells."""
+    """Carries out Kill, ShutDown and Reconcile. The core repeats what fails until there is a status."""
 
     def __init__(self, hostmgr: Caller, reconciler: Caller, kills: Bucket, shut_downs: Bucket) -> None:
         self._hostmgr = hostmgr
@@ -28,6 +28,7 @@ class Killer:
         self._shut_downs = shut_downs
 
     async def kill(self, queue: Queue[Run]) -> None:
+        """Kill runs; run for ever."""
         while True:
             runs = dict.fromkeys(await queue.take(self._kills.share(KILLS_PER_CALL)))
             await self._kills.pay(len(runs))
@@ -44,7 +45,7 @@ class Killer:
                 log.warning("%d of %d kills failed: %s", len(failed.taskIds), len(ids), failed.message)
 
     async def shut_down(self, queue: Queue[tuple[Run, str]]) -> None:
-        """A command task's executor has the task's own id."""
+        """Shut down executors; run for ever. The executor of a command task has the task's id."""
         while True:
             executors = [
                 hostsvc_pb2.ExecutorOnAgent(
@@ -61,6 +62,7 @@ class Killer:
                 log.warning("%d executors not shut down: %s", len(executors), error)
 
     async def reconcile(self, queue: Queue[tuple[Run, str]]) -> None:
+        """Reconcile runs; run for ever."""
         while True:
             runs = [
                 reconcile_pb2.Run(mesos_task_id=mesos_task_id(*run), agent_id=agent)
@@ -70,4 +72,4 @@ class Killer:
             try:
                 await until_answered(self._reconciler, "ReconcileTasks", request)
             except PelotonError as error:
-                log.warning("%d runs not asked about: %s", len(runs), error)
+                log.warning("%d runs not reconciled: %s", len(runs), error)

@@ -1,4 +1,4 @@
-"""Takes placements from the resource manager and launches them, a call for each host."""
+"""Takes placements from resmgr and launches them, one call for each host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobmgr.core.state.events import Event, Launched, LaunchRefused, LaunchUncer
 from jobmgr.core.state.instructions import Launch, Release
 from jobmgr.drivers.backlog import Backlog
 from jobmgr.drivers.retry import CALL_SECONDS, for_ever, until_answered
-from jobmgr.drivers.task_configs import Configs
+from jobmgr.drivers.task_configs import TaskConfigs
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.outbox import Queue
 from jobmgr.engine.transient import TRANSIENT, backoff
@@ -31,16 +31,17 @@ from peloton.wire.ids import agent_id
 PLACEMENTS_PER_CALL = 1000
 POLL_SECONDS = 10.0
 RUNS_UNSTORED = 50_000
-"""Placed runs that lanes have not stored, from which on no more placements are taken."""
+"""Limit of placed runs that lanes have not stored; beyond it no placements are taken."""
 LAUNCHES_AT_ONCE = 16
-MOST_FAILURES = 10
-"""Tries of a launch that hostmgr answered with a failure of its own, after which Mesos is asked instead."""
+MAX_CALL_FAILURES = 10
+"""Failures of hostmgr in a launch after which Mesos is asked for the outcome."""
 RELEASES_PER_CALL = 500
+RUNS_PER_SETTLEMENT = 5000
 log = logging.getLogger(__name__)
 
 
 class Placements:
-    """Pulls placements; the core decides which of their runs still wait."""
+    """Pulls placements. The core decides which of their runs still wait."""
 
     def __init__(self, resmgr: Caller, lanes: Lanes) -> None:
         self._resmgr = resmgr
@@ -49,11 +50,14 @@ class Placements:
         self._backlog = Backlog(RUNS_UNSTORED)
 
     async def run(self) -> None:
+        """Pull placements for ever."""
         await for_ever("placements", self._step)
 
     async def stop(self) -> None:
-        """Hand over no more, and wait until what was handed over is stored. resmgr gives the rest to whoever
-        leads next."""
+        """Hand over no more placements, and wait until all that were handed over are stored.
+
+        resmgr hands later ones to the next leader.
+        """
         self._stopped = True
         await self._backlog.empty()
 
@@ -73,7 +77,7 @@ class Placements:
 
 
 class Launcher:
-    """Some workers share one queue of launches."""
+    """Carries out Launch, with some workers on one queue, and Release."""
 
     def __init__(
         self,
@@ -86,7 +90,7 @@ class Launcher:
         self._releases = releases
         self._jobs = jobs
         self._post = post
-        self._configs = Configs()
+        self._configs = TaskConfigs()
         self._under_way = 0
         self._ended = asyncio.Event()
         """Set whenever a launch has ended."""
@@ -98,17 +102,17 @@ class Launcher:
             await self._ended.wait()
 
     async def launch(self, queue: Queue[Launch]) -> None:
-        """Run for ever."""
+        """Launch runs; run for ever."""
         async with asyncio.TaskGroup() as group:
             for _ in range(LAUNCHES_AT_ONCE):
                 group.create_task(self._work(queue))
 
-    def _give_back(self, launch: Launch) -> None:
-        """None of the runs is wanted any more."""
+    def _release(self, launch: Launch) -> None:
+        """Release the claim of a launch without current runs."""
         self._releases.put([Release(launch.hostname, launch.agent_id, launch.offer_id)])
 
     async def release(self) -> None:
-        """Give claims back; run for ever. One that cannot be given back ends by itself."""
+        """Release claims; run for ever. One that cannot be released expires."""
         while True:
             offers = [
                 claim_to(item.hostname, item.agent_id, item.offer_id)
@@ -131,14 +135,16 @@ class Launcher:
                     self._ended.set()
 
     async def _launch(self, launch: Launch) -> Event:
-        """Repeated until hostmgr answers, however long that takes: it alone knows how long a claim lasts, and
-        answers `invalid offers` to one that is over."""
+        """Launch runs; repeat the call until hostmgr answers.
+
+        hostmgr knows how long a claim lasts, and answers `invalid offers` where one is over.
+        """
         request = self._request(launch)
         if not request.tasks:
-            self._give_back(launch)
+            self._release(launch)
             return Launched(launch.runs)
-        pause, failed, uncertain = backoff(), 0, False
-        while failed < MOST_FAILURES:
+        delays, failures, uncertain = backoff(), 0, False
+        while failures < MAX_CALL_FAILURES:
             try:
                 answer = await self._hostmgr.call("LaunchTasks", request, timeout=CALL_SECONDS, retry=False)
                 return _outcome(launch, answer, uncertain)
@@ -148,9 +154,9 @@ class Launcher:
                 return LaunchRefused(launch.runs, str(error), faulty=True)
             except PelotonError as error:
                 uncertain = True
-                failed += not isinstance(error, TRANSIENT)
+                failures += not isinstance(error, TRANSIENT)
                 log.warning("launch on %s: %s", launch.hostname, error)
-            await pause.wait()
+            await delays.wait()
         return LaunchUncertain(launch.runs)
 
     def _request(self, launch: Launch) -> hostsvc_pb2.LaunchTasksRequest:
@@ -182,15 +188,16 @@ class Launcher:
 
 
 class Settler:
-    """Tells resmgr what became of the runs that it handed over."""
+    """Carries out Settle."""
 
     def __init__(self, resmgr: Caller) -> None:
         self._resmgr = resmgr
 
     async def run(self, queue: Queue[tuple[Run, TaskState]]) -> None:
+        """Report the states of runs to resmgr; run for ever."""
         while True:
             request = resmgrsvc_pb2.UpdateTasksStateRequest()
-            for run, state in await queue.take(5000):
+            for run, state in await queue.take(RUNS_PER_SETTLEMENT):
                 entry = request.taskStates.add()
                 entry.task.value = task_id(run.job_id, run.instance)
                 entry.mesosTaskId.value = mesos_task_id(*run)
@@ -198,7 +205,9 @@ class Settler:
             try:
                 await until_answered(self._resmgr, "UpdateTasksState", request)
             except PelotonError as error:
-                log.error("resmgr was not told of %d runs: %s", len(request.taskStates), error)
+                log.error(
+                    "the states of %d runs are not reported to resmgr: %s", len(request.taskStates), error
+                )
 
 
 def _placement(wire: resmgr_pb2.Placement) -> Placement:
@@ -223,7 +232,7 @@ def _outcome(launch: Launch, answer: hostsvc_pb2.LaunchTasksResponse, uncertain:
 
 
 def _refused(launch: Launch, message: str, uncertain: bool) -> Event:
-    """An earlier try may have got through to a hostmgr that is no more."""
+    """Return the outcome of a refusal. An earlier try may have reached a hostmgr that led before."""
     if uncertain:
         return LaunchUncertain(launch.runs)
     return LaunchRefused(launch.runs, message, faulty=False)

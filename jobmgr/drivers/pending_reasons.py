@@ -1,10 +1,10 @@
-"""Learns from the resource manager why tasks wait; kept in memory only."""
+"""Pulls from resmgr why tasks wait. The reasons are kept in memory only."""
 
 from __future__ import annotations
 
 import logging
 
-from jobmgr.core.state.events import ResmgrChanged, WaitingTold
+from jobmgr.core.state.events import PendingReasons, ResmgrChanged
 from jobmgr.drivers.retry import CALL_SECONDS, for_ever
 from jobmgr.engine.lanes import Lanes
 from peloton.model.ids import parse_mesos_task_id
@@ -16,7 +16,9 @@ POLL_SECONDS = 10.0
 log = logging.getLogger(__name__)
 
 
-class WaitingReasons:
+class PendingReasonStream:
+    """Hands the reasons to the lanes, and tells them of a new resmgr."""
+
     def __init__(self, resmgr: Caller, lanes: Lanes) -> None:
         self._resmgr = resmgr
         self._lanes = lanes
@@ -25,7 +27,8 @@ class WaitingReasons:
         self._last = 0
 
     async def run(self) -> None:
-        await for_ever("waiting reasons", self._step)
+        """Pull reasons for ever."""
+        await for_ever("pending reasons", self._step)
 
     async def _step(self) -> None:
         request = waiting_pb2.WaitForDeltasRequest(
@@ -34,14 +37,14 @@ class WaitingReasons:
         answer = await self._resmgr.call("WaitForDeltas", request, timeout=POLL_SECONDS + CALL_SECONDS)
         if answer.leader_id != self._leader:
             if self._leader:
-                log.info("another resource manager leads: it is asked whether it holds what is pending")
+                log.info("another resource manager leads: pending runs are compared with what it holds")
                 self._lanes.post(ResmgrChanged())
             self._leader = answer.leader_id
         self._stream = answer.stream_id
         self._last = answer.last
         if answer.deltas:
             self._lanes.post(
-                WaitingTold(
+                PendingReasons(
                     [
                         (parse_mesos_task_id(delta.mesos_task_id), TaskState(delta.state), delta.reason)
                         for delta in answer.deltas

@@ -1,4 +1,4 @@
-"""Learns from the resource manager which tasks have to give way, and why, and has them ended."""
+"""Pulls the tasks that resmgr preempts, with the reasons."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ UNKNOWN_REASON = "its resources are needed elsewhere"
 log = logging.getLogger(__name__)
 
 
-class Evictor:
-    """What is taken here and not ended runs on: the resource manager chooses again."""
+class PreemptionStream:
+    """Hands preempted runs to the lanes. resmgr preempts again where one is not ended."""
 
     def __init__(self, resmgr: Caller, preemption: Caller, post: Callable[[Event], None]) -> None:
-        """`preemption` is the resource manager's private PreemptionService."""
+        """Pull from `resmgr`; its private PreemptionService, `preemption`, has the reasons."""
         self._resmgr = resmgr
         self._preemption = preemption
         self._post = post
 
     async def run(self) -> None:
+        """Pull preempted tasks for ever."""
         await for_ever("preemption", self._step)
 
     async def _step(self) -> None:
@@ -47,7 +48,7 @@ class Evictor:
             )
 
     async def _reasons(self, runs: Sequence[str]) -> dict[str, str]:
-        """By run. A task is ended all the same where nobody can tell why."""
+        """Return the reasons by run; none where the service cannot answer."""
         try:
             answer = await self._preemption.call(
                 "GetReasons", preemption_pb2.GetReasonsRequest(mesos_task_ids=runs), timeout=CALL_SECONDS

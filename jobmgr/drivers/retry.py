@@ -1,4 +1,4 @@
-"""Calls to the other daemons, as the drivers make them."""
+"""Calls to the other daemons: retries and rate limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Bucket:
-    """So many things a second, and `burst` of them at once; a rate of 0 sets no limit."""
+    """A rate limit: `rate` calls a second, `burst` of them at once. A rate of 0 is no limit."""
 
     def __init__(self, rate: float, burst: int) -> None:
         self._rate = rate
@@ -24,12 +24,12 @@ class Bucket:
         self._left = float(self._burst)
         self._at = 0.0
 
-    def share(self, wanted: int) -> int:
-        """At most so many at once."""
-        return min(wanted, self._burst) if self._rate else wanted
+    def share(self, number: int) -> int:
+        """Return how many of `number` calls may be made at once."""
+        return min(number, self._burst) if self._rate else number
 
     async def pay(self, number: int) -> None:
-        """Waits until they may go."""
+        """Wait until so many calls may be made."""
         if not self._rate:
             return
         now = asyncio.get_running_loop().time()
@@ -40,26 +40,28 @@ class Bucket:
 
 
 async def until_answered(
-    client: Caller, method: str, request: Any, passing: tuple[type[PelotonError], ...] = TRANSIENT
+    client: Caller, method: str, request: Any, transient: tuple[type[PelotonError], ...] = TRANSIENT
 ) -> Any:
-    """The answer, however long it takes. Raises what is not a passing failure. The request must be safe to
-    repeat."""
-    pauses = backoff()
+    """Call until there is an answer; return it. Raises errors that are not transient.
+
+    The request must be safe to repeat.
+    """
+    delays = backoff()
     while True:
         try:
             return await client.call(method, request, timeout=CALL_SECONDS)
-        except passing as error:
+        except transient as error:
             log.warning("%s: %s", method, error)
-        await pauses.wait()
+        await delays.wait()
 
 
 async def for_ever(name: str, step: Callable[[], Awaitable[None]]) -> None:
-    """Repeat a step; where it fails in Peloton's terms, say so and go on after a pause."""
-    pauses = backoff()
+    """Repeat a step for ever; after a PelotonError, log it and wait."""
+    delays = backoff()
     while True:
         try:
             await step()
-            pauses.reset()
+            delays.reset()
         except PelotonError as error:
             log.warning("%s: %s", name, error)
-            await pauses.wait()
+            await delays.wait()

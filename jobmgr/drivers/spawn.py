@@ -1,4 +1,4 @@
-"""All that works in the background while a job manager leads, by name."""
+"""Starts the background tasks of a job manager that leads."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from jobmgr.drivers.enqueue import Enqueuer
 from jobmgr.drivers.held_runs import Comparer
 from jobmgr.drivers.kill import Killer
 from jobmgr.drivers.launch import Launcher, Placements, Settler
-from jobmgr.drivers.pending_reasons import WaitingReasons
-from jobmgr.drivers.preemption import Evictor
+from jobmgr.drivers.pending_reasons import PendingReasonStream
+from jobmgr.drivers.preemption import PreemptionStream
 from jobmgr.drivers.retry import Bucket
-from jobmgr.drivers.status_stream import Intake
-from jobmgr.engine.engine import LOOKS, Engine
+from jobmgr.drivers.status_stream import StatusStream
+from jobmgr.engine.engine import ADOPTION_DELAYS, Engine
 from jobmgr.engine.outbox import Queue
 from jobmgr.engine.transient import TRANSIENT, backoff
 from peloton.clock import NANOSECONDS, Clock
@@ -28,7 +28,7 @@ Spawn = Callable[[str, Coroutine[Any, Any, Any]], None]
 RETIREMENTS_AT_ONCE = 100
 FINISH_SECONDS = 5.0
 FIRST_EXPIRY_SECONDS = 600.0
-"""From a leader's start until it looks for old events; some leaders do not live long."""
+"""Delay of the first expiry after a leader's start, as some leaders lead only for a short time."""
 DAY = 86400 * NANOSECONDS
 NO_LIMIT = Bucket(0, 1)
 log = logging.getLogger(__name__)
@@ -49,15 +49,15 @@ def spawn_drivers(
     shut_downs: Bucket = NO_LIMIT,
     finish_within: float = FINISH_SECONDS,
 ) -> Callable[[], Awaitable[None]]:
-    """Start the lanes and all that feeds them and carries out what they say.
+    """Start the lanes, their sources of events, and what carries out their instructions.
 
-    Returns what to do before they are ended in order: no more placements are taken, and what is launched is
-    brought to its end, for at most `finish_within` seconds.
+    Return what to do before an orderly end: it takes no more placements and finishes the launches that are
+    under way, for at most `finish_within` seconds.
     """
     lanes, outbox = engine.lanes, engine.outbox
     enqueuer = Enqueuer(resmgr, lanes.job, lanes.post)
     placements = Placements(resmgr, lanes)
-    then = engine.recovery.then
+    after = engine.recovery.run_after
     launcher = Launcher(hostmgr, lanes.job, lanes.post, outbox.release)
     killer = Killer(hostmgr, reconciler, kills, shut_downs)
     spawn("lanes", lanes.run())
@@ -66,16 +66,16 @@ def spawn_drivers(
     spawn("enqueue again", enqueuer.enqueue(outbox.enqueue_again))
     spawn("compare", Comparer(holding, lanes.post).run(outbox.compare))
     spawn("withdraw", enqueuer.withdraw(outbox.withdraw))
-    spawn("placements", then(placements.run))
+    spawn("placements", after(placements.run))
     spawn("launch", launcher.launch(outbox.launch))
     spawn("release", launcher.release())
     spawn("settle", Settler(resmgr).run(outbox.settle))
     spawn("kill", killer.kill(outbox.kill))
     spawn("shut down", killer.shut_down(outbox.shut_down))
     spawn("reconcile", killer.reconcile(outbox.reconcile))
-    spawn("event stream", then(Intake(events, passing, engine).run))
-    spawn("waiting reasons", then(WaitingReasons(waiting, lanes).run))
-    spawn("evict", then(Evictor(resmgr, preemption, lanes.post).run))
+    spawn("event stream", after(StatusStream(events, passing, engine).run))
+    spawn("waiting reasons", after(PendingReasonStream(waiting, lanes).run))
+    spawn("evict", after(PreemptionStream(resmgr, preemption, lanes.post).run))
     spawn("retire", retire(engine.store, outbox.retire))
     spawn("adopt", adopt(engine))
 
@@ -86,7 +86,9 @@ def spawn_drivers(
                 await launcher.finish(outbox.launch)
                 await lanes.flush()
         except TimeoutError:
-            log.warning("launches are left to the next leader: %d s were not enough", finish_within)
+            log.warning(
+                "launches are left to the next leader: they did not finish within %d s", finish_within
+            )
 
     return finish
 
@@ -94,18 +96,18 @@ def spawn_drivers(
 async def expire(
     store: Store, clock: Clock, days: float, every: float, first: float = FIRST_EXPIRY_SECONDS
 ) -> NoReturn:
-    """Drop events of ended runs that are older than so many days, every so many seconds; run for ever."""
-    pause = first
+    """Drop events of ended runs that are older than `days`, every `every` seconds; run for ever."""
+    delay = first
     while True:
-        await asyncio.sleep(pause)
-        pause = every
+        await asyncio.sleep(delay)
+        delay = every
         try:
             gone = await store.pod_events.expire(clock.wall() - round(days * DAY))
         except TRANSIENT as error:
-            log.warning("old events are kept until the next time: %s", error)
+            log.warning("old events are not dropped yet: %s", error)
             continue
         if gone:
-            log.info("%d events of runs that ended are older than %g days: dropped", gone, days)
+            log.info("dropped %d events of ended runs, older than %g days", gone, days)
 
 
 async def retire(store: Store, queue: Queue[JobId]) -> None:
@@ -116,29 +118,29 @@ async def retire(store: Store, queue: Queue[JobId]) -> None:
 
 
 async def _retire(store: Store, job_id: JobId) -> None:
-    pause = backoff()
+    delays = backoff()
     while True:
         try:
             await store.jobs.retire(job_id)
             return
         except TRANSIENT as error:
             log.warning("cannot retire job %s: %s", job_id, error)
-        await pause.wait()
+        await delays.wait()
 
 
-async def adopt(engine: Engine, looks: Sequence[float] = LOOKS) -> None:
-    """Take on the jobs that are stored though nobody could tell; run for ever."""
+async def adopt(engine: Engine, delays: Sequence[float] = ADOPTION_DELAYS) -> None:
+    """Adopt jobs that are stored although their creation failed; run for ever."""
     while True:
-        for job_id in await engine.doubtful.take(1):
-            for pause in looks:
-                await asyncio.sleep(pause)
+        for job_id in await engine.unconfirmed.take(1):
+            for delay in delays:
+                await asyncio.sleep(delay)
                 if await _adopted(engine, job_id):
                     break
 
 
 async def _adopted(engine: Engine, job_id: JobId) -> bool:
-    """Whether it is stored."""
-    pause = backoff()
+    """Adopt a job; return whether it is stored."""
+    delays = backoff()
     while True:
         try:
             await engine.find(job_id)
@@ -146,5 +148,5 @@ async def _adopted(engine: Engine, job_id: JobId) -> bool:
         except NotFound:
             return False
         except TRANSIENT as error:
-            log.warning("cannot tell whether job %s is stored: %s", job_id, error)
-        await pause.wait()
+            log.warning("it is unknown whether job %s is stored: %s", job_id, error)
+        await delays.wait()

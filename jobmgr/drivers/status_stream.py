@@ -1,4 +1,4 @@
-"""Pulls the event stream of hostmgr: ordered batches, passed only when they are stored."""
+"""Pulls hostmgr's event stream, and purges events that are stored."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from peloton.wire.mesos import task_status
 CLIENT = "jobmgr"
 EVENTS_PER_CALL = 2000
 EVENTS_UNSTORED = 50_000
-"""Events that lanes have not stored, from which on no more are taken: hostmgr holds 100,000."""
+"""Limit of events that lanes have not stored; beyond it no events are taken. hostmgr holds 100,000."""
 POLL_SECONDS = 10.0
 BEHIND_POLL_SECONDS = 0.5
-"""While a lane is behind: what it has stored is passed with the next call."""
+"""While a lane is behind: what it has stored is acknowledged with the next call."""
 log = logging.getLogger(__name__)
 
 
 class StreamBroken(PelotonError):
-    """The stream is another one now, or no longer holds what was wanted: start over."""
+    """The stream is a new one, or no longer holds the next event: initialise it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,34 +41,38 @@ class _Batch:
 
     events: Sequence[eventstream_pb2.Event]
     parts: Mapping[int, asyncio.Task[None]]
-    passed: set[int] = field(default_factory=set)
-    """Lanes whose part was passed before the whole."""
+    acknowledged: set[int] = field(default_factory=set)
+    """Lanes whose part was acknowledged before the whole."""
 
     @property
     def stored(self) -> bool:
+        """Whether all lanes have stored their part."""
         return all(part.done() for part in self.parts.values())
 
 
-class Intake:
-    """Hand statuses to the lanes. Mesos gives no further status of a run until one is passed: while a lane is
-    behind, what the others have stored is passed before it."""
+class StatusStream:
+    """Hands statuses to the lanes.
+
+    Mesos sends no further status of a run until one is acknowledged. While a lane is behind, events that the
+    others have stored are therefore acknowledged out of order.
+    """
 
     def __init__(self, hostmgr: Caller, passing: Caller, engine: Engine) -> None:
-        """`passing` is the host manager's private PassingService."""
+        """Pull from `hostmgr`; its private PassingService, `passing`, acknowledges out of order."""
         self._hostmgr = hostmgr
         self._passing = passing
         self._engine = engine
         self._stream = ""
         self._next = 0
-        """Everything before this offset is handed to the lanes."""
+        """Events before this offset are handed to the lanes."""
         self._unstored: deque[_Batch] = deque()
-        """Oldest first; the first one that is not stored by all lanes begins what is not passed."""
+        """Oldest first. Events before the first batch are purged."""
         self._parts: set[asyncio.Task[None]] = set()
         self._backlog = Backlog(EVENTS_UNSTORED)
-        self._filling = [asyncio.Lock() for _ in range(len(engine.lanes))]
+        self._updating = [asyncio.Lock() for _ in range(len(engine.lanes))]
 
     async def run(self) -> None:
-        """Run for ever."""
+        """Pull events for ever."""
         try:
             await for_ever("event stream", self._step)
         finally:
@@ -79,9 +83,9 @@ class Intake:
         try:
             if not self._stream:
                 await self._open()
-            purge = self._passed()
+            purge = self._purge_offset()
             if self._unstored:
-                await self._pass_early()
+                await self._acknowledge_early()
             events = await self._wait(purge)
             if events:
                 await self._hand_over(events)
@@ -91,7 +95,7 @@ class Intake:
 
     async def _hand_over(self, events: list[eventstream_pb2.Event]) -> None:
         answers = self._engine.lanes.submit(Statuses(list(_statuses(events))))
-        parts = {lane: asyncio.create_task(self._store(lane, told)) for lane, told in answers.items()}
+        parts = {lane: asyncio.create_task(self._store(lane, answer)) for lane, answer in answers.items()}
         for part in parts.values():
             self._parts.add(part)
             part.add_done_callback(self._parts.discard)
@@ -100,19 +104,19 @@ class Intake:
         await self._backlog.add(parts, len(events))
 
     async def _store(self, lane: int, answer: asyncio.Future[list[tuple[Run, TaskStatus]]]) -> None:
-        """Wait until a lane has stored its part, and store what is told late of jobs that have ended."""
+        """Wait until a lane has stored its part, then apply late updates of jobs that have ended."""
         ended = await answer
-        pause = backoff()
-        async with self._filling[lane]:
+        delays = backoff()
+        async with self._updating[lane]:
             while ended:
                 try:
-                    await self._engine.fill_in(ended)
+                    await self._engine.apply_late_updates(ended)
                     return
                 except PelotonError as error:
-                    log.warning("late news of %d runs are not stored: %s", len(ended), error)
-                await pause.wait()
+                    log.warning("%d late updates are not stored: %s", len(ended), error)
+                await delays.wait()
 
-    def _passed(self) -> int:
+    def _purge_offset(self) -> int:
         """Return the offset before which everything is stored. Raises what a lane raised."""
         while self._unstored and self._unstored[0].stored:
             for part in self._unstored[0].parts.values():
@@ -120,22 +124,22 @@ class Intake:
             self._unstored.popleft()
         return self._unstored[0].events[0].offset if self._unstored else self._next
 
-    async def _pass_early(self) -> None:
-        """Pass what is stored after what is not."""
-        fresh = [(batch, _stored(batch) - batch.passed) for batch in self._unstored]
+    async def _acknowledge_early(self) -> None:
+        """Acknowledge events that are stored, behind ones that are not."""
+        fresh = [(batch, _stored(batch) - batch.acknowledged) for batch in self._unstored]
         offsets = [offset for batch, lanes in fresh for offset in self._offsets(batch, lanes)]
         if offsets:
             request = passing_pb2.PassEventsRequest(stream_id=self._stream, offsets=offsets)
             try:
                 await self._passing.call("PassEvents", request, timeout=CALL_SECONDS)
-            except PelotonError as error:  # the next call for events tells whether the stream is another one
-                log.warning("%d events are not passed yet: %s", len(offsets), error)
+            except PelotonError as error:  # the next call for events fails if the stream is a new one
+                log.warning("%d events are not acknowledged yet: %s", len(offsets), error)
                 return
         for batch, lanes in fresh:
-            batch.passed.update(lanes)
+            batch.acknowledged.update(lanes)
 
     def _offsets(self, batch: _Batch, lanes: set[int]) -> Iterable[int]:
-        """Of the events that belong to these lanes."""
+        """Yield the offsets of events that belong to these lanes."""
         lane_of = self._engine.lanes.lane_of
         for event in batch.events if lanes else ():
             for run, _ in _statuses([event]):
@@ -168,7 +172,7 @@ class Intake:
 
 
 def _stored(batch: _Batch) -> set[int]:
-    """Lanes that have stored their part."""
+    """Return the lanes that have stored their part."""
     return {lane for lane, part in batch.parts.items() if part.done() and part.exception() is None}
 
 
@@ -179,4 +183,4 @@ def _statuses(events: Iterable[eventstream_pb2.Event]) -> Iterable[tuple[Run, Ta
         try:
             yield parse_mesos_task_id(event.mesosTaskStatus.task_id.value), task_status(event.mesosTaskStatus)
         except InvalidArgument as error:
-            log.warning("status of %s, which says nothing: %s", event.mesosTaskStatus.task_id.value, error)
+            log.warning("invalid status of %s: %s", event.mesosTaskStatus.task_id.value, error)

@@ -1,4 +1,4 @@
-"""The whole configs of tasks, as a launch carries them: parsed once per version of a job."""
+"""The configs of tasks for launches, parsed once for each version of a job."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from peloton.model.ids import JobId
 from peloton.wire.overrides import task_config
 from peloton.wire.payload import job_config
 
-MOST_JOBS = 1000
+MAX_CONFIGS = 1000
 
 
-class Configs:
-    """Keeps the configs that were launched last."""
+class TaskConfigs:
+    """A cache of parsed configs."""
 
     def __init__(self) -> None:
         self._parsed: OrderedDict[tuple[JobId, int], job_pb2.JobConfig] = OrderedDict()
@@ -27,7 +27,7 @@ class Configs:
         config = self._parsed.get(key)
         if config is None:
             config = self._parsed[key] = job_config(spec.payload)
-            if len(self._parsed) > MOST_JOBS:
+            if len(self._parsed) > MAX_CONFIGS:
                 self._parsed.popitem(last=False)
         else:
             self._parsed.move_to_end(key)

@@ -1,1 +1,1 @@
-"""The shell around the core: the loop, the outbox, recovery, finished jobs."""
+"""The shell around the core: lanes, outbox, recovery, finished jobs."""

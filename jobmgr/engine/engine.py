@@ -1,7 +1,7 @@
-"""The goal-state engine as the services see it: what is asked is stored when a call returns, and the
-engine brings it about afterwards.
+"""The goal-state engine, as the services call it.
 
-Reading is from `job` (active jobs, in memory, always what is stored) or `load` (any job).
+A request is stored when its call returns, and is carried out afterwards. Active jobs are read with `job`,
+from memory, which is always what is stored; any job with `load`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from jobmgr.core.state.cache import CachedJob
-from jobmgr.core.state.events import JobUpdated, RestartAsked, StartAsked, StopAsked
+from jobmgr.core.state.events import JobUpdated, RestartRequested, StartRequested, StopRequested
 from jobmgr.core.task.actions import Limits
-from jobmgr.engine.finished_jobs import Archive
+from jobmgr.engine.finished_jobs import FinishedJobs
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.outbox import Outbox, Queue
 from jobmgr.engine.recovery import Recovery, read_job
@@ -25,15 +25,18 @@ from peloton.model.states import JobState, JobType
 from peloton.model.task import TaskStatus
 from storage.interface import Fence, Store, unfenced
 
-VERSIONS_TRIED = 1000
-"""One more for each update that was cut off between storing its config and making it the current one."""
-LOOKS = (0.0, 1.0, 5.0)
-"""Seconds before each look for a job of which nobody could tell whether it was stored: it may come late."""
+MAX_VERSION_TRIES = 1000
+"""An update that was interrupted after storing its config leaves an unused version behind."""
+ADOPTION_DELAYS = (0.0, 1.0, 5.0)
+"""Seconds before each look for a job whose creation has an unknown outcome: the write may arrive late."""
 
 
 class Engine:
-    """Runs jobs towards their goals. All calls raise Unavailable while the store cannot answer, and
-    Fenced where this process is no longer the leader."""
+    """Runs jobs towards their goals.
+
+    All calls raise Unavailable while the store cannot answer, and Fenced where this process is no longer the
+    leader.
+    """
 
     def __init__(
         self,
@@ -48,16 +51,16 @@ class Engine:
         self.outbox = Outbox()
         self.lanes = Lanes(lanes, limits, store, self.clock, self.outbox, fence)
         self.recovery = Recovery(store, self.lanes)
-        self.doubtful: Queue[JobId] = Queue()
-        """Jobs that may be stored, though whoever created them was told of a failure."""
-        self._archive = Archive(self.lanes)
+        self.unconfirmed: Queue[JobId] = Queue()
+        """Jobs that may be stored although their creation failed."""
+        self._finished = FinishedJobs(self.lanes)
         self._creating: dict[asyncio.Task[None], JobId] = {}
 
     async def create_job(self, job_id: JobId, spec: JobSpec) -> None:
-        """Store a new job (`spec.version` 1) and start it; its tasks' rows follow in the background. A caller
-        who does not wait for the end breaks nothing off.
+        """Store a new job (`spec.version` 1) and start it; the rows of its tasks follow in the background.
 
-        Raises AlreadyExists."""
+        The creation goes on where the caller is cancelled. Raises AlreadyExists.
+        """
         now = self.clock.wall()
         runtime = JobRuntime(
             state=JobState.INITIALIZED,
@@ -78,15 +81,16 @@ class Engine:
             await self.find(job_id)
             raise
         except Unavailable:
-            self.doubtful.put([job_id])
+            self.unconfirmed.put([job_id])
             raise
         self.lanes.create(job_id, spec, runtime)
 
     async def update_job(self, job_id: JobId, spec: JobSpec) -> None:
-        """Take the next version of the config (`spec.version` = the current one + 1), which only adds
-        instances: whoever calls has checked that.
+        """Take the next version of the config (`spec.version` = the current one + 1), which adds instances.
 
-        Raises NotFound, Conflict where the version is not the next one, Refused where the job has ended."""
+        The caller has checked that it changes nothing else. Raises NotFound, Conflict where the version is
+        not the next one, and Refused where the job has ended.
+        """
         job = await self.find(job_id)
         if job is None:
             await self._refuse_ended(job_id, "update")
@@ -95,103 +99,111 @@ class Engine:
         if base != job.spec.version:
             raise Conflict(f"the config is at version {job.spec.version}, not {base}")
         stored = await self._store_version(job_id, spec)
-        await self.lanes.ask(JobUpdated(job_id, stored, base))
+        await self.lanes.request(JobUpdated(job_id, stored, base))
 
     async def stop(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
         """Make the goal KILLED: of the whole job (None), or of these instances.
 
-        Returns the instances that had not ended and now have the goal KILLED, in order. Those that have
-        ended, and those that are not there, are left out. A job that has ended: empty. Raises NotFound."""
+        Return the instances that had not ended, in order; none for a job that has ended. Raises NotFound.
+        """
         if await self.find(job_id) is None:
             return []
-        stopped: list[int] = await self.lanes.ask(StopAsked(job_id, instances))
+        stopped: list[int] = await self.lanes.request(StopRequested(job_id, instances))
         return stopped
 
     async def start(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
-        """Give instances whose goal is KILLED a new run (None: all of them). Returns those that get one.
+        """Begin a new run of instances whose goal is KILLED (None: all of them); return these.
 
-        Raises NotFound, and Refused where the job has ended or is being stopped as a whole."""
+        Raises NotFound, and Refused where the job has ended or is being stopped as a whole.
+        """
         if await self.find(job_id) is None:
             await self._refuse_ended(job_id, "start tasks of")
-        started: list[int] = await self.lanes.ask(StartAsked(job_id, instances))
+        started: list[int] = await self.lanes.request(StartRequested(job_id, instances))
         return started
 
     async def restart(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
-        """Stop the current run and start the next one, whatever the retry policy (None: all instances).
-        Instances whose goal is KILLED are left out. Returns those that are restarted.
+        """Stop the current run and begin the next one, whatever the retry policy (None: all instances).
 
-        Raises NotFound, and Refused where the job has ended or is being stopped as a whole."""
+        Instances whose goal is KILLED are left out. Return those that are restarted. Raises NotFound, and
+        Refused where the job has ended or is being stopped as a whole.
+        """
         if await self.find(job_id) is None:
             await self._refuse_ended(job_id, "restart tasks of")
-        restarted: list[int] = await self.lanes.ask(RestartAsked(job_id, instances))
+        restarted: list[int] = await self.lanes.request(RestartRequested(job_id, instances))
         return restarted
 
     async def delete(self, job_id: JobId) -> None:
-        """Forget a job that has ended, and all that is stored of it.
+        """Delete a job that has ended, with all that is stored of it.
 
-        Raises NotFound("job not found") and Refused("Job is not in a terminal state: <state>")."""
+        Raises NotFound("job not found") and Refused("Job is not in a terminal state: <state>").
+        """
         await self.recovery.read(job_id)
         job = self.job(job_id)
         try:
             state = job.runtime.state if job else (await self.store.jobs.runtime(job_id)).state
         except NotFound:
-            if job_id not in self._creating.values():  # a deletion that was cut off may have left something
-                await self._archive.delete(job_id)
+            if job_id not in self._creating.values():  # an interrupted deletion may have left rows
+                await self._finished.delete(job_id)
             raise NotFound("job not found") from None
         if not state.terminal:
             raise Refused(f"Job is not in a terminal state: {state.name}")
-        await self._archive.delete(job_id)
+        await self._finished.delete(job_id)
 
-    async def fill_in(self, told: Iterable[tuple[Run, TaskStatus]]) -> None:
-        """Take what agents tell late of the ends of runs of jobs that have ended."""
-        await self._archive.fill_in(told)
+    async def apply_late_updates(self, statuses: Iterable[tuple[Run, TaskStatus]]) -> None:
+        """Correct the ends of runs of jobs that have ended, by late updates of agents."""
+        await self._finished.apply_late_updates(statuses)
 
     async def refresh(self, job_id: JobId) -> None:
-        """Read the job from the store again and look at each task's goal anew. A job that has ended: nothing.
-        Raises NotFound."""
+        """Read a job from the store again and evaluate its tasks, unless it has ended. Raises NotFound."""
         if await self.find(job_id) is None:
-            self._archive.drop(job_id)
+            self._finished.remove(job_id)
             return
-        await self.lanes.between(job_id, lambda: self._read_again(job_id))
+        await self.lanes.run_between_cycles(job_id, lambda: self._read_again(job_id))
 
     async def refresh_tasks(self, job_id: JobId, first: int = 0, end: int | None = None) -> None:
-        """As `refresh`, for instances first … end-1, and those beside them. Raises NotFound."""
+        """Read instances first … end-1 of a job again, and the other ones too. Raises NotFound."""
         await self.refresh(job_id)
 
     def job(self, job_id: JobId) -> CachedJob | None:
-        """An active job, not to be changed; None where the job has ended or is not there, and where its tasks
-        are still to be read: then nothing is newer than what is stored."""
+        """Return an active job, not to be changed; None for any other, and while its tasks are not read yet.
+
+        Where it is None the store has the newest state.
+        """
         return self.lanes.job(job_id)
 
     async def find(self, job_id: JobId) -> CachedJob | None:
-        """An active job, not to be changed; None where it has ended. One that is stored and not known here,
-        because the store could not tell that it had stored it, is taken on. Raises NotFound."""
+        """Return an active job, not to be changed; None where it has ended. Raises NotFound.
+
+        A job is adopted that is stored but not in memory, because the outcome of its creation was unknown.
+        """
         await self.recovery.read(job_id)
         if self.job(job_id) is None and not (await self.store.jobs.runtime(job_id)).state.terminal:
-            await self.lanes.between(job_id, lambda: self._take(job_id))
+            await self.lanes.run_between_cycles(job_id, lambda: self._adopt(job_id))
         return self.job(job_id)
 
     async def load(self, job_id: JobId) -> CachedJob:
-        """Any job with all its tasks: from memory, or from the store where it has ended. Raises NotFound."""
+        """Return any job with all its tasks, from the store where it has ended. Raises NotFound."""
         await self.recovery.read(job_id)
-        return self.job(job_id) or await self._archive.load(job_id)
+        return self.job(job_id) or await self._finished.load(job_id)
 
     async def summary(self, job_id: JobId) -> JobSummary:
-        """Any job's spec and runtime without its tasks: cheaper than `load` for a finished one. Raises
-        NotFound."""
-        job = self.job(job_id) or self._archive.held(job_id)
+        """Return any job's newest spec and runtime, without its tasks. Raises NotFound.
+
+        For a job that has ended this is cheaper than `load`.
+        """
+        job = self.job(job_id) or self._finished.get(job_id)
         if job is not None:
             return JobSummary(job_id, job.spec, job.runtime)
         runtime = await self.store.jobs.runtime(job_id)
         return JobSummary(job_id, await self.store.jobs.config(job_id, runtime.config_version), runtime)
 
     def active_jobs(self) -> list[JobId]:
-        """Ids of the jobs that have not ended."""
+        """Return the ids of the jobs that have not ended."""
         return self.lanes.jobs()
 
     async def _store_version(self, job_id: JobId, spec: JobSpec) -> JobSpec:
-        """A version that an earlier attempt left behind without making it the current one is passed over."""
-        for version in range(spec.version, spec.version + VERSIONS_TRIED):
+        """Store a config as the next free version; unused versions of interrupted updates are skipped."""
+        for version in range(spec.version, spec.version + MAX_VERSION_TRIES):
             try:
                 stored = replace(spec, version=version)
                 await self.store.jobs.add_config(job_id, stored)
@@ -200,11 +212,11 @@ class Engine:
                 continue
         raise Conflict(f"config versions {spec.version} to {version} exist already")
 
-    async def _refuse_ended(self, job_id: JobId, what: str) -> None:
+    async def _refuse_ended(self, job_id: JobId, verb: str) -> None:
         runtime = await self.store.jobs.runtime(job_id)
-        raise Refused(f"cannot {what} a job that has ended: it is {runtime.state.name}")
+        raise Refused(f"cannot {verb} a job that has ended: it is {runtime.state.name}")
 
-    async def _take(self, job_id: JobId) -> None:
+    async def _adopt(self, job_id: JobId) -> None:
         if self.job(job_id) is None:
             self.lanes.lane(job_id).core.active.recover(await read_job(self.store, job_id))
 

@@ -1,4 +1,4 @@
-"""How much work an event is: a cycle takes so many runs at once."""
+"""The size of events: a cycle takes a bounded number of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finished jobs: a few stay in memory, for those who look at what has just ended."""
+"""Jobs that have ended. The latest ones stay in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.change import pod_event
-from jobmgr.core.task.late_updates import details, usage_of
+from jobmgr.core.task.late_updates import corrections, usage_of
 from jobmgr.core.task.usage import added
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.recovery import read_job
@@ -18,84 +18,90 @@ from peloton.errors import NotFound
 from peloton.model.ids import JobId, Run
 from peloton.model.task import TaskStatus
 
-MOST_TASKS = 200_000
-MOST_JOBS = 500
+MAX_TASKS = 200_000
+MAX_JOBS = 500
 log = logging.getLogger(__name__)
 
 
-class Archive:
-    """A finished job changes no more, but for what is told late of its runs' ends: what was read of one holds
-    until it is deleted."""
+class FinishedJobs:
+    """A bounded cache of finished jobs.
+
+    A finished job changes only by late updates of the ends of its runs, and by its deletion.
+    """
 
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
         self._held: OrderedDict[JobId, CachedJob] = OrderedDict()
         self._tasks = 0
         self._deleting: Counter[JobId] = Counter()
-        self._filled = asyncio.Condition()
-        self._filling: Counter[JobId] = Counter()
-        lanes.on_end(self.keep)
+        self._updated = asyncio.Condition()
+        self._updating: Counter[JobId] = Counter()
+        lanes.on_end(self.add)
 
-    def held(self, job_id: JobId) -> CachedJob | None:
+    def get(self, job_id: JobId) -> CachedJob | None:
+        """Return a job that is in memory."""
         return self._held.get(job_id)
 
-    def keep(self, job: CachedJob) -> None:
-        self.drop(job.job_id)
-        job.waiting.clear()
+    def add(self, job: CachedJob) -> None:
+        """Add a job that has ended; the oldest ones make room for it."""
+        self.remove(job.job_id)
+        job.pending_reasons.clear()
         self._held[job.job_id] = job
         self._tasks += len(job.tasks)
-        while len(self._held) > MOST_JOBS or (self._tasks > MOST_TASKS and len(self._held) > 1):
+        while len(self._held) > MAX_JOBS or (self._tasks > MAX_TASKS and len(self._held) > 1):
             self._tasks -= len(self._held.popitem(last=False)[1].tasks)
 
-    def drop(self, job_id: JobId) -> None:
+    def remove(self, job_id: JobId) -> None:
+        """Remove a job from memory."""
         job = self._held.pop(job_id, None)
         if job is not None:
             self._tasks -= len(job.tasks)
 
     async def load(self, job_id: JobId) -> CachedJob:
-        """Raises NotFound."""
+        """Return a job with all its tasks, from the store where it is not in memory. Raises NotFound."""
         job = self._held.get(job_id)
         if job is None:
             job = await read_job(self._lanes.store, job_id)
             if job.runtime.state.terminal:
-                self.keep(job)
+                self.add(job)
         return job
 
     async def delete(self, job_id: JobId) -> None:
+        """Delete a job from the store, after the late updates that are being applied to it."""
         self._deleting[job_id] += 1
         try:
-            async with self._filled:
-                await self._filled.wait_for(lambda: not self._filling[job_id])
-            self.drop(job_id)
+            async with self._updated:
+                await self._updated.wait_for(lambda: not self._updating[job_id])
+            self.remove(job_id)
             await self._lanes.store.jobs.delete(job_id)
-            self.drop(job_id)
+            self.remove(job_id)
         finally:
             self._deleting[job_id] -= 1
             if not self._deleting[job_id]:
                 del self._deleting[job_id]
 
-    async def fill_in(self, told: Iterable[tuple[Run, TaskStatus]]) -> None:
-        """Take what agents tell late of runs' ends. Raises Unavailable: the same may be told again."""
-        for run, status in told:
+    async def apply_late_updates(self, statuses: Iterable[tuple[Run, TaskStatus]]) -> None:
+        """Correct the ends of runs. Raises Unavailable; the call can then be repeated."""
+        for run, status in statuses:
             if run.job_id in self._deleting:
                 continue
-            self._filling[run.job_id] += 1
+            self._updating[run.job_id] += 1
             try:
-                await self._fill_in(run, status)
+                await self._apply(run, status)
             except NotFound:
-                log.debug("%s is told of, and is not stored", run)
+                log.debug("late update of %s, which is not stored", run)
             finally:
-                self._filling[run.job_id] -= 1
-                if not self._filling[run.job_id]:
-                    del self._filling[run.job_id]
-                async with self._filled:
-                    self._filled.notify_all()
+                self._updating[run.job_id] -= 1
+                if not self._updating[run.job_id]:
+                    del self._updating[run.job_id]
+                async with self._updated:
+                    self._updated.notify_all()
 
-    async def _fill_in(self, run: Run, status: TaskStatus) -> None:
+    async def _apply(self, run: Run, status: TaskStatus) -> None:
         store, held = self._lanes.store, self._held.get(run.job_id)
         runtime = held.runtime if held else await store.jobs.runtime(run.job_id)
         task = held.task(run.instance) if held else await store.tasks.get(run.job_id, run.instance)
-        changes = details(task, run.run, status) if task and runtime.state.terminal else {}
+        changes = corrections(task, run.run, status) if task and runtime.state.terminal else {}
         if task is None or not changes:
             return
         version = task.config_version

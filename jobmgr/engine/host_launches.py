@@ -1,4 +1,4 @@
-"""Join the parts of one host's launch that several lanes decide into the one call that its claim allows."""
+"""Joins the launches that several lanes decide for one host into the one call that its claim allows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from jobmgr.core.state.instructions import Instruction, Launch, Release
 from peloton.model.ids import Run
 
 PATIENCE_SECONDS = 2.0
-"""How long a host's launch waits for the lanes that have not stored their runs."""
-LATE = "the host's other tasks were launched before this one was stored"
+"""How long the launch of a host waits for the lanes that have not stored their runs."""
+TOO_LATE = "the host's other tasks were launched before this one was stored"
 Key = tuple[str, str]
 """Host and offer."""
 
@@ -26,15 +26,16 @@ class _Host:
     """Lanes that have not stored their part."""
     runs: list[Run] = field(default_factory=list)
     due: bool = False
-    """Whether it waited for long enough: the next part that has runs goes."""
+    """Whether the patience is over: the next part that has runs is launched."""
     sent: bool = False
 
 
 class HostLaunches:
-    """Hold back the launches of hosts whose runs belong to several lanes until all of them are stored.
+    """Holds back the launch of a host whose runs belong to several lanes until all lanes have stored them.
 
-    After a bound those that are stored are launched. The claim is spent then: what another lane stores later
-    is handed back to it as refused, and gets a new run."""
+    After a bounded time the stored runs are launched. That ends the claim: runs that another lane stores
+    later are returned to it as refused, and get a new run.
+    """
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class HostLaunches:
         self._hosts: dict[Key, _Host] = {}
 
     def expect(self, placement: Placement, parts: int) -> None:
-        """Wait for so many lanes' parts of a placement's launch."""
+        """Wait for the parts of so many lanes of a placement."""
         if parts < 2:
             return
         key = (placement.hostname, placement.offer_id)
@@ -60,14 +61,14 @@ class HostLaunches:
         host.missing += parts
 
     def send(self, instructions: Sequence[Instruction]) -> None:
-        """Pass a lane's instructions on, but for its part of a launch that other lanes share."""
+        """Pass on the instructions of a lane, except its part of a shared launch."""
         if self._hosts:
             self._send(each for each in instructions if not self._is_part(each))
         else:
             self._send(instructions)
 
     def _is_part(self, instruction: Instruction) -> bool:
-        """Whether it is kept here."""
+        """Take an instruction that is part of a shared launch; return whether it is one."""
         if not isinstance(instruction, Launch | Release):
             return False
         key = (instruction.hostname, instruction.offer_id)
@@ -85,16 +86,16 @@ class HostLaunches:
         if not host.sent:
             host.runs += runs
             if not host.missing or (host.due and host.runs):
-                self._go(host)
+                self._send_launch(host)
         elif runs:
-            self._post(LaunchRefused(runs, LATE, faulty=False))
+            self._post(LaunchRefused(runs, TOO_LATE, faulty=False))
 
     def _overdue(self, host: _Host) -> None:
         host.due = True
         if host.runs and not host.sent:
-            self._go(host)
+            self._send_launch(host)
 
-    def _go(self, host: _Host) -> None:
+    def _send_launch(self, host: _Host) -> None:
         host.sent = True
         claim = (host.hostname, host.agent_id, host.offer_id)
         self._send([Launch(*claim, tuple(host.runs)) if host.runs else Release(*claim)])

@@ -1,7 +1,7 @@
-"""A lane: one loop around one core. It gathers what has happened, decides, stores, then acts.
+"""A lane: one loop around one core, which gathers events, decides, stores, then acts.
 
-While one cycle is being stored the next one's events gather, so that the batches grow with the load. A lane
-waits for its own writes only. It is the unit that a job manager leads: its fence says whether it may act.
+While one cycle is being stored the events of the next one gather, so that batches grow with the load. A lane
+waits for its own writes only. It is the unit of leadership: its fence says whether it may act.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from prometheus_client import Counter, Histogram
 from jobmgr.core.cycle import Core
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.change import Change
-from jobmgr.core.state.decisions import Turn
-from jobmgr.core.state.events import Event, Now, WaitingTold
+from jobmgr.core.state.decisions import Cycle
+from jobmgr.core.state.events import Event, Now, PendingReasons
 from jobmgr.core.state.instructions import Instruction
 from jobmgr.engine.event_weight import weight
 from jobmgr.engine.transient import backoff
@@ -30,41 +30,42 @@ from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import TaskState
 from storage.interface import Fence, Store, unfenced
 
-EVENTS_PER_TURN = 2000
+EVENTS_PER_CYCLE = 2000
 log = logging.getLogger(__name__)
-TURN_SECONDS = Histogram(
+CYCLE_SECONDS = Histogram(
     "jobmgr_turn_seconds",
-    "Time from a turn's events to its changes being stored.",
+    "Time from taking the events of a cycle to storing its changes.",
     buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5),
 )
-STEPS = Counter("jobmgr_task_steps", "Steps of tasks that are stored, by the state reached.", ["state"])
+STEPS = Counter("jobmgr_task_steps", "Stored steps of tasks, by the state reached.", ["state"])
 ENDED_JOBS = Counter("jobmgr_ended_jobs", "Jobs that ended while this instance led.")
 _STEPS = {state: STEPS.labels(state.name) for state in TaskState}
 
-NOTHING = WaitingTold(())
+NO_EVENT = PendingReasons(())
+"""Changes nothing."""
 Answer = asyncio.Future[Any]
 Send = Callable[[Sequence[Instruction]], None]
 
 
 class Lane:
-    """Own the core of some of the jobs. `run` must be running for `ask` and `between` to be answered."""
+    """Owns the core of some of the jobs. `submit` and `run_between_cycles` are answered while `run` runs."""
 
     def __init__(self, core: Core, store: Store, clock: Clock, send: Send, fence: Fence = unfenced) -> None:
         self.core = core
         self.store = store
         self.fence = fence
-        """Raises where this lane may not act: it is asked before each write."""
+        """Called before each write; it raises where this lane may not act."""
         self.on_end: Callable[[CachedJob], None] = lambda job: None
-        """Called with each job that has ended and is let go of."""
-        self.trouble = ""
-        """Why nothing can be stored at the moment; empty while all is well."""
+        """Called with each job that has ended."""
+        self.problem = ""
+        """Why nothing can be stored at present; empty while writes succeed."""
         self._clock = clock
         self._send = send
         self._inbox: deque[tuple[Event, Answer | None]] = deque()
-        self._between: deque[tuple[Callable[[], Awaitable[None]], Answer]] = deque()
+        self._actions: deque[tuple[Callable[[], Awaitable[None]], Answer]] = deque()
         self._wake = asyncio.Event()
         self._batch: list[tuple[Event, Answer | None]] = []
-        self._over = ""
+        self._closed = ""
 
     def job(self, job_id: JobId) -> CachedJob | None:
         """Return an active job that is in memory."""
@@ -72,69 +73,69 @@ class Lane:
         return None if work is None else work.job
 
     def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
-        """Take a job that is stored."""
+        """Add a new job that is stored."""
         self.core.active.create(job_id, spec, runtime)
         self._wake.set()
 
     def recover(self, job: CachedJob) -> None:
-        """Take a job that an earlier leader left, as it is stored."""
+        """Add a job of an earlier leader, as it is stored."""
         self.core.active.recover(job)
         self._wake.set()
 
     def post(self, event: Event) -> None:
-        """Hand the core an event that nobody waits for."""
+        """Hand over an event whose answer is not needed."""
         self._inbox.append((event, None))
         self._wake.set()
 
     def submit(self, event: Event) -> Answer:
-        """Hand the core an event. The future ends, once that is stored, with the core's answer or error."""
+        """Hand over an event. The future ends, once it is stored, with the core's answer or error."""
         self._check()
         answer: Answer = asyncio.get_running_loop().create_future()
         self._inbox.append((event, answer))
         self._wake.set()
         return answer
 
-    async def between(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do something while nothing is being stored."""
+    async def run_between_cycles(self, action: Callable[[], Awaitable[None]]) -> None:
+        """Run an action while no cycle is being stored."""
         self._check()
         answer: Answer = asyncio.get_running_loop().create_future()
-        self._between.append((work, answer))
+        self._actions.append((action, answer))
         self._wake.set()
         await answer
 
     async def run(self) -> None:
-        """Repeat the cycle for ever. Raises where the store refuses a write for good."""
+        """Repeat the cycle for ever. Raises Fenced where another instance leads."""
         try:
             while True:
-                await self._something()
-                while self._between:
-                    await self._do(*self._between.popleft())
-                await self._turn()
+                await self._wait_for_event()
+                while self._actions:
+                    await self._run_action(*self._actions.popleft())
+                await self._run_cycle()
         except Fenced as error:
-            self.trouble = str(error)
+            self.problem = str(error)
             raise
         finally:
-            self._end()
+            self._close()
 
-    async def _turn(self) -> None:
+    async def _run_cycle(self) -> None:
         self._batch = batch = self._gather()
         now = Now(self._clock.wall(), self._clock.monotonic())
-        with TURN_SECONDS.time():
-            turn = self.core.turn([event for event, _ in batch], now)
-            await self._store(turn)
-        ended = self.core.commit(turn)
+        with CYCLE_SECONDS.time():
+            cycle = self.core.run_cycle([event for event, _ in batch], now)
+            await self._store(cycle)
+        ended = self.core.commit(cycle)
         for job in ended:
             self.on_end(job)
-        _count(turn, len(ended))
-        self._send(turn.instructions)
-        for (_, answer), reply in zip(batch, turn.replies, strict=True):
-            _tell(answer, reply)
-        if turn.more:
+        _count(cycle, len(ended))
+        self._send(cycle.instructions)
+        for (_, answer), reply in zip(batch, cycle.replies, strict=True):
+            _answer(answer, reply)
+        if cycle.more:
             self._wake.set()
 
     def _gather(self) -> list[tuple[Event, Answer | None]]:
         batch, size = [], 0
-        while self._inbox and size < EVENTS_PER_TURN:
+        while self._inbox and size < EVENTS_PER_CYCLE:
             item = self._inbox.popleft()
             batch.append(item)
             size += weight(item[0])
@@ -142,29 +143,29 @@ class Lane:
             self._wake.set()
         return batch
 
-    async def _store(self, turn: Turn) -> None:
-        writes = [self._write(change) for change in turn.changes.values() if not change.empty]
+    async def _store(self, cycle: Cycle) -> None:
+        writes = [self._write(change) for change in cycle.changes.values() if not change.empty]
         if len(writes) == 1:
             await writes[0]
         elif writes:
             await asyncio.gather(*writes)
 
     async def _write(self, change: Change) -> None:
-        """Until it is stored: everything else waits for that."""
+        """Store a change, however long that takes; the next cycle waits for it."""
         delays = backoff()
         while True:
             try:
                 self.fence()
                 await self.store.write_all(change.job_id, change.tasks, change.events, change.runtime)
-                self.trouble = ""
+                self.problem = ""
                 return
             except Unavailable as error:
-                self.trouble = f"cannot store: {error}"
+                self.problem = f"cannot store: {error}"
                 log.warning("cannot store job %s, will try again: %s", change.job_id, error)
             await delays.wait()
 
-    async def _something(self) -> None:
-        """Wait for an event, or for what falls due."""
+    async def _wait_for_event(self) -> None:
+        """Wait for an event or a deadline."""
         if not self._wake.is_set():
             due = self.core.idle_until()
             try:
@@ -175,33 +176,33 @@ class Lane:
                 return
         self._wake.clear()
 
-    async def _do(self, work: Callable[[], Awaitable[None]], answer: Answer) -> None:
+    async def _run_action(self, action: Callable[[], Awaitable[None]], answer: Answer) -> None:
         try:
-            await work()
-            _tell(answer, None)
+            await action()
+            _answer(answer, None)
         except PelotonError as error:
-            _tell(answer, error)
+            _answer(answer, error)
 
     def _check(self) -> None:
-        if self._over:
-            raise Unavailable(self._over)
+        if self._closed:
+            raise Unavailable(self._closed)
 
-    def _end(self) -> None:
-        self._over = "this job manager no longer leads"
+    def _close(self) -> None:
+        self._closed = "this job manager no longer leads"
         waiting = [answer for _, answer in (*self._batch, *self._inbox)]
-        waiting += [answer for _, answer in self._between]
+        waiting += [answer for _, answer in self._actions]
         for answer in waiting:
-            _tell(answer, Unavailable(self._over))
+            _answer(answer, Unavailable(self._closed))
 
 
-def _count(turn: Turn, ended: int) -> None:
-    steps = Counts(event.state for change in turn.changes.values() for event in change.events)
+def _count(cycle: Cycle, ended: int) -> None:
+    steps = Counts(event.state for change in cycle.changes.values() for event in change.events)
     for state, number in steps.items():
         _STEPS[state].inc(number)
     ENDED_JOBS.inc(ended)
 
 
-def _tell(answer: Answer | None, reply: Any) -> None:
+def _answer(answer: Answer | None, reply: Any) -> None:
     if answer is None or answer.done():
         return
     if isinstance(reply, PelotonError):

@@ -1,4 +1,4 @@
-"""All lanes of a job manager: jobs are dealt over them by their ids, events by the jobs that they name.
+"""All lanes of a job manager. Jobs are dealt over them by their ids, events by their jobs.
 
 A job whose write cannot be made delays only its own lane.
 """
@@ -18,7 +18,7 @@ from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.events import Event, Placed
 from jobmgr.core.task.actions import Limits
 from jobmgr.engine.host_launches import PATIENCE_SECONDS, HostLaunches
-from jobmgr.engine.lane import NOTHING, Answer, Lane
+from jobmgr.engine.lane import NO_EVENT, Answer, Lane
 from jobmgr.engine.outbox import Outbox
 from jobmgr.engine.split import split
 from peloton.clock import Clock
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Lanes:
-    """Hand each event to the lanes of the jobs that it names. `run` must be running for answers to come."""
+    """Hands each event to the lanes of its jobs. Calls are answered while `run` runs."""
 
     def __init__(
         self,
@@ -45,10 +45,10 @@ class Lanes:
         fence: Fence = unfenced,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
-        """`patience`: seconds that a host's launch waits for the lanes that have not stored their runs."""
+        """Make `count` lanes; `patience` is how many seconds the launch of a host waits for slow lanes."""
         self.store = store
         self.unread: dict[JobId, None] = {}
-        """Active jobs that are stored and not in memory yet."""
+        """Active jobs that are not in memory yet."""
         self._launches = HostLaunches(outbox.send, self.post, patience)
         self._lanes = [Lane(Core(limits), store, clock, self._launches.send, fence) for _ in range(count)]
         ACTIVE_JOBS.set_function(lambda: float(len(self.jobs())))
@@ -65,22 +65,22 @@ class Lanes:
         return self._lanes[self.lane_of(job_id)]
 
     @property
-    def trouble(self) -> str:
-        """Why which lanes cannot store at the moment; empty while all is well."""
+    def problem(self) -> str:
+        """Which lanes cannot store at present, and why; empty while writes succeed."""
         if len(self._lanes) == 1:
-            return self._lanes[0].trouble
-        troubles = [
-            f"lane {number}: {lane.trouble}" for number, lane in enumerate(self._lanes) if lane.trouble
+            return self._lanes[0].problem
+        problems = [
+            f"lane {number}: {lane.problem}" for number, lane in enumerate(self._lanes) if lane.problem
         ]
-        return "; ".join(troubles)
+        return "; ".join(problems)
 
     @property
     def settled(self) -> bool:
-        """Whether all tasks in memory are looked at, and compared with what resmgr holds."""
+        """Whether all tasks in memory are evaluated, and compared with what resmgr holds."""
         return all(lane.core.active.settled for lane in self._lanes)
 
     def on_end(self, call: Callable[[CachedJob], None]) -> None:
-        """Call something with each job that has ended and is let go of."""
+        """Set the function to call with each job that has ended."""
         for lane in self._lanes:
             lane.on_end = call
 
@@ -89,15 +89,15 @@ class Lanes:
         return self.lane(job_id).job(job_id)
 
     def jobs(self) -> list[JobId]:
-        """Return the active ones, those that are not in memory yet among them."""
+        """Return the active jobs, also those that are not in memory yet."""
         return [job_id for lane in self._lanes for job_id in lane.core.active.jobs] + list(self.unread)
 
     def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
-        """Take a job that is stored."""
+        """Add a new job that is stored."""
         self.lane(job_id).create(job_id, spec, runtime)
 
     def recover(self, job: CachedJob) -> None:
-        """Take a job that an earlier leader left, as it is stored."""
+        """Add a job of an earlier leader, as it is stored."""
         self.lane(job.job_id).recover(job)
 
     def post(self, event: Event) -> None:
@@ -109,22 +109,24 @@ class Lanes:
         """Hand over an event. Each lane's future ends once its part is stored, with the core's answer."""
         return {lane: self._lanes[lane].submit(part) for lane, part in self._split(event).items()}
 
-    async def ask(self, event: Event) -> Any:
-        """Hand over an event of one job; return, once it is stored, what the core answers, or raise it."""
+    async def request(self, event: Event) -> Any:
+        """Hand over an event of one job; return, once it is stored, the core's answer, or raise its error."""
         (answer,) = self.submit(event).values()
         return await answer
 
     async def flush(self) -> None:
-        """Wait until all that was handed over before is stored."""
-        await asyncio.gather(*[lane.submit(NOTHING) for lane in self._lanes])
+        """Wait until all events that were handed over are stored."""
+        await asyncio.gather(*[lane.submit(NO_EVENT) for lane in self._lanes])
 
-    async def between(self, job_id: JobId, work: Callable[[], Awaitable[None]]) -> None:
-        """Do something while nothing is being stored in the job's lane."""
-        await self.lane(job_id).between(work)
+    async def run_between_cycles(self, job_id: JobId, action: Callable[[], Awaitable[None]]) -> None:
+        """Run an action while the lane of the job stores no cycle."""
+        await self.lane(job_id).run_between_cycles(action)
 
     async def run(self) -> None:
-        """Run all lanes for ever. Raises what the first one raises, and ends the others. Where another
-        instance leads, this one is about to learn it: it has a while to step down in order."""
+        """Run all lanes for ever. Where one raises, the others are ended, and its error is raised.
+
+        Where another instance leads, this one has some time to step down in order before Fenced is raised.
+        """
         running = [asyncio.create_task(lane.run()) for lane in self._lanes]
         try:
             ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)

@@ -1,4 +1,4 @@
-"""Where the core's instructions wait for the drivers that carry them out."""
+"""Queues of the core's instructions for the drivers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Queue(Generic[T]):
-    """Drained in batches. It never holds more than what the active tasks give cause for."""
+    """A queue that is drained in batches. The number of active tasks bounds it."""
 
     def __init__(self) -> None:
         self._items: deque[T] = deque()
@@ -37,12 +37,13 @@ class Queue(Generic[T]):
         return len(self._items)
 
     def put(self, items: Iterable[T]) -> None:
+        """Append items."""
         self._items.extend(items)
         if self._items:
             self._some.set()
 
     async def take(self, limit: int) -> list[T]:
-        """Waits for something; at most `limit` of it, in order."""
+        """Wait for items; remove and return at most `limit` of them, in order."""
         while not self._items:
             self._some.clear()
             await self._some.wait()
@@ -51,7 +52,7 @@ class Queue(Generic[T]):
 
 
 class Outbox:
-    """One queue per kind of work."""
+    """One queue for each kind of instruction."""
 
     def __init__(self) -> None:
         self.enqueue: Queue[Enqueue] = Queue()
@@ -79,5 +80,6 @@ class Outbox:
         }
 
     def send(self, instructions: Iterable[Instruction]) -> None:
+        """Put instructions into their queues."""
         for instruction in instructions:
             self._routes[type(instruction)](instruction)

@@ -1,7 +1,7 @@
-"""Reading jobs from the store: the active ones when a term begins, finished ones when somebody asks.
+"""Reads jobs from the store: the active ones when a term begins, finished ones on request.
 
-A leader begins with the list of active jobs. Their tasks are read in the background, and first those of a job
-that somebody asks for. Until all are read no statuses and no placements are taken: they may be of any.
+A leader begins with the list of active jobs. Their tasks are read in the background, those of a requested job
+first. Until all are read no statuses and no placements are taken: they may be of any job.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from peloton.model.job import JobRuntime
 from storage.interface import Store
 
 JOBS_AT_ONCE = 8
-"""Read together: a job takes a few round trips to the store."""
+"""Jobs that are read concurrently."""
 GAUGES = Gauges("jobmgr")
 SETTLED = Gauge(
     "jobmgr_recovery_settled",
-    "1 where all active jobs are in memory, looked at, and compared with what resmgr holds; else 0.",
+    "1 where all active jobs are in memory, evaluated, and compared with what resmgr holds; else 0.",
 )
 log = logging.getLogger(__name__)
 
 VERSIONS_AT_ONCE = 16
+"""Versions of a config that are read concurrently."""
 
 
 async def read_job(store: Store, job_id: JobId) -> CachedJob:
@@ -54,19 +55,23 @@ async def _read_rest(
     return job
 
 
-async def recover(store: Store, lanes: Lanes, tell: float = TELL_SECONDS) -> int:
-    """Rebuild the cache from the active jobs, all of it; how many there are. The log hears of it each `tell`
-    seconds. Raises as `Recovery.read_all`."""
-    recovery = Recovery(store, lanes, tell)
+async def recover(store: Store, lanes: Lanes, log_interval: float = TELL_SECONDS) -> int:
+    """Read all active jobs; return their number. The progress is logged each `log_interval` seconds.
+
+    Raises as `Recovery.read_all`.
+    """
+    recovery = Recovery(store, lanes, log_interval)
     await recovery.begin()
     return await recovery.read_all()
 
 
 class Recovery:
-    def __init__(self, store: Store, lanes: Lanes, tell: float = TELL_SECONDS) -> None:
+    """Reads the active jobs into the lanes."""
+
+    def __init__(self, store: Store, lanes: Lanes, log_interval: float = TELL_SECONDS) -> None:
         self._store = store
         self._lanes = lanes
-        self._tell = tell
+        self._log_interval = log_interval
         self._progress: Progress | None = None
         self._reading: dict[JobId, asyncio.Task[None]] = {}
         self._found = 0
@@ -75,17 +80,17 @@ class Recovery:
 
     @property
     def settled(self) -> bool:
-        """Whether all is read, looked at and compared with what resmgr holds."""
+        """Whether all jobs are read, evaluated and compared with what resmgr holds."""
         return self._done.is_set() and self._lanes.settled
 
     async def begin(self) -> None:
-        """Learn which jobs are active: with that calls can be answered."""
+        """Read the list of active jobs, after which calls can be answered."""
         jobs = await self._store.jobs.active()
         self._lanes.unread.update(dict.fromkeys(jobs))
-        self._progress = Progress(GAUGES, log, asyncio.get_running_loop().time, len(jobs), self._tell)
+        self._progress = Progress(GAUGES, log, asyncio.get_running_loop().time, len(jobs), self._log_interval)
 
     async def run(self) -> None:
-        """The background part. Raises as `read_all`."""
+        """Read all jobs in the background. Raises as `read_all`."""
         try:
             await self.read_all()
             await asyncio.Event().wait()
@@ -93,16 +98,17 @@ class Recovery:
             for reading in self._reading.values():
                 reading.cancel()
 
-    async def then(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do something once all active jobs are in memory."""
+    async def run_after(self, action: Callable[[], Awaitable[None]]) -> None:
+        """Run an action once all active jobs are in memory."""
         await self._done.wait()
-        await work()
+        await action()
 
     async def read_all(self) -> int:
-        """Read the jobs that are not in memory yet; how many were found in all.
+        """Read the jobs that are not in memory yet; return how many were found in all.
 
-        A job that is active but no longer stored was being deleted: it is let go of. What is otherwise
-        missing or unreadable raises, and leadership is given up."""
+        A job that is active and not stored was being deleted: it is retired. Anything else that is missing or
+        cannot be read raises, and leadership is given up.
+        """
         jobs = iter(list(self._lanes.unread))
         try:
             async with asyncio.TaskGroup() as group:
@@ -116,7 +122,7 @@ class Recovery:
         return self._found
 
     async def read(self, job_id: JobId) -> None:
-        """Have a job in memory, if it is active and not there yet. Raises what the store raises."""
+        """Read a job that is active and not in memory yet. Raises what the store raises."""
         if job_id not in self._lanes.unread:
             return
         reading = self._reading.get(job_id)
@@ -127,14 +133,14 @@ class Recovery:
 
     async def _read_each(self, jobs: Iterator[JobId]) -> None:
         for job_id in jobs:
-            pause = backoff()
+            delays = backoff()
             while True:
                 try:
                     await self.read(job_id)
                     break
                 except TRANSIENT as error:
                     log.warning("cannot read job %s, will try again: %s", job_id, error)
-                await pause.wait()
+                await delays.wait()
 
     async def _read(self, job_id: JobId) -> None:
         job = await self._stored(job_id)
@@ -146,7 +152,7 @@ class Recovery:
             self._progress.job()
 
     async def _stored(self, job_id: JobId) -> CachedJob | None:
-        """None for one that was being deleted."""
+        """Read a job; return None for one that was being deleted."""
         try:
             runtime = await self._store.jobs.runtime(job_id)
         except NotFound:

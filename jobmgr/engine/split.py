@@ -13,12 +13,12 @@ from jobmgr.core.state.events import (
     Launched,
     LaunchRefused,
     LaunchUncertain,
+    PendingReasons,
     Placed,
     Placement,
     Preempted,
     ResmgrChanged,
     Statuses,
-    WaitingTold,
 )
 from jobmgr.core.state.ports import ports_needed, shares
 from peloton.model.ids import JobId, Run
@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 
 def split(event: Event, lanes: int, lane_of: LaneOf, jobs: Jobs) -> Mapping[int, Event]:
-    """Return each concerned lane's part, in the order of the event."""
+    """Return each lane's part of an event, in the order of the event."""
     match event:
         case Statuses():
             statuses = _by_lane(event.statuses, lambda each: lane_of(each[0].job_id))
             return {lane: Statuses(part) for lane, part in statuses.items()}
-        case WaitingTold():
+        case PendingReasons():
             deltas = _by_lane(event.deltas, lambda each: lane_of(each[0].job_id))
-            return {lane: WaitingTold(part) for lane, part in deltas.items()}
+            return {lane: PendingReasons(part) for lane, part in deltas.items()}
         case Preempted():
             preempted = _by_lane(event.runs, lambda each: lane_of(each[0].job_id))
             return {lane: Preempted(part) for lane, part in preempted.items()}
@@ -56,9 +56,10 @@ def split(event: Event, lanes: int, lane_of: LaneOf, jobs: Jobs) -> Mapping[int,
 
 
 def split_placement(placement: Placement, lane_of: LaneOf, jobs: Jobs) -> Mapping[int, Placement]:
-    """Return each lane's runs of one host with the ports that are theirs.
+    """Return each lane's runs of one host, with their ports.
 
-    A placement without runs goes to the first lane, which gives its claim back."""
+    A placement without runs goes to the first lane, which releases its claim.
+    """
     if not placement.runs:
         return {0: placement}
     lanes = {lane_of(run.job_id) for run in placement.runs}
@@ -85,7 +86,7 @@ def _shares(placement: Placement, jobs: Jobs) -> Iterable[Sequence[int]]:
 
 
 def _need(run: Run, jobs: Jobs) -> int | None:
-    """How many dynamic ports the run has; None where it is unknown."""
+    """Return how many dynamic ports the run has; None where that is unknown."""
     job = jobs(run.job_id)
     return None if job is None else ports_needed(run, job.task(run.instance), job.specs)
 

@@ -14,7 +14,6 @@ from peloton.model.task import MAX_FAILURES
 from peloton.wire.overrides import merged
 
 MAX_INSTANCES = 100_000
-"""restartPolicy.maxFailures is clipped to this."""
 
 _PREEMPTIBLE = {
     task_pb2.PreemptionPolicy.TYPE_PREEMPTIBLE: True,
@@ -23,13 +22,13 @@ _PREEMPTIBLE = {
 
 
 def check_job_id(job_id: JobId) -> None:
-    """Raises InvalidArgument unless it is a UUID."""
+    """Raise InvalidArgument unless the id is a UUID."""
     if not is_uuid(job_id):
         raise InvalidArgument("id", job_id, "a UUID of 36 characters")
 
 
 def check_pool(pool_id: PoolId, pools: Sequence[PoolConfig]) -> None:
-    """Raises InvalidArgument unless the pool is one of `pools` and a leaf; the root takes no jobs."""
+    """Raise InvalidArgument unless the pool is one of `pools` and a leaf other than the root."""
     path = "respoolID"
     if not pool_id:
         raise InvalidArgument(path, pool_id, "the id of a resource pool; every job names one")
@@ -45,20 +44,20 @@ def check_pool(pool_id: PoolId, pools: Sequence[PoolConfig]) -> None:
 
 
 def check_supported(config: job_pb2.JobConfig) -> None:
-    """Refuses the kinds of jobs that the goal-state engine cannot run yet."""
+    """Refuse the kinds of jobs that the goal-state engine cannot run yet."""
     if config.type != job_pb2.BATCH:
         raise InvalidArgument(
             "type", job_pb2.JobType.Name(config.type), "run by this server yet: only BATCH is"
         )
-    for path, task in _given(config):
+    for path, task in _task_configs(config):
         if task.HasField("volume"):
             raise InvalidArgument(f"{path}.volume", "a volume", "run by this server yet: leave it out")
 
 
 def validated(config: job_pb2.JobConfig) -> job_pb2.JobConfig:
-    """The config as it is to be stored, clipped where a rule clips. Raises InvalidArgument.
+    """Return the config to store: it is checked, and clipped where a rule clips. Raises InvalidArgument.
 
-    Takes some 50 µs per entry of instanceConfig. The pool's existence is `check_pool`'s.
+    This takes some 50 µs for each entry of instanceConfig. `check_pool` checks the pool.
     """
     _check_complete(config)
     check_enum(config, "type", "type")
@@ -74,7 +73,7 @@ def validated(config: job_pb2.JobConfig) -> job_pb2.JobConfig:
 
 
 def _check_complete(config: job_pb2.JobConfig) -> None:
-    """Mesos' messages have required fields; without them a config cannot be written down."""
+    """Check the required fields of Mesos' messages: without them a config cannot be serialised."""
     missing: list[str] = [] if config.IsInitialized() else config.FindInitializationErrors()  # type: ignore[attr-defined]
     if missing:
         raise InvalidArgument(missing[0], None, "given; it is a required field")
@@ -118,22 +117,22 @@ def _check_sla(config: job_pb2.JobConfig) -> None:
 
 
 def _check_default(config: job_pb2.JobConfig) -> None:
-    """What the instances that have no override end up with."""
-    heir = _heir(config, 0)
-    if heir is None:
+    """Check the config of the instances that have no override."""
+    inheriting = _first_without_override(config, 0)
+    if inheriting is None:
         return
     task, path = config.defaultConfig, "defaultConfig"
     check_command(task, path)
-    if task.controller and _heir(config, 1) is not None:
+    if task.controller and _first_without_override(config, 1) is not None:
         raise InvalidArgument(f"{path}.controller", True, "false: only instance 0 may be a controller")
     own = _PREEMPTIBLE.get(task.preemptionPolicy.type)
-    if own not in (None, config.sla.preemptible) and heir < config.sla.minimumRunningInstances:
+    if own not in (None, config.sla.preemptible) and inheriting < config.sla.minimumRunningInstances:
         _refuse_own_preemptible(config, task, path)
     _check_revocable(config, task, path)
 
 
-def _heir(config: job_pb2.JobConfig, first: int) -> int | None:
-    """The lowest instance from `first` on that has no override, if there is one."""
+def _first_without_override(config: job_pb2.JobConfig, first: int) -> int | None:
+    """Return the lowest instance from `first` on that has no override."""
     instances = range(first, config.instanceCount)
     return next((instance for instance in instances if instance not in config.instanceConfig), None)
 
@@ -166,8 +165,8 @@ def _check_revocable(config: job_pb2.JobConfig, task: task_pb2.TaskConfig, path:
         raise InvalidArgument(f"{path}.revocable", True, "allowed unless the task is preemptible")
 
 
-def _given(config: job_pb2.JobConfig) -> Iterator[tuple[str, task_pb2.TaskConfig]]:
-    """The task configs as they stand in the job's, with their paths."""
+def _task_configs(config: job_pb2.JobConfig) -> Iterator[tuple[str, task_pb2.TaskConfig]]:
+    """Yield the default and the overrides, with their paths."""
     yield "defaultConfig", config.defaultConfig
     for instance, override in config.instanceConfig.items():
         yield f"instanceConfig[{instance}]", override
@@ -176,7 +175,7 @@ def _given(config: job_pb2.JobConfig) -> Iterator[tuple[str, task_pb2.TaskConfig
 def _clipped(config: job_pb2.JobConfig) -> job_pb2.JobConfig:
     result = job_pb2.JobConfig()
     result.CopyFrom(config)
-    for _, task in _given(result):
+    for _, task in _task_configs(result):
         if task.restartPolicy.maxFailures > MAX_FAILURES:
             task.restartPolicy.maxFailures = MAX_FAILURES
     return result

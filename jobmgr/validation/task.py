@@ -22,7 +22,7 @@ MAX_PORTS = 1000
 
 
 def check_task(config: task_pb2.TaskConfig, path: str, job_type: int) -> None:
-    """Every rule that holds for a task config by itself, but for the command, which the default may lack."""
+    """Check a task config by itself, except its command, which the default may lack."""
     for name in ("command", "container", "executor"):
         if config.HasField(name):
             _check_encoding(getattr(config, name), f"{path}.{name}")
@@ -38,7 +38,7 @@ def check_task(config: task_pb2.TaskConfig, path: str, job_type: int) -> None:
 
 
 def check_command(config: task_pb2.TaskConfig, path: str) -> None:
-    """A task runs a command, or a custom executor that knows what to do."""
+    """Check that a task has a command, unless it has a custom executor."""
     if has_custom_executor(config):
         return
     if not config.HasField("command"):
@@ -57,7 +57,7 @@ def check_command(config: task_pb2.TaskConfig, path: str) -> None:
 
 
 def check_enum(message: Message, name: str, path: str) -> None:
-    """Refuses a number that the enum of field `name` does not know; proto3 lets it through."""
+    """Refuse an unknown number in an enum field, which proto3 accepts."""
     value = getattr(message, name)
     known = message.DESCRIPTOR.fields_by_name[name].enum_type.values_by_number
     if value not in known:
@@ -65,6 +65,7 @@ def check_enum(message: Message, name: str, path: str) -> None:
 
 
 def check_labels(labels: Iterable[peloton_pb2.Label], path: str) -> None:
+    """Check that each label has a key."""
     for i, label in enumerate(labels):
         if not label.key:
             raise InvalidArgument(f"{path}[{i}].key", label.key, "a key: a text that is not empty")
@@ -171,7 +172,7 @@ def _check_variable_name(path: str, name: str) -> None:
 
 
 def _check_encoding(message: Message, path: str) -> None:
-    """Mesos' messages (proto2) let texts through that are no UTF-8; they come as bytes."""
+    """Refuse texts that are not UTF-8: Mesos' messages (proto2) accept them and return bytes."""
     for field, value in message.ListFields():
         values = value if field.is_repeated else (value,)
         for each in values:
@@ -182,6 +183,6 @@ def _check_encoding(message: Message, path: str) -> None:
 
 
 def _check_text(path: str, text: str) -> None:
-    """What goes to exec(2) cannot hold a zero byte."""
+    """Refuse a zero byte, which no argument of exec(2) can have."""
     if "\0" in text:
         raise InvalidArgument(path, text, "a text without zero bytes")

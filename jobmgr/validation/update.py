@@ -1,4 +1,4 @@
-"""Rules for changing the config of a batch job that runs: it may only get more instances (behaviour 2.5)."""
+"""Rules for updates of batch jobs, which only add instances (docs/behaviour/jobs.md)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIXED = (
 
 
 def validated_update(old: job_pb2.JobConfig, new: job_pb2.JobConfig) -> job_pb2.JobConfig:
-    """The config to be stored in place of `old`. Raises InvalidArgument for any change but more instances.
+    """Return the config to store in place of `old`. Raises InvalidArgument for any change but more instances.
 
     What `new` leaves out of respoolID and changeLog is taken from `old`. Of the SLA only
     maximumRunningInstances may change: more instances may want to run at once.
@@ -67,12 +67,12 @@ def _check_instances(old: job_pb2.JobConfig, new: job_pb2.JobConfig) -> None:
 
 
 def _effective_change(old: job_pb2.JobConfig, new: job_pb2.JobConfig, instance: int) -> bool:
-    """Whether the merged config differs; how it is spread over default and override does not matter."""
+    """Return whether the merged config differs."""
     return bool(task_config(old, instance) != task_config(new, instance))
 
 
 def _shown(config: job_pb2.JobConfig, name: str) -> object:
-    """A field's value as one line."""
+    """Return the value of a field on one line."""
     value = getattr(config, name)
     if isinstance(value, Message):
         return " ".join(str(value).split())

@@ -1,4 +1,4 @@
-"""States and kinds of jobs, tasks and hosts. Their numbers are stored."""
+"""States and kinds of jobs, tasks and hosts. Their numbers are stored, and are those of the v0 API."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One job: its state, its requests, and which of its instances are dispatched."""
+"""Jobs: the active ones, requests for them, and which of their instances are enqueued."""

@@ -1,65 +1,84 @@
-"""Going through all tasks of a job, a turn's share at a time: what they may have missed is made good."""
+"""Sweeps over all tasks of a job, a share in each cycle: creation, evaluation, comparison with resmgr."""
 
 from __future__ import annotations
 
 from jobmgr.core.job.active_jobs import ActiveJobs
-from jobmgr.core.state.cache import UNBORN
+from jobmgr.core.state.cache import NOT_CREATED
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.events import Span
-from jobmgr.core.task.goal import RULES, Action, Aim, aim_of
-from peloton.model.states import TaskState
+from jobmgr.core.task.creation import first_runtime
+from jobmgr.core.task.goal import RULES, Action, Goal, goal_of
+from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
 
 
-def look(active: ActiveJobs, change: Change, share: int) -> int:
-    """Look anew at the goals of the next tasks; at how many."""
-    first = change.work.sweep
+def create(change: Change, share: int) -> int:
+    """Create the next rows that are missing; return how many instances were examined."""
+    in_flight, count = change.in_flight, change.spec.instance_count
+    if in_flight.next_to_create >= count or not change.incomplete:
+        in_flight.next_to_create = count
+        return 0
+    first = in_flight.next_to_create
+    end = in_flight.next_to_create = min(first + share, count)
+    missing = [i for i in range(first, end) if change.task(i) is NOT_CREATED]
+    stopped = change.goal in (JobState.KILLED, JobState.DELETED)
+    if missing:
+        change.create(missing, first_runtime(change, missing[0], stopped))
+    if not stopped:
+        for instance in missing:
+            in_flight.mark_ready(instance)
+    return end - first
+
+
+def evaluate(active: ActiveJobs, change: Change, share: int) -> int:
+    """Evaluate the next tasks of a sweep; return how many were examined."""
+    first = change.in_flight.sweep
     if first is None or share <= 0:
         return 0
     count = change.spec.instance_count
     end = min(first + share, count)
-    idle = UNBORN
+    idle = NOT_CREATED
     for instance in range(first, end):
         task = change.task(instance)
-        if task is idle or task is UNBORN:  # most tasks of a large job share one runtime
+        if task is idle or task is NOT_CREATED:  # most tasks of a large job share one runtime
             continue
-        if _has_nothing_to_do(change, task):
+        if _is_idle(change, task):
             idle = task
         else:
-            active.steering.resume(change, instance)
-    change.work.sweep = None if end == count else end
+            active.actions.resume(change, instance)
+    change.in_flight.sweep = None if end == count else end
     return end - first
 
 
 def compare(change: Change, share: int) -> int:
-    """Note which of the next instances wait in resmgr, as far as is known here; how many were looked at."""
-    work, first = change.work, change.work.compare
+    """Note which of the next tasks wait in resmgr, as far as jobmgr knows; return how many were examined."""
+    in_flight, first = change.in_flight, change.in_flight.compare
     if first is None or share <= 0:
         return 0
     count = change.spec.instance_count
     end = min(first + share, count)
-    begin, run, waiting = first, 0, UNBORN
+    begin, run, waiting = first, 0, NOT_CREATED
     for instance in range(first, end):
         task = change.task(instance)
         if task is not waiting and _waits(change, task):
             waiting = task
-        here = task.run if task is waiting and instance not in work.busy else 0
+        here = task.run if task is waiting and instance not in in_flight.pending else 0
         if here != run:
             _note(change, begin, instance, run)
             begin, run = instance, here
     _note(change, begin, end, run)
-    work.compare = None if end == count else end
+    in_flight.compare = None if end == count else end
     return end - first
 
 
-def _has_nothing_to_do(change: Change, task: TaskRuntime) -> bool:
-    """Whatever instance it is of, and whatever that is busy with."""
-    aim = aim_of(change.goal, task)
-    return aim is Aim.RUN and RULES[task.state, aim] is Action.NOTHING
+def _is_idle(change: Change, task: TaskRuntime) -> bool:
+    """Return whether the rules require nothing, whatever the instance and its pending operation."""
+    goal = goal_of(change.goal, task)
+    return goal is Goal.RUN and RULES[task.state, goal] is Action.NOTHING
 
 
 def _waits(change: Change, task: TaskRuntime) -> bool:
-    return task.state is TaskState.PENDING and aim_of(change.goal, task) is Aim.RUN
+    return task.state is TaskState.PENDING and goal_of(change.goal, task) is Goal.RUN
 
 
 def _note(change: Change, first: int, end: int, run: int) -> None:

@@ -1,4 +1,4 @@
-"""The jobs in memory: a spec for each version of a job in use, a shared or own runtime for each task."""
+"""Jobs in memory: a spec for each version in use, a runtime for each task, shared by equal tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime, TaskSpec
 
-UNBORN = TaskRuntime(
+NOT_CREATED = TaskRuntime(
     state=TaskState.UNKNOWN,
     goal=TaskState.UNKNOWN,
     run=0,
@@ -29,8 +29,8 @@ _state = attrgetter("state")
 _IN_RESMGR = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
 
 
-class Waiting(NamedTuple):
-    """Where a run that was enqueued stands in resmgr, and what holds it up."""
+class PendingReason(NamedTuple):
+    """The state of an enqueued run in resmgr, and why it waits."""
 
     run: int
     state: TaskState
@@ -39,33 +39,42 @@ class Waiting(NamedTuple):
 
 
 class CachedJob:
-    """One job as it is stored. Readers never change it."""
+    """A job as it is stored. Readers never change it."""
 
-    __slots__ = ("counts", "desired_versions", "job_id", "runtime", "spec", "specs", "tasks", "waiting")
+    __slots__ = (
+        "counts",
+        "desired_versions",
+        "job_id",
+        "pending_reasons",
+        "runtime",
+        "spec",
+        "specs",
+        "tasks",
+    )
 
     def __init__(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
         self.job_id = job_id
         self.spec = spec
-        """The newest version: what holds for the job as a whole, such as how many instances there are. An
-        instance goes by `spec_of`."""
+        """The newest version. It decides about the job as a whole, such as the number of instances; `spec_of`
+        about an instance."""
         self.specs: dict[int, JobSpec] = {spec.version: spec}
-        """The versions in use: the newest one, and those that instances have or get with their next run."""
+        """Versions in use: the newest one, and those that instances have or get with their next run."""
         self.runtime = runtime
-        self.tasks: list[TaskRuntime] = [UNBORN] * spec.instance_count
-        """By instance. Tasks in the same state may share one runtime; UNBORN where no row is stored yet."""
+        self.tasks: list[TaskRuntime] = [NOT_CREATED] * spec.instance_count
+        """By instance. Tasks may share a runtime; NOT_CREATED where no row is stored yet."""
         self.counts: dict[TaskState, int] = {}
-        """Tasks by state, kept as they change; states without tasks are left out."""
+        """Number of tasks by state; states without tasks are left out."""
         self.desired_versions: dict[int, int] = {}
-        """Tasks by the version that they get with their next run, kept as they change."""
-        self.waiting: dict[int, Waiting] = {}
-        """Instances that wait in resmgr and of which it has told something."""
+        """Number of tasks by the version that they get with their next run."""
+        self.pending_reasons: dict[int, PendingReason] = {}
+        """Why instances wait in resmgr, as far as it has reported a reason."""
 
     def task(self, instance: int) -> TaskRuntime | None:
-        """None where there is no such instance, or its row is not stored yet."""
+        """Return a runtime; None where there is no such instance, or its row is not stored yet."""
         if not 0 <= instance < len(self.tasks):
             return None
         task = self.tasks[instance]
-        return None if task is UNBORN else task
+        return None if task is NOT_CREATED else task
 
     def spec_of(self, instance: int) -> JobSpec:
         """Return the spec of the version that an instance has; the newest where its row is not stored yet."""
@@ -77,52 +86,52 @@ class CachedJob:
         return self.spec_of(instance).task(instance)
 
     def versions(self) -> set[int]:
-        """Return the versions in use."""
-        kinds = {id(task): task for task in self.tasks if task is not UNBORN}.values()
+        """Return the versions in use, by the tasks."""
+        kinds = {id(task): task for task in self.tasks if task is not NOT_CREATED}.values()
         used = {task.config_version for task in kinds} | {task.desired_config_version for task in kinds}
         return used | {self.spec.version}
 
     def drop_unused_specs(self) -> None:
-        """Drop the specs of versions that are no longer in use. The runtime's counts must be current."""
+        """Drop the specs of versions that are no longer in use, by the counts of the runtime."""
         used = {self.spec.version, *self.runtime.config_counts, *self.desired_versions}
         self.specs = {version: spec for version, spec in self.specs.items() if version in used}
 
-    def born(self, first: int = 0, end: int | None = None) -> Iterator[tuple[int, TaskRuntime]]:
-        """Instances first … end-1 that have a row, with their runtimes, in order."""
+    def created(self, first: int = 0, end: int | None = None) -> Iterator[tuple[int, TaskRuntime]]:
+        """Yield the instances first … end-1 that have a row, with their runtimes, in order."""
         last = len(self.tasks) if end is None else min(end, len(self.tasks))
         for instance in range(first, last):
             task = self.tasks[instance]
-            if task is not UNBORN:
+            if task is not NOT_CREATED:
                 yield instance, task
 
     def reason(self, instance: int) -> str:
-        """Why the instance is where it is: what resmgr says of a waiting one, else the runtime's reason."""
+        """Return why an instance is in its state: resmgr's reason for a waiting one, else the runtime's."""
         task = self.task(instance)
         if task is None:
             return ""
-        waiting = self.waiting.get(instance)
-        return waiting.reason if waiting is not None and waiting.run == task.run else task.reason
+        pending = self.pending_reasons.get(instance)
+        return pending.reason if pending is not None and pending.run == task.run else task.reason
 
-    def told(self, instance: int, run: int, state: TaskState, reason: str) -> None:
-        """Take what resmgr says of a run that waits; an empty reason: nothing holds it up."""
+    def set_pending_reason(self, instance: int, run: int, state: TaskState, reason: str) -> None:
+        """Note why a run waits in resmgr; an empty reason means that nothing holds it up."""
         task = self.task(instance)
         if task is None or task.run != run or task.state not in _IN_RESMGR:
             return
         if reason:
-            # Many wait for the same: one text for all of them.
-            self.waiting[instance] = Waiting(run, state, intern(reason))
+            # Many runs wait for the same reason: they share one text.
+            self.pending_reasons[instance] = PendingReason(run, state, intern(reason))
         else:
-            self.waiting.pop(instance, None)
+            self.pending_reasons.pop(instance, None)
 
     def put(self, instance: int, task: TaskRuntime) -> None:
-        """Replace a task's runtime; the counts follow."""
+        """Replace a task's runtime and update the counts of states."""
         counts = self.counts
         old = self.tasks[instance]
         self.tasks[instance] = task
         before, after = old.state, task.state
         if before is after:
             return
-        if old is not UNBORN:
+        if old is not NOT_CREATED:
             left = counts[before] - 1
             if left:
                 counts[before] = left
@@ -131,8 +140,10 @@ class CachedJob:
         counts[after] = counts.get(after, 0) + 1
 
     def fill(self, rows: Mapping[int, TaskRuntime]) -> None:
-        """Take rows as they were read, each once. Those of an update that was cut off before the job took it
-        on are left out."""
+        """Add rows that were read from the store, each once.
+
+        Rows beyond the last instance are left out: they are of an update that did not take effect.
+        """
         tasks, size = self.tasks, self.spec.instance_count
         if rows and max(rows) >= size:
             rows = {instance: task for instance, task in rows.items() if instance < size}
@@ -142,8 +153,10 @@ class CachedJob:
             self.counts[state] = self.counts.get(state, 0) + count
 
     def add_up(self) -> None:
-        """Take the runtime's sums from the tasks: rows may be stored whose leader fell before it had stored
-        what they add to the job."""
+        """Compute the runtime's sums from the tasks.
+
+        An earlier leader may have stored rows and not the runtime with the new sums.
+        """
         versions: dict[int, int] = {}
         desired: dict[int, int] = {}
         used: dict[str, float] = {}
@@ -151,7 +164,7 @@ class CachedJob:
         kinds = {id(task): task for task in self.tasks}
         for number, count in Counter(map(id, self.tasks)).items():
             task = kinds[number]
-            if task is UNBORN:
+            if task is NOT_CREATED:
                 continue
             versions[task.config_version] = versions.get(task.config_version, 0) + count
             desired[task.desired_config_version] = desired.get(task.desired_config_version, 0) + count
@@ -169,6 +182,6 @@ class CachedJob:
         )
 
     def grow(self, spec: JobSpec) -> None:
-        """Take a spec with more instances."""
+        """Take the next version, which has more instances."""
         self.spec = self.specs[spec.version] = spec
-        self.tasks.extend([UNBORN] * (spec.instance_count - len(self.tasks)))
+        self.tasks.extend([NOT_CREATED] * (spec.instance_count - len(self.tasks)))

@@ -1,15 +1,15 @@
-"""What one turn changes about one job: laid over the cache until it is stored."""
+"""The changes of one cycle to one job, laid over the cache until they are stored."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from operator import attrgetter
 from typing import TypeVar, Unpack
 
-from jobmgr.core.state.cache import UNBORN
+from jobmgr.core.state.cache import NOT_CREATED
 from jobmgr.core.state.events import RunOf, Span
-from jobmgr.core.state.in_flight import Work
+from jobmgr.core.state.in_flight import InFlight
 from jobmgr.core.state.job_states import MACHINE, batch_cause
 from jobmgr.core.state.task_states import Cause, Details, state_after
 from peloton.model.ids import JobId
@@ -26,9 +26,11 @@ _set_state, _set_revision = _SETTERS["state"], _SETTERS["revision"]
 _set_updated_at = _SETTERS["updated_at"]
 
 
-def evolved(old: TaskRuntime, state: TaskState, updated_at: int, details: Details) -> TaskRuntime:
-    """Return the next revision of a runtime. As `dataclasses.replace`, in half the time: every step of every
-    run comes through here."""
+def next_revision(old: TaskRuntime, state: TaskState, updated_at: int, details: Details) -> TaskRuntime:
+    """Return the next revision of a runtime.
+
+    This is `dataclasses.replace` in half the time: every step of every run is made here.
+    """
     new: TaskRuntime = object.__new__(TaskRuntime)
     for put, value in zip(_ALL_SETTERS, _values(old), strict=True):
         put(new, value)
@@ -41,7 +43,7 @@ def evolved(old: TaskRuntime, state: TaskState, updated_at: int, details: Detail
 
 
 def pod_event(job_id: JobId, instance: int, task: TaskRuntime) -> PodEvent:
-    """The task's last step, as its history keeps it."""
+    """Return the event of a task's last step, for its history."""
     return PodEvent(
         job_id,
         instance,
@@ -61,8 +63,8 @@ def pod_event(job_id: JobId, instance: int, task: TaskRuntime) -> PodEvent:
     )
 
 
-class Stamps:
-    """Wall times that never repeat: an instance's history is kept by time."""
+class Timestamps:
+    """Wall times that never repeat: the history of an instance is kept by time."""
 
     __slots__ = ("last",)
 
@@ -70,18 +72,19 @@ class Stamps:
         self.last = 0
 
     def next(self, wall: int) -> int:
+        """Return `wall`, or a time just after the last one where that is later."""
         self.last = wall if wall > self.last else self.last + 1
         return self.last
 
 
 class Change:
-    """Reading gives what will be; writing stays here until `commit`."""
+    """The next state of a job. It is read and written here, and reaches the cache with `commit`."""
 
     __slots__ = (
         "_desired",
         "_now",
         "_ran",
-        "_stamps",
+        "_timestamps",
         "_usage",
         "_versions",
         "counts",
@@ -89,6 +92,7 @@ class Change:
         "gangs",
         "gangs_again",
         "goal",
+        "in_flight",
         "job",
         "kills",
         "runtime",
@@ -97,13 +101,13 @@ class Change:
         "specs",
         "tasks",
         "withdrawals",
-        "work",
     )
 
-    def __init__(self, work: Work, stamps: Stamps, wall: int) -> None:
-        job = work.job
+    def __init__(self, in_flight: InFlight, timestamps: Timestamps, wall: int) -> None:
+        """Begin a change at `wall`, in nanoseconds since 1970."""
+        job = in_flight.job
         self.job = job
-        self.work = work
+        self.in_flight = in_flight
         self.spec: JobSpec = job.spec
         """The newest version."""
         self.specs: dict[int, JobSpec] = job.specs
@@ -114,96 +118,101 @@ class Change:
         self.runtime: JobRuntime | None = None
         self.gangs: list[tuple[RunOf, ...]] = []
         self.gangs_again: list[tuple[RunOf, ...]] = []
-        """Those that had been enqueued before."""
+        """Gangs of runs that had been enqueued before and are missing in resmgr."""
         self.spans: list[Span] = []
-        """Runs of which it is asked whether resmgr holds them."""
+        """Runs to compare with what resmgr holds."""
         self.withdrawals: list[RunOf] = []
         self.kills: list[RunOf] = []
         self._usage: dict[str, float] = {}
         self._versions: dict[int, int] = {}
-        """By how much the number of instances of a version of the config changes."""
+        """Change of the number of instances, by the version that they have."""
         self._desired: dict[int, int] = {}
-        """As `_versions`, of the version that instances get with their next run."""
+        """Change of the number of instances, by the version that they get with their next run."""
         self._ran = False
-        self._stamps = stamps
+        self._timestamps = timestamps
         self._now = wall
 
     @property
     def job_id(self) -> JobId:
+        """The id of the job."""
         return self.job.job_id
 
     def task(self, instance: int) -> TaskRuntime:
-        """UNBORN where there is no such instance, or no row yet."""
+        """Return an instance's runtime; NOT_CREATED where there is no such instance, or no row yet."""
         held = self.tasks.get(instance)
         if held is not None:
             return held
         tasks = self.job.tasks
-        return tasks[instance] if 0 <= instance < len(tasks) else UNBORN
+        return tasks[instance] if 0 <= instance < len(tasks) else NOT_CREATED
 
     def spec_of(self, instance: int) -> JobSpec:
         """Return the spec of the version that an instance has; the newest where it has no row yet."""
         task = self.task(instance)
-        return self.spec if task is UNBORN else self.specs[task.config_version]
+        return self.spec if task is NOT_CREATED else self.specs[task.config_version]
 
     def task_spec(self, instance: int) -> TaskSpec:
         """Return the instance's part of its spec."""
         return self.spec_of(instance).task(instance)
 
-    def stamp(self) -> int:
-        """A wall time for what is made now."""
-        return self._stamps.next(self._now)
+    def timestamp(self) -> int:
+        """Return a wall time for a change that is made now."""
+        return self._timestamps.next(self._now)
 
-    def bear(self, instances: Iterable[int], task: TaskRuntime) -> None:
-        """Give these instances, which have no row, their first one, which they share."""
+    def create(self, instances: Sequence[int], task: TaskRuntime) -> None:
+        """Create the rows of instances, which share a runtime."""
         for instance in instances:
             self.tasks[instance] = task
-            _add(self._versions, task.config_version, 1)
-            _add(self._desired, task.desired_config_version, 1)
             self.events.append(pod_event(self.job_id, instance, task))
-            _add(self.counts, task.state, 1)
+        _add(self.counts, task.state, len(instances))
+        _add(self._versions, task.config_version, len(instances))
+        _add(self._desired, task.desired_config_version, len(instances))
 
     def move(self, instance: int, cause: Cause, **details: Unpack[Details]) -> TaskRuntime:
-        """Take a task to the state that `cause` leads to; a step of its run becomes an event of its history.
+        """Take a task to the state that `cause` leads to, and set `details`. Return the new runtime.
 
-        Raises IllegalTransition where the table of moves holds no such step."""
+        A step of the run becomes an event of its history. Raises IllegalTransition where the table of moves
+        has no such step.
+        """
         old = self.task(instance)
         state = state_after(self.job_id, instance, old, cause)
-        new = evolved(old, state, self.stamp(), details)
+        new = next_revision(old, state, self.timestamp(), details)
         self._put(instance, old, new)
         return new
 
     def move_all(self, instances: Iterable[int], cause: Cause, **details: Unpack[Details]) -> None:
-        """As `move`; those that share a runtime go on sharing one."""
-        stamp = self.stamp()
+        """Take tasks to the state that `cause` leads to. Those that share a runtime share the new one."""
+        now = self.timestamp()
         made: dict[int, TaskRuntime] = {}
         for instance in instances:
             old = self.task(instance)
             new = made.get(id(old))
             if new is None:
                 state = state_after(self.job_id, instance, old, cause)
-                new = made[id(old)] = evolved(old, state, stamp, details)
+                new = made[id(old)] = next_revision(old, state, now, details)
             self._put(instance, old, new)
 
     def revise(self, instance: int, **details: Unpack[Details]) -> TaskRuntime:
         """Set fields of a task that stays in its state."""
         old = self.task(instance)
-        new = evolved(old, old.state, self.stamp(), details)
+        new = next_revision(old, old.state, self.timestamp(), details)
         self._put(instance, old, new)
         return new
 
-    def amend(self, instance: int, **details: Unpack[Details]) -> TaskRuntime:
-        """Set fields of a task whose run has ended, from a status that came late. The event of its end, the
-        task's last step, takes the new message and reason."""
+    def correct(self, instance: int, **details: Unpack[Details]) -> TaskRuntime:
+        """Set fields of a task whose run has ended, from a late status.
+
+        The event of the end, which is the task's last step, gets the new message and reason.
+        """
         old = self.task(instance)
-        new = self.tasks[instance] = evolved(old, old.state, old.updated_at, details)
+        new = self.tasks[instance] = next_revision(old, old.state, old.updated_at, details)
         if new.start_time and not old.start_time:
             self._ran = True
-        if not self.retell(instance, new.run, new.state, new.message, new.reason):
+        if not self.set_event_text(instance, new.run, new.state, new.message, new.reason):
             self.events.append(pod_event(self.job_id, instance, new))
         return new
 
-    def retell(self, instance: int, run: int, state: TaskState, message: str, reason: str) -> bool:
-        """Give an event of this turn other words; whether there is one."""
+    def set_event_text(self, instance: int, run: int, state: TaskState, message: str, reason: str) -> bool:
+        """Set message and reason of an event of this cycle; return whether there is one."""
         for at in range(len(self.events) - 1, -1, -1):
             event = self.events[at]
             if (event.instance, event.run, event.state) == (instance, run, state):
@@ -211,8 +220,8 @@ class Change:
                 return True
         return False
 
-    def use(self, amounts: dict[str, float]) -> None:
-        """Add to what the job has used, limit × seconds by kind."""
+    def add_usage(self, amounts: dict[str, float]) -> None:
+        """Add to the resource usage of the job, limit × seconds by kind."""
         for kind, amount in amounts.items():
             self._usage[kind] = self._usage.get(kind, 0.0) + amount
 
@@ -222,12 +231,12 @@ class Change:
         self.specs = {**self.specs, spec.version: spec}
 
     @property
-    def unborn(self) -> bool:
+    def incomplete(self) -> bool:
         """Whether there are instances without a row."""
         return sum(self.counts.values()) < self.spec.instance_count
 
     def close(self) -> None:
-        """Work out the job's own runtime, where it changes."""
+        """Compute the runtime of the job, if it changes."""
         old = self.job.runtime
         spec = self.spec
         controller = self.task(0).state if self.task_spec(0).controller else None
@@ -235,7 +244,7 @@ class Change:
         state = MACHINE.next(old.state, cause, self.job_id)
         if not self.tasks and state is old.state and self.goal is old.goal and spec is self.job.spec:
             return
-        now = self.stamp()
+        now = self.timestamp()
         self.runtime = replace(
             old,
             state=state,
@@ -251,15 +260,15 @@ class Change:
         )
 
     def commit(self) -> None:
-        """It is stored: the cache follows."""
+        """Bring the cache up to the change, which is stored."""
         job = self.job
         if self.spec is not job.spec:
             job.grow(self.spec)
-        tasks, waiting = job.tasks, job.waiting
+        tasks, reasons = job.tasks, job.pending_reasons
         for instance, task in self.tasks.items():
             tasks[instance] = task
-            if waiting and task.state is not TaskState.PENDING:
-                waiting.pop(instance, None)
+            if reasons and task.state is not TaskState.PENDING:
+                reasons.pop(instance, None)
         job.counts = self.counts
         if self.runtime is not None:
             job.runtime = self.runtime
@@ -270,6 +279,7 @@ class Change:
 
     @property
     def empty(self) -> bool:
+        """Whether there is nothing to store."""
         return not self.tasks and self.runtime is None
 
     def _put(self, instance: int, old: TaskRuntime, new: TaskRuntime) -> None:

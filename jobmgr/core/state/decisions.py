@@ -1,4 +1,4 @@
-"""What one turn of the core decided."""
+"""What one cycle of the core decides."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from peloton.model.ids import JobId, Run
 from peloton.model.task import TaskStatus
 
 Reply = list[int] | list[tuple[Run, TaskStatus]] | PelotonError | None
-"""What an event is answered with: the instances that a request applies to, the statuses of jobs that have
-ended, or why it was refused."""
+"""The answer to an event: the instances that a request applies to, statuses of jobs that have ended, or
+why the request is refused."""
 
 
 @dataclass(slots=True)
-class Turn:
-    """What one turn decided."""
+class Cycle:
+    """The decisions of one cycle, gathered by the handlers of its events."""
 
     now: Now
     changes: dict[JobId, Change] = field(default_factory=dict)
     instructions: list[Instruction] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
-    """What each event is answered with; a PelotonError where it was refused."""
+    """One for each event, in order."""
     reconcile: list[tuple[Run, str]] = field(default_factory=list)
+    """Runs to reconcile with Mesos, each with its agent's id."""
     orphans: list[Run] = field(default_factory=list)
+    """Runs to kill that are not the current ones of their instances."""
     more: bool = False
-    """Whether the next turn has something to do even without an event."""
+    """Whether the next cycle has something to do even without an event."""

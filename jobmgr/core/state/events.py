@@ -1,4 +1,4 @@
-"""What can happen to jobs: the core's inputs. A run is named by its instance and its number."""
+"""Events: the inputs of the core."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RunOf = tuple[int, int]
 
 
 class Span(NamedTuple):
-    """Instances first … end-1, all in a run of the same number."""
+    """Instances first … end-1, whose current runs have the same number."""
 
     first: int
     end: int
@@ -25,7 +25,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """`wall` in nanoseconds since 1970, `monotonic` in seconds."""
+    """The time: `wall` in nanoseconds since 1970, `monotonic` in seconds."""
 
     wall: int
     monotonic: float
@@ -33,22 +33,22 @@ class Now:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Runs that shall go to one host, on offers that were claimed for them."""
+    """Runs to launch on one host, on offers that were claimed for them."""
 
     hostname: str
     agent_id: str
     offer_id: str
     ports: tuple[int, ...]
-    """Flat: of each run as many as it has dynamic ports, in the order of the runs."""
+    """In one list: for each run, in order, as many as it has dynamic ports."""
     runs: tuple[Run, ...]
 
 
-# What clients ask.
+# Requests of clients.
 
 
 @dataclass(frozen=True, slots=True)
 class JobUpdated:
-    """A config with more instances is stored as `spec.version`; it was made from version `base`."""
+    """A config with more instances, made from version `base`, is stored as `spec.version`."""
 
     job_id: JobId
     spec: JobSpec
@@ -56,78 +56,88 @@ class JobUpdated:
 
 
 @dataclass(frozen=True, slots=True)
-class StopAsked:
-    """None: the whole job."""
+class StopRequested:
+    """Stop instances; None: the whole job."""
 
     job_id: JobId
     instances: Sequence[int] | None
 
 
 @dataclass(frozen=True, slots=True)
-class StartAsked:
+class StartRequested:
+    """Start instances that were stopped; None: all of them."""
+
     job_id: JobId
     instances: Sequence[int] | None
 
 
 @dataclass(frozen=True, slots=True)
-class RestartAsked:
+class RestartRequested:
+    """Restart instances that are not stopped; None: all of them."""
+
     job_id: JobId
     instances: Sequence[int] | None
 
 
-# What other daemons say.
+# Reports of other daemons.
 
 
 @dataclass(frozen=True, slots=True)
 class Statuses:
-    """In the order in which Mesos gave them."""
+    """Statuses of runs, in the order in which Mesos sent them."""
 
     statuses: Sequence[tuple[Run, TaskStatus]]
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
+    """resmgr has handed over placements."""
+
     placements: Sequence[Placement]
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingTold:
-    """Where runs stand in resmgr, and why they wait; an empty reason: nothing holds it up."""
+class PendingReasons:
+    """The states of runs in resmgr, and why they wait; an empty reason: nothing holds it up."""
 
     deltas: Sequence[tuple[Run, TaskState, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """Runs that have to give way, each with why, for a human."""
+    """Runs that resmgr preempts, each with the reason as text for users."""
 
     runs: Sequence[tuple[Run, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class ResmgrChanged:
-    """Another resmgr leads: what was enqueued but not yet stored as such may have escaped it."""
+    """Another resmgr leads: it may lack runs that were enqueued and not stored as PENDING."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """resmgr told which of the runs of one Compare it does not hold."""
+    """The runs of one Compare that resmgr does not hold."""
 
     job_id: JobId
     missing: Sequence[RunOf]
 
 
-# How instructions ended.
+# Results of instructions.
 
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
+    """resmgr has taken runs, or had them already."""
+
     job_id: JobId
     runs: Sequence[RunOf]
 
 
 @dataclass(frozen=True, slots=True)
 class EnqueueRefused:
+    """resmgr does not take runs."""
+
     job_id: JobId
     runs: Sequence[RunOf]
     message: str
@@ -135,7 +145,7 @@ class EnqueueRefused:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """resmgr has them no more."""
+    """resmgr no longer holds runs."""
 
     job_id: JobId
     runs: Sequence[RunOf]
@@ -143,13 +153,14 @@ class Withdrawn:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
+    """hostmgr has launched runs."""
+
     runs: Sequence[Run]
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchRefused:
-    """hostmgr did not launch them: the claim was no longer theirs, or (`faulty`) what was asked for cannot be
-    launched at all."""
+    """hostmgr did not launch runs: the claim was over, or (`faulty`) they cannot be launched at all."""
 
     runs: Sequence[Run]
     message: str
@@ -158,19 +169,19 @@ class LaunchRefused:
 
 @dataclass(frozen=True, slots=True)
 class LaunchUncertain:
-    """Nobody can tell whether they were launched."""
+    """It is unknown whether runs were launched."""
 
     runs: Sequence[Run]
 
 
 Event = (
     JobUpdated
-    | StopAsked
-    | StartAsked
-    | RestartAsked
+    | StopRequested
+    | StartRequested
+    | RestartRequested
     | Statuses
     | Placed
-    | WaitingTold
+    | PendingReasons
     | Preempted
     | ResmgrChanged
     | Compared

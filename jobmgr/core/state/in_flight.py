@@ -1,5 +1,7 @@
-"""What the core keeps of a job beside what is stored: which instances wait for their turn, and which are
-busy with something. All of it can be rebuilt."""
+"""What the core keeps of a job beside what is stored: pending operations, queues and cursors.
+
+All of it can be rebuilt from the store.
+"""
 
 from __future__ import annotations
 
@@ -9,99 +11,103 @@ from heapq import heappop, heappush
 from jobmgr.core.state.cache import CachedJob
 
 
-class Busy(Enum):
-    """What has been started for an instance and not answered: nothing else is started meanwhile."""
+class PendingOp(Enum):
+    """An operation of an instance that has no result yet; no other begins meanwhile."""
 
     ENQUEUE = "enqueue"
     ENQUEUE_AGAIN = "enqueue again"
-    """PENDING, and resmgr does not hold it."""
+    """Enqueue a PENDING run that resmgr does not hold."""
     WITHDRAW = "withdraw"
     LAUNCH = "launch"
-    PAUSE = "pause"
-    """Nothing was started: it waits for its deadline before the next try."""
+    BACKOFF = "backoff"
+    """Wait for the deadline before the next try."""
 
 
-ENQUEUING = (Busy.ENQUEUE, Busy.ENQUEUE_AGAIN)
+ENQUEUING = (PendingOp.ENQUEUE, PendingOp.ENQUEUE_AGAIN)
 
 
-class Work:
-    """One job's unfinished business."""
+class InFlight:
+    """The unfinished operations of one job."""
 
     __slots__ = (
-        "_offered",
         "_ready",
+        "_ready_set",
         "attempts",
-        "busy",
         "compare",
         "comparing",
         "enqueuing",
-        "escaped",
         "job",
+        "missing",
+        "next_to_create",
+        "pending",
         "recovered",
         "sweep",
-        "unborn",
         "unconfirmed",
     )
 
     def __init__(self, job: CachedJob, recovered: bool = False) -> None:
         self.job = job
         self.recovered = recovered
-        """Whether resmgr may know runs of which the store says nothing: those of an earlier leader."""
-        self.busy: dict[int, Busy] = {}
+        """Whether an earlier leader led the job: resmgr may know runs that the store does not have."""
+        self.pending: dict[int, PendingOp] = {}
+        """By instance."""
         self.enqueuing = 0
-        """How many are busy with ENQUEUE."""
+        """Number of instances with the operation ENQUEUE."""
         self.attempts: dict[int, int] = {}
-        """Tries without success of what an instance is at."""
+        """Failed tries of the current step, by instance."""
         self.unconfirmed: set[int] = set()
-        """On a host as far as is known, but not heard of since this leader began, or since its launch."""
-        self.escaped: set[int] = set()
+        """Instances on a host without a status since this leader began, or since their launch."""
+        self.missing: set[int] = set()
         """PENDING instances that resmgr does not hold."""
         self.compare: int | None = None
-        """The next instance of which it is asked whether resmgr holds its run; None: none are."""
+        """Next instance to compare with what resmgr holds; None: no comparison is under way."""
         self.comparing = 0
-        """Questions of that kind that are not answered yet."""
-        self.unborn = 0
-        """Below this every instance has a row."""
+        """Number of comparisons that resmgr has not answered."""
+        self.next_to_create = 0
+        """All instances below have a row."""
         self.sweep: int | None = None
-        """The next instance whose goal is looked at anew; None: no sweep is under way."""
+        """Next instance to evaluate; None: no sweep is under way."""
         self._ready: list[int] = []
-        self._offered: set[int] = set()
+        self._ready_set: set[int] = set()
 
-    def occupy(self, instance: int, with_what: Busy) -> None:
-        self.free(instance)
-        self.busy[instance] = with_what
-        if with_what is Busy.ENQUEUE:
+    def begin(self, instance: int, op: PendingOp) -> None:
+        """Begin an operation, in place of the pending one."""
+        self.finish(instance)
+        self.pending[instance] = op
+        if op is PendingOp.ENQUEUE:
             self.enqueuing += 1
 
-    def free(self, instance: int, *of: Busy) -> None:
-        """No longer busy (with one of `of`, if any is given)."""
-        held = self.busy.get(instance)
-        if held is None or (of and held not in of):
+    def finish(self, instance: int, *ops: PendingOp) -> None:
+        """End the pending operation; where `ops` are given, only if it is one of them."""
+        op = self.pending.get(instance)
+        if op is None or (ops and op not in ops):
             return
-        del self.busy[instance]
-        if held is Busy.ENQUEUE:
+        del self.pending[instance]
+        if op is PendingOp.ENQUEUE:
             self.enqueuing -= 1
 
-    def failed(self, instance: int) -> int:
-        """One more try without success; how many there were."""
+    def count_failure(self, instance: int) -> int:
+        """Count a failed try of the current step; return the number of them."""
         self.attempts[instance] = count = self.attempts.get(instance, 0) + 1
         return count
 
-    def offer(self, instance: int) -> None:
-        """Let the instance wait to be enqueued; lower instances go first."""
-        if instance not in self._offered:
-            self._offered.add(instance)
+    def mark_ready(self, instance: int) -> None:
+        """Queue an instance to be enqueued; lower ones go first."""
+        if instance not in self._ready_set:
+            self._ready_set.add(instance)
             heappush(self._ready, instance)
 
     def first_ready(self) -> int | None:
+        """Return the first instance that is ready to be enqueued."""
         return self._ready[0] if self._ready else None
 
     def take_ready(self) -> int:
+        """Remove and return the first instance that is ready to be enqueued."""
         instance = heappop(self._ready)
-        self._offered.discard(instance)
+        self._ready_set.discard(instance)
         return instance
 
     @property
     def unfinished(self) -> bool:
-        """Whether tasks are still to be looked at, or to be compared with what resmgr holds."""
+        """Whether tasks are still to be evaluated, or to be compared with what resmgr holds."""
         return self.sweep is not None or self.compare is not None

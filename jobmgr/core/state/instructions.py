@@ -1,4 +1,4 @@
-"""What the core wants done, once what it decided is stored."""
+"""What the core wants done, after its decisions are stored."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from peloton.model.states import TaskState
 
 @dataclass(frozen=True, slots=True)
 class Enqueue:
-    """Answered by Enqueued or EnqueueRefused."""
+    """Hand gangs to resmgr. Answered by Enqueued or EnqueueRefused."""
 
     job_id: JobId
     gangs: tuple[tuple[RunOf, ...], ...]
     again: bool = False
-    """Whether they had been enqueued before and are missing in resmgr: such gangs wait for the others."""
+    """Whether they were enqueued before and are missing in resmgr: such gangs go behind the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One host's launch. Answered by Launched, LaunchRefused or LaunchUncertain."""
+    """Launch runs on one host. Answered by Launched, LaunchRefused or LaunchUncertain."""
 
     hostname: str
     agent_id: str
@@ -47,7 +47,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Give back the claim of a host that nothing goes to."""
+    """Release the claim on a host to which no run goes."""
 
     hostname: str
     agent_id: str
@@ -56,14 +56,14 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """In Mesos. The status that follows is the answer; without one the core asks again."""
+    """Kill runs in Mesos. A status is the answer; without one the core kills again."""
 
     runs: tuple[Run, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ShutDown:
-    """The executors of runs that do not die."""
+    """Shut down the executors of runs that kills do not end."""
 
     runs: tuple[tuple[Run, str], ...]
     """With the agent's id."""
@@ -71,21 +71,21 @@ class ShutDown:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Tell resmgr what became of runs that it had handed over."""
+    """Report to resmgr the states of runs that it handed over."""
 
     runs: tuple[tuple[Run, TaskState], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """Ask Mesos what became of runs, each with its agent's id. A status is the answer."""
+    """Ask Mesos for the states of runs, each with its agent's id. A status is the answer."""
 
     runs: tuple[tuple[Run, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """The job has ended and is stored as such."""
+    """Take a job that has ended out of the active set."""
 
     job_id: JobId
 

@@ -1,4 +1,4 @@
-"""The state of a job, from the states of its tasks (docs/behaviour/jobs.md, States)."""
+"""The state machine of a job, driven by the states of its tasks (docs/behaviour/jobs.md, States)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from peloton.statemachine import StateMachine
 
 
 class JobCause(Enum):
-    """What the tasks of a job, and its goal, make of it."""
+    """Why a job's state changes: the states of its tasks, and its goal."""
 
     CREATING = "creating"
     """Some instances have no row yet."""
@@ -71,21 +71,22 @@ ENDS: Mapping[TaskState, JobCause] = {
 
 
 def ended_tasks(counts: Mapping[TaskState, int]) -> int:
+    """Return the number of tasks in a terminal state."""
     return sum(counts.get(state, 0) for state in TERMINAL_TASK_STATES)
 
 
 def batch_cause(
     counts: Mapping[TaskState, int], instances: int, goal: JobState, controller: TaskState | None = None
 ) -> JobCause:
-    """Return what the tasks make of a batch job with so many instances, of which `counts` are stored.
+    """Return the cause of a batch job's next state; `counts` are its stored tasks by state.
 
-    `controller` is instance 0's state where that is a controller. A job ends when all its tasks have;
-    how it ends follows the controller.
+    `controller` is the state of instance 0 where that is a controller. A job ends when all its tasks have
+    ended; a controller decides how.
     """
     ended = ended_tasks(counts)
     if ended == instances:
-        led = ENDS.get(controller) if controller is not None else None
-        return led or _end(counts, instances)
+        by_controller = ENDS.get(controller) if controller is not None else None
+        return by_controller or _end(counts, instances)
     if goal in (JobState.KILLED, JobState.DELETED):
         return JobCause.STOPPING
     if sum(counts.values()) < instances:

@@ -1,6 +1,7 @@
-"""The moves of a task: which state follows which, by cause.
+"""The state machine of a task: which state follows which, by cause.
 
-Every change of a task's state looks up `MACHINE`. What the table does not hold raises IllegalTransition.
+Every change of a task's state goes through `MACHINE`. A move that is not in the table raises
+IllegalTransition.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Cause(Enum):
 
     CREATED = "created"
     CREATED_STOPPED = "created stopped"
-    """Its job or the instance was stopped before the instance had a row."""
+    """The job or the instance was stopped before the instance had a row."""
     ENQUEUED = "enqueued"
     """resmgr has taken the run."""
     ENQUEUE_REFUSED = "enqueue refused"
@@ -38,7 +39,7 @@ class Cause(Enum):
     NOT_STARTED = "not started"
     """The run did not happen."""
     SILENT = "silent"
-    """The run is given up: nothing was heard of it for too long."""
+    """The run is given up, after too long a time without a status."""
     CANCELLED = "cancelled"
     """The run was to end before it was launched."""
     KILL = "kill"
@@ -103,9 +104,9 @@ MACHINE: StateMachine[TaskState, Cause] = StateMachine(
         (_S.KILLED, _C.NEXT_RUN): _S.INITIALIZED,
     },
 )
-"""The states that jobmgr stores. READY, PLACING and the like live in resmgr only; UNKNOWN is an instance
-without a row. A status can overtake what this leader has stored: a run that is INITIALIZED or PENDING may
-turn out to run, or to have ended."""
+"""The states that jobmgr stores. READY, PLACING and the like exist in resmgr only; UNKNOWN is an instance
+without a row. A status can be ahead of what is stored: a run that is INITIALIZED or PENDING may be
+reported as running, or as ended."""
 
 REPORTED: Mapping[TaskState, Cause] = {
     _S.LAUNCHED: _C.REPORTED_LAUNCHED,
@@ -148,17 +149,17 @@ class Details(TypedDict, total=False):
 
 
 def state_after(job_id: JobId, instance: int, task: TaskRuntime, cause: Cause) -> TaskState:
-    """Return the state that `cause` takes the task to. Raises IllegalTransition with the task's story."""
+    """Return the state that `cause` leads to. Raises IllegalTransition with a description of the task."""
     state = MACHINE.table.get((task.state, cause))
     if state is None:
-        return MACHINE.next(task.state, cause, _story(job_id, instance, task))
+        return MACHINE.next(task.state, cause, _description(job_id, instance, task))
     return state
 
 
-def _story(job_id: JobId, instance: int, task: TaskRuntime) -> str:
-    """Describe a task for an error: made only where there is one, as every step of every run passes here."""
+def _description(job_id: JobId, instance: int, task: TaskRuntime) -> str:
+    """Describe a task for an error message."""
     return (
-        f"{task_id(job_id, instance)} (run {task.run}, wanted run {task.desired_run}, goal {task.goal.name}, "
+        f"{task_id(job_id, instance)} (run {task.run}, desired {task.desired_run}, goal {task.goal.name}, "
         f"revision {task.revision}, updated at {task.updated_at}, host {task.host!r}, "
         f"message {task.message!r})"
     )

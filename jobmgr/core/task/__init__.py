@@ -1,1 +1,1 @@
-"""One task: its moves, its goal, what is done about it, and what ended its runs."""
+"""Single tasks: goals, actions, retries, and what statuses mean for them."""

@@ -1,4 +1,4 @@
-"""Steers tasks towards their goals: what to do about one task, and the moves that a run can make."""
+"""Actions on a task: what its goal requires in its state, and how its runs begin and end."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.events import Now
-from jobmgr.core.state.in_flight import Busy
+from jobmgr.core.state.in_flight import PendingOp
 from jobmgr.core.state.task_states import ENDED, Cause
-from jobmgr.core.task.goal import RULES, Action, Aim, aim_of
-from jobmgr.core.task.retry import EndCause, cause_of, delay, explained, runs_again, stored_cause
-from jobmgr.core.task.status_rules import LONGEST_MESSAGE, end_state, run_told, termination
+from jobmgr.core.task.goal import RULES, Action, Goal, goal_of
+from jobmgr.core.task.retry import EndCause, delay, end_cause, explain_end, runs_again, stored_cause
+from jobmgr.core.task.status_rules import MAX_MESSAGE, end_state, ended_run_message, termination
 from jobmgr.core.task.usage import NANOSECONDS, added, used
 from peloton.deadlines import Deadlines
 from peloton.model.ids import JobId
@@ -22,46 +22,49 @@ NO_PORTS: dict[str, int] = {}
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds, unless said otherwise."""
+    """Bounds of the engine, in seconds unless stated otherwise."""
 
     stuck_after: float = 180 * 60.0
-    """LAUNCHED or STARTING for longer: start over; KILLING for longer: shut the executor down."""
+    """A task that is LAUNCHED or STARTING for longer starts over; the executor of one that is KILLING for
+    longer is shut down."""
     news_after: float = 300.0
-    """LAUNCHED without news for so long: Mesos is asked."""
+    """Mesos is asked about a task that is LAUNCHED for longer without a status."""
     ask_after: float = 1.0
-    """Before Mesos is asked about a launch whose outcome is not known: a call on its way may still arrive."""
+    """Delay before Mesos is asked about a launch whose outcome is unknown: the call may still arrive."""
     confirm_after: float = 60.0
-    """STARTING and RUNNING tasks that a new leader has not heard of: Mesos is asked."""
+    """Mesos is asked about STARTING and RUNNING tasks for which a new leader has no status by then."""
     kill_again_after: float = 10.0
-    """First pause before a kill is repeated; it doubles up to `kill_again_most`."""
+    """First delay before a kill is repeated; it doubles up to `kill_again_most`."""
     kill_again_most: float = 600.0
     refusals_at_once: int = 3
-    """So many launches in a row may be refused before a task waits between its tries."""
+    """Number of refused launches in a row before a task waits between its tries."""
     rows_per_turn: int = 2000
-    """Tasks created, or looked at anew, in one turn."""
+    """Number of tasks that one cycle creates or evaluates."""
 
 
 Key = tuple[JobId, int]
 
 
-class Steering:
+class TaskActions:
+    """Acts on single tasks of all jobs, with their deadlines."""
+
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.deadlines: Deadlines[Key] = Deadlines()
         self.now = Now(0, 0.0)
 
     def evaluate(self, change: Change, instance: int) -> None:
-        """Do what the rules say of the task as it is now."""
+        """Begin what the rules require in the task's present state."""
         task = change.task(instance)
-        aim = aim_of(change.goal, task)
-        busy = change.work.busy.get(instance)
-        if busy is Busy.PAUSE and aim is not Aim.RUN:
-            change.work.free(instance)
-        elif busy is not None:
+        goal = goal_of(change.goal, task)
+        pending = change.in_flight.pending.get(instance)
+        if pending is PendingOp.BACKOFF and goal is not Goal.RUN:
+            change.in_flight.finish(instance)
+        elif pending is not None:
             return
-        action = RULES[task.state, aim]
+        action = RULES[task.state, goal]
         if action is Action.ENQUEUE:
-            change.work.offer(instance)
+            change.in_flight.mark_ready(instance)
         elif action is Action.WATCH:
             self._watch(change, instance, task)
         elif action is Action.WITHDRAW:
@@ -77,29 +80,31 @@ class Steering:
             self.next_run(change, instance, task)
 
     def resume(self, change: Change, instance: int) -> None:
-        """Evaluate a task of which something may have been missed."""
-        task, work = change.task(instance), change.work
-        running = aim_of(change.goal, task) is Aim.RUN
-        if work.recovered and task.state in ON_HOST_TASK_STATES and running and instance not in work.busy:
-            work.unconfirmed.add(instance)
+        """Evaluate a task after events may have been missed."""
+        task, in_flight = change.task(instance), change.in_flight
+        running = task.state in ON_HOST_TASK_STATES and goal_of(change.goal, task) is Goal.RUN
+        if in_flight.recovered and running and instance not in in_flight.pending:
+            in_flight.unconfirmed.add(instance)
         self.evaluate(change, instance)
 
-    def arm(self, change: Change, instance: int, seconds: float) -> None:
+    def set_deadline(self, change: Change, instance: int, seconds: float) -> None:
+        """Evaluate the task again after so many seconds, in place of its present deadline."""
         self.deadlines.set((change.job_id, instance), self.now.monotonic + max(seconds, 0.0))
 
-    def disarm(self, change: Change, instance: int) -> None:
+    def clear_deadline(self, change: Change, instance: int) -> None:
+        """Remove the task's deadline."""
         self.deadlines.cancel((change.job_id, instance))
 
     def age(self, task: TaskRuntime) -> float:
-        """Seconds since the task's last step."""
+        """Return the seconds since the task's last step."""
         return max(self.now.wall - task.updated_at, 0) / NANOSECONDS
 
     def next_run(self, change: Change, instance: int, task: TaskRuntime) -> None:
-        """Name the next run, which begins anew."""
-        work = change.work
-        work.free(instance)
-        work.unconfirmed.discard(instance)
-        self.disarm(change, instance)
+        """Begin the next run, with the version of the config that is desired."""
+        in_flight = change.in_flight
+        in_flight.finish(instance)
+        in_flight.unconfirmed.discard(instance)
+        self.clear_deadline(change, instance)
         change.move(
             instance,
             Cause.NEXT_RUN,
@@ -117,62 +122,62 @@ class Steering:
             health=HealthState.DISABLED,
             desired_host="",
             reason="",
-            message=run_told(task.run, task.state, task.message),
+            message=ended_run_message(task.run, task.state, task.message),
         )
-        work.offer(instance)
+        in_flight.mark_ready(instance)
 
     def not_started(self, change: Change, instance: int, message: str, reason: str) -> None:
-        """The run did not happen: the next one is tried, or none where the task shall end."""
-        if aim_of(change.goal, change.task(instance)) is Aim.STOP:
+        """End a run that did not start, and try the next one unless the task is to stop."""
+        if goal_of(change.goal, change.task(instance)) is Goal.STOP:
             self.end_unlaunched(change, instance, message)
             return
-        tries = change.work.failed(instance)
-        lost = change.move(instance, Cause.NOT_STARTED, message=message[:LONGEST_MESSAGE], reason=reason)
+        tries = change.in_flight.count_failure(instance)
+        lost = change.move(instance, Cause.NOT_STARTED, message=message[:MAX_MESSAGE], reason=reason)
         self.next_run(change, instance, lost)
         if tries > self.limits.refusals_at_once:
-            change.work.occupy(instance, Busy.PAUSE)
-            self.arm(change, instance, delay(tries - self.limits.refusals_at_once))
+            change.in_flight.begin(instance, PendingOp.BACKOFF)
+            self.set_deadline(change, instance, delay(tries - self.limits.refusals_at_once))
 
-    def pause(self, change: Change, instance: int, reason: str) -> None:
-        """resmgr would not take the run: it says why, and is tried again after a growing delay."""
-        work = change.work
-        tries = work.failed(instance)
+    def back_off(self, change: Change, instance: int, reason: str) -> None:
+        """Note why resmgr refuses a run, and try again after a growing delay."""
+        in_flight = change.in_flight
+        tries = in_flight.count_failure(instance)
         if change.task(instance).reason != reason:
             change.revise(instance, reason=reason)
-        work.occupy(instance, Busy.PAUSE)
-        self.arm(change, instance, delay(tries))
+        in_flight.begin(instance, PendingOp.BACKOFF)
+        self.set_deadline(change, instance, delay(tries))
         self.evaluate(change, instance)
 
     def end_unlaunched(self, change: Change, instance: int, message: str) -> None:
-        """A run that was not launched is over on request."""
-        aim = aim_of(change.goal, change.task(instance))
-        change.work.free(instance)
-        self._forget(change, instance)
-        renewed = aim is Aim.RENEW
-        reason = TerminationReason.KILLED_FOR_RESTART if renewed else TerminationReason.KILLED_ON_REQUEST
+        """End a run on request that was not launched."""
+        goal = goal_of(change.goal, change.task(instance))
+        change.in_flight.finish(instance)
+        self._clear(change, instance)
+        restarted = goal is Goal.RESTART
+        reason = TerminationReason.KILLED_FOR_RESTART if restarted else TerminationReason.KILLED_ON_REQUEST
         task = change.move(
             instance,
             Cause.CANCELLED,
-            goal=change.task(instance).goal if renewed else TaskState.KILLED,
+            goal=change.task(instance).goal if restarted else TaskState.KILLED,
             completion_time=self.now.wall,
             termination=Termination(reason),
             message=message,
             reason="",
         )
-        if renewed:
+        if restarted:
             self.next_run(change, instance, task)
 
     def end(self, change: Change, instance: int, status: TaskStatus) -> None:
-        """The current run is over, as the status tells."""
+        """End the current run by a terminal status, and begin the next one where the policy allows it."""
         task = change.task(instance)
-        running = aim_of(change.goal, task) is Aim.RUN
-        cause = cause_of(task.state, status)
-        failures = task.failure_count + (running and cause.counts)
+        running = goal_of(change.goal, task) is Goal.RUN
+        cause = end_cause(task.state, status)
+        failures = task.failure_count + (running and cause.is_failure)
         again = running and runs_again(cause, failures, change.task_spec(instance))
         if running:
-            status = replace(status, message=explained(cause, status.message, again))
+            status = replace(status, message=explain_end(cause, status.message, again))
         if running and cause is EndCause.NOT_STARTED:
-            change.work.free(instance)
+            change.in_flight.finish(instance)
             self.not_started(change, instance, status.message, status.reason)
             return
         self._end(change, instance, task, status, failures)
@@ -185,50 +190,52 @@ class Steering:
         self, change: Change, instance: int, task: TaskRuntime, status: TaskStatus, failures: int
     ) -> None:
         """Note how the run ended."""
-        aim = aim_of(change.goal, task)
-        state = end_state(task, status, aim is not Aim.RUN)
+        goal = goal_of(change.goal, task)
+        state = end_state(task, status, goal is not Goal.RUN)
         completed = status.timestamp or self.now.wall
         usage = used(change.task_spec(instance).resources, (task.start_time, completed))
-        change.work.free(instance)
-        self._forget(change, instance)
-        change.use(usage)
-        asked = task.termination if task.state is TaskState.KILLING else None
-        preempted = asked is not None and asked.reason is TerminationReason.PREEMPTED_RESOURCES
+        change.in_flight.finish(instance)
+        self._clear(change, instance)
+        change.add_usage(usage)
+        requested = task.termination if task.state is TaskState.KILLING else None
+        preempted = requested is not None and requested.reason is TerminationReason.PREEMPTED_RESOURCES
         done = preempted and state is TaskState.SUCCEEDED
         message = f"{task.message}; {status.message}" if preempted and not done else status.message
         change.move(
             instance,
             ENDED[state],
-            goal=TaskState.KILLED if aim is Aim.STOP else task.goal,
+            goal=TaskState.KILLED if goal is Goal.STOP else task.goal,
             desired_run=task.run if done else task.desired_run,
             completion_time=completed,
             agent_id=task.agent_id or status.agent_id,
-            message=message[:LONGEST_MESSAGE],
+            message=message[:MAX_MESSAGE],
             reason=status.reason,
-            termination=termination(state, asked, status.message),
+            termination=termination(state, requested, status.message),
             failure_count=failures,
             resource_usage=added(task.resource_usage, usage) if usage else task.resource_usage,
             health=task.health if status.healthy is None else HealthState.UNHEALTHY,
         )
 
     def kill(self, change: Change, instance: int, task: TaskRuntime) -> None:
-        """Store KILLING, and kill."""
-        if aim_of(change.goal, task) is Aim.RENEW:
+        """Store KILLING, and kill the run for its restart or on request."""
+        if goal_of(change.goal, task) is Goal.RESTART:
             self._kill(change, instance, task.goal, TerminationReason.KILLED_FOR_RESTART, "to be restarted")
         else:
             self.kill_for(change, instance, TerminationReason.KILLED_ON_REQUEST, "to be stopped")
 
     def kill_for(self, change: Change, instance: int, reason: TerminationReason, message: str) -> None:
-        """The task shall end, for this reason."""
+        """Stop the task for a given reason."""
         self._kill(change, instance, TaskState.KILLED, reason, message)
 
     def evict(self, change: Change, instance: int, message: str) -> None:
-        """End a run on a host, so that others get what it has. Unless it is to stay killed, the next run
-        follows, and this one does not count as failed. A run that shall end anyway, or of which an answer is
-        awaited, is left as it is."""
+        """End a run on a host to free its resources.
+
+        The next run follows, unless the task's spec says that it stays killed; no failure is counted. A run
+        that is to end anyway, or has a pending operation, is left alone.
+        """
         task = change.task(instance)
-        on_host = RULES.get((task.state, aim_of(change.goal, task))) is Action.WATCH
-        if not on_host or instance in change.work.busy:
+        on_host = RULES.get((task.state, goal_of(change.goal, task))) is Action.WATCH
+        if not on_host or instance in change.in_flight.pending:
             return
         if change.task_spec(instance).kill_on_preempt:
             self.kill_for(change, instance, TerminationReason.PREEMPTED_RESOURCES, message)
@@ -237,10 +244,11 @@ class Steering:
         self._kill(change, instance, task.goal, TerminationReason.PREEMPTED_RESOURCES, message)
 
     def kill_again(self, change: Change, instance: int, task: TaskRuntime) -> None:
+        """Kill the run, and set the deadline at which the kill is repeated."""
         change.kills.append((instance, task.run))
         limits = self.limits
-        tries = change.work.failed(instance)
-        self.arm(change, instance, delay(tries, limits.kill_again_after, limits.kill_again_most))
+        tries = change.in_flight.count_failure(instance)
+        self.set_deadline(change, instance, delay(tries, limits.kill_again_after, limits.kill_again_most))
 
     def _kill(
         self, change: Change, instance: int, goal: TaskState, reason: TerminationReason, message: str
@@ -253,51 +261,53 @@ class Steering:
             message=message,
             reason="",
         )
-        change.work.attempts.pop(instance, None)
-        change.work.unconfirmed.discard(instance)
+        change.in_flight.attempts.pop(instance, None)
+        change.in_flight.unconfirmed.discard(instance)
         self.kill_again(change, instance, task)
 
     def start_over(self, change: Change, instance: int, task: TaskRuntime) -> None:
-        """Give up a run of which nothing is heard; should it live, it is killed."""
+        """Give up a run without a status, kill it in case it lives, and begin the next one."""
         change.kills.append((instance, task.run))
         silent = f"{task.state.name} without news for {self.age(task):.0f} s"
         lost = change.move(instance, Cause.SILENT, message=silent, completion_time=self.now.wall)
         self.next_run(change, instance, lost)
 
     def _watch(self, change: Change, instance: int, task: TaskRuntime) -> None:
-        work, limits = change.work, self.limits
+        """Set the deadline by which a run on a host must have a status, or must have ended."""
+        in_flight, limits = change.in_flight, self.limits
         if task.state is TaskState.RUNNING:
-            work.attempts.pop(instance, None)
+            in_flight.attempts.pop(instance, None)
             seconds = self.time_left(change, instance)
-            if instance in work.unconfirmed:
+            if instance in in_flight.unconfirmed:
                 seconds = min(limits.confirm_after, seconds or limits.confirm_after)
         elif task.state is TaskState.LAUNCHED:
-            seconds = limits.ask_after if instance in work.unconfirmed else limits.news_after
+            seconds = limits.ask_after if instance in in_flight.unconfirmed else limits.news_after
         else:
             stuck = limits.stuck_after - self.age(task)
-            seconds = min(limits.confirm_after, stuck) if instance in work.unconfirmed else stuck
+            seconds = min(limits.confirm_after, stuck) if instance in in_flight.unconfirmed else stuck
         if seconds is None:
-            self.disarm(change, instance)
+            self.clear_deadline(change, instance)
         else:
-            self.arm(change, instance, seconds)
+            self.set_deadline(change, instance, seconds)
 
     def time_left(self, change: Change, instance: int) -> float | None:
-        """Seconds that a RUNNING task may still run by its spec's maxRunningTime; None: for ever."""
+        """Return the seconds that a RUNNING task has left of its maxRunningTime; None: no limit."""
         longest = change.spec_of(instance).sla.max_running_time
         if not longest:
             return None
         return longest - (self.now.wall - change.task(instance).start_time) / NANOSECONDS
 
     def _withdraw(self, change: Change, instance: int, task: TaskRuntime) -> None:
-        work = change.work
-        if task.state is TaskState.INITIALIZED and not work.recovered:
+        in_flight = change.in_flight
+        if task.state is TaskState.INITIALIZED and not in_flight.recovered:
             self.end_unlaunched(change, instance, "stopped before it was enqueued")
             return
-        work.occupy(instance, Busy.WITHDRAW)
+        in_flight.begin(instance, PendingOp.WITHDRAW)
         change.withdrawals.append((instance, task.run))
 
-    def _forget(self, change: Change, instance: int) -> None:
-        change.work.attempts.pop(instance, None)
-        change.work.unconfirmed.discard(instance)
-        change.work.escaped.discard(instance)
-        self.disarm(change, instance)
+    def _clear(self, change: Change, instance: int) -> None:
+        """Drop what is kept of the run that ends."""
+        change.in_flight.attempts.pop(instance, None)
+        change.in_flight.unconfirmed.discard(instance)
+        change.in_flight.missing.discard(instance)
+        self.clear_deadline(change, instance)

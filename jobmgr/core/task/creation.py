@@ -1,4 +1,4 @@
-"""How instances begin."""
+"""The first runtimes of instances."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from peloton.model.task import TaskRuntime, Termination
 
 
 def first_runtime(change: Change, instance: int, stopped: bool) -> TaskRuntime:
-    """Return what a new instance starts with. One that was stopped before that ends at once."""
+    """Return the first runtime of an instance; one that was `stopped` before it was created has ended."""
     cause = Cause.CREATED_STOPPED if stopped else Cause.CREATED
     state = state_after(change.job_id, instance, change.task(instance), cause)
-    version, now = change.spec.version, change.stamp()
+    version, now = change.spec.version, change.timestamp()
     return TaskRuntime(
         state=state,
         goal=TaskState.KILLED if stopped else TaskState.SUCCEEDED,

@@ -1,4 +1,4 @@
-"""The goal-state rules (behaviour 3.5): what is done about a task in a state, given where it shall go."""
+"""The goal of a task, and the action for each state and goal (docs/behaviour/tasks.md, Goal-state engine)."""
 
 from __future__ import annotations
 
@@ -9,76 +9,78 @@ from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
 
 
-class Aim(Enum):
-    """Where a task shall go."""
+class Goal(Enum):
+    """What is to become of a task."""
 
     RUN = "run"
     """Run its current run to its end."""
     STOP = "stop"
     """End for good."""
-    RENEW = "renew"
+    RESTART = "restart"
     """End the current run and start the next one."""
 
 
 class Action(Enum):
+    """What to do about a task."""
+
     NOTHING = "nothing"
     ENQUEUE = "enqueue"
-    """Hand it to resmgr, as soon as the job's maximumRunningInstances allows."""
+    """Hand the run to resmgr, as soon as the job's maximumRunningInstances allows."""
     WATCH = "watch"
-    """Mesos has it: wait for news, but not for ever."""
+    """Mesos has the run: wait for a status, for a bounded time."""
     WITHDRAW = "withdraw"
-    """Take it out of resmgr's queues."""
+    """Take the run out of resmgr."""
     KILL = "kill"
-    """Store KILLING, then kill it in Mesos."""
+    """Store KILLING, then kill the run in Mesos."""
     KILL_AGAIN = "kill again"
     RETRY = "retry"
-    """Start the next run if the policy grants one."""
+    """Begin the next run if the retry policy allows one."""
     NEXT_RUN = "next run"
 
 
 _S = TaskState
-RULES: Mapping[tuple[TaskState, Aim], Action] = {
-    (_S.INITIALIZED, Aim.RUN): Action.ENQUEUE,
-    (_S.PENDING, Aim.RUN): Action.NOTHING,
-    (_S.LAUNCHED, Aim.RUN): Action.WATCH,
-    (_S.STARTING, Aim.RUN): Action.WATCH,
-    (_S.RUNNING, Aim.RUN): Action.WATCH,
-    (_S.KILLING, Aim.RUN): Action.KILL_AGAIN,
-    (_S.SUCCEEDED, Aim.RUN): Action.NOTHING,
-    (_S.FAILED, Aim.RUN): Action.RETRY,
-    (_S.LOST, Aim.RUN): Action.RETRY,
-    (_S.KILLED, Aim.RUN): Action.RETRY,
-    (_S.INITIALIZED, Aim.STOP): Action.WITHDRAW,
-    (_S.PENDING, Aim.STOP): Action.WITHDRAW,
-    (_S.LAUNCHED, Aim.STOP): Action.KILL,
-    (_S.STARTING, Aim.STOP): Action.KILL,
-    (_S.RUNNING, Aim.STOP): Action.KILL,
-    (_S.KILLING, Aim.STOP): Action.KILL_AGAIN,
-    (_S.SUCCEEDED, Aim.STOP): Action.NOTHING,
-    (_S.FAILED, Aim.STOP): Action.NOTHING,
-    (_S.LOST, Aim.STOP): Action.NOTHING,
-    (_S.KILLED, Aim.STOP): Action.NOTHING,
-    (_S.INITIALIZED, Aim.RENEW): Action.WITHDRAW,
-    (_S.PENDING, Aim.RENEW): Action.WITHDRAW,
-    (_S.LAUNCHED, Aim.RENEW): Action.KILL,
-    (_S.STARTING, Aim.RENEW): Action.KILL,
-    (_S.RUNNING, Aim.RENEW): Action.KILL,
-    (_S.KILLING, Aim.RENEW): Action.KILL_AGAIN,
-    (_S.SUCCEEDED, Aim.RENEW): Action.NEXT_RUN,
-    (_S.FAILED, Aim.RENEW): Action.NEXT_RUN,
-    (_S.LOST, Aim.RENEW): Action.NEXT_RUN,
-    (_S.KILLED, Aim.RENEW): Action.NEXT_RUN,
+RULES: Mapping[tuple[TaskState, Goal], Action] = {
+    (_S.INITIALIZED, Goal.RUN): Action.ENQUEUE,
+    (_S.PENDING, Goal.RUN): Action.NOTHING,
+    (_S.LAUNCHED, Goal.RUN): Action.WATCH,
+    (_S.STARTING, Goal.RUN): Action.WATCH,
+    (_S.RUNNING, Goal.RUN): Action.WATCH,
+    (_S.KILLING, Goal.RUN): Action.KILL_AGAIN,
+    (_S.SUCCEEDED, Goal.RUN): Action.NOTHING,
+    (_S.FAILED, Goal.RUN): Action.RETRY,
+    (_S.LOST, Goal.RUN): Action.RETRY,
+    (_S.KILLED, Goal.RUN): Action.RETRY,
+    (_S.INITIALIZED, Goal.STOP): Action.WITHDRAW,
+    (_S.PENDING, Goal.STOP): Action.WITHDRAW,
+    (_S.LAUNCHED, Goal.STOP): Action.KILL,
+    (_S.STARTING, Goal.STOP): Action.KILL,
+    (_S.RUNNING, Goal.STOP): Action.KILL,
+    (_S.KILLING, Goal.STOP): Action.KILL_AGAIN,
+    (_S.SUCCEEDED, Goal.STOP): Action.NOTHING,
+    (_S.FAILED, Goal.STOP): Action.NOTHING,
+    (_S.LOST, Goal.STOP): Action.NOTHING,
+    (_S.KILLED, Goal.STOP): Action.NOTHING,
+    (_S.INITIALIZED, Goal.RESTART): Action.WITHDRAW,
+    (_S.PENDING, Goal.RESTART): Action.WITHDRAW,
+    (_S.LAUNCHED, Goal.RESTART): Action.KILL,
+    (_S.STARTING, Goal.RESTART): Action.KILL,
+    (_S.RUNNING, Goal.RESTART): Action.KILL,
+    (_S.KILLING, Goal.RESTART): Action.KILL_AGAIN,
+    (_S.SUCCEEDED, Goal.RESTART): Action.NEXT_RUN,
+    (_S.FAILED, Goal.RESTART): Action.NEXT_RUN,
+    (_S.LOST, Goal.RESTART): Action.NEXT_RUN,
+    (_S.KILLED, Goal.RESTART): Action.NEXT_RUN,
 }
-"""For the states that jobmgr stores. READY to RESERVED live in resmgr only."""
+"""For the states that jobmgr stores. READY to RESERVED exist in resmgr only."""
 
 _ENDING_JOB = frozenset({JobState.KILLED, JobState.DELETED})
 _ENDING_TASK = frozenset({TaskState.KILLED, TaskState.DELETED})
 
 
-def aim_of(job_goal: JobState, task: TaskRuntime) -> Aim:
-    """A job that shall end takes all its tasks with it, whatever their own goals."""
+def goal_of(job_goal: JobState, task: TaskRuntime) -> Goal:
+    """Return the goal of a task. A job that is to end stops all its tasks, whatever their own goals."""
     if job_goal in _ENDING_JOB or task.goal in _ENDING_TASK:
-        return Aim.STOP
+        return Goal.STOP
     if task.desired_run > task.run:
-        return Aim.RENEW
-    return Aim.RUN
+        return Goal.RESTART
+    return Goal.RUN

@@ -1,14 +1,15 @@
-"""What an agent tells of an end that is known already.
+"""Corrections of ends that are known, by late updates of agents.
 
-When an agent comes back to a new master, the master tells of its tasks' states before the agent's own updates
-have come. Such an end is final; the exit code, the message and the times come with the agent's update.
+When an agent registers again with a new master, the master reports the states of its tasks before the
+agent's own updates arrive. Such an end is final; the exit code, the message and the times come with the
+agent's update. A status without a uuid is the master's.
 """
 
 from __future__ import annotations
 
 from typing import TypedDict
 
-from jobmgr.core.task.status_rules import LONGEST_MESSAGE, run_told, termination
+from jobmgr.core.task.status_rules import MAX_MESSAGE, ended_run_message, termination
 from jobmgr.core.task.usage import more_used
 from peloton.model.resources import Resources
 from peloton.model.states import TaskState, TerminationReason
@@ -17,8 +18,8 @@ from peloton.model.task import TaskRuntime, TaskStatus, Termination
 _WAITS = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
 
 
-class LateDetails(TypedDict, total=False):
-    """What a late status can correct of a run that has ended."""
+class Corrections(TypedDict, total=False):
+    """The fields of a run that has ended which a late update can correct."""
 
     start_time: int
     completion_time: int
@@ -27,64 +28,63 @@ class LateDetails(TypedDict, total=False):
     termination: Termination | None
 
 
-def details(task: TaskRuntime, run: int, status: TaskStatus) -> LateDetails:
-    """What of the current run's runtime changes, by field; nothing where the status is of no such end, or
-    tells nothing new. A status without a uuid is the master's."""
+def corrections(task: TaskRuntime, run: int, status: TaskStatus) -> Corrections:
+    """Return corrections of the current run; none where the status says nothing new of its end."""
     if run != task.run or not status.uuid:
         return {}
     if task.state.terminal and status.state is task.state:
-        return _end(task, status)
-    if _is_its_start(task, status):
+        return _of_end(task, status)
+    if _is_start(task, status):
         return {"start_time": status.timestamp}
     return {}
 
 
-def previous(task: TaskRuntime, run: int, status: TaskStatus) -> str:
-    """The message of a task whose next run waits, with what an agent tells of the end of its last run; empty
-    where that is nothing new."""
+def previous_run_message(task: TaskRuntime, run: int, status: TaskStatus) -> str:
+    """Return the message of a waiting task with an update of the end of its last run; empty where not new."""
     if run != task.previous_run or not status.uuid or task.state not in _WAITS:
         return ""
-    known = task.message.startswith(run_told(run, status.state, "")) and not _holds(task.message, status)
-    return run_told(run, status.state, status.message) if known else ""
+    known = task.message.startswith(ended_run_message(run, status.state, ""))
+    new = known and not _contains(task.message, status)
+    return ended_run_message(run, status.state, status.message) if new else ""
 
 
-def usage_of(task: TaskRuntime, changes: LateDetails, need: Resources) -> dict[str, float]:
-    """What more (or less) the run has used, by kind, when these fields change."""
+def usage_of(task: TaskRuntime, changes: Corrections, need: Resources) -> dict[str, float]:
+    """Return how much more (or less) the run has used by these corrections, by kind."""
     before = task.start_time, task.completion_time
     after = changes.get("start_time", before[0]), changes.get("completion_time", before[1])
     return more_used(need, before, after)
 
 
-def _is_its_start(task: TaskRuntime, status: TaskStatus) -> bool:
-    """Whether an agent tells late when the run began. One that was lost may live."""
+def _is_start(task: TaskRuntime, status: TaskStatus) -> bool:
+    """Return whether the status has the start of a run that ended. A lost run may be alive."""
     ended = task.state.terminal and task.state is not TaskState.LOST and not task.start_time
     return ended and status.state is TaskState.RUNNING and 0 < status.timestamp <= task.completion_time
 
 
-def _end(task: TaskRuntime, status: TaskStatus) -> LateDetails:
-    news: LateDetails = {}
+def _of_end(task: TaskRuntime, status: TaskStatus) -> Corrections:
+    changes: Corrections = {}
     completed = status.timestamp or task.completion_time
     if completed != task.completion_time:
-        news["completion_time"] = completed
+        changes["completion_time"] = completed
     message = _message(task, status)
     if message != task.message:
-        news["message"] = message
+        changes["message"] = message
     if status.reason != task.reason:
-        news["reason"] = status.reason
+        changes["reason"] = status.reason
     how = termination(task.state, task.termination, status.message) or task.termination
     if how != task.termination:
-        news["termination"] = how
-    return news
+        changes["termination"] = how
+    return changes
 
 
 def _message(task: TaskRuntime, status: TaskStatus) -> str:
-    if _holds(task.message, status):
+    if _contains(task.message, status):
         return task.message
-    asked = task.termination
-    if asked is not None and asked.reason is TerminationReason.PREEMPTED_RESOURCES:
-        return f"{task.message}; {status.message}"[:LONGEST_MESSAGE]
-    return status.message[:LONGEST_MESSAGE]
+    requested = task.termination
+    if requested is not None and requested.reason is TerminationReason.PREEMPTED_RESOURCES:
+        return f"{task.message}; {status.message}"[:MAX_MESSAGE]
+    return status.message[:MAX_MESSAGE]
 
 
-def _holds(message: str, status: TaskStatus) -> bool:
-    return status.message[: LONGEST_MESSAGE // 2] in message
+def _contains(message: str, status: TaskStatus) -> bool:
+    return status.message[: MAX_MESSAGE // 2] in message

@@ -1,4 +1,4 @@
-"""Runs that live though their tasks have gone on without them."""
+"""Runs that are alive although they are no longer the current ones of their instances."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from collections import OrderedDict
 from peloton.model.ids import Run
 
 ORPHAN_KILLS = 3
-MOST_ORPHANS = 10_000
+MAX_ORPHANS = 10_000
 
 
 class Orphans:
-    """Runs that live though they were given up, with how often each was killed. The oldest are forgotten."""
+    """Counts the kills of each orphan. The oldest orphans are forgotten."""
 
     def __init__(self) -> None:
         self._kills: OrderedDict[Run, int] = OrderedDict()
 
-    def alive(self, run: Run) -> bool:
-        """One is heard of; whether it shall be killed (once more)."""
+    def note_alive(self, run: Run) -> bool:
+        """Return whether to kill a run that is reported alive, and count the kill."""
         kills = self._kills.get(run, 0)
         if kills >= ORPHAN_KILLS:
             return False
         self._kills[run] = kills + 1
-        if len(self._kills) > MOST_ORPHANS:
+        if len(self._kills) > MAX_ORPHANS:
             self._kills.popitem(last=False)
         return True
 
-    def ended(self, run: Run) -> None:
+    def note_ended(self, run: Run) -> None:
+        """Forget a run that has ended."""
         self._kills.pop(run, None)

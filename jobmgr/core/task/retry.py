@@ -1,54 +1,56 @@
-"""When a run that ended is followed by another one (behaviour 3.4), and how long to wait before that."""
+"""Retry policy: when the next run follows one that ended, and the delays between tries.
+
+The rules are those of docs/behaviour/tasks.md, Retry.
+"""
 
 from __future__ import annotations
 
 from enum import Enum
 
-from peloton.model.backoff import exponential
 from peloton.model.states import TaskState
 from peloton.model.task import MAX_FAILURES, TaskRuntime, TaskSpec, TaskStatus
 
 SYSTEM_FAILURES = frozenset(
     {"CONTAINER_LAUNCH_FAILED", "EXECUTOR_REGISTRATION_TIMEOUT", "INVALID_OFFERS"},
 )
-"""Mesos' reasons for an end that the task itself has no part in."""
+"""Mesos' reasons for ends that the task did not cause."""
 EVICTIONS = frozenset(
     {"AGENT_DRAINING", "AGENT_REMOVED_BY_OPERATOR", "CONTAINER_PREEMPTED", "FRAMEWORK_REMOVED"}
 )
-"""Mesos' reasons for an end that an operator, or Mesos, brought about."""
+"""Mesos' reasons for ends that an operator, or Mesos itself, caused."""
 SYSTEM_ATTEMPTS = 4
 LONGEST_DELAY = 3600.0
 _EXECUTOR_FAILED, _BROKEN_PIPE = "COMMAND_EXECUTOR_FAILED", "broken pipe"
 _EXECUTOR_TERMINATED = "EXECUTOR_TERMINATED"
 _MACHINE_DOWN = "Operator initiated"
-"""In the message of a TASK_LOST whose machine was put down for maintenance. Its reason, AGENT_REMOVED, also
-stands for an agent that went away."""
+"""In the message of a TASK_LOST whose machine was taken down for maintenance. Its reason, AGENT_REMOVED, also
+stands for an agent that disappeared."""
 _NOT_STARTED = frozenset({TaskState.INITIALIZED, TaskState.PENDING, TaskState.LAUNCHED})
 
 
 class EndCause(Enum):
-    """What ended a run, as far as retries go."""
+    """What ended a run, for the retry policy."""
 
     SUCCESS = "success"
     TASK = "task"
-    """Counts as a failure: tried again up to maxFailures."""
+    """Counts as a failure: retried up to maxFailures."""
     SYSTEM = "system"
-    """Counts as a failure, with some more tries."""
+    """Counts as a failure, with some more retries."""
     NOT_STARTED = "not started"
-    """It did not happen: always tried again."""
+    """Always retried."""
     LOST = "lost"
-    """It had started: tried again, but where no failure is allowed at all."""
+    """Lost after its start: retried, unless maxFailures is 0."""
     EVICTED = "evicted"
-    """Killed though nobody of ours asked: always tried again."""
+    """Killed, and not by jobmgr: always retried."""
 
     @property
-    def counts(self) -> bool:
-        """Whether it is one of the task's failures."""
+    def is_failure(self) -> bool:
+        """Whether the end counts as a failure of the task."""
         return self in (EndCause.TASK, EndCause.SYSTEM)
 
 
-def cause_of(before: TaskState, end: TaskStatus) -> EndCause:
-    """`before` is the state that the run was in when it ended."""
+def end_cause(before: TaskState, end: TaskStatus) -> EndCause:
+    """Return what ended a run that was in the state `before`."""
     if end.state is TaskState.SUCCEEDED:
         return EndCause.SUCCESS
     if end.state is TaskState.LOST and before in _NOT_STARTED:
@@ -57,13 +59,17 @@ def cause_of(before: TaskState, end: TaskStatus) -> EndCause:
         return EndCause.EVICTED
     if end.state is TaskState.LOST:
         return EndCause.LOST
-    if end.state is TaskState.KILLED:  # Mesos also kills what fails its health checks
+    if end.state is TaskState.KILLED:  # Mesos also kills a task that fails its health checks
         return EndCause.TASK if end.healthy is False else EndCause.EVICTED
-    return EndCause.SYSTEM if _of_the_system(before, end) else EndCause.TASK
+    return EndCause.SYSTEM if _is_system_failure(before, end) else EndCause.TASK
 
 
-def _of_the_system(before: TaskState, end: TaskStatus) -> bool:
-    """An executor that ends before it has told of the task has not begun it: its agent was restarted, say."""
+def _is_system_failure(before: TaskState, end: TaskStatus) -> bool:
+    """Return whether the system made a run fail.
+
+    An executor that terminates before the first status of its task did not start it, for instance because its
+    agent was restarted.
+    """
     if end.reason == _EXECUTOR_TERMINATED:
         return before in _NOT_STARTED
     if end.reason == _EXECUTOR_FAILED:
@@ -72,14 +78,16 @@ def _of_the_system(before: TaskState, end: TaskStatus) -> bool:
 
 
 def stored_cause(task: TaskRuntime) -> EndCause:
-    """Of an end that is stored and that no next run followed at once, as it does what was evicted or had not
-    started."""
+    """Return the cause of an end that is stored without a next run.
+
+    It is no eviction and no run that did not start: these are followed by the next run at once.
+    """
     end = TaskStatus("", task.state, 0, message=task.message, reason=task.reason, healthy=False)
-    return cause_of(TaskState.RUNNING, end)
+    return end_cause(TaskState.RUNNING, end)
 
 
 def runs_again(cause: EndCause, failures: int, spec: TaskSpec) -> bool:
-    """Whether a batch task whose run has ended gets the next one; `failures` counts that run."""
+    """Return whether the next run follows one of a batch task; `failures` includes the run that ended."""
     attempts = min(spec.max_failures, MAX_FAILURES)
     if cause is EndCause.SUCCESS:
         return False
@@ -87,25 +95,25 @@ def runs_again(cause: EndCause, failures: int, spec: TaskSpec) -> bool:
         return attempts > 0
     if cause is EndCause.SYSTEM:
         attempts = max(attempts, SYSTEM_ATTEMPTS)
-    return not cause.counts or failures < attempts
+    return not cause.is_failure or failures < attempts
 
 
-def explained(cause: EndCause, message: str, again: bool) -> str:
-    """The message of an end that the task has no part in, with what comes of it."""
-    told = f": {message}" if message else ""
+def explain_end(cause: EndCause, message: str, again: bool) -> str:
+    """Return the message of an end, with an explanation where the task did not cause it."""
+    suffix = f": {message}" if message else ""
     if cause is EndCause.NOT_STARTED:
-        return f"never started, not counted as a failure{told}"
+        return f"never started, not counted as a failure{suffix}"
     if cause is EndCause.EVICTED:
-        return f"evicted, not counted as a failure{told}"
+        return f"evicted, not counted as a failure{suffix}"
     if cause is EndCause.LOST:
         return (
-            f"lost, not counted as a failure{told}"
+            f"lost, not counted as a failure{suffix}"
             if again
-            else f"lost, not retried with maxFailures 0{told}"
+            else f"lost, not retried with maxFailures 0{suffix}"
         )
     return message
 
 
 def delay(attempt: int, first: float = 1.0, longest: float = LONGEST_DELAY) -> float:
-    """Seconds before the next try after `attempt` failed ones, doubling from `first`."""
-    return exponential(attempt, first, longest)
+    """Return the seconds before the next try after `attempt` failed ones; they double from `first`."""
+    return min(first * 2.0 ** min(max(attempt - 1, 0), 30), longest)

@@ -1,4 +1,4 @@
-"""What a status of a run means for its task: duplicates, late ones and those of other runs included."""
+"""What a status of a run means for its task, also where it is a duplicate, late, or of another run."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import re
 from collections.abc import Mapping
 from enum import Enum
 
-from jobmgr.core.task.retry import EndCause, cause_of
+from jobmgr.core.task.retry import EndCause, end_cause
 from peloton.model.states import HealthState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, TaskStatus, Termination
 
 _EXITED = re.compile(r"exited with status (-?\d+)")
 _SIGNALLED = re.compile(r"terminated with signal ([^\n]+)")
 
-LONGEST_MESSAGE = 2000
+MAX_MESSAGE = 2000
+"""Characters of a message that are stored."""
 PROGRESS: Mapping[TaskState, int] = {
     TaskState.INITIALIZED: 0,
     TaskState.PENDING: 0,
@@ -22,24 +23,28 @@ PROGRESS: Mapping[TaskState, int] = {
     TaskState.RUNNING: 3,
     TaskState.KILLING: 4,
 }
-"""A run only goes forward: a status that says less than what is known is late."""
+"""The order of the states of a live run. It never goes back: a status with an earlier state is late."""
 
 
 class Verdict(Enum):
+    """What to do about a status."""
+
     STALE = "stale"
-    """Says nothing new: acknowledged and ignored."""
+    """Acknowledge and ignore it: it says nothing new."""
     ORPHAN = "orphan"
-    """A run that lives though it was given up: to be killed."""
+    """Kill the run, which is alive and not the current one of its instance."""
     FORWARD = "forward"
-    """The run went on to the status' state."""
+    """Take the task to the status' state."""
     STARTED = "started"
-    """A run that is being killed was heard to run: its start becomes known."""
+    """Note the start of a run that is being killed."""
     HEALTH = "health"
+    """Note the health."""
     END = "end"
+    """End the run."""
 
 
 def judge(task: TaskRuntime, run: int, status: TaskStatus) -> Verdict:
-    """`task` is what is known of the instance, `run` the run that the status is about. Run 0 is nobody's."""
+    """Return what a status of `run` means for its task. Run 0 is no run of any instance."""
     ended = status.state.terminal
     if not run or run != task.run or task.state.terminal:
         return Verdict.STALE if ended else Verdict.ORPHAN
@@ -56,26 +61,30 @@ def judge(task: TaskRuntime, run: int, status: TaskStatus) -> Verdict:
 
 
 def health(healthy: bool) -> HealthState:
+    """Return the state for the result of a health check."""
     return HealthState.HEALTHY if healthy else HealthState.UNHEALTHY
 
 
 def end_state(task: TaskRuntime, status: TaskStatus, stopping: bool) -> TaskState:
-    """A run that was to be killed is killed, neither lost nor failed, unless it ended by itself: also where
-    Mesos knows nothing of it, or its executor ended first."""
-    by_itself = cause_of(TaskState.LAUNCHED, status) in (EndCause.SUCCESS, EndCause.TASK)
+    """Return the state of a run that ended.
+
+    A run that was `stopping` is KILLED, neither LOST nor FAILED, unless it ended by itself. That includes
+    runs that Mesos does not know and runs whose executor ended first.
+    """
+    by_itself = end_cause(TaskState.LAUNCHED, status) in (EndCause.SUCCESS, EndCause.TASK)
     return status.state if by_itself or not stopping else TaskState.KILLED
 
 
-def run_told(run: int, state: TaskState, message: str) -> str:
-    """The message of a task whose run ended so and is followed by the next one."""
-    told = f": {message}" if message else ""
-    return f"run {run} {state.name}{told}"[:LONGEST_MESSAGE]
+def ended_run_message(run: int, state: TaskState, message: str) -> str:
+    """Return the message of a task whose run ended so and is followed by the next one."""
+    suffix = f": {message}" if message else ""
+    return f"run {run} {state.name}{suffix}"[:MAX_MESSAGE]
 
 
-def termination(end: TaskState, asked: Termination | None, message: str) -> Termination | None:
-    """How a run ended. `asked` is why it was to be killed, if it was; None for a run that succeeded."""
+def termination(end: TaskState, requested: Termination | None, message: str) -> Termination | None:
+    """Return how a run ended; None for one that succeeded. `requested` is why it was killed, if it was."""
     if end is TaskState.SUCCEEDED:
         return None
-    reason = asked.reason if asked and end is TaskState.KILLED else TerminationReason.FAILED
+    reason = requested.reason if requested and end is TaskState.KILLED else TerminationReason.FAILED
     exited, signalled = _EXITED.search(message), _SIGNALLED.search(message)
     return Termination(reason, int(exited[1]) if exited else 0, signalled[1].strip() if signalled else "")

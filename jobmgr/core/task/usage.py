@@ -1,4 +1,4 @@
-"""What runs use: limit × seconds by kind."""
+"""The resource usage of runs: limit × seconds by kind."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from peloton.model.resources import MILLI, Resources
 
 NANOSECONDS = 1_000_000_000
 Span = tuple[int, int]
-"""From and to, in nanoseconds since 1970; from 0: never begun."""
+"""Start and end in nanoseconds since 1970; a start of 0 means that the run did not start."""
 
 
 def used(need: Resources, span: Span) -> dict[str, float]:
-    """Empty for a run that did not run."""
+    """Return the usage of a run; empty for one that did not start."""
     start, end = span
     if not start or end <= start:
         return {}
@@ -25,7 +25,7 @@ def used(need: Resources, span: Span) -> dict[str, float]:
 
 
 def more_used(need: Resources, before: Span, after: Span) -> dict[str, float]:
-    """What a run used more when its times are corrected; negative where it is less."""
+    """Return the difference in usage when the times of a run are corrected; it may be negative."""
     if before == after:
         return {}
     old, new = used(need, before), used(need, after)
@@ -33,4 +33,5 @@ def more_used(need: Resources, before: Span, after: Span) -> dict[str, float]:
 
 
 def added(usage: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
+    """Return the sum of two usages."""
     return {kind: usage.get(kind, 0.0) + more.get(kind, 0.0) for kind in {**usage, **more}}

@@ -1,4 +1,4 @@
-"""Read JSON from a Mesos agent's HTTP server, within bounds of time, size and number."""
+"""Reads JSON from the HTTP servers of Mesos agents, within bounds of time, size and number."""
 
 from __future__ import annotations
 

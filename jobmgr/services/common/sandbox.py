@@ -1,4 +1,4 @@
-"""Where the files of a run are: its agent's HTTP server, and the paths there (behaviour 9, Logs)."""
+"""Finds the files of a run on its agent's HTTP server (docs/behaviour/operation.md, Logs)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from peloton.rpc.client import Caller
 from peloton.wire.hosts import Agent
 
 HOSTMGR_TIMEOUT = 5.0
-MOST_FRAMEWORKS = 10
-"""Frameworks of one agent whose virtual paths are tried for an executor that the agent no longer lists."""
+MAX_FRAMEWORKS = 10
+"""Frameworks whose paths are tried for an executor that the agent no longer lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """Paths as the agent's `/files/download` takes them."""
+    """The address of an agent, the paths of files for its `/files/download`, and the leading master."""
 
     host: str
     port: str
@@ -29,12 +29,14 @@ class Sandbox:
 
 
 class Sandboxes:
+    """Finds sandboxes, by hostmgr and the agents."""
+
     def __init__(self, hostmgr: Caller, http: AgentHttp | None = None) -> None:
         self._hostmgr = hostmgr
         self._http = http or AgentHttp()
 
     async def find(self, run: MesosTaskId, hostname: str, agent_id: str) -> Sandbox:
-        """Raises NotFound where the agent or the sandbox is gone, Unavailable where nobody can tell."""
+        """Find the sandbox of a run. Raises NotFound where it is gone, Unavailable where that is unknown."""
         agent = await self._agent(hostname, agent_id)
         master = await self._hostmgr.call(
             "GetMesosMasterHostPort", hostsvc_pb2.MesosMasterHostPortRequest(), timeout=HOSTMGR_TIMEOUT
@@ -48,7 +50,7 @@ class Sandboxes:
         request = hostsvc_pb2.GetMesosAgentInfoRequest(hostname=hostname)
         answer = await self._hostmgr.call("GetMesosAgentInfo", request, timeout=HOSTMGR_TIMEOUT)
         if answer.HasField("error"):
-            raise NotFound(f"host {hostname}: {answer.error.hostNotFound.message or 'not known to Mesos'}")
+            raise NotFound(f"host {hostname}: {answer.error.hostNotFound.message or 'unknown to Mesos'}")
         for agent in answer.agents:
             if agent.agent_info.id.value == agent_id:
                 found: Agent = agent
@@ -56,7 +58,7 @@ class Sandboxes:
         raise NotFound(f"agent {agent_id} of host {hostname} is gone, and the sandbox with it")
 
     async def _browse(self, address: str, run: MesosTaskId, agent_id: str) -> Any:
-        """What the agent lists of the run's directory."""
+        """Return the agent's listing of the run's directory."""
         state = await self._http.get(address, "/state")
         for directory in directories(state, run, agent_id, address):
             try:
@@ -67,8 +69,10 @@ class Sandboxes:
 
 
 def address_of(agent: Agent) -> tuple[str, str]:
-    """Host and port of the agent's HTTP server. The pid, `slave(1)@10.0.0.7:5051`, tells where it listens;
-    the hostname is a name, which need not resolve here."""
+    """Return host and port of an agent's HTTP server.
+
+    The pid, such as `slave(1)@10.0.0.7:5051`, has its address. The hostname may not resolve.
+    """
     host, colon, port = agent.pid.rpartition("@")[2].rpartition(":")
     if colon and host and port.isdigit():
         return host, port
@@ -76,41 +80,42 @@ def address_of(agent: Agent) -> tuple[str, str]:
 
 
 def directories(state: Any, run: MesosTaskId, agent_id: str, address: str) -> list[str]:
-    """Where a run's files may be, the surest first: as the agent's `/state` tells; else, since an agent
-    forgets old executors before it removes their files, below each of its frameworks, by the virtual path
-    and by the real one.
+    """Return the directories where the files of a run may be, the most likely first.
 
-    Raises Unavailable where the state is in no form that is known."""
-    wanted = (run, CUSTOM_EXECUTOR_PREFIX + run)
+    That is the one in the agent's `/state`. An agent forgets old executors before it removes their files, so
+    that they may also be below each of its frameworks, by the virtual path or the real one. Raises
+    Unavailable where the state has an unknown form.
+    """
+    executors = (run, CUSTOM_EXECUTOR_PREFIX + run)
     try:
         frameworks = _held(state, "frameworks")
-        told = [
+        listed = [
             executor["directory"]
             for framework in frameworks
             for executor in _held(framework, "executors")
-            if executor["id"] in wanted
+            if executor["id"] in executors
         ]
-        ids = [framework["id"] for framework in frameworks[:MOST_FRAMEWORKS]]
+        ids = [framework["id"] for framework in frameworks[:MAX_FRAMEWORKS]]
         work = state.get("flags", {}).get("work_dir", "")
     except (AttributeError, KeyError, TypeError) as error:
-        raise Unavailable(f"agent {address} tells its state in an unknown form: {error!r}") from None
+        raise Unavailable(f"agent {address} has a state of unknown form: {error!r}") from None
     roots = ["", f"{work}/slaves/{agent_id}"] if work else [""]
-    return told + [
+    return listed + [
         f"{root}/frameworks/{framework}/executors/{executor}/runs/latest"
         for root in roots
         for framework in ids
-        for executor in wanted
+        for executor in executors
     ]
 
 
 def files(listing: Any, address: str) -> tuple[str, ...]:
-    """Paths of what is no directory. Raises Unavailable where the listing is in no form that is known."""
+    """Return the paths of files. Raises Unavailable where the listing has an unknown form."""
     try:
         return tuple(str(entry["path"]) for entry in listing if not entry["mode"].startswith("d"))
     except (AttributeError, KeyError, TypeError) as error:
-        raise Unavailable(f"agent {address} lists files in an unknown form: {error!r}") from None
+        raise Unavailable(f"agent {address} has a listing of unknown form: {error!r}") from None
 
 
 def _held(parent: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-    """Present ones, then those that have ended."""
+    """Return the active ones, then those that have ended."""
     return [*parent.get(kind, ()), *parent.get(f"completed_{kind}", ())]

@@ -1,4 +1,4 @@
-"""One job as a call sees it: from memory while it is active, from the store when it has ended."""
+"""A job as a call reads it: from memory while it is active, from the store when it has ended."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ from peloton.wire.task import runtime_to
 from storage.interface import Store
 
 JOB_NOT_FOUND = "job not found"
-BREATH = 1000
-"""So many tasks are handled before other work of the event loop gets its turn."""
+YIELD_EVERY = 1000
+"""Tasks after which the event loop may do other work."""
 
 
-class Precluded(PelotonError):
-    """A known failure that the wire answers as INTERNAL, with its text alone."""
+class InternalRefusal(PelotonError):
+    """A refusal that the v0 API answers as INTERNAL, with its text alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobView:
+    """The newest spec and the runtime of a job, and its tasks."""
+
     job_id: JobId
     spec: JobSpec
     runtime: JobRuntime
@@ -39,7 +41,7 @@ class JobView:
     cached: CachedJob | None
     """None for a job that has ended."""
     _configs: dict[int, job_pb2.JobConfig] = field(default_factory=dict)
-    """By version, as far as they were asked for."""
+    """Configs that were parsed, by version."""
 
     @property
     def config(self) -> job_pb2.JobConfig:
@@ -65,7 +67,7 @@ class JobView:
         return held or await self.store.jobs.config(self.job_id, version)
 
     async def task(self, instance: int) -> TaskRuntime | None:
-        """None where its row is not stored yet."""
+        """Return the runtime of an instance; None where its row is not stored yet."""
         if self.cached is not None:
             task = self.cached.task(instance)
             return None if task is None else replace(task, reason=self.cached.reason(instance))
@@ -75,9 +77,9 @@ class JobView:
             return None
 
     async def tasks(self, first: int = 0, end: int | None = None) -> AsyncIterator[tuple[int, TaskRuntime]]:
-        """Instances first … end-1 that have a row, in order, with the reason why they wait."""
+        """Yield the instances first … end-1 that have a row, in order, with the reason why they wait."""
         async for instance, task in self._rows(first, end):
-            if instance % BREATH == 0:
+            if instance % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
             yield instance, task
 
@@ -87,7 +89,7 @@ class JobView:
                 for row in page.items():
                     yield row
             return
-        for instance, task in self.cached.born(first, end):
+        for instance, task in self.cached.created(first, end):
             reason = self.cached.reason(instance)
             yield instance, task if reason == task.reason else replace(task, reason=reason)
 
@@ -107,7 +109,7 @@ class JobView:
 
 
 async def view(engine: Engine, job_id: JobId) -> JobView:
-    """Raises NotFound, also for what is no job id at all."""
+    """Return the view of a job. Raises NotFound, also for a text that is not a job id."""
     if not is_uuid(job_id):
         raise NotFound(JOB_NOT_FOUND)
     cached = engine.job(job_id)
@@ -119,5 +121,5 @@ async def view(engine: Engine, job_id: JobId) -> JobView:
 
 @lru_cache(maxsize=32)
 def parsed(payload: Payload) -> job_pb2.JobConfig:
-    """A stored config. Shared between calls: not to be changed."""
+    """Return a parsed config. Shared between calls: not to be changed."""
     return job_config(payload)

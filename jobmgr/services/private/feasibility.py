@@ -1,4 +1,4 @@
-"""FeasibilityService for clients of jobmgr: hostmgr's answers, passed on."""
+"""FeasibilityService for clients of jobmgr, answered by hostmgr."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ SECONDS = 5.0
 
 
 class FeasibilityService(feasibility_pb2_grpc.FeasibilityServiceServicer):
+    """Forwards calls to hostmgr."""
+
     def __init__(self, hostmgr: Caller) -> None:
-        """`hostmgr` is its service of the same name."""
+        """Forward to `hostmgr`, its service of the same name."""
         self._hostmgr = hostmgr
 
     async def CheckGangs(self, request: pb.CheckGangsRequest, context: Any) -> pb.CheckGangsResponse:
+        """Return which gangs fit on empty hosts."""
         answer: pb.CheckGangsResponse = await self._hostmgr.call("CheckGangs", request, timeout=SECONDS)
         return answer

@@ -1,4 +1,4 @@
-"""Job queries from the v0 wire to the model (behaviour 2.5). Pure."""
+"""Translates job queries of the v0 API (docs/behaviour/jobs.md, Operations of the v0 API). Pure."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from peloton.model.pool import PoolConfig, pool_path
 from peloton.model.states import TERMINAL_JOB_STATES, JobState
 from peloton.wire.constraint import labels_from
 
-LIMIT, MOST = 10, 100
+DEFAULT_LIMIT, MAX_LIMIT = 10, 100
 ENDED_REACH = 7 * 24 * 3600 * NANOSECONDS
-"""How far back a query for terminal states looks that names no range."""
+"""How far back a query for terminal states without a range goes."""
 LATEST = 2**63 - 1
-"""Times are 64-bit nanoseconds since 1970: what lies beyond is the last one."""
+"""The last time: times are 64-bit nanoseconds since 1970, and later ones count as this."""
 SORTED_BY = ("creation_time", "completion_time", "name", "owner", "state")
 
 Order = tuple[tuple[str, bool], ...]
 
 
 class InvalidPool(InvalidArgument):
-    """The pool that a query names is not there."""
+    """The pool of a query does not exist."""
 
 
 class Page(NamedTuple):
-    """`limit` is what is left of the page's size after its bounds."""
+    """The order and bounds of a page; without a limit it has the default size."""
 
     order: Order
     max_limit: int
@@ -42,7 +42,10 @@ class Page(NamedTuple):
 
 
 def job_query(request: job_pb2.QueryRequest, pools: Sequence[PoolConfig], now: int) -> JobQuery:
-    """`now` in nanoseconds since 1970. Raises InvalidPool, and InvalidArgument with the field's path."""
+    """Translate a query; `now` is in nanoseconds since 1970.
+
+    Raises InvalidPool, and InvalidArgument with the path of the field.
+    """
     spec = request.spec
     states = _states(spec.jobStates)
     created = _range(spec.creationTimeRange, "spec.creationTimeRange")
@@ -66,12 +69,12 @@ def job_query(request: job_pb2.QueryRequest, pools: Sequence[PoolConfig], now: i
         order=page.order or (("creation_time", True),),
         max_limit=page.max_limit,
         offset=page.offset,
-        limit=min(page.limit, MOST),
+        limit=min(page.limit, MAX_LIMIT),
     )
 
 
 def page_of(wire: query_pb2.PaginationSpec, known: Sequence[str], path: str) -> Page:
-    """Raises InvalidArgument for an order by what is not in `known`."""
+    """Translate order and bounds. Raises InvalidArgument for an order by an unknown property."""
     order: list[tuple[str, bool]] = []
     for i, by in enumerate(wire.orderBy):
         name = by.property.value
@@ -80,11 +83,11 @@ def page_of(wire: query_pb2.PaginationSpec, known: Sequence[str], path: str) -> 
         if by.order not in query_pb2.OrderBy.Order.values():
             raise InvalidArgument(f"{path}.orderBy[{i}].order", by.order, "ASC (1) or DESC (2)")
         order.append((name, by.order == query_pb2.OrderBy.DESC))
-    return Page(tuple(order), wire.maxLimit, wire.offset, wire.limit or LIMIT)
+    return Page(tuple(order), wire.maxLimit, wire.offset, wire.limit or DEFAULT_LIMIT)
 
 
 def _pool(request: job_pb2.QueryRequest, pools: Sequence[PoolConfig]) -> PoolId:
-    """The pool asked for by id or by path; empty for all."""
+    """Return the pool that is given by id or path; empty for all."""
     pool_id, path = request.respoolID.value, request.spec.respool.value
     if pool_id and not pool_path(pool_id, pools):
         raise InvalidPool("respoolID", pool_id, "the id of a resource pool that exists")

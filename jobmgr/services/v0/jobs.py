@@ -1,4 +1,4 @@
-"""v0 JobManager: batch jobs (behaviour 2.5)."""
+"""JobManager of the v0 API: batch jobs (docs/behaviour/jobs.md, Operations of the v0 API)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from jobmgr.engine.engine import Engine
-from jobmgr.services.common.view import JOB_NOT_FOUND, JobView, Precluded, parsed, view
+from jobmgr.services.common.view import JOB_NOT_FOUND, InternalRefusal, JobView, parsed, view
 from jobmgr.services.v0.job_query import InvalidPool, job_query
 from jobmgr.services.v0.ranges import chosen
 from jobmgr.validation.job import check_job_id, check_pool, check_supported, validated
@@ -27,11 +27,13 @@ from peloton.wire.job import job_info_to, job_runtime_to, job_spec, job_summary_
 from peloton.wire.payload import job_config
 
 UPDATE_TRIES = 5
-"""Updates of one job that meet each other: each reads again, so many times."""
+"""Tries of an update that conflicts with others of the same job."""
 NO_WORKFLOWS = "is a workflow, which this server does not run yet: TaskManager.{0} acts on instances at once"
 
 
 class JobManager(job_pb2_grpc.JobManagerServicer):
+    """Answers the calls of JobManager."""
+
     def __init__(
         self, engine: Engine, clock: Clock, new_id: Callable[[], str] = lambda: str(uuid.uuid4())
     ) -> None:
@@ -40,6 +42,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         self._new_id = new_id
 
     async def Create(self, request: job_pb2.CreateRequest, context: Any) -> job_pb2.CreateResponse:
+        """Create a job."""
         job_id = request.id.value or self._new_id()
         answer = job_pb2.CreateResponse()
         try:
@@ -61,7 +64,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         return answer
 
     async def _new_spec(self, request: job_pb2.CreateRequest) -> JobSpec:
-        """Raises InvalidArgument for whatever is wrong with the job."""
+        """Validate a new job. Raises InvalidArgument."""
         _check_secrets(len(request.secrets))
         config = await asyncio.to_thread(validated, request.config)
         check_supported(config)
@@ -71,6 +74,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         return await asyncio.to_thread(job_spec, config, 1)
 
     async def Get(self, request: job_pb2.GetRequest, context: Any) -> job_pb2.GetResponse:
+        """Return config and runtime of a job."""
         answer = job_pb2.GetResponse()
         try:
             job = await view(self._engine, request.id.value)
@@ -82,6 +86,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         return answer
 
     async def Query(self, request: job_pb2.QueryRequest, context: Any) -> job_pb2.QueryResponse:
+        """Return the jobs that match a query."""
         answer = job_pb2.QueryResponse()
         if not request.HasField("spec"):
             return answer
@@ -110,20 +115,22 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         answer.spec.CopyFrom(_applied(request.spec, query))
 
     def _as_cached(self, job: JobSummary) -> JobSummary:
-        """An active job as it is in memory: what counts its tasks is newer there."""
+        """Return an active job with the runtime in memory, which is newer than the index."""
         cached = self._engine.job(job.job_id)
         return job if cached is None else replace(job, runtime=cached.runtime)
 
     async def Delete(self, request: job_pb2.DeleteRequest, context: Any) -> job_pb2.DeleteResponse:
+        """Delete a job that has ended."""
         if not is_uuid(request.id.value):
             raise NotFound(JOB_NOT_FOUND)
         try:
             await self._engine.delete(request.id.value)
         except Refused as error:
-            raise Precluded(str(error)) from None
+            raise InternalRefusal(str(error)) from None
         return job_pb2.DeleteResponse()
 
     async def Update(self, request: job_pb2.UpdateRequest, context: Any) -> job_pb2.UpdateResponse:
+        """Add instances to a batch job."""
         job_id = request.id.value
         answer = job_pb2.UpdateResponse(id=request.id)
         if job_id and not is_uuid(job_id):
@@ -141,7 +148,11 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         return answer
 
     async def _update(self, request: job_pb2.UpdateRequest) -> str:
-        """What was done. Raises NotFound, InvalidArgument, Refused, and Conflict where others were faster."""
+        """Update a job; return what was done.
+
+        Raises NotFound, InvalidArgument, Refused, and Conflict where other updates come before again and
+        again.
+        """
         _check_secrets(len(request.secrets))
         for _ in range(UPDATE_TRIES):
             job = await view(self._engine, request.id.value)
@@ -156,15 +167,15 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             return f"added {added} instances"
         raise Conflict(f"job {request.id.value} is being updated by others")
 
-    async def _next_spec(self, job: JobView, wanted: job_pb2.JobConfig) -> JobSpec:
-        """The next version, or the present one where it is what is wanted."""
+    async def _next_spec(self, job: JobView, new: job_pb2.JobConfig) -> JobSpec:
+        """Return the next version, or the present one where nothing changes."""
         if job.spec.type is not JobType.BATCH:
             raise Refused(f"type: {job.spec.type.name}: only batch jobs can be updated with this call")
         if job.runtime.state.terminal:
             raise Refused(f"the job has ended ({job.runtime.state.name}): it cannot be updated any more")
         if job.runtime.goal is JobState.KILLED:
             raise Refused("the job is being stopped: it cannot be updated any more")
-        config = await asyncio.to_thread(validated_update, job.config, wanted)
+        config = await asyncio.to_thread(validated_update, job.config, new)
         if config == job.config:
             return job.spec
         version = job.spec.version + 1
@@ -173,6 +184,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         return await asyncio.to_thread(job_spec, config, version)
 
     async def Stop(self, request: job_pb2.StopRequest, context: Any) -> job_pb2.StopResponse:
+        """Stop instances, or the whole job."""
         job = await view(self._engine, request.id.value)
         _check_version(job, request.resourceVersion)
         if 0 < request.stopConfig.batchSize < job.spec.instance_count:
@@ -183,12 +195,15 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         return job_pb2.StopResponse(resourceVersion=job.runtime.config_version)
 
     async def Restart(self, request: job_pb2.RestartRequest, context: Any) -> job_pb2.RestartResponse:
+        """Refuse: rolling restarts are not served yet."""
         raise NotImplementedError("Restart " + NO_WORKFLOWS.format("Restart"))
 
     async def Start(self, request: job_pb2.StartRequest, context: Any) -> job_pb2.StartResponse:
+        """Refuse: rolling starts are not served yet."""
         raise NotImplementedError("Start " + NO_WORKFLOWS.format("Start"))
 
     async def Refresh(self, request: job_pb2.RefreshRequest, context: Any) -> job_pb2.RefreshResponse:
+        """Read a job from the store again."""
         if not is_uuid(request.id.value):
             raise NotFound(JOB_NOT_FOUND)
         await self._engine.refresh(request.id.value)
@@ -197,9 +212,11 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
     async def GetActiveJobs(
         self, request: job_pb2.GetActiveJobsRequest, context: Any
     ) -> job_pb2.GetActiveJobsResponse:
+        """Return the ids of the jobs that have not ended."""
         return job_pb2.GetActiveJobsResponse(ids=[_id(job_id) for job_id in self._engine.active_jobs()])
 
     async def GetCache(self, request: job_pb2.GetCacheRequest, context: Any) -> job_pb2.GetCacheResponse:
+        """Return a job as it is in memory."""
         cached = self._engine.job(request.id.value)
         if cached is None:
             raise NotFound(f"{JOB_NOT_FOUND} in memory: only active jobs are held there")
@@ -221,10 +238,10 @@ def _check_secrets(given: int) -> None:
         raise InvalidArgument("secrets", f"{given} secrets", "taken by this server: secrets are not enabled")
 
 
-def _check_version(job: JobView, seen: int) -> None:
-    """`seen` 0: the caller does not care. Raises Conflict for a version that is not the present one."""
-    if seen and seen != job.runtime.config_version:
-        raise Conflict(f"resourceVersion {seen} is stale: the job is at {job.runtime.config_version}")
+def _check_version(job: JobView, expected: int) -> None:
+    """Raise Conflict for a version that is not the present one; 0 is not checked."""
+    if expected and expected != job.runtime.config_version:
+        raise Conflict(f"resourceVersion {expected} is stale: the job is at {job.runtime.config_version}")
 
 
 def _without_instances(spec: JobSpec) -> job_pb2.JobConfig:
@@ -234,7 +251,7 @@ def _without_instances(spec: JobSpec) -> job_pb2.JobConfig:
 
 
 def _applied(wire: job_pb2.QuerySpec, query: JobQuery) -> job_pb2.QuerySpec:
-    """The spec with what the server put in."""
+    """Return the spec with the values that the server filled in."""
     spec = job_pb2.QuerySpec()
     spec.CopyFrom(wire)
     spec.pagination.limit = query.limit

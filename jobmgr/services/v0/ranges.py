@@ -1,4 +1,4 @@
-"""Instance ranges of requests: half-open, `to` is the first id left out (behaviour 2.6)."""
+"""Instance ranges of requests, which are half-open (docs/behaviour/jobs.md)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 
 OPEN_END = 2**31 - 1
-"""From here on `to` means "to the last": what command lines send for a range like `5:`."""
+"""From here on `to` means the last instance: command lines send it for a range such as `5:`."""
 
 
 class OutOfRange(InvalidArgument):
@@ -22,8 +22,10 @@ class OutOfRange(InvalidArgument):
 
 
 def chosen(ranges: Iterable[task_pb2.InstanceRange], count: int) -> list[int] | None:
-    """The instances of a job of `count` that the ranges name, in order; None for all of them: no range, or
-    ranges that together are the full one. Raises OutOfRange."""
+    """Return the instances of ranges in a job of `count`, in order; None for all of them.
+
+    No range at all stands for all instances. Raises OutOfRange.
+    """
     named: set[int] = set()
     some = False
     for each in ranges:
@@ -36,8 +38,10 @@ def chosen(ranges: Iterable[task_pb2.InstanceRange], count: int) -> list[int] | 
 
 
 def bounds(wire: task_pb2.InstanceRange, count: int, strict: bool = False) -> tuple[int, int]:
-    """First instance and the end, clipped to the job. Raises OutOfRange where it begins behind the last one,
-    or where it is `strict` and ends behind it."""
+    """Return the first instance and the end of a range, clipped to the job.
+
+    Raises OutOfRange where it begins behind the last instance, or, if `strict`, ends behind it.
+    """
     first = _begin(wire)
     if first >= count or (strict and count < wire.to < OPEN_END):
         raise OutOfRange(wire, count)
@@ -45,5 +49,5 @@ def bounds(wire: task_pb2.InstanceRange, count: int, strict: bool = False) -> tu
 
 
 def _begin(wire: task_pb2.InstanceRange) -> int:
-    """`from`, which is a word of Python's own."""
+    """Return the field `from`, which is a keyword of Python."""
     return int(getattr(wire, "from"))

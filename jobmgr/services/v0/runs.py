@@ -1,4 +1,4 @@
-"""What the stored history tells of an instance's runs. Pure."""
+"""The runs of an instance, by its stored history. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from peloton.model.ids import JobId, mesos_task_id, parse_mesos_task_id
 from peloton.model.states import TaskState
 from peloton.model.task import PodEvent, TaskRuntime
 
-MOST_RUNS = 10_000
-"""So many runs at most are read at once, whatever a request's limit says."""
+MAX_RUNS = 10_000
+"""Runs that one request may read."""
 
 
 def run_number(job_id: JobId, instance: int, text: str) -> int:
-    """The run that a request names by its Mesos task id, or by its bare number.
+    """Return the run that a request names by its Mesos task id or its number.
 
-    Raises InvalidArgument for what is no run of this instance."""
+    Raises InvalidArgument for a text that is no run of this instance.
+    """
     if text.isascii() and text.isdigit():
         return min(int(text), 2**63 - 1)
     expected = mesos_task_id(job_id, instance, 1)
@@ -31,14 +32,16 @@ def run_number(job_id: JobId, instance: int, text: str) -> int:
 
 
 def past_runtimes(events: Sequence[PodEvent], before: int) -> list[TaskRuntime]:
-    """What is known of the runs below `before`, newest first. `events` as the store lists them: newest run
-    first, within a run newest event first."""
+    """Return the runtimes of the runs below `before`, newest first.
+
+    `events` are in the order of the store: newest run first, within a run newest event first.
+    """
     earlier = (event for event in events if event.run < before)
     return [_runtime(list(of_run)) for _, of_run in groupby(earlier, key=lambda event: event.run)]
 
 
 def place_of(events: Iterable[PodEvent], run: int) -> tuple[str, str]:
-    """Host and agent id that the run was launched on; empty where it never was."""
+    """Return host and agent id of a run; empty where it was not launched."""
     for event in events:
         if event.run == run and event.agent_id:
             return event.hostname, event.agent_id
@@ -46,7 +49,7 @@ def place_of(events: Iterable[PodEvent], run: int) -> tuple[str, str]:
 
 
 def _runtime(events: Sequence[PodEvent]) -> TaskRuntime:
-    """One run as its events, newest first, tell it."""
+    """Return the runtime of a run by its events, newest first."""
     last = events[0]
     host, agent_id = place_of(events, last.run)
     return TaskRuntime(

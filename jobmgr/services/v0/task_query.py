@@ -1,4 +1,4 @@
-"""Task queries: filter, sort, page (behaviour 3.6). Pure."""
+"""Task queries: filter, sort, page (docs/behaviour/tasks.md, Operations on tasks). Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from peloton.model.task import TaskRuntime
 
 
 class Row(NamedTuple):
-    """What a query looks at in one task."""
+    """The parts of a task that queries use."""
 
     instance: int
     name: str
@@ -22,7 +22,7 @@ class Row(NamedTuple):
 
 
 class TaskQuery(NamedTuple):
-    """Which tasks are wanted; an empty set matches all."""
+    """A query for tasks; an empty set matches all."""
 
     states: frozenset[int]
     names: frozenset[str]
@@ -42,7 +42,7 @@ _KEYS: dict[str, Callable[[Row], int | str]] = {
 
 
 def task_query(spec: task_pb2.QuerySpec) -> TaskQuery:
-    """Raises InvalidArgument for an unknown state or sort key."""
+    """Translate a query. Raises InvalidArgument for an unknown state or sort key."""
     known = frozenset(map(int, TaskState))
     for i, state in enumerate(spec.taskStates):
         if state not in known:
@@ -56,6 +56,7 @@ def task_query(spec: task_pb2.QuerySpec) -> TaskQuery:
 
 
 def matches(query: TaskQuery, row: Row) -> bool:
+    """Return whether a task matches."""
     return (
         (not query.states or int(row.runtime.state) in query.states)
         and (not query.names or row.name in query.names)
@@ -64,7 +65,7 @@ def matches(query: TaskQuery, row: Row) -> bool:
 
 
 def cut(query: TaskQuery, found: Iterable[Row]) -> tuple[Sequence[Row], int]:
-    """The page wanted, and how many there are in all. Tasks equal in all keys come by instance id."""
+    """Return the page of a query, and the number of matches. Equal tasks are in order of instances."""
     rows = sorted(found, key=lambda row: row.instance)
     page = query.page
     for name, descending in reversed(page.order):
@@ -75,7 +76,7 @@ def cut(query: TaskQuery, found: Iterable[Row]) -> tuple[Sequence[Row], int]:
 
 
 def names(config: job_pb2.JobConfig) -> Callable[[int], str]:
-    """The merged task name by instance, without merging whole configs."""
+    """Return a function from instances to merged task names, without merging whole configs."""
     default = config.defaultConfig.name
     own = {instance: task.name for instance, task in config.instanceConfig.items() if task.name}
     return lambda instance: own.get(instance, default)

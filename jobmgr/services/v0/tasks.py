@@ -1,4 +1,4 @@
-"""v0 TaskManager: the instances of a job (behaviour 3.6)."""
+"""TaskManager of the v0 API: the instances of a job (docs/behaviour/tasks.md, Operations on tasks)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jobmgr.engine.engine import Engine
 from jobmgr.services.common.sandbox import Sandboxes
 from jobmgr.services.common.view import JOB_NOT_FOUND, JobView, view
 from jobmgr.services.v0.ranges import OutOfRange, bounds, chosen
-from jobmgr.services.v0.runs import MOST_RUNS, past_runtimes, place_of, run_number
+from jobmgr.services.v0.runs import MAX_RUNS, past_runtimes, place_of, run_number
 from jobmgr.services.v0.task_query import Row, cut, matches, names, task_query
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
@@ -26,18 +26,21 @@ TERMINATED = "cannot start tasks in a terminated job"
 
 
 class Terminated(InvalidArgument):
-    """Told with the words that clients know, alone."""
+    """The job has ended. The message is the one that clients know."""
 
     def __str__(self) -> str:
         return TERMINATED
 
 
 class TaskManager(task_pb2_grpc.TaskManagerServicer):
+    """Answers the calls of TaskManager."""
+
     def __init__(self, engine: Engine, sandboxes: Sandboxes) -> None:
         self._engine = engine
         self._sandboxes = sandboxes
 
     async def Get(self, request: task_pb2.GetRequest, context: Any) -> task_pb2.GetResponse:
+        """Return an instance, with its earlier runs."""
         answer = task_pb2.GetResponse()
         try:
             job = await view(self._engine, request.jobId.value)
@@ -51,7 +54,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
         return answer
 
     async def _fill(self, answer: task_pb2.GetResponse, job: JobView, instance: int) -> None:
-        """The current run, then the earlier ones that the history knows."""
+        """Add the current run, then the earlier ones of the history."""
         runtime = await job.task(instance)
         answer.result.CopyFrom(await job.info(instance, runtime))
         answer.results.append(answer.result)
@@ -61,6 +64,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
                 answer.results.append(await job.info(instance, past))
 
     async def List(self, request: task_pb2.ListRequest, context: Any) -> task_pb2.ListResponse:
+        """Return the instances of a range."""
         answer = task_pb2.ListResponse()
         try:
             job = await view(self._engine, request.jobId.value)
@@ -76,6 +80,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
         return answer
 
     async def Start(self, request: task_pb2.StartRequest, context: Any) -> task_pb2.StartResponse:
+        """Start instances that were stopped."""
         answer = task_pb2.StartResponse()
         try:
             job = await view(self._engine, request.jobId.value)
@@ -95,6 +100,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
         return answer
 
     async def Stop(self, request: task_pb2.StopRequest, context: Any) -> task_pb2.StopResponse:
+        """Stop instances."""
         answer = task_pb2.StopResponse()
         try:
             job = await view(self._engine, request.jobId.value)
@@ -110,6 +116,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
         return answer
 
     async def Restart(self, request: task_pb2.RestartRequest, context: Any) -> task_pb2.RestartResponse:
+        """Restart instances."""
         answer = task_pb2.RestartResponse()
         try:
             job = await view(self._engine, request.jobId.value)
@@ -123,6 +130,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
         return answer
 
     async def Query(self, request: task_pb2.QueryRequest, context: Any) -> task_pb2.QueryResponse:
+        """Return the tasks that match a query."""
         answer = task_pb2.QueryResponse()
         try:
             job = await view(self._engine, request.jobId.value)
@@ -139,6 +147,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
         return answer
 
     async def Refresh(self, request: task_pb2.RefreshRequest, context: Any) -> task_pb2.RefreshResponse:
+        """Read instances from the store again."""
         job = await view(self._engine, request.jobId.value)
         first, end = 0, job.spec.instance_count
         if request.HasField("range"):
@@ -147,6 +156,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
         return task_pb2.RefreshResponse()
 
     async def GetCache(self, request: task_pb2.GetCacheRequest, context: Any) -> task_pb2.GetCacheResponse:
+        """Return an instance as it is in memory."""
         job_id, instance = request.jobId.value, request.instanceId
         cached = self._engine.job(job_id)
         if cached is None:
@@ -161,6 +171,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
     async def GetPodEvents(
         self, request: task_pb2.GetPodEventsRequest, context: Any
     ) -> task_pb2.GetPodEventsResponse:
+        """Return the history of an instance."""
         job = await view(self._engine, request.jobId.value)
         answer = task_pb2.GetPodEventsResponse()
         instance = request.instanceId
@@ -170,7 +181,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
         except InvalidArgument as error:
             answer.error.message = str(error)
             return answer
-        runs = min(request.limit or DEFAULT_RUNS, MOST_RUNS)
+        runs = min(request.limit or DEFAULT_RUNS, MAX_RUNS)
         events = await job.store.pod_events.list(job.job_id, instance, run, runs)
         answer.result.extend(map(pod_event_to, events))
         return answer
@@ -178,6 +189,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
     async def DeletePodEvents(
         self, request: task_pb2.DeletePodEventsRequest, context: Any
     ) -> task_pb2.DeletePodEventsResponse:
+        """Delete the history of an instance up to a run."""
         job = await view(self._engine, request.jobId.value)
         _check_instance(job, request.instanceId)
         up_to = min(request.runId, 2**63 - 1)
@@ -187,6 +199,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
     async def BrowseSandbox(
         self, request: task_pb2.BrowseSandboxRequest, context: Any
     ) -> task_pb2.BrowseSandboxResponse:
+        """Return where the files of a run are."""
         answer = task_pb2.BrowseSandboxResponse()
         try:
             job = await view(self._engine, request.jobId.value)
@@ -219,7 +232,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
 
 
 async def _rows(job: JobView) -> AsyncIterator[Row]:
-    """Yield what a query looks at in each task, with its name by the version that it has."""
+    """Yield the row of each task, with its name by the version that it has."""
     by_version: dict[int, Callable[[int], str]] = {}
     async for instance, runtime in job.tasks():
         name = by_version.get(runtime.config_version)
@@ -228,14 +241,15 @@ async def _rows(job: JobView) -> AsyncIterator[Row]:
         yield Row(instance, name(instance), runtime)
 
 
-async def _launched(job: JobView, instance: int, wanted: str) -> tuple[int, str, str]:
-    """Run, host and agent id of the run that is wanted, or of the current one.
+async def _launched(job: JobView, instance: int, run_id: str) -> tuple[int, str, str]:
+    """Return number, host and agent id of a run; of the current one where `run_id` is empty.
 
-    Raises NotFound where it never was on a host, InvalidArgument for what is no run of the instance."""
+    Raises NotFound where it was not launched, InvalidArgument for a text that is no run of the instance.
+    """
     runtime = await job.task(instance)
     if runtime is None:
         raise NotFound(f"instance {instance} has not been created yet")
-    run = run_number(job.job_id, instance, wanted) if wanted else runtime.run
+    run = run_number(job.job_id, instance, run_id) if run_id else runtime.run
     if run == runtime.run and runtime.agent_id:
         return run, runtime.host, runtime.agent_id
     events = await job.store.pod_events.list(job.job_id, instance, run)
@@ -250,10 +264,10 @@ def _check_instance(job: JobView, instance: int) -> None:
         raise InvalidArgument("instanceId", instance, f"an instance from 0 to {job.spec.instance_count - 1}")
 
 
-def _others(asked: Sequence[int] | None, done: Sequence[int]) -> list[int]:
-    """Instances that were named and left as they are."""
+def _others(requested: Sequence[int] | None, done: Sequence[int]) -> list[int]:
+    """Return the requested instances that were left as they are."""
     acted = set(done)
-    return [instance for instance in asked or () if instance not in acted]
+    return [instance for instance in requested or () if instance not in acted]
 
 
 def _not_found(job_id: peloton_pb2.JobID) -> errors_pb2.JobNotFound:

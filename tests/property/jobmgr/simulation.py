@@ -71,7 +71,7 @@ class Simulation:
     def turn(self, crash: bool = False) -> None:
         """One turn. With `crash` the leader falls after storing, before it acts."""
         events, self.inbox = self.inbox, []
-        turn = self.core.turn(events, ev.Now(self.wall, self.monotonic))
+        turn = self.core.run_cycle(events, ev.Now(self.wall, self.monotonic))
         for change in turn.changes.values():
             self.rows.update(change.tasks)
             self.runtime = change.runtime or self.runtime
@@ -83,7 +83,7 @@ class Simulation:
     def tear(self, at: int) -> None:
         """The leader falls while it stores a turn: of the job's rows some are written, its runtime is not."""
         events, self.inbox = self.inbox, []
-        turn = self.core.turn(events, ev.Now(self.wall, self.monotonic))
+        turn = self.core.run_cycle(events, ev.Now(self.wall, self.monotonic))
         for change in turn.changes.values():
             self.rows.update((i, task) for i, task in change.tasks.items() if at >> (i // BUCKET) & 1)
         self.inbox = events
@@ -104,7 +104,7 @@ class Simulation:
         work = self.core.active.jobs.get(JOB)
         if work is None:
             return
-        born = dict(work.job.born())
+        born = dict(work.job.created())
         assert born == {i: self.rows.get(i) for i in born}
         assert set(born) >= {i for i in self.rows if i < self.spec.instance_count}
         assert work.job.counts == Counter(task.state for task in born.values())

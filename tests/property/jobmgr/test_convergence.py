@@ -79,13 +79,13 @@ def take(simulation: Simulation, step: Step) -> None:
     elif kind == "wait":
         simulation.monotonic += at / 10
     elif kind == "stop some":
-        simulation.inbox.append(ev.StopAsked(JOB, some))
+        simulation.inbox.append(ev.StopRequested(JOB, some))
     elif kind == "start some":
-        simulation.inbox.append(ev.StartAsked(JOB, some))
+        simulation.inbox.append(ev.StartRequested(JOB, some))
     elif kind == "restart some":
-        simulation.inbox.append(ev.RestartAsked(JOB, some))
+        simulation.inbox.append(ev.RestartRequested(JOB, some))
     elif kind == "stop all":
-        simulation.inbox.append(ev.StopAsked(JOB, None))
+        simulation.inbox.append(ev.StopRequested(JOB, None))
     elif kind == "grow":
         simulation.grow(at % 3)
     elif kind == "grow with retries":

@@ -8,7 +8,7 @@ import pytest
 
 from jobmgr.core.cycle import Core
 from jobmgr.core.state import events as ev
-from jobmgr.core.state.decisions import Turn
+from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.instructions import Compare, Enqueue, Launch, Settle
 from jobmgr.core.task.actions import Limits
 from jobmgr.engine.engine import Engine
@@ -42,9 +42,9 @@ class Leader:
         self.at = 0
         self._answers: list[ev.Event] = []
 
-    def turn(self, *events: ev.Event) -> Turn:
+    def turn(self, *events: ev.Event) -> Cycle:
         self.at += 1
-        turn = self.core.turn([*self._answers, *events], ev.Now(WALL + self.at, float(self.at)))
+        turn = self.core.run_cycle([*self._answers, *events], ev.Now(WALL + self.at, float(self.at)))
         self.core.commit(turn)
         self._answers = [
             ev.Compared(each.job_id, [(i, run) for first, end, run in each.spans for i in range(first, end)])
@@ -75,11 +75,11 @@ def placed(*instances: int) -> ev.Placed:
     return ev.Placed([ev.Placement("host", "agent", "offer", (), runs)])
 
 
-def launched(turn: Turn) -> list[int]:
+def launched(turn: Cycle) -> list[int]:
     return [run.instance for each in turn.instructions if isinstance(each, Launch) for run in each.runs]
 
 
-def settled(turn: Turn) -> list[tuple[int, TaskState]]:
+def settled(turn: Cycle) -> list[tuple[int, TaskState]]:
     return [
         (run.instance, state)
         for each in turn.instructions
@@ -104,7 +104,7 @@ def test_the_sums_of_a_job_are_those_of_the_rows_that_were_written_without_it() 
 
 def test_a_job_has_begun_when_a_run_that_is_being_killed_is_heard_to_run() -> None:
     leader = Leader(spec(1), runtime(), {0: row(S.LAUNCHED)})
-    leader.turn(ev.StopAsked(JOB, None))
+    leader.turn(ev.StopRequested(JOB, None))
     change = leader.turn(told(S.RUNNING, 0)).changes[JOB]
     assert change.runtime is not None
     assert change.runtime.start_time
@@ -136,12 +136,12 @@ def test_a_status_of_run_0_which_there_never_is_kills_that_run_only() -> None:
 
 def test_what_is_stopped_before_it_has_a_row_never_runs() -> None:
     leader = Leader(spec(5), runtime(), {}, rows_per_turn=2)
-    turn = leader.turn(ev.StopAsked(JOB, [3, 4, 9]))
+    turn = leader.turn(ev.StopRequested(JOB, [3, 4, 9]))
     assert turn.replies == [[3, 4]]
     for _ in range(3):
         leader.turn()
     assert [leader.task(i).state for i in range(5)] == [S.INITIALIZED] * 3 + [S.KILLED] * 2
-    leader.turn(ev.StartAsked(JOB, [4]))
+    leader.turn(ev.StartRequested(JOB, [4]))
     assert (leader.task(4).state, leader.task(4).run) == (S.INITIALIZED, 2)
 
 
@@ -154,7 +154,7 @@ async def test_rows_of_an_update_that_was_cut_off_are_no_part_of_the_finished_jo
     assert job.counts == {S.SUCCEEDED: 2}
 
 
-def enqueued(turn: Turn) -> list[list[int]]:
+def enqueued(turn: Cycle) -> list[list[int]]:
     return [
         [instance for instance, _ in gang]
         for each in turn.instructions

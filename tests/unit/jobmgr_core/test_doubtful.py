@@ -74,8 +74,8 @@ async def test_a_stop_of_a_job_that_was_stored_without_an_answer_is_kept(store: 
 async def test_what_the_store_never_got_is_not_looked_for_for_ever(store: Store) -> None:
     engine = Engine(store)
     async with Running(engine, World()):
-        engine.doubtful.put([JOB])
-        await until(lambda: not len(engine.doubtful), "it is looked for")
+        engine.unconfirmed.put([JOB])
+        await until(lambda: not len(engine.unconfirmed), "it is looked for")
         with pytest.raises(NotFound):
             await engine.stop(JOB, None)
         assert not engine.active_jobs()

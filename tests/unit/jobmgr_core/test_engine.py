@@ -275,7 +275,7 @@ async def test_why_a_task_waits_is_told_and_not_stored(store: Store) -> None:
         assert (await store.tasks.get(JOB, 0)).reason == ""
         world.hold = False
         await ended(engine)
-    assert not job.waiting
+    assert not job.pending_reasons
 
 
 async def test_a_run_that_resmgr_refuses_says_why_and_is_tried_again(store: Store) -> None:

@@ -17,7 +17,7 @@ from storage.interface import Store
 FAR = 1e9
 
 
-class Waiting(Core):
+class PendingReason(Core):
     """Always has something that falls due, far away."""
 
     def idle_until(self) -> float | None:
@@ -26,7 +26,7 @@ class Waiting(Core):
 
 @pytest.mark.parametrize("moments", range(6))
 async def test_the_loop_ends_when_told_to_even_as_something_happens(store: Store, moments: int) -> None:
-    lane = Lane(Waiting(Limits()), store, SystemClock(), Outbox().send)
+    lane = Lane(PendingReason(Limits()), store, SystemClock(), Outbox().send)
     loop = asyncio.create_task(lane.run())
     for _ in range(10):
         await asyncio.sleep(0)

@@ -16,12 +16,12 @@ from jobmgr.core.state.events import (
     Launched,
     LaunchRefused,
     LaunchUncertain,
+    PendingReasons,
     Placed,
     Placement,
     Preempted,
     ResmgrChanged,
     Statuses,
-    WaitingTold,
     Withdrawn,
 )
 from jobmgr.core.state.instructions import Instruction, Launch, Release, Retire
@@ -111,7 +111,7 @@ async def test_a_lane_that_cannot_store_delays_no_other(store: Store, before: st
             rounds += 1
         assert rounds >= 3
         assert faulty.refused, "the store was down"
-        assert engine.lanes.trouble.startswith(f"lane {engine.lanes.lane_of(JOBS[0])}: cannot store: ")
+        assert engine.lanes.problem.startswith(f"lane {engine.lanes.lane_of(JOBS[0])}: cannot store: ")
         for job in set(JOBS) - stuck:
             assert await state(engine, job) is JobState.SUCCEEDED
         for job in stuck:
@@ -123,7 +123,7 @@ async def test_a_lane_that_cannot_store_delays_no_other(store: Store, before: st
         await until(lambda: world.purged == len(world.events), "all is passed")
     for job in JOBS:
         assert (await engine.load(job)).counts == {TaskState.SUCCEEDED: 3}
-    assert not engine.lanes.trouble
+    assert not engine.lanes.problem
     assert not world.twice
 
 
@@ -205,7 +205,7 @@ def test_a_split_loses_and_reorders_nothing_of_a_lane(named: list[Run]) -> None:
     status = TaskStatus("", TaskState.RUNNING, 0)
     events: list[Any] = [
         Statuses([(run, status) for run in named]),
-        WaitingTold([(run, TaskState.PENDING, "") for run in named]),
+        PendingReasons([(run, TaskState.PENDING, "") for run in named]),
         Preempted([(run, "why") for run in named]),
         Launched(named),
         LaunchRefused(named, "no", faulty=True),
@@ -273,4 +273,4 @@ async def test_all_lanes_end_where_another_instance_leads(
     for job in JOBS[:5]:
         with pytest.raises(Unavailable, match="no longer leads"):
             engine.lanes.submit(Withdrawn(job, []))
-    assert "term 2 has begun" in engine.lanes.trouble
+    assert "term 2 has begun" in engine.lanes.problem

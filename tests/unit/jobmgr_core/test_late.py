@@ -50,7 +50,7 @@ def running(max_failures: int = 0) -> Time:
 
 def told(time: Time, *events: ev.Statuses) -> Sequence[PodEvent]:
     """One turn; what it adds to the history."""
-    turn = time.core.turn(events, ev.Now(START + 1000 * SECOND, time.now))
+    turn = time.core.run_cycle(events, ev.Now(START + 1000 * SECOND, time.now))
     time.core.commit(turn)
     return turn.changes[JOB].events if JOB in turn.changes else ()
 
@@ -107,7 +107,7 @@ def test_when_a_run_began_is_told_late() -> None:
 
 def test_why_a_run_was_killed_is_kept() -> None:
     time = running()
-    time.turn(ev.StopAsked(JOB, [0]))
+    time.turn(ev.StopRequested(JOB, [0]))
     told(time, status(S.KILLED, 11, REREGISTERED, agent=False))
     told(time, status(S.KILLED, 3, "Command terminated with signal Killed"))
     assert time.task().termination == Termination(TerminationReason.KILLED_ON_REQUEST, 0, "Killed")

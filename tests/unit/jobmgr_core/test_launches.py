@@ -11,7 +11,7 @@ import pytest
 from jobmgr.core.state import events as ev
 from jobmgr.core.state import instructions as ins
 from jobmgr.drivers import launch
-from jobmgr.drivers.launch import MOST_FAILURES, Launcher
+from jobmgr.drivers.launch import MAX_CALL_FAILURES, Launcher
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.outbox import Queue
 from peloton.backoff import Backoff
@@ -191,4 +191,4 @@ async def test_a_launch_at_which_hostmgr_fails_again_and_again_is_asked_about(
 ) -> None:
     hostmgr = Away(monkeypatch, 1000, RemoteFailure("hostmgr LaunchTasks: INTERNAL"))
     assert await OneLaunch(hostmgr).outcome() == ev.LaunchUncertain((Run(JOB, 0, 1),))
-    assert hostmgr.calls == MOST_FAILURES
+    assert hostmgr.calls == MAX_CALL_FAILURES

@@ -43,7 +43,7 @@ async def succeed(store: Store, world: World, job: str = JOB) -> Engine:
 async def test_a_new_leader_finishes_the_creation(store: Store) -> None:
     first = Engine(store)
     await first.create_job(JOB, spec(9))
-    change = first.lanes.lane(JOB).core.turn([], Now(1_700_000_000_000_000_000, 0.0)).changes[JOB]
+    change = first.lanes.lane(JOB).core.run_cycle([], Now(1_700_000_000_000_000_000, 0.0)).changes[JOB]
     await store.write_all(JOB, {i: change.tasks[i] for i in (0, 1, 2, 6)}, (), change.runtime)
     world = World()
     engine = await succeed(store, world)
@@ -132,7 +132,7 @@ async def test_how_far_a_new_leader_is_is_told(store: Store, caplog: pytest.LogC
         await store.write_all(job, {0: task(), 1: task()})
     engine = Engine(store, limits=FAST)
     with caplog.at_level(logging.INFO, "jobmgr.engine.recovery"):
-        assert await recover(store, engine.lanes, tell=0.0) == 40
+        assert await recover(store, engine.lanes, log_interval=0.0) == 40
     assert sorted(engine.active_jobs()) == jobs
     lines = [record.getMessage() for record in caplog.records]
     assert any(line.startswith("16 of 40 active jobs are read, ") for line in lines)
@@ -167,7 +167,7 @@ async def test_a_leader_whose_term_is_over_does_nothing_more(store: Store, tmp_p
             await running.engine.stop(JOB, None)
         with pytest.raises(Fenced):
             await running.engine.create_job("0f3f5c2a-0000-4000-8000-000000000002", spec(1))
-        assert running.engine.lanes.trouble
+        assert running.engine.lanes.problem
     await successor.close()
     assert not world.called("KillTasks")
     assert len(world.alive) == 2

@@ -48,7 +48,7 @@ class Driver:
 
     def send(self, *events: ev.Event) -> None:
         now = ev.Now(round(self.seconds * SECOND), self.seconds)
-        self.core.commit(self.core.turn(list(events), now))
+        self.core.commit(self.core.run_cycle(list(events), now))
 
     def place(self) -> None:
         self.send(ev.Placed([ev.Placement("host", "agent", "offer", (), (Run(JOB, 0, 1),))]))
@@ -80,7 +80,7 @@ def silent(driver: Driver) -> None:
 
 def cancelled(driver: Driver) -> None:
     driver.send()
-    driver.send(ev.StopAsked(JOB, [0]))
+    driver.send(ev.StopRequested(JOB, [0]))
     driver.send(ev.Withdrawn(JOB, [(0, 1)]))
     driver.send(ev.LaunchRefused([Run(JOB, 0, 1)], "invalid offers", faulty=False))
 
@@ -91,8 +91,8 @@ STEPS: dict[Cause, Callable[[Driver], None]] = {
     C.PLACED: Driver.place,
     C.SILENT: silent,
     C.CANCELLED: cancelled,
-    C.KILL: lambda driver: driver.send(ev.StopAsked(JOB, [0])),
-    C.NEXT_RUN: lambda driver: driver.send(ev.RestartAsked(JOB, [0])),
+    C.KILL: lambda driver: driver.send(ev.StopRequested(JOB, [0])),
+    C.NEXT_RUN: lambda driver: driver.send(ev.RestartRequested(JOB, [0])),
 }
 
 
@@ -116,7 +116,7 @@ def test_each_move_is_reached(state: TaskState, cause: Cause, reached: set[tuple
 def test_instances_are_created(cause: Cause) -> None:
     driver = Driver()
     driver.core.active.create(JOB, spec(2), driver.runtime)
-    driver.send(*([ev.StopAsked(JOB, [0])] if cause is C.CREATED_STOPPED else []))
+    driver.send(*([ev.StopRequested(JOB, [0])] if cause is C.CREATED_STOPPED else []))
     assert driver.core.active.jobs[JOB].job.tasks[0].state is MACHINE.next(S.UNKNOWN, cause)
 
 

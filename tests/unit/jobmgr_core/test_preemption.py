@@ -91,7 +91,7 @@ def test_one_that_finished_meanwhile_has_finished() -> None:
 def test_a_run_that_is_over_or_being_stopped_is_left_alone() -> None:
     time = running(spec(preemptible=True))
     assert preempt(time, run=7) == []
-    time.turn(ev.StopAsked(JOB, None))
+    time.turn(ev.StopRequested(JOB, None))
     assert preempt(time) == []
     assert time.task().termination == Termination(TerminationReason.KILLED_ON_REQUEST)
     assert time.turn(ev.Preempted([(Run("unknown", 0, 1), WHY)])) == []

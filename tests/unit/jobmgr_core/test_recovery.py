@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 
 from jobmgr.core.cycle import Core
 from jobmgr.core.state import events as ev
-from jobmgr.core.state.decisions import Turn
+from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.instructions import Compare, Enqueue
 from jobmgr.core.task.actions import Limits
 from jobmgr.engine.engine import Engine
@@ -209,9 +209,9 @@ class Leader:
         self.core.active.recover(stored_job(runtime, rows, made))
         self.at = 0
 
-    def turn(self, *events: ev.Event) -> Turn:
+    def turn(self, *events: ev.Event) -> Cycle:
         self.at += 1
-        turn = self.core.turn(events, ev.Now(1_700_000_000_000_000_000 + self.at, float(self.at)))
+        turn = self.core.run_cycle(events, ev.Now(1_700_000_000_000_000_000 + self.at, float(self.at)))
         self.core.commit(turn)
         return turn
 
@@ -224,7 +224,7 @@ def _streams(world: World) -> list[str]:
     return [request.stream_id for request in world.called("WaitForDeltas")]
 
 
-def asked(turn: Turn) -> list[ev.Span]:
+def asked(turn: Cycle) -> list[ev.Span]:
     return [span for each in turn.instructions if isinstance(each, Compare) for span in each.spans]
 
 
@@ -244,7 +244,7 @@ def test_a_turn_asks_of_no_more_than_its_share_and_names_neighbours_as_one() -> 
 def test_what_is_stopped_meanwhile_is_not_enqueued_again() -> None:
     leader = Leader(spec(3), dict.fromkeys(range(3), row(S.PENDING)), share=100)
     assert asked(leader.turn()) == [(0, 3, 1)]
-    leader.turn(ev.StopAsked(JOB, [1]))
+    leader.turn(ev.StopRequested(JOB, [1]))
     turn = leader.turn(ev.Compared(JOB, [(0, 1), (1, 1), (2, 7)]))
     [sent] = [each for each in turn.instructions if isinstance(each, Enqueue)]
     assert sent == Enqueue(JOB, (((0, 1),),), again=True)

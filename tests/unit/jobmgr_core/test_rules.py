@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from jobmgr.core.state.job_states import MACHINE, batch_cause
-from jobmgr.core.task.goal import RULES, Action, Aim, aim_of
-from jobmgr.core.task.retry import EndCause, cause_of, delay, explained, runs_again, stored_cause
+from jobmgr.core.task.goal import RULES, Action, Goal, goal_of
+from jobmgr.core.task.retry import EndCause, delay, end_cause, explain_end, runs_again, stored_cause
 from jobmgr.core.task.status_rules import Verdict, end_state, judge, termination
 from peloton.deadlines import Deadlines
 from peloton.model.states import HealthState, JobState, TaskState, TerminationReason
@@ -44,34 +44,34 @@ def end(state: TaskState, reason: str = "", message: str = "") -> TaskStatus:
 
 
 def test_every_state_that_is_stored_has_a_rule_for_every_aim() -> None:
-    assert set(RULES) == {(state, aim) for state in STORED for aim in Aim}
+    assert set(RULES) == {(state, aim) for state in STORED for aim in Goal}
 
 
 @pytest.mark.parametrize("state", STORED)
 def test_rules_never_touch_an_end_that_is_wanted(state: TaskState) -> None:
     if state.terminal:
-        assert RULES[state, Aim.STOP] is Action.NOTHING
-        assert RULES[state, Aim.RENEW] is Action.NEXT_RUN
+        assert RULES[state, Goal.STOP] is Action.NOTHING
+        assert RULES[state, Goal.RESTART] is Action.NEXT_RUN
     else:
-        assert RULES[state, Aim.STOP] in (Action.WITHDRAW, Action.KILL, Action.KILL_AGAIN)
-        assert RULES[state, Aim.RENEW] is RULES[state, Aim.STOP]
+        assert RULES[state, Goal.STOP] in (Action.WITHDRAW, Action.KILL, Action.KILL_AGAIN)
+        assert RULES[state, Goal.RESTART] is RULES[state, Goal.STOP]
 
 
 @pytest.mark.parametrize(
     ("job_goal", "goal", "desired", "aim"),
     [
-        (J.SUCCEEDED, S.SUCCEEDED, 1, Aim.RUN),
-        (J.RUNNING, S.RUNNING, 1, Aim.RUN),
-        (J.SUCCEEDED, S.SUCCEEDED, 2, Aim.RENEW),
-        (J.SUCCEEDED, S.KILLED, 1, Aim.STOP),
-        (J.SUCCEEDED, S.DELETED, 1, Aim.STOP),
-        (J.KILLED, S.SUCCEEDED, 1, Aim.STOP),
-        (J.KILLED, S.SUCCEEDED, 2, Aim.STOP),
-        (J.DELETED, S.SUCCEEDED, 1, Aim.STOP),
+        (J.SUCCEEDED, S.SUCCEEDED, 1, Goal.RUN),
+        (J.RUNNING, S.RUNNING, 1, Goal.RUN),
+        (J.SUCCEEDED, S.SUCCEEDED, 2, Goal.RESTART),
+        (J.SUCCEEDED, S.KILLED, 1, Goal.STOP),
+        (J.SUCCEEDED, S.DELETED, 1, Goal.STOP),
+        (J.KILLED, S.SUCCEEDED, 1, Goal.STOP),
+        (J.KILLED, S.SUCCEEDED, 2, Goal.STOP),
+        (J.DELETED, S.SUCCEEDED, 1, Goal.STOP),
     ],
 )
-def test_where_a_task_shall_go(job_goal: JobState, goal: TaskState, desired: int, aim: Aim) -> None:
-    assert aim_of(job_goal, task(S.RUNNING, 1, goal, desired)) is aim
+def test_where_a_task_shall_go(job_goal: JobState, goal: TaskState, desired: int, aim: Goal) -> None:
+    assert goal_of(job_goal, task(S.RUNNING, 1, goal, desired)) is aim
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_the_end_follows_the_controller_once_all_have_ended(controller: TaskStat
     ],
 )
 def test_what_ended_a_run(before: TaskState, end: TaskStatus, cause: EndCause) -> None:
-    assert cause_of(before, end) is cause
+    assert end_cause(before, end) is cause
 
 
 @pytest.mark.parametrize(
@@ -197,13 +197,14 @@ def test_what_had_ended_a_run_that_is_stored(state: TaskState, reason: str, caus
 
 
 def test_what_comes_of_an_end_is_said() -> None:
-    assert explained(EndCause.TASK, "exit 3", again=True) == "exit 3"
+    assert explain_end(EndCause.TASK, "exit 3", again=True) == "exit 3"
     assert (
-        explained(EndCause.NOT_STARTED, "gone", again=True) == "never started, not counted as a failure: gone"
+        explain_end(EndCause.NOT_STARTED, "gone", again=True)
+        == "never started, not counted as a failure: gone"
     )
-    assert explained(EndCause.EVICTED, "", again=True) == "evicted, not counted as a failure"
-    assert explained(EndCause.LOST, "gone", again=True) == "lost, not counted as a failure: gone"
-    assert explained(EndCause.LOST, "gone", again=False) == "lost, not retried with maxFailures 0: gone"
+    assert explain_end(EndCause.EVICTED, "", again=True) == "evicted, not counted as a failure"
+    assert explain_end(EndCause.LOST, "gone", again=True) == "lost, not counted as a failure: gone"
+    assert explain_end(EndCause.LOST, "gone", again=False) == "lost, not retried with maxFailures 0: gone"
 
 
 def test_delays_double_up_to_an_hour() -> None:

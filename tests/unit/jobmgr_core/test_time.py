@@ -34,7 +34,7 @@ class Time:
 
     def turn(self, *events: ev.Event) -> Sequence[ins.Instruction]:
         wall = 1_700_000_000 * SECOND + round(self.now * SECOND)
-        turn = self.core.turn(events, ev.Now(wall, self.now))
+        turn = self.core.run_cycle(events, ev.Now(wall, self.now))
         self.core.commit(turn)
         self.done = turn.instructions
         return turn.instructions
@@ -90,7 +90,7 @@ def test_kills_are_repeated_with_growing_pauses_and_end_with_the_executor() -> N
     time = Time(spec(1))
     time.launch()
     time.say(S.RUNNING)
-    time.turn(ev.StopAsked(JOB, [0]))
+    time.turn(ev.StopRequested(JOB, [0]))
     kill = ins.Kill((Run(JOB, 0, 1),))
     assert time.done == [kill]
     assert time.task().message == "to be stopped"
@@ -129,7 +129,7 @@ def test_a_stop_does_not_wait_for_the_next_try() -> None:
         time.turn(ev.EnqueueRefused(JOB, [(0, 1)], "no"))
         time.after(500)
     time.turn(ev.EnqueueRefused(JOB, [(0, 1)], "no"))
-    assert ins.Retire(JOB) in time.turn(ev.StopAsked(JOB, None))
+    assert ins.Retire(JOB) in time.turn(ev.StopRequested(JOB, None))
 
 
 def test_launches_that_are_refused_again_and_again_are_slowed_down() -> None:
@@ -163,7 +163,7 @@ def test_what_can_never_be_launched_fails_after_four_attempts() -> None:
 def test_nothing_is_launched_while_it_is_being_withdrawn() -> None:
     time = Time(spec(1))
     time.turn(ev.Enqueued(JOB, [(0, 1)]))
-    assert time.turn(ev.StopAsked(JOB, [0])) == [ins.Withdraw(JOB, ((0, 1),))]
+    assert time.turn(ev.StopRequested(JOB, [0])) == [ins.Withdraw(JOB, ((0, 1),))]
     assert time.place(Run(JOB, 0, 1)) == [ins.Release("host", "agent", "offer")]
     time.turn(ev.Withdrawn(JOB, [(0, 1)]))
     assert JOB not in time.core.active.jobs
@@ -216,7 +216,7 @@ def test_a_stop_during_a_launch_kills_when_the_launch_is_answered() -> None:
     time = Time(spec(1))
     time.turn(ev.Enqueued(JOB, [(0, 1)]))
     time.place(Run(JOB, 0, 1))
-    assert time.turn(ev.StopAsked(JOB, None)) == []
+    assert time.turn(ev.StopRequested(JOB, None)) == []
     time.turn(ev.Launched([Run(JOB, 0, 1)]))
     assert ins.Kill((Run(JOB, 0, 1),)) in time.done
     assert time.task().state is S.KILLING
@@ -229,7 +229,7 @@ def test_a_stop_during_a_launch_whose_answer_is_lost_kills_when_that_is_known(he
     time.place(Run(JOB, 0, 1))
     for state in heard:
         time.say(state)
-    assert time.turn(ev.StopAsked(JOB, None)) == []
+    assert time.turn(ev.StopRequested(JOB, None)) == []
     time.turn(ev.LaunchUncertain([Run(JOB, 0, 1)]))
     assert time.done == [ins.Kill((Run(JOB, 0, 1),))]
     assert time.task().state is S.KILLING
@@ -239,7 +239,7 @@ def test_a_stop_during_a_launch_that_did_not_happen() -> None:
     time = Time(spec(1))
     time.turn(ev.Enqueued(JOB, [(0, 1)]))
     time.place(Run(JOB, 0, 1))
-    time.turn(ev.StopAsked(JOB, None))
+    time.turn(ev.StopRequested(JOB, None))
     time.turn(ev.LaunchRefused([Run(JOB, 0, 1)], "invalid offers", faulty=False))
     assert ins.Retire(JOB) in time.done
 

@@ -124,7 +124,7 @@ def test_a_preempted_instance_is_restarted_or_stays_killed_by_its_own_version() 
 def test_an_instance_is_killed_for_the_time_limit_of_its_own_version() -> None:
     led = leader(row(S.RUNNING, 1), row(S.RUNNING, 2))
     led.at += 2 * HOUR * SECOND
-    led.core.active.steering.deadlines.set((JOB, 0), 0.0)
+    led.core.active.actions.deadlines.set((JOB, 0), 0.0)
     led.turn()
     ends = [task(led, instance).termination for instance in (0, 1)]
     assert ends[0] is None
@@ -136,7 +136,7 @@ def test_the_next_run_has_the_desired_version_and_unused_versions_are_dropped() 
     led = leader(row(S.RUNNING, 1, desired=2), row(S.RUNNING, 2))
     job = led.core.active.jobs[JOB].job
     assert job.spec_of(0).version == 1
-    led.turn(ev.RestartAsked(JOB, [0]), status(0, S.KILLED))
+    led.turn(ev.RestartRequested(JOB, [0]), status(0, S.KILLED))
     assert (task(led, 0).run, task(led, 0).config_version) == (2, 2)
     assert job.spec_of(0).version == 2
     assert job.runtime.config_counts == {2: 2}

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from google.protobuf import text_format
 
-from jobmgr.core.state.cache import Waiting
+from jobmgr.core.state.cache import PendingReason
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.states import JobState, TaskState
@@ -49,7 +49,9 @@ async def three(with_job: Served) -> Served:
             1: task(state=TaskState.RUNNING, host="h2", agent_id="S2", created_at=NOW + 1),
         },
     )
-    engine.held[JOB].waiting[0] = Waiting(2, TaskState.PENDING, "pool /teams/batch: cpu 1 over its limit")
+    engine.held[JOB].pending_reasons[0] = PendingReason(
+        2, TaskState.PENDING, "pool /teams/batch: cpu 1 over its limit"
+    )
     await engine.store.write_all(JOB, {}, HISTORY)
     return with_job
 
