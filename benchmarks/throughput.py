@@ -10,12 +10,13 @@ Cassandra and a ZooKeeper that are started along use is told by lines of their o
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from mesos.v1 import mesos_pb2
 from minicluster.cluster import Cluster
@@ -182,11 +183,11 @@ def usage(cluster: Cluster) -> dict[str, Usage]:
     for part in cluster.components():
         process = load(cluster.layout.run_of(part.name))
         assert process is not None, f"{part.name} is not there"
-        folder = Path(f"/proc/{process.pid}")
-        fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        ticks = int(fields[11]) + int(fields[12])
-        peak = next(line for line in (folder / "status").read_text().splitlines() if line.startswith("VmHWM"))
-        found[part.name] = Usage(ticks / os.sysconf("SC_CLK_TCK"), int(peak.split()[1]) / 1024)
+        times = psutil.Process(process.pid).cpu_times()
+        # psutil does not give the peak of the memory.
+        status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        peak = next(line for line in status if line.startswith("VmHWM"))
+        found[part.name] = Usage(times.user + times.system, int(peak.split()[1]) / 1024)
     return found
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from minicluster.mesos.common.process_identity import start_of
 from peloton.errors import Unavailable
 
 POLL_SECONDS = 0.05
@@ -33,7 +34,8 @@ class Process:
     started: str
 
     def alive(self) -> bool:
-        return _started(self.pid) == self.started
+        _reap(self.pid)
+        return start_of(self.pid) == self.started
 
     def signal(self, number: signal.Signals) -> None:
         if self.alive():
@@ -91,7 +93,7 @@ def launch(argv: Sequence[str], log: Path, environment: Mapping[str, str]) -> Pr
             env={**inherited(), **environment},
             start_new_session=True,
         )
-    return Process(child.pid, _started(child.pid) or "")
+    return Process(child.pid, start_of(child.pid) or "")
 
 
 def inherited() -> dict[str, str]:
@@ -125,16 +127,6 @@ def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
             return False
         time.sleep(POLL_SECONDS)
     return True
-
-
-def _started(pid: int) -> str | None:
-    """Start time, clock ticks since boot (field 22 of /proc/PID/stat); None for what is gone or a zombie."""
-    _reap(pid)
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if fields[0] in "ZX" else fields[19]
 
 
 def _reap(pid: int) -> None:

@@ -1,20 +1,27 @@
-"""Lines over time as an SVG picture: panels below each other that share the time axis."""
+"""Draw amounts over time as an SVG picture: panels below each other with the same axes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
+from itertools import pairwise
+from xml.etree import ElementTree
 
-WIDTH, PANEL, GAP = 900, 220, 46
-LEFT, RIGHT, HEADROOM, BOTTOM = 60, 20, 76, 46
-_FONT = 'font-family="sans-serif" font-size="12" fill="#333"'
-_STEPS = (1, 2, 5)
+import pygal
+from pygal.style import Style
+
+WIDTH, PANEL_HEIGHT = 900, 330
+HEADROOM = 1.35
+"""How much higher the axis is than the highest amount: marks are labelled there."""
+LABEL_HEIGHTS = (1.0, 0.92)
+"""Where marks are labelled, in parts of the axis: neighbours in turn."""
+MARK_COLOUR = "#999999"
+_SVG = "http://www.w3.org/2000/svg"
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`values` stand at the chart's times, and hold until the next one."""
+    """Amounts at the chart's times; each holds until the next one."""
 
     name: str
     values: Sequence[float]
@@ -25,105 +32,105 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
+    """Lines in one pair of axes."""
+
     title: str
     lines: Sequence[Line]
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
+    """Panels that share their times, in seconds in ascending order, and their scale, in `unit`."""
+
     title: str
     unit: str
     times: Sequence[float]
-    """Seconds, ascending."""
     panels: Sequence[Panel]
     marks: Sequence[tuple[float, str]] = ()
-    """What happened when."""
+    """Times of events, with what happened."""
 
 
 def svg(chart: Chart) -> str:
-    """The picture. All panels have the same scale, from 0."""
-    height = HEADROOM + len(chart.panels) * (PANEL + GAP) - GAP + BOTTOM
-    plot = _Plot(chart)
-    body = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
-        f'viewBox="0 0 {WIDTH} {height}">',
-        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
-        _text(LEFT, 22, chart.title, ' font-weight="bold"'),
-        *_legend(chart),
-    ]
+    """Return the picture."""
+    ElementTree.register_namespace("", _SVG)
+    height = PANEL_HEIGHT * len(chart.panels)
+    picture = ElementTree.Element(
+        f"{{{_SVG}}}svg", width=str(WIDTH), height=str(height), viewBox=f"0 0 {WIDTH} {height}"
+    )
     for number, panel in enumerate(chart.panels):
-        body += plot.panel(panel, HEADROOM + number * (PANEL + GAP))
-    body += [_text(WIDTH / 2, height - 8, "seconds", ' text-anchor="middle"'), "</svg>"]
-    return "\n".join(body) + "\n"
+        drawn = ElementTree.fromstring(_drawn(chart, panel))
+        drawn.set("y", str(PANEL_HEIGHT * number))
+        drawn.set("height", str(PANEL_HEIGHT))
+        picture.append(drawn)
+    return ElementTree.tostring(picture, encoding="unicode") + "\n"
 
 
-class _Plot:
-    """Where amounts and times are in a panel."""
-
-    def __init__(self, chart: Chart) -> None:
-        self._chart = chart
-        self._end = max(chart.times, default=0.0) or 1.0
-        values = [value for panel in chart.panels for line in panel.lines for value in line.values]
-        self._tick = _tick(max(values, default=0.0), 5)
-        self._most = self._tick * (int(max(values, default=0.0) / self._tick) + 1)
-
-    def panel(self, panel: Panel, top: float) -> Iterator[str]:
-        yield from self._grid(top)
-        yield _text(LEFT, top - 8, f"{panel.title} ({self._chart.unit})")
-        for line in panel.lines:
-            yield self._line(line, top)
-        for when, _ in self._chart.marks:
-            x = self._x(when)
-            yield f'<path d="M{x:.1f} {top}V{top + PANEL}" stroke="#999" stroke-dasharray="2 3"/>'
-        for number, (when, name) in enumerate(self._chart.marks):
-            yield _text(self._x(when) + 4, top + 14 + 14 * (number % 2), name, ' font-style="italic"')
-
-    def _grid(self, top: float) -> Iterator[str]:
-        amount = 0.0
-        while amount <= self._most:
-            y = self._y(amount, top)
-            yield f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="#ddd"/>'
-            yield _text(LEFT - 8, y + 4, f"{amount:g}", ' text-anchor="end"')
-            amount += self._tick
-        step, when = _tick(self._end, 10), 0.0
-        while when <= self._end:
-            yield _text(self._x(when), top + PANEL + 16, f"{when:g}", ' text-anchor="middle"')
-            when += step
-
-    def _line(self, line: Line, top: float) -> str:
-        points = list(zip(self._chart.times, line.values, strict=True))
-        if not points:
-            return ""
-        path = f"M{self._x(points[0][0]):.1f} {self._y(points[0][1], top):.1f}"
-        for when, value in points[1:]:
-            path += f"H{self._x(when):.1f}V{self._y(value, top):.1f}"
-        if line.filled:
-            path += f"V{top + PANEL}H{self._x(points[0][0]):.1f}Z"
-            return f'<path d="{path}" fill="{line.colour}" fill-opacity="0.35" stroke="{line.colour}"/>'
-        dashes = ' stroke-dasharray="6 4"' if line.dashed else ""
-        return f'<path d="{path}" fill="none" stroke="{line.colour}" stroke-width="2"{dashes}/>'
-
-    def _x(self, when: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * when / self._end
-
-    def _y(self, amount: float, top: float) -> float:
-        return top + PANEL * (1 - amount / self._most)
+def _drawn(chart: Chart, panel: Panel) -> str:
+    end, top = _end(chart), _highest(chart) * HEADROOM
+    plot = pygal.XY(
+        width=WIDTH,
+        height=PANEL_HEIGHT,
+        title=f"{chart.title}: {panel.title}",
+        x_title="seconds",
+        y_title=chart.unit,
+        range=(0, top),
+        xrange=(0, end),
+        min_scale=4,
+        max_scale=12,
+        show_dots=False,
+        print_labels=True,
+        legend_at_bottom=True,
+        legend_at_bottom_columns=len(panel.lines),
+        js=(),
+        style=_style([*(line.colour for line in panel.lines), *(MARK_COLOUR for _ in chart.marks)]),
+        disable_xml_declaration=True,
+    )
+    for line in panel.lines:
+        dashes = {"dasharray": "6, 4"} if line.dashed else {}
+        steps = list(_steps(chart.times, line.values))
+        plot.add(line.name, steps, fill=line.filled, stroke_style=dashes)
+    for number, (time, name) in enumerate(chart.marks):
+        label = {"value": (time, top * LABEL_HEIGHTS[number % len(LABEL_HEIGHTS)]), "label": name}
+        points = [(time, 0), label, (time, top)]
+        # Without a name it is not in the legend; only dots are labelled.
+        plot.add(None, points, show_dots=True, dots_size=0, stroke_style={"dasharray": "2, 3"})
+    return str(plot.render(is_unicode=True))
 
 
-def _legend(chart: Chart) -> Iterator[str]:
-    for number, line in enumerate(chart.panels[0].lines if chart.panels else ()):
-        x = LEFT + 130 * number
-        yield f'<rect x="{x}" y="36" width="14" height="8" fill="{line.colour}"/>'
-        yield _text(x + 20, 44, line.name)
+def _style(colours: Sequence[str]) -> Style:
+    return Style(
+        background="white",
+        plot_background="white",
+        colors=tuple(colours),
+        opacity="0.35",
+        stroke_opacity="1",
+        stroke_width="1.5",
+        value_font_size=11,
+        guide_stroke_color="#dddddd",
+        guide_stroke_dasharray="1",
+        major_guide_stroke_color="#bbbbbb",
+        major_guide_stroke_dasharray="1",
+        font_family="sans-serif",
+        title_font_size=14,
+        legend_font_size=12,
+        label_font_size=11,
+        major_label_font_size=11,
+        value_label_font_size=11,
+    )
 
 
-def _tick(most: float, count: int) -> float:
-    """A round distance of which about `count` make up the whole."""
-    size = 1.0
-    while most / size > count * 10:
-        size *= 10
-    return next((step * size for step in _STEPS if most <= count * step * size), 10 * size)
+def _steps(times: Sequence[float], values: Sequence[float]) -> Iterator[tuple[float, float]]:
+    """Yield the corners of a line whose values each hold until the next one."""
+    points = list(zip(times, values, strict=True))
+    for (time, value), (following, _) in pairwise(points):
+        yield from ((time, value), (following, value))
+    yield from points[-1:]
 
 
-def _text(x: float, y: float, text: str, more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" {_FONT}{more}>{escape(text)}</text>'
+def _end(chart: Chart) -> float:
+    return max(chart.times, default=0.0) or 1.0
+
+
+def _highest(chart: Chart) -> float:
+    values = (value for panel in chart.panels for line in panel.lines for value in line.values)
+    return max(values, default=0.0) or 1.0

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sys
 import time
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from mesos.v1 import mesos_pb2
@@ -25,7 +25,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.client import PelotonClient
-from peloton.errors import PelotonError
+from peloton.errors import PelotonError, Unavailable
 
 PICTURE = Path("build/elastic.svg")
 AGENTS, CPUS = 10, 10
@@ -169,8 +169,10 @@ class Demo:
         return shares
 
     def _read(self) -> str:
-        with urllib.request.urlopen(self._metrics, timeout=10) as answer:
-            return str(answer.read().decode())
+        try:
+            return httpx.get(self._metrics, timeout=10, trust_env=False).raise_for_status().text
+        except httpx.HTTPError as error:
+            raise Unavailable(f"{self._metrics}: {error or type(error).__name__}") from error
 
     def _preempted(self) -> float:
         samples = (each for family in text_string_to_metric_families(self._read()) for each in family.samples)

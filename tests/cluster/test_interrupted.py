@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -41,16 +42,8 @@ PROGRAMS: dict[str, tuple[Sequence[str], str]] = {
 
 def processes(folder: Path) -> list[int]:
     """Those that were started with the folder in their command line, or have it as their own folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and int(entry.name) != os.getpid():
-            try:
-                line = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if os.fsencode(folder) in line:
-                found.append(int(entry.name))
-    return found
+    others = (each for each in psutil.process_iter(["pid", "cmdline"]) if each.pid != os.getpid())
+    return [each.pid for each in others if str(folder) in "\0".join(each.info["cmdline"] or ())]
 
 
 def begun(program: str, folder: Path) -> tuple[subprocess.Popen[str], str]:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from minicluster.cluster import Cluster
+from minicluster.mesos.common.process_identity import start_of
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
@@ -211,18 +212,11 @@ def test_down_leaves_nothing_behind(tmp_path: Path) -> None:
     cluster.kill(["mesos-agent0", "mesos-agent1", "mesos-agent2"])
     assert peloton("down", folder=cluster.directory).returncode == 0
     assert not cluster.directory.exists()
-    left = [pid for pid in (*components, *(int(file.name) for file in pids.iterdir())) if runs(pid)]
+    started = (*components, *(int(file.name) for file in pids.iterdir()))
+    left = [pid for pid in started if start_of(pid) is not None]
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert left == []
-
-
-def runs(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"
 
 
 def hosts(harness: Harness) -> dict[str, host_pb2.HostInfo]:

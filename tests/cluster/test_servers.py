@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from minicluster.mesos.common.process_identity import start_of
 from minicluster.servers import cassandra, maven, zookeeper
 from tests.conftest import lacking
 
@@ -69,7 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     finally:
         pids = [each["pid"] for each in components(path).values() if each["pid"]]
         down = peloton("minicluster", "down", "--dir", str(path))
-        left = [pid for pid in pids if Path(f"/proc/{pid}").exists() and runs(pid)]
+        left = [pid for pid in pids if start_of(pid) is not None]
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         assert (down.returncode, left) == (0, []), down.stderr
@@ -161,11 +162,3 @@ def test_what_servers_need_and_is_not_there(tmp_path: Path, lacks: str) -> None:
     assert told.startswith(f"peloton: cassandra cannot be started along: {what}"), up.stderr
     assert told.endswith("--storage cassandra=HOST:PORT")
     assert not (tmp_path / "cluster").exists()
-
-
-def runs(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"

@@ -53,7 +53,7 @@ def end_container(layout: Layout, container_id: str) -> bool:
     for leader in (supervisor, task):  # the supervisor first: it would report the task's end
         if leader is not None:
             signal_group(leader, signal.SIGKILL)
-    strays = with_variable(f"{CONTAINER_VARIABLE}={container_id}")
+    strays = with_variable(CONTAINER_VARIABLE, container_id)
     known = [identity for identity in (task, supervisor) if identity is not None]
     found = found or any(map(is_alive, strays))
     _end([*strays, *known])

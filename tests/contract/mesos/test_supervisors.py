@@ -9,6 +9,7 @@ import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from minicluster.mesos.agent import supervisor
@@ -77,13 +78,14 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [child.pid for child in psutil.Process(pid).children()]
 
 
 def fork_servers(cluster: Cluster) -> list[int]:
     """Children of the agent; supervisors are children of these."""
-    found = children(cluster.processes.members["agent"].process.pid)
-    return [pid for pid in found if supervisor.__file__ in Path(f"/proc/{pid}/cmdline").read_text()]
+    found = psutil.Process(cluster.processes.members["agent"].process.pid).children()
+    lines = {child.pid: child.as_dict(["cmdline"])["cmdline"] or () for child in found}
+    return [pid for pid, line in lines.items() if supervisor.__file__ in line]
 
 
 async def kill_fork_server(cluster: Cluster) -> int:

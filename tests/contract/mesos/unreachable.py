@@ -5,9 +5,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-_CONNECTING = Path("/proc/net/tcp")
+import psutil
 
 
 @contextmanager
@@ -24,4 +23,5 @@ def full() -> Iterator[int]:
 
 def connecting(port: int) -> bool:
     """Whether anybody but `full` itself tries to connect there."""
-    return _CONNECTING.read_text().count(f" 0100007F:{port:04X} 02 ") > 1
+    tried = (each for each in psutil.net_connections("tcp4") if each.status == psutil.CONN_SYN_SENT)
+    return sum(each.raddr == ("127.0.0.1", port) for each in tried) > 1
