@@ -1,6 +1,6 @@
 """A Cassandra server of one node: real and small.
 
-What of its data outlives a kill is `Server.lasting`'s to say.
+Whether its data outlives a kill is `Server.durable`'s to say.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import socket
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 
 from minicluster.servers.maven import class_path, jars, java
@@ -57,17 +56,6 @@ LOGBACK = """<configuration>
 """
 
 
-class Lasting(Enum):
-    """What a server that was killed knows when it is started again."""
-
-    NOTHING = "nothing"
-    """Not even its tables, which are made sooner: for tests."""
-    MOST = "most"
-    """All but the last second's writes, as Cassandra comes: several servers hold each row elsewhere."""
-    ALL = "all"
-    """Each write waits for the disk."""
-
-
 @dataclass(frozen=True, slots=True)
 class Server:
     """What one server is to be."""
@@ -82,7 +70,9 @@ class Server:
     heap: str = "512m"
     quick: bool = True
     """Starts sooner and never becomes as fast as it could: for tests and short work."""
-    lasting: Lasting = Lasting.MOST
+    durable: bool = True
+    """Each write waits for the disk, with the others of these 10 ms: a server that is killed loses nothing.
+    Without, not even its tables outlive it, which are made sooner: for tests."""
 
 
 def configure(server: Server) -> None:
@@ -139,7 +129,7 @@ def _properties(server: Server) -> dict[str, object]:
         "cassandra.superuser_setup_delay_ms": 0,
         "cassandra.auth_bcrypt_gensalt_log2_rounds": 4,
         # Where true, changes of the schema are not flushed, and the commit log is read only after the schema.
-        "cassandra.unsafesystem": str(server.lasting is Lasting.NOTHING).lower(),
+        "cassandra.unsafesystem": str(not server.durable).lower(),
         "logback.configurationFile": (folder / "logback.xml").as_uri(),
         "java.io.tmpdir": folder,
         "jdk.attach.allowAttachSelf": "true",
@@ -159,7 +149,7 @@ def _settings(server: Server) -> dict[str, object]:
         "saved_caches_directory": str(data / "saved_caches"),
         "hints_directory": str(data / "hints"),
         "cdc_raw_directory": str(data / "cdc_raw"),
-        **_commit_log(server.lasting),
+        **_commit_log(server.durable),
         "commitlog_disk_access_mode": "mmap",
         "commitlog_total_space": "256MiB",
         "listen_address": HOST,
@@ -190,8 +180,8 @@ def _settings(server: Server) -> dict[str, object]:
     }
 
 
-def _commit_log(lasting: Lasting) -> dict[str, str]:
-    """What is in the log since it was last synchronized is not read again, even where it reached the disk."""
-    if lasting is Lasting.ALL:
-        return {"commitlog_sync": "batch"}
+def _commit_log(durable: bool) -> dict[str, str]:
+    """Return how the commit log reaches the disk. After a kill, nothing else is read again."""
+    if durable:
+        return {"commitlog_sync": "group", "commitlog_sync_group_window": "10ms"}
     return {"commitlog_sync": "periodic", "commitlog_sync_period": "1000ms"}
