@@ -14,8 +14,11 @@ from peloton.wire.overrides import merged
 from peloton.wire.task import task_spec
 
 
-def job_spec(config: job_pb2.JobConfig, version: int) -> JobSpec:
-    """Decode a config. Raises InvalidArgument for an incomplete constraint."""
+def job_spec(config: job_pb2.JobConfig, version: int, payload: Payload | None = None) -> JobSpec:
+    """Decode a config. `payload` is what it was made of, where that is of another API.
+
+    Raises InvalidArgument for an incomplete constraint.
+    """
     sla = config.sla
     return JobSpec(
         version=version,
@@ -41,7 +44,7 @@ def job_spec(config: job_pb2.JobConfig, version: int) -> JobSpec:
         owner=config.owner,
         labels=labels_from(config.labels),
         placement_strategy=PlacementStrategy(config.placementStrategy),
-        payload=config_payload(config),
+        payload=config_payload(config) if payload is None else payload,
     )
 
 

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from peloton.api.v0.job import job_pb2
-from peloton.errors import InvalidArgument
+from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.model.constraint import Label
 from peloton.model.ids import PoolId
 from peloton.model.job import JobSpec
 from peloton.model.payload import ApiVersion, Payload
 from peloton.wire.constraint import labels_from
-from peloton.wire.job import config_payload, job_spec
+from peloton.wire.job import job_spec
+from peloton.wire.v1alpha.constraint import labels_from as v1alpha_labels_from
+from peloton.wire.v1alpha.job_config import job_config_of, job_spec_of
+
+_MESSAGES: Mapping[ApiVersion, type[Message]] = {
+    ApiVersion.V0: job_pb2.JobConfig,
+    ApiVersion.V1ALPHA: stateless_pb2.JobSpec,
+}
+_INSTANCES = {ApiVersion.V0: "instanceConfig", ApiVersion.V1ALPHA: "instance_spec"}
+"""The field that holds the configs of single instances."""
 
 
 class IndexedFields(NamedTuple):
@@ -28,41 +37,67 @@ class IndexedFields(NamedTuple):
 
 
 def job_config(payload: Payload) -> job_pb2.JobConfig:
-    """Return the config as a message of the v0 API. Raises InvalidArgument for a payload of another API."""
-    if payload.api is not ApiVersion.V0:
-        raise InvalidArgument(
-            "payload.api", payload.api.value, f"{ApiVersion.V0.value}, the one that is served"
-        )
-    return job_pb2.JobConfig.FromString(payload.data)
+    """Return the config as a message of the v0 API, whichever it was given by."""
+    if payload.api is ApiVersion.V0:
+        return job_pb2.JobConfig.FromString(payload.data)
+    return job_config_of(stateless_pb2.JobSpec.FromString(payload.data))
+
+
+def v1alpha_spec(payload: Payload) -> stateless_pb2.JobSpec:
+    """Return the config as a message of the v1alpha API, whichever it was given by; twin fields as given."""
+    if payload.api is ApiVersion.V1ALPHA:
+        return stateless_pb2.JobSpec.FromString(payload.data)
+    return job_spec_of(job_pb2.JobConfig.FromString(payload.data))
+
+
+def v1alpha_payload(spec: stateless_pb2.JobSpec) -> Payload:
+    """Return the payload that keeps a spec of the v1alpha API as it was given."""
+    return Payload(ApiVersion.V1ALPHA, spec.SerializeToString(deterministic=True))
+
+
+def spec_from_v1alpha(spec: stateless_pb2.JobSpec, version: int) -> JobSpec:
+    """Decode a spec of the v1alpha API.
+
+    Raises InvalidArgument, with the path of the field, for what this server does not run.
+    """
+    return job_spec(job_config_of(spec), version, v1alpha_payload(spec))
 
 
 def spec_from_payload(payload: Payload, version: int) -> JobSpec:
-    """Decode a stored config. Raises InvalidArgument as `job_config` does."""
-    return job_spec(job_config(payload), version)
+    """Decode a stored config."""
+    return job_spec(job_config(payload), version, payload)
 
 
 def indexed_fields(payload: Payload) -> IndexedFields:
     """Return what the job index holds of a config, without decoding the rest."""
-    config = job_config(payload)
+    if payload.api is ApiVersion.V1ALPHA:
+        spec = stateless_pb2.JobSpec.FromString(payload.data)
+        return IndexedFields(spec.name, spec.owner, spec.respool_id.value, v1alpha_labels_from(spec.labels))
+    config = job_pb2.JobConfig.FromString(payload.data)
     return IndexedFields(config.name, config.owner, config.respoolID.value, labels_from(config.labels))
 
 
 def summary(payload: Payload) -> Payload:
     """Return the payload without the configs of single instances."""
-    return _summary(job_config(payload))
+    return _summary(payload.api, _message(payload))
 
 
 def summary_and_texts(payload: Payload) -> tuple[Payload, list[str]]:
     """Return the summary, and all texts of the config: strings, not numbers, flags or names of fields."""
-    config = job_config(payload)
-    texts = list(_texts(config))
-    return _summary(config), texts
+    message = _message(payload)
+    texts = list(_texts(message))
+    return _summary(payload.api, message), texts
 
 
-def _summary(config: job_pb2.JobConfig) -> Payload:
+def _message(payload: Payload) -> Message:
+    """Return the config as it was given."""
+    return _MESSAGES[payload.api].FromString(payload.data)
+
+
+def _summary(api: ApiVersion, message: Message) -> Payload:
     """Clear the configs of instances in the message, and serialise it."""
-    config.ClearField("instanceConfig")
-    return config_payload(config)
+    message.ClearField(_INSTANCES[api])
+    return Payload(api, message.SerializeToString(deterministic=True))
 
 
 def _texts(message: Message) -> Iterator[str]:

@@ -1,0 +1,82 @@
+"""Merge the spec of an instance over the default of its job (docs/behaviour/jobs.md).
+
+By top-level field, as in the v0 API; the fields of the container and of `mesos_spec` are merged in the same
+way. A newer form of a field that the override gives replaces the older form in the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.pod import pod_pb2
+
+
+def merged(default: pod_pb2.PodSpec, override: pod_pb2.PodSpec) -> pod_pb2.PodSpec:
+    """Return a new spec: `override` merged over `default`."""
+    result = pod_pb2.PodSpec()
+    result.CopyFrom(default)
+    _lay_over(result, override, ("containers", "mesos_spec"))
+    if override.HasField("mesos_spec"):
+        result.mesos_spec.SetInParent()
+        _lay_over(result.mesos_spec, override.mesos_spec)
+    if override.containers:
+        if not result.containers:
+            result.containers.add()
+        _merge_container(result, override)
+    elif override.mesos_spec.HasField("executor_spec") and result.containers:
+        result.containers[0].ClearField("executor")
+    return result
+
+
+def pod_spec(spec: stateless_pb2.JobSpec, instance: int) -> pod_pb2.PodSpec:
+    """Return the whole spec of one instance.
+
+    It must not be changed: without an override it is the default of the job.
+    """
+    if instance in spec.instance_spec:
+        return merged(spec.default_spec, spec.instance_spec[instance])
+    return spec.default_spec
+
+
+def _merge_container(result: pod_pb2.PodSpec, override: pod_pb2.PodSpec) -> None:
+    container, own = result.containers[0], override.containers[0]
+    if own.HasField("entrypoint") and not own.HasField("command"):
+        container.ClearField("command")
+    if own.image and not own.HasField("container"):
+        container.ClearField("container")
+    if override.mesos_spec.HasField("executor_spec") and not own.HasField("executor"):
+        container.ClearField("executor")
+    if own.environment and container.HasField("command"):
+        _drop_variables(container, {variable.name for variable in own.environment})
+    _lay_over(container, own)
+
+
+def _drop_variables(container: pod_pb2.ContainerSpec, names: set[str]) -> None:
+    """Remove variables from the older form of the command: those there would win."""
+    environment = container.command.environment
+    kept = [variable for variable in environment.variables if variable.name not in names]
+    if len(kept) < len(environment.variables):
+        del environment.variables[:]
+        environment.variables.extend(kept)
+
+
+def _lay_over(result: Message, override: Message, skipped: Sequence[str] = ()) -> None:
+    for field in override.DESCRIPTOR.fields:
+        name = field.name
+        if name in skipped:
+            continue
+        if field.type == FieldDescriptor.TYPE_BOOL:
+            setattr(result, name, getattr(override, name))
+        elif field.is_repeated:
+            if getattr(override, name):
+                result.ClearField(name)
+                getattr(result, name).MergeFrom(getattr(override, name))
+        elif field.message_type is not None:
+            if override.HasField(name):
+                getattr(result, name).CopyFrom(getattr(override, name))
+        elif getattr(override, name):
+            setattr(result, name, getattr(override, name))
