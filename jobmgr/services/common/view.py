@@ -56,11 +56,11 @@ class JobView:
         version = self.spec.version if task is None else task.config_version
         config = self._configs.get(version)
         if config is None:
-            config = self._configs[version] = parsed((await self._spec(version)).payload)
+            config = self._configs[version] = parsed((await self.version(version)).payload)
         return config
 
-    async def _spec(self, version: int) -> JobSpec:
-        """Return a version, from the store where it is in use no longer."""
+    async def version(self, version: int) -> JobSpec:
+        """Return a version, from the store where it is in use no longer. Raises NotFound."""
         if version == self.spec.version:
             return self.spec
         held = None if self.cached is None else self.cached.specs.get(version)

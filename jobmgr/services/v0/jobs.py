@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from jobmgr.engine.engine import Engine
+from jobmgr.services.common.job_query import InvalidPool, job_query
+from jobmgr.services.common.ranges import chosen
 from jobmgr.services.common.view import JOB_NOT_FOUND, InternalRefusal, JobView, parsed, view
-from jobmgr.services.v0.job_query import InvalidPool, job_query
-from jobmgr.services.v0.ranges import chosen
 from jobmgr.validation.job import check_job_id, check_pool, check_supported, validated
 from jobmgr.validation.update import validated_update
 from peloton.api.v0 import peloton_pb2

@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from jobmgr.engine.engine import Engine
+from jobmgr.services.common.launched import launched_run
+from jobmgr.services.common.ranges import OutOfRange, bounds, chosen
+from jobmgr.services.common.runs import MAX_RUNS, past_runtimes, run_number
 from jobmgr.services.common.sandbox import Sandboxes
+from jobmgr.services.common.task_query import Row, cut, matches, names, task_query
 from jobmgr.services.common.view import JOB_NOT_FOUND, JobView, view
-from jobmgr.services.v0.ranges import OutOfRange, bounds, chosen
-from jobmgr.services.v0.runs import MAX_RUNS, past_runtimes, place_of, run_number
-from jobmgr.services.v0.task_query import Row, cut, matches, names, task_query
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.query import query_pb2
@@ -210,7 +211,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
             answer.error.outOfRange.CopyFrom(_out_of_range(job))
             return answer
         try:
-            run, host, agent_id = await _launched(job, request.instanceId, request.taskId)
+            run, host, agent_id = await launched_run(job, request.instanceId, request.taskId)
         except (InvalidArgument, NotFound) as error:
             answer.error.notRunning.message = str(error)
             return answer
@@ -239,24 +240,6 @@ async def _rows(job: JobView) -> AsyncIterator[Row]:
         if name is None:
             name = by_version[runtime.config_version] = names(await job.config_of(runtime))
         yield Row(instance, name(instance), runtime)
-
-
-async def _launched(job: JobView, instance: int, run_id: str) -> tuple[int, str, str]:
-    """Return number, host and agent id of a run; of the current one where `run_id` is empty.
-
-    Raises NotFound where it was not launched, InvalidArgument for a text that is no run of the instance.
-    """
-    runtime = await job.task(instance)
-    if runtime is None:
-        raise NotFound(f"instance {instance} has not been created yet")
-    run = run_number(job.job_id, instance, run_id) if run_id else runtime.run
-    if run == runtime.run and runtime.agent_id:
-        return run, runtime.host, runtime.agent_id
-    events = await job.store.pod_events.list(job.job_id, instance, run)
-    host, agent_id = place_of(events, run)
-    if not agent_id:
-        raise NotFound(f"run {run} of instance {instance} has not been launched")
-    return run, host, agent_id
 
 
 def _check_instance(job: JobView, instance: int) -> None:

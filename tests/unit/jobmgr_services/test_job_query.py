@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from google.protobuf import text_format
 
-from jobmgr.services.v0.job_query import ENDED_REACH, LATEST, InvalidPool, job_query
+from jobmgr.services.common.job_query import ENDED_REACH, LATEST, InvalidPool, job_query
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.job import TimeRange

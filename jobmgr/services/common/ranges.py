@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha.pod import pod_pb2
 from peloton.errors import InvalidArgument
+
+WireRange = task_pb2.InstanceRange | pod_pb2.InstanceIDRange
+"""A range as either API has it."""
 
 OPEN_END = 2**31 - 1
 """From here on `to` means the last instance: command lines send it for a range such as `5:`."""
@@ -14,14 +18,14 @@ OPEN_END = 2**31 - 1
 class OutOfRange(InvalidArgument):
     """A range names instances that the job does not have."""
 
-    def __init__(self, wire: task_pb2.InstanceRange, count: int) -> None:
+    def __init__(self, wire: WireRange, count: int) -> None:
         self.count = count
         super().__init__(
             "range", f"{_begin(wire)}:{wire.to}", f"within the job's instances, 0 to {count - 1}"
         )
 
 
-def chosen(ranges: Iterable[task_pb2.InstanceRange], count: int) -> list[int] | None:
+def chosen(ranges: Iterable[WireRange], count: int) -> list[int] | None:
     """Return the instances of ranges in a job of `count`, in order; None for all of them.
 
     No range at all stands for all instances. Raises OutOfRange.
@@ -37,7 +41,7 @@ def chosen(ranges: Iterable[task_pb2.InstanceRange], count: int) -> list[int] | 
     return sorted(named)
 
 
-def bounds(wire: task_pb2.InstanceRange, count: int, strict: bool = False) -> tuple[int, int]:
+def bounds(wire: WireRange, count: int, strict: bool = False) -> tuple[int, int]:
     """Return the first instance and the end of a range, clipped to the job.
 
     Raises OutOfRange where it begins behind the last instance, or, if `strict`, ends behind it.
@@ -48,6 +52,6 @@ def bounds(wire: task_pb2.InstanceRange, count: int, strict: bool = False) -> tu
     return first, max(first, min(wire.to, count))
 
 
-def _begin(wire: task_pb2.InstanceRange) -> int:
+def _begin(wire: WireRange) -> int:
     """Return the field `from`, which is a keyword of Python."""
     return int(getattr(wire, "from"))
