@@ -1,0 +1,1 @@
+"""The v1alpha services of jobmgr: stateless jobs and pods."""
