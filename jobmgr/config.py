@@ -55,7 +55,7 @@ class JobmgrSettings(DaemonSettings):
     storage: StorageSettings
     """Where jobs, tasks and their history are kept."""
     goal_state: GoalStateSettings = GoalStateSettings()
-    """When tasks are asked for, killed again and started over."""
+    """Times after which tasks are reconciled, killed again and started over."""
     lanes: int = Field(4, ge=1, le=64)
     """Loops over which jobs are dealt by their ids. A job whose write cannot be made delays only its lane."""
     task_kill: RateSettings = RateSettings()

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class PendingReasonStream:
-    """Hands the reasons to the lanes, and tells them of a new resmgr."""
+    """Hands the reasons to the lanes, and reports a new resmgr."""
 
     def __init__(self, resmgr: Caller, lanes: Lanes) -> None:
         self._resmgr = resmgr

@@ -101,7 +101,7 @@ class Lanes:
         self.lane(job.job_id).recover(job)
 
     def post(self, event: Event) -> None:
-        """Hand over an event that nobody waits for."""
+        """Hand over an event whose answer is not needed."""
         for lane, part in self._split(event).items():
             self._lanes[lane].post(part)
 

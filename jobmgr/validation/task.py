@@ -16,7 +16,7 @@ from peloton.wire.task import resources_from
 from peloton.wire.taskconfig import Variable, executor_type, has_custom_executor
 
 MAX_AMOUNT = 1e9
-"""Bound of an amount that one task asks for, in cores, MB or GPUs."""
+"""Bound of an amount of one task, in cores, MB or GPUs."""
 MAX_PORT = 65535
 MAX_PORTS = 1000
 

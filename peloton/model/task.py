@@ -70,7 +70,7 @@ class TaskRuntime:
     config_version: int
     desired_config_version: int
     desired_run: int
-    """Differs from `run` where a restart was asked for."""
+    """Differs from `run` where a restart is requested."""
     previous_run: int = 0
     host: str = ""
     agent_id: str = ""

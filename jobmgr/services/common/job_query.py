@@ -93,9 +93,9 @@ def _pool(request: job_pb2.QueryRequest, pools: Sequence[PoolConfig]) -> PoolId:
         raise InvalidPool("respoolID", pool_id, "the id of a resource pool that exists")
     if not path:
         return pool_id
-    wanted = "/" + path.strip("/")
-    found = next((pool.id for pool in pools if pool_path(pool.id, pools) == wanted), "")
-    if wanted == "/":
+    absolute = "/" + path.strip("/")
+    found = next((pool.id for pool in pools if pool_path(pool.id, pools) == absolute), "")
+    if absolute == "/":
         found = ROOT_POOL
     if not found:
         raise InvalidPool("spec.respool", path, "the path of a resource pool that exists")

@@ -1,7 +1,7 @@
-"""A cluster around the core, turned by hand: what is answered when, and what comes twice or late, is drawn.
+"""A simulated cluster around the core. Tests draw what is answered when, and what comes twice or late.
 
-The store is a dict that `commit` fills; a leader can fall at any moment between two turns, and between a
-turn's storing and its instructions.
+The store is a dict that `commit` fills. A leader can crash between two cycles, and between storing a cycle
+and carrying out its instructions.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Simulation:
     known: dict[int, int] = field(default_factory=dict)
     """The run of each instance that resmgr knows and has not handed over."""
     alive: dict[tuple[int, int], list[TaskState]] = field(default_factory=dict)
-    """Runs in Mesos, with the states that they have yet to tell."""
-    told: list[tuple[Run, TaskStatus]] = field(default_factory=list)
+    """Runs in Mesos, with the states that they are still to reach."""
+    sent: list[tuple[Run, TaskStatus]] = field(default_factory=list)
     """All statuses there were: any may come again."""
     launched: list[tuple[int, int]] = field(default_factory=list)
     twice: list[tuple[int, int]] = field(default_factory=list)
@@ -68,30 +68,29 @@ class Simulation:
 
     # The shell.
 
-    def turn(self, crash: bool = False) -> None:
-        """One turn. With `crash` the leader falls after storing, before it acts."""
+    def run_cycle(self, crash: bool = False) -> None:
+        """Run a cycle. With `crash` the leader crashes after storing, before it acts."""
         events, self.inbox = self.inbox, []
-        turn = self.core.run_cycle(events, ev.Now(self.wall, self.monotonic))
-        for change in turn.changes.values():
+        cycle = self.core.run_cycle(events, ev.Now(self.wall, self.monotonic))
+        for change in cycle.changes.values():
             self.rows.update(change.tasks)
             self.runtime = change.runtime or self.runtime
-        self.core.commit(turn)
-        self.check(turn.changes)
+        self.core.commit(cycle)
+        self.check(cycle.changes)
         if not crash:
-            self.todo += turn.instructions
+            self.todo += cycle.instructions
 
     def tear(self, at: int) -> None:
-        """The leader falls while it stores a turn: of the job's rows some are written, its runtime is not."""
+        """Crash while a cycle is stored: some of the job's rows are written, its runtime is not."""
         events, self.inbox = self.inbox, []
-        turn = self.core.run_cycle(events, ev.Now(self.wall, self.monotonic))
-        for change in turn.changes.values():
+        cycle = self.core.run_cycle(events, ev.Now(self.wall, self.monotonic))
+        for change in cycle.changes.values():
             self.rows.update((i, task) for i, task in change.tasks.items() if at >> (i // BUCKET) & 1)
         self.inbox = events
-        self.fall()
+        self.fail_over()
 
-    def fall(self) -> None:
-        """The leader is gone, with all that was under way; the next one reads the store, and is told the
-        statuses that this one had not stored."""
+    def fail_over(self) -> None:
+        """Let the next leader read the store. It gets the statuses that this one had not stored."""
         self.inbox = [event for event in self.inbox if isinstance(event, ev.Statuses)]
         self.todo = []
         self.core = Core(self.limits)
@@ -101,15 +100,17 @@ class Simulation:
     def check(self, changes: object) -> None:
         """What the leader holds is what is stored, and the counts are those of the rows. What a torn update
         has left is written again before it counts."""
-        work = self.core.active.jobs.get(JOB)
-        if work is None:
+        in_flight = self.core.active.jobs.get(JOB)
+        if in_flight is None:
             return
-        born = dict(work.job.created())
-        assert born == {i: self.rows.get(i) for i in born}
-        assert set(born) >= {i for i in self.rows if i < self.spec.instance_count}
-        assert work.job.counts == Counter(task.state for task in born.values())
-        assert work.job.runtime.config_counts == Counter(task.config_version for task in born.values())
-        assert set(work.job.specs) == work.job.versions()
+        created = dict(in_flight.job.created())
+        assert created == {i: self.rows.get(i) for i in created}
+        assert set(created) >= {i for i in self.rows if i < self.spec.instance_count}
+        assert in_flight.job.counts == Counter(task.state for task in created.values())
+        assert in_flight.job.runtime.config_counts == Counter(
+            task.config_version for task in created.values()
+        )
+        assert set(in_flight.job.specs) == in_flight.job.versions()
 
     def grow(self, more: int, max_failures: int | None = None) -> None:
         """Add instances, with a retry policy of their own where one is given: the config is stored first."""
@@ -147,20 +148,20 @@ class Simulation:
             for killed in instruction.runs:
                 self._kill(killed)
         elif isinstance(instruction, ins.Reconcile):
-            for asked, _ in instruction.runs:
-                self._say(asked, self._state(asked))
+            for requested, _ in instruction.runs:
+                self._say(requested, self._state(requested))
         elif isinstance(instruction, ins.Retire):
             self.retired = True
 
     def place(self, ports: tuple[int, ...] = ()) -> None:
-        """resmgr hands over all it knows, on one host."""
+        """resmgr hands over all that it holds, on one host."""
         runs = tuple(Run(JOB, instance, run) for instance, run in self.known.items())
         if runs:
             self.known.clear()
             self.inbox.append(ev.Placed([ev.Placement("host", "agent", "offer", ports, runs)]))
 
-    def refuse(self, at: int) -> bool:
-        """One launch meets a claim that is gone."""
+    def refuse_launch(self, at: int) -> bool:
+        """Refuse a launch: its claim is over."""
         launches = [each for each in self.todo if isinstance(each, ins.Launch)]
         if not launches:
             return False
@@ -169,8 +170,8 @@ class Simulation:
         self.inbox.append(ev.LaunchRefused(launch.runs, "invalid offers", faulty=False))
         return True
 
-    def turn_away(self, at: int) -> bool:
-        """resmgr refuses what one instruction would enqueue, and does not have it."""
+    def refuse_enqueue(self, at: int) -> bool:
+        """resmgr refuses the gangs of an instruction, and does not hold them."""
         enqueues = [each for each in self.todo if isinstance(each, ins.Enqueue)]
         if not enqueues:
             return False
@@ -183,8 +184,8 @@ class Simulation:
             self.inbox.append(ev.EnqueueRefused(enqueue.job_id, gang, "the pool is full"))
         return True
 
-    def doubt(self, at: int, happened: bool) -> bool:
-        """One launch has an unknown outcome."""
+    def lose_answer(self, at: int, happened: bool) -> bool:
+        """Make the outcome of a launch unknown."""
         launches = [each for each in self.todo if isinstance(each, ins.Launch)]
         if not launches:
             return False
@@ -197,7 +198,7 @@ class Simulation:
         return True
 
     def progress(self, at: int, by_master: bool = False) -> None:
-        """One run in Mesos goes a step further. With `by_master` the agent may tell of it later."""
+        """One run in Mesos goes a step further. With `by_master` the agent may report it later."""
         keys = list(self.alive)
         instance, run = keys[at % len(keys)]
         state = self.alive[instance, run].pop(0)
@@ -205,21 +206,21 @@ class Simulation:
             del self.alive[instance, run]
         gone = Run(JOB, instance, run)
         if by_master:
-            self.told.append((gone, self._status(gone, state, b"agent")))
+            self.sent.append((gone, self._status(gone, state, b"agent")))
             self.monotonic += 1
         self._say(gone, state, b"" if by_master else b"agent")
 
     def repeat(self, at: int) -> None:
         """An old status comes again."""
-        self.inbox.append(ev.Statuses([self.told[at % len(self.told)]]))
+        self.inbox.append(ev.Statuses([self.sent[at % len(self.sent)]]))
 
-    def lose(self) -> None:
-        """resmgr starts anew and knows nothing; jobmgr hears of it."""
+    def restart_resmgr(self) -> None:
+        """resmgr restarts and holds nothing; jobmgr notices it."""
         self.known.clear()
         self.inbox.append(ev.ResmgrChanged())
 
     def settle(self, limit: int = 3000) -> None:
-        """Everything takes its course to the end."""
+        """Run until the job has ended."""
         for _ in range(limit):
             if self.retired and not self.alive and not self.todo and not self.inbox:
                 return
@@ -232,7 +233,7 @@ class Simulation:
             if not self.todo and not self.inbox and not self.alive:
                 due = self.core.idle_until()
                 self.monotonic = max(self.monotonic, due or self.monotonic)
-            self.turn()
+            self.run_cycle()
         raise AssertionError(f"not over: {self.runtime.state.name} {self.rows} {self.todo} {self.known}")
 
     def _launch(self, launch: ins.Launch) -> None:
@@ -257,9 +258,9 @@ class Simulation:
 
     def _say(self, run: Run, state: TaskState, uuid: bytes = b"") -> None:
         status = self._status(run, state, uuid)
-        self.told.append((run, status))
+        self.sent.append((run, status))
         self.inbox.append(ev.Statuses([(run, status)]))
 
     def _status(self, run: Run, state: TaskState, uuid: bytes) -> TaskStatus:
-        told = f"the agent says {state.name}" if uuid else "the master says so"
-        return TaskStatus(mesos_task_id(*run), state, self.wall, agent_id="agent", message=told, uuid=uuid)
+        message = f"the agent says {state.name}" if uuid else "the master says so"
+        return TaskStatus(mesos_task_id(*run), state, self.wall, agent_id="agent", message=message, uuid=uuid)

@@ -1,4 +1,4 @@
-"""Whatever comes twice, late or not at all: jobs end as they should, and no instance runs twice at once."""
+"""Jobs end as they should, and no instance runs twice at once, whatever is repeated, late or lost."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ S = TaskState
 INSTANCES = 5
 Step = tuple[str, int]
 
-ORDINARY = ("act", "act", "progress", "progress", "by master", "place", "repeat", "turn", "turn")
+ORDINARY = ("act", "act", "progress", "progress", "by master", "place", "repeat", "cycle", "cycle")
 ROUGH = (
     *ORDINARY,
-    "turn away",
-    "refuse",
-    "doubt launched",
-    "doubt not",
-    "fall",
+    "refuse enqueue",
+    "refuse launch",
+    "lose answer",
+    "lose call",
+    "fail over",
     "crash",
     "tear",
-    "lose",
+    "restart resmgr",
     "wait",
 )
-ASKED = (*ROUGH, "stop some", "start some", "restart some", "stop all", "grow")
+REQUESTS = (*ROUGH, "stop some", "start some", "restart some", "stop all", "grow")
 
 
 def steps(of: tuple[str, ...]) -> st.SearchStrategy[list[Step]]:
@@ -57,25 +57,25 @@ def take(simulation: Simulation, step: Step) -> None:
         simulation.progress(at)
     elif kind == "by master" and simulation.alive:
         simulation.progress(at, by_master=True)
-    elif kind == "repeat" and simulation.told:
+    elif kind == "repeat" and simulation.sent:
         simulation.repeat(at)
     elif kind == "place":
         simulation.place()
-    elif kind == "refuse":
-        simulation.refuse(at)
-    elif kind == "turn away":
-        simulation.turn_away(at)
-    elif kind.startswith("doubt"):
-        simulation.doubt(at, kind == "doubt launched")
-    elif kind == "fall":
-        simulation.fall()
+    elif kind == "refuse launch":
+        simulation.refuse_launch(at)
+    elif kind == "refuse enqueue":
+        simulation.refuse_enqueue(at)
+    elif kind in ("lose answer", "lose call"):
+        simulation.lose_answer(at, kind == "lose answer")
+    elif kind == "fail over":
+        simulation.fail_over()
     elif kind == "crash":
-        simulation.turn(crash=True)
-        simulation.fall()
+        simulation.run_cycle(crash=True)
+        simulation.fail_over()
     elif kind == "tear":
         simulation.tear(at)
-    elif kind == "lose":
-        simulation.lose()
+    elif kind == "restart resmgr":
+        simulation.restart_resmgr()
     elif kind == "wait":
         simulation.monotonic += at / 10
     elif kind == "stop some":
@@ -90,8 +90,8 @@ def take(simulation: Simulation, step: Step) -> None:
         simulation.grow(at % 3)
     elif kind == "grow with retries":
         simulation.grow(at % 3, max_failures=at % 4)
-    elif kind == "turn":
-        simulation.turn()
+    elif kind == "cycle":
+        simulation.run_cycle()
 
 
 def add_up(simulation: Simulation) -> None:
@@ -139,7 +139,7 @@ def test_order_and_duplicates_change_nothing(
     assert simulation.runtime.state is (JobState.FAILED if failed else JobState.SUCCEEDED)
 
 
-@given(steps((*ORDINARY, "fall", "grow with retries")), ENDS, st.integers(0, 3))
+@given(steps((*ORDINARY, "fail over", "grow with retries")), ENDS, st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
 def test_each_instance_is_retried_by_its_own_version(
     order: list[Step], outcomes: dict[tuple[int, int], TaskState], attempts: int
@@ -157,7 +157,7 @@ def test_each_instance_is_retried_by_its_own_version(
 
 @given(steps(ROUGH), ENDS, SHAPES)
 @settings(max_examples=80, deadline=None)
-def test_falls_and_doubts_lose_nothing(
+def test_crashes_and_unknown_outcomes_lose_nothing(
     order: list[Step], outcomes: dict[tuple[int, int], TaskState], shape: dict[str, int]
 ) -> None:
     simulation = Simulation(spec(INSTANCES, max_failures=100, **shape), outcomes)
@@ -173,7 +173,7 @@ def test_falls_and_doubts_lose_nothing(
 
 @given(steps(ROUGH), SHAPES)
 @settings(max_examples=80, deadline=None)
-def test_what_does_not_fail_by_itself_needs_no_retries(order: list[Step], shape: dict[str, int]) -> None:
+def test_tasks_that_do_not_fail_need_no_retries(order: list[Step], shape: dict[str, int]) -> None:
     simulation = Simulation(spec(INSTANCES, max_failures=0, **shape), {})
     for step in order:
         take(simulation, step)
@@ -183,9 +183,9 @@ def test_what_does_not_fail_by_itself_needs_no_retries(order: list[Step], shape:
     assert not simulation.twice
 
 
-@given(steps(ASKED), ENDS, SHAPES)
+@given(steps(REQUESTS), ENDS, SHAPES)
 @settings(max_examples=80, deadline=None)
-def test_what_clients_ask_comes_about(
+def test_requests_of_clients_take_effect(
     order: list[Step], outcomes: dict[tuple[int, int], TaskState], shape: dict[str, int]
 ) -> None:
     simulation = Simulation(spec(INSTANCES, max_failures=3, **shape), outcomes)
@@ -203,7 +203,7 @@ def test_what_clients_ask_comes_about(
 
 @given(steps(ROUGH), ENDS, st.integers(1, 3))
 @settings(max_examples=40, deadline=None)
-def test_never_more_than_the_maximum_in_mesos(
+def test_no_more_than_the_maximum_run_in_mesos(
     order: list[Step], outcomes: dict[tuple[int, int], TaskState], maximum: int
 ) -> None:
     simulation = Simulation(spec(INSTANCES, max_failures=100, maximumRunningInstances=maximum), outcomes)

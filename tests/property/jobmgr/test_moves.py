@@ -16,10 +16,10 @@ from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime, TaskStatus
 from peloton.wire.mesos import TASK_STATES
 from tests.property.jobmgr.simulation import Simulation
-from tests.property.jobmgr.test_convergence import ASKED, ENDS, INSTANCES, SHAPES, take
+from tests.property.jobmgr.test_convergence import ENDS, INSTANCES, REQUESTS, SHAPES, take
 from tests.unit.jobmgr_core.specs import JOB, spec
 
-STEPS = st.lists(st.tuples(st.sampled_from((*ASKED, "any status")), st.integers(0, 1000)), max_size=80)
+STEPS = st.lists(st.tuples(st.sampled_from((*REQUESTS, "any status")), st.integers(0, 1000)), max_size=80)
 TASK_MOVES = {(before, after) for (before, _), after in moves.MACHINE.table.items()}
 JOB_MOVES = {(before, after) for (before, _), after in job.MACHINE.table.items()}
 STATES = sorted(set(TASK_STATES.values()))
@@ -29,8 +29,8 @@ def any_status(simulation: Simulation, at: int) -> None:
     """A status that nothing led up to."""
     run = Run(JOB, at % INSTANCES, 1 + at % 3)
     state = STATES[at // 7 % len(STATES)]
-    told = TaskStatus(mesos_task_id(*run), state, simulation.wall, agent_id="agent", uuid=b"agent")
-    simulation.inbox.append(ev.Statuses([(run, told)]))
+    reported = TaskStatus(mesos_task_id(*run), state, simulation.wall, agent_id="agent", uuid=b"agent")
+    simulation.inbox.append(ev.Statuses([(run, reported)]))
 
 
 @given(STEPS, ENDS, SHAPES)

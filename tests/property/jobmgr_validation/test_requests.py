@@ -1,4 +1,4 @@
-"""Whatever a client asks of the services: an answer or one of Peloton's errors, never a crash."""
+"""Each request to the services gets an answer or one of Peloton's errors."""
 
 from __future__ import annotations
 

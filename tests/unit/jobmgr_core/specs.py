@@ -16,7 +16,7 @@ POOL = "b3f1c2de-0000-4000-8000-000000000001"
 
 
 def spec(instances: int = 1, version: int = 1, max_failures: int = 0, **sla: Any) -> JobSpec:
-    """A batch job of `instances` that ask for one cpu each."""
+    """A batch job of `instances` of one cpu each."""
     return job_spec(config(instances, max_failures, **sla), version)
 
 

@@ -1,4 +1,4 @@
-"""The drivers at their edges: what other daemons may answer, and how often they are asked."""
+"""Drivers: answers of other daemons, and repeated calls."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def job(instances: int) -> CachedJob:
     return made
 
 
-async def told(resmgr: Script, known: CachedJob, item: Enqueue | Withdraw, events: int) -> list[Event]:
+async def outcome(resmgr: Script, known: CachedJob, item: Enqueue | Withdraw, events: int) -> list[Event]:
     """What the enqueuer posts for one instruction."""
     posted: list[Event] = []
     jobs: dict[JobId, CachedJob] = {known.job_id: known}
@@ -72,50 +72,50 @@ ONE_BY_ONE = Enqueue(JOB, (((0, 1),), ((1, 1),)))
 async def test_a_pool_that_is_gone_refuses_all() -> None:
     answer = resmgrsvc_pb2.EnqueueGangsResponse()
     answer.error.notFound.message = "no pool x"
-    assert await told(Script(answer), job(2), ONE_BY_ONE, 2) == [
+    assert await outcome(Script(answer), job(2), ONE_BY_ONE, 2) == [
         EnqueueRefused(JOB, ((0, 1),), "no pool x"),
         EnqueueRefused(JOB, ((1, 1),), "no pool x"),
     ]
 
 
-async def test_one_gang_is_refused_and_what_is_known_is_not() -> None:
+async def test_a_refused_gang_does_not_affect_known_runs() -> None:
     answer = resmgrsvc_pb2.EnqueueGangsResponse()
     for instance, code in ((0, ALREADY), (1, 0)):
         failed = answer.error.failure.failed.add(message=f"no {instance}", errorcode=code)
         failed.task.id.value = f"{JOB}-{instance}"
-    assert await told(Script(answer), job(2), ONE_BY_ONE, 2) == [
+    assert await outcome(Script(answer), job(2), ONE_BY_ONE, 2) == [
         EnqueueRefused(JOB, ((1, 1),), "no 1"),
         Enqueued(JOB, [(0, 1)]),
     ]
 
 
-async def test_a_call_that_fails_for_good_is_told_to_each_gang() -> None:
-    posted = await told(Script(NotFound("what pool?")), job(2), ONE_BY_ONE, 2)
+async def test_a_permanent_failure_refuses_each_gang() -> None:
+    posted = await outcome(Script(NotFound("what pool?")), job(2), ONE_BY_ONE, 2)
     assert {type(event) for event in posted} == {EnqueueRefused}
 
 
-async def test_what_passes_is_sent_again() -> None:
+async def test_a_transient_failure_is_retried() -> None:
     resmgr = Script(Unavailable("x"), ResourceExhausted("y"), resmgrsvc_pb2.EnqueueGangsResponse())
-    assert await told(resmgr, job(2), ONE_BY_ONE, 1) == [Enqueued(JOB, [(0, 1), (1, 1)])]
+    assert await outcome(resmgr, job(2), ONE_BY_ONE, 1) == [Enqueued(JOB, [(0, 1), (1, 1)])]
     assert resmgr.requests[0] == resmgr.requests[2]
 
 
 async def test_runs_that_are_no_longer_current_are_not_sent() -> None:
     resmgr = Script(resmgrsvc_pb2.EnqueueGangsResponse())
     item = Enqueue(JOB, (((0, 7),), ((1, 1),)))
-    assert await told(resmgr, job(2), item, 1) == [Enqueued(JOB, [(1, 1)])]
+    assert await outcome(resmgr, job(2), item, 1) == [Enqueued(JOB, [(1, 1)])]
     assert [task.taskId.value for gang in resmgr.requests[0].gangs for task in gang.tasks] == [f"{JOB}-1-1"]
 
 
-async def test_what_resmgr_does_not_know_is_withdrawn_all_the_same() -> None:
+async def test_runs_unknown_to_resmgr_are_withdrawn() -> None:
     answer = resmgrsvc_pb2.KillTasksResponse()
     answer.error.add().notFound.task.value = f"{JOB}-0"
     answer.error.add().killError.task.value = f"{JOB}-1"
-    posted = await told(Script(answer), job(2), Withdraw(JOB, ((0, 1), (1, 1))), 1)
+    posted = await outcome(Script(answer), job(2), Withdraw(JOB, ((0, 1), (1, 1))), 1)
     assert posted == [Withdrawn(JOB, [(0, 1), (1, 1)])]
 
 
-async def test_a_failure_for_good_ends_the_tries() -> None:
+async def test_a_permanent_failure_ends_the_retries() -> None:
     with pytest.raises(NotFound):
         await until_answered(Script(Unavailable("x"), NotFound("y")), "Method", None)
 
@@ -131,7 +131,7 @@ async def test_a_queue_gives_batches_in_order() -> None:
     assert len(queue) == 2
 
 
-async def test_a_bucket_holds_back_what_goes_beyond_its_rate() -> None:
+async def test_a_rate_limit_delays_calls_beyond_it() -> None:
     loop = asyncio.get_running_loop()
     bucket, begun = Bucket(rate=100, burst=10), loop.time()
     assert bucket.share(1000) == 10
@@ -144,25 +144,25 @@ async def test_a_bucket_holds_back_what_goes_beyond_its_rate() -> None:
 
 
 class OldEvents:
-    """A store's events; the first time it cannot tell."""
+    """The events of a store, which is unavailable at the first call."""
 
     def __init__(self) -> None:
         self.pod_events = self
-        self.asked: asyncio.Queue[int] = asyncio.Queue()
+        self.calls: asyncio.Queue[int] = asyncio.Queue()
 
     async def expire(self, before: int) -> int:
-        await self.asked.put(before)
-        if self.asked.qsize() == 1:
+        await self.calls.put(before)
+        if self.calls.qsize() == 1:
             raise Unavailable("the store does not answer")
         return 3
 
 
-async def test_old_events_are_dropped_again_and_again() -> None:
+async def test_old_events_are_dropped_periodically() -> None:
     store: Any = OldEvents()
     clock = ManualClock()
     working = asyncio.create_task(expire(store, clock, days=90.0, every=0.001, first=0.0))
     async with asyncio.timeout(10):
-        while store.asked.qsize() < 3:  # noqa: ASYNC110 - the loop under test has no event
+        while store.calls.qsize() < 3:  # noqa: ASYNC110 - the loop under test has no event
             await asyncio.sleep(0.001)
     working.cancel()
-    assert store.asked.get_nowait() == clock.wall() - 90 * 86400 * NANOSECONDS
+    assert store.calls.get_nowait() == clock.wall() - 90 * 86400 * NANOSECONDS

@@ -93,7 +93,7 @@ async def test_a_task_that_always_fails(store: Store, max_failures: int, runs: i
     assert (task.termination.reason, task.termination.exit_code) == (TerminationReason.FAILED, 3)
 
 
-async def test_never_more_than_the_maximum_at_once(store: Store) -> None:
+async def test_no_more_than_the_maximum_run_at_once(store: Store) -> None:
     world = World(runs_on)
     async with Running(Engine(store), world) as running:
         await running.engine.create_job(JOB, spec(5, maximumRunningInstances=2))
@@ -136,7 +136,7 @@ async def test_stopping_a_job_ends_all_its_tasks(store: Store) -> None:
     assert len(world.launched) == 4
 
 
-async def test_stopping_what_waits_takes_it_out_of_the_queue(store: Store) -> None:
+async def test_stopping_a_waiting_task_withdraws_it(store: Store) -> None:
     world = World()
     world.hold = True
     async with Running(Engine(store), world) as running:
@@ -151,7 +151,7 @@ async def test_stopping_what_waits_takes_it_out_of_the_queue(store: Store) -> No
     assert f"{JOB}-1-1" not in world.launched
 
 
-async def test_a_kill_is_repeated_until_a_status_tells(store: Store) -> None:
+async def test_a_kill_is_repeated_until_there_is_a_status(store: Store) -> None:
     world = World(runs_on)
     async with Running(Engine(store, limits=FAST), world) as running:
         await running.engine.create_job(JOB, spec(1))
@@ -176,7 +176,7 @@ async def test_a_stopped_task_starts_again_as_the_next_run(store: Store) -> None
     assert not world.twice
 
 
-async def test_a_restart_is_a_kill_and_the_next_run(store: Store) -> None:
+async def test_a_restart_kills_and_begins_the_next_run(store: Store) -> None:
     world = World(runs_on)
     async with Running(Engine(store, limits=FAST), world) as running:
         engine = running.engine
@@ -190,7 +190,7 @@ async def test_a_restart_is_a_kill_and_the_next_run(store: Store) -> None:
     assert not world.twice
 
 
-async def test_an_ended_job_takes_no_start_and_no_update(store: Store) -> None:
+async def test_an_ended_job_refuses_start_and_update(store: Store) -> None:
     async with Running(Engine(store), World()) as running:
         engine = running.engine
         await engine.create_job(JOB, spec(1))
@@ -250,7 +250,7 @@ async def test_the_end_of_a_job_follows_its_controller(store: Store) -> None:
     assert job.runtime.state is JobState.SUCCEEDED
 
 
-async def test_a_task_past_its_time_is_killed_for_that(store: Store) -> None:
+async def test_a_task_beyond_its_time_limit_is_killed(store: Store) -> None:
     world = World(runs_on)
     async with Running(Engine(store, limits=FAST), world) as running:
         await running.engine.create_job(JOB, spec(1, maxRunningTime=1))
@@ -261,7 +261,7 @@ async def test_a_task_past_its_time_is_killed_for_that(store: Store) -> None:
     assert task.termination.reason is TerminationReason.DEADLINE_TIMEOUT_EXCEEDED
 
 
-async def test_why_a_task_waits_is_told_and_not_stored(store: Store) -> None:
+async def test_pending_reasons_are_shown_and_not_stored(store: Store) -> None:
     world = World()
     world.hold = True
     async with Running(Engine(store), world) as running:
@@ -278,7 +278,7 @@ async def test_why_a_task_waits_is_told_and_not_stored(store: Store) -> None:
     assert not job.pending_reasons
 
 
-async def test_a_run_that_resmgr_refuses_says_why_and_is_tried_again(store: Store) -> None:
+async def test_a_run_refused_by_resmgr_has_a_reason_and_is_retried(store: Store) -> None:
     world = World()
     world.refuse = lambda task: "the pool is closed"
     async with Running(Engine(store), world) as running:
@@ -292,7 +292,7 @@ async def test_a_run_that_resmgr_refuses_says_why_and_is_tried_again(store: Stor
         assert (await engine.load(JOB)).runtime.state is JobState.SUCCEEDED
 
 
-async def test_what_is_not_stored_is_not_done(store: Store) -> None:
+async def test_nothing_is_done_before_it_is_stored(store: Store) -> None:
     """While the store cannot be written nothing is launched; afterwards all goes on."""
     world = World()
     engine = Engine(store)
@@ -332,8 +332,8 @@ async def test_refresh_reads_the_store_again(store: Store) -> None:
         await ended(engine)
 
 
-async def test_a_refresh_leaves_what_is_under_way(store: Store) -> None:
-    """A launch whose call is not answered yet is not asked about, and not launched again."""
+async def test_a_refresh_keeps_pending_operations(store: Store) -> None:
+    """A launch whose call is not answered yet is neither reconciled nor repeated."""
     world = World()
     gate = asyncio.Event()
     launch = world.LaunchTasks
@@ -355,7 +355,7 @@ async def test_a_refresh_leaves_what_is_under_way(store: Store) -> None:
     assert not world.called("ReconcileTasks")
 
 
-async def test_a_job_that_was_stored_without_an_answer_is_adopted(store: Store) -> None:
+async def test_a_job_whose_creation_has_an_unknown_outcome_is_adopted(store: Store) -> None:
     world = World()
     create = store.jobs.create
 

@@ -18,14 +18,14 @@ FAR = 1e9
 
 
 class PendingReason(Core):
-    """Always has something that falls due, far away."""
+    """A core with a deadline far away."""
 
     def idle_until(self) -> float | None:
         return FAR
 
 
 @pytest.mark.parametrize("moments", range(6))
-async def test_the_loop_ends_when_told_to_even_as_something_happens(store: Store, moments: int) -> None:
+async def test_a_cancelled_loop_ends_even_when_an_event_arrives(store: Store, moments: int) -> None:
     lane = Lane(PendingReason(Limits()), store, SystemClock(), Outbox().send)
     loop = asyncio.create_task(lane.run())
     for _ in range(10):
@@ -36,4 +36,4 @@ async def test_the_loop_ends_when_told_to_even_as_something_happens(store: Store
     loop.cancel()
     _, left = await asyncio.wait({loop}, timeout=2)
     loop.cancel()
-    assert not left, f"{moments} moments after an event the loop did not hear that it is to end"
+    assert not left, f"{moments} moments after an event the loop was not cancelled"

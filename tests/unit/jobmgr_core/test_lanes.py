@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobmgr.core.state.events import (
@@ -42,7 +42,7 @@ JOBS = [f"0f3f5c2a-0000-4000-8000-{number:012}" for number in range(12)]
 
 
 class Faulty:
-    """A store that cannot store the jobs of one lane while it is told to."""
+    """A store that cannot write the jobs in `jobs_down`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -68,7 +68,7 @@ async def state(engine: Engine, job: JobId) -> JobState:
     return (await engine.load(job)).runtime.state
 
 
-async def test_jobs_are_dealt_over_all_lanes_and_always_alike(store: Store) -> None:
+async def test_jobs_are_dealt_over_all_lanes_by_their_ids(store: Store) -> None:
     engine = Engine(store, lanes=LANES)
     dealt = [engine.lanes.lane_of(job) for job in JOBS]
     assert set(dealt) == set(range(LANES))
@@ -162,7 +162,7 @@ async def test_a_host_is_launched_once_all_its_lanes_have_stored() -> None:
     assert not sent.posted
 
 
-async def test_a_claim_that_no_lane_has_a_run_for_is_given_back_once() -> None:
+async def test_a_claim_without_runs_in_any_lane_is_released_once() -> None:
     sent = Sent(patience=1e6)
     sent.launches.expect(SHARED, 2)
     sent.stored()
@@ -170,7 +170,7 @@ async def test_a_claim_that_no_lane_has_a_run_for_is_given_back_once() -> None:
     assert sent.instructions == [Release("host", "agent", "offer")]
 
 
-async def test_after_its_bound_a_host_is_launched_with_what_is_stored() -> None:
+async def test_after_the_patience_a_host_is_launched_with_the_stored_runs() -> None:
     sent = Sent(patience=0.01)
     sent.launches.expect(SHARED, 3)
     sent.stored(A)
@@ -181,7 +181,7 @@ async def test_after_its_bound_a_host_is_launched_with_what_is_stored() -> None:
     assert [(type(event), event.runs) for event in sent.posted] == [(LaunchRefused, (B,))]  # type: ignore[union-attr]
 
 
-async def test_a_host_for_which_nothing_is_stored_goes_with_the_first_part() -> None:
+async def test_after_the_patience_the_first_stored_part_is_launched() -> None:
     sent = Sent(patience=0.01)
     sent.launches.expect(SHARED, 2)
     await asyncio.sleep(0.05)
@@ -201,7 +201,8 @@ def lane_of(job_id: JobId) -> int:
 
 
 @given(some)
-def test_a_split_loses_and_reorders_nothing_of_a_lane(named: list[Run]) -> None:
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_split_keeps_all_events_of_a_lane_in_order(named: list[Run]) -> None:
     status = TaskStatus("", TaskState.RUNNING, 0)
     events: list[Any] = [
         Statuses([(run, status) for run in named]),
@@ -227,13 +228,13 @@ def _runs(event: Any) -> list[Run]:
     return [each if isinstance(each, Run) else each[0] for each in named]
 
 
-def test_what_is_of_one_job_goes_to_its_lane_and_a_new_resmgr_concerns_all() -> None:
+def test_events_of_a_job_go_to_its_lane_and_a_new_resmgr_to_all() -> None:
     withdrawn = Withdrawn(JOBS[6], [(0, 1)])
     assert split(withdrawn, LANES, lane_of, lambda job_id: None) == {2: withdrawn}
     assert split(ResmgrChanged(), LANES, lane_of, lambda job_id: None).keys() == set(range(LANES))
 
 
-async def test_a_batch_waits_for_its_lanes_but_not_for_one_that_is_behind() -> None:
+async def test_a_batch_waits_for_all_lanes_but_those_behind() -> None:
     loop = asyncio.get_running_loop()
     backlog = Backlog(most=10, patience=0.05)
     first = {lane: loop.create_future() for lane in range(2)}

@@ -29,21 +29,21 @@ from tests.unit.jobmgr_core.world import Running, World, runs_on, until
 OTHER = "0f3f5c2a-0000-4000-8000-000000000002"
 
 
-async def test_a_launch_without_a_valid_claim_is_the_next_runs(store: Store) -> None:
+async def test_a_launch_without_a_valid_claim_is_retried_as_the_next_run(store: Store) -> None:
     world = World()
     world.failures["LaunchTasks"] = deque([Refused("invalid offers")])
     async with Running(Engine(store), world) as running:
         await running.engine.create_job(JOB, spec(1))
         await ended(running.engine)
         task = (await running.engine.load(JOB)).tasks[0]
-        await until(lambda: len(world.called("UpdateTasksState")) > 1, "resmgr is told")
+        await until(lambda: len(world.called("UpdateTasksState")) > 1, "resmgr has the states")
     assert world.launched == [f"{JOB}-0-2"]
     assert task.failure_count == 0
-    told = [each for request in world.called("UpdateTasksState") for each in request.taskStates]
-    assert (f"{JOB}-0-1", TaskState.LOST) in {(each.mesosTaskId.value, each.state) for each in told}
+    reported = [each for request in world.called("UpdateTasksState") for each in request.taskStates]
+    assert (f"{JOB}-0-1", TaskState.LOST) in {(each.mesosTaskId.value, each.state) for each in reported}
 
 
-async def test_a_launch_of_which_nobody_knows_is_asked_about(store: Store) -> None:
+async def test_a_launch_with_unknown_outcome_is_reconciled(store: Store) -> None:
     world = World()
     world.failures["LaunchTasks"] = deque([Unavailable("gone"), Refused("invalid offers")])
     async with Running(Engine(store), world) as running:
@@ -52,9 +52,9 @@ async def test_a_launch_of_which_nobody_knows_is_asked_about(store: Store) -> No
         task = (await running.engine.load(JOB)).tasks[0]
     assert world.launched == [f"{JOB}-0-2"]
     assert (task.state, task.failure_count) == (TaskState.SUCCEEDED, 0)
-    (asked,) = world.called("ReconcileTasks")
-    assert asked.runs[0].mesos_task_id == f"{JOB}-0-1"
-    assert asked.runs[0].agent_id
+    (request,) = world.called("ReconcileTasks")
+    assert request.runs[0].mesos_task_id == f"{JOB}-0-1"
+    assert request.runs[0].agent_id
 
 
 async def test_a_launch_is_repeated_with_the_same_claim(store: Store) -> None:
@@ -67,14 +67,14 @@ async def test_a_launch_is_repeated_with_the_same_claim(store: Store) -> None:
     assert len(world.launched) == 2
 
 
-async def test_a_leader_that_is_stopped_ends_its_launches_and_takes_no_more(store: Store) -> None:
+async def test_a_stopping_leader_finishes_its_launches_and_takes_no_more(store: Store) -> None:
     world = World()
     world.launches.clear()
     async with Running(Engine(store), world) as running:
         await running.engine.create_job(JOB, spec(100))
         await reach(running.engine, TaskState.LAUNCHED, 100)
         await until(lambda: world.called("LaunchTasks"), "a launch is under way")
-        asked = len(world.called("LaunchTasks"))
+        called = len(world.called("LaunchTasks"))
         finishing = asyncio.ensure_future(running.finish())
         await running.engine.create_job(OTHER, spec(4))
         other = running.engine.job(OTHER)
@@ -83,13 +83,13 @@ async def test_a_leader_that_is_stopped_ends_its_launches_and_takes_no_more(stor
         assert not finishing.done()
         world.launches.set()
         await asyncio.wait_for(finishing, 10)
-        assert len(world.called("LaunchTasks")) == 25 > asked
+        assert len(world.called("LaunchTasks")) == 25 > called
     assert len(world.launched) == 100
     stored = [task.state async for page in store.tasks.list(OTHER) for task in page.values()]
     assert stored == [TaskState.PENDING] * 4
 
 
-async def test_a_launch_that_finds_nobody_holds_a_leader_up_for_a_while_only(store: Store) -> None:
+async def test_an_unanswered_launch_delays_a_stopping_leader_for_a_bounded_time(store: Store) -> None:
     world = World()
     world.failures["LaunchTasks"] = deque([Unavailable("gone")] * 10_000)
     async with Running(Engine(store), world, finish_within=0.2) as running:
@@ -108,7 +108,7 @@ async def test_all_tasks_of_a_revocable_job_are_launched_as_revocable(store: Sto
     assert [task.config.revocable for task in tasks] == [True, True]
 
 
-async def test_ports_are_shared_out_by_name(store: Store) -> None:
+async def test_ports_are_assigned_by_name(store: Store) -> None:
     wire = config(2)
     wire.defaultConfig.ports.add(name="http", envName="HTTP")
     wire.defaultConfig.ports.add(name="fixed", value=80)
@@ -125,7 +125,7 @@ async def test_ports_are_shared_out_by_name(store: Store) -> None:
     assert dict(launch.tasks[0].ports) == {"http": 31000, "admin": 31001}
 
 
-async def test_a_placement_that_nobody_waits_for_is_released(store: Store) -> None:
+async def test_a_placement_without_waiting_runs_is_released(store: Store) -> None:
     world = World()
     world.hold = True
     async with Running(Engine(store), world) as running:
@@ -179,14 +179,14 @@ class Away:
         return hostsvc_pb2.LaunchTasksResponse()
 
 
-async def test_a_launch_goes_on_for_as_long_as_a_claim_may_last(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_launch_is_retried_as_long_as_a_claim_may_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """hostmgr's settings say how long, and hostmgr when it is over."""
     hostmgr = Away(monkeypatch, 20, Unavailable("not subscribed with the Mesos master"))
     assert await OneLaunch(hostmgr).outcome() == ev.Launched((Run(JOB, 0, 1),))
     assert hostmgr.calls == 21
 
 
-async def test_a_launch_at_which_hostmgr_fails_again_and_again_is_asked_about(
+async def test_a_launch_that_hostmgr_fails_repeatedly_is_reconciled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hostmgr = Away(monkeypatch, 1000, RemoteFailure("hostmgr LaunchTasks: INTERNAL"))

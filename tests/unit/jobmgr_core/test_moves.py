@@ -120,7 +120,7 @@ def test_instances_are_created(cause: Cause) -> None:
     assert driver.core.active.jobs[JOB].job.tasks[0].state is MACHINE.next(S.UNKNOWN, cause)
 
 
-def test_an_illegal_move_tells_the_story_of_its_task() -> None:
+def test_an_illegal_move_describes_its_task() -> None:
     task = TaskRuntime(S.RUNNING, S.SUCCEEDED, 3, 1, 1, 3, host="host7", message="on its way")
     with pytest.raises(IllegalTransition) as caught:
         state_after(JOB, 5, task, C.PLACED)
@@ -128,7 +128,7 @@ def test_an_illegal_move_tells_the_story_of_its_task() -> None:
         assert part in str(caught.value)
 
 
-def test_a_move_sets_every_field_but_those_that_the_change_keeps() -> None:
+def test_a_move_can_set_every_field_but_those_of_the_change() -> None:
     kept = {"state", "revision", "created_at", "updated_at"}
     assert get_type_hints(Details) == {
         name: kind for name, kind in get_type_hints(TaskRuntime).items() if name not in kept

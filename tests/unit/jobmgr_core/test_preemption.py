@@ -19,7 +19,7 @@ from peloton.wire.job import job_spec
 from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, config, spec
 from tests.unit.jobmgr_core.steps import reach
-from tests.unit.jobmgr_core.test_time import Time
+from tests.unit.jobmgr_core.test_deadlines import Time
 from tests.unit.jobmgr_core.world import Running, World, runs_on, until
 
 S = TaskState
@@ -41,10 +41,10 @@ def running(job: JobSpec) -> Time:
 
 
 def preempt(time: Time, run: int = 1) -> list[ins.Instruction]:
-    return list(time.turn(ev.Preempted([(Run(JOB, 0, run), WHY)])))
+    return list(time.run_cycle(ev.Preempted([(Run(JOB, 0, run), WHY)])))
 
 
-def test_a_preempted_task_runs_again_and_it_is_no_failure() -> None:
+def test_a_preempted_task_runs_again_without_a_failure() -> None:
     time = running(spec(preemptible=True))
     assert preempt(time) == [ins.Kill((Run(JOB, 0, 1),))]
     killing = time.task()
@@ -72,14 +72,14 @@ def test_kill_on_preempt_stays_killed() -> None:
 
 
 @pytest.mark.parametrize("end", [S.FAILED, S.LOST])
-def test_however_it_ends_it_runs_again(end: TaskState) -> None:
+def test_a_preempted_run_is_followed_by_the_next_however_it_ends(end: TaskState) -> None:
     time = running(spec(preemptible=True))
     preempt(time)
     time.say(end)
     assert (time.task().run, time.task().failure_count) == (2, 0)
 
 
-def test_one_that_finished_meanwhile_has_finished() -> None:
+def test_a_preempted_run_that_finished_meanwhile_has_succeeded() -> None:
     time = running(spec(2, preemptible=True))
     preempt(time)
     time.say(S.SUCCEEDED)
@@ -91,13 +91,13 @@ def test_one_that_finished_meanwhile_has_finished() -> None:
 def test_a_run_that_is_over_or_being_stopped_is_left_alone() -> None:
     time = running(spec(preemptible=True))
     assert preempt(time, run=7) == []
-    time.turn(ev.StopRequested(JOB, None))
+    time.run_cycle(ev.StopRequested(JOB, None))
     assert preempt(time) == []
     assert time.task().termination == Termination(TerminationReason.KILLED_ON_REQUEST)
-    assert time.turn(ev.Preempted([(Run("unknown", 0, 1), WHY)])) == []
+    assert time.run_cycle(ev.Preempted([(Run("unknown", 0, 1), WHY)])) == []
 
 
-async def test_the_evictor_ends_what_the_resource_manager_names(store: Store) -> None:
+async def test_runs_that_resmgr_preempts_are_killed(store: Store) -> None:
     world, engine = World(runs_on), Engine(store)
     world.failures["GetReasons"] = deque([Unavailable("resmgr is down")])
     async with Running(engine, world):

@@ -30,7 +30,7 @@ OTHER = "0f3f5c2a-0000-4000-8000-000000000002"
 
 
 class Slow:
-    """The tasks of a store, of which those of one job are not told before `go` is set."""
+    """The tasks of a store, of which those of one job cannot be read before `go` is set."""
 
     def __init__(self, store: Store, job_id: str = JOB) -> None:
         self._tasks = store.tasks
@@ -53,7 +53,7 @@ class Slow:
 
 
 async def left(store: Store, world: World, instances: int = 3) -> None:
-    """A leader that falls when its job's tasks all run, or wait where the world holds them."""
+    """Run a leader until the tasks of its job run, or wait where the world holds them."""
     async with Running(Engine(store), world) as running:
         await running.engine.create_job(JOB, spec(instances))
         await reach(running.engine, S.PENDING if world.hold else S.RUNNING, instances)
@@ -70,7 +70,7 @@ def settled() -> bool:
     return REGISTRY.get_sample_value("jobmgr_recovery_settled") == 1
 
 
-async def test_jobs_are_created_looked_at_and_stopped_while_a_large_one_is_read(
+async def test_other_jobs_are_served_while_a_large_one_is_read(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(runs_on)
@@ -92,7 +92,7 @@ async def test_jobs_are_created_looked_at_and_stopped_while_a_large_one_is_read(
     assert not world.alive
 
 
-async def test_who_asks_for_a_job_need_not_wait_for_the_others(
+async def test_a_requested_job_is_read_before_the_others(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = [f"0f3f5c2a-0000-4000-8000-{number:012}" for number in range(30)]
@@ -134,7 +134,7 @@ async def test_statuses_and_placements_wait_until_all_jobs_are_read(
         assert not world.called("GetPlacements")
         assert not world.called("WaitForDeltas")
         slow.go.set()
-        await until(lambda: world.called("GetPlacements"), "placements are asked for")
+        await until(lambda: world.called("GetPlacements"), "placements are requested")
         await until(lambda: world.purged == len(world.events), "all statuses are taken")
         await until(settled, "it has settled")
         await until(lambda: len(world.alive) == 4, "all run")
@@ -156,7 +156,7 @@ async def test_reading_goes_on_when_the_store_answers_again(
         await until(lambda: engine.job(JOB), "the job is read")
 
 
-async def test_what_resmgr_holds_is_not_enqueued_again(store: Store) -> None:
+async def test_runs_that_resmgr_holds_are_not_enqueued_again(store: Store) -> None:
     world = World()
     world.hold = True
     await left(store, world, 6)
@@ -171,14 +171,14 @@ async def test_what_resmgr_holds_is_not_enqueued_again(store: Store) -> None:
     assert REGISTRY.get_sample_value("jobmgr_compared_runs_total") == compared + 6
 
 
-async def test_a_new_stream_of_the_same_resmgr_is_no_reason_to_ask_what_it_holds(store: Store) -> None:
-    """Whoever fell off the end of its log gets a new one."""
+async def test_a_new_stream_of_the_same_resmgr_causes_no_comparison(store: Store) -> None:
+    """A client that is too far behind gets a new stream."""
     world = World()
     world.hold = True
     async with Running(Engine(store), world) as running:
         await running.engine.create_job(JOB, spec(2))
         await reach(running.engine, S.PENDING, 2)
-        await until(lambda: world.called("WaitForDeltas"), "reasons are asked for")
+        await until(lambda: world.called("WaitForDeltas"), "reasons are requested")
         world.resmgr_stream = "resmgr-1'"
         await until(lambda: _streams(world)[-1] == "resmgr-1'", "the new stream is read")
         await running.engine.lanes.flush()
@@ -186,7 +186,7 @@ async def test_a_new_stream_of_the_same_resmgr_is_no_reason_to_ask_what_it_holds
         assert len(world.called("EnqueueGangs")) == 1
 
 
-async def test_a_resmgr_that_cannot_be_asked_is_told_of_all(store: Store) -> None:
+async def test_all_runs_are_enqueued_where_resmgr_cannot_compare(store: Store) -> None:
     """One of an older version."""
     world = World()
     world.hold = True
@@ -201,7 +201,7 @@ async def test_a_resmgr_that_cannot_be_asked_is_told_of_all(store: Store) -> Non
 
 
 class Leader:
-    """A core of which each turn is stored at once."""
+    """A core whose cycles are stored at once."""
 
     def __init__(self, made: JobSpec, rows: dict[int, TaskRuntime], share: int) -> None:
         self.core = Core(Limits(rows_per_turn=share))
@@ -209,11 +209,11 @@ class Leader:
         self.core.active.recover(stored_job(runtime, rows, made))
         self.at = 0
 
-    def turn(self, *events: ev.Event) -> Cycle:
+    def run_cycle(self, *events: ev.Event) -> Cycle:
         self.at += 1
-        turn = self.core.run_cycle(events, ev.Now(1_700_000_000_000_000_000 + self.at, float(self.at)))
-        self.core.commit(turn)
-        return turn
+        cycle = self.core.run_cycle(events, ev.Now(1_700_000_000_000_000_000 + self.at, float(self.at)))
+        self.core.commit(cycle)
+        return cycle
 
 
 def row(state: TaskState, run: int = 1) -> TaskRuntime:
@@ -224,38 +224,38 @@ def _streams(world: World) -> list[str]:
     return [request.stream_id for request in world.called("WaitForDeltas")]
 
 
-def asked(turn: Cycle) -> list[ev.Span]:
-    return [span for each in turn.instructions if isinstance(each, Compare) for span in each.spans]
+def compared(cycle: Cycle) -> list[ev.Span]:
+    return [span for each in cycle.instructions if isinstance(each, Compare) for span in each.spans]
 
 
-def test_a_turn_asks_of_no_more_than_its_share_and_names_neighbours_as_one() -> None:
+def test_a_cycle_compares_at_most_its_share_in_spans() -> None:
     waits, second = row(S.PENDING), row(S.PENDING, 2)
     rows = dict.fromkeys(range(20), waits)
     rows |= {3: row(S.RUNNING), 4: second, 5: second, 12: row(S.INITIALIZED)}
     leader = Leader(spec(20), rows, share=8)
-    spans = [asked(leader.turn()) for _ in range(3)]
+    spans = [compared(leader.run_cycle()) for _ in range(3)]
     assert spans == [[(0, 3, 1), (4, 6, 2), (6, 8, 1)], [(8, 12, 1), (13, 16, 1)], [(16, 20, 1)]]
     assert not leader.core.active.settled
     for _ in range(3):
-        leader.turn(ev.Compared(JOB, []))
+        leader.run_cycle(ev.Compared(JOB, []))
     assert leader.core.active.settled
 
 
-def test_what_is_stopped_meanwhile_is_not_enqueued_again() -> None:
+def test_a_run_that_was_stopped_meanwhile_is_not_enqueued_again() -> None:
     leader = Leader(spec(3), dict.fromkeys(range(3), row(S.PENDING)), share=100)
-    assert asked(leader.turn()) == [(0, 3, 1)]
-    leader.turn(ev.StopRequested(JOB, [1]))
-    turn = leader.turn(ev.Compared(JOB, [(0, 1), (1, 1), (2, 7)]))
-    [sent] = [each for each in turn.instructions if isinstance(each, Enqueue)]
+    assert compared(leader.run_cycle()) == [(0, 3, 1)]
+    leader.run_cycle(ev.StopRequested(JOB, [1]))
+    cycle = leader.run_cycle(ev.Compared(JOB, [(0, 1), (1, 1), (2, 7)]))
+    [sent] = [each for each in cycle.instructions if isinstance(each, Enqueue)]
     assert sent == Enqueue(JOB, (((0, 1),),), again=True)
 
 
-def test_another_resmgr_is_asked_of_all_that_waits_a_share_a_turn() -> None:
+def test_a_new_resmgr_causes_a_comparison_in_shares() -> None:
     leader = Leader(spec(4), {**dict.fromkeys(range(3), row(S.PENDING)), 3: row(S.RUNNING)}, share=2)
-    leader.turn()
-    leader.turn()
-    leader.turn(ev.Compared(JOB, []), ev.Compared(JOB, []))
+    leader.run_cycle()
+    leader.run_cycle()
+    leader.run_cycle(ev.Compared(JOB, []), ev.Compared(JOB, []))
     assert leader.core.active.settled
-    assert asked(leader.turn(ev.ResmgrChanged())) == [(0, 2, 1)]
-    assert asked(leader.turn()) == [(2, 3, 1)]
-    assert asked(leader.turn()) == []
+    assert compared(leader.run_cycle(ev.ResmgrChanged())) == [(0, 2, 1)]
+    assert compared(leader.run_cycle()) == [(2, 3, 1)]
+    assert compared(leader.run_cycle()) == []

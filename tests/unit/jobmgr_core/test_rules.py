@@ -43,12 +43,12 @@ def end(state: TaskState, reason: str = "", message: str = "") -> TaskStatus:
     return TaskStatus("", state, 5, reason=reason, message=message)
 
 
-def test_every_state_that_is_stored_has_a_rule_for_every_aim() -> None:
-    assert set(RULES) == {(state, aim) for state in STORED for aim in Goal}
+def test_every_stored_state_has_a_rule_for_every_goal() -> None:
+    assert set(RULES) == {(state, goal) for state in STORED for goal in Goal}
 
 
 @pytest.mark.parametrize("state", STORED)
-def test_rules_never_touch_an_end_that_is_wanted(state: TaskState) -> None:
+def test_rules_leave_ended_tasks_alone_unless_they_restart(state: TaskState) -> None:
     if state.terminal:
         assert RULES[state, Goal.STOP] is Action.NOTHING
         assert RULES[state, Goal.RESTART] is Action.NEXT_RUN
@@ -58,7 +58,7 @@ def test_rules_never_touch_an_end_that_is_wanted(state: TaskState) -> None:
 
 
 @pytest.mark.parametrize(
-    ("job_goal", "goal", "desired", "aim"),
+    ("job_goal", "goal", "desired", "expected"),
     [
         (J.SUCCEEDED, S.SUCCEEDED, 1, Goal.RUN),
         (J.RUNNING, S.RUNNING, 1, Goal.RUN),
@@ -70,8 +70,8 @@ def test_rules_never_touch_an_end_that_is_wanted(state: TaskState) -> None:
         (J.DELETED, S.SUCCEEDED, 1, Goal.STOP),
     ],
 )
-def test_where_a_task_shall_go(job_goal: JobState, goal: TaskState, desired: int, aim: Goal) -> None:
-    assert goal_of(job_goal, task(S.RUNNING, 1, goal, desired)) is aim
+def test_the_goal_of_a_task(job_goal: JobState, goal: TaskState, desired: int, expected: Goal) -> None:
+    assert goal_of(job_goal, task(S.RUNNING, 1, goal, desired)) is expected
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_the_state_of_a_batch_job(
         (S.KILLED, J.KILLED),
     ],
 )
-def test_the_end_follows_the_controller_once_all_have_ended(controller: TaskState, state: JobState) -> None:
+def test_a_job_ends_as_its_controller_after_all_tasks(controller: TaskState, state: JobState) -> None:
     counts = {controller: 1}
     counts[S.FAILED] = counts.get(S.FAILED, 0) + 1
     assert MACHINE.next(J.RUNNING, batch_cause(counts, 2, J.SUCCEEDED, controller)) is state
@@ -150,7 +150,7 @@ def test_the_end_follows_the_controller_once_all_have_ended(controller: TaskStat
         (S.RUNNING, replace(end(S.KILLED), healthy=False), EndCause.TASK),
     ],
 )
-def test_what_ended_a_run(before: TaskState, end: TaskStatus, cause: EndCause) -> None:
+def test_the_cause_of_an_end(before: TaskState, end: TaskStatus, cause: EndCause) -> None:
     assert end_cause(before, end) is cause
 
 
@@ -178,7 +178,7 @@ def test_what_ended_a_run(before: TaskState, end: TaskStatus, cause: EndCause) -
         (EndCause.LOST, 5, 5, True),
     ],
 )
-def test_who_runs_again(cause: EndCause, failures: int, maximum: int, again: bool) -> None:
+def test_which_ends_are_retried(cause: EndCause, failures: int, maximum: int, again: bool) -> None:
     assert runs_again(cause, failures, TaskSpec(max_failures=maximum)) is again
 
 
@@ -192,11 +192,11 @@ def test_who_runs_again(cause: EndCause, failures: int, maximum: int, again: boo
         (S.KILLED, "", EndCause.TASK),
     ],
 )
-def test_what_had_ended_a_run_that_is_stored(state: TaskState, reason: str, cause: EndCause) -> None:
+def test_the_cause_of_a_stored_end(state: TaskState, reason: str, cause: EndCause) -> None:
     assert stored_cause(replace(task(state), reason=reason)) is cause
 
 
-def test_what_comes_of_an_end_is_said() -> None:
+def test_the_message_of_an_end() -> None:
     assert explain_end(EndCause.TASK, "exit 3", again=True) == "exit 3"
     assert (
         explain_end(EndCause.NOT_STARTED, "gone", again=True)
@@ -212,7 +212,7 @@ def test_delays_double_up_to_an_hour() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "run", "told", "verdict"),
+    ("state", "run", "reported", "verdict"),
     [
         (S.PENDING, 1, S.RUNNING, Verdict.FORWARD),
         (S.LAUNCHED, 1, S.LAUNCHED, Verdict.STALE),
@@ -231,31 +231,31 @@ def test_delays_double_up_to_an_hour() -> None:
         (S.RUNNING, 2, S.FAILED, Verdict.STALE),
     ],
 )
-def test_what_a_status_means(state: TaskState, run: int, told: TaskState, verdict: Verdict) -> None:
-    assert judge(task(state, run), 1, status(told)) is verdict
+def test_the_verdict_on_a_status(state: TaskState, run: int, reported: TaskState, verdict: Verdict) -> None:
+    assert judge(task(state, run), 1, status(reported)) is verdict
 
 
-def test_health_is_news_only_where_it_changes() -> None:
+def test_health_is_noted_only_where_it_changes() -> None:
     running = replace(task(S.RUNNING), health=HealthState.HEALTHY)
     assert judge(running, 1, status(S.RUNNING, healthy=True)) is Verdict.STALE
     assert judge(running, 1, status(S.RUNNING, healthy=False)) is Verdict.HEALTH
 
 
-def test_a_run_to_be_killed_of_which_mesos_knows_nothing_is_killed() -> None:
+def test_a_killing_run_that_mesos_does_not_know_is_killed() -> None:
     assert end_state(task(S.KILLING), status(S.LOST), stopping=True) is S.KILLED
     assert end_state(task(S.KILLING), status(S.SUCCEEDED), stopping=True) is S.SUCCEEDED
     assert end_state(task(S.RUNNING), status(S.LOST), stopping=False) is S.LOST
 
 
 @pytest.mark.parametrize("reason", ["EXECUTOR_TERMINATED", "EXECUTOR_REGISTRATION_TIMEOUT"])
-def test_a_run_to_be_killed_that_the_system_ended_is_killed_and_has_not_failed(reason: str) -> None:
+def test_a_killing_run_that_the_system_ended_is_killed_not_failed(reason: str) -> None:
     assert end_state(task(S.KILLING), end(S.FAILED, reason), stopping=True) is S.KILLED
     assert end_state(task(S.RUNNING), end(S.FAILED, reason), stopping=False) is S.FAILED
     assert end_state(task(S.KILLING), end(S.FAILED), stopping=True) is S.FAILED
 
 
 @pytest.mark.parametrize(
-    ("state", "asked", "message", "told"),
+    ("state", "requested", "message", "expected"),
     [
         (S.SUCCEEDED, None, "Command exited with status 0", None),
         (S.FAILED, None, "Command exited with status 137", Termination(TerminationReason.FAILED, 137)),
@@ -281,13 +281,13 @@ def test_a_run_to_be_killed_that_the_system_ended_is_killed_and_has_not_failed(r
         ),
     ],
 )
-def test_how_a_run_ended(
-    state: TaskState, asked: Termination | None, message: str, told: Termination | None
+def test_the_termination_of_a_run(
+    state: TaskState, requested: Termination | None, message: str, expected: Termination | None
 ) -> None:
-    assert termination(state, asked, message) == told
+    assert termination(state, requested, message) == expected
 
 
-def test_a_deadline_can_be_moved_and_taken_back() -> None:
+def test_a_deadline_can_be_moved_and_cancelled() -> None:
     deadlines: Deadlines[str] = Deadlines()
     deadlines.set("a", 10)
     deadlines.set("b", 5)
@@ -302,7 +302,7 @@ def test_a_deadline_can_be_moved_and_taken_back() -> None:
     assert len(deadlines) == 0
 
 
-def test_deadlines_do_not_pile_up() -> None:
+def test_cancelled_deadlines_do_not_accumulate() -> None:
     deadlines: Deadlines[int] = Deadlines()
     for at in range(10_000):
         deadlines.set(at % 10, at)

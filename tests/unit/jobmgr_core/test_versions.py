@@ -15,7 +15,7 @@ from peloton.wire.job import job_spec
 from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, config, spec
 from tests.unit.jobmgr_core.steps import FAST, archived, ended, failing, reach
-from tests.unit.jobmgr_core.test_cut_off import WALL, Leader
+from tests.unit.jobmgr_core.test_interrupted_leaders import WALL, Leader
 from tests.unit.jobmgr_core.world import Running, World
 
 S = TaskState
@@ -47,7 +47,7 @@ def leader(*rows: TaskRuntime) -> Leader:
     """A leader of a job of two versions, with these instances."""
     runtime = JobRuntime(JobState.RUNNING, JobState.SUCCEEDED, 2, 1)
     led = Leader(second(len(rows)), runtime, dict(enumerate(rows)), older=(first(len(rows)),))
-    led.turn()
+    led.run_cycle()
     return led
 
 
@@ -56,8 +56,8 @@ def task(led: Leader, instance: int) -> TaskRuntime:
 
 
 def status(instance: int, state: TaskState, run: int = 1) -> ev.Statuses:
-    told = TaskStatus(mesos_task_id(JOB, instance, run), state, WALL + 10 * SECOND)
-    return ev.Statuses([(Run(JOB, instance, run), told)])
+    reported = TaskStatus(mesos_task_id(JOB, instance, run), state, WALL + 10 * SECOND)
+    return ev.Statuses([(Run(JOB, instance, run), reported)])
 
 
 async def test_instances_of_two_versions_are_enqueued_launched_and_retried_by_their_own(store: Store) -> None:
@@ -115,9 +115,9 @@ async def test_a_new_leader_reads_all_versions_in_use_before_it_decides(store: S
 
 def test_a_preempted_instance_is_restarted_or_stays_killed_by_its_own_version() -> None:
     led = leader(row(S.RUNNING, 1), row(S.RUNNING, 2))
-    led.turn(ev.Preempted([(Run(JOB, instance, 1), "make room") for instance in (0, 1)]))
+    led.run_cycle(ev.Preempted([(Run(JOB, instance, 1), "make room") for instance in (0, 1)]))
     assert [task(led, instance).goal for instance in (0, 1)] == [S.SUCCEEDED, S.KILLED]
-    led.turn(status(0, S.KILLED))
+    led.run_cycle(status(0, S.KILLED))
     assert (task(led, 0).run, task(led, 0).state) == (2, S.INITIALIZED)
 
 
@@ -125,7 +125,7 @@ def test_an_instance_is_killed_for_the_time_limit_of_its_own_version() -> None:
     led = leader(row(S.RUNNING, 1), row(S.RUNNING, 2))
     led.at += 2 * HOUR * SECOND
     led.core.active.actions.deadlines.set((JOB, 0), 0.0)
-    led.turn()
+    led.run_cycle()
     ends = [task(led, instance).termination for instance in (0, 1)]
     assert ends[0] is None
     assert ends[1] is not None
@@ -136,7 +136,7 @@ def test_the_next_run_has_the_desired_version_and_unused_versions_are_dropped() 
     led = leader(row(S.RUNNING, 1, desired=2), row(S.RUNNING, 2))
     job = led.core.active.jobs[JOB].job
     assert job.spec_of(0).version == 1
-    led.turn(ev.RestartRequested(JOB, [0]), status(0, S.KILLED))
+    led.run_cycle(ev.RestartRequested(JOB, [0]), status(0, S.KILLED))
     assert (task(led, 0).run, task(led, 0).config_version) == (2, 2)
     assert job.spec_of(0).version == 2
     assert job.runtime.config_counts == {2: 2}
@@ -147,7 +147,7 @@ def test_the_next_run_has_the_desired_version_and_unused_versions_are_dropped() 
 def test_ports_are_dealt_by_the_version_of_each_run() -> None:
     led = leader(row(S.PENDING, 1), row(S.PENDING, 2))
     runs = tuple(Run(JOB, instance, 1) for instance in (1, 0))
-    led.turn(ev.Placed([ev.Placement("host", "agent", "offer", (31000,), runs)]))
+    led.run_cycle(ev.Placed([ev.Placement("host", "agent", "offer", (31000,), runs)]))
     assert [dict(task(led, instance).ports) for instance in (0, 1)] == [{}, {"http": 31000}]
 
 

@@ -39,12 +39,12 @@ def task(**changes: Any) -> TaskRuntime:
 
 
 class FakeEngine(Engine):
-    """Jobs are active until `end`. What was asked for is in `asked`."""
+    """Jobs are active until `end`. The calls are in `requests`."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.held: dict[JobId, CachedJob] = {}
-        self.asked: list[tuple[object, ...]] = []
+        self.requests: list[tuple[object, ...]] = []
         self.racing = 0
         """So many updates meet one of somebody else's."""
 
@@ -54,7 +54,7 @@ class FakeEngine(Engine):
         self.held[job_id] = CachedJob(job_id, spec, fresh)
 
     async def update_job(self, job_id: JobId, spec: JobSpec) -> None:
-        self.asked.append(("update", spec.version))
+        self.requests.append(("update", spec.version))
         cached = self.held[job_id]
         if self.racing:
             self.racing -= 1
@@ -88,7 +88,7 @@ class FakeEngine(Engine):
 
     async def _act(self, what: str, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
         """Instance 0 never can."""
-        self.asked.append((what, instances))
+        self.requests.append((what, instances))
         count = (await self.summary(job_id)).spec.instance_count
         return [i for i in (range(count) if instances is None else instances) if i]
 
@@ -100,11 +100,11 @@ class FakeEngine(Engine):
 
     async def refresh(self, job_id: JobId) -> None:
         await self._known(job_id)
-        self.asked.append(("refresh",))
+        self.requests.append(("refresh",))
 
     async def refresh_tasks(self, job_id: JobId, first: int = 0, end: int | None = None) -> None:
         await self._known(job_id)
-        self.asked.append(("refresh", first, end))
+        self.requests.append(("refresh", first, end))
 
     def job(self, job_id: JobId) -> CachedJob | None:
         return self.held.get(job_id)

@@ -1,4 +1,4 @@
-"""v0 JobManager.Query: the translation, and the answers over the wire (behaviour 2.5)."""
+"""v0 JobManager.Query: the translation, and the answers over the wire."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ async def three(served: Served) -> Served:
     return served
 
 
-async def test_finds_with_the_cached_runtime(three: Served) -> None:
+async def test_query_returns_the_cached_runtime(three: Served) -> None:
     cached = three.engine.held[IDS[1]]
     cached.runtime = replace(cached.runtime, start_time=NOW)
     text = 'spec { pagination { limit: 2 orderBy { order: DESC property { value: "name" } } } }'
@@ -181,7 +181,7 @@ async def test_without_a_spec_the_answer_is_empty(three: Served) -> None:
     assert await three.jobs.Query(job_pb2.QueryRequest(summaryOnly=True)) == job_pb2.QueryResponse()
 
 
-async def test_what_is_wrong_is_told_in_the_answer(three: Served) -> None:
+async def test_errors_are_in_the_answer(three: Served) -> None:
     answer = await three.jobs.Query(request('spec { respool { value: "/nosuch" } }'))
     assert "/nosuch" in answer.error.invalidRespool.message and not answer.results
     answer = await three.jobs.Query(request("spec { jobStates: 77 }"))

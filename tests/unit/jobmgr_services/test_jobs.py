@@ -1,4 +1,4 @@
-"""v0 JobManager over the wire: answers and statuses of behaviour 1.4 and 2.5."""
+"""v0 JobManager over the wire (docs/behaviour/jobs.md, Operations of the v0 API)."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_update_adds_instances(with_job: Served) -> None:
     assert (await with_job.jobs.Update(request)).message == "nothing to change"
 
 
-async def test_update_that_meets_another(with_job: Served) -> None:
+async def test_concurrent_updates(with_job: Served) -> None:
     request = job_pb2.UpdateRequest(id=job_id(), config=job("instanceCount: 5"))
     with_job.engine.racing = 2
     assert not (await with_job.jobs.Update(request)).HasField("error")
@@ -145,7 +145,7 @@ async def test_update_refuses(with_job: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranges", "asked"),
+    ("ranges", "requested"),
     [
         ([], [("stop", None)]),
         ([(0, 3)], [("stop", None)]),
@@ -154,11 +154,11 @@ async def test_update_refuses(with_job: Served) -> None:
         ([(1, 1)], []),
     ],
 )
-async def test_stop(with_job: Served, ranges: list[tuple[int, int]], asked: list[object]) -> None:
+async def test_stop(with_job: Served, ranges: list[tuple[int, int]], requested: list[object]) -> None:
     request = job_pb2.StopRequest(id=job_id(), resourceVersion=1)
     request.ranges.extend(task_pb2.InstanceRange(**{"from": a, "to": b}) for a, b in ranges)
     assert (await with_job.jobs.Stop(request)).resourceVersion == 1
-    assert with_job.engine.asked == asked
+    assert with_job.engine.requests == requested
 
 
 async def test_stop_refuses(with_job: Served) -> None:
@@ -170,10 +170,10 @@ async def test_stop_refuses(with_job: Served) -> None:
     batches = job_pb2.StopConfig(batchSize=1)
     with status(grpc.StatusCode.UNIMPLEMENTED, "TaskManager.Stop"):
         await with_job.jobs.Stop(job_pb2.StopRequest(id=job_id(), stopConfig=batches))
-    assert with_job.engine.asked == []
+    assert with_job.engine.requests == []
 
 
-async def test_workflows_are_not_there_yet(with_job: Served) -> None:
+async def test_workflows_are_refused(with_job: Served) -> None:
     with status(grpc.StatusCode.UNIMPLEMENTED, "workflow"):
         await with_job.jobs.Restart(job_pb2.RestartRequest(id=job_id()))
     with status(grpc.StatusCode.UNIMPLEMENTED, "workflow"):
@@ -182,7 +182,7 @@ async def test_workflows_are_not_there_yet(with_job: Served) -> None:
 
 async def test_refresh_cache_and_active_jobs(with_job: Served) -> None:
     await with_job.jobs.Refresh(job_pb2.RefreshRequest(id=job_id()))
-    assert with_job.engine.asked == [("refresh",)]
+    assert with_job.engine.requests == [("refresh",)]
     cache = await with_job.jobs.GetCache(job_pb2.GetCacheRequest(id=job_id()))
     assert cache.config.name == "hello" and cache.runtime.state == job_pb2.PENDING
     active = await with_job.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())

@@ -16,7 +16,7 @@ Query = jobmgrsvc_pb2.QueryJobCacheRequest
 async def test_refresh(with_job: Served) -> None:
     request = jobmgrsvc_pb2.RefreshJobRequest(job_id=peloton_pb2.JobID(value=JOB))
     await with_job.private.RefreshJob(request)
-    assert with_job.engine.asked == [("refresh",)]
+    assert with_job.engine.requests == [("refresh",)]
     for stranger in ("", OTHER):
         request.job_id.value = stranger
         with status(grpc.StatusCode.NOT_FOUND):
@@ -43,7 +43,7 @@ async def test_query_job_cache(with_job: Served, name: str, labels: dict[str, st
     assert [each.job_id.value for each in answer.result] == found
 
 
-async def test_what_belongs_to_services(with_job: Served) -> None:
+async def test_calls_for_services_are_refused(with_job: Served) -> None:
     with status(grpc.StatusCode.UNIMPLEMENTED, "services"):
         await with_job.private.GetThrottledPods(jobmgrsvc_pb2.GetThrottledPodsRequest())
     with status(grpc.StatusCode.UNIMPLEMENTED, "JobManager.GetCache"):

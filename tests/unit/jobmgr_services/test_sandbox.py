@@ -1,4 +1,4 @@
-"""BrowseSandbox: which agent, which directory, which files; and what is told when there are none."""
+"""BrowseSandbox: which agent, which directory, which files; and the errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Agent:
 
     def __init__(self) -> None:
         self.answers: dict[str, tuple[int, bytes]] = {"/state": (200, json.dumps(STATE).encode())}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def hold(self, directory: str, *names: str) -> None:
         listing = [{"path": f"{directory}/{name}", "mode": "-rw-r--r--", "size": 1} for name in names]
@@ -54,7 +54,7 @@ class Agent:
         head = await reader.readuntil(b"\r\n\r\n")
         url = urlsplit(head.split()[1].decode())
         key = " ".join([url.path, *parse_qs(url.query).get("path", [])])
-        self.asked.append(key)
+        self.requests.append(key)
         status, body = self.answers.get(key, (404, b""))
         writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
         await writer.drain()
@@ -109,7 +109,7 @@ async def test_current_and_earlier_run(ran_twice: Served, agent: tuple[Agent, in
     assert list((await browse(ran_twice, run=RUN1)).paths) == [f"{WORK}/{RUN1}/runs/c1/stdout"]
 
 
-async def test_a_run_that_the_agent_has_forgotten(ran_twice: Served, agent: tuple[Agent, int]) -> None:
+async def test_a_run_that_the_agent_no_longer_lists(ran_twice: Served, agent: tuple[Agent, int]) -> None:
     held, port = agent
     known(ran_twice, port)
     held.answers["/state"] = (200, json.dumps({"frameworks": [{"id": "F"}]}).encode())
@@ -146,7 +146,7 @@ async def test_out_of_range(ran_twice: Served) -> None:
     assert (await browse(ran_twice, 3)).error.outOfRange.instanceCount == 3
 
 
-async def test_failures_say_why(ran_twice: Served, agent: tuple[Agent, int]) -> None:
+async def test_failures_have_a_reason(ran_twice: Served, agent: tuple[Agent, int]) -> None:
     held, port = agent
 
     async def failure() -> str:
@@ -183,7 +183,7 @@ async def test_answers_are_bounded(agent: tuple[Agent, int]) -> None:
         await AgentHttp().get(address, "/nosuch")
 
 
-async def test_silence_is_bounded() -> None:
+async def test_unanswered_calls_are_bounded() -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()

@@ -1,4 +1,4 @@
-"""v0 TaskManager over the wire (behaviour 3.6)."""
+"""v0 TaskManager over the wire (docs/behaviour/tasks.md, Operations on tasks)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_unknown_jobs(served: Served, stranger: str) -> None:
         await tasks.DeletePodEvents(task_pb2.DeletePodEventsRequest(jobId=wire))
 
 
-async def test_get_tells_why_it_waits_and_what_was(three: Served) -> None:
+async def test_get_shows_the_pending_reason_and_earlier_runs(three: Served) -> None:
     answer = await three.tasks.Get(task_pb2.GetRequest(jobId=job_id(), instanceId=0))
     now = answer.result
     assert now.runtime.state == task_pb2.PENDING and "over its limit" in now.runtime.reason
@@ -97,7 +97,7 @@ async def test_get_of_an_ended_job_is_from_the_store(three: Served) -> None:
     assert answer.result.runtime.host == "h2" and len(answer.results) == 1
 
 
-async def test_get_what_is_not_there(three: Served) -> None:
+async def test_get_of_missing_instances(three: Served) -> None:
     answer = await three.tasks.Get(task_pb2.GetRequest(jobId=job_id(), instanceId=3))
     assert answer.outOfRange.instanceCount == 3 and not answer.HasField("result")
     answer = await three.tasks.Get(task_pb2.GetRequest(jobId=job_id(), instanceId=2))
@@ -125,7 +125,7 @@ async def test_list_out_of_range(three: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "asked", "done", "left"),
+    ("pairs", "requested", "done", "left"),
     [
         ([], None, [1, 2], []),
         ([(0, 3)], None, [1, 2], []),
@@ -134,7 +134,7 @@ async def test_list_out_of_range(three: Served) -> None:
     ],
 )
 async def test_start_stop_restart(
-    three: Served, pairs: Sequence[tuple[int, int]], asked: object, done: list[int], left: list[int]
+    three: Served, pairs: Sequence[tuple[int, int]], requested: object, done: list[int], left: list[int]
 ) -> None:
     named = ranges(*pairs)
     started = await three.tasks.Start(task_pb2.StartRequest(jobId=job_id(), ranges=named))
@@ -142,14 +142,14 @@ async def test_start_stop_restart(
     stopped = await three.tasks.Stop(task_pb2.StopRequest(jobId=job_id(), ranges=named))
     assert list(stopped.stoppedInstanceIds) == done and list(stopped.invalidInstanceIds) == left
     await three.tasks.Restart(task_pb2.RestartRequest(jobId=job_id(), ranges=named))
-    assert three.engine.asked == [("start", asked), ("stop", asked), ("restart", asked)]
+    assert three.engine.requests == [("start", requested), ("stop", requested), ("restart", requested)]
 
 
-async def test_an_empty_range_is_nobody(three: Served) -> None:
+async def test_an_empty_range_has_no_instances(three: Served) -> None:
     await three.tasks.Start(task_pb2.StartRequest(jobId=job_id(), ranges=ranges((1, 1))))
     await three.tasks.Stop(task_pb2.StopRequest(jobId=job_id(), ranges=ranges((2, 1))))
     await three.tasks.Restart(task_pb2.RestartRequest(jobId=job_id(), ranges=ranges((0, 0))))
-    assert three.engine.asked == []
+    assert three.engine.requests == []
 
 
 @pytest.mark.parametrize("pair", [(3, 4), (0, 4)])
@@ -161,10 +161,10 @@ async def test_ranges_beyond_the_job(three: Served, pair: tuple[int, int]) -> No
     assert answer.error.outOfRange.instanceCount == 3
     answer = await three.tasks.Restart(task_pb2.RestartRequest(jobId=job_id(), ranges=named))
     assert answer.outOfRange.instanceCount == 3
-    assert three.engine.asked == []
+    assert three.engine.requests == []
 
 
-async def test_start_what_cannot_be_started(three: Served) -> None:
+async def test_start_of_ended_jobs(three: Served) -> None:
     cached = three.engine.held[JOB]
     cached.runtime = replace(cached.runtime, goal=JobState.KILLED)
     answer = await three.tasks.Start(task_pb2.StartRequest(jobId=job_id()))
@@ -230,7 +230,7 @@ async def test_query_refuses(three: Served) -> None:
 async def test_refresh_and_cache(three: Served) -> None:
     await three.tasks.Refresh(task_pb2.RefreshRequest(jobId=job_id()))
     await three.tasks.Refresh(task_pb2.RefreshRequest(jobId=job_id(), range=ranges((1, 9))[0]))
-    assert three.engine.asked == [("refresh", 0, 3), ("refresh", 1, 3)]
+    assert three.engine.requests == [("refresh", 0, 3), ("refresh", 1, 3)]
     cache = await three.tasks.GetCache(task_pb2.GetCacheRequest(jobId=job_id()))
     assert cache.runtime.state == task_pb2.PENDING and "over its limit" in cache.runtime.reason
     with status(grpc.StatusCode.NOT_FOUND, "no instance 2"):

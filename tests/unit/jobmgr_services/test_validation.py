@@ -1,4 +1,4 @@
-"""Each rule of behaviour 2.2 refuses with the field's path, its value and what would be right."""
+"""Each rule for configs (docs/behaviour/jobs.md) refuses with path, value and what would be right."""
 
 from __future__ import annotations
 
@@ -385,7 +385,7 @@ def test_refuses(case: str) -> None:
     assert part in str(refusal.value)
 
 
-def test_clips_max_failures_everywhere_and_leaves_what_was_given() -> None:
+def test_clips_max_failures_everywhere_and_keeps_the_given_config() -> None:
     config = job(
         "defaultConfig { restartPolicy { maxFailures: 500 } } "
         "instanceConfig { key: 1 value { restartPolicy { maxFailures: 101 } } } "
@@ -435,7 +435,7 @@ def test_refuses_job_id(job_id: str) -> None:
         ),
     ],
 )
-def test_tells_what_cannot_be_run_yet(text: str, path: str) -> None:
+def test_refuses_unsupported_jobs(text: str, path: str) -> None:
     config = validated(job(text))
     with pytest.raises(InvalidArgument) as refusal:
         check_supported(config)

@@ -46,7 +46,7 @@ def test_pool_may_be_left_out() -> None:
     assert validated_update(old(), new).respoolID.value == old().respoolID.value
 
 
-def test_what_create_clipped_is_clipped_again() -> None:
+def test_values_clipped_by_create_are_clipped_by_update() -> None:
     text = "defaultConfig { restartPolicy { maxFailures: 500 } } instanceCount: 4"
     assert validated_update(validated(job(text)), job(text)).instanceCount == 4
 

@@ -1,4 +1,4 @@
-"""Ends of which the master tells first, and the agent, with the exit code, later."""
+"""Ends that the master reports first, and the agent later, with the exit code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from peloton.model.task import PodEvent, TaskStatus, Termination
 from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, spec
 from tests.unit.jobmgr_core.steps import ended, reach
-from tests.unit.jobmgr_core.test_time import SECOND, Time
+from tests.unit.jobmgr_core.test_deadlines import SECOND, Time
 from tests.unit.jobmgr_core.world import Running, World, runs_on, until
 
 S = TaskState
@@ -29,7 +29,7 @@ RUN = f"{JOB}-0-1"
 def status(
     state: TaskState, seconds: int, message: str = "", agent: bool = True, run: int = 1
 ) -> ev.Statuses:
-    told = TaskStatus(
+    reported = TaskStatus(
         mesos_task_id(JOB, 0, run),
         state,
         START + seconds * SECOND,
@@ -37,29 +37,29 @@ def status(
         reason="" if agent else "AGENT_REREGISTERED",
         uuid=b"u" if agent else b"",
     )
-    return ev.Statuses([(Run(JOB, 0, run), told)])
+    return ev.Statuses([(Run(JOB, 0, run), reported)])
 
 
 def running(max_failures: int = 0) -> Time:
     """The first of two tasks runs since START + 1."""
     time = Time(spec(2, max_failures=max_failures))
     time.launch()
-    time.turn(status(S.RUNNING, 1))
+    time.run_cycle(status(S.RUNNING, 1))
     return time
 
 
-def told(time: Time, *events: ev.Statuses) -> Sequence[PodEvent]:
-    """One turn; what it adds to the history."""
-    turn = time.core.run_cycle(events, ev.Now(START + 1000 * SECOND, time.now))
-    time.core.commit(turn)
-    return turn.changes[JOB].events if JOB in turn.changes else ()
+def history(time: Time, *events: ev.Statuses) -> Sequence[PodEvent]:
+    """Run one cycle; return what it adds to the history."""
+    cycle = time.core.run_cycle(events, ev.Now(START + 1000 * SECOND, time.now))
+    time.core.commit(cycle)
+    return cycle.changes[JOB].events if JOB in cycle.changes else ()
 
 
-def test_the_agents_own_update_fills_in_code_message_and_times() -> None:
+def test_the_update_of_the_agent_corrects_code_message_and_times() -> None:
     time = running()
-    (first,) = told(time, status(S.FAILED, 11, REREGISTERED, agent=False))
+    (first,) = history(time, status(S.FAILED, 11, REREGISTERED, agent=False))
     assert time.task().termination == Termination(TerminationReason.FAILED)
-    (second,) = told(time, status(S.FAILED, 3, EXITED))
+    (second,) = history(time, status(S.FAILED, 3, EXITED))
     task = time.task()
     assert (task.state, task.message, task.reason) == (S.FAILED, EXITED, "")
     assert task.termination == Termination(TerminationReason.FAILED, exit_code=3)
@@ -69,58 +69,58 @@ def test_the_agents_own_update_fills_in_code_message_and_times() -> None:
     assert (second.state, second.message, second.timestamp) == (S.FAILED, EXITED, first.timestamp)
 
 
-def test_the_same_again_changes_nothing() -> None:
+def test_a_repeated_update_changes_nothing() -> None:
     time = running()
-    told(time, status(S.FAILED, 11, REREGISTERED, agent=False), status(S.FAILED, 3, EXITED))
+    history(time, status(S.FAILED, 11, REREGISTERED, agent=False), status(S.FAILED, 3, EXITED))
     once = time.task()
-    assert told(time, status(S.FAILED, 3, EXITED), status(S.FAILED, 12, "the master", agent=False)) == []
+    assert history(time, status(S.FAILED, 3, EXITED), status(S.FAILED, 12, "the master", agent=False)) == []
     assert time.task() == once
 
 
-def test_both_in_one_turn_are_one_event() -> None:
+def test_both_updates_in_one_cycle_are_one_event() -> None:
     time = running()
-    (event,) = told(time, status(S.FAILED, 11, REREGISTERED, agent=False), status(S.FAILED, 3, EXITED))
+    (event,) = history(time, status(S.FAILED, 11, REREGISTERED, agent=False), status(S.FAILED, 3, EXITED))
     assert (event.message, event.reason) == (EXITED, "")
 
 
-def test_another_end_is_no_news_of_the_one_that_is_known() -> None:
+def test_an_update_with_another_end_changes_nothing() -> None:
     time = running()
-    told(time, status(S.FAILED, 11, REREGISTERED, agent=False))
+    history(time, status(S.FAILED, 11, REREGISTERED, agent=False))
     before = time.task()
-    told(time, status(S.SUCCEEDED, 3, "Command exited with status 0"))
-    told(time, status(S.LOST, 3))
+    history(time, status(S.SUCCEEDED, 3, "Command exited with status 0"))
+    history(time, status(S.LOST, 3))
     assert time.task() == before
 
 
-def test_when_a_run_began_is_told_late() -> None:
-    """Nobody had heard of it before its end: the agent tells of both, in order."""
+def test_the_start_of_a_run_is_corrected() -> None:
+    """There was no status before its end: the agent reports start and end, in order."""
     time = Time(spec(2))
     time.launch()
-    told(time, status(S.SUCCEEDED, 11, REREGISTERED, agent=False))
+    history(time, status(S.SUCCEEDED, 11, REREGISTERED, agent=False))
     assert time.task().start_time == 0
-    told(time, status(S.RUNNING, 1))
-    told(time, status(S.SUCCEEDED, 3, "Command exited with status 0"))
+    history(time, status(S.RUNNING, 1))
+    history(time, status(S.SUCCEEDED, 3, "Command exited with status 0"))
     task = time.task()
     assert (task.start_time, task.completion_time) == (START + SECOND, START + 3 * SECOND)
     assert task.resource_usage["cpu"] == approx(2.0)
 
 
-def test_why_a_run_was_killed_is_kept() -> None:
+def test_the_reason_of_a_kill_is_kept() -> None:
     time = running()
-    time.turn(ev.StopRequested(JOB, [0]))
-    told(time, status(S.KILLED, 11, REREGISTERED, agent=False))
-    told(time, status(S.KILLED, 3, "Command terminated with signal Killed"))
+    time.run_cycle(ev.StopRequested(JOB, [0]))
+    history(time, status(S.KILLED, 11, REREGISTERED, agent=False))
+    history(time, status(S.KILLED, 3, "Command terminated with signal Killed"))
     assert time.task().termination == Termination(TerminationReason.KILLED_ON_REQUEST, 0, "Killed")
 
 
-def test_a_run_that_is_followed_by_the_next_is_told_of_in_its_history() -> None:
+def test_the_history_of_a_run_before_the_current_one_is_corrected() -> None:
     time = running(max_failures=2)
-    told(time, status(S.FAILED, 11, REREGISTERED, agent=False))
-    (event,) = told(time, status(S.FAILED, 3, EXITED))
+    history(time, status(S.FAILED, 11, REREGISTERED, agent=False))
+    (event,) = history(time, status(S.FAILED, 3, EXITED))
     assert (event.run, event.state, event.message, event.reason) == (1, S.FAILED, EXITED, "")
     task = time.task()
     assert (task.run, task.state, task.message) == (2, S.INITIALIZED, f"run 1 FAILED: {EXITED}")
-    assert told(time, status(S.FAILED, 3, EXITED)) == []
+    assert history(time, status(S.FAILED, 3, EXITED)) == []
 
 
 async def fail(world: World, engine: Engine) -> None:
@@ -138,7 +138,7 @@ async def exit_code(store: Store) -> int:
     return termination.exit_code
 
 
-async def test_a_job_that_has_ended_is_told_of_its_exit_code(store: Store) -> None:
+async def test_the_exit_code_of_a_finished_job_is_corrected(store: Store) -> None:
     world = World(runs_on)
     engine = Engine(store)
     async with Running(engine, world):
@@ -154,7 +154,7 @@ async def test_a_job_that_has_ended_is_told_of_its_exit_code(store: Store) -> No
         assert failed.message == EXITED
 
 
-async def test_a_new_leader_takes_what_is_told_of_a_job_that_ended_before(store: Store) -> None:
+async def test_a_new_leader_corrects_a_job_that_finished_before(store: Store) -> None:
     world = World(runs_on)
     async with Running(Engine(store), world) as running:
         await fail(world, running.engine)
@@ -167,7 +167,7 @@ async def test_a_new_leader_takes_what_is_told_of_a_job_that_ended_before(store:
         assert await exit_code(store) == 3
 
 
-async def test_what_is_told_of_a_job_that_is_deleted_is_stored_nowhere(store: Store) -> None:
+async def test_late_updates_of_a_deleted_job_are_not_stored(store: Store) -> None:
     world = World(runs_on)
     engine = Engine(store)
     async with Running(engine, world):

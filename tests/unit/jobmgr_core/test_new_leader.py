@@ -72,8 +72,8 @@ async def test_a_new_leader_takes_over_in_every_state(store: Store) -> None:
     assert not world.twice
 
 
-async def test_what_a_leader_did_not_come_to_launch_is_the_next_runs_and_no_failure(store: Store) -> None:
-    """Without retries: its runs are stored as LAUNCHED, Mesos has never heard of them."""
+async def test_a_run_that_was_stored_and_not_launched_is_retried_without_a_failure(store: Store) -> None:
+    """Without retries: the runs are stored as LAUNCHED, and Mesos does not know them."""
     world = World()
     world.failures["LaunchTasks"] = deque([Unavailable("not yet")] * 1000)
     async with Running(Engine(store), world) as running:
@@ -91,7 +91,7 @@ async def test_what_a_leader_did_not_come_to_launch_is_the_next_runs_and_no_fail
     )
 
 
-async def test_a_new_leader_enqueues_what_was_pending_again(store: Store) -> None:
+async def test_a_new_leader_enqueues_pending_runs_again(store: Store) -> None:
     world = World()
     world.hold = True
     async with Running(Engine(store), world) as running:
@@ -103,7 +103,7 @@ async def test_a_new_leader_enqueues_what_was_pending_again(store: Store) -> Non
     assert len(world.launched) == 4
 
 
-async def test_a_new_leader_goes_on_killing(store: Store) -> None:
+async def test_a_new_leader_continues_kills(store: Store) -> None:
     world = World(runs_on)
     async with Running(Engine(store), world) as running:
         await running.engine.create_job(JOB, spec(3))
@@ -116,7 +116,7 @@ async def test_a_new_leader_goes_on_killing(store: Store) -> None:
     assert not world.alive
 
 
-async def test_a_new_leader_retires_what_had_ended(store: Store) -> None:
+async def test_a_new_leader_retires_finished_jobs(store: Store) -> None:
     async with Running(Engine(store), World()) as running:
         await running.engine.create_job(JOB, spec(1))
         await ended(running.engine)
@@ -125,7 +125,7 @@ async def test_a_new_leader_retires_what_had_ended(store: Store) -> None:
     assert engine.active_jobs() == []
 
 
-async def test_how_far_a_new_leader_is_is_told(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_progress_of_recovery_is_reported(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     jobs = [f"0f3f5c2a-0000-4000-8000-{number:012}" for number in range(40)]
     for job in jobs:
         await Engine(store).create_job(job, spec(3))
@@ -137,12 +137,12 @@ async def test_how_far_a_new_leader_is_is_told(store: Store, caplog: pytest.LogC
     lines = [record.getMessage() for record in caplog.records]
     assert any(line.startswith("16 of 40 active jobs are read, ") for line in lines)
     assert lines[-1].startswith("40 of 40 active jobs are read, 80 tasks, in ")
-    told = {name: REGISTRY.get_sample_value(f"jobmgr_recovery_{name}") for name in MEASURED}
-    assert told == {"jobs": 40, "jobs_read": 40, "tasks_read": 80}
+    reported = {name: REGISTRY.get_sample_value(f"jobmgr_recovery_{name}") for name in MEASURED}
+    assert reported == {"jobs": 40, "jobs_read": 40, "tasks_read": 80}
     assert REGISTRY.get_sample_value("jobmgr_active_jobs") == 40
 
 
-async def test_a_job_whose_config_is_missing_is_not_let_go_of(store: Store) -> None:
+async def test_a_job_whose_config_is_missing_is_not_retired(store: Store) -> None:
     """Its tasks run. Only a job of which nothing is stored was being deleted."""
     await Engine(store).create_job(JOB, spec(1))
     runtime = await store.jobs.runtime(JOB)

@@ -1,4 +1,4 @@
-"""Jobs of which nobody could tell whether they were stored, callers who went away, and updates cut off."""
+"""Creations with an unknown outcome, cancelled callers, and interrupted updates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.jobmgr_core.steps import archived, ended, reach
 from tests.unit.jobmgr_core.world import Running, World, runs_on, until
 
 
-class Doubtful:
+class UnknownOutcome:
     """The jobs of a store that creates one when it is let, and may then not say so."""
 
     def __init__(self, jobs: Jobs, answered: bool) -> None:
@@ -39,15 +39,15 @@ class Doubtful:
 
 async def created_without_an_answer(engine: Engine) -> None:
     jobs = engine.store.jobs
-    doubtful = Doubtful(jobs, answered=False)
-    doubtful.let.set()
-    engine.store.jobs = doubtful  # type: ignore[assignment]
+    jobs_api = UnknownOutcome(jobs, answered=False)
+    jobs_api.let.set()
+    engine.store.jobs = jobs_api  # type: ignore[assignment]
     with pytest.raises(Unavailable):
         await engine.create_job(JOB, spec(2))
     engine.store.jobs = jobs
 
 
-async def test_a_job_that_was_stored_without_an_answer_runs(store: Store) -> None:
+async def test_a_job_whose_creation_has_an_unknown_outcome_runs(store: Store) -> None:
     world = World()
     async with Running(Engine(store), world) as running:
         await created_without_an_answer(running.engine)
@@ -57,7 +57,7 @@ async def test_a_job_that_was_stored_without_an_answer_runs(store: Store) -> Non
             await running.engine.create_job(JOB, spec(2))
 
 
-async def test_a_stop_of_a_job_that_was_stored_without_an_answer_is_kept(store: Store) -> None:
+async def test_a_stop_of_a_job_whose_creation_has_an_unknown_outcome_is_kept(store: Store) -> None:
     world = World()
     world.hold = True
     engine = Engine(store)
@@ -71,7 +71,7 @@ async def test_a_stop_of_a_job_that_was_stored_without_an_answer_is_kept(store: 
     assert (await later.load(JOB)).runtime.state is JobState.KILLED
 
 
-async def test_what_the_store_never_got_is_not_looked_for_for_ever(store: Store) -> None:
+async def test_the_search_for_a_job_that_was_not_stored_ends(store: Store) -> None:
     engine = Engine(store)
     async with Running(engine, World()):
         engine.unconfirmed.put([JOB])
@@ -81,14 +81,14 @@ async def test_what_the_store_never_got_is_not_looked_for_for_ever(store: Store)
         assert not engine.active_jobs()
 
 
-async def test_who_does_not_wait_for_a_creation_breaks_nothing_off(store: Store) -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_creation(store: Store) -> None:
     """As where a client's time is over while the store is slow."""
     world = World()
-    engine, slow = Engine(store), Doubtful(store.jobs, answered=True)
+    engine, slow = Engine(store), UnknownOutcome(store.jobs, answered=True)
     store.jobs = slow  # type: ignore[assignment]
     async with Running(engine, world):
         creating = asyncio.create_task(engine.create_job(JOB, spec(2)))
-        await until(lambda: slow.begun, "the store is asked")
+        await until(lambda: slow.begun, "the store is called")
         creating.cancel()
         await asyncio.gather(creating, return_exceptions=True)
         slow.let.set()
@@ -96,7 +96,7 @@ async def test_who_does_not_wait_for_a_creation_breaks_nothing_off(store: Store)
         await ended(engine)
 
 
-async def test_updates_that_were_cut_off_often_are_passed_over(store: Store) -> None:
+async def test_versions_of_interrupted_updates_are_skipped(store: Store) -> None:
     """Each left a config that never became the job's."""
     world = World(runs_on)
     engine = Engine(store)
@@ -110,7 +110,7 @@ async def test_updates_that_were_cut_off_often_are_passed_over(store: Store) -> 
         assert (await engine.summary(JOB)).runtime.config_version == 20
 
 
-async def test_a_deletion_that_was_cut_off_is_finished_when_it_is_asked_for_again(store: Store) -> None:
+async def test_a_repeated_deletion_finishes_an_interrupted_one(store: Store) -> None:
     """The job itself went first. Its tasks would be those of a job that is created with its id later on."""
     await store.write_all(JOB, {0: TaskRuntime(TaskState.SUCCEEDED, TaskState.SUCCEEDED, 1, 1, 1, 1)})
     engine = Engine(store)
@@ -119,13 +119,13 @@ async def test_a_deletion_that_was_cut_off_is_finished_when_it_is_asked_for_agai
     assert [page async for page in store.tasks.list(JOB)] == []
 
 
-async def test_a_deletion_does_not_take_what_is_just_being_created(store: Store) -> None:
+async def test_a_deletion_spares_a_job_that_is_being_created(store: Store) -> None:
     world = World()
-    engine, slow = Engine(store), Doubtful(store.jobs, answered=True)
+    engine, slow = Engine(store), UnknownOutcome(store.jobs, answered=True)
     store.jobs = slow  # type: ignore[assignment]
     async with Running(engine, world):
         creating = asyncio.create_task(engine.create_job(JOB, spec(1)))
-        await until(lambda: slow.begun, "the store is asked")
+        await until(lambda: slow.begun, "the store is called")
         with pytest.raises(NotFound):
             await engine.delete(JOB)
         slow.let.set()

@@ -11,7 +11,7 @@ from tests.unit.jobmgr_core.steps import ended, reach
 from tests.unit.jobmgr_core.world import Running, World, runs_on, until
 
 
-async def test_a_run_that_was_given_up_and_lives_is_killed(store: Store) -> None:
+async def test_a_run_that_was_given_up_and_is_alive_is_killed(store: Store) -> None:
     world = World()
     async with Running(Engine(store), world) as running:
         await running.engine.create_job(JOB, spec(1))
@@ -36,13 +36,13 @@ async def test_another_event_stream_is_read_from_its_start(store: Store) -> None
         await ended(running.engine)
 
 
-async def test_another_resmgr_gets_what_is_pending_again(store: Store) -> None:
+async def test_a_new_resmgr_gets_pending_runs_again(store: Store) -> None:
     world = World()
     world.hold = True
     async with Running(Engine(store), world) as running:
         await running.engine.create_job(JOB, spec(5, minimumRunningInstances=3))
         await reach(running.engine, TaskState.PENDING, 5)
-        await until(lambda: world.called("WaitForDeltas"), "reasons are asked for")
+        await until(lambda: world.called("WaitForDeltas"), "reasons are requested")
         world.queued.clear()
         world.resmgr_stream, world.resmgr_leader = "resmgr-2", "leader-2"
         await until(lambda: len(world.queued) == 5, "all are enqueued again")
