@@ -3,7 +3,7 @@
 Offsets count from 0 and never repeat within one stream. A client names two offsets with each read: `begin`,
 the first event it wants, and `purge`, below which it is done with everything. One client is the holder:
 what it has not passed is never dropped, and when nothing but that is left in a full ring, further events are
-refused. The others never hold anything up: one that falls off the ring is told so and starts over.
+refused. The others block nothing: one whose events were dropped gets OutOfRange and starts over.
 See docs/behaviour/hosts.md, Event stream.
 """
 
@@ -151,8 +151,10 @@ class EventRing(Generic[E]):
         return passed
 
     def pass_early(self, stream_id: str, offsets: Iterable[int]) -> list[Numbered[E]]:
-        """Note that the holder is done with these events, though not with all before them; those that it was
-        not done with. They stay until it purges them. Raises StreamChanged."""
+        """Record that the holder is done with these events, though not with all before them.
+
+        Return those that it was not done with before. They stay until it purges them. Raises StreamChanged.
+        """
         if stream_id != self.stream_id:
             raise StreamChanged(self.stream_id)
         held = range(self._purged[self._holder], self._end)

@@ -1,6 +1,7 @@
-"""The table of settings, made from the classes: `python -m peloton.config.reference MODULE:CLASS…`.
+"""Generator of docs/settings.md from the settings classes.
 
-Markdown on stdout. Settings that have settings of their own get a section each, under their dotted path.
+Usage: `python -m peloton.config.reference MODULE:CLASS…`. Prints Markdown, with a section under its dotted
+path for each class of nested settings.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ HEAD = """# Settings
 
 Made from the classes by `make settings`; a test compares. Each is a key of a YAML file (`-c FILE`, repeated,
 merged left to right), a dot standing for a mapping inside. Environment variables win over files, flags over
-both. An unknown key is an error. `--check` tells what is wrong, and ends.
+both. An unknown key is an error. `--check` prints what is wrong, and ends.
 """
 TABLE = "| setting | type | default | meaning |\n|---|---|---|---|"
 PLAIN = {str: "text", int: "integer", float: "number", bool: "true, false", Path: "path"}
 _BOUNDS = ((Ge, "ge", "≥"), (Gt, "gt", ">"), (Le, "le", "≤"), (Lt, "lt", "<"))
-_FOR_READERS = re.compile(r";? see `[\w.]+`| \(behaviour [^)]*\)")
+_FOR_DEVELOPERS = re.compile(r";? see `[\w.]+`| \((?:behaviour|docs/behaviour)[^)]*\)")
 Class = type[Settings]
 
 
 def page(classes: Sequence[type[DaemonSettings]]) -> str:
     """Return the whole page. The modules of the classes are named after their daemons."""
     shared = Section("Every daemon", "", DaemonSettings, ())
-    told: dict[Class, str] = {}
-    parts = [HEAD, *_sections(shared, told)]
+    titles: dict[Class, str] = {}
+    parts = [HEAD, *_sections(shared, titles)]
     for cls in classes:
         own = Section(_daemon(cls), "", cls, tuple(DaemonSettings.model_fields))
-        parts += _sections(own, told)
+        parts += _sections(own, titles)
     return "\n\n".join((*(part.strip() for part in parts), _environment(classes))) + "\n"
 
 
@@ -55,23 +56,23 @@ class Section:
         self.fields = {name: field for name, field in cls.model_fields.items() if name not in without}
 
 
-def _sections(section: Section, told: dict[Class, str]) -> Iterator[str]:
-    """Return the text of the section, then those of the settings inside it which are still to come."""
+def _sections(section: Section, titles: dict[Class, str]) -> Iterator[str]:
+    """Yield the text of the section, then those of nested settings without a section yet."""
     inner: list[Section] = []
     rows = []
     for name, field in section.fields.items():
         path, parts = section.path + name, classes_in(field.annotation, Settings)
         for part in parts:
-            if part not in told:
-                told[part] = path + _kind(part)
-                inner.append(Section(f"`{told[part]}`", f"{path}.", part, ()))
+            if part not in titles:
+                titles[part] = path + _kind(part)
+                inner.append(Section(f"`{titles[part]}`", f"{path}.", part, ()))
         meaning = " ".join((field.description or "").split())
-        rows.append(_row(path, field, meaning, [told[each] for each in parts]))
+        rows.append(_row(path, field, meaning, [titles[each] for each in parts]))
     about = "" if section.cls is DaemonSettings else _about(section.cls)
     level = "###" if section.path else "##"
     yield "\n".join([f"{level} {section.title}", "", *([about, ""] if about else []), TABLE, *rows])
     for each in inner:
-        yield from _sections(each, told)
+        yield from _sections(each, titles)
 
 
 def _row(path: str, field: FieldInfo, meaning: str, inside: Sequence[str]) -> str:
@@ -139,7 +140,7 @@ def _kind(cls: Class) -> str:
 def _about(cls: Class) -> str:
     """Return the docstring of a class in one line, without its remarks for developers."""
     text = " ".join(inspect.cleandoc(cls.__dict__.get("__doc__") or "").split("\n\n")[0].split())
-    return _FOR_READERS.sub("", text).rstrip(" .") + "." if text else ""
+    return _FOR_DEVELOPERS.sub("", text).rstrip(" .") + "." if text else ""
 
 
 def _environment(classes: Sequence[type[DaemonSettings]]) -> str:

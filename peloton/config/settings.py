@@ -50,7 +50,7 @@ class LocalMembershipSettings(Settings):
     kind: Literal["local"] = "local"
     """By a folder."""
     directory: Path = Path(".minicluster/membership")
-    """They share it."""
+    """Folder that they share."""
 
 
 class ZooKeeperMembershipSettings(Settings):
@@ -59,14 +59,14 @@ class ZooKeeperMembershipSettings(Settings):
     kind: Literal["zookeeper"] = "zookeeper"
     """By ZooKeeper."""
     servers: Annotated[str, Variable("ELECTION_ZK_SERVERS", selects_kind=True)]
-    """host:port,host:port,… and, where everything is to lie below a node, its path behind the last one."""
+    """host:port,host:port,…, followed by the path of a node where everything is to be below it."""
     root: str = "/peloton"
-    """The node below which all of ours are."""
+    """The node below which Peloton's nodes are."""
     session_seconds: float = Field(5.0, ge=1, le=60)
-    """A leader that vanished is followed by another after that long. The servers' maxSessionTimeout must not
-    be shorter."""
+    """Time after which another leader follows one that vanished. The servers' maxSessionTimeout must not be
+    shorter."""
     credentials_file: Path | None = None
-    """Holds one line, user:password. The nodes are then ours alone to change, and everybody's to read."""
+    """File with one line, user:password. Only this user may then change the nodes; anybody may read them."""
 
     @field_validator("servers")
     @classmethod

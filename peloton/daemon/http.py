@@ -19,8 +19,8 @@ from peloton.daemon.log import LEVELS, LevelSwitch
 from peloton.durations import parse_duration
 from peloton.errors import InvalidArgument, Unavailable
 
-LONGEST_LEVEL = 24 * 3600
-"""Seconds that another log level lasts at most."""
+MAX_LEVEL_SECONDS = 24 * 3600
+"""Longest time for which the log level may be changed."""
 
 
 class HttpServer:
@@ -35,7 +35,7 @@ class HttpServer:
         self._socket: socket.socket | None = None
 
     def bind(self, host: str, port: int) -> int:
-        """Take the port (0: any). Raises Unavailable where it is taken."""
+        """Bind the port (0: any free one) and return it. Raises Unavailable where it is in use."""
         self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -95,7 +95,7 @@ def _seconds(given: str) -> float:
         seconds = parse_duration(given)
     except ValueError:
         seconds = 0.0
-    if not 1 <= seconds <= LONGEST_LEVEL:
+    if not 1 <= seconds <= MAX_LEVEL_SECONDS:
         raise InvalidArgument("duration", given, "a time from 1s to 24h, such as 90s, 5m or 2h")
     return seconds
 
@@ -103,7 +103,7 @@ def _seconds(given: str) -> float:
 class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the daemon's own business."""
+        """Leave signals to the daemon."""
         yield
 
 

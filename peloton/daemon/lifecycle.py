@@ -27,7 +27,7 @@ from peloton.daemon.http import HttpServer
 from peloton.daemon.metrics import HEARTBEAT, LEADER
 from peloton.daemon.supervise import Supervisor
 from peloton.errors import Fenced, PelotonError, Refused, Unavailable
-from peloton.membership.addresses import advertised, hidden
+from peloton.membership.addresses import advertised, unreachable
 from peloton.membership.factory import membership
 from peloton.membership.interface import Address, Leadership, Member, Role
 from peloton.membership.lease import Standing
@@ -43,15 +43,15 @@ Standby = Callable[[], AbstractAsyncContextManager[None]]
 
 HEARTBEAT_SECONDS = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
-"""Seconds from an attempt to lead that failed to the next one."""
+"""Seconds between a failed attempt to lead and the next one."""
 STEP_DOWN_SECONDS = 15.0
 FINISH_SECONDS = 8.0
-"""Seconds of these for finishing what was begun."""
+"""Part of these seconds in which a term may finish what was begun."""
 log = logging.getLogger(__name__)
 
 
 class Daemon(Generic[S]):
-    """What the parts of a daemon share. `run` makes it and `build` configures it."""
+    """The process of a daemon, shared by its parts. `run` makes it and `build` configures it."""
 
     def __init__(self, settings: S, role: Role) -> None:
         self.settings = settings
@@ -60,9 +60,9 @@ class Daemon(Generic[S]):
         self.clock: Clock = SystemClock()
         self.membership = membership(settings.membership)
         self.rpc = RpcServer(self._who_leads)
-        self.http = HttpServer(self.unhealthy, self._follows)
+        self.http = HttpServer(self.unhealthy, self._current_leader)
         self.checks: list[Callable[[], str]] = []
-        """Each tells what is wrong, empty where all is well; /health is OK when none has anything to say."""
+        """Each returns what is wrong, empty if nothing; /health is OK while all return empty texts."""
         self._channels = Channels()
         self._scopes: list[Supervisor] = []
         self._life: Callable[[], Coroutine[Any, Any, None]] | None = None
@@ -70,14 +70,14 @@ class Daemon(Generic[S]):
         self._elected = False
         self._finish: Callable[[], Awaitable[None]] | None = None
 
-    # What build() calls, once.
+    # For build(), which calls one of these once.
 
     def lead(self, leading: Leading, services: Iterable[str] = (), standby: Standby = nullcontext) -> None:
-        """Campaign for ever; enter `leading(term)` when elected, and leave it on stepping down.
+        """Campaign without end; enter `leading(term)` when elected, and leave it on stepping down.
 
         `services` are the full names answered UNAVAILABLE while another instance leads. `standby` is entered
-        before the first campaign and left after the last term: what it keeps ready lets a term begin at once,
-        and what takes long to close does not delay others.
+        before the first campaign and left after the last term: it prepares what a term needs to begin at
+        once, and closes what takes long without delaying the next leader.
         """
         self.rpc.announce(services)
         self._elected = True
@@ -87,7 +87,7 @@ class Daemon(Generic[S]):
         """Work without election."""
         self._life = lambda: self._work(working)
 
-    # What the parts call.
+    # For the parts of the daemon.
 
     def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
         """Supervise a background task until this leadership, or the daemon, ends."""
@@ -145,7 +145,7 @@ class Daemon(Generic[S]):
         """Return what is wrong, empty if nothing."""
         return "; ".join(wrong for check in self.checks if (wrong := check()))
 
-    # Its life.
+    # Lifecycle.
 
     async def live(self) -> str:
         """Run until told to stop; return why it ended, empty for an orderly end."""
@@ -156,7 +156,7 @@ class Daemon(Generic[S]):
         http_port = self.http.bind(settings.host, settings.http_port)
         grpc_port = await self._listen()
         ip = advertised(settings.host, settings.advertise)
-        self._warn_of(ip)
+        self._warn_if_unreachable(ip)
         self._member = Member(self.role, self.id, Address(socket.gethostname(), ip, http_port, grpc_port))
         scope = Supervisor()
         self._scopes.append(scope)
@@ -176,11 +176,11 @@ class Daemon(Generic[S]):
         further = reflection(rpc.names) if settings.grpc_reflection else ()
         return await rpc.start(settings.host, settings.grpc_port, further)
 
-    def _warn_of(self, ip: str) -> None:
+    def _warn_if_unreachable(self, ip: str) -> None:
         shared = self.settings.membership
-        if isinstance(shared, ZooKeeperMembershipSettings) and hidden(ip, shared.servers):
+        if isinstance(shared, ZooKeeperMembershipSettings) and unreachable(ip, shared.servers):
             log.warning(
-                "others are told to find this daemon at %s, which they do not reach: set host or advertise",
+                "this daemon is announced at %s, which other hosts cannot reach: set host or advertise",
                 ip,
             )
 
@@ -221,7 +221,7 @@ class Daemon(Generic[S]):
             while True:
                 leadership = await self.membership.campaign(self._member)
                 try:
-                    if await self._reign(leadership, leading):
+                    if await self._lead_term(leadership, leading):
                         backoff.reset()
                 finally:
                     await leadership.resign()
@@ -229,11 +229,11 @@ class Daemon(Generic[S]):
                 log.info("campaigning again in %.1f s", pause)
                 await asyncio.sleep(pause)
 
-    async def _reign(self, leadership: Leadership, leading: Leading) -> bool:
-        """Lead for one term; return whether it began well. A start that fails gives up leadership."""
+    async def _lead_term(self, leadership: Leadership, leading: Leading) -> bool:
+        """Lead for one term; return whether it started. A start that fails gives up leadership."""
         self._leadership, began = leadership, asyncio.Event()
         lost = asyncio.create_task(leadership.lost())
-        term = asyncio.create_task(self._act(leading(leadership.term), leadership.term, began))
+        term = asyncio.create_task(self._run_term(leading(leadership.term), leadership.term, began))
         try:
             await asyncio.wait({lost, term}, return_when=asyncio.FIRST_COMPLETED)
             held = leadership.standing(self.clock.monotonic()) is Standing.HELD and not lost.done()
@@ -248,15 +248,17 @@ class Daemon(Generic[S]):
             log.warning("leadership of term %d is lost%s", leadership.term, f": {error}" if error else "")
         return began.is_set()
 
-    async def _act(self, leading: AbstractAsyncContextManager[None], term: int, began: asyncio.Event) -> None:
-        """Lead. Raises where a background task failed: that ends the daemon, unless leadership is over."""
+    async def _run_term(
+        self, leading: AbstractAsyncContextManager[None], term: int, began: asyncio.Event
+    ) -> None:
+        """Lead. Raises where a background task failed: that ends the daemon, unless leadership is lost."""
         scope = Supervisor()
         self._scopes.append(scope)
         try:
             async with AsyncExitStack() as stack:
                 try:
                     await stack.enter_async_context(leading)
-                except Refused:  # wrong credentials, a newer schema: no later try will do better
+                except Refused:  # wrong credentials, a newer schema: no later try will succeed
                     raise
                 except (PelotonError, OSError) as error:
                     log.error("cannot lead in term %d: %s", term, error)
@@ -268,7 +270,7 @@ class Daemon(Generic[S]):
                 try:
                     raise PelotonError(await scope.failed())
                 except asyncio.CancelledError:
-                    await self._finished()
+                    await self._finish_term()
                     raise
         finally:
             self._finish = None
@@ -276,8 +278,8 @@ class Daemon(Generic[S]):
             await scope.close()
             self._scopes.remove(scope)
 
-    async def _finished(self) -> None:
-        """Finish the term in order, while it lasts."""
+    async def _finish_term(self) -> None:
+        """Call the function given to `before_stepping_down`, unless leadership is lost."""
         if self._finish is None:
             return
         try:
@@ -293,7 +295,7 @@ class Daemon(Generic[S]):
             return f"no {self.role.value} leads at the moment"
         return f"this {self.role.value} does not lead; the leader is at {leader.target}"
 
-    def _follows(self) -> str:
+    def _current_leader(self) -> str:
         """Return the leader for /health, empty for a leader and for a daemon without election."""
         return self._who_leads() if self._elected and self._leadership is None else ""
 

@@ -1,4 +1,4 @@
-"""Progress of a new leader in reading the store: in metrics at each step, in the log from time to time."""
+"""Progress of a new leader in reading the store, in metrics and in the log."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from prometheus_client import Gauge
 
 TELL_SECONDS = 5.0
+"""Time between two lines in the log."""
 
 
 class Gauges:
@@ -17,12 +18,10 @@ class Gauges:
         self.jobs = Gauge(
             f"{daemon}_recovery_jobs", "Active jobs that were stored when this instance was last elected."
         )
-        self.jobs_read = Gauge(
-            f"{daemon}_recovery_jobs_read", "How many of them it has read: all before it serves."
-        )
-        self.tasks_read = Gauge(f"{daemon}_recovery_tasks_read", "Tasks of the jobs that it has read.")
+        self.jobs_read = Gauge(f"{daemon}_recovery_jobs_read", "Number of these jobs that have been read.")
+        self.tasks_read = Gauge(f"{daemon}_recovery_tasks_read", "Tasks of the jobs that have been read.")
         self.seconds = Gauge(
-            f"{daemon}_recovery_seconds", "How long it has been reading them, or how long that took."
+            f"{daemon}_recovery_seconds", "Seconds since it began to read them, or that reading took."
         )
 
 
@@ -44,7 +43,7 @@ class Progress:
         self._tell = tell
         self._all = jobs
         self._jobs = self._tasks = 0
-        self._began = self._told = now()
+        self._began = self._logged_at = now()
         gauges.jobs.set(jobs)
         self._step()
 
@@ -68,8 +67,8 @@ class Progress:
         self._gauges.jobs_read.set(self._jobs)
         self._gauges.tasks_read.set(self._tasks)
         self._gauges.seconds.set(seconds)
-        if last or now - self._told >= self._tell:
-            self._told = now
+        if last or now - self._logged_at >= self._tell:
+            self._logged_at = now
             self._log.info(
                 "%d of %d active jobs are read, %d tasks, in %.1f s",
                 self._jobs,

@@ -11,11 +11,11 @@ from peloton.errors import Fenced, Refused
 
 log = logging.getLogger(__name__)
 _ONE_LINE = (Fenced, Refused)
-"""Errors whose text says all; where in the program they came up is of no use."""
+"""Errors that are logged without a traceback: their text is enough."""
 
 
 class Supervisor:
-    """Tasks that live as long as their scope."""
+    """A scope of background tasks, which it cancels when it closes."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -47,13 +47,13 @@ class Supervisor:
         if error is not None and not isinstance(error, _ONE_LINE):
             log.error("background task %s failed", task.get_name(), exc_info=error)
         if not self._failed.done():
-            self._failed.set_result(_story(task, error))
+            self._failed.set_result(_description(task, error))
 
 
-def _story(task: asyncio.Task[Any], error: BaseException | None) -> str:
-    told = f"{task.get_name()} ended"
-    if task.cancelled():  # by nobody, as only `close` cancels a task
-        return f"{told}: what it waited for was cancelled"
+def _description(task: asyncio.Task[Any], error: BaseException | None) -> str:
+    text = f"{task.get_name()} ended"
+    if task.cancelled():  # not by us, as only `close` cancels a task
+        return f"{text}: what it waited for was cancelled"
     if error is None:
-        return told
-    return f"{told}: {error if isinstance(error, _ONE_LINE) else repr(error)}"
+        return text
+    return f"{text}: {error if isinstance(error, _ONE_LINE) else repr(error)}"

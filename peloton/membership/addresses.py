@@ -31,17 +31,17 @@ class InterfaceAddress:
 
 
 def advertised(listening: str, chosen: str = "") -> str:
-    """Return the address to announce: the configured one, else the one listened on, else the best."""
+    """Return the address to announce: the configured one, else the one listened on, else the best of all."""
     if chosen:
         return chosen
     try:
-        anywhere = ipaddress.ip_address(listening).is_unspecified
+        listens_on_all = ipaddress.ip_address(listening).is_unspecified
     except ValueError:  # a name
         return listening
-    return best(interfaces(), listening) if anywhere else listening
+    return best(interfaces(), listening) if listens_on_all else listening
 
 
-def hidden(ip: str, servers: str) -> bool:
+def unreachable(ip: str, servers: str) -> bool:
     """Return whether hosts that share the registry at `servers` cannot reach `ip`.
 
     That is the case where it is a loopback address while the registry (host:port,host:port…) is elsewhere.
@@ -60,8 +60,8 @@ def _loopback(host: str) -> bool:
 def best(found: Iterable[InterfaceAddress], listening: str = "::") -> str:
     """Return the best address.
 
-    Up goes before down, other before loopback, routed before link-local, IPv4 before IPv6. A server that
-    listens on 0.0.0.0 is not reached by IPv6.
+    Up is preferred to down, other to loopback, routed to link-local, IPv4 to IPv6. A server that listens on
+    0.0.0.0 cannot be reached by IPv6.
     """
     versions = (4,) if ipaddress.ip_address(listening).version == 4 else (4, 6)
     usable = [each for each in found if ipaddress.ip_address(each.ip).version in versions]

@@ -1,8 +1,8 @@
-"""ZooKeeper from asyncio: kazoo with its threads kept behind a wall.
+"""ZooKeeper for asyncio: a wrapper that keeps kazoo's threads apart from the event loop.
 
 Answers, watches and changes of the connection enter the event loop through call_soon_threadsafe, and
-kazoo's exceptions become Peloton's here. While the connection is broken, calls wait until it is back or
-gone for good.
+kazoo's exceptions become Peloton's here. While the connection is broken, calls wait until it is restored or
+lost for good.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from peloton.config.errors import ConfigError
 from peloton.errors import AlreadyExists, Conflict, NotFound, PelotonError, Refused, Unavailable
 from peloton.membership.client import Client
 
-SAY_FIRST, SAY_LATEST = 2.0, 60.0
-"""Seconds without a connection until the log tells it, and the longest between two such lines."""
+WARN_FIRST, WARN_LONGEST = 2.0, 60.0
+"""Seconds without a connection until the first warning, and the longest time between two."""
 CLOSE_SECONDS = 2.0
 log = logging.getLogger(__name__)
 _quiet = logging.getLogger("peloton.membership.kazoo")
-# At lower levels kazoo tells passwords, and at WARNING each try to connect.
+# At lower levels kazoo logs passwords, and at WARNING each try to connect.
 _quiet.setLevel(logging.ERROR)
 Watch = Callable[[], None]
 
@@ -78,7 +78,7 @@ class Connection:
         self._servers = servers
         self._clock = SystemClock()
         self._acl = credentials.acl if credentials else OPEN_ACL_UNSAFE
-        self._asked = session
+        self._requested = session
         try:
             self._client = Client(
                 servers.replace(" ", ""),
@@ -93,10 +93,10 @@ class Connection:
                 f"ZooKeeper's servers {servers!r} are not host:port,host:port…: {error}"
             ) from None
         self._connected = asyncio.Event()
-        self._waiting: set[asyncio.Future[Any]] = set()
+        self._pending: set[asyncio.Future[Any]] = set()
         self._given_up = ""
         self._closing = False
-        self._saying: asyncio.TimerHandle | None = None
+        self._warning: asyncio.TimerHandle | None = None
         self._began = self._clock.monotonic()
         self.on_state: list[Callable[[str], None]] = []
         """Called on the event loop with each new KazooState: CONNECTED, SUSPENDED, LOST."""
@@ -105,26 +105,26 @@ class Connection:
         """Wait until the servers answer, and log that meanwhile. Raises as `connected` does."""
         loop = asyncio.get_running_loop()
 
-        def heard(state: str) -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody is interested
+        def changed(state: str) -> None:
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._on_state, state, self._client.given_up())
 
-        self._client.add_listener(heard)
-        self._say_in(SAY_FIRST)  # before the start: it is cancelled as soon as the servers are connected
+        self._client.add_listener(changed)
+        self._warn_in(WARN_FIRST)  # before the start: it is cancelled as soon as the servers are connected
         await asyncio.to_thread(self._client.start_async)
         await self.connected()
 
     async def close(self) -> None:
-        """End the session, with all that it holds, without waiting for servers that do not answer."""
+        """End the session with its ephemeral nodes, without waiting for servers that do not answer."""
         self._closing = True
-        self._say_no_more()
+        self._stop_warning()
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
 
         def stop() -> None:
             with suppress(KazooTimeoutError, exceptions.KazooException):
                 self._client.stop()
                 self._client.close()
-            with suppress(RuntimeError):  # the loop is closed: it did not wait
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(stopped.set)
 
         threading.Thread(target=stop, name="zookeeper-close", daemon=True).start()
@@ -140,7 +140,7 @@ class Connection:
 
     @property
     def granted(self) -> float:
-        """Seconds for which the servers keep the present session without a sign of life."""
+        """Seconds for which the servers keep the present session without a message."""
         return self._client.granted
 
     def trouble(self) -> str:
@@ -152,41 +152,41 @@ class Connection:
         return f"ZooKeeper {self._servers} has not answered for {self._clock.monotonic() - self._began:.0f} s"
 
     @property
-    def whole(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether the servers are connected, as far as known."""
         return self._connected.is_set() and not self._given_up
 
     async def connected(self) -> None:
-        """Wait until the servers are connected. Raises PelotonError where they never will be."""
+        """Wait until the servers are connected. Raises PelotonError where that cannot happen any more."""
         await self._connected.wait()
-        self._require_hope()
+        self._require_usable()
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         """Return a node. Raises NotFound."""
-        value, stat = await self._ask(self._client.get_async, path, watch=self._into_loop(watch))
+        value, stat = await self._call(self._client.get_async, path, watch=self._on_loop(watch))
         return Node(value, stat.version, stat.ephemeralOwner)
 
     async def exists(self, path: str, watch: Watch | None = None) -> bool:
         """Return whether a node exists."""
-        return await self._ask(self._client.exists_async, path, watch=self._into_loop(watch)) is not None
+        return await self._call(self._client.exists_async, path, watch=self._on_loop(watch)) is not None
 
-    async def unguarded(self, path: str) -> bool:
+    async def is_unprotected(self, path: str) -> bool:
         """Return whether anybody may change or delete the node, though we have credentials."""
         if self._acl is OPEN_ACL_UNSAFE:
             return False
         with suppress(NotFound):
-            acl, _ = await self._ask(self._client.get_acls_async, path)
+            acl, _ = await self._call(self._client.get_acls_async, path)
             return any(each.id.scheme == "world" and each.perms & ~Permissions.READ for each in acl)
         return False
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Return the names of the children of a node. Raises NotFound."""
-        found = await self._ask(self._client.get_children_async, path, watch=self._into_loop(watch))
+        found = await self._call(self._client.get_children_async, path, watch=self._on_loop(watch))
         return list(found)
 
     async def make(self, path: str) -> None:
-        """Make a lasting node and its ancestors, where they are missing."""
-        await self._ask(self._client.ensure_path_async, path)
+        """Create a persistent node and its ancestors, where they are missing."""
+        await self._call(self._client.ensure_path_async, path)
 
     async def create(self, path: str, value: bytes, ephemeral: bool = False, sequence: bool = False) -> str:
         """Create a node and return its path.
@@ -194,20 +194,20 @@ class Connection:
         Raises AlreadyExists, and NotFound where the parent is missing.
         """
         return str(
-            await self._ask(self._client.create_async, path, value, ephemeral=ephemeral, sequence=sequence)
+            await self._call(self._client.create_async, path, value, ephemeral=ephemeral, sequence=sequence)
         )
 
     async def delete(self, path: str) -> None:
         """Delete a node, if it exists."""
         with suppress(NotFound):
-            await self._ask(self._client.delete_async, path)
+            await self._call(self._client.delete_async, path)
 
     async def commit(self, *steps: Step) -> list[Any]:
         """Commit all steps or none; return their results. Raises the failure of the first that failed."""
         transaction = self._client.transaction()
         for step in steps:
             step(transaction, self._acl)
-        results = await self._ask(transaction.commit_async)
+        results = await self._call(transaction.commit_async)
         for operation, result in zip(transaction.operations, results, strict=True):
             if isinstance(result, Exception) and not isinstance(
                 result, exceptions.RolledBackError | exceptions.RuntimeInconsistency
@@ -215,96 +215,96 @@ class Connection:
                 raise _translated(result, operation.path)
         return list(results)
 
-    async def _ask(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        self._require_hope()
+    async def _call(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        self._require_usable()
         loop, what = asyncio.get_running_loop(), str(arguments[0]) if arguments else "a transaction"
         future: asyncio.Future[Any] = loop.create_future()
 
         def answered(result: Any) -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody is interested
-                loop.call_soon_threadsafe(_settle, future, result, what)
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(_resolve, future, result, what)
 
-        self._waiting.add(future)
+        self._pending.add(future)
         try:
             call(*arguments, **named).rawlink(answered)
             return await future
         finally:
-            self._waiting.discard(future)
+            self._pending.discard(future)
 
-    def _into_loop(self, watch: Watch | None) -> Callable[[Any], None] | None:
+    def _on_loop(self, watch: Watch | None) -> Callable[[Any], None] | None:
         if watch is None:
             return None
-        loop, told = asyncio.get_running_loop(), watch
+        loop, notify = asyncio.get_running_loop(), watch
 
         def fired(event: Any) -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody is interested
-                loop.call_soon_threadsafe(told)
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(notify)
 
         return fired
 
     def _on_state(self, state: str, given_up: str = "") -> None:
         if state == KazooState.CONNECTED:
             self._connected.set()
-            self._say_no_more()
-            self._compare()
+            self._stop_warning()
+            self._check_granted()
         elif self._connected.is_set():
             self._connected.clear()
             self._began = self._clock.monotonic()
-            self._say_in(SAY_FIRST)
+            self._warn_in(WARN_FIRST)
         log.info("ZooKeeper %s: %s", self._servers, state.lower())
-        self._end(given_up)
+        self._give_up(given_up)
         if state == KazooState.LOST:
-            self._forget()
+            self._fail_pending()
         for each in self.on_state:
             each(state)
 
-    def _say_in(self, seconds: float) -> None:
+    def _warn_in(self, seconds: float) -> None:
         """Log a warning after `seconds`, and again in growing pauses, until the servers are connected."""
 
-        def say() -> None:
-            self._end(self._client.given_up())
+        def warn() -> None:
+            self._give_up(self._client.given_up())
             if not self._given_up:
                 log.warning("%s, trying again", self.trouble())
-                self._say_in(min(2 * seconds, SAY_LATEST))
+                self._warn_in(min(2 * seconds, WARN_LONGEST))
 
         if not self._closing:
-            self._saying = asyncio.get_running_loop().call_later(seconds, say)
+            self._warning = asyncio.get_running_loop().call_later(seconds, warn)
 
-    def _say_no_more(self) -> None:
-        if self._saying is not None:
-            self._saying.cancel()
+    def _stop_warning(self) -> None:
+        if self._warning is not None:
+            self._warning.cancel()
 
-    def _end(self, given_up: str) -> None:
-        """Fail all present and later waits."""
+    def _give_up(self, given_up: str) -> None:
+        """Fail all present and later waits, if there is a reason to give up."""
         if given_up and not self._closing:
             self._given_up = f"ZooKeeper {self._servers} {given_up}"
             self._connected.set()
 
-    def _require_hope(self) -> None:
+    def _require_usable(self) -> None:
         if self._given_up:
             raise PelotonError(self._given_up)
 
-    def _forget(self) -> None:
-        """Forget the ended session.
+    def _fail_pending(self) -> None:
+        """Fail the pending calls of the ended session.
 
-        kazoo has informed all that waited, except for calls that came just before it forgot them itself.
+        kazoo does so itself, except for calls that were made just before it ended the session.
         """
-        for future in self._waiting:
+        for future in self._pending:
             if not future.done():
                 future.set_exception(Unavailable("ZooKeeper: the session has ended"))
 
-    def _compare(self) -> None:
+    def _check_granted(self) -> None:
         """Log where the servers grant a session of another length than the one requested."""
-        if self.granted < self._asked:
+        if self.granted < self._requested:
             log.warning(
                 "ZooKeeper %s grants sessions of %g s, its maxSessionTimeout, which counts: "
                 "membership.session_seconds is %g",
-                self._servers, self.granted, self._asked,
+                self._servers, self.granted, self._requested,
             )  # fmt: skip
 
 
 Step = Callable[[Any, Iterable[ACL]], None]
-"""One of a transaction's, put into it."""
+"""Adds one operation to a transaction."""
 
 
 def check(path: str, version: int) -> Step:
@@ -327,7 +327,7 @@ def drop(path: str) -> Step:
     return lambda transaction, acl: transaction.delete(path)
 
 
-def _settle(future: asyncio.Future[Any], result: Any, what: str) -> None:
+def _resolve(future: asyncio.Future[Any], result: Any, what: str) -> None:
     if future.done():
         return
     if result.exception is None:
@@ -337,13 +337,13 @@ def _settle(future: asyncio.Future[Any], result: Any, what: str) -> None:
 
 
 def _translated(error: Exception, what: str) -> PelotonError:
-    told = f"ZooKeeper: {what}: {type(error).__name__.removesuffix('Error')}"
+    text = f"ZooKeeper: {what}: {type(error).__name__.removesuffix('Error')}"
     if isinstance(error, exceptions.NoAuthError):
-        told += ": it belongs to other credentials than those of membership.credentials_file"
-    for kind, stands_for in _ERRORS:
+        text += ": it belongs to other credentials than those of membership.credentials_file"
+    for kind, mapped in _ERRORS:
         if isinstance(error, kind):
-            return stands_for(told)
-    return Unavailable(told)
+            return mapped(text)
+    return Unavailable(text)
 
 
 _ERRORS: tuple[tuple[type[Exception], type[PelotonError]], ...] = (
@@ -356,4 +356,4 @@ _ERRORS: tuple[tuple[type[Exception], type[PelotonError]], ...] = (
     (exceptions.InvalidACLError, Refused),
     (exceptions.BadArgumentsError, Refused),
 )
-"""All others (the connection broke, the session ended) say that nothing can be told now."""
+"""All others (the connection broke, the session ended) become Unavailable."""

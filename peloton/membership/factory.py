@@ -1,4 +1,4 @@
-"""Choice of the adapter by the settings."""
+"""Choice of the membership adapter by the settings."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ def membership(settings: MembershipSettings) -> Membership:
     """Make the adapter. Raises ConfigError for unreadable credentials and invalid addresses."""
     if isinstance(settings, LocalMembershipSettings):
         return LocalMembership(settings.directory)
-    from peloton.membership.zookeeper import open_membership  # kazoo is for those who use it
+    from peloton.membership.zookeeper import open_membership  # imports kazoo
 
     return open_membership(settings)

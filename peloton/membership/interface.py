@@ -108,7 +108,7 @@ class Membership(Protocol):
     """Access to the registry of members and leaders."""
 
     async def start(self) -> None:
-        """Begin to watch. Raises Unavailable where the registry cannot be reached, or waits for it."""
+        """Start to watch. Raises Unavailable where the registry cannot be reached, or waits for it."""
         ...
 
     async def join(self, member: Member) -> None:

@@ -1,10 +1,12 @@
-"""A leader's lease: how long it may act without asking again. Pure; `now` is seconds on the monotonic clock.
+"""The lease of a leader: how long it may act without a renewal.
 
-The registry keeps a session alive for `session` seconds after it last heard of it, and only then lets
-another lead. A renewal is stamped before its call leaves, so that the registry heard of it at the stamp or
-later: until stamp + session nobody else leads, however long the answer took and however long this process
-was frozen since. The lease is shorter than the session by a margin, for clocks that run differently and
-for a registry's server that fails before it passed on what it heard.
+Pure; `now` is in seconds on the monotonic clock.
+
+The registry keeps a session for `session` seconds after its last message, and elects another leader only
+after that. A renewal is stamped before its call is sent, so that the registry receives it at the stamp or
+later: until stamp + session nobody else leads, however long the answer takes and however long this process
+is frozen. The lease is shorter than the session by a margin, for clocks that run at different speeds and for
+a server of the registry that fails before it replicates a renewal.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 MARGIN = 0.2
-"""Of the session's length."""
+"""Share of the session's length by which the lease is shorter."""
 
 
 class Standing(Enum):
@@ -22,9 +24,9 @@ class Standing(Enum):
 
     HELD = "held"
     SUSPENDED = "suspended"
-    """The registry cannot be heard: do nothing that lasts, and wait."""
+    """The registry cannot be reached: do nothing with a lasting effect, and wait."""
     OVER = "over"
-    """For good."""
+    """Leadership has ended for good."""
 
 
 @dataclass(slots=True)
@@ -36,12 +38,12 @@ class Lease:
     stamp: float
     _until: float = field(init=False)
     _suspended: float = field(init=False, default=-math.inf)
-    """When the connection was last found broken; a renewal stamped later shows that it is whole again."""
-    _whole: float = field(init=False)
-    """The newest stamp that was answered."""
+    """When the connection was last found broken; a renewal stamped later shows that it works again."""
+    _confirmed: float = field(init=False)
+    """The newest stamp whose call was answered."""
 
     def __post_init__(self) -> None:
-        self._whole = self.stamp
+        self._confirmed = self.stamp
         self._until = self.stamp + self.seconds
 
     @property
@@ -58,21 +60,21 @@ class Lease:
         """Return whether the leader may act at `now`."""
         if now >= self._until:
             return Standing.OVER
-        return Standing.HELD if self._whole > self._suspended else Standing.SUSPENDED
+        return Standing.HELD if self._confirmed > self._suspended else Standing.SUSPENDED
 
     def renew(self, stamp: float, now: float) -> None:
         """Renew the lease for a call stamped `stamp` that confirmed it, unless the lease is over."""
         if now >= self._until:
             self.end()
             return
-        self._whole = max(self._whole, stamp)
+        self._confirmed = max(self._confirmed, stamp)
         self._until = max(self._until, stamp + self.seconds)
 
     def shorten(self, session: float) -> None:
         """Shorten the lease to a session that lasts only so long, possibly since the last renewal."""
         if session < self.session:
             self.session = session
-            self._until = min(self._until, self._whole + self.seconds)
+            self._until = min(self._until, self._confirmed + self.seconds)
 
     def suspend(self, now: float) -> None:
         """Suspend the lease while the registry cannot be reached."""

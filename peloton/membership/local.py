@@ -1,10 +1,11 @@
-"""Membership for the daemons of one machine: a folder of files, with file locks for what is alive.
+"""Membership for the daemons of one machine: a folder of files, locked while their processes live.
 
     <root>/<election name>/leader      locked by the leader while it leads; holds its address
     <root>/<election name>/term        number of the last term
     <root>/<election name>/members/ID  locked by the process; holds its address
 
-The kernel drops a lock when its process ends, however that happens: a killed leader's place is free at once.
+The kernel drops a lock when its process ends, however that happens: after a leader is killed,
+another can lead at once.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class LocalMembership:
         self._members: dict[Role, dict[str, Member]] = {role: {} for role in Role}
         self._change = asyncio.Event()
         self._own: list[int] = []
-        self._wrong = ""
+        self._error = ""
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -43,9 +44,9 @@ class LocalMembership:
         try:
             for role in Role:
                 (self._root / role.election / "members").mkdir(parents=True, exist_ok=True)
-            self._look()
+            self._read()
         except OSError as error:
-            raise Unavailable(self._told(error)) from None
+            raise Unavailable(self._describe(error)) from None
         self._watch = asyncio.create_task(self._poll(), name="membership")
 
     async def join(self, member: Member) -> None:
@@ -63,7 +64,7 @@ class LocalMembership:
         folder = self._root / member.role.election
         handle = os.open(folder / "leader", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            while not _try_lock(handle, fcntl.LOCK_EX):  # noqa: ASYNC110 - a file lock tells nobody
+            while not _try_lock(handle, fcntl.LOCK_EX):  # noqa: ASYNC110 - file locks send no notification
                 await asyncio.sleep(POLL_SECONDS)
             _fill(handle, "")
             term = _next_term(folder / "term")
@@ -87,7 +88,7 @@ class LocalMembership:
 
     def trouble(self) -> str:
         """Return why the folder cannot be read, empty where it can."""
-        return self._wrong
+        return self._error
 
     async def close(self) -> None:
         """Leave the registry."""
@@ -98,21 +99,21 @@ class LocalMembership:
         self._own.clear()
 
     async def _poll(self) -> None:
-        """Look at the folder. What was seen last stays while it cannot be read."""
+        """Read the folder periodically; keep the last state while it cannot be read."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
             try:
-                self._look()
-                self._wrong = ""
+                self._read()
+                self._error = ""
             except OSError as error:
-                if not self._wrong:
-                    log.error("%s, trying again", self._told(error))
-                self._wrong = self._told(error)
+                if not self._error:
+                    log.error("%s, trying again", self._describe(error))
+                self._error = self._describe(error)
 
-    def _told(self, error: OSError) -> str:
+    def _describe(self, error: OSError) -> str:
         return f"membership folder {self._root}: {error.filename}: {error.strerror}"
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         leaders, members = registered(self._root)
         if leaders != self._leaders or members != self._members:
             self._leaders, self._members = leaders, members
@@ -208,7 +209,7 @@ def _members(role: Role, folder: Path) -> dict[str, Member]:
             continue
         text = _held(file)
         if text is None:
-            with suppress(IsADirectoryError, PermissionError):  # no process of ours made that
+            with suppress(IsADirectoryError, PermissionError):  # not made by our processes
                 file.unlink(missing_ok=True)
             continue
         with suppress(ValueError):

@@ -1,6 +1,6 @@
-"""Where the Mesos master is: by address, or as masters elect one through ZooKeeper.
+"""Detection of the Mesos master: a fixed address, or the one elected through ZooKeeper.
 
-Each master makes an ephemeral node `json.info_<number>` with its MasterInfo as JSON; the lowest leads
+Each master creates an ephemeral node `json.info_<number>` with its MasterInfo as JSON; the lowest leads
 (recording 09-master-failover-zk).
 """
 
@@ -25,29 +25,33 @@ log = logging.getLogger(__name__)
 _ZOOKEEPER = re.compile(r"zk://([^/@\s]+:\d{1,5}(?:,[^/@,\s]+:\d{1,5})*)((?:/[^/\s]+)+)\Z")
 
 
-class Trouble:
-    """Says each reason why something is tried again and again, but once until it is over."""
+class RetryLog:
+    """Logs each reason why an operation is repeated once, until it succeeds."""
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
-    def met(self, error: PelotonError) -> None:
-        if (reason := str(error)) not in self._said:
-            self._said.add(reason)
+    def failed(self, error: PelotonError) -> None:
+        """Log the reason of a failure, unless it was logged since the last success."""
+        if (reason := str(error)) not in self._logged:
+            self._logged.add(reason)
             log.warning("%s: %s; trying again", self._what, reason)
 
-    def over(self) -> None:
-        self._said.clear()
+    def succeeded(self) -> None:
+        """Forget the reasons that were logged."""
+        self._logged.clear()
 
 
 @dataclass(frozen=True, slots=True)
 class MasterAddress:
+    """The address of a Mesos master."""
+
     host: str
     """Where to connect."""
     port: int
     name: str = field(default="", compare=False)
-    """Hostname that the master goes by, which its certificate is for; empty where only `host` is known."""
+    """Hostname of the master, for which its certificate is issued; empty where only `host` is known."""
     id: str = field(default="", compare=False)
     """The master's own id, new with each start of its process; empty where only the address is known."""
 
@@ -55,12 +59,12 @@ class MasterAddress:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def same(self, other: MasterAddress) -> bool:
-        """Whether both are one master: not one that was started again at the same address."""
+        """Return whether both are the same process, not one restarted at the same address."""
         return (self.host, self.port, self.id) == (other.host, other.port, other.id)
 
     @classmethod
     def parse(cls, text: str) -> MasterAddress:
-        """Raises InvalidArgument for what is no HOST:PORT."""
+        """Parse HOST:PORT. Raises InvalidArgument."""
         host, colon, port = text.rpartition(":")
         if colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536:
             return cls(host.strip("[]"), int(port))
@@ -69,7 +73,7 @@ class MasterAddress:
 
 @dataclass(frozen=True, slots=True)
 class ElectionPath:
-    """Where Mesos masters contend: the servers of a ZooKeeper, and a node there."""
+    """The place of an election of Mesos masters: ZooKeeper servers, and a node there."""
 
     servers: str
     path: str
@@ -79,7 +83,7 @@ class ElectionPath:
 
     @classmethod
     def parse(cls, text: str) -> ElectionPath:
-        """Raises InvalidArgument for what is no zk://HOST:PORT,HOST:PORT/PATH."""
+        """Parse zk://HOST:PORT,HOST:PORT/PATH. Raises InvalidArgument."""
         found = _ZOOKEEPER.match(text)
         if found is None:
             raise InvalidArgument("Mesos master", text, "zk://HOST:PORT,HOST:PORT/PATH")
@@ -87,31 +91,36 @@ class ElectionPath:
 
 
 def parse_master(text: str) -> ElectionPath | MasterAddress:
-    """Raises InvalidArgument."""
+    """Parse either form. Raises InvalidArgument."""
     return (ElectionPath if text.startswith("zk://") else MasterAddress).parse(text)
 
 
 class MasterDetector(Protocol):
+    """Finds the leading Mesos master."""
+
     async def master(self) -> MasterAddress:
-        """The leading master as far as known now. Raises Unavailable where there is none."""
+        """Return the leading master, as last seen. Raises Unavailable where there is none."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """The master that leads, as it announces itself."""
+    """The leading master, as it announces itself."""
 
     master_id: str
     address: MasterAddress
 
 
-Look = Callable[[Elected | None], None]
-"""Hears what each look at the nodes found; None: no master leads."""
+OnRead = Callable[[Elected | None], None]
+"""Called with the result of each read of the nodes; None: no master leads."""
 
 
 @asynccontextmanager
-async def detecting(master: str, looked: Look = lambda found: None) -> AsyncIterator[MasterDetector]:
-    """For HOST:PORT or zk://…, meanwhile. Waits for ZooKeeper, saying so. Raises InvalidArgument."""
+async def detecting(master: str, on_read: OnRead = lambda found: None) -> AsyncIterator[MasterDetector]:
+    """Detect the master at HOST:PORT or zk://… while the body runs.
+
+    Waits for ZooKeeper, and logs that. Raises InvalidArgument.
+    """
     where = parse_master(master)
     if isinstance(where, MasterAddress):
         yield StaticMaster(where)
@@ -119,7 +128,7 @@ async def detecting(master: str, looked: Look = lambda found: None) -> AsyncIter
     connection = Connection(where.servers, SESSION)
     try:
         await connection.open()
-        elected = ElectedMaster(connection, where, looked)
+        elected = ElectedMaster(connection, where, on_read)
         following = asyncio.create_task(elected.follow(), name="mesos master")
         following.add_done_callback(elected.ended)
         try:
@@ -132,21 +141,21 @@ async def detecting(master: str, looked: Look = lambda found: None) -> AsyncIter
 
 
 class ElectedMaster:
-    """The master that leads as Mesos' own election says."""
+    """The leading master of an election in ZooKeeper."""
 
     def __init__(
-        self, connection: Connection, where: ElectionPath, looked: Look = lambda found: None
+        self, connection: Connection, where: ElectionPath, on_read: OnRead = lambda found: None
     ) -> None:
         self._connection = connection
         self._where = where
-        self._tell = looked
-        self._looked = asyncio.Event()
+        self._on_read = on_read
+        self._read_once = asyncio.Event()
         self._elected: Elected | None = None
         self._failure: BaseException | None = None
 
     async def master(self) -> MasterAddress:
-        """Raises also what ended `follow`: the master that was seen last must not be believed for ever."""
-        await self._looked.wait()
+        """Return the leading master. Raises Unavailable, and the error that ended `follow`."""
+        await self._read_once.wait()
         if self._failure is not None:
             raise self._failure
         if self._elected is None:
@@ -154,33 +163,33 @@ class ElectedMaster:
         return self._elected.address
 
     async def follow(self) -> None:
-        """For ever. While ZooKeeper cannot be heard, the last master that was seen counts."""
-        trouble = Trouble(f"Mesos master at {self._where}")
+        """Follow the election without end; keep the last master while ZooKeeper cannot be reached."""
+        retries = RetryLog(f"Mesos master at {self._where}")
         while True:
             touched = asyncio.Event()
             try:
-                found = await self._look(touched.set)
+                found = await self._read(touched.set)
             except PelotonError as error:
-                trouble.met(error)
+                retries.failed(error)
                 await asyncio.sleep(PAUSE)
                 await self._connection.connected()
                 continue
-            trouble.over()
+            retries.succeeded()
             if found != self._elected:
                 log.info("Mesos master: %s", found.address if found else "none")
             self._elected = found
-            self._looked.set()
-            self._tell(found)
+            self._read_once.set()
+            self._on_read(found)
             await touched.wait()
 
     def ended(self, following: asyncio.Task[None]) -> None:
-        """For the task of `follow`."""
+        """Note the end of the task of `follow`: the last master may not be returned any more."""
         if not following.cancelled():
             self._failure = following.exception()
-            self._looked.set()
+            self._read_once.set()
 
-    async def _look(self, watch: Watch) -> Elected | None:
-        """Raises NotFound where what was there went meanwhile."""
+    async def _read(self, watch: Watch) -> Elected | None:
+        """Read the leading master. Raises NotFound where a node was deleted meanwhile."""
         path = self._where.path
         if not await self._connection.exists(path, watch):
             return None
@@ -192,14 +201,14 @@ class ElectedMaster:
 
 
 def announced(value: bytes) -> Elected | None:
-    """What a master's node says; None where it says nothing of use, and the log tells it."""
+    """Parse the node of a master; log and return None where it holds no address."""
     try:
         info = json.loads(value)
         held = info["address"]
         master_id, name = str(info["id"]), str(info.get("hostname", ""))
         return Elected(master_id, MasterAddress(str(held["ip"]), int(held["port"]), name, master_id))
     except (ValueError, KeyError, TypeError) as error:
-        log.error("a Mesos master tells no address: %r: %.200r", error, value)
+        log.error("the node of a Mesos master holds no address: %r: %.200r", error, value)
         return None
 
 
@@ -210,4 +219,5 @@ class StaticMaster:
         self._address = address
 
     async def master(self) -> MasterAddress:
+        """Return the address."""
         return self._address

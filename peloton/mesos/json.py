@@ -34,7 +34,7 @@ _FLOATS = frozenset({FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLO
 
 
 class JsonError(ValueError):
-    """The text is no JSON, or no JSON of the message; ``str()`` is the sentence Mesos answers."""
+    """The text is no JSON, or not of the message; ``str()`` is the sentence that Mesos answers."""
 
 
 # --- writing ---------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def _read_number(field: FieldDescriptor, value: Any) -> int | float:
 
 
 def _read_scalar(field: FieldDescriptor, value: Any) -> Any:
-    """Read anything but a message; None stands for "leave the field unset"."""
+    """Read a value that is no message; None means that the field stays unset."""
     if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
         return _read_enum(field, value)
     if field.cpp_type in _INTEGERS or field.cpp_type in _FLOATS:
@@ -237,7 +237,7 @@ _STATE_OF_STATUS = re.compile(r"(^|\.)status(es\[\d+\])?\.state$")
 
 
 def _near(text: str, error: json.JSONDecodeError) -> str:
-    """What picojson quotes of a broken text: the rest of the line where it stopped."""
+    """Return what picojson quotes of a broken text: the rest of the line where it stopped."""
     rest = text[error.pos :]
     return rest.split("\n", 1)[0].strip() if error.msg == "Extra data" else ""
 
@@ -258,8 +258,10 @@ def loads(body: bytes) -> Any:
 
 
 def missing_fields(message: Message) -> list[str]:
-    """List the paths of required fields that are not set, but for the state of a status: a newer Mesos may
-    report states that the stubs do not have, and such a status has none."""
+    """Return the paths of required fields that are not set, except for the state of a status.
+
+    A newer Mesos may report states that the stubs do not have; such a status has none.
+    """
     errors: list[str] = message.FindInitializationErrors()  # type: ignore[attr-defined]
     return [path for path in errors if not _STATE_OF_STATUS.search(path)]
 

@@ -16,15 +16,16 @@ from peloton.rpc.errors import error_of
 from peloton.rpc.server import OPTIONS
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+"""Seconds between two tries of a call."""
 CHANNEL_OPTIONS = (
     *OPTIONS,
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 5000),  # how long one attempt to connect may take
     ("grpc.max_reconnect_backoff_ms", 1000),
-    # Other daemons are inside the house: a web proxy of the environment is not for them.
+    # Daemons are not behind the web proxy that the environment may name.
     ("grpc.enable_http_proxy", 0),
-    # A connection that swallows everything (a partition, a firewall that forgot it) is given up in the time
-    # of a call, not when TCP does, in a quarter of an hour. Asked only while calls are under way.
+    # A silent connection (a partition, a firewall that dropped its state) is closed within the time of a
+    # call; TCP would take a quarter of an hour. Pings are sent only while calls are under way.
     ("grpc.keepalive_time_ms", 4000),
     ("grpc.keepalive_timeout_ms", 4000),
     ("grpc.http2.ping_timeout_ms", 4000),  # of its own pings; while one is out, it sends no other
@@ -53,21 +54,21 @@ class Channels:
             channel = self._channels[target] = grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
         return channel
 
-    def held(self, target: str) -> Any:
+    def existing(self, target: str) -> Any:
         """Return the channel to an address, if there is one."""
         return self._channels.get(target)
 
     async def follow(self, membership: Membership) -> None:
         """Close channels to instances that lost leadership, until cancelled.
 
-        A call that waits there would wait for its whole time-out. It ends with Unavailable instead and can go
-        to the new leader.
+        A call that waits there would wait for its whole time-out. It ends with Unavailable instead and is
+        repeated at the new leader.
         """
         kept: set[str] = set()
         while True:
             leaders = (membership.leader(role) for role in Role)
             targets = {leader.target for leader in leaders if leader is not None}
-            if targets == kept:  # nobody came or went while channels were being closed
+            if targets == kept:  # no leader changed while channels were being closed
                 await membership.changed()
                 continue
             kept = targets
@@ -110,8 +111,8 @@ class LeaderClient:
         """Call a method and return the answer.
 
         Raises the PelotonError that the status stands for, and what the fence raises. `timeout` (seconds)
-        bounds everything. UNAVAILABLE is tried again within it, at the leader of the moment, unless `retry`
-        is false: a request that may already have taken effect must be safe to repeat.
+        bounds all tries. UNAVAILABLE is tried again within it, at the current leader, unless `retry` is
+        false: a request that may already have taken effect must be safe to repeat.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
@@ -138,7 +139,7 @@ class LeaderClient:
         except grpc.RpcError as error:
             raise error_of(error, f"{self._role.value} {leader.target} {method}") from None
         except grpc.aio.UsageError as error:
-            if channel is self._channels.held(leader.target):
+            if channel is self._channels.existing(leader.target):
                 raise PelotonError(f"{method}: {error}") from None
             raise Unavailable(f"{method}: {leader.target} does not lead any more") from None
         except asyncio.CancelledError:

@@ -1,8 +1,8 @@
 """The gRPC server of a daemon.
 
-Services come and go with leadership. While none is active, a call to a service that this daemon is known to
-serve is answered UNAVAILABLE, with the leader's address in the text. So is a call whose work ends when this
-instance may no longer lead: what it acknowledged would not count. The trailing metadata of a call that was
+Services are active while this instance leads. Otherwise a call to a service that this daemon is known to
+serve is answered UNAVAILABLE, with the leader's address in the text. So is a call that ends when this
+instance may no longer lead, since its effects may be lost. The trailing metadata of a call that was
 rejected before it began says so: any such call may be repeated.
 """
 
@@ -33,14 +33,14 @@ OPTIONS = (
 )
 SERVER_OPTIONS = (
     *OPTIONS,
-    # Callers may look whether we are there, more often than gRPC likes by itself.
+    # Callers may send keepalive pings more often than gRPC allows by default.
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1000),
     ("grpc.keepalive_permit_without_calls", 1),
 )
 NOT_BEGUN = "peloton-not-begun"
-"""Key of the trailing metadata of a call that was turned away."""
+"""Key of the trailing metadata of a call that was refused before it began."""
 PRIVATE = "/peloton.private."
-"""What the paths of services between daemons begin with."""
+"""Prefix of the paths of services between daemons."""
 log = logging.getLogger(__name__)
 
 
@@ -118,7 +118,7 @@ class RpcServer:
         except RuntimeError:
             bound = 0
         if not bound:
-            raise Unavailable(f"gRPC port {where} is in use or not ours to take")
+            raise Unavailable(f"gRPC port {where} is in use or not available to this daemon")
         await server.start()
         self._server = server
         return int(bound)
@@ -244,7 +244,7 @@ def _unary(
             return answer
         except (asyncio.CancelledError, grpc.aio.BaseError):
             raise
-        except Exception as error:  # noqa: BLE001 - the boundary: told to the caller, and logged
+        except Exception as error:  # noqa: BLE001 - the boundary: answered to the caller, and logged
             await _fail(path, error, context, fence)
         finally:
             observe(time.perf_counter() - begun)
@@ -267,7 +267,7 @@ def _stream(
                 yield answer
         except (asyncio.CancelledError, grpc.aio.BaseError):
             raise
-        except Exception as error:  # noqa: BLE001 - the boundary: told to the caller, and logged
+        except Exception as error:  # noqa: BLE001 - the boundary: answered to the caller, and logged
             await _fail(path, error, context, fence)
 
     return call
@@ -287,7 +287,7 @@ async def _fail(path: str, error: Exception, context: Any, fence: Callable[[], N
     if isinstance(error, Fenced):
         try:
             fence()
-        except Unavailable as own:  # not the caller's term is over but ours: another can answer
+        except Unavailable as own:  # our own term is over, not the caller's: another instance can answer
             error = own
     if isinstance(error, DecodeError):
         code, text = grpc.StatusCode.INVALID_ARGUMENT, f"{path}: the request's bytes are no such message"
@@ -299,7 +299,7 @@ async def _fail(path: str, error: Exception, context: Any, fence: Callable[[], N
         log.error("%s failed", path, exc_info=error)
         code, text = (
             grpc.StatusCode.INTERNAL,
-            f"{path}: {type(error).__name__}; the daemon's log has the story",
+            f"{path}: {type(error).__name__}; see the daemon's log",
         )
     CALLS.labels(path, code.name).inc()
     await context.abort(code, text)

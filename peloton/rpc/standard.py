@@ -1,6 +1,6 @@
-"""The services that every gRPC server is expected to have: health checking and reflection.
+"""The standard services of a gRPC server: health checking and reflection.
 
-`grpc_health_probe`, Kubernetes and load balancers use the one, `grpcurl` the other.
+`grpc_health_probe`, Kubernetes and load balancers use the first, `grpcurl` the second.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from peloton.errors import NotFound, ResourceExhausted
 from peloton.rpc.server import Service, service
 
 WATCH_SECONDS = 0.5
-"""From one look at a watched status to the next."""
-MOST_WATCHERS = 100
+"""Seconds between two checks of a watched status."""
+MAX_WATCHERS = 100
 REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
 REFLECTION_NAMES = ("grpc.reflection.v1.ServerReflection",)
 """The newer name of the same service with the same messages."""
@@ -49,16 +49,16 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
 
     async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:
         """Send the status now, and again whenever it changes."""
-        if self._watchers >= MOST_WATCHERS:
-            raise ResourceExhausted(f"{MOST_WATCHERS} health watches are open already")
+        if self._watchers >= MAX_WATCHERS:
+            raise ResourceExhausted(f"{MAX_WATCHERS} health watches are open already")
         self._watchers += 1
-        told = None
+        last = None
         try:
             while True:
                 status = self._status(request.service)
-                if status != told:
+                if status != last:
                     yield _Response(status=status)
-                told = status
+                last = status
                 await asyncio.sleep(WATCH_SECONDS)
         finally:
             self._watchers -= 1

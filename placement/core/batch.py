@@ -1,5 +1,6 @@
-"""Strategy of batch jobs: PACK fills a host before the next; SPREAD puts one task on each host
-(docs/behaviour/placement.md, Strategies).
+"""The strategy of batch jobs: PACK fills a host before the next; SPREAD puts one task on each host.
+
+See docs/behaviour/placement.md, Strategies.
 """
 
 from __future__ import annotations

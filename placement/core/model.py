@@ -13,8 +13,9 @@ UNBOUNDED = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class HostClass:
-    """The conditions, apart from amounts, that a host must meet. A host claimed for one class is used for no
-    other.
+    """The conditions, apart from amounts, that a host must meet.
+
+    A host claimed for one class is used for no other.
     """
 
     constraint: bytes = b""

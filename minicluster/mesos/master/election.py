@@ -22,7 +22,7 @@ from minicluster.mesos.master.registry import NodeRegistry, RegistryError
 from peloton.clock import SystemClock
 from peloton.errors import PelotonError
 from peloton.membership.connection import Connection
-from peloton.mesos.detector import INFO, Elected, ElectedMaster, ElectionPath, Trouble, announced
+from peloton.mesos.detector import INFO, Elected, ElectedMaster, ElectionPath, RetryLog, announced
 from peloton.mesos.json import to_dict
 
 RETRY_SECONDS = 0.2
@@ -93,15 +93,15 @@ class Election:
 
     async def _contend(self) -> NoReturn:
         """Have a node in each session."""
-        trouble = Trouble(f"announcing this master at {self._where}")
+        retries = RetryLog(f"announcing this master at {self._where}")
         while True:
             await self._present.wait()
             self._present.clear()
             try:
                 await self._announce()
-                trouble.over()
+                retries.succeeded()
             except PelotonError as error:
-                trouble.met(error)
+                retries.failed(error)
                 self._present.set()
                 await asyncio.sleep(RETRY_SECONDS)
                 await self._connection.connected()
@@ -174,12 +174,12 @@ class Election:
         raise AssertionError("each of them ends by raising only")
 
     async def _recovered(self) -> bytes:
-        trouble = Trouble(f"reading the registry at {self._where}")
+        retries = RetryLog(f"reading the registry at {self._where}")
         while True:
             try:
                 return await self._registry.read()
             except PelotonError as error:
-                trouble.met(error)
+                retries.failed(error)
                 await asyncio.sleep(RETRY_SECONDS)
                 await self._connection.connected()
 

@@ -23,9 +23,9 @@ from minicluster.mesos.master.core.state import Cluster
 from peloton.clock import SystemClock
 from peloton.errors import Conflict, NotFound, PelotonError
 from peloton.membership.connection import Connection, check, put
-from peloton.membership.election import BEATS
+from peloton.membership.election import RENEWALS
 from peloton.membership.lease import Lease
-from peloton.mesos.detector import Trouble
+from peloton.mesos.detector import RetryLog
 
 RETRY_SECONDS = 0.2
 
@@ -114,7 +114,7 @@ class NodeRegistry:
         self._saved = b""
         self._content = b""
         self._wanted = asyncio.Event()
-        self._trouble = Trouble(f"writing the registry {path}")
+        self._retries = RetryLog(f"writing the registry {path}")
 
     @property
     def until(self) -> float:
@@ -151,14 +151,14 @@ class NodeRegistry:
         """
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._session / BEATS):
+                async with asyncio.timeout(self._session / RENEWALS):
                     await self._wanted.wait()
             self._wanted.clear()
             content = self._content
             while not await self._written(content):
                 await asyncio.sleep(RETRY_SECONDS)
                 await self._connection.connected()
-            self._trouble.over()
+            self._retries.succeeded()
 
     async def _written(self, content: bytes) -> bool:
         """Whether it is written now; False where ZooKeeper did not answer, and the next try will tell."""
@@ -172,7 +172,7 @@ class NodeRegistry:
         except (Conflict, NotFound):
             return await self._was_written(content)
         except PelotonError as error:
-            self._trouble.met(error)
+            self._retries.failed(error)
             return False
         self._saved = content
         if self._lease is not None:
@@ -194,7 +194,7 @@ class NodeRegistry:
         try:
             node = await self._connection.get(self._path)
         except PelotonError as error:
-            self._trouble.met(error)
+            self._retries.failed(error)
             return False
         if node.value != content or node.version != self._version + 1:
             raise self._taken_over()

@@ -315,7 +315,7 @@ def _failed_instances(session: Session, job_id: str) -> list[str]:
     try:
         found = session.call("task_svc", "Query", task_pb2.QueryRequest(jobId=_id(job_id), spec=spec)).records
     except PelotonError as error:
-        return [f"why cannot be told: {error}"]
+        return [f"the reasons cannot be read: {error}"]
     names = task_pb2.TaskState.Name
     return [
         f"  instance {one.instanceId} {names(one.runtime.state)}: "

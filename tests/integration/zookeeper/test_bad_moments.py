@@ -145,7 +145,7 @@ async def test_what_kazoo_forgot_as_its_session_ended_is_not_waited_for(zookeepe
     try:
         zookeeper.freeze()
         try:
-            await until(lambda: not connection.whole)
+            await until(lambda: not connection.is_connected)
             asked = asyncio.create_task(connection.exists("/"))
             await until(lambda: len(connection._client._queue) > 0)
             connection._client._queue.clear()
@@ -169,14 +169,14 @@ async def test_a_connection_that_kazoo_gave_up_is_told(zookeeper: ZooKeeperServe
         changed = asyncio.create_task(membership.changed())
         leadership = await membership.campaign(member("a"))
         connection._client._pending.append((None, None, 0))
-        with pytest.raises(PelotonError, match="whose thread ended"):
+        with pytest.raises(PelotonError, match="kazoo's thread ended"):
             while True:
                 await asyncio.wait_for(changed, 10)
                 changed = asyncio.create_task(membership.changed())
         await asyncio.wait_for(leadership.lost(), 10)
-        with pytest.raises(PelotonError, match="whose thread ended"):
+        with pytest.raises(PelotonError, match="kazoo's thread ended"):
             await asyncio.wait_for(membership.campaign(member("a")), 10)
-        assert "whose thread ended" in membership.trouble()
+        assert "kazoo's thread ended" in membership.trouble()
     finally:
         await membership.close()
 

@@ -17,7 +17,7 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 from minicluster.mesos.master.registry import NodeRegistry, RegistryError
 from peloton.errors import Unavailable
 from peloton.membership.connection import Connection
-from peloton.mesos.detector import Trouble
+from peloton.mesos.detector import RetryLog
 from tests.contract.mesos.cluster import Member, Processes
 from tests.contract.mesos.framework import Framework, get
 from tests.contract.mesos.unreachable import connecting, full
@@ -209,12 +209,12 @@ async def test_what_zookeeper_refuses_is_said_once_and_tried_until_it_is_granted
 
 
 def test_each_trouble_is_said_once_until_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
-    trouble = Trouble("reading")
+    trouble = RetryLog("reading")
     for why in ("no", "no", "never", "no"):
-        trouble.met(Unavailable(why))
+        trouble.failed(Unavailable(why))
     assert caplog.messages == ["reading: no; trying again", "reading: never; trying again"]
-    trouble.over()
-    trouble.met(Unavailable("no"))
+    trouble.succeeded()
+    trouble.failed(Unavailable("no"))
     assert len(caplog.messages) == 3
 
 

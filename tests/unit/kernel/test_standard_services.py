@@ -23,7 +23,7 @@ from peloton.api.v0.respool import respool_pb2_grpc
 from peloton.membership.interface import Address
 from peloton.membership.local import LocalMembership
 from peloton.rpc.server import RpcServer, service
-from peloton.rpc.standard import MOST_WATCHERS, health
+from peloton.rpc.standard import MAX_WATCHERS, health
 from tests.unit.kernel.test_daemon import folder, leader, process
 
 __all__ = ["folder"]
@@ -128,9 +128,9 @@ async def test_health_watches_receive_changes_and_are_bounded() -> None:
     async with serving(state) as (_, stub):
         unknown = stub.Watch(HealthCheckRequest(service="no.such.Service"))
         assert (await unknown.read()).status == UNKNOWN
-        watches = [stub.Watch(HealthCheckRequest()) for _ in range(MOST_WATCHERS - 1)]
+        watches = [stub.Watch(HealthCheckRequest()) for _ in range(MAX_WATCHERS - 1)]
         async with asyncio.timeout(30):
-            assert [(await watch.read()).status for watch in watches] == [SERVING] * (MOST_WATCHERS - 1)
+            assert [(await watch.read()).status for watch in watches] == [SERVING] * (MAX_WATCHERS - 1)
             with pytest.raises(grpc.aio.AioRpcError) as more:
                 await stub.Watch(HealthCheckRequest()).read()
             assert more.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -4,7 +4,7 @@ import ipaddress
 
 import pytest
 
-from peloton.membership.addresses import InterfaceAddress, advertised, best, hidden, interfaces
+from peloton.membership.addresses import InterfaceAddress, advertised, best, interfaces, unreachable
 from peloton.membership.interface import Address
 
 
@@ -67,4 +67,4 @@ def test_a_target_of_ipv6_has_brackets() -> None:
     ],
 )
 def test_loopback_is_not_reachable_by_others(ip: str, servers: str, found: bool) -> None:
-    assert hidden(ip, servers) is found
+    assert unreachable(ip, servers) is found
