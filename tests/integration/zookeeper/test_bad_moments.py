@@ -292,7 +292,7 @@ async def test_servers_that_answer_at_once_are_not_reported_as_silent(
     zookeeper: ZooKeeperServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection may be made before the call that starts it has returned to the event loop."""
-    monkeypatch.setattr("peloton.membership.connection.SAY_FIRST", 0.5)
+    monkeypatch.setattr("peloton.membership.connection.WARN_FIRST", 0.5)
     connected = threading.Event()
     start = Client.start_async
 
