@@ -27,7 +27,7 @@ from benchmarks.throughput import (
 )
 from minicluster.components import DAEMONS
 from minicluster.settings import Agent, ClusterSettings
-from minicluster.temporary import ending_orderly, temporary_cluster
+from minicluster.temporary import run_program, temporary_cluster
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.clock import NANOSECONDS, parse_rfc3339
@@ -38,7 +38,7 @@ PORTS_EACH = 100
 
 def main() -> int:
     options = arguments()
-    return ending_orderly("benchmark", lambda: measure(options))
+    return run_program("benchmark", lambda: measure(options))
 
 
 def arguments() -> argparse.Namespace:

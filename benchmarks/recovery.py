@@ -37,7 +37,7 @@ from mesos.v1 import mesos_pb2
 from minicluster.cluster import Cluster
 from minicluster.processes import wait_until
 from minicluster.settings import ClusterSettings, Simulated, read_cluster
-from minicluster.temporary import ending_orderly, temporary_cluster
+from minicluster.temporary import run_program, temporary_cluster
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
@@ -55,7 +55,7 @@ FIRST_CALL_SECONDS = 2.0
 
 def main() -> int:
     options = arguments()
-    return ending_orderly("benchmark", lambda: measure(options))
+    return run_program("benchmark", lambda: measure(options))
 
 
 def measure(options: argparse.Namespace) -> int:

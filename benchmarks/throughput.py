@@ -23,7 +23,7 @@ from minicluster.cluster import Cluster
 from minicluster.components import DAEMONS
 from minicluster.processes import load
 from minicluster.settings import ClusterSettings, Simulated, read_cluster
-from minicluster.temporary import ending_orderly, temporary_cluster
+from minicluster.temporary import run_program, temporary_cluster
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
@@ -47,7 +47,7 @@ class Usage:
 
 def main() -> int:
     options = arguments()
-    return ending_orderly("benchmark", lambda: measure(options))
+    return run_program("benchmark", lambda: measure(options))
 
 
 def measure(options: argparse.Namespace) -> int:

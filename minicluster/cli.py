@@ -22,7 +22,7 @@ DIRECTORY = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     envvar=discovery.VARIABLE,
     show_envvar=True,
-    default=discovery.usual_directory,
+    default=discovery.default_directory,
     show_default="~/.peloton/minicluster",
     help="Folder of the cluster's state.",
 )
@@ -31,7 +31,7 @@ NAMES = click.argument("names", nargs=-1, metavar="[NAME]...")
 
 @click.group()
 def minicluster() -> None:
-    """A whole cluster on this machine, each component a process of its own."""
+    """Run a whole cluster on this machine, each component a process of its own."""
 
 
 @minicluster.command()
@@ -71,11 +71,11 @@ def up(directory: Path, config: Path | None, free_ports: bool, **given: str | No
     cluster = Cluster(directory)
     settings = read_cluster(config, overrides)
     with interruptible():
-        cluster.up(settings, told)
+        cluster.up(settings, progress)
     try:
-        discovery.note(cluster.directory)
+        discovery.register(cluster.directory)
     except OSError as error:
-        told(f"`peloton` will not find the cluster without exports: {error.filename}: {error.strerror}")
+        progress(f"`peloton` will not find the cluster without exports: {error.filename}: {error.strerror}")
     show(cluster, False)
 
 
@@ -85,8 +85,8 @@ def up(directory: Path, config: Path | None, free_ports: bool, **given: str | No
 def down(directory: Path, keep: bool) -> None:
     """End every process, tasks included, and remove the folder."""
     cluster = Cluster(directory)
-    cluster.down(keep, told)
-    discovery.forget(cluster.directory)
+    cluster.down(keep, progress)
+    discovery.unregister(cluster.directory)
 
 
 @minicluster.command()
@@ -102,9 +102,9 @@ def status(context: click.Context, directory: Path, json_: bool) -> int:
     statuses = show(cluster, json_ or bool(context.find_root().params.get("json")))
     dead = [each.name for each in statuses if each.state == "dead"]
     if dead:
-        place = "" if cluster.directory == discovery.usual_directory() else f" --dir {cluster.directory}"
+        place = "" if cluster.directory == discovery.default_directory() else f" --dir {cluster.directory}"
         again = f"peloton minicluster start {' '.join(dead)}{place}"
-        told(f"peloton: dead: {', '.join(dead)} (`{again}`)")
+        progress(f"peloton: dead: {', '.join(dead)} (`{again}`)")
     return 1 if dead else 0
 
 
@@ -130,7 +130,7 @@ def logs(directory: Path, name: str, follow: bool) -> None:
 def start(directory: Path, names: tuple[str, ...], **changes: str | None) -> None:
     """Start the components named, or all that do not run."""
     given: Tree = {name: value for name, value in changes.items() if value is not None}
-    Cluster(directory).start(names, given, told)
+    Cluster(directory).start(names, given, progress)
 
 
 @minicluster.command()
@@ -138,7 +138,7 @@ def start(directory: Path, names: tuple[str, ...], **changes: str | None) -> Non
 @NAMES
 def stop(directory: Path, names: tuple[str, ...]) -> None:
     """End the components named, or all, in an orderly way; an agent's tasks are lost with it."""
-    Cluster(directory).stop(names, told)
+    Cluster(directory).stop(names, progress)
 
 
 @minicluster.command()
@@ -155,12 +155,12 @@ def kill(directory: Path, names: tuple[str, ...]) -> None:
 def restart(directory: Path, names: tuple[str, ...]) -> None:
     """Stop, then start."""
     cluster = Cluster(directory)
-    cluster.stop(names, told)
-    cluster.start(names, tell=told)
+    cluster.stop(names, progress)
+    cluster.start(names, report=progress)
 
 
 def show(cluster: Cluster, as_json_: bool) -> list[Status]:
-    """Print the components and the exports; returns the former."""
+    """Print and return the components; print the exports."""
     statuses, exports = cluster.status(), cluster.urls()
     if as_json_:
         click.echo(as_json(statuses, exports))
@@ -175,8 +175,8 @@ def show(cluster: Cluster, as_json_: bool) -> list[Status]:
     return statuses
 
 
-def told(line: str) -> None:
-    """Progress, beside the output."""
+def progress(line: str) -> None:
+    """Print a line of progress to standard error."""
     click.echo(line, err=True)
 
 

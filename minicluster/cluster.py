@@ -1,4 +1,4 @@
-"""A cluster on this machine: bring it up, look at it, hurt it, take it down."""
+"""A cluster on this machine: bring it up, inspect it, stop or kill its components, take it down."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from minicluster.components import (
     Ports,
     command,
     components,
-    given_servers,
+    external_servers,
     storage_settings,
     zookeeper_servers,
 )
-from minicluster.discovery import none_in
-from minicluster.layout import MARK, Layout
+from minicluster.discovery import not_found_message
+from minicluster.layout import RECORD_FILE, Layout
 from minicluster.mesos.agent.cleanup import kill_tasks
 from minicluster.ports import FreePorts, default_ports, is_free
 from minicluster.prerequisites import fetch, make_tables
 from minicluster.processes import Process, launch, load, save, uninterrupted
 from minicluster.progress import Progress, silent
-from minicluster.readiness import Waiting
+from minicluster.readiness import ReadinessWait
 from minicluster.settings import ClusterSettings
 from peloton.config.settings import validated
 from peloton.config.sources import Tree
@@ -45,8 +45,11 @@ STOP_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One component now. `state` is running, stopped (asked for), dead (ended by itself or killed), or given:
-    a server that is not the cluster's own."""
+    """The state of one component.
+
+    `state` is running, stopped (by a command), dead (it ended by itself or was killed), or given: a server
+    that is not the cluster's own.
+    """
 
     name: str
     state: str
@@ -55,7 +58,7 @@ class Status:
 
 
 class Cluster:
-    """All state is in the folder; two commands at once take turns."""
+    """A cluster, whose state is in its folder. A lock in the folder admits one command at a time."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.resolve()
@@ -63,64 +66,65 @@ class Cluster:
 
     # Whole cluster.
 
-    def up(self, settings: ClusterSettings, tell: Progress = silent) -> None:
+    def up(self, settings: ClusterSettings, report: Progress = silent) -> None:
         """Start everything and wait until it answers. A cluster that already runs is left as it is.
 
-        Raises Refused where it runs with other settings than those that are given in so many words.
+        Raise Refused where it runs with other settings than those that are set explicitly.
         """
-        if self._is_up(settings):  # before anything is fetched for it
-            tell("already up")
+        if self._is_up(settings):  # before servers are downloaded
+            report("already up")
             return
-        fetch(settings, tell)
+        fetch(settings, report)
         self._make_folders()
-        with self._turn():
+        with self._locked():
             if self._is_up(settings):  # by another command, meanwhile
-                tell("already up")
+                report("already up")
                 return
             if self._exists() and (
                 changed := differences(self._settings(), settings, ClusterSettings.model_fields)
             ):
-                tell(f"other settings than before: {changed}")
-            self._clean_tasks()
+                report(f"other settings than before: {changed}")
+            self._kill_leftover_tasks()
             self._write_settings(settings)
             parts = self.components()
             self._require_ports(parts)
             try:
-                self._bring_up(parts, tell)
+                self._start_in_order(parts, report)
             except BaseException:
                 with uninterrupted():
-                    self._halt(parts)
+                    self._stop_all(parts)
                 raise
 
-    def down(self, keep: bool = False, tell: Progress = silent) -> None:
+    def down(self, keep: bool = False, report: Progress = silent) -> None:
         """End every process, tasks included, and remove the folder (`keep`: leave data and logs)."""
         if not self._exists():
-            tell(f"no minicluster in {self.directory}")
+            report(f"no minicluster in {self.directory}")
             if self.directory.is_dir() and not any(self.directory.iterdir()):
                 self.directory.rmdir()
             return
-        with self._turn():
-            self._halt(self.components(), tell)
+        with self._locked():
+            self._stop_all(self.components(), report)
             if not keep:
                 self._remove()
 
     def status(self) -> list[Status]:
-        """Raises NotFound where no cluster was ever brought up here."""
-        given = given_servers(self._settings())
+        """Return the state of each component. Raise NotFound where the folder holds no cluster."""
+        given = external_servers(self._settings())
         return [
             *(Status(name, "given", None, addresses) for name, addresses in given.items()),
             *(self._status(part) for part in self.components()),
         ]
 
     def components(self) -> tuple[Component, ...]:
-        return components(self._settings(), self.layout, self._chosen())
+        """Return the components, in the order of starting."""
+        return components(self._settings(), self.layout, self._recorded_ports())
 
     def zookeeper_servers(self) -> str:
-        """By which its daemons find each other; empty where they do by a folder."""
-        return zookeeper_servers(self._settings(), self._chosen())
+        """Return the servers by which its daemons find each other; empty where they do by a folder."""
+        return zookeeper_servers(self._settings(), self._recorded_ports())
 
     def urls(self) -> dict[str, str]:
-        """Environment variables with which the CLI finds it: by ZooKeeper, or where who leads now is."""
+        """Return the environment variables with which the CLI finds it: ZooKeeper, or the present leaders."""
         found = {"PELOTON_MINICLUSTER_DIR": str(self.directory)}
         if servers := self.zookeeper_servers():
             return {**found, "ZK_SERVERS": servers}
@@ -133,22 +137,25 @@ class Cluster:
 
     # Single components.
 
-    def start(self, names: Sequence[str], changes: Tree | None = None, tell: Progress = silent) -> None:
-        """Start what does not run. `changes` (hostname, resources, attributes) are for one agent and stay."""
-        with self._turn():
+    def start(self, names: Sequence[str], changes: Tree | None = None, report: Progress = silent) -> None:
+        """Start what does not run.
+
+        `changes` (hostname, resources, attributes) are of one agent, and are kept.
+        """
+        with self._locked():
             if changes:
                 self._change_agent(names, changes)
             parts = [part for part in self._named(names) if self._status(part).state != "running"]
-            self._begin_all(parts, tell)
+            self._start_all(parts, report)
 
-    def stop(self, names: Sequence[str], tell: Progress = silent) -> None:
-        """An orderly end."""
-        with self._turn():
-            self._halt(self._named(names), tell)
+    def stop(self, names: Sequence[str], report: Progress = silent) -> None:
+        """End components by SIGTERM, after some time by SIGKILL."""
+        with self._locked():
+            self._stop_all(self._named(names), report)
 
     def kill(self, names: Sequence[str]) -> None:
-        """SIGKILL: no chance to say goodbye."""
-        with self._turn():
+        """End components by SIGKILL."""
+        with self._locked():
             for part in self._named(names):
                 process = self._process(part)
                 if process is not None:
@@ -156,10 +163,11 @@ class Cluster:
                     process.wait(STOP_SECONDS)
 
     def log_file(self, name: str) -> Path:
+        """Return a component's log. Raise InvalidArgument for an unknown name."""
         self._named([name])
         return self.layout.log_of(name)
 
-    # How.
+    # Parts.
 
     def _exists(self) -> bool:
         return (self.layout.record).exists()
@@ -181,9 +189,9 @@ class Cluster:
             raise Unavailable(f"{self.directory} stays: {error.filename}: {error.strerror}") from None
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         if not self.directory.is_dir():
-            raise NotFound(none_in(self.directory))
+            raise NotFound(not_found_message(self.directory))
         with (self.directory / ".lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -195,7 +203,7 @@ class Cluster:
 
     def _settings(self) -> ClusterSettings:
         if not self._exists():
-            raise NotFound(none_in(self.directory))
+            raise NotFound(not_found_message(self.directory))
         with self._readable():
             held = yaml.safe_load((self.layout.record).read_text())["cluster"]
         return validated(ClusterSettings, held, str(self.layout.record))
@@ -205,8 +213,8 @@ class Cluster:
             held = yaml.safe_load((self.layout.record).read_text())["ports"]
             return {name: (http, grpc) for name, (http, grpc) in held.items()}
 
-    def _chosen(self) -> Ports:
-        """The ports that were taken when the cluster was made."""
+    def _recorded_ports(self) -> Ports:
+        """Return the ports that were chosen when the cluster was created."""
         held = self._ports()
 
         def port(name: str, kind: str, index: int) -> tuple[int, int]:
@@ -217,7 +225,7 @@ class Cluster:
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
-        """Raises Refused where the record is not as this program writes it."""
+        """Raise Refused where the record is not as this program writes it."""
         try:
             yield
         except (yaml.YAMLError, LookupError, TypeError, AttributeError, ValueError):
@@ -248,7 +256,7 @@ class Cluster:
             "ports": {name: list(pair) for name, pair in taken.items()},
             "zookeeper": zookeeper_servers(settings, choose),
         }
-        draft = self.directory / f".{MARK}"
+        draft = self.directory / f".{RECORD_FILE}"
         draft.write_text(yaml.safe_dump(tree))
         draft.rename(self.layout.record)
 
@@ -290,7 +298,7 @@ class Cluster:
         return self._status(part).state == "running"
 
     def _is_up(self, wanted: ClusterSettings) -> bool:
-        """Raises Refused where it runs in part, or with other settings."""
+        """Return whether it runs. Raise Refused where it runs in part, or with other settings."""
         if not self._exists() or all(each.state != "running" for each in self.status()):
             return False
         self._require_whole()
@@ -314,26 +322,26 @@ class Cluster:
 
     def _require_ports(self, parts: Sequence[Component]) -> None:
         for part in parts:
-            for port in (part.http, part.grpc, part.inner):
+            for port in (part.http, part.grpc, part.storage_port):
                 if port and not is_free(port):
                     raise Unavailable(
                         f"{part.name}: port {LOOPBACK}:{port} is in use; `ports: free` in a --config FILE, "
                         "or --free-ports, takes others"
                     )
 
-    def _bring_up(self, parts: Sequence[Component], tell: Progress) -> None:
-        """Where daemons need tables in Cassandra, these come first."""
+    def _start_in_order(self, parts: Sequence[Component], report: Progress) -> None:
+        """Start all; where daemons need tables in Cassandra, create these before them."""
         if self._settings().storage.startswith(CASSANDRA):
-            self._begin_all([part for part in parts if not part.grpc], tell)
-            storage = storage_settings(self._settings(), self.layout, self._chosen())
-            make_tables(storage, self.layout.storage, tell)
+            self._start_all([part for part in parts if not part.grpc], report)
+            storage = storage_settings(self._settings(), self.layout, self._recorded_ports())
+            make_tables(storage, self.layout.storage, report)
             parts = [part for part in parts if part.grpc]
-        self._begin_all(parts, tell)
+        self._start_all(parts, report)
 
-    def _begin_all(self, parts: Sequence[Component], tell: Progress) -> None:
+    def _start_all(self, parts: Sequence[Component], report: Progress) -> None:
         for part in parts:
             self._launch(part)
-        self._await(parts, tell)
+        self._wait_until_ready(parts, report)
 
     def _launch(self, part: Component) -> None:
         layout = self.layout
@@ -341,18 +349,18 @@ class Cluster:
         if part.grpc:
             layout.conf_of(part.name).write_text(yaml.safe_dump(part.settings))
         argv = self._command(part)
-        with uninterrupted():  # a process without its record could not be ended
+        with uninterrupted():  # a process without a record could not be ended
             save(launch(argv, layout.log_of(part.name), {}), layout.run_of(part.name))
 
     def _command(self, part: Component) -> list[str]:
         return command(part, self.layout)
 
-    def _await(self, parts: Sequence[Component], tell: Progress) -> None:
-        """Until each answers and the leaders lead. Raises Unavailable with what is wrong."""
-        Waiting(self.layout, self.zookeeper_servers(), self._runs, tell).until_all_answer(parts)
+    def _wait_until_ready(self, parts: Sequence[Component], report: Progress) -> None:
+        """Wait until each answers and the leaders lead. Raise Unavailable with what is wrong."""
+        ReadinessWait(self.layout, self.zookeeper_servers(), self._runs, report).wait(parts)
 
-    def _halt(self, parts: Sequence[Component], tell: Progress = silent) -> None:
-        """Ends the components in the reverse order of starting, daemons at once, then what tasks are left."""
+    def _stop_all(self, parts: Sequence[Component], report: Progress = silent) -> None:
+        """End components in the reverse order of starting, daemons together; then tasks that are left."""
         for kinds in (
             ("placement", "jobmgr", "resmgr", "hostmgr"),
             ("mesos-agent",),
@@ -368,19 +376,19 @@ class Cluster:
                     process.signal(signal.SIGKILL)
                     process.wait(STOP_SECONDS)
                 self.layout.run_of(part.name).unlink(missing_ok=True)
-                tell(f"{part.name} ended")
+                report(f"{part.name} ended")
         for part in parts:
             if part.kind == "mesos-agent":
                 kill_tasks(self.layout.work_of(part.name))
 
-    def _clean_tasks(self) -> None:
-        """Tasks that an earlier cluster in this folder left when it was killed."""
+    def _kill_leftover_tasks(self) -> None:
+        """Kill tasks that an earlier cluster in this folder left when it was killed."""
         for work in self.layout.mesos.glob("mesos-agent*"):
             kill_tasks(work)
 
 
 def differences(held: ClusterSettings, wanted: ClusterSettings, names: Iterable[str]) -> str:
-    """Which of these settings differ, and how; empty where none does."""
+    """Describe which of these settings differ, and how; empty where none does."""
     found = []
     for name in sorted(names):
         old, new = getattr(held, name), getattr(wanted, name)
@@ -391,5 +399,6 @@ def differences(held: ClusterSettings, wanted: ClusterSettings, names: Iterable[
 
 
 def as_json(statuses: Sequence[Status], exports: Mapping[str, str]) -> str:
+    """Return the states and the exports as `status --json` prints them."""
     parts = [{"name": s.name, "pid": s.pid, "state": s.state, "addresses": s.addresses} for s in statuses]
     return json.dumps({"components": parts, "exports": dict(exports)}, indent=2)

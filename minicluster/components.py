@@ -1,4 +1,4 @@
-"""Which processes a cluster's settings come to: names, ports, command lines, configuration files."""
+"""Derive a cluster's processes from its settings: names, ports, command lines, configuration files."""
 
 from __future__ import annotations
 
@@ -14,35 +14,38 @@ from peloton.config.sources import Tree, merged
 
 LOOPBACK = "127.0.0.1"
 MASTER_SESSION_SECONDS = 5
-"""How long another Mesos master waits for the one that leads."""
+"""ZooKeeper session of a Mesos master: how long the others wait for a leader that died."""
 CONCURRENT_LAUNCHES = 1000
-"""Runs of one of our agents that may be starting, where launches cost nothing."""
+"""Runs that may be starting on one of our agents, where launches cost nothing."""
 ZOOKEEPER = "zookeeper"
 CASSANDRA = "cassandra"
 DAEMONS = ("hostmgr", "resmgr", "jobmgr", "placement")
-"""In the order of starting; they wait for each other, so it is a courtesy only."""
+"""In the order of starting; any order would do, since they wait for each other."""
 PROTOCOLS = {ZOOKEEPER: "zk", CASSANDRA: "cql"}
-"""What is spoken at a component's first port, where that is not HTTP."""
+"""Protocol of a component's first port, where that is not HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
+    """One process of a cluster."""
+
     name: str
     kind: str
     """zookeeper, cassandra, mesos-master, mesos-agent, or the name of a daemon."""
     http: int
-    """Of ZooKeeper and Cassandra: where clients connect."""
+    """Of ZooKeeper and Cassandra, the port for clients."""
     grpc: int
-    """0 for all but daemons."""
+    """0 except for daemons."""
     settings: Tree
-    """Of a daemon: the content of its configuration file."""
+    """Content of a daemon's configuration file."""
     flags: tuple[str, ...] = ()
-    """Of Mesos' parts: the command line's."""
-    inner: int = 0
-    """Of Cassandra: the port where other servers would connect."""
+    """Command line flags of a Mesos master or agent."""
+    storage_port: int = 0
+    """Of Cassandra, the port for other servers."""
 
     @property
     def addresses(self) -> dict[str, str]:
+        """HOST:PORT by protocol."""
         found = {PROTOCOLS.get(self.kind, "http"): f"{LOOPBACK}:{self.http}"}
         if self.grpc:
             found["grpc"] = f"{LOOPBACK}:{self.grpc}"
@@ -54,13 +57,13 @@ Ports = Callable[[str, str, int], tuple[int, int]]
 
 
 def components(cluster: ClusterSettings, layout: Layout, ports: Ports) -> tuple[Component, ...]:
-    """All of a cluster's components, in the order of starting."""
+    """Return all components of a cluster, in the order of starting."""
     found: list[Component] = []
     if cluster.membership == "zookeeper":
         found.append(Component(ZOOKEEPER, ZOOKEEPER, ports(ZOOKEEPER, ZOOKEEPER, 0)[0], 0, {}))
     if cluster.storage == CASSANDRA:
-        port, inner = ports(CASSANDRA, CASSANDRA, 0)
-        found.append(Component(CASSANDRA, CASSANDRA, port, 0, {}, inner=inner))
+        port, storage_port = ports(CASSANDRA, CASSANDRA, 0)
+        found.append(Component(CASSANDRA, CASSANDRA, port, 0, {}, storage_port=storage_port))
     master = cluster.mesos
     if not master:
         found += (_master(i, cluster, layout, ports) for i in range(cluster.mesos_masters))
@@ -79,7 +82,7 @@ def components(cluster: ClusterSettings, layout: Layout, ports: Ports) -> tuple[
 
 
 def zookeeper_servers(cluster: ClusterSettings, ports: Ports) -> str:
-    """By which daemons find each other; empty where they do by a folder."""
+    """Return the servers by which daemons find each other; empty where they do by a folder."""
     kind, _, servers = cluster.membership.partition("=")
     if kind != ZOOKEEPER:
         return ""
@@ -87,7 +90,7 @@ def zookeeper_servers(cluster: ClusterSettings, ports: Ports) -> str:
 
 
 def storage_settings(cluster: ClusterSettings, layout: Layout, ports: Ports) -> Tree:
-    """`storage` of each daemon that has a store. What is given for one daemon goes on top."""
+    """Return the setting `storage` of the daemons. Settings of one daemon are merged over it."""
     kind, _, given = cluster.storage.partition("=")
     if kind != CASSANDRA:
         return {"kind": "sqlite", "path": str(layout.database)}
@@ -102,8 +105,8 @@ def storage_settings(cluster: ClusterSettings, layout: Layout, ports: Ports) -> 
     return merged(found, cluster.cassandra)
 
 
-def given_servers(cluster: ClusterSettings) -> dict[str, dict[str, str]]:
-    """Addresses of servers that are not the cluster's own, by what they are."""
+def external_servers(cluster: ClusterSettings) -> dict[str, dict[str, str]]:
+    """Return the addresses of servers that are not the cluster's own, by kind and protocol."""
     found = {
         kind: {PROTOCOLS[kind]: servers}
         for kind, _, servers in (cluster.membership.partition("="), cluster.storage.partition("="))
@@ -112,8 +115,8 @@ def given_servers(cluster: ClusterSettings) -> dict[str, dict[str, str]]:
     return {**found, "mesos-master": {"http": cluster.mesos}} if cluster.mesos else found
 
 
-def own_servers(cluster: ClusterSettings) -> dict[str, Sequence[str]]:
-    """Maven artifacts of the servers of others that are started along, by what they are."""
+def embedded_servers(cluster: ClusterSettings) -> dict[str, Sequence[str]]:
+    """Return the Maven artifacts of the servers that are started with the cluster, by kind."""
     wanted: tuple[tuple[str, str, Sequence[str]], ...] = (
         (cluster.membership, ZOOKEEPER, zookeeper.ARTIFACTS),
         (cluster.storage, CASSANDRA, cassandra.ARTIFACTS),
@@ -122,13 +125,13 @@ def own_servers(cluster: ClusterSettings) -> dict[str, Sequence[str]]:
 
 
 def command(component: Component, layout: Layout) -> list[str]:
-    """What to execute. Raises PelotonError where what a server of others needs is not there."""
+    """Return the command line. Raise PelotonError where an embedded server lacks what it needs."""
     if component.kind == ZOOKEEPER:
         folder = layout.work_of(component.name)
         zookeeper.configure(folder, component.http)
         return zookeeper.command(folder)
     if component.kind == CASSANDRA:
-        server = cassandra.Server(layout.work_of(component.name), component.http, component.inner)
+        server = cassandra.Server(layout.work_of(component.name), component.http, component.storage_port)
         cassandra.configure(server)
         return cassandra.command(server)
     if component.kind in DAEMONS:
@@ -147,6 +150,7 @@ def agent_component(
     images: str,
     launches: Sequence[str],
 ) -> Component:
+    """Return the component of one agent; `launches` are its flags for the costs of launches."""
     name = f"mesos-agent{index}"
     http, _ = ports(name, "mesos-agent", index)
     flags = [
@@ -163,7 +167,7 @@ def agent_component(
 
 
 def _election(cluster: ClusterSettings, ports: Ports) -> str:
-    """Where several masters elect one among them; empty for one alone."""
+    """Return the ZooKeeper path at which several masters elect a leader; empty for a single one."""
     return f"zk://{zookeeper_servers(cluster, ports)}/mesos" if cluster.mesos_masters > 1 else ""
 
 
@@ -188,7 +192,7 @@ def _master(index: int, cluster: ClusterSettings, layout: Layout, ports: Ports) 
 
 
 def _launches(cluster: ClusterSettings, prefix: str = "", seed: int = 0) -> list[str]:
-    """What launches cost, as flags of an agent, or of the master for simulated ones."""
+    """Return what launches cost, as flags of an agent, or of the master for simulated agents."""
     return [
         f"--{prefix}launch-seconds={cluster.launch_seconds}",
         f"--{prefix}launch-seed={seed}",
@@ -232,7 +236,10 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
 
 
 def _launch_limit(cluster: ClusterSettings) -> Tree:
-    """hostmgr's default is for Mesos, whose agents start a few executors a second; ours start hundreds."""
+    """Raise hostmgr's limit, which is for real agents.
+
+    These start a few executors a second, ours hundreds.
+    """
     return {} if cluster.launches_cost else {"launches": {"concurrent": CONCURRENT_LAUNCHES}}
 
 

@@ -1,8 +1,8 @@
-"""Which miniclusters run on this machine, for whoever was not told where the cluster is.
+"""Find the miniclusters that run on this machine, for a caller without an address or a folder.
 
-`peloton minicluster` without --dir speaks of one folder; clusters in other folders are noted in the home
-directory when they come up. What is noted and does not run any more counts for nothing. Imported by each call
-of the command line: light on purpose.
+`peloton minicluster` without --dir uses the default folder. Clusters in other folders are registered in the
+home directory when they come up; a registered cluster that does not run any more is ignored. Each call of the
+command line imports this module, so that it imports little.
 """
 
 from __future__ import annotations
@@ -29,23 +29,24 @@ class Running:
     directory: Path
     zookeeper: str = ""
     """Servers by which its daemons find each other; empty where they do by a folder."""
-    usual_ports: bool = True
-    named: bool = False
-    """Whether it was asked for in so many words."""
+    default_ports: bool = True
+    explicit: bool = False
+    """Whether the environment names it."""
     others: Sequence[Path] = ()
-    """That run besides."""
+    """Folders of the other miniclusters that run."""
 
 
-def usual_directory() -> Path:
-    """The folder of which the commands speak when nothing else is said."""
+def default_directory() -> Path:
+    """Return the folder that the commands use without --dir."""
     return (Path.home() / ".peloton" / "minicluster").resolve()
 
 
 def find() -> Running | None:
-    """The minicluster that PELOTON_MINICLUSTER_DIR names; else the one in the usual folder; else the only one
-    that runs. None where none runs.
+    """Return the minicluster to use, None where none runs.
 
-    Raises NotFound where the one that is named does not run, Refused where several do and none is the usual.
+    That is the one in PELOTON_MINICLUSTER_DIR, else the one in the default folder, else the only one that
+    runs. Raise NotFound where the one in the variable does not run, Refused where several run and none is in
+    the default folder.
     """
     if named := os.environ.get(VARIABLE):
         directory = Path(named).expanduser().resolve()
@@ -54,11 +55,11 @@ def find() -> Running | None:
                 f"no minicluster runs in {directory}, which {VARIABLE} names: `peloton minicluster up` "
                 "brings one up there, or unset the variable"
             )
-        return _read_record(directory, named=True)
-    usual = usual_directory()
-    others = [directory for directory in _noted() if directory != usual and _runs(directory)]
-    if _runs(usual):
-        return _read_record(usual, others)
+        return _read_record(directory, explicit=True)
+    default = default_directory()
+    others = [directory for directory in _registered() if directory != default and _runs(directory)]
+    if _runs(default):
+        return _read_record(default, others)
     if len(others) > 1:
         raise Refused(
             f"{len(others)} miniclusters run here, in {', '.join(map(str, others))}: say which is meant by "
@@ -67,39 +68,41 @@ def find() -> Running | None:
     return _read_record(others[0]) if others else None
 
 
-def none_in(directory: Path) -> str:
-    """Says that there is no minicluster in a folder, and where one runs."""
-    elsewhere = [other for other in (usual_directory(), *_noted()) if other != directory and _runs(other)]
+def not_found_message(directory: Path) -> str:
+    """Return the message that there is no minicluster in a folder, with where one runs."""
+    elsewhere = [
+        other for other in (default_directory(), *_registered()) if other != directory and _runs(other)
+    ]
     hint = f"; one runs in {elsewhere[0]}: --dir {elsewhere[0]}" if elsewhere else ""
     return f"no minicluster in {directory}: `peloton minicluster up` makes one{hint}"
 
 
-def note(directory: Path) -> None:
-    """Remember that there is a minicluster in this folder. Raises OSError."""
+def register(directory: Path) -> None:
+    """Register the minicluster in a folder, and drop entries of clusters that are gone. Raise OSError."""
     for entry in _entries():
-        noted = _read(entry)
-        if noted is None or not Layout(noted).record.exists():
+        registered = _read(entry)
+        if registered is None or not Layout(registered).record.exists():
             entry.unlink(missing_ok=True)
-    if directory != usual_directory():
+    if directory != default_directory():
         file = _entry(directory)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(str(directory))
 
 
-def forget(directory: Path) -> None:
-    """The minicluster in this folder is gone. Raises OSError."""
+def unregister(directory: Path) -> None:
+    """Remove the entry of the minicluster in a folder. Raise OSError."""
     _entry(directory).unlink(missing_ok=True)
 
 
-def _read_record(directory: Path, others: Sequence[Path] = (), *, named: bool = False) -> Running:
-    """Raises Refused where the cluster's record is not as this program writes it."""
+def _read_record(directory: Path, others: Sequence[Path] = (), *, explicit: bool = False) -> Running:
+    """Read the record of a cluster. Raise Refused where it is not as this program writes it."""
     import yaml
 
     record = Layout(directory).record
     try:
         held = yaml.safe_load(record.read_text())
-        usual_ports = held["cluster"]["ports"] == "default"
-        return Running(directory, str(held.get("zookeeper", "")), usual_ports, named, others)
+        default_ports = held["cluster"]["ports"] == "default"
+        return Running(directory, str(held.get("zookeeper", "")), default_ports, explicit, others)
     except (OSError, yaml.YAMLError, LookupError, TypeError, AttributeError):
         raise Refused(
             f"{record} is no record of a minicluster: end by hand what runs, and remove it"
@@ -107,17 +110,17 @@ def _read_record(directory: Path, others: Sequence[Path] = (), *, named: bool = 
 
 
 def _runs(directory: Path) -> bool:
-    """Whether one of the daemons that clients call is alive."""
+    """Return whether one of the daemons that clients call is alive."""
     layout = Layout(directory)
     try:
         records = [file for kind in SERVED_BY for file in layout.run.glob(f"{kind}*.json")]
         alive = [process for file in records if (process := load(file)) is not None and process.alive()]
         return bool(alive) and layout.record.exists()
-    except (OSError, Unavailable):  # somebody else's, or broken: none that could be used
+    except (OSError, Unavailable):  # of another user, or broken: it cannot be used
         return False
 
 
-def _noted() -> list[Path]:
+def _registered() -> list[Path]:
     return sorted(directory for directory in map(_read, _entries()) if directory is not None)
 
 
@@ -127,7 +130,7 @@ def _entries() -> list[Path]:
 
 
 def _read(entry: Path) -> Path | None:
-    """None for an entry that is gone by now."""
+    """Return the folder of an entry; None for one that is gone by now."""
     try:
         return Path(entry.read_text())
     except FileNotFoundError:

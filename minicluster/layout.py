@@ -1,12 +1,12 @@
-"""Where a cluster keeps what."""
+"""The files and folders of a cluster."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-MARK = "cluster.yaml"
-"""The file by which a folder is known as a minicluster's."""
+RECORD_FILE = "cluster.yaml"
+"""The file that makes a folder the folder of a minicluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,27 +17,32 @@ class Layout:
 
     @property
     def record(self) -> Path:
-        """What the cluster consists of, and the ports that it took."""
-        return self.root / MARK
+        """Settings of the cluster, and the ports that were chosen for it."""
+        return self.root / RECORD_FILE
 
     @property
     def log(self) -> Path:
+        """Folder of the components' logs."""
         return self.root / "log"
 
     @property
     def run(self) -> Path:
+        """Folder of process records and ready files."""
         return self.root / "run"
 
     @property
     def conf(self) -> Path:
+        """Folder of the daemons' configuration files."""
         return self.root / "conf"
 
     @property
     def membership(self) -> Path:
+        """Folder by which daemons find each other without ZooKeeper."""
         return self.root / "membership"
 
     @property
     def database(self) -> Path:
+        """File of the SQLite store."""
         return self.root / "peloton.db"
 
     @property
@@ -47,19 +52,25 @@ class Layout:
 
     @property
     def mesos(self) -> Path:
+        """Folder of the work directories of Mesos and of the servers."""
         return self.root / "mesos"
 
     def log_of(self, name: str) -> Path:
+        """Return the log of a component."""
         return self.log / f"{name}.log"
 
     def run_of(self, name: str) -> Path:
+        """Return the process record of a component."""
         return self.run / f"{name}.json"
 
     def ready_of(self, name: str) -> Path:
+        """Return the file that a master or agent writes when it is ready."""
         return self.run / f"{name}.ready"
 
     def conf_of(self, name: str) -> Path:
+        """Return the configuration file of a daemon."""
         return self.conf / f"{name}.yaml"
 
     def work_of(self, name: str) -> Path:
+        """Return the work directory of a master, an agent or a server."""
         return self.mesos / name

@@ -1,4 +1,4 @@
-"""Ports for the components, chosen once per cluster, so that a restarted component keeps its addresses."""
+"""Choose ports for components, once per cluster: a restarted component keeps its addresses."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from minicluster.settings import AGENT_PORT, BASE_PORTS
 from peloton.errors import Unavailable
 
 LOWEST, HIGHEST = 10_000, 19_999
-"""Below the ports that the kernel gives to outgoing connections, and those that tasks are offered."""
+"""Below the kernel's ports of outgoing connections, and below the ports that tasks are offered."""
 STEP = 10
 RESERVED_SECONDS = 300.0
-"""A port that was handed out is nobody else's for so long: its component may not listen yet."""
+"""How long a port stays reserved after it was handed out: its component may not listen yet."""
 
 
 def default_ports(kind: str, index: int) -> tuple[int, int]:
-    """HTTP and gRPC port of the index-th instance of a kind (for placement: of its task type)."""
+    """Return the HTTP and gRPC port of an instance of a kind; of placement, the kind is the task type."""
     if kind == "mesos-agent":
         return AGENT_PORT + index, 0
     http, grpc = BASE_PORTS[kind]
@@ -48,7 +48,7 @@ class FreePorts:
         raise Unavailable(f"no free port from {LOWEST} to {HIGHEST}")
 
     def _reserve(self, port: int) -> bool:
-        """Whether no other process has reserved the port lately."""
+        """Reserve a port. Return False where another process has reserved it lately."""
         file = self._folder / str(port)
         try:
             os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
@@ -60,6 +60,7 @@ class FreePorts:
 
 
 def is_free(port: int) -> bool:
+    """Return whether a process could listen at a port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,4 +1,4 @@
-"""What has to be there before a cluster's processes start: servers' jars, and tables in Cassandra."""
+"""Prepare what a cluster's processes need: jars of servers, and tables in Cassandra."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from minicluster.components import CASSANDRA, own_servers
-from minicluster.processes import inherited
+from minicluster.components import CASSANDRA, embedded_servers
+from minicluster.processes import clean_environment
 from minicluster.progress import Progress
 from minicluster.servers import maven
 from minicluster.settings import ClusterSettings
@@ -19,12 +19,12 @@ from peloton.errors import Unavailable
 MIGRATE_SECONDS = 240.0
 
 
-def fetch(settings: ClusterSettings, tell: Progress) -> None:
-    """What servers that are started along need. Raises PelotonError where it is not to be had."""
-    for kind, artifacts in own_servers(settings).items():
+def fetch(settings: ClusterSettings, report: Progress) -> None:
+    """Download what embedded servers need. Raise PelotonError where that fails."""
+    for kind, artifacts in embedded_servers(settings).items():
         try:
             if not maven.present(artifacts):
-                tell(f"{kind}: fetching {artifacts[0]} by Maven, this once")
+                report(f"{kind}: fetching {artifacts[0]} by Maven, this once")
             maven.java()
             maven.jars(artifacts)
         except maven.Missing as missing:
@@ -35,18 +35,25 @@ def fetch(settings: ClusterSettings, tell: Progress) -> None:
             ) from None
 
 
-def make_tables(storage: Tree, file: Path, tell: Progress) -> None:
-    """Keyspace and tables where they are missing; the settings go into `file`. Raises Unavailable with what
-    `peloton-migrate` says."""
+def make_tables(storage: Tree, file: Path, report: Progress) -> None:
+    """Create the keyspace and the tables where they are missing; write the settings to `file`.
+
+    Raise Unavailable with the message of `peloton-migrate`.
+    """
     file.write_text(yaml.safe_dump({"storage": storage}))
     command = [sys.executable, "-m", "storage.selection.migrate", "up", "-c", str(file)]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=MIGRATE_SECONDS, check=False, env=inherited()
+            command,
+            capture_output=True,
+            text=True,
+            timeout=MIGRATE_SECONDS,
+            check=False,
+            env=clean_environment(),
         )
     except subprocess.TimeoutExpired:
         raise Unavailable(f"cassandra did not make tables in {MIGRATE_SECONDS:.0f} s") from None
-    said = (done.stderr if done.returncode else done.stdout).strip().splitlines()
+    lines = (done.stderr if done.returncode else done.stdout).strip().splitlines()
     if done.returncode:
-        raise Unavailable(said[-1] if said else f"peloton-migrate ended with {done.returncode}")
-    tell(said[-1])
+        raise Unavailable(lines[-1] if lines else f"peloton-migrate ended with {done.returncode}")
+    report(lines[-1])

@@ -1,4 +1,4 @@
-"""Processes that outlive the command which starts them, known again by pid and start time."""
+"""Start and signal processes that outlive the command; pid and start time identify them."""
 
 from __future__ import annotations
 
@@ -17,38 +17,40 @@ from minicluster.mesos.common.process_identity import start_of
 from peloton.errors import Unavailable
 
 POLL_SECONDS = 0.05
-FOREIGN = {
+DAEMON_VARIABLES = {
     *("HTTP_PORT", "GRPC_PORT", "ELECTION_ZK_SERVERS", "MESOS_ZK_PATH"),
     *("CASSANDRA_HOSTS", "CASSANDRA_PORT", "CASSANDRA_STORE"),
 }
 """Environment variables by which a daemon's settings are overridden."""
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals by which people, terminals and supervisors end a program."""
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals with which people, terminals and supervisors end a program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process of ours. `started` tells it from a later one with the same pid."""
+    """A process. `started` distinguishes it from a later one with the same pid."""
 
     pid: int
     started: str
 
     def alive(self) -> bool:
+        """Return whether it still runs."""
         _reap(self.pid)
         return start_of(self.pid) == self.started
 
     def signal(self, number: signal.Signals) -> None:
+        """Send a signal, if it still runs."""
         if self.alive():
             os.kill(self.pid, number)
 
     def wait(self, seconds: float) -> bool:
-        """Whether it ended in that time."""
+        """Wait for its end; return False after `seconds`."""
         return wait_until(lambda: not self.alive(), seconds)
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM, and SIGHUP of a terminal that is closed, end the body as Ctrl-C does: it can clean up."""
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt in the body, as Ctrl-C does: it can clean up."""
     numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
     for number in numbers:
         signal.signal(number, signal.default_int_handler)
@@ -61,55 +63,55 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Signals by which a person ends a program wait until the body is done; the first is delivered then.
+    """Defer the signals that end a program until the body is done; then deliver the first of them.
 
-    In the main thread only: no other one is interrupted.
+    Does nothing outside of the main thread: no other thread is interrupted.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
-    before = {number: signal.getsignal(number) for number in ENDING}
+    received: list[int] = []
+    before = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
     for number, handler in before.items():
-        if callable(handler):  # what is ignored, or left to the system, stays so
-            signal.signal(number, lambda number, frame: came.append(number))
+        if callable(handler):  # ignored signals, and those left to the system, stay so
+            signal.signal(number, lambda number, frame: received.append(number))
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        if came:
-            signal.raise_signal(came[0])
+        if received:
+            signal.raise_signal(received[0])
 
 
 def launch(argv: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:
-    """Start in a session of its own, output appended to `log`."""
+    """Start a process in a session of its own; append its output to `log`."""
     with log.open("ab") as out:
         child = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
-            env={**inherited(), **environment},
+            env={**clean_environment(), **environment},
             start_new_session=True,
         )
     return Process(child.pid, start_of(child.pid) or "")
 
 
-def inherited() -> dict[str, str]:
-    """Our environment without what would give all daemons the same ports, or other servers than the
-    cluster's."""
-    return {name: value for name, value in os.environ.items() if name not in FOREIGN}
+def clean_environment() -> dict[str, str]:
+    """Return the environment without the variables that set the ports and servers of daemons."""
+    return {name: value for name, value in os.environ.items() if name not in DAEMON_VARIABLES}
 
 
 def save(process: Process, file: Path) -> None:
+    """Write a process record."""
     draft = file.with_name(f".{file.name}")
     draft.write_text(json.dumps(asdict(process)))
     draft.rename(file)
 
 
 def load(file: Path) -> Process | None:
-    """None where there is no such file."""
+    """Read a process record; return None where there is no such file. Raise Unavailable for a broken one."""
     try:
         held = json.loads(file.read_text())
         return Process(int(held["pid"]), str(held["started"]))
@@ -120,7 +122,7 @@ def load(file: Path) -> Process | None:
 
 
 def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
-    """Whether it came to hold in that time."""
+    """Poll until the condition holds; return False after `seconds`."""
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:

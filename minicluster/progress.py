@@ -1,4 +1,4 @@
-"""How long operations report their progress."""
+"""The callback by which long operations report their progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting until a cluster's components answer, and saying what they wait for themselves."""
+"""Wait until a cluster's components answer, and report what keeps them from it."""
 
 from __future__ import annotations
 
@@ -22,72 +22,73 @@ from peloton.membership.local import registered
 
 UP_SECONDS = 90.0
 SLOW_SECONDS = 240.0
-"""Until a Cassandra answers on a machine that is busy."""
-TELL_SECONDS = 5.0
-ASK_SECONDS = 2.0
+"""How long a Cassandra may take on a busy machine."""
+REPORT_SECONDS = 5.0
+REQUEST_SECONDS = 2.0
 LEADERS = (Role.JOBMGR, Role.RESMGR, Role.HOSTMGR)
-_COMPLAINT = re.compile(r"\S+Z [EW] \S+ (.+)")
-"""A daemon's log line that tells of something wrong."""
+_PROBLEM = re.compile(r"\S+Z [EW] \S+ (.+)")
+"""A line of a daemon's log that is a warning or an error."""
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """For components that were started."""
+class ReadinessWait:
+    """Wait for components that were started."""
 
     layout: Layout
     servers: str
-    """ZooKeeper's, by which leaders are found; empty where they are by a folder."""
-    runs: Callable[[Component], bool]
-    tell: Progress
-    seconds: float = UP_SECONDS
-    between: float = TELL_SECONDS
-    """Seconds from one line of progress to the next."""
+    """ZooKeeper's servers, by which leaders are found; empty where they are found by a folder."""
+    is_running: Callable[[Component], bool]
+    report: Progress
+    timeout: float = UP_SECONDS
+    """In seconds; SLOW_SECONDS where a Cassandra is among the components."""
+    report_interval: float = REPORT_SECONDS
+    """Seconds between two lines of progress."""
 
-    def until_all_answer(self, parts: Sequence[Component]) -> None:
-        """And leaders lead. Raises Unavailable with what is wrong."""
-        lacking = {part.name: "" for part in parts}
-        unled: list[str] = []
-        longest = SLOW_SECONDS if any(part.kind == CASSANDRA for part in parts) else self.seconds
-        begun = told = time.monotonic()
+    def wait(self, parts: Sequence[Component]) -> None:
+        """Return when all components answer and the leaders lead. Raise Unavailable with what is wrong."""
+        unready = {part.name: "" for part in parts}
+        leaderless: list[str] = []
+        timeout = SLOW_SECONDS if any(part.kind == CASSANDRA for part in parts) else self.timeout
+        started = reported = time.monotonic()
 
         def all_ready() -> bool:
-            nonlocal told
-            self._look(parts, lacking)
-            unled[:] = [] if lacking else self._unled(parts)
-            if not lacking and not unled:
+            nonlocal reported
+            self._check(parts, unready)
+            leaderless[:] = [] if unready else self._leaderless(parts)
+            if not unready and not leaderless:
                 return True
-            if time.monotonic() - told > self.between:
-                told = time.monotonic()
-                self.tell(self._slow(lacking, unled, told - begun))
+            if time.monotonic() - reported > self.report_interval:
+                reported = time.monotonic()
+                self.report(self._progress(unready, leaderless, reported - started))
             return False
 
-        if not wait_until(all_ready, longest):
-            raise Unavailable(self._late(lacking, unled, longest))
+        if not wait_until(all_ready, timeout):
+            raise Unavailable(self._failure(unready, leaderless, timeout))
 
     def last_line(self, name: str) -> str:
-        """Of a component's log, the line that says why it ended."""
+        """Return the line of a component's log that says why it ended."""
         lines = self._lines(name)
-        if name in (ZOOKEEPER, CASSANDRA):  # says why it failed, and then by which ways it came there
-            whole = [line for line in lines if not line.lstrip().startswith(("at ", "..."))]
-            lines = [line for line in whole if "ERROR" in line or "Exception" in line] or lines
+        if name in (ZOOKEEPER, CASSANDRA):  # their logs end with a stack trace
+            messages = [line for line in lines if not line.lstrip().startswith(("at ", "..."))]
+            lines = [line for line in messages if "ERROR" in line or "Exception" in line] or lines
         return lines[-1] if lines else "it said nothing"
 
-    def _look(self, parts: Sequence[Component], lacking: dict[str, str]) -> None:
-        """Strikes out who answers; of the others, notes what they say is wrong."""
+    def _check(self, parts: Sequence[Component], unready: dict[str, str]) -> None:
+        """Remove components that answer from `unready`; record what the others report is wrong."""
         for part in parts:
-            if part.name not in lacking:
+            if part.name not in unready:
                 continue
-            answers, said = self._asked(part)
-            if answers:
-                del lacking[part.name]
-                self.tell(f"{part.name} answers")
-            elif not self.runs(part):
+            ready, problem = self._probe(part)
+            if ready:
+                del unready[part.name]
+                self.report(f"{part.name} answers")
+            elif not self.is_running(part):
                 raise Unavailable(f"{part.name} ended: {self.last_line(part.name)} {self._log(part.name)}")
             else:
-                lacking[part.name] = said
+                unready[part.name] = problem
 
-    def _asked(self, part: Component) -> tuple[bool, str]:
-        """Whether it is ready, and what it says."""
+    def _probe(self, part: Component) -> tuple[bool, str]:
+        """Return whether a component is ready, and what it reports."""
         if part.kind == ZOOKEEPER:
             return zookeeper.serves(part.http), ""
         if part.kind == CASSANDRA:
@@ -95,7 +96,8 @@ class Waiting:
         if not part.grpc:
             return self.layout.ready_of(part.name).exists(), ""
         try:
-            with urllib.request.urlopen(f"http://{part.addresses['http']}/health", timeout=ASK_SECONDS):
+            url = f"http://{part.addresses['http']}/health"
+            with urllib.request.urlopen(url, timeout=REQUEST_SECONDS):
                 return True, ""
         except urllib.error.HTTPError as error:
             with error:
@@ -103,8 +105,8 @@ class Waiting:
         except OSError:
             return False, ""
 
-    def _unled(self, parts: Sequence[Component]) -> list[str]:
-        """Roles whose leader has not finished taking over: before that it refuses calls."""
+    def _leaderless(self, parts: Sequence[Component]) -> list[str]:
+        """Return the roles whose leader has not finished taking over: until then it refuses calls."""
         kinds = {part.kind for part in parts}
         roles = [role for role in LEADERS if role.value in kinds]
         if not roles:
@@ -112,23 +114,23 @@ class Waiting:
         leaders = _elected(self.servers, roles) if self.servers else registered(self.layout.membership)[0]
         return [role.value for role in roles if role not in leaders or not _leads(leaders[role])]
 
-    def _slow(self, lacking: dict[str, str], unled: Sequence[str], seconds: float) -> str:
-        why = next(filter(None, lacking.values()), "") if lacking else self._complaint(unled)
-        what = ", ".join(lacking) or f"a leader of {', '.join(unled)}"
+    def _progress(self, unready: dict[str, str], leaderless: Sequence[str], seconds: float) -> str:
+        why = next(filter(None, unready.values()), "") if unready else self._last_problem(leaderless)
+        what = ", ".join(unready) or f"a leader of {', '.join(leaderless)}"
         return f"waiting for {what}, {seconds:.0f} s so far{': ' if why else ''}{why}"
 
-    def _late(self, lacking: dict[str, str], unled: Sequence[str], seconds: float) -> str:
-        if lacking:
-            name, said = next(iter(lacking.items()))
-            said = said or self.last_line(name)
-            return f"{name} did not answer in {seconds:.0f} s: {said} {self._log(name)}"
-        name = f"{unled[0]}0"
-        said = self._complaint(unled) or self.last_line(name)
-        return f"no {unled[0]} leads after {seconds:.0f} s: {said} {self._log(name)}"
+    def _failure(self, unready: dict[str, str], leaderless: Sequence[str], seconds: float) -> str:
+        if unready:
+            name, problem = next(iter(unready.items()))
+            problem = problem or self.last_line(name)
+            return f"{name} did not answer in {seconds:.0f} s: {problem} {self._log(name)}"
+        name = f"{leaderless[0]}0"
+        problem = self._last_problem(leaderless) or self.last_line(name)
+        return f"no {leaderless[0]} leads after {seconds:.0f} s: {problem} {self._log(name)}"
 
-    def _complaint(self, unled: Sequence[str]) -> str:
-        """What the first of those daemons told of last that is wrong."""
-        found = [match[1] for line in self._lines(f"{unled[0]}0") if (match := _COMPLAINT.match(line))]
+    def _last_problem(self, leaderless: Sequence[str]) -> str:
+        """Return the last problem that the first daemon of the first of these roles has logged."""
+        found = [match[1] for line in self._lines(f"{leaderless[0]}0") if (match := _PROBLEM.match(line))]
         return found[-1] if found else ""
 
     def _lines(self, name: str) -> list[str]:
@@ -140,7 +142,7 @@ class Waiting:
 
 
 def _elected(servers: str, roles: Sequence[Role]) -> dict[Role, Address]:
-    """Who leads, as ZooKeeper says."""
+    """Return who leads, by ZooKeeper."""
     with closing(ZooKeeperDiscovery(servers)) as discovery:
         found: dict[Role, Address] = {}
         for role in roles:
@@ -152,7 +154,7 @@ def _elected(servers: str, roles: Sequence[Role]) -> dict[Role, Address]:
 def _leads(leader: Address) -> bool:
     try:
         with urllib.request.urlopen(
-            f"http://{leader.ip}:{leader.http}/metrics", timeout=ASK_SECONDS
+            f"http://{leader.ip}:{leader.http}/metrics", timeout=REQUEST_SECONDS
         ) as answer:
             return b"\nhealth_leader 1.0\n" in answer.read()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a minicluster consists of: the YAML of `peloton minicluster up --config FILE`."""
+"""Settings of a minicluster: the YAML of `peloton minicluster up --config FILE`."""
 
 from __future__ import annotations
 
@@ -52,6 +52,8 @@ class Simulated(Settings):
 
 
 class Instances(Settings):
+    """How many instances of each daemon run; of placement, the task type of each."""
+
     jobmgr: int = Field(1, ge=1, le=9)
     resmgr: int = Field(1, ge=1, le=9)
     hostmgr: int = Field(1, ge=1, le=9)
@@ -181,7 +183,7 @@ class ClusterSettings(Settings):
 
 
 def _servers(value: str, embedded: str, kind: str) -> Sequence[str]:
-    """Those that are named. Raises ValueError where the value is none of its forms."""
+    """Those that are named. Raise ValueError where the value is none of its forms."""
     found, given, servers = value.partition("=")
     if given and found == kind:
         wrong = [one for one in servers.split(",") if not _ADDRESS.fullmatch(one)]
@@ -194,7 +196,7 @@ def _servers(value: str, embedded: str, kind: str) -> Sequence[str]:
 
 
 def read_cluster(file: Path | None, overrides: Tree | None = None) -> ClusterSettings:
-    """Settings from a file (or the defaults) with `overrides` on top. Raises ConfigError."""
+    """Read settings from a file (or the defaults) with `overrides` on top. Raise ConfigError."""
     tree = read_yaml(file) if file is not None else {}
     given = {name: f"--{name.replace('_', '-')}" for name in overrides or ()}
     return validated(ClusterSettings, {**tree, **(overrides or {})}, str(file or "minicluster"), given)

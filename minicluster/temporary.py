@@ -1,13 +1,13 @@
-"""Programs that bring a cluster of their own up and take it down again: demos and benchmarks.
+"""Run programs with a cluster of their own: demos and benchmarks.
 
     def main() -> int:
-        return ending_orderly("benchmark", run)
+        return run_program("benchmark", run)
 
     def run() -> int:
         with temporary_cluster(read_cluster(None, {"ports": "free"})) as cluster:
             ...
 
-However such a program ends, short of SIGKILL, its cluster is gone afterwards.
+Except after SIGKILL, the cluster is gone when the program has ended.
 """
 
 from __future__ import annotations
@@ -27,32 +27,35 @@ from peloton.errors import PelotonError
 FAILED, INTERRUPTED = 1, 130
 
 
-def ending_orderly(name: str, body: Callable[[], int]) -> int:
-    """The exit code of a program. SIGTERM, SIGHUP and SIGINT end `body` by KeyboardInterrupt: 130."""
+def run_program(name: str, body: Callable[[], int]) -> int:
+    """Run a program.
+
+    Return its exit code. SIGTERM, SIGHUP and SIGINT raise KeyboardInterrupt in `body`: 130.
+    """
     try:
         with interruptible():
             return body()
     except (PelotonError, OSError) as error:
-        return _told(name, str(error), FAILED)
+        return _failed(name, str(error), FAILED)
     except KeyboardInterrupt:
-        return _told(name, "interrupted", INTERRUPTED)
+        return _failed(name, "interrupted", INTERRUPTED)
 
 
 @contextmanager
 def temporary_cluster(
     settings: ClusterSettings,
-    tell: Progress = silent,
+    report: Progress = silent,
     keep_logs: Path | None = None,
 ) -> Iterator[Cluster]:
-    """A cluster that is up, in a folder of its own. Both are gone afterwards, however the body ends.
+    """Bring a cluster up in a folder of its own; take both away when the body ends.
 
-    A signal that comes while it goes down waits until it is down. `keep_logs`: copy the components' logs to
-    this folder. Raises what `Cluster.up` raises.
+    A signal that arrives while it goes down is delivered afterwards. `keep_logs`: copy the components' logs
+    to this folder. Raise what `Cluster.up` raises.
     """
     with tempfile.TemporaryDirectory(prefix="peloton-") as folder:
         cluster = Cluster(Path(folder) / "cluster")
         try:
-            cluster.up(settings, tell)
+            cluster.up(settings, report)
             yield cluster
         finally:
             with uninterrupted():
@@ -67,6 +70,6 @@ def _copy_logs(cluster: Cluster, target: Path) -> None:
         (target / file.name).write_bytes(file.read_bytes())
 
 
-def _told(name: str, what: str, code: int) -> int:
+def _failed(name: str, what: str, code: int) -> int:
     print(f"{name}: {what}", file=sys.stderr, flush=True)
     return code

@@ -1,7 +1,8 @@
 """`make demo-elastic`: two pools share a cluster of simulated agents.
 
-Team 1's demand grows and borrows what team 2 leaves; then team 2 comes back and gets its share, for which
-team 1's tasks are preempted; then team 2 is done. Prints a table over time, and writes the picture.
+Team 1's demand grows, and it borrows what team 2 does not use. Then team 2 returns and gets its share, for
+which tasks of team 1 are preempted. Then team 2 is done. The demo prints a table over time and writes a
+picture.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mesos.v1 import mesos_pb2
 from minicluster.cluster import Cluster
 from minicluster.demo.chart import Chart, Line, Panel, svg
 from minicluster.settings import ClusterSettings, Simulated, read_cluster
-from minicluster.temporary import ending_orderly, temporary_cluster
+from minicluster.temporary import run_program, temporary_cluster
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
@@ -41,7 +42,7 @@ _LINES = (("demand", "#888888"), ("entitlement", "#1f77b4"), ("allocation", "#2c
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A pool's cpu at one moment."""
+    """A pool's cpu at one time."""
 
     demand: float
     """Allocated and queued."""
@@ -50,14 +51,15 @@ class Share:
 
 
 @dataclass(slots=True)
-class Story:
-    """What was seen."""
+class Samples:
+    """The shares of both teams over time, and the marks between the phases."""
 
     times: list[float] = field(default_factory=list)
     shares: dict[str, list[Share]] = field(default_factory=lambda: {team: [] for team in TEAMS})
     marks: list[tuple[float, str]] = field(default_factory=list)
 
     def chart(self) -> Chart:
+        """Return the picture: a panel for each team."""
         panels = [
             Panel(
                 f"/{team}, which reserves {CAPACITY // 2}",
@@ -74,22 +76,23 @@ class Story:
 
 
 def main() -> int:
-    return ending_orderly("demo", lambda: demonstrate(PICTURE))
+    """Run the demo; return the exit code."""
+    return run_program("demo", lambda: demonstrate(PICTURE))
 
 
 def demonstrate(picture: Path) -> int:
-    """The exit code. Whatever happens, the cluster is gone afterwards."""
+    """Run the demo; return the exit code. The cluster is gone afterwards in any case."""
     print(f"A Mesos master with {AGENTS} simulated agents and the four daemons come up.", flush=True)
     with temporary_cluster(cluster_settings()) as cluster:
-        story = Demo(cluster).play()
+        samples = Demo(cluster).run()
     picture.parent.mkdir(parents=True, exist_ok=True)
-    picture.write_text(svg(story.chart()))
+    picture.write_text(svg(samples.chart()))
     print(f"demo: each team got its share; the picture is {picture}", flush=True)
     return 0
 
 
 def cluster_settings() -> ClusterSettings:
-    """Shares and preemption are looked at each second, where a real cluster takes a minute."""
+    """Return the settings: shares and preemption are computed each second, not each minute."""
     resmgr = {
         "metrics_interval": 0.5,
         "entitlement_interval": 1.0,
@@ -102,7 +105,7 @@ def cluster_settings() -> ClusterSettings:
 
 
 class Demo:
-    """The play on a cluster that is up. Each scene ends when what it is to show was there for a while."""
+    """The demo on a cluster that is up. Each phase ends when its aim has held for some seconds."""
 
     def __init__(self, cluster: Cluster) -> None:
         urls = cluster.urls()
@@ -110,18 +113,18 @@ class Demo:
         resmgr = next(part for part in cluster.components() if part.kind == "resmgr")
         self._metrics = f"http://{resmgr.addresses['http']}/metrics"
         self._pools = {team: self._make_pool(team) for team in TEAMS}
-        self.story = Story()
+        self.samples = Samples()
         self._begun = time.monotonic()
 
-    def play(self) -> Story:
-        """Raises PelotonError where a scene does not come to what it is to show."""
+    def run(self) -> Samples:
+        """Run all phases. Raise PelotonError where a phase does not reach its aim."""
         try:
-            self._scenes()
+            self._phases()
         finally:
             self._client.close()
-        return self.story
+        return self.samples
 
-    def _scenes(self) -> None:
+    def _phases(self) -> None:
         half = CAPACITY // 2
         print(f"\n{'':8}" + "".join(f"{'/' + team:^34}" for team in TEAMS))
         print(f"{'seconds':>8}" + f"{'demand':>12}{'entitled':>11}{'allocated':>11}" * len(TEAMS))
@@ -143,7 +146,7 @@ class Demo:
         self._until(lambda one, two: (one, two) == (CAPACITY, 0), "team 1 borrows again")
 
     def _until(self, holds: Callable[[float, float], bool], aim: str) -> None:
-        """Look on until both teams' allocations are so, and then for some seconds more."""
+        """Sample until both teams' allocations fulfil the condition, and have done so for some seconds."""
         deadline, since = time.monotonic() + PATIENCE, 0.0
         while not since or time.monotonic() - since < HOLD_SECONDS:
             time.sleep(SAMPLE_SECONDS)
@@ -159,11 +162,11 @@ class Demo:
     def _sample(self) -> dict[str, Share]:
         shares = shares_of(self._read())
         now = time.monotonic() - self._begun
-        self.story.times.append(now)
+        self.samples.times.append(now)
         line = f"{now:8.0f}"
         for team in TEAMS:
             share = shares[team]
-            self.story.shares[team].append(share)
+            self.samples.shares[team].append(share)
             line += f"{share.demand:12g}{share.entitlement:11g}{share.allocation:11g}"
         print(line, flush=True)
         return shares
@@ -179,7 +182,7 @@ class Demo:
         return sum(each.value for each in samples if each.name == PREEMPTED)
 
     def _mark(self, what: str) -> None:
-        self.story.marks.append((time.monotonic() - self._begun, what))
+        self.samples.marks.append((time.monotonic() - self._begun, what))
         print(f"-- {what}", flush=True)
 
     def _make_pool(self, name: str) -> str:
@@ -230,7 +233,7 @@ class Demo:
 
 
 def shares_of(metrics: str) -> dict[str, Share]:
-    """Each team's cpu, out of the resource manager's metrics."""
+    """Return each team's cpu, from the resource manager's metrics."""
     found: dict[tuple[str, str], float] = {}
     for family in text_string_to_metric_families(metrics):
         for sample in family.samples:

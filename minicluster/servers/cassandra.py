@@ -1,6 +1,6 @@
 """A Cassandra server of one node: real and small.
 
-Whether its data outlives a kill is `Server.durable`'s to say.
+`Server.durable` sets whether its data survive a kill.
 """
 
 from __future__ import annotations
@@ -58,25 +58,25 @@ LOGBACK = """<configuration>
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What one server is to be."""
+    """Settings of one server."""
 
     folder: Path
     port: int
-    """Where clients connect."""
+    """Port for clients."""
     storage_port: int
-    """Where other servers would."""
+    """Port for other servers."""
     authenticate: bool = False
-    """Ask for a password. A new server then makes the superuser `cassandra`, password `cassandra`."""
+    """Require a password. A new server then creates the superuser `cassandra`, password `cassandra`."""
     heap: str = "512m"
     quick: bool = True
-    """Starts sooner and never becomes as fast as it could: for tests and short work."""
+    """Start sooner, at the price of peak speed: for tests and short work."""
     durable: bool = True
     """Each write waits for the disk, with the others of these 10 ms: a server that is killed loses nothing.
     Without, not even its tables outlive it, which are made sooner: for tests."""
 
 
 def configure(server: Server) -> None:
-    """Make the server's folder."""
+    """Create the server's folder with its configuration."""
     server.folder.mkdir(parents=True, exist_ok=True)
     # JSON is YAML.
     (server.folder / "cassandra.yaml").write_text(json.dumps(_settings(server), indent=1))
@@ -84,8 +84,10 @@ def configure(server: Server) -> None:
 
 
 def command(server: Server) -> list[str]:
-    """To run the server, which logs to its output. Raises Missing without Java 17 or Maven, Broken where
-    Maven fails."""
+    """Return the command line of the server, which logs to its output.
+
+    Raise Missing without Java 17 or Maven, Broken where Maven fails.
+    """
     library = jars(ARTIFACTS)
     jamm = next(library.glob("jamm-*.jar"))
     return [
@@ -107,7 +109,7 @@ def command(server: Server) -> list[str]:
 
 
 def serves(port: int) -> bool:
-    """Whether a server of this machine at the port answers clients."""
+    """Return whether a server at this port of 127.0.0.1 answers clients."""
     try:
         with socket.create_connection((HOST, port), timeout=1) as probe:
             probe.sendall(bytes((4, 0, 0, 0, OPTIONS, 0, 0, 0, 0)))

@@ -1,7 +1,7 @@
 """Java servers' jars, by Maven, kept in a folder between runs.
 
 The folder is $PELOTON_TEST_CACHE, else ~/.cache/peloton-tests. A set of jars is complete where its marker
-lies beside it; whoever comes first makes it, the others wait at the lock.
+is in its folder. The first process downloads it; others wait for the lock.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><versi
 
 
 class Missing(PelotonError):
-    """This machine lacks what a real server needs; the message says what."""
+    """This machine lacks a prerequisite of a real server; the message names it."""
 
 
 class Broken(PelotonError):
-    """What a real server needs is there and failed."""
+    """A prerequisite of a real server failed."""
 
 
 def jars(coordinates: Sequence[str]) -> Path:
-    """A folder with the artifacts `group:artifact:version` and all they need at run time.
+    """Return a folder with the artifacts `group:artifact:version` and their run-time dependencies.
 
-    Its name is that of the first artifact and its version. Raises Missing without Maven or Java, Broken
-    where the downloads fail.
+    Its name is that of the first artifact and its version. Raise Missing without Maven or Java, Broken where
+    a download fails.
     """
     _, artifact, version = coordinates[0].split(":")
     folder = cache() / f"{artifact}-{version}"
@@ -59,7 +59,7 @@ def jars(coordinates: Sequence[str]) -> Path:
 
 
 def present(coordinates: Sequence[str]) -> bool:
-    """Whether `jars` would download nothing."""
+    """Return whether `jars` would download nothing."""
     _, artifact, version = coordinates[0].split(":")
     return _complete(cache() / f"{artifact}-{version}", coordinates)
 
@@ -70,23 +70,27 @@ def _complete(folder: Path, coordinates: Sequence[str]) -> bool:
 
 
 def class_path(folder: Path) -> str:
+    """Return the class path of all jars in a folder."""
     return os.pathsep.join(str(jar) for jar in sorted(folder.glob("*.jar")))
 
 
 def java() -> Path:
-    """A Java 17: $JAVA_HOME, else the first on the path. Raises Missing."""
+    """Return a Java 17: in $JAVA_HOME, else the first on the path. Raise Missing without one."""
     home = os.environ.get("JAVA_HOME")
     found = f"{home}/bin/java" if home else shutil.which("java")
     if found is None or not os.access(found, os.X_OK):
         raise Missing("Java 17 is missing: neither JAVA_HOME nor `java` on the path")
-    told = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
-    version = re.search(r'version "(\d+)', told)
+    output = subprocess.run(
+        [found, "-version"], capture_output=True, text=True, timeout=60, check=False
+    ).stderr
+    version = re.search(r'version "(\d+)', output)
     if version is None or version[1] != "17":
         raise Missing(f"Java 17 is missing: {found} is {version[1] if version else 'of unknown version'}")
     return Path(found)
 
 
 def cache() -> Path:
+    """Return the folder of all downloads."""
     named = os.environ.get("PELOTON_TEST_CACHE")
     return Path(named) if named else Path.home() / ".cache" / "peloton-tests"
 
@@ -103,9 +107,9 @@ def _copy(folder: Path, name: str, coordinates: Sequence[str]) -> None:
     command += [f"-DoutputDirectory={folder}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
     if done.returncode:
-        told = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         raise Broken(
-            f"Maven cannot fetch {name}: {told[0] if told else 'it says nothing'} ({' '.join(command)})"
+            f"Maven cannot fetch {name}: {lines[0] if lines else 'it says nothing'} ({' '.join(command)})"
         )
 
 

@@ -1,6 +1,6 @@
 """A ZooKeeper server of one node: real and small.
 
-Its data outlive a crash of the process, not one of the machine (no fsync).
+Its data survive a crash of the process, but not of the machine (no fsync).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from minicluster.servers.maven import class_path, jars, java
 VERSION = "3.9.5"
 ARTIFACTS = (
     f"org.apache.zookeeper:zookeeper:{VERSION}",
-    # What its POM expects the server's distribution to bring along.
+    # Provided by the server's distribution, and not in its POM.
     "io.dropwizard.metrics:metrics-core:4.1.12.1",
     "org.xerial.snappy:snappy-java:1.1.10.5",
     "org.slf4j:slf4j-simple:2.0.13",
@@ -23,7 +23,7 @@ HOST = "127.0.0.1"
 
 
 def configure(folder: Path, port: int) -> None:
-    """Make the server's folder."""
+    """Create the server's folder with its configuration."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "zoo.cfg").write_text(
         f"tickTime={TICK_MILLISECONDS}\n"
@@ -37,7 +37,7 @@ def configure(folder: Path, port: int) -> None:
 
 
 def command(folder: Path) -> list[str]:
-    """To run the server. Raises Missing without Java 17 or Maven, Broken where Maven fails."""
+    """Return the command line. Raise Missing without Java 17 or Maven, Broken where Maven fails."""
     return [
         str(java()),
         "-Xmx128m",
@@ -54,11 +54,11 @@ def command(folder: Path) -> list[str]:
 
 
 def serves(port: int) -> bool:
-    """Whether the server of this machine at the port answers clients."""
+    """Return whether the server at this port of 127.0.0.1 answers clients."""
     try:
         with socket.create_connection((HOST, port), timeout=1) as probe:
             probe.sendall(b"srvr")
-            # Before it serves it says that it does not.
+            # Before it serves, it answers otherwise.
             return probe.recv(4096).startswith(b"Zookeeper version")
     except OSError:
         return False

@@ -103,7 +103,7 @@ class Targets:
         found = discovery.find()
         if found is None:
             return None
-        if not found.named and (found.others or not found.usual_ports):
+        if not found.explicit and (found.others or not found.default_ports):
             say(_announcement(found))
         if found.zookeeper:
             return self._by_zookeeper(found.zookeeper)

@@ -160,7 +160,7 @@ def _updates_kept(history: History) -> Iterator[Violation]:
         if state not in ENDS or instance is None or instance.run > run.number:
             continue
         given_up = any(
-            e.run == run and e.kind == "told" and e.state in GIVEN_UP and e.at <= at for e in history.events
+            e.run == run and e.kind == "sent" and e.state in GIVEN_UP and e.at <= at for e in history.events
         )
         if instance.run < run.number or (instance.state != ENDS[state] and not given_up):
             now = f"the instance is {instance.state} in run {instance.run}"
@@ -232,7 +232,7 @@ def lives_of(events: Sequence[Event]) -> list[Life]:
             agent[run] = event.agent
         elif event.kind == "launch":
             launched.add(run)
-        elif event.kind == "told" and event.state in GIVEN_UP and run in launched:
+        elif event.kind == "sent" and event.state in GIVEN_UP and run in launched:
             given_up.setdefault(run, event.at)
     return [
         Life(
@@ -282,7 +282,7 @@ def _capacity(events: Sequence[Event]) -> Iterator[Violation]:
 def _frees(event: Event) -> bool:
     if event.kind == "update":
         return event.latest in OVER
-    return event.kind == "told" and not event.uuid and event.state in (GIVEN_UP | OVER)
+    return event.kind == "sent" and not event.uuid and event.state in (GIVEN_UP | OVER)
 
 
 def _fits(launch: Event, total: dict[str, float], placed: dict[Run, Event]) -> Iterator[Violation]:

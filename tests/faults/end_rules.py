@@ -57,14 +57,14 @@ class _Seen:
                 failures.add((run, event.uuid))
             elif event.kind == "ack" and (run, event.uuid) in failures and run not in self.unreachable:
                 self.acknowledged[_number(run)].add(run.number)
-            elif event.kind == "told" and event.state == "TASK_UNREACHABLE":
+            elif event.kind == "sent" and event.state == "TASK_UNREACHABLE":
                 self.unreachable.add(run)
 
     def told_last(self, job: str, instance: int) -> str:
         told = [
             f"run {event.run.number} {event.state}"
             for event in self.events
-            if event.kind == "told" and event.run is not None and _number(event.run) == (job, instance)
+            if event.kind == "sent" and event.run is not None and _number(event.run) == (job, instance)
         ]
         return f"the framework was told {', '.join(told[-3:])}" if told else "the framework was told nothing"
 

@@ -35,7 +35,7 @@ def ack(at: float, which: Run, state: str) -> Event:
 
 
 def told(at: float, which: Run, state: str) -> Event:
-    return Event(at, "told", which, "A", state)
+    return Event(at, "sent", which, "A", state)
 
 
 def whole(which: Run, begin: float, end: float, state: str = "TASK_FINISHED", on: str = "A") -> list[Event]:

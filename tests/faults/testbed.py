@@ -92,9 +92,9 @@ class _Cluster(Cluster):
             return [python, option, *rest]
         return [python, option, "tests.faults.recording_daemon", str(self.deeds), *rest]
 
-    def _await(self, parts: Sequence[Component], tell: Progress) -> None:
+    def _wait_until_ready(self, parts: Sequence[Component], tell: Progress) -> None:
         self._started(self)
-        super()._await(parts, tell)
+        super()._wait_until_ready(parts, tell)
 
 
 def _of_one_kind(settings: Tree) -> Tree:

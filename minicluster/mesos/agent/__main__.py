@@ -106,18 +106,18 @@ async def _serve(options: argparse.Namespace) -> None:
 
 
 async def _belong(service: AgentService, master: str, registered: Callable[[str], None]) -> str:
-    """Follow the leading master until it says that this agent is to end; return why."""
+    """Follow the leading master until it ends this agent; return why."""
     async with detecting(master, service.master_seen) as masters:
         return await service.stay_connected(masters, registered)
 
 
 async def _until_stopped(service: AgentService, options: argparse.Namespace, port: int) -> None:
-    told = False
+    announced = False
 
     def registered(agent_id: str) -> None:
-        nonlocal told
-        if not told:
-            told = True
+        nonlocal announced
+        if not announced:
+            announced = True
             print(f"agent: listening on {options.ip}:{port}, registered as {agent_id}", flush=True)
             ready = {"pid": os.getpid(), "host": options.ip, "port": port, "agent_id": agent_id}
             write_ready_file(options.ready_file, ready)

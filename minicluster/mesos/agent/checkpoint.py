@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.agent.layout import Layout, overwrite
-from minicluster.mesos.agent.spare_files import Spares
+from minicluster.mesos.agent.spare_files import SpareFiles
 from minicluster.mesos.common.status_updates import TERMINAL
 
 _FRAMEWORK, _TASK, _UPDATE, _ACKNOWLEDGED = b"F", b"T", b"U", b"A"
@@ -33,7 +33,7 @@ class Checkpoint:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._spares = Spares(layout.spare)
+        self._spares = SpareFiles(layout.spare)
 
     def begin(self, container_id: str, framework: mesos.FrameworkInfo, task: mesos.TaskInfo) -> None:
         """Write a run down, before anything of it exists."""

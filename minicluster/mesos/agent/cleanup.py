@@ -1,4 +1,4 @@
-"""Ending what an agent left running: its tasks outlive it, as they do under Mesos.
+"""EndCause what an agent left running: its tasks outlive it, as they do under Mesos.
 
 Needs nothing but the agent's work directory. A process is ended only when its pid *and* start time are those
 of the record (see ``agent.layout``), or when its environment names the container.

@@ -42,7 +42,7 @@ def _extract(archive: Path, sandbox: Path) -> bool:
 def fetch(uri: mesos.CommandInfo.URI, sandbox: Path) -> None:
     """Copy one URI into a sandbox and extract it where asked to.
 
-    Raises FetchError.
+    Raise FetchError.
     """
     source = _source(uri.value)
     target = (sandbox / (uri.output_file or source.name)).resolve()

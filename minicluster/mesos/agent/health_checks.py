@@ -1,7 +1,7 @@
 """Health checks of running tasks: by command, HTTP or TCP (recording ``15-health``).
 
-The first success is told, further ones only after a failure; every failure is told, except before the first
-success within the grace period. ``consecutive_failures`` in a row (at least one) end the task.
+The first success is reported, further ones only after a failure; every failure is reported, except before the
+first success within the grace period. ``consecutive_failures`` in a row (at least one) end the task.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos.agent.launcher import Place, environment, file_and_argv
+from minicluster.mesos.agent.launcher import RunLocation, environment, file_and_argv
 from minicluster.mesos.common.status_updates import Key
 
 Report = Callable[[Key, bool, bool], None]
-"""Takes the run's key, whether it is healthy, and whether it is to be killed."""
+"""Called with the run's key, whether it is healthy, and whether it is to be killed."""
 
 _HealthCheck = mesos.HealthCheck
 _OK_STATUSES = range(200, 400)
@@ -32,19 +32,19 @@ class HealthChecks:
         self._report = report
         self._tasks: dict[Key, asyncio.Task[None]] = {}
 
-    def start(self, key: Key, task: mesos.TaskInfo, place: Place) -> None:
-        """Begin to check a run, if it has a check of a type that Mesos knows."""
+    def start(self, key: Key, task: mesos.TaskInfo, place: RunLocation) -> None:
+        """Start to check a run, if it has a check of a known type."""
         if task.HasField("health_check") and task.health_check.type != _HealthCheck.UNKNOWN:
             loop = asyncio.get_running_loop()
             self._tasks[key] = loop.create_task(self._check(key, task, place))
 
     def stop(self, key: Key) -> None:
-        """Check a run no more."""
+        """Stop to check a run."""
         task = self._tasks.pop(key, None)
         if task is not None and task is not asyncio.current_task():
             task.cancel()
 
-    async def _check(self, key: Key, task: mesos.TaskInfo, place: Place) -> None:
+    async def _check(self, key: Key, task: mesos.TaskInfo, place: RunLocation) -> None:
         check = task.health_check
         grace_until = time.monotonic() + check.grace_period_seconds
         await asyncio.sleep(check.delay_seconds)
@@ -62,7 +62,7 @@ class HealthChecks:
             await asyncio.sleep(check.interval_seconds)
 
 
-async def _once(task: mesos.TaskInfo, place: Place) -> bool:
+async def _once(task: mesos.TaskInfo, place: RunLocation) -> bool:
     check = task.health_check
     try:
         async with asyncio.timeout(check.timeout_seconds or None):
@@ -77,7 +77,7 @@ async def _once(task: mesos.TaskInfo, place: Place) -> bool:
     return True
 
 
-async def _command(task: mesos.TaskInfo, place: Place) -> bool:
+async def _command(task: mesos.TaskInfo, place: RunLocation) -> bool:
     command = task.health_check.command
     env = environment(task, place)
     env |= {variable.name: variable.value for variable in command.environment.variables}

@@ -10,7 +10,7 @@ from minicluster.mesos.common.launch_costs import LaunchCosts, LaunchQueue
 from minicluster.mesos.common.status_updates import Key
 
 
-class Launching:
+class LaunchTimer:
     """Calls ``begin`` for a launch once its costs are paid, and ``fail`` for one that takes too long."""
 
     def __init__(self, costs: LaunchCosts, begin: Callable[[Key], None], fail: Callable[[Key], None]) -> None:
@@ -30,7 +30,7 @@ class Launching:
         self._queue.drop(key)
 
     def holds_back(self, key: Key) -> bool:
-        """Whether a launch has yet to begin."""
+        """Return whether a launch has yet to begin."""
         return self._queue.holds_back(key)
 
     def _on_due(self) -> None:

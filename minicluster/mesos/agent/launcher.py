@@ -1,4 +1,4 @@
-"""Making a sandbox, and working out what a task's supervisor is to do in it."""
+"""Create sandboxes, and derive the orders of supervisors from tasks."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class LaunchError(Exception):
 
 
 class NoContainerizer(LaunchError):
-    """There is nothing here that launches containers of this kind."""
+    """This agent has no containerizer for containers of this kind."""
 
 
 class Images(StrEnum):
-    """What becomes of a task that asks for an image."""
+    """How a task with an image is run."""
 
     REFUSE = "refuse"
     """It fails, as on an agent that has neither the docker containerizer nor image providers."""
@@ -49,8 +49,8 @@ class Images(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Whose run it is, and where."""
+class RunLocation:
+    """The ids of a run, and its sandbox."""
 
     agent_id: str
     framework_id: str
@@ -59,7 +59,7 @@ class Place:
 
 
 def image_of(task: mesos.TaskInfo) -> str | None:
-    """Return the container image that a task asks for."""
+    """Return the container image of a task, None without one."""
     container = task.container
     if container.HasField("docker"):
         return container.docker.image
@@ -79,7 +79,7 @@ def _refuse_images(container: mesos.ContainerInfo) -> None:
 
 
 async def docker_answers() -> bool:
-    """Whether there is a docker client here whose engine answers."""
+    """Return whether there is a docker client here whose engine answers."""
     docker = shutil.which("docker")
     if docker is None:
         return False
@@ -105,7 +105,7 @@ def _inherited() -> dict[str, str]:
     return {name: os.environ[name] for name in _INHERITED if name in os.environ}
 
 
-def environment(task: mesos.TaskInfo, place: Place) -> dict[str, str]:
+def environment(task: mesos.TaskInfo, place: RunLocation) -> dict[str, str]:
     """Return a task's environment: a few variables of the agent's, Mesos' own, then the task's."""
     out = {
         **_inherited(),
@@ -142,7 +142,7 @@ def _argv_in_image(command: mesos.CommandInfo) -> list[str]:
     return [*([command.value] if command.value else []), *command.arguments]
 
 
-def _docker_argv(image: str, task: mesos.TaskInfo, place: Place, env: dict[str, str]) -> list[str]:
+def _docker_argv(image: str, task: mesos.TaskInfo, place: RunLocation, env: dict[str, str]) -> list[str]:
     inside = "/mnt/mesos/sandbox"
     memory = max(_memory(task), 0) // (1024 * 1024)
     argv = ["docker", "run", "--rm", "--init", "--name", f"mesos-{place.container_id}", "--net=host"]
@@ -199,10 +199,10 @@ class Launcher:
         self._limits = limits
         self._images = images
 
-    def prepare(self, task: mesos.TaskInfo, place: Place) -> dict[str, Any]:
+    def prepare(self, task: mesos.TaskInfo, place: RunLocation) -> dict[str, Any]:
         """Fetch URIs and work out what the supervisor is to do.
 
-        Raises LaunchError.
+        Raise LaunchError.
         """
         if self._images is Images.REFUSE:
             _refuse_images(task.container)
@@ -218,7 +218,7 @@ class Launcher:
                 ) from error
         return self._spec(task, place, user)
 
-    def _spec(self, task: mesos.TaskInfo, place: Place, user: tuple[int, int] | None) -> dict[str, Any]:
+    def _spec(self, task: mesos.TaskInfo, place: RunLocation, user: tuple[int, int] | None) -> dict[str, Any]:
         env = environment(task, place)
         image = image_of(task)
         (file, argv), after = file_and_argv(task.command), None
@@ -247,7 +247,9 @@ class Launcher:
             "after_json": json.dumps(after),
         }
 
-    def _limit(self, task: mesos.TaskInfo, place: Place, in_docker: bool) -> tuple[str | None, int | None]:
+    def _limit(
+        self, task: mesos.TaskInfo, place: RunLocation, in_docker: bool
+    ) -> tuple[str | None, int | None]:
         memory = _memory(task)
         if in_docker or memory <= 0:
             return None, None

@@ -1,4 +1,4 @@
-"""Where an agent keeps what, below its work directory.
+"""The files below an agent's work directory.
 
 ``meta/agent.json``
     The agent's id, resources and attributes; there as long as the agent may come back under that id.
@@ -6,7 +6,7 @@
     The checkpoint of a run: framework, task, then status updates and acknowledgements. Gone when the task's
     end has been acknowledged.
 ``meta/claims/<container>.<attempt>``
-    What the supervisor is told. A task begins by writing its process record over it and renaming it to its
+    The order of the supervisor. A task begins by writing its process record over it and renaming it to its
     place in ``meta/pids``; where this file was taken away, it cannot begin. So a run for which it is there
     has never begun.
 ``meta/pids/<container>.json``
@@ -73,28 +73,28 @@ class Layout:
         return self.meta / "cgroup"
 
     def pid_file(self, container_id: str) -> Path:
-        """The process record of one run."""
+        """Return the process record of a run."""
         return self.pids / f"{container_id}.json"
 
     def log(self, container_id: str) -> Path:
-        """What a run was to be, and what has been said of it."""
+        """Return the checkpoint of a run: its task, its updates and acknowledgements."""
         return self.runs / f"{container_id}.log"
 
     def exit_file(self, container_id: str) -> Path:
-        """How a run's task ended."""
+        """Return the file that records how a run's task ended."""
         return self.exits / f"{container_id}.json"
 
     def claim(self, container_id: str, attempt: int) -> Path:
-        """What one attempt to start a run takes in order to begin."""
+        """Return the claim of one attempt to start a run."""
         return self.claim_dir / f"{container_id}.{attempt}"
 
     def claims(self, container_id: str) -> list[int]:
-        """The attempts that may still begin, in order."""
+        """Return the attempts that may still begin, in order."""
         paths = self.claim_dir.iterdir() if self.claim_dir.is_dir() else ()
         return sorted(int(path.suffix[1:]) for path in paths if path.stem == container_id)
 
     def executor(self, agent_id: str, framework_id: str, executor_id: str) -> Path:
-        """The directory of all runs of one executor."""
+        """Return the directory of all runs of one executor."""
         return self.slaves.joinpath(agent_id, "frameworks", framework_id, "executors", executor_id, "runs")
 
     def make(self) -> None:

@@ -1,4 +1,4 @@
-"""``/metrics/snapshot`` of an agent: of Mesos' many figures those that say something here, by its names."""
+"""``/metrics/snapshot`` of an agent: the figures of Mesos that apply here, by its names."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos.agent.launcher import Place
-from minicluster.mesos.agent.statuses import Ending
+from minicluster.mesos.agent.launcher import RunLocation
+from minicluster.mesos.agent.statuses import EndCause
 from minicluster.mesos.common.status_updates import Key
 
 DEFAULT_GRACE_SECONDS = 3.0
@@ -15,13 +15,13 @@ DEFAULT_GRACE_SECONDS = 3.0
 
 @dataclass(slots=True)
 class Run:
-    """One run of a task. ``pid`` is its supervisor's. ``silent``: nobody wants to hear of it any more.
+    """One run of a task. ``pid`` is its supervisor's. ``unreported``: no updates are sent any more.
 
-    ``pidfd`` watches a supervisor of an earlier agent process, which tells this one nothing. ``attempt`` is
+    ``pidfd`` watches a supervisor of an earlier agent process, which sends this one nothing. ``attempt`` is
     the number of the attempt to start it, from 0 on.
     """
 
-    place: Place
+    place: RunLocation
     framework: mesos.FrameworkInfo
     task: mesos.TaskInfo
     pid: int = 0
@@ -29,8 +29,8 @@ class Run:
     attempt: int = 0
     running: bool = False
     ended: bool = False
-    silent: bool = False
-    ending: Ending | None = None
+    unreported: bool = False
+    ending: EndCause | None = None
     grace: float = DEFAULT_GRACE_SECONDS
     statuses: list[mesos.TaskStatus] = field(default_factory=list)
     container: mesos.ContainerStatus | None = None

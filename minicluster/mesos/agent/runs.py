@@ -18,17 +18,17 @@ from minicluster.mesos.agent import statuses
 from minicluster.mesos.agent.checkpoint import Checkpoint, SavedRun
 from minicluster.mesos.agent.cleanup import end_container, identity_of
 from minicluster.mesos.agent.health_checks import HealthChecks
-from minicluster.mesos.agent.launch_timer import Launching
+from minicluster.mesos.agent.launch_timer import LaunchTimer
 from minicluster.mesos.agent.launcher import (
     Launcher,
     LaunchError,
     NoContainerizer,
-    Place,
+    RunLocation,
     make_sandbox,
 )
 from minicluster.mesos.agent.layout import Layout, read_json
 from minicluster.mesos.agent.run import Run
-from minicluster.mesos.agent.statuses import Ending, Verdict
+from minicluster.mesos.agent.statuses import EndCause, StatusDetails
 from minicluster.mesos.agent.supervisor_pool import (
     Ended,
     Event,
@@ -69,7 +69,7 @@ class Runs:
         self._updates = UpdateStreams(first_retry)
         self._retry: asyncio.TimerHandle | None = None
         self._preparing: set[asyncio.Task[None]] = set()
-        self._launching = Launching(costs, self._begin, self._fail_late)
+        self._launching = LaunchTimer(costs, self._begin, self._fail_late)
         self._supervisors: Supervisors[Run] = Supervisors(layout.work_dir, self._on_event)
         self._health = HealthChecks(self._on_health)
         self.agent_id = ""
@@ -78,11 +78,11 @@ class Runs:
 
     # --- statuses ---
 
-    def _say(self, run: Run, said: Verdict) -> None:
-        if run.silent:
+    def _report(self, run: Run, details: StatusDetails) -> None:
+        if run.unreported:
             return
         now = time.time()
-        status = statuses.status(run.task, self.agent_id, now, uuid.uuid4().bytes, said, run.container)
+        status = statuses.status(run.task, self.agent_id, now, uuid.uuid4().bytes, details, run.container)
         run.take(status)
         self._checkpoint.update(run.place.container_id, status)
         send = self._updates.add(run.key, status, now)
@@ -133,12 +133,12 @@ class Runs:
         return tuple(
             AgentTask(run.place.framework_id, run.task, tuple(run.statuses), self._updates.first(run.key))
             for run in self.live.values()
-            if not run.silent
+            if not run.unreported
         )
 
     def frameworks(self) -> tuple[mesos.FrameworkInfo, ...]:
         """Return the frameworks that have tasks here."""
-        infos = {run.place.framework_id: run.framework for run in self.live.values() if not run.silent}
+        infos = {run.place.framework_id: run.framework for run in self.live.values() if not run.unreported}
         return tuple(infos.values())
 
     # --- launching ---
@@ -148,7 +148,7 @@ class Runs:
         container_id = str(uuid.uuid4())
         ids = (self.agent_id, framework.id.value)
         sandbox = make_sandbox(self._layout, *ids, task.task_id.value, container_id)
-        run = Run(Place(*ids, container_id, sandbox), framework, task)
+        run = Run(RunLocation(*ids, container_id, sandbox), framework, task)
         if task.kill_policy.HasField("grace_period"):
             run.grace = max(task.kill_policy.grace_period.nanoseconds / 1e9, 0.0)
         self.live[run.key] = run
@@ -196,22 +196,22 @@ class Runs:
     def _on_event(self, run: Run, event: Event) -> None:
         """Take what becomes of an order; in doubt, what is on disk decides."""
         if isinstance(event, Supervised):
-            self._now_supervised(run, event.pid)
+            self._on_supervised(run, event.pid)
         elif isinstance(event, Started):
-            self._now_running(run)
+            self._on_running(run)
         elif isinstance(event, Ended):
             self._on_exit(run, json.loads(event.outcome))
         else:
             self._reattach(run, event.reason if isinstance(event, Failed) else None)
 
-    def _now_supervised(self, run: Run, pid: int) -> None:
+    def _on_supervised(self, run: Run, pid: int) -> None:
         run.pid = pid
         run.container = statuses.container_status(run.place.container_id, self._ip, pid)
         if run.latest is None:
-            self._say(run, Verdict(mesos.TASK_STARTING, ""))
+            self._report(run, StatusDetails(mesos.TASK_STARTING, ""))
 
     def _reattach(self, run: Run, failure: str | None = None) -> None:
-        """Find out what became of a run whose supervisor says nothing, and go on from there.
+        """Determine the state of a run whose supervisor is silent, and continue from there.
 
         ``failure``: why its task could not begin, if that is known. Without, it may begin yet.
         """
@@ -236,15 +236,15 @@ class Runs:
         if supervisor is None or run.pidfd < 0 or not is_alive(supervisor):
             self._on_exit(run)
             return
-        self._now_supervised(run, supervisor.pid)
+        self._on_supervised(run, supervisor.pid)
         asyncio.get_running_loop().add_reader(run.pidfd, self._on_exit, run)
-        self._now_running(run)
+        self._on_running(run)
 
-    def _now_running(self, run: Run) -> None:
+    def _on_running(self, run: Run) -> None:
         if run.running:
             return
         run.running = True
-        self._say(run, Verdict(mesos.TASK_RUNNING, ""))
+        self._report(run, StatusDetails(mesos.TASK_RUNNING, ""))
         if run.ending is not None:
             self._stop(run)
         else:
@@ -257,7 +257,7 @@ class Runs:
             began = [item.timestamp for item in run.statuses if item.state == mesos.TASK_RUNNING]
             end = (began[0] if began else time.time()) + run.task.max_completion_time.nanoseconds / 1e9
             delay = max(end - time.time(), 0.0)
-            asyncio.get_running_loop().call_later(delay, self._terminate, run, Ending(too_long=True))
+            asyncio.get_running_loop().call_later(delay, self._terminate, run, EndCause(too_long=True))
 
     # --- ending ---
 
@@ -268,16 +268,16 @@ class Runs:
             return
         if grace >= 0:
             run.grace = min(grace, run.grace) if draining else grace
-        self._announce_kill(run, Ending(killed=not draining, draining=draining))
+        self._announce_kill(run, EndCause(killed=not draining, draining=draining))
 
-    def _announce_kill(self, run: Run, ending: Ending) -> None:
+    def _announce_kill(self, run: Run, ending: EndCause) -> None:
         wants = any(item.type == _KILLING for item in run.framework.capabilities)
         if wants and run.pid and not ending.too_long:
             reason = mesos.TaskStatus.REASON_AGENT_DRAINING if ending.draining else None
-            self._say(run, Verdict(mesos.TASK_KILLING, "", reason))
+            self._report(run, StatusDetails(mesos.TASK_KILLING, "", reason))
         self._terminate(run, ending)
 
-    def _terminate(self, run: Run, ending: Ending) -> None:
+    def _terminate(self, run: Run, ending: EndCause) -> None:
         if run.ended or run.ending is not None:
             return
         run.ending = ending
@@ -304,18 +304,18 @@ class Runs:
         run = self.live.get(key)
         if run is not None and not run.ended:
             run.grace = 0.0
-            self._terminate(run, replace(run.ending or Ending(), killed=True))
+            self._terminate(run, replace(run.ending or EndCause(), killed=True))
             self._signal(run, signal.SIGKILL)
 
     def shutdown_framework(self, framework_id: str) -> None:
-        """Kill all tasks of a framework and tell nobody."""
+        """Kill all tasks of a framework, without updates."""
         self._updates.drop_framework(framework_id)
         for run in [run for run in self.live.values() if run.place.framework_id == framework_id]:
-            run.silent = True
+            run.unreported = True
             if run.ended:
                 self._forget(run)
             else:
-                self._terminate(run, Ending(killed=True))
+                self._terminate(run, EndCause(killed=True))
 
     def _on_exit(self, run: Run, ended: dict[str, Any] | None = None) -> None:
         loop = asyncio.get_running_loop()
@@ -328,15 +328,15 @@ class Runs:
             loop.run_in_executor(None, end_container, self._layout, run.place.container_id)
             self._end(run, statuses.executor_terminated())
             return
-        self._now_running(run)
-        self._end(run, statuses.verdict(ended, run.ending or Ending(), statuses.memory_mb(run.task)))
+        self._on_running(run)
+        self._end(run, statuses.end_status(ended, run.ending or EndCause(), statuses.memory_mb(run.task)))
 
-    def _end(self, run: Run, said: Verdict) -> None:
+    def _end(self, run: Run, details: StatusDetails) -> None:
         run.ended = True
         self._launching.drop(run.key)
         self._health.stop(run.key)
-        self._say(run, said)
-        if run.silent:
+        self._report(run, details)
+        if run.unreported:
             self._forget(run)
 
     # --- health ---
@@ -346,9 +346,9 @@ class Runs:
         if run is None or run.ended or run.ending is not None:
             return
         reason = mesos.TaskStatus.REASON_TASK_HEALTH_CHECK_STATUS_UPDATED
-        self._say(run, Verdict(mesos.TASK_RUNNING, "", reason, healthy=healthy))
+        self._report(run, StatusDetails(mesos.TASK_RUNNING, "", reason, healthy=healthy))
         if kill:
-            self._announce_kill(run, Ending(unhealthy=True))
+            self._announce_kill(run, EndCause(unhealthy=True))
 
     # --- after a restart, and at the end ---
 
@@ -364,7 +364,7 @@ class Runs:
         ids = (self.agent_id, saved.framework.id.value)
         task_id = saved.task.task_id.value
         sandbox = self._layout.executor(*ids, task_id) / saved.container_id
-        run = Run(Place(*ids, saved.container_id, sandbox), saved.framework, saved.task)
+        run = Run(RunLocation(*ids, saved.container_id, sandbox), saved.framework, saved.task)
         for status in saved.statuses:
             run.take(status)
             if status.HasField("container_status"):
@@ -375,7 +375,7 @@ class Runs:
             self._updates.restore(run.key, saved.pending, state)
             run.ended = state in _ENDED
             run.running = state in (mesos.TASK_RUNNING, mesos.TASK_KILLING)
-            run.ending = Ending(killed=True) if state == mesos.TASK_KILLING else None
+            run.ending = EndCause(killed=True) if state == mesos.TASK_KILLING else None
         return run
 
     def _resume(self, run: Run) -> None:
@@ -386,14 +386,14 @@ class Runs:
             self._stop(run)
 
     async def stop(self) -> None:
-        """End all tasks and forget them; nothing is told any more."""
+        """End all tasks and forget them; no update is sent any more."""
         for run in list(self.live.values()):
-            run.silent = True
+            run.unreported = True
             run.grace = min(run.grace, 1.0)
             if run.ended:
                 self._forget(run)
             else:
-                self._terminate(run, Ending(killed=True))
+                self._terminate(run, EndCause(killed=True))
         deadline = time.monotonic() + 5.0
         while self.live and time.monotonic() < deadline:  # noqa: ASYNC110 - they end one by one
             await asyncio.sleep(0.01)
@@ -402,7 +402,7 @@ class Runs:
         self._supervisors.stop()
 
 
-def _failure(error: LaunchError | OSError) -> Verdict:
+def _failure(error: LaunchError | OSError) -> StatusDetails:
     text = str(error)
     return (
         statuses.executor_terminated(text)

@@ -55,7 +55,7 @@ class Files:
         return _download(found)
 
     def _names(self) -> dict[str, str]:
-        """Return by which names each sandbox may be asked for, and where it is."""
+        """Return the paths under which each sandbox can be requested, and where it is."""
         out: dict[str, str] = {}
         pattern = f"{self.agent_id}/frameworks/*/executors/*/runs/*"
         for sandbox in sorted(self._layout.slaves.glob(pattern)) if self.agent_id else ():

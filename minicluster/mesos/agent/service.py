@@ -76,7 +76,7 @@ class AgentService:
     def recover(self) -> None:
         """Take up what an earlier agent process left in the work directory.
 
-        Raises Refusal when this one was started with other resources or attributes.
+        Raise Refusal when this one was started with other resources or attributes.
         """
         saved = read_json(self._layout.agent_file)
         if saved is None:
@@ -109,13 +109,15 @@ class AgentService:
             self._writer.write(agent_link.encode(message))
 
     def master_seen(self, elected: Elected | None) -> None:
-        """Leave a master that does not lead any more; it may stand still, and not end the link itself, or be
-        gone with its machine, and not even let one be begun."""
+        """Break the link to a master that does not lead any more.
+
+        A master that is frozen, or whose machine is gone, does not break the link itself.
+        """
         if elected is not None and elected.address != self._master:
             self._moved.set()
 
     async def stay_connected(self, masters: MasterDetector, registered: Callable[[str], None]) -> str:
-        """Keep a link to the leading master until one says that this agent is to end; return why.
+        """Keep a link to the leading master until a master ends this agent; return why.
 
         ``registered`` is called with the agent's id after each registration.
         """
@@ -165,27 +167,27 @@ class AgentService:
 
     async def _listen(self, reader: asyncio.StreamReader, registered: Callable[[str], None]) -> None:
         decoder = agent_link.Decoder()
-        while data := await self._heard(reader):
+        while data := await self._read(reader):
             for message in decoder.feed(data):
                 if isinstance(message, agent_link.Registered):
                     self._silence = max(message.ping_seconds * _PINGS_MISSED, 1.0)
-                    self._now_registered(message.agent_id)
+                    self._on_registered(message.agent_id)
                     registered(message.agent_id)
                 else:
-                    self._obey(message)
+                    self._handle_message(message)
                     # A master may send hundreds of launches at once. Those that are made start meanwhile.
                     await asyncio.sleep(0)
 
-    async def _heard(self, reader: asyncio.StreamReader) -> bytes:
+    async def _read(self, reader: asyncio.StreamReader) -> bytes:
         async with asyncio.timeout(self._silence):
             return await reader.read(1 << 16)
 
-    def _now_registered(self, agent_id: str) -> None:
+    def _on_registered(self, agent_id: str) -> None:
         if self.agent_id is None:
             self._identify(agent_id)
             write_json(self._layout.agent_file, {"id": agent_id, **self._described()})
 
-    def _obey(self, message: object) -> None:
+    def _handle_message(self, message: object) -> None:
         runs = self.runs
         if isinstance(message, agent_link.Ping):
             self._send(agent_link.Pong())
@@ -207,7 +209,7 @@ class AgentService:
     # --- leaving ---
 
     async def leave(self, link_task: asyncio.Task[str]) -> None:
-        """Say goodbye, end all tasks, and forget the id: the next start is a new agent."""
+        """Unregister, end all tasks, and forget the id: the next start is a new agent."""
         self._leaving = True
         if self._writer is not None:
             self._send(agent_link.Unregister())
@@ -252,13 +254,13 @@ class AgentService:
 
 
 async def _unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
-    """Work, but no longer than until the event. Raises what the work raises."""
-    told, working = asyncio.ensure_future(event.wait()), asyncio.ensure_future(work)
+    """Run the work until it ends or the event is set. Raise what the work raises."""
+    triggered, working = asyncio.ensure_future(event.wait()), asyncio.ensure_future(work)
     try:
-        await asyncio.wait({told, working}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({triggered, working}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             working.result()
     finally:
-        told.cancel()
+        triggered.cancel()
         working.cancel()
-        await asyncio.gather(told, working, return_exceptions=True)
+        await asyncio.gather(triggered, working, return_exceptions=True)

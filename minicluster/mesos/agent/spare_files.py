@@ -1,7 +1,7 @@
-"""Files that are not deleted but kept for later.
+"""A pool of files that are reused instead of deleted.
 
-ext4 gives a deleted file's inode to nobody for 5 s: making a file after many were deleted passes over all of
-them. At hundreds of runs a second, each with a few files of its own, that costs more than the tasks do.
+ext4 does not reuse a deleted file's inode for 5 s: creating a file after many were deleted skips all of them.
+At hundreds of runs a second, each with a few files of its own, that costs more than the tasks do.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 MOST = 1000
 
 
-class Spares:
+class SpareFiles:
     """The spare files of one directory, for their owner's eyes only: secrets may be written to them."""
 
     def __init__(self, folder: Path) -> None:
@@ -36,7 +36,7 @@ class Spares:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
 
     def give(self, path: Path) -> None:
-        """Take a file away. Nobody may write to it any more."""
+        """Move a file to the pool. It must not be written to any more."""
         free = self._known()
         if len(free) >= MOST:
             path.unlink(missing_ok=True)

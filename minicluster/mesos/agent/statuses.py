@@ -1,4 +1,7 @@
-"""The statuses an agent makes, in Mesos' words (recordings ``02-launch``, ``03-kill``, ``10-agent-*``)."""
+"""The statuses that originate in an agent, with Mesos' messages.
+
+Source: recordings ``02-launch``, ``03-kill``, ``10-agent-*``.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ _NEAR_LIMIT = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """How a run ended: what its last status says."""
+class StatusDetails:
+    """The content of a status that depends on what happened to the run."""
 
     state: int
     message: str
@@ -29,7 +32,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class EndCause:
     """Why a run was being ended, if it was; at most one of these is set."""
 
     killed: bool = False
@@ -38,7 +41,7 @@ class Ending:
     too_long: bool = False
 
 
-KILLED_DURING_LAUNCH = Verdict(
+KILLED_DURING_LAUNCH = StatusDetails(
     mesos.TASK_KILLED,
     "Killed before delivery to the executor",
     _STATUS.REASON_TASK_KILLED_DURING_LAUNCH,
@@ -46,21 +49,21 @@ KILLED_DURING_LAUNCH = Verdict(
 )
 
 
-def executor_terminated(text: str = "Executor terminated") -> Verdict:
+def executor_terminated(text: str = "Executor terminated") -> StatusDetails:
     """Return the end of a run whose executor is gone, or never was."""
-    return Verdict(mesos.TASK_FAILED, text, _STATUS.REASON_EXECUTOR_TERMINATED, by_agent=True)
+    return StatusDetails(mesos.TASK_FAILED, text, _STATUS.REASON_EXECUTOR_TERMINATED, by_agent=True)
 
 
-def launch_failed(message: str) -> Verdict:
+def launch_failed(message: str) -> StatusDetails:
     """Return the end of a container that could not be launched."""
     text = f"Failed to launch container: {message}"
-    return Verdict(mesos.TASK_FAILED, text, _STATUS.REASON_CONTAINER_LAUNCH_FAILED, by_agent=True)
+    return StatusDetails(mesos.TASK_FAILED, text, _STATUS.REASON_CONTAINER_LAUNCH_FAILED, by_agent=True)
 
 
-def registered_too_late(timeout: float) -> Verdict:
+def registered_too_late(timeout: float) -> StatusDetails:
     """Return the end of a run whose executor did not register within ``timeout`` seconds."""
     state, reason, text = too_late(timeout)
-    return Verdict(state, text, reason, by_agent=True)
+    return StatusDetails(state, text, reason, by_agent=True)
 
 
 def exit_text(status: int) -> str:
@@ -72,38 +75,38 @@ def exit_text(status: int) -> str:
 
 
 def _over_memory(ended: dict[str, Any]) -> bool:
-    """Whether it was memory: the kernel said so, or it grew up to RLIMIT_DATA and failed."""
+    """Return whether memory was the cause: the kernel killed it, or it reached RLIMIT_DATA and failed."""
     limit = ended["data_limit"]
     if ended.get("oom"):
         return True
     return limit is not None and int(ended.get("max_rss_kb", 0)) * 1024 >= limit * _NEAR_LIMIT
 
 
-def verdict(ended: dict[str, Any], ending: Ending, memory_mb: float) -> Verdict:
+def end_status(ended: dict[str, Any], ending: EndCause, memory_mb: float) -> StatusDetails:
     """Decide a run's last status from what its supervisor wrote and why it was being ended.
 
-    ``memory_mb``: what the task asked for.
+    ``memory_mb``: the memory that the task requested.
     """
     status = int(ended["status"])
     text = exit_text(status)
     if ending.too_long:
-        return Verdict(mesos.TASK_FAILED, text, _STATUS.REASON_MAX_COMPLETION_TIME_REACHED)
+        return StatusDetails(mesos.TASK_FAILED, text, _STATUS.REASON_MAX_COMPLETION_TIME_REACHED)
     if ending.killed or ending.draining or ending.unhealthy:
         reason = _STATUS.REASON_AGENT_DRAINING if ending.draining else None
-        return Verdict(mesos.TASK_KILLED, text, reason, healthy=False if ending.unhealthy else None)
+        return StatusDetails(mesos.TASK_KILLED, text, reason, healthy=False if ending.unhealthy else None)
     if status == 0:
-        return Verdict(mesos.TASK_FINISHED, text)
+        return StatusDetails(mesos.TASK_FINISHED, text)
     if _over_memory(ended):
         limit_mb = max(memory_mb, MIN_MEMORY / 1024 / 1024)
         used_mb = int(ended.get("max_rss_kb", 0)) / 1024
         over = f"Memory limit exceeded: Requested: {limit_mb:g}MB Maximum Used: {used_mb:.0f}MB ({text})"
         reason = _STATUS.REASON_CONTAINER_LIMITATION_MEMORY
-        return Verdict(mesos.TASK_FAILED, over, reason, by_agent=True, limitation=limit_mb)
-    return Verdict(mesos.TASK_FAILED, text)
+        return StatusDetails(mesos.TASK_FAILED, over, reason, by_agent=True, limitation=limit_mb)
+    return StatusDetails(mesos.TASK_FAILED, text)
 
 
 def memory_mb(task: mesos.TaskInfo) -> float:
-    """Return how much memory a task asks for, in MB."""
+    """Return the memory that a task requests, in MB."""
     return res.scalars(res.from_messages(task.resources)).get("mem", 0) / 1000
 
 
@@ -112,28 +115,28 @@ def status(
     agent_id: str,
     now: float,
     uuid: bytes,
-    said: Verdict,
+    details: StatusDetails,
     container: mesos.ContainerStatus | None,
 ) -> mesos.TaskStatus:
     """Build a status update; ``container`` is left out of those that the agent itself makes."""
     out = mesos.TaskStatus(
-        state=said.state,  # type: ignore[arg-type]
-        source=_STATUS.SOURCE_AGENT if said.by_agent else _STATUS.SOURCE_EXECUTOR,
+        state=details.state,  # type: ignore[arg-type]
+        source=_STATUS.SOURCE_AGENT if details.by_agent else _STATUS.SOURCE_EXECUTOR,
         timestamp=now,
         uuid=uuid,
     )
     out.task_id.CopyFrom(task.task_id)
     out.executor_id.value = task.task_id.value
     out.agent_id.value = agent_id
-    if said.message:
-        out.message = said.message
-    if said.reason is not None:
-        out.reason = said.reason  # type: ignore[assignment]
-    if said.healthy is not None:
-        out.healthy = said.healthy
-    if said.limitation is not None:
+    if details.message:
+        out.message = details.message
+    if details.reason is not None:
+        out.reason = details.reason  # type: ignore[assignment]
+    if details.healthy is not None:
+        out.healthy = details.healthy
+    if details.limitation is not None:
         _limit(out, task)
-    elif container is not None and not said.by_agent:
+    elif container is not None and not details.by_agent:
         out.container_status.CopyFrom(container)
     return out
 
@@ -145,7 +148,7 @@ def _limit(out: mesos.TaskStatus, task: mesos.TaskInfo) -> None:
 
 
 def container_status(container_id: str, ip: str, pid: int) -> mesos.ContainerStatus:
-    """Return what each update of a running task says of its container."""
+    """Return the container status in each update of a running task."""
     out = mesos.ContainerStatus(executor_pid=pid)
     out.container_id.value = container_id
     out.network_infos.add().ip_addresses.add(ip_address=ip)

@@ -6,11 +6,12 @@ for which it forks a supervisor. It does nothing else, has one thread, and ends 
 A supervisor works through its agent's orders, one run at a time: it starts the task in a session of its own,
 waits, ends what the task left behind in its process group, and writes how it ended. It outlives the agent,
 which finds it again by the record, for as long as its task runs. An order is the path of the run's claim, a
-file that holds its specification. The supervisor says ``pid N`` once, then of each order ``started`` and
+file that holds its specification. The supervisor sends ``pid N`` once, then of each order ``started`` and
 ``ended OUTCOME``, or ``failed TEXT`` where the task never began.
 
-Whoever renames the claim to the process record may run the task: there is one claim, so no run is started
-twice, whatever becomes of the agent or of this process meanwhile. What the agent has taken back cannot begin.
+The process that renames the claim to the process record may run the task: there is one claim, so no run is
+started twice, whatever becomes of the agent or of this process meanwhile. What the agent has taken back
+cannot begin.
 
 The specification is a marshalled dictionary: file (looked for on env's PATH), argv, env, cwd, stdout, stderr,
 container, pid_file, exit_file; and, or None: uid, gid, data_limit (bytes), cgroup (directory), after (argv to
@@ -73,14 +74,14 @@ class Limited:
         self.own_limits = resource.getrlimit(resource.RLIMIT_DATA)
 
     def __enter__(self) -> None:
-        """Put this process under the limits. Raises OSError."""
+        """Put this process under the limits. Raise OSError."""
         if self.cgroup:
             join(self.cgroup)
         if self.data_limit:  # the soft limit alone: this process could not raise the hard one again
             resource.setrlimit(resource.RLIMIT_DATA, (self.data_limit, self.own_limits[1]))
 
     def __exit__(self, *_: object) -> None:
-        """Free this process of them. Raises OSError."""
+        """Free this process of them. Raise OSError."""
         if self.data_limit:
             resource.setrlimit(resource.RLIMIT_DATA, self.own_limits)
         if self.cgroup:
@@ -94,7 +95,7 @@ def join(cgroup: str) -> None:
 
 
 def start_task(spec: "Spec") -> "subprocess.Popen[bytes]":
-    """Start the task in a session of its own, with its output in the sandbox. Raises OSError."""
+    """Start the task in a session of its own, with its output in the sandbox. Raise OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     with (
         open(os.open(spec["stdout"], flags, 0o644), "wb", buffering=0) as stdout,
@@ -126,7 +127,7 @@ def redirect(spec: "Spec") -> None:
 
 
 def oom_killed(spec: "Spec") -> bool:
-    """Whether the kernel killed something in the task's cgroup for want of memory."""
+    """Return whether the kernel killed something in the task's cgroup for want of memory."""
     for name in ("memory.events", "memory.oom_control"):
         try:
             with open(os.path.join(spec["cgroup"] or "/nonexistent", name)) as file:
@@ -171,8 +172,8 @@ class Supervisor:
         self.pid = os.getpid()
         self.start = start_of("self")
 
-    def tell(self, message: bytes) -> None:
-        """Tell the agent, if there is one: it will read the record when it is back."""
+    def send(self, message: bytes) -> None:
+        """Send to the agent, if there is one: a later agent reads the record."""
         try:
             os.write(self.agent, message)
         except OSError:
@@ -187,7 +188,7 @@ class Supervisor:
 
     def work(self) -> None:
         """Take orders until the agent is gone."""
-        self.tell(b"pid %d" % self.pid)
+        self.send(b"pid %d" % self.pid)
         while order := self.next_order():
             claim = os.fsdecode(order)
             try:
@@ -195,12 +196,12 @@ class Supervisor:
                     spec = marshal.load(file)
                 overwrite(claim, self.record(spec), spec["pid_file"])
             except (OSError, EOFError, ValueError, TypeError) as error:
-                self.tell(b"failed " + str(error).encode()[:FAILURE])
+                self.send(b"failed " + str(error).encode()[:FAILURE])
                 continue
             try:
                 self.run(spec)
             except BaseException:
-                redirect(spec)  # the traceback is for whoever looks what became of the task
+                redirect(spec)  # the traceback goes to the task's stderr
                 raise
 
     def run(self, spec: "Spec") -> None:
@@ -210,11 +211,11 @@ class Supervisor:
         except OSError as error:
             with open(spec["stderr"], "a") as file:
                 file.write(f"Failed to execute command '{spec['file']}': {error.strerror}\n")
-            self.tell(b"started")
+            self.send(b"started")
             self.end(spec, NOT_EXECUTED, 0)
             return
         overwrite(spec["pid_file"], self.record(spec, task.pid), spec["pid_file"])
-        self.tell(b"started")
+        self.send(b"started")
         os.waitid(os.P_PID, task.pid, os.WEXITED | os.WNOWAIT)
         end_group(task.pid)
         _, status, usage = os.wait4(task.pid, 0)
@@ -228,7 +229,7 @@ class Supervisor:
         fields = f'"status": {status}, "max_rss_kb": {max_rss_kb}, "oom": {oom}'
         outcome = f'{{{fields}, "data_limit": {spec["data_limit"] or "null"}}}'
         overwrite(spec["pid_file"], outcome, spec["exit_file"])
-        self.tell(b"ended " + outcome.encode())
+        self.send(b"ended " + outcome.encode())
 
     def record(self, spec: "Spec", task: int | None = None) -> str:
         """Describe, as JSON, which processes there are; ``task`` is the task's pid once it has begun."""

@@ -1,6 +1,6 @@
-"""The agent's side of its supervisors: who is idle, who has which run, and the fork server they come from.
+"""The pool of an agent's supervisors: idle ones, those with a run, and the fork server that starts them.
 
-See ``supervisor`` for what is said between them. A supervisor whose run has ended is used again, so there are
+See ``supervisor`` for their protocol. A supervisor whose run has ended is used again, so there are
 as many as tasks ran at a time. The fork server is started when a supervisor is needed and there is none; when
 it dies, the supervisors and their tasks live on.
 """
@@ -49,14 +49,14 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The task never began; the supervisor says why."""
+    """The task did not start; the supervisor gives the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The supervisor died, or there never was one; whether the task began, the claim says."""
+    """The supervisor died, or none was started; the claim shows whether the task started."""
 
 
 Event = Supervised | Started | Ended | Failed | Gone
@@ -84,7 +84,10 @@ class Supervisors(Generic[T]):
     """All supervisors of one agent process."""
 
     def __init__(self, work_dir: Path, report: Callable[[T, Event], None]) -> None:
-        """``work_dir`` is for those who list processes. ``report`` takes what becomes of each order."""
+        """``work_dir`` is for those who list processes.
+
+        ``report`` is called with the events of each order.
+        """
         self._work_dir = work_dir
         self._report = report
         self._server: _ForkServer | None = None
@@ -126,19 +129,19 @@ class Supervisors(Generic[T]):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         with theirs:
-            self._ask(theirs)
+            self._request_fork(theirs)
         one: _Supervisor[T] = _Supervisor(ours)
         self._by_fd[ours.fileno()] = one
-        asyncio.get_running_loop().add_reader(ours.fileno(), self._hear, one)
+        asyncio.get_running_loop().add_reader(ours.fileno(), self._on_readable, one)
         return one
 
-    def _ask(self, theirs: socket.socket) -> None:
-        """Have a supervisor forked. Where the fork server is gone by now, the next one is asked."""
+    def _request_fork(self, theirs: socket.socket) -> None:
+        """Have a supervisor forked. Where the fork server is gone by now, use a new one."""
         while True:
             if self._server is None:
                 self._server = _ForkServer(self._work_dir, self._server_gone)
             try:
-                self._server.ask(theirs)
+                self._server.fork(theirs)
                 return
             except (BrokenPipeError, ConnectionResetError):
                 self._server_gone()
@@ -148,14 +151,14 @@ class Supervisors(Generic[T]):
             self._server.end()
             self._server = None
 
-    def _hear(self, one: _Supervisor[T]) -> None:
+    def _on_readable(self, one: _Supervisor[T]) -> None:
         try:
-            said = one.channel.recv(supervisor.LONGEST_MESSAGE)
+            message = one.channel.recv(supervisor.LONGEST_MESSAGE)
         except BlockingIOError:
             return
         except ConnectionResetError:
-            said = b""
-        word, _, rest = said.decode().partition(" ")
+            message = b""
+        word, _, rest = message.decode().partition(" ")
         if word == "pid":
             one.pid = int(rest)
             if one.order is not None:
@@ -199,7 +202,7 @@ class Supervisors(Generic[T]):
             one.channel.close()
 
     def stop(self) -> None:
-        """Let all go: what has no run ends, and what has one when that has ended."""
+        """Release all supervisors: each ends when its run, if it has one, has ended."""
         self._waiting.clear()
         for one in list(self._by_fd.values()):
             self._close(one)
@@ -210,7 +213,7 @@ class _ForkServer:
     """The process that supervisors are forked from."""
 
     def __init__(self, work_dir: Path, gone: Callable[[], None]) -> None:
-        """``gone`` is called when it has died. Raises OSError when it cannot be started."""
+        """``gone`` is called when it has died. Raise OSError when it cannot be started."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -225,16 +228,16 @@ class _ForkServer:
         self._channel = ours
         asyncio.get_running_loop().add_reader(ours.fileno(), gone)
 
-    def ask(self, theirs: socket.socket) -> None:
+    def fork(self, theirs: socket.socket) -> None:
         """Have a supervisor forked for a socket.
 
-        Raises BrokenPipeError or ConnectionResetError when this process is gone.
+        Raise BrokenPipeError or ConnectionResetError when this process is gone.
         """
         fds = array.array("i", [theirs.fileno()])
         self._channel.sendmsg([b"+"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
 
     def end(self) -> None:
-        """End and reap it; what it was asked for and did not do is asked for again."""
+        """End and reap it. Requests that it did not serve are repeated by the agent."""
         asyncio.get_running_loop().remove_reader(self._channel.fileno())
         self._channel.close()
         self._process.kill()

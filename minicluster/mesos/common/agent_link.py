@@ -31,7 +31,7 @@ class LinkError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The agent has its id; it must answer each ping, and hear one each ``ping_seconds`` or so."""
+    """The agent has its id; it must answer each ping, and receives one each ``ping_seconds``."""
 
     agent_id: str
     ping_seconds: float
@@ -47,7 +47,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """Asks for a pong."""
+    """Requests a pong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,10 @@ MasterMessage = (
 
 @dataclass(frozen=True, slots=True)
 class AgentTask:
-    """A task as the agent knows it: its statuses so far (none before it starts), and its oldest pending
-    update."""
+    """A task as the agent knows it.
+
+    ``statuses``: those so far, none before it starts. ``unacknowledged``: its oldest pending update.
+    """
 
     framework_id: str
     task: mesos.TaskInfo
@@ -128,7 +130,7 @@ class AgentTask:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """The agent asks to belong to the cluster; ``info.id`` is there when it has belonged before."""
+    """The agent registers; with ``info.id`` it registers again."""
 
     info: mesos.AgentInfo
     ip: str
@@ -149,7 +151,7 @@ class Pong:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A status update with its uuid, and the newest state, which later updates will tell."""
+    """A status update with its uuid, and the newest state, which later updates report."""
 
     framework_id: str
     status: mesos.TaskStatus
@@ -227,7 +229,7 @@ class Decoder:
     def feed(self, data: bytes) -> Iterator[Any]:
         """Yield the messages that ``data`` completes.
 
-        Raises LinkError when the stream is not of this protocol; then the link must be closed.
+        Raise LinkError when the stream is not of this protocol; then the link must be closed.
         """
         buffer = self._buffer
         buffer += data

@@ -81,7 +81,7 @@ class Upgraded(Protocol):
         """Take bytes as they come."""
 
     def connection_lost(self) -> None:
-        """Learn that the connection is gone."""
+        """Handle the loss of the connection."""
 
 
 @dataclass(slots=True)
@@ -169,10 +169,12 @@ class Connection(asyncio.Protocol):
     # --- asyncio.Protocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Register the connection."""
         self._transport = cast(asyncio.Transport, transport)
         self._open.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Notify the owner of the stream or of the upgraded protocol."""
         self._open.discard(self)
         self._transport = None
         self._writable.set()
@@ -183,15 +185,19 @@ class Connection(asyncio.Protocol):
         self._after()
 
     def eof_received(self) -> bool:
+        """Close the connection on a half-close."""
         return False
 
     def pause_writing(self) -> None:
+        """Stop sending files: the client reads too slowly."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
+        """Continue to send files."""
         self._writable.set()
 
     def data_received(self, data: bytes) -> None:
+        """Parse input, handle the requests that it completes, and write all replies at once."""
         if self._upgraded is not None:
             self._upgraded.data_received(data)
             self._after()
@@ -217,17 +223,21 @@ class Connection(asyncio.Protocol):
     # --- parser callbacks ---
 
     def on_message_begin(self) -> None:
+        """Start a request."""
         self._incoming = _Incoming()
         self._in_head = True
 
     def on_headers_complete(self) -> None:
+        """Stop to count the size of the head."""
         self._in_head = False
         self._head_size = 0
 
     def on_url(self, url: bytes) -> None:
+        """Add a part of the URL."""
         self._incoming.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Add a header."""
         known = _names.get(name)
         if known is None:
             known = name.decode("latin-1").lower()
@@ -236,6 +246,7 @@ class Connection(asyncio.Protocol):
         self._incoming.headers[known] = value.decode("latin-1")
 
     def on_body(self, body: bytes) -> None:
+        """Add a part of the body."""
         incoming = self._incoming
         incoming.size += len(body)
         if incoming.size > MAX_BODY:
@@ -244,6 +255,7 @@ class Connection(asyncio.Protocol):
             incoming.body.append(body)
 
     def on_message_complete(self) -> None:
+        """Handle the request."""
         if self._ended or self._upgraded is not None:
             return
         request = self._request()
@@ -271,7 +283,7 @@ class Connection(asyncio.Protocol):
     # --- replies ---
 
     def keeps_alive(self) -> bool:
-        """Whether the client wants the connection kept after this reply."""
+        """Return whether the client wants the connection kept after this reply."""
         return bool(self._parser.should_keep_alive())
 
     def _reply(self, response: Response, request: Request) -> None:

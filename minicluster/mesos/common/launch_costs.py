@@ -1,7 +1,7 @@
-"""How long launches take: what a real agent's containerizer and executors cost, as a schedule.
+"""The costs of launches: the time that a real agent's containerizer and executors take, as a schedule.
 
 A launch waits for one of the places (``at_once``) and for its turn (``starts_per_second``), then takes a time
-drawn from ``seconds``. A launch that is not done ``registration_timeout`` seconds after it was asked for has
+drawn from ``seconds``. A launch that is not done ``registration_timeout`` seconds after its request has
 failed, wherever it was, as with Mesos' ``--executor_registration_timeout``. Used by real agents and by
 simulated ones. Pure: time is passed in.
 """
@@ -49,7 +49,7 @@ NO_COSTS = LaunchCosts()
 
 
 def parse_seconds(text: str) -> tuple[float, float]:
-    """Return the bounds that ``MIN-MAX`` gives; a single number is both. Raises ValueError."""
+    """Return the bounds that ``MIN-MAX`` gives; a single number is both. Raise ValueError."""
     match = _RANGE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} should be {_PATTERN}")
@@ -81,7 +81,7 @@ def add_flags(parser: argparse.ArgumentParser, prefix: str = "") -> None:
 
 
 def costs_of(options: argparse.Namespace, prefix: str = "") -> LaunchCosts:
-    """Return what the flags say. Raises ValueError."""
+    """Return the costs that the flags set. Raise ValueError."""
     found = {name.removeprefix(prefix.replace("-", "_")): value for name, value in vars(options).items()}
     return LaunchCosts(
         seconds=parse_seconds(found["launch_seconds"]),
@@ -108,12 +108,12 @@ def _duration(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    asked: float
+    requested: float
     deadline: float
 
 
 class LaunchQueue:
-    """The launches of one agent, in the order in which they were asked for."""
+    """The launches of one agent, in the order of their requests."""
 
     def __init__(self, costs: LaunchCosts) -> None:
         self.costs = costs
@@ -125,7 +125,7 @@ class LaunchQueue:
         self._next_start = -math.inf
 
     def add(self, key: Key, now: float) -> None:
-        """Take a launch that is asked for."""
+        """Add a launch."""
         launch = _Launch(now, now + self.costs.registration_timeout)
         self._undone[key] = self._waiting[key] = launch
 
@@ -135,7 +135,7 @@ class LaunchQueue:
         self._done.pop(key, None)
 
     def holds_back(self, key: Key) -> bool:
-        """Whether a launch is still to be done."""
+        """Return whether a launch is still to be done."""
         return key in self._undone
 
     def due(self, now: float) -> tuple[list[Key], list[Key]]:
@@ -158,7 +158,7 @@ class LaunchQueue:
         return done, late
 
     def next_due(self) -> float | None:
-        """When ``due`` should be asked next."""
+        """Return when ``due`` should be called next."""
         step = self._next_step()
         return min(self._done.values() if step is None else (step, *self._done.values()), default=None)
 
@@ -172,7 +172,7 @@ class LaunchQueue:
         times = [launch.deadline for launch in islice(self._undone.values(), 1)]
         times += self._launching.values()
         if self._has_place():
-            times += [max(launch.asked, self._next_start) for launch in islice(self._waiting.values(), 1)]
+            times += [max(launch.requested, self._next_start) for launch in islice(self._waiting.values(), 1)]
         return min(times, default=None)
 
     def _has_place(self) -> bool:
@@ -181,7 +181,7 @@ class LaunchQueue:
     def _start(self, now: float) -> None:
         while self._waiting and self._has_place() and self._next_start <= now:
             key, launch = next(iter(self._waiting.items()))
-            if launch.asked > now:
+            if launch.requested > now:
                 return
             del self._waiting[key]
             self._launching[key] = now + self._random.uniform(*self.costs.seconds)

@@ -1,6 +1,6 @@
 """Mesos' text notation of resources (``cpus:4;mem(role):512;ports:[1-9];slots:{a,b}``) and attributes.
 
-Every refusal names the value and says what would be right.
+Each error names the value and what would be right.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _quantity(value: str, whole: str) -> res.Quantity:
 def parse_resources(text: str, *, revocable: bool = False) -> res.Bundle:
     """Read a resource string.
 
-    Raises NotationError with the part that is wrong.
+    Raise NotationError with the part that is wrong.
     """
     out: res.Bundle = {}
     for part in _split(text):
@@ -101,6 +101,6 @@ def _attribute(part: str) -> mesos.Attribute:
 def parse_attributes(text: str) -> list[mesos.Attribute]:
     """Read an attribute string: text, scalars or ranges.
 
-    Raises NotationError; a set is refused, as it is by a Mesos agent (recording ``01-subscribe``).
+    Raise NotationError; a set is refused, as it is by a Mesos agent (recording ``01-subscribe``).
     """
     return [_attribute(part) for part in _split(text)]

@@ -139,7 +139,7 @@ def add(target: Bundle, other: Bundle) -> None:
 
 
 def subtract(target: Bundle, other: Bundle) -> None:
-    """Take ``other`` out of ``target``, in place; what comes to nothing is dropped."""
+    """Take ``other`` out of ``target``, in place; quantities of 0 are dropped."""
     for kind, quantity in other.items():
         mine = target.get(kind)
         if mine is None:
@@ -156,7 +156,7 @@ def subtract(target: Bundle, other: Bundle) -> None:
 
 
 def contains(bundle: Bundle, wanted: Bundle) -> bool:
-    """Whether ``wanted`` could be taken out of ``bundle``."""
+    """Return whether ``wanted`` could be taken out of ``bundle``."""
     return all(_includes(bundle.get(kind), quantity) for kind, quantity in wanted.items())
 
 

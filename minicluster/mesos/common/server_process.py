@@ -1,4 +1,4 @@
-"""What the master's and the agent's process have in common: refusals in one line, sockets, ready files."""
+"""Parts of the processes of master and agent: errors of one line, sockets, TLS, ready files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 
 
 class Refusal(Exception):
-    """The process cannot run as asked; its text is one line: the value, and what would be right."""
+    """The process cannot run with these flags; the text is one line: the value, and what would be right."""
 
 
 def prepare_directory(path: Path, flag: str) -> None:
     """Make a directory and see that it can be written to.
 
-    Raises Refusal.
+    Raise Refusal.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def prepare_directory(path: Path, flag: str) -> None:
 def listen(ip: str, port: int) -> socket.socket:
     """Bind a listening socket.
 
-    Raises Refusal when the address cannot be had.
+    Raise Refusal when the address cannot be had.
     """
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -56,7 +56,7 @@ def server_tls(certificate: Path | None, key: Path | None, client_ca: Path | Non
 
     With ``client_ca`` its clients must show a certificate of that authority.
 
-    Raises Refusal.
+    Raise Refusal.
     """
     if certificate is None:
         return None
@@ -81,7 +81,7 @@ def write_ready_file(path: Path | None, content: dict[str, Any]) -> None:
 
 
 def machine_figures() -> dict[str, float]:
-    """Return what Mesos tells of the machine that it runs on."""
+    """Return the metrics of the machine, by Mesos' names."""
     loads = zip(("1min", "5min", "15min"), os.getloadavg(), strict=True)
     page = os.sysconf("SC_PAGE_SIZE")
     return {

@@ -62,7 +62,7 @@ class UpdateStreams:
         return status
 
     def restore(self, key: Key, pending: list[mesos.TaskStatus], latest: int) -> None:
-        """Set a stream to what a checkpoint says; ``resend`` then sends its first update."""
+        """Restore a stream from a checkpoint; ``resend`` then sends its first update."""
         self._streams[key] = _Stream(self._first_retry, deque(pending), latest)
 
     def acknowledge(self, key: Key, uuid: bytes, now: float) -> tuple[bool, mesos.TaskStatus | None]:
@@ -97,7 +97,7 @@ class UpdateStreams:
         return out
 
     def next_due(self) -> float | None:
-        """When ``due`` should be asked next; it may then turn out that nothing is."""
+        """Return when ``due`` should be called next; it may return nothing then."""
         return self._due[0][0] if self._due else None
 
     def resend(self, framework_id: str | None = None) -> list[tuple[Key, mesos.TaskStatus]]:
@@ -114,12 +114,12 @@ class UpdateStreams:
         return stream.pending[0] if stream is not None and stream.pending else None
 
     def latest(self, key: Key, default: int) -> int:
-        """Return the newest state told by any update of a task."""
+        """Return the newest state in any update of a task."""
         stream = self._streams.get(key)
         return stream.latest if stream is not None else default
 
     def has(self, key: Key) -> bool:
-        """Whether the task still has a stream."""
+        """Return whether the task still has a stream."""
         return key in self._streams
 
     def drop(self, key: Key) -> None:

@@ -1,0 +1,1 @@
+"""The Mesos master: its shell around the core."""

@@ -139,9 +139,9 @@ def _lead(service: MasterService, options: argparse.Namespace) -> None:
 
 
 async def _contend(service: MasterService, where: ElectionPath, session: float) -> None:
-    """Lead when elected, for ever.
+    """Contend for leadership, and lead when elected, without end.
 
-    Raises Refusal when this master has to end.
+    Raise Refusal when this master has to end.
     """
     connection = Connection(where.servers, session)
     try:
@@ -151,7 +151,7 @@ async def _contend(service: MasterService, where: ElectionPath, session: float) 
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None] | None) -> None:
-    """Work, if there is anything, until SIGTERM or SIGINT. Raises what ends the work before."""
+    """Work, if there is anything, until SIGTERM or SIGINT. Raise what ends the work before."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -1,4 +1,4 @@
-"""Which of several masters leads: the one whose node in ZooKeeper is the lowest.
+"""Election of one of several masters: the one whose node in ZooKeeper is the lowest leads.
 
 Source: recordings ``09-master-failover-zk``, ``09-no-leader``. A master that leads and loses its session, or
 finds another one's node before its own, ends; it comes back as a new one behind the others. It also ends, and
@@ -30,8 +30,10 @@ RETRY_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """Whether this master leads, and has recovered the registry; ``leader`` is the leading one's
-    ``hostname:port``, None while nobody leads."""
+    """Whether this master leads, and whether it has recovered the registry.
+
+    ``leader``: ``hostname:port`` of the leading master, None while none leads.
+    """
 
     leads: bool = False
     leader: str | None = None
@@ -39,16 +41,16 @@ class Leadership:
 
 
 class Deposed(Exception):
-    """This master led and does not any more; the message says why."""
+    """This master has lost leadership; the message says why."""
 
 
 class Candidate(Protocol):
-    """What an election changes."""
+    """A master that contends for leadership."""
 
     leadership: Leadership
 
     def start(self, registry: bytes, save: Callable[[bytes], None], holds: Callable[[], bool]) -> None:
-        """Lead, with what the master before left, while it ``holds``."""
+        """Lead with the registry of the previous master, while leadership ``holds``."""
 
 
 class Election:
@@ -62,7 +64,7 @@ class Election:
         session: float,
         candidate: Candidate,
     ) -> None:
-        """``session``: seconds after which a ZooKeeper that is not heard has given this master up."""
+        """``session``: seconds without ZooKeeper after which this master's session is over."""
         self._connection = connection
         self._where = where
         self._config = config
@@ -78,7 +80,7 @@ class Election:
     async def run(self) -> NoReturn:
         """Contend for leadership, then lead.
 
-        Raises Deposed and RegistryError, after which the master has to end.
+        Raise Deposed and RegistryError, after which the master has to end.
         """
         self._connection.on_state.append(self._on_state)
         try:
@@ -184,14 +186,14 @@ class Election:
                 await self._connection.connected()
 
     async def _until_unproven(self) -> NoReturn:
-        """ZooKeeper lets nobody else lead before this."""
+        """Wait until ZooKeeper may let another master lead, then raise Deposed."""
         while (left := self._registry.until - self._clock.monotonic()) > 0:  # noqa: ASYNC110 - it moves on
             await asyncio.sleep(left)
         raise Deposed("lost leadership: ZooKeeper has not confirmed it in time")
 
 
 async def _all(*work: Coroutine[Any, Any, None]) -> None:
-    """Run all until one raises, which this does then too."""
+    """Run all until one raises; raise that."""
     tasks = [asyncio.create_task(each) for each in work]
     try:
         await asyncio.gather(*tasks)

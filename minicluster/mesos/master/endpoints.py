@@ -50,12 +50,12 @@ class Endpoints:
         }
 
     def serves(self, path: str) -> bool:
-        """Whether a path is one of these."""
+        """Return whether a path is one of these."""
         path = path.removesuffix(".json")
         return path in self._gets or path in self._posts
 
     def reads(self, path: str, request: Request) -> bool:
-        """Whether this only asks: credentials for reading are enough."""
+        """Return whether this only reads: credentials for reading are enough."""
         return path.removesuffix(".json") in self._gets and request.method == "GET"
 
     def handle(self, path: str, request: Request, now: float) -> Response:
@@ -113,7 +113,7 @@ def _outcome(post: _Post, body: bytes, now: float) -> Response:
 
 
 def _machines(body: bytes) -> list[mesos.MachineID]:
-    """Read a JSON list of machines. Raises ValueError."""
+    """Read a JSON list of machines. Raise ValueError."""
     found = mesos_json.loads(body)
     if not isinstance(found, list):
         raise ValueError("Failed to parse machines: Expecting a JSON array")

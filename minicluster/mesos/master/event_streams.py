@@ -10,12 +10,12 @@ from minicluster.mesos.master.core import operator_events
 from minicluster.mesos.master.core.state import Cluster
 from minicluster.mesos.master.operator_api import rendered
 
-MAX_WATCHERS = 1000
-"""The one that has watched longest gives way, as with Mesos' --max_operator_event_stream_subscribers."""
+MAX_SUBSCRIBERS = 1000
+"""The oldest stream ends for a new one, as with Mesos' --max_operator_event_stream_subscribers."""
 
 
-class Watchers:
-    """All operators who watch one cluster."""
+class EventStreams:
+    """All event streams of one cluster."""
 
     def __init__(self, cluster: Cluster, now: Callable[[], float]) -> None:
         self._cluster = cluster
@@ -23,22 +23,22 @@ class Watchers:
         self._streams: dict[Connection, str] = {}
 
     def add(self, connection: Connection, content_type: str) -> None:
-        """Begin a stream: what there is, a heartbeat, and from now on what happens."""
-        while len(self._streams) >= MAX_WATCHERS:
+        """Start a stream: the present state, a heartbeat, and from then on all events."""
+        while len(self._streams) >= MAX_SUBSCRIBERS:
             oldest = next(iter(self._streams))
             self._drop(oldest)
             oldest.end_stream()
         connection.start_stream(content_type)
         connection.on_lost = lambda: self._drop(connection)
         self._streams[connection] = content_type
-        self._cluster.watchers = len(self._streams)
+        self._cluster.subscribers = len(self._streams)
         first = (operator_events.subscribed(self._cluster), operator_events.HEARTBEAT)
         self._send(connection, first)
         self._arm(connection, self._now())
 
     def _drop(self, connection: Connection) -> None:
         self._streams.pop(connection, None)
-        self._cluster.watchers = len(self._streams)
+        self._cluster.subscribers = len(self._streams)
         connection.on_lost = None
 
     def _arm(self, connection: Connection, now: float) -> None:
@@ -54,8 +54,8 @@ class Watchers:
         connection.send_records([rendered(event, content_type) for event in events])
 
     def flush(self) -> None:
-        """Send what has happened."""
-        events, self._cluster.outbox.watched = self._cluster.outbox.watched, []
+        """Send the queued events."""
+        events, self._cluster.outbox.operator_events = self._cluster.outbox.operator_events, []
         if not events:
             return
         known: dict[str, list[bytes]] = {}

@@ -1,6 +1,6 @@
-"""What this master saw of tasks and agents, one JSON object a line, for those who check a run afterwards.
+"""A log of what this master saw of tasks and agents, for checks of a run afterwards.
 
-Every line has ``at`` (seconds since the epoch, by this master) and ``kind``:
+Each line is a JSON object with ``at`` (seconds since the epoch, by this master) and ``kind``:
 
 =========  ==========================================================================================
 kind       further keys
@@ -8,15 +8,15 @@ kind       further keys
 master     ``pid``: a master began
 agent      ``agent``, ``host``, ``total`` (amounts by resource name): registered, or came back
 cut        ``agent``: its link broke
-failure    ``agent``: the framework was told that it is gone
+failure    ``agent``: the FAILURE event of the agent was sent to the framework
 launch     ``run``, ``agent``, ``resources``, ``ports``, ``sent`` (false: the agent was not to be reached)
 kill       ``run``, ``agent``
 ack        ``run``, ``agent``, ``uuid``: the framework has taken an update
-update     ``run``, ``agent``, ``state``, ``latest``, ``uuid``, ``when``: an agent told (again)
-told       ``run``, ``agent``, ``state``, ``uuid``, ``reason``: an UPDATE event to the framework
+update     ``run``, ``agent``, ``state``, ``latest``, ``uuid``, ``when``: an agent's update, or its repetition
+sent       ``run``, ``agent``, ``state``, ``uuid``, ``reason``: an UPDATE event to the framework
 =========  ==========================================================================================
 
-A line is in the operating system's hands before what it tells of has left the master.
+A line is written before the message that it records has left the master.
 """
 
 from __future__ import annotations
@@ -33,22 +33,26 @@ from minicluster.mesos.common import agent_link
 
 
 class History:
-    """Appends to a file, which outlives this master."""
+    """Append to the log, whose file outlives this master."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError where the file cannot be written."""
+        """Open the file. Raise OSError where it cannot be written."""
         self._file = path.open("a", encoding="utf-8")
 
     def began(self, now: float) -> None:
+        """Record that this master leads."""
         self._write(now, "master", pid=os.getpid())
 
     def registered(self, now: float, agent: mesos.AgentInfo) -> None:
+        """Record a registration or re-registration."""
         self._write(now, "agent", agent=agent.id.value, host=agent.hostname, total=_amounts(agent.resources))
 
     def cut(self, now: float, agent_id: str) -> None:
+        """Record that the link to an agent broke."""
         self._write(now, "cut", agent=agent_id)
 
     def updated(self, now: float, agent_id: str, message: agent_link.Update) -> None:
+        """Record an agent's status update."""
         status = message.status
         self._write(
             now,
@@ -62,7 +66,10 @@ class History:
         )
 
     def to_agents(self, now: float, batch: Iterable[tuple[str, agent_link.MasterMessage, bool]]) -> None:
-        """``batch``: agent id, message, and whether the agent can be reached."""
+        """Record launches, kills and acknowledgements.
+
+        ``batch``: agent id, message, and whether the agent can be reached.
+        """
         for agent_id, message, sent in batch:
             if isinstance(message, agent_link.Launch):
                 resources = message.task.resources
@@ -81,11 +88,12 @@ class History:
                 self._write(now, "ack", run=message.task_id, agent=agent_id, uuid=message.uuid.hex())
 
     def to_framework(self, now: float, event: scheduler.Event) -> None:
+        """Record an UPDATE or FAILURE event."""
         if event.type == scheduler.Event.UPDATE:
             status = event.update.status
             self._write(
                 now,
-                "told",
+                "sent",
                 run=status.task_id.value,
                 agent=status.agent_id.value,
                 state=_state(status.state),
@@ -96,6 +104,7 @@ class History:
             self._write(now, "failure", agent=event.failure.agent_id.value)
 
     def flush(self) -> None:
+        """Hand all lines to the operating system."""
         self._file.flush()
 
     def _write(self, now: float, kind: str, **rest: Any) -> None:
@@ -107,7 +116,7 @@ def _state(number: int) -> str:
 
 
 def _amounts(resources: Iterable[mesos.Resource]) -> dict[str, float]:
-    """Scalars by name; what may be revoked is counted apart."""
+    """Return scalars by name; revocable resources have names of their own."""
     found: dict[str, float] = {}
     for resource in resources:
         if resource.type == mesos.Value.SCALAR:

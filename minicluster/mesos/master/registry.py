@@ -37,7 +37,7 @@ class RegistryError(Exception):
 def recover(cluster: Cluster, registry: bytes, now: float) -> None:
     """Expect the agents of the earlier master back.
 
-    Raises RegistryError when these bytes, if there are any, are no registry.
+    Raise RegistryError when these bytes, if there are any, are no registry.
     """
     if not registry:
         return
@@ -79,7 +79,7 @@ class FileRegistry:
     def read(self) -> bytes:
         """Return what was written last, nothing where nothing was.
 
-        Raises RegistryError when the file is there and cannot be read.
+        Raise RegistryError when the file is there and cannot be read.
         """
         try:
             return self.path.read_bytes() if self.path.exists() else b""
@@ -104,7 +104,10 @@ class NodeRegistry:
     """
 
     def __init__(self, connection: Connection, path: str, session: float) -> None:
-        """``session``: seconds after which a ZooKeeper that hears nothing lets another master lead."""
+        """``session``.
+
+        Seconds after which a ZooKeeper without a sign of this one lets another master lead.
+        """
         self._connection = connection
         self._path = path
         self._session = session
@@ -122,13 +125,13 @@ class NodeRegistry:
         return self._lease.until if self._lease is not None else -math.inf
 
     def holds(self) -> bool:
-        """Whether no other master can lead yet: only then may anything be admitted or decided."""
+        """Return whether no other master can lead yet: only then may anything be admitted or decided."""
         return self._clock.monotonic() < self.until
 
     async def read(self) -> bytes:
         """Return what was written last, nothing where nothing was.
 
-        Raises PelotonError where ZooKeeper cannot tell.
+        Raise PelotonError where ZooKeeper cannot tell.
         """
         await self._connection.make(self._path)
         node = await self._connection.get(self._path)
@@ -147,7 +150,7 @@ class NodeRegistry:
     async def run(self) -> NoReturn:
         """Write what is to be written, for ever.
 
-        Raises RegistryError when another master has taken the registry over.
+        Raise RegistryError when another master has taken the registry over.
         """
         while True:
             with suppress(TimeoutError):
@@ -161,7 +164,10 @@ class NodeRegistry:
             self._retries.succeeded()
 
     async def _written(self, content: bytes) -> bool:
-        """Whether it is written now; False where ZooKeeper did not answer, and the next try will tell."""
+        """Return whether it is written now.
+
+        False where ZooKeeper did not answer, and the next try will tell.
+        """
         begun = self._clock.monotonic()
         try:
             if content == self._saved:
@@ -187,7 +193,7 @@ class NodeRegistry:
             raise self._taken_over() from None
 
     async def _was_written(self, content: bytes) -> bool:
-        """Whether the version is another one only because an unanswered write of ours took effect.
+        """Return whether the version is another one only because an unanswered write of ours took effect.
 
         Taking it over leaves what was written before, which is not ``content``.
         """

@@ -69,7 +69,7 @@ def method_error(request: Request, allowed: str = "POST") -> Response | None:
 
 
 def accepted_type(request: Request) -> str | None:
-    """Return the answer's media type: JSON unless just protobuf is asked for; None if neither will do."""
+    """Return the answer's media type: JSON unless only protobuf is accepted; None where neither is."""
     accept_header = request.headers.get("accept")
     if accept_header is None:
         return JSON
@@ -83,7 +83,7 @@ NOT_ACCEPTABLE = "Expecting 'Accept' to allow 'application/x-protobuf' or 'appli
 
 
 def parse(request: Request, kind: type[mesos_json.M]) -> mesos_json.M | Response:
-    """Read a call of either type out of a request, or say why there is none."""
+    """Read a call of either type out of a request, or return the refusal."""
     content_type = request.headers.get("content-type")
     if content_type == PROTOBUF:
         try:
@@ -155,7 +155,7 @@ def _belongs(request: Request, framework: Framework | None, principal: str | Non
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A SUBSCRIBE that is well formed: what it asks, and the media type its stream is to have."""
+    """A SUBSCRIBE that is well formed: the call, and the media type of the stream."""
 
     call: scheduler.Call.Subscribe
     content_type: str

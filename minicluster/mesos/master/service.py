@@ -1,8 +1,8 @@
 """The master as a process: HTTP in and out, links to agents, one timer.
 
-All decisions are in ``core``; here bytes become calls and what the core queued becomes bytes. Whether this
-master leads, and who does otherwise, is one value (``leadership``), which an election changes; a master that
-does not lead redirects to the one that does.
+All decisions are in ``core``; this module turns bytes into calls, and queued messages into bytes. Whether
+this master leads, and which one does otherwise, is one value (``leadership``) that an election changes. A
+master that does not lead redirects to the leader.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from minicluster.mesos.master.core.simulated_agents import Simulation, Simulatio
 from minicluster.mesos.master.core.state import Agent, Cluster, MasterConfig, Outbox
 from minicluster.mesos.master.election import Leadership
 from minicluster.mesos.master.endpoints import Endpoints, no_files
-from minicluster.mesos.master.event_streams import Watchers
+from minicluster.mesos.master.event_streams import EventStreams
 from minicluster.mesos.master.history import History
 from minicluster.mesos.master.operator_api import OperatorApi
 from minicluster.mesos.master.registry import recover, snapshot
@@ -105,7 +105,7 @@ class MasterService:
         self._holds: Callable[[], bool] = lambda: True
         self._endpoints = Endpoints(self.cluster, flags, self.now())
         self._operator = OperatorApi(self.cluster, flags, self.now(), self._figures)
-        self._watchers = Watchers(self.cluster, self.now)
+        self._event_streams = EventStreams(self.cluster, self.now)
         self._simulation = Simulation(simulation) if simulation is not None else None
         self._simulation_config = simulation
         self._streams: dict[str, Stream] = {}
@@ -130,7 +130,7 @@ class MasterService:
         """Lead: recover the registry, let simulated agents in, begin to allocate.
 
         ``save`` is given the registry whenever it changes. From when leadership no longer ``holds``, nothing
-        is taken and nothing goes out. Raises RegistryError.
+        is taken and nothing goes out. Raise RegistryError.
         """
         now = self.now()
         if self._history is not None:
@@ -156,8 +156,8 @@ class MasterService:
             return self._upgrade(request, connection)
         return self._other(path, request, connection)
 
-    def _elsewhere(self, request: Request) -> Response | None:
-        """What a master that cannot answer this says: None where it can."""
+    def _not_serving(self, request: Request) -> Response | None:
+        """Return the reply of a master that cannot serve a request; None where it can."""
         if not self._holds():
             return _NO_LEADER
         if self.leadership.leads:
@@ -171,9 +171,9 @@ class MasterService:
         return Response(307, headers=(("Location", f"//{self.leadership.leader}{path}{query}"),))
 
     def _scheduler(self, request: Request, connection: Connection) -> Response | None:
-        elsewhere = self._elsewhere(request)
-        if elsewhere is not None:
-            return elsewhere
+        refusal = self._not_serving(request)
+        if refusal is not None:
+            return refusal
         result = handle(self.cluster, request, self._credentials, self.now())
         if isinstance(result, Response):
             return result
@@ -201,7 +201,7 @@ class MasterService:
             return Response(307, headers=(("Location", f"//{leader}"),)) if leader else _NO_LEADER
         if path in ("/metrics/snapshot", "/flags") or path.startswith("/files/"):
             return self._of_this_process(path, request)
-        return self._elsewhere(request) or self._guarded(path, request, connection)
+        return self._not_serving(request) or self._guarded(path, request, connection)
 
     def _guarded(self, path: str, request: Request, connection: Connection) -> Response | None:
         if not (path.startswith("/api/v1") or path == "/teardown" or self._endpoints.serves(path)):
@@ -216,7 +216,7 @@ class MasterService:
         result = self._operator.handle(request, self.now())
         if isinstance(result, Response):
             return result
-        self._watchers.add(connection, result.content_type)
+        self._event_streams.add(connection, result.content_type)
         return None
 
     def _denied(self, request: Request, realm: str) -> Response | None:
@@ -224,7 +224,7 @@ class MasterService:
         return None if allowed else unauthorized(realm)
 
     def _of_this_process(self, path: str, request: Request) -> Response:
-        """Answer what every master answers for itself, whoever leads."""
+        """Answer a request that each master serves, whether it leads or not."""
         denied = self._denied(request, "readonly")
         if denied is not None:
             return denied
@@ -239,9 +239,9 @@ class MasterService:
     def _upgrade(self, request: Request, connection: Connection) -> Response | None:
         if request.headers.get("upgrade") != agent_link.UPGRADE_NAME:
             return NOT_FOUND
-        elsewhere = self._elsewhere(request)
-        if elsewhere is not None:
-            return elsewhere
+        refusal = self._not_serving(request)
+        if refusal is not None:
+            return refusal
         headers = f"Connection: Upgrade\r\nUpgrade: {agent_link.UPGRADE_NAME}\r\n"
         reply = f"HTTP/1.1 101 Switching Protocols\r\n{headers}\r\n"
         connection.upgrade(AgentLink(self, connection, connection.peer), reply.encode())
@@ -258,7 +258,7 @@ class MasterService:
             if agent is not None and self._links.get(agent.id) is source:
                 self._from_agent(agent, message)
             else:
-                source.close()  # given up meanwhile: it has to register again
+                source.close()  # removed meanwhile: it has to register again
 
     def _register(self, source: AgentLink, message: agent_link.Register) -> None:
         result = agents.register(self.cluster, message, self.now())
@@ -299,7 +299,7 @@ class MasterService:
     # --- output ---
 
     def _after(self) -> None:
-        """Carry out what the core queued, and set the timer anew."""
+        """Send what the core queued, and arm the timer."""
         if not self._holds():
             self.cluster.outbox = Outbox()
             return
@@ -308,7 +308,7 @@ class MasterService:
             self._record(now, self._history)
         self._to_agents(now)
         self._to_frameworks()
-        self._watchers.flush()
+        self._event_streams.flush()
         self._save_if_changed()
         self._arm(now)
 
@@ -388,12 +388,12 @@ class MasterService:
         self._after()
 
 
-def _with_resources(agent: mesos.AgentInfo, told: mesos.AgentInfo) -> mesos.AgentInfo:
-    """The agent with all that it has, what may be revoked included."""
+def _with_resources(agent: mesos.AgentInfo, registered: mesos.AgentInfo) -> mesos.AgentInfo:
+    """Return the agent with all resources that it registered, revocable ones included."""
     info = mesos.AgentInfo()
     info.CopyFrom(agent)
     del info.resources[:]
-    info.resources.extend(told.resources)
+    info.resources.extend(registered.resources)
     return info
 
 

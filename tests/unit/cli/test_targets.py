@@ -190,7 +190,7 @@ class TestMiniclusters:
         layout.run.mkdir(parents=True)
         layout.record.write_text(yaml.safe_dump({"cluster": {"ports": ports}, "zookeeper": zookeeper}))
         save(process or Process(os.getpid(), "1"), layout.run_of("jobmgr0"))
-        discovery.note(layout.root)
+        discovery.register(layout.root)
         return layout.root
 
     def test_one_that_runs_is_found_and_told(
@@ -247,16 +247,16 @@ class TestMiniclusters:
             discovery.find()
         monkeypatch.setenv(discovery.VARIABLE, str(two))
         found = discovery.find()
-        assert found is not None and (found.directory, found.named) == (two, True)
+        assert found is not None and (found.directory, found.explicit) == (two, True)
         monkeypatch.delenv(discovery.VARIABLE)
-        usual = self.cluster(discovery.usual_directory(), process)
+        usual = self.cluster(discovery.default_directory(), process)
         found = discovery.find()
         assert found is not None and (found.directory, found.others) == (usual, [one, two])
 
     def test_the_usual_one_at_the_usual_ports_is_not_worth_a_line(
         self, asked: list[tuple[str, str, float]], process: Process, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        self.cluster(discovery.usual_directory(), process, ports="default", zookeeper="zk:1")
+        self.cluster(discovery.default_directory(), process, ports="default", zookeeper="zk:1")
         assert err(capfd, 1) == "peloton: no jobmgr there\n"
 
     def test_one_that_is_named_and_does_not_run_is_not_replaced_by_another(
@@ -288,7 +288,7 @@ class TestMiniclusters:
     def test_what_is_forgotten_is_not_found(self, tmp_path: Path, process: Process) -> None:
         folder = self.cluster(tmp_path / "one", process)
         assert discovery.find() is not None
-        discovery.forget(folder)
+        discovery.unregister(folder)
         assert discovery.find() is None
 
     def test_finding_it_costs_no_heavy_import(self) -> None:

@@ -15,7 +15,7 @@ import yaml
 
 from minicluster.cluster import Cluster, differences
 from minicluster.components import components
-from minicluster.layout import MARK, Layout
+from minicluster.layout import RECORD_FILE, Layout
 from minicluster.ports import default_ports
 from minicluster.processes import Process, launch, save
 from minicluster.settings import ClusterSettings, read_cluster
@@ -36,7 +36,9 @@ def record(folder: Path, **settings: Any) -> Path:
     components(cluster, Layout(folder), port)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run").mkdir(exist_ok=True)
-    (folder / MARK).write_text(yaml.safe_dump({"cluster": cluster.model_dump(mode="json"), "ports": ports}))
+    (folder / RECORD_FILE).write_text(
+        yaml.safe_dump({"cluster": cluster.model_dump(mode="json"), "ports": ports})
+    )
     return folder
 
 
@@ -116,10 +118,10 @@ async def test_the_exports_name_who_leads(tmp_path: Path) -> None:
 def test_a_record_that_is_none(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str, command: str
 ) -> None:
-    (tmp_path / MARK).write_text(text)
+    (tmp_path / RECORD_FILE).write_text(text)
     code, out, err = minicluster(capfd, command, folder=tmp_path)
     assert (code, out) == (1, "")
-    assert err.startswith(f"peloton: {tmp_path / MARK} is no record of a minicluster: ")
+    assert err.startswith(f"peloton: {tmp_path / RECORD_FILE} is no record of a minicluster: ")
     assert len(err.splitlines()) == 1
 
 

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from itertools import pairwise
 
 from minicluster.demo.chart import Chart, Line, Panel, svg
-from minicluster.demo.elastic import Share, Story, shares_of
+from minicluster.demo.elastic import Samples, Share, shares_of
 
 METRICS = """\
 # HELP resmgr_pool_demand Asked for by queued gangs.
@@ -39,10 +39,10 @@ def lines(picture: str) -> list[list[tuple[float, float]]]:
 
 
 def test_the_picture_names_its_lines_axes_and_marks() -> None:
-    story = Story(times=[0, 1], marks=[(0.5, "a < b & c")])
-    for shares in story.shares.values():
+    samples = Samples(times=[0, 1], marks=[(0.5, "a < b & c")])
+    for shares in samples.shares.values():
         shares += [Share(20, 60, 20), Share(120, 100, 100)]
-    picture = svg(story.chart())
+    picture = svg(samples.chart())
     texts = [each.text for each in ET.fromstring(picture).iter(f"{SVG}text")]
     for text in ("demand", "entitlement", "allocation", "seconds", "cpu", "a < b & c"):
         assert texts.count(text) == 2, text
@@ -62,4 +62,4 @@ def test_a_value_holds_until_the_next_one_and_the_largest_is_the_highest() -> No
 
 
 def test_no_samples_make_a_picture() -> None:
-    ET.fromstring(svg(Story().chart()))
+    ET.fromstring(svg(Samples().chart()))

@@ -10,7 +10,7 @@ import pytest
 
 from minicluster.processes import (
     Process,
-    inherited,
+    clean_environment,
     interruptible,
     launch,
     load,
@@ -56,7 +56,7 @@ def test_a_record_that_is_none(tmp_path: Path) -> None:
 def test_settings_of_the_caller_do_not_reach_a_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CASSANDRA_HOSTS", "ELECTION_ZK_SERVERS", "HTTP_PORT", "ENABLE_DEBUG_LOGGING"):
         monkeypatch.setenv(name, "1")
-    found = inherited()
+    found = clean_environment()
     assert not {"CASSANDRA_HOSTS", "ELECTION_ZK_SERVERS", "HTTP_PORT"} & found.keys()
     assert found["ENABLE_DEBUG_LOGGING"] == "1"
 

@@ -8,17 +8,17 @@ import pytest
 
 from minicluster.components import Component
 from minicluster.layout import Layout
-from minicluster.readiness import Waiting
+from minicluster.readiness import ReadinessWait
 from peloton.errors import Unavailable
 from tests.unit.deploy.servers import answering, http
 
 TROUBLE = "ZooKeeper zk1:2181 has not answered for 9 s"
 
 
-def waiting(folder: Path, told: list[str], runs: bool = True) -> Waiting:
+def waiting(folder: Path, told: list[str], runs: bool = True) -> ReadinessWait:
     layout = Layout(folder)
     layout.log.mkdir()
-    return Waiting(layout, "", lambda part: runs, told.append, seconds=0.5, between=0.1)
+    return ReadinessWait(layout, "", lambda part: runs, told.append, timeout=0.5, report_interval=0.1)
 
 
 def daemon(port: int) -> Component:
@@ -31,7 +31,7 @@ def test_what_a_daemon_says_is_wrong_is_passed_on(tmp_path: Path) -> None:
         answering(http("503 Service Unavailable", TROUBLE)) as port,
         pytest.raises(Unavailable, match=rf"jobmgr0 did not answer in 0 s: {TROUBLE} \(log: .*jobmgr0.log"),
     ):
-        waiting(tmp_path, told).until_all_answer([daemon(port)])
+        waiting(tmp_path, told).wait([daemon(port)])
     assert told[0] == f"waiting for jobmgr0, 0 s so far: {TROUBLE}"
 
 
@@ -48,7 +48,7 @@ def test_what_a_leader_lacks_is_passed_on(tmp_path: Path) -> None:
             Unavailable, match=r"^no jobmgr leads after 0 s: cannot lead in term 3: .* denied \(log:"
         ),
     ):
-        waits.until_all_answer([daemon(port)])
+        waits.wait([daemon(port)])
     assert told[:2] == [
         "jobmgr0 answers",
         "waiting for a leader of jobmgr, 0 s so far: "
@@ -60,4 +60,4 @@ def test_one_that_ended_is_told_with_its_last_line(tmp_path: Path) -> None:
     waits = waiting(tmp_path, [], runs=False)
     waits.layout.log_of("jobmgr0").write_text("begun\npeloton-jobmgr: storage: is needed\n")
     with pytest.raises(Unavailable, match=r"jobmgr0 ended: peloton-jobmgr: storage: is needed \(log: "):
-        waits.until_all_answer([daemon(1)])
+        waits.wait([daemon(1)])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minicluster.components import command, components, given_servers, own_servers
+from minicluster.components import command, components, embedded_servers, external_servers
 from minicluster.layout import Layout
 from minicluster.ports import FreePorts, default_ports, is_free
 from minicluster.settings import ClusterSettings, read_cluster
@@ -163,7 +163,7 @@ def test_daemons_keep_what_lasts_in_the_cassandra_that_is_started_along(tmp_path
     cluster = read_cluster(None, {"storage": "cassandra", "membership": "zookeeper"})
     parts = components(cluster, Layout(tmp_path), lambda name, kind, index: default_ports(kind, index))
     (server,) = (part for part in parts if part.name == "cassandra")
-    assert (server.addresses, server.inner) == ({"cql": "127.0.0.1:9042"}, 7000)
+    assert (server.addresses, server.storage_port) == ({"cql": "127.0.0.1:9042"}, 7000)
     stores = [part.settings["storage"] for part in parts if part.kind in ("jobmgr", "resmgr", "hostmgr")]
     assert stores == 3 * [
         {
@@ -174,8 +174,8 @@ def test_daemons_keep_what_lasts_in_the_cassandra_that_is_started_along(tmp_path
         }
     ]
     assert all("storage" not in part.settings for part in parts if part.kind == "placement")
-    assert list(own_servers(cluster)) == ["zookeeper", "cassandra"]
-    assert given_servers(cluster) == {}
+    assert list(embedded_servers(cluster)) == ["zookeeper", "cassandra"]
+    assert external_servers(cluster) == {}
 
 
 def test_daemons_keep_what_lasts_in_a_cassandra_that_runs(tmp_path: Path) -> None:
@@ -193,8 +193,8 @@ def test_daemons_keep_what_lasts_in_a_cassandra_that_runs(tmp_path: Path) -> Non
         "username": "me",
         "replication": {"class": "NetworkTopologyStrategy", "replication_factor": 2},
     }
-    assert own_servers(cluster) == {}
-    assert given_servers(cluster) == {"cassandra": {"cql": "c1:9043,c2:9043"}}
+    assert embedded_servers(cluster) == {}
+    assert external_servers(cluster) == {"cassandra": {"cql": "c1:9043,c2:9043"}}
 
 
 def test_what_launches_cost_reaches_agents_and_simulated_ones(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from minicluster.mesos.common.http import JSON, Connection
 from minicluster.mesos.master import event_streams
 from minicluster.mesos.master.core import operator_events
 from minicluster.mesos.master.core.state import Cluster
-from minicluster.mesos.master.event_streams import Watchers
+from minicluster.mesos.master.event_streams import EventStreams
 from tests.unit.minicluster_mesos.clusters import new_cluster, register, subscribe
 
 
@@ -38,7 +38,7 @@ class _Connection:
         return [each["type"] for each in self.told]
 
 
-def watching_one(cluster: Cluster, held: Watchers) -> _Connection:
+def watching_one(cluster: Cluster, held: EventStreams) -> _Connection:
     connection = _Connection()
     held.add(cast(Connection, connection), JSON)
     return connection
@@ -46,7 +46,7 @@ def watching_one(cluster: Cluster, held: Watchers) -> _Connection:
 
 def test_who_watches_hears_what_happens_and_a_heartbeat() -> None:
     cluster = new_cluster()
-    held = Watchers(cluster, lambda: 100.0)
+    held = EventStreams(cluster, lambda: 100.0)
     one = watching_one(cluster, held)
     assert one.types == ["SUBSCRIBED", "HEARTBEAT"]
     register(cluster)
@@ -59,21 +59,21 @@ def test_who_watches_hears_what_happens_and_a_heartbeat() -> None:
 
 def test_nothing_is_kept_for_nobody() -> None:
     cluster = new_cluster()
-    held = Watchers(cluster, lambda: 0.0)
+    held = EventStreams(cluster, lambda: 0.0)
     one = watching_one(cluster, held)
     assert one.on_lost is not None
     one.on_lost()
     register(cluster)
     operator_events.agent_added(cluster, next(iter(cluster.agents.values())))
-    assert cluster.watchers == 0 and cluster.outbox.watched == []
+    assert cluster.subscribers == 0 and cluster.outbox.operator_events == []
     cluster.deadlines.run(cluster.config.heartbeat_interval)
     assert one.types == ["SUBSCRIBED", "HEARTBEAT"]
 
 
 def test_the_one_that_has_watched_longest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_streams, "MAX_WATCHERS", 2)
+    monkeypatch.setattr(event_streams, "MAX_SUBSCRIBERS", 2)
     cluster = new_cluster()
-    held = Watchers(cluster, lambda: 0.0)
+    held = EventStreams(cluster, lambda: 0.0)
     three = [watching_one(cluster, held) for _ in range(3)]
     assert [each.ended for each in three] == [True, False, False]
-    assert cluster.watchers == 2
+    assert cluster.subscribers == 2

@@ -9,7 +9,7 @@ import pytest
 
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.agent.health_checks import HealthChecks
-from minicluster.mesos.agent.launcher import Place
+from minicluster.mesos.agent.launcher import RunLocation
 from minicluster.mesos.common.status_updates import Key
 
 
@@ -35,7 +35,7 @@ async def test_what_is_no_answer_is_a_failure_each_time(answer: bytes, tmp_path:
             failed.set()
 
     checks = HealthChecks(report)
-    checks.start(("f", "t"), task, Place("a", "f", "c", tmp_path))
+    checks.start(("f", "t"), task, RunLocation("a", "f", "c", tmp_path))
     await asyncio.wait_for(failed.wait(), 10)
     server.close()
     assert told[:2] == [False, False]
@@ -50,6 +50,6 @@ async def test_a_command_without_shell_is_a_file_and_its_whole_argv(tmp_path: Pa
     check.delay_seconds = 0.0
     told: asyncio.Queue[bool] = asyncio.Queue()
     checks = HealthChecks(lambda key, healthy, kill: told.put_nowait(healthy))
-    checks.start(("f", "t"), task, Place("a", "f", "c", tmp_path))
+    checks.start(("f", "t"), task, RunLocation("a", "f", "c", tmp_path))
     assert await asyncio.wait_for(told.get(), 10)
     checks.stop(("f", "t"))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos.agent.launcher import Launcher, LaunchError, Place
+from minicluster.mesos.agent.launcher import Launcher, LaunchError, RunLocation
 from minicluster.mesos.agent.layout import Layout
 from minicluster.mesos.agent.memory_limits import MemoryLimits
 from minicluster.mesos.agent.runs import Runs
@@ -24,7 +24,7 @@ class _Fetching(Launcher):
         self.over = threading.Event()
         self.left = threading.Event()
 
-    def prepare(self, task: mesos.TaskInfo, place: Place) -> dict[str, Any]:
+    def prepare(self, task: mesos.TaskInfo, place: RunLocation) -> dict[str, Any]:
         assert self.over.wait(30)
         self.left.set()
         raise LaunchError("too late")

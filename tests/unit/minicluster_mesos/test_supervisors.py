@@ -15,7 +15,7 @@ import pytest
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.agent.checkpoint import Checkpoint
 from minicluster.mesos.agent.cleanup import end_container
-from minicluster.mesos.agent.launcher import Launcher, Place
+from minicluster.mesos.agent.launcher import Launcher, RunLocation
 from minicluster.mesos.agent.layout import Layout
 from minicluster.mesos.agent.memory_limits import MemoryLimits
 from minicluster.mesos.agent.supervisor_pool import (
@@ -58,7 +58,7 @@ class World:
         sandbox = self.layout.executor("agent", "framework", container) / container
         sandbox.mkdir(parents=True)
         self.checkpoint.begin(container, FRAMEWORK, task)
-        place = Place("agent", "framework", container, sandbox)
+        place = RunLocation("agent", "framework", container, sandbox)
         self.specs[container] = self.launcher.prepare(task, place)
         return self.again(container, 0)
 

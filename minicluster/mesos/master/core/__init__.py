@@ -1,0 +1,1 @@
+"""The rules of the Mesos master, without I/O and clocks."""

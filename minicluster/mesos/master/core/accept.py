@@ -143,7 +143,7 @@ def _launch(
     record = Task(task, framework.id, agent.id, role, wanted)
     framework.tasks[record.id] = record
     agent.tasks[(framework.id, record.id)] = record
-    cluster.tell(agent, Launch(framework.info, task))
+    cluster.send_to_agent(agent, Launch(framework.info, task))
     operator_events.task_added(cluster, record)
 
 
@@ -155,7 +155,7 @@ def answer_inverse(
     accepted: bool,
     now: float,
 ) -> None:
-    """Note a framework's answer to inverse offers; it is asked again when its filter is over."""
+    """Note a framework's answer to inverse offers; it gets others when its filter ends."""
     for offer_id in offer_ids:
         offer = framework.inverse_offers.pop(offer_id.value, None)
         if offer is None:

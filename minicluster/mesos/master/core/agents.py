@@ -38,7 +38,7 @@ def register(cluster: Cluster, message: Register, now: float, *, simulated: bool
     agent = known or _admit(cluster, message, now, simulated)
     if known is not None:
         _reconnect(known, message, now)
-    cluster.tell(agent, Registered(agent.id, cluster.config.agent_ping_timeout))
+    cluster.send_to_agent(agent, Registered(agent.id, cluster.config.agent_ping_timeout))
     if info.HasField("id"):
         _reregistered(cluster, agent, message, known is not None, now)
     _unavailability(cluster, agent)
@@ -101,7 +101,7 @@ def _reregistered(cluster: Cluster, agent: Agent, message: Register, known: bool
     recovered = cluster.recovered.pop(agent.id, None) is not None
     for info in message.frameworks:
         if info.id.value in cluster.removed_frameworks:
-            cluster.tell(agent, ShutdownFramework(info.id.value))
+            cluster.send_to_agent(agent, ShutdownFramework(info.id.value))
         elif info.id.value not in cluster.frameworks:
             recover(cluster, info, now)
     news = None
@@ -118,11 +118,11 @@ def _reregistered(cluster: Cluster, agent: Agent, message: Register, known: bool
 
 def _resume(cluster: Cluster, agent: Agent, framework_id: str) -> None:
     """Have pending updates sent; Mesos does so twice after a re-registration (10-agent-lost)."""
-    cluster.tell(agent, ResendUpdates(framework_id))
-    cluster.tell(agent, ResendUpdates(framework_id))
+    cluster.send_to_agent(agent, ResendUpdates(framework_id))
+    cluster.send_to_agent(agent, ResendUpdates(framework_id))
     for (owner, task_id), task in agent.tasks.items():
         if owner == framework_id and task.kill is not None:
-            cluster.tell(agent, Kill(owner, task_id, task.kill[0], task.kill[1]))
+            cluster.send_to_agent(agent, Kill(owner, task_id, task.kill[0], task.kill[1]))
 
 
 def _restore(cluster: Cluster, agent: Agent, known: AgentTask, news: str | None, now: float) -> None:
@@ -135,8 +135,8 @@ def _restore(cluster: Cluster, agent: Agent, known: AgentTask, news: str | None,
     if known.statuses:  # else it is STAGING: its container is still being prepared
         newest = known.statuses[-1]
         task.state = newest.state
-        told = known.unacknowledged or newest
-        task.told, task.told_uuid = told.state, told.uuid
+        reported = known.unacknowledged or newest
+        task.reported, task.reported_uuid = reported.state, reported.uuid
         task.statuses = list(known.statuses)
     if is_terminal(task.state):
         cluster.release(task)
@@ -160,7 +160,7 @@ def _adopt(cluster: Cluster, agent: Agent, framework: Framework, known: AgentTas
 
 
 def _drop_missing(cluster: Cluster, agent: Agent, message: Register, now: float) -> None:
-    """Report the tasks that the master had sent but the agent never got."""
+    """Report tasks as lost that the master sent and the agent never received."""
     there = {(item.framework_id, item.task.task_id.value) for item in message.tasks}
     for key, task in list(agent.tasks.items()):
         if key in there:
@@ -194,14 +194,14 @@ def _arm_ping(cluster: Cluster, agent: Agent, now: float) -> None:
             mark_unreachable(cluster, agent, "health check timed out", when)
             return
         agent.pings_missed += 1
-        cluster.tell(agent, Ping())
+        cluster.send_to_agent(agent, Ping())
         cluster.deadlines.at(when + cluster.config.agent_ping_timeout, ping)
 
     ping(now)
 
 
 def pong(agent: Agent) -> None:
-    """Note that an agent answered."""
+    """Record that an agent answered a ping."""
     agent.pings_missed = 0
 
 
@@ -209,7 +209,7 @@ def pong(agent: Agent) -> None:
 
 
 def disconnected(cluster: Cluster, agent: Agent, now: float) -> None:
-    """Learn that the link to an agent broke; tasks of frameworks without checkpoint are lost at once."""
+    """Handle the loss of the link to an agent; tasks of frameworks without checkpoint are lost at once."""
     agent.connected = False
     for offer in list(agent.offers.values()):
         cluster.rescind(offer)
@@ -248,7 +248,7 @@ def _lose(
 
 
 def mark_unreachable(cluster: Cluster, agent: Agent, text: str, now: float) -> None:
-    """Give an agent up that does not answer; it may come back."""
+    """Mark an agent unreachable that does not answer; it may come back."""
     del cluster.agents[agent.id]
     cluster.unreachable[agent.id] = now
     cluster.counts["slave_removals"] += 1
@@ -265,10 +265,10 @@ def mark_unreachable(cluster: Cluster, agent: Agent, text: str, now: float) -> N
             framework.completed.pop()
             framework.unreachable[task.id] = task
     agent.tasks.clear()
-    _farewell(cluster, agent)
+    _withdraw_offers(cluster, agent)
 
 
-def _farewell(cluster: Cluster, agent: Agent) -> None:
+def _withdraw_offers(cluster: Cluster, agent: Agent) -> None:
     for offer in list(agent.offers.values()):
         cluster.rescind(offer)
     for inverse in [item for item in cluster.inverse_offers.values() if item.agent_id == agent.id]:
@@ -290,9 +290,9 @@ def _remove(
     for task in list(agent.tasks.values()):
         framework = cluster.frameworks.get(task.framework_id)
         if framework is not None:
-            told = state if framework.partition_aware else mesos.TASK_LOST
-            _lose(cluster, framework, task, told, text, reason, now)
-    _farewell(cluster, agent)
+            seen = state if framework.partition_aware else mesos.TASK_LOST
+            _lose(cluster, framework, task, seen, text, reason, now)
+    _withdraw_offers(cluster, agent)
     agent.connected = False
     cluster.counts["slave_removals"] += 1
     del cluster.agents[agent.id]
@@ -300,7 +300,7 @@ def _remove(
 
 
 def unregister(cluster: Cluster, agent: Agent, now: float) -> None:
-    """Let an agent go that said goodbye: its tasks are lost, its id is never used again."""
+    """Remove an agent that unregistered: its tasks are lost, its id is not used again."""
     text = f"Agent {agent.hostname} removed: the agent unregistered"
     cluster.counts["slave_removals/reason_unregistered"] += 1
     _remove(cluster, agent, mesos.TASK_LOST, text, now)
@@ -309,7 +309,7 @@ def unregister(cluster: Cluster, agent: Agent, now: float) -> None:
 def take_down(cluster: Cluster, agent: Agent, now: float) -> None:
     """Remove an agent because its machine goes down for maintenance."""
     why = "Operator initiated 'Machine DOWN'"
-    cluster.tell(agent, Refused(why, True))
+    cluster.send_to_agent(agent, Refused(why, True))
     _remove(cluster, agent, mesos.TASK_LOST, f"Agent {agent.hostname} removed: {why}", now)
 
 
@@ -327,7 +327,7 @@ def mark_gone(cluster: Cluster, agent_id: str, now: float) -> bool:
     cluster.registry_changed = True
     if agent is not None:
         text = "Agent has been marked gone"
-        cluster.tell(agent, Refused(text, True))
+        cluster.send_to_agent(agent, Refused(text, True))
         reason = _REASON.REASON_AGENT_REMOVED_BY_OPERATOR
         _remove(cluster, agent, mesos.TASK_GONE_BY_OPERATOR, text, now, reason)
     return True
@@ -375,4 +375,4 @@ def drain(cluster: Cluster, agent: Agent, grace: float, now: float) -> None:
     for (framework_id, task_id), task in agent.tasks.items():
         if not is_terminal(task.state):
             task.kill = (grace, True)
-            cluster.tell(agent, Kill(framework_id, task_id, grace, True))
+            cluster.send_to_agent(agent, Kill(framework_id, task_id, grace, True))

@@ -1,4 +1,4 @@
-"""Who is offered what: one pass over the agents, one OFFERS event per framework.
+"""Allocate offers: one pass over the agents, one OFFERS event per framework.
 
 Unreserved resources go to the (framework, role) with the smallest dominant share first, reserved ones to
 their role only. Nothing is offered that a filter covers, to a suppressed role, or that is too small to run
@@ -95,7 +95,7 @@ def _candidates(cluster: Cluster) -> list[Candidate]:
 
 
 def allocate(cluster: Cluster, now: float, agents: Iterable[Agent] | None = None) -> None:
-    """Offer what is free (of the given agents) to whoever wants it."""
+    """Offer the free resources (of the given agents) to the frameworks that want them."""
     candidates = _candidates(cluster)
     if not candidates:
         return

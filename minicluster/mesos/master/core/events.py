@@ -1,4 +1,4 @@
-"""Builders of the events that the master itself makes."""
+"""Build the events that originate in the master."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def master_status(
     now: float,
     agent_id: str | None = None,
 ) -> mesos.TaskStatus:
-    """Return a status that the master makes itself: no uuid, never to be acknowledged."""
+    """Return a status that originates in the master: no uuid, not to be acknowledged."""
     status = mesos.TaskStatus(
         state=state,  # type: ignore[arg-type]
         message=message,
@@ -87,7 +87,7 @@ def master_status(
 
 
 def with_details(status: mesos.TaskStatus, task: Task) -> mesos.TaskStatus:
-    """Add what the task's newest update said of its container and health."""
+    """Add container and health from the task's newest updates."""
     if not task.statuses:
         return status
     latest = task.statuses[-1]

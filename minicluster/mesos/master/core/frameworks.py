@@ -90,7 +90,7 @@ def subscribe(cluster: Cluster, call: scheduler.Call.Subscribe, stream: str, now
         operator_events.framework_updated(cluster, framework)
     for agent in cluster.agents.values():
         if any(framework_id == framework.id for framework_id, _ in agent.tasks):
-            cluster.tell(agent, ResendUpdates(framework.id))
+            cluster.send_to_agent(agent, ResendUpdates(framework.id))
     if not was_active:
         allocate(cluster, now)
 
@@ -136,7 +136,7 @@ def recover(cluster: Cluster, info: mesos.FrameworkInfo, now: float) -> Framewor
 def _take_over(cluster: Cluster, framework: Framework, info: mesos.FrameworkInfo, now: float) -> None:
     dropped = set(framework.roles) - set(roles_of(info))
     for offer in list(framework.offers.values()):
-        cluster.rescind(offer, tell=offer.role in dropped)
+        cluster.rescind(offer, notify=offer.role in dropped)
     _drop_inverse_offers(cluster, framework)
     _end_stream(cluster, framework, "Framework failed over")
     _change(framework, info)
@@ -145,7 +145,7 @@ def _take_over(cluster: Cluster, framework: Framework, info: mesos.FrameworkInfo
 
 
 def _change(framework: Framework, info: mesos.FrameworkInfo) -> None:
-    """Replace the info; the user stays what it was, whatever the new one says."""
+    """Replace the info; the user cannot be changed."""
     kept = mesos.FrameworkInfo()
     kept.CopyFrom(info)
     kept.user = framework.info.user
@@ -187,7 +187,7 @@ def _arm_heartbeat(cluster: Cluster, framework: Framework, stream: str, when: fl
 
 
 def disconnected(cluster: Cluster, stream: str, now: float) -> None:
-    """Learn that a stream's connection is gone; the framework has its failover_timeout to come back."""
+    """Handle the loss of a stream's connection; the framework has its failover_timeout to come back."""
     framework_id = cluster.streams.pop(stream, None)
     framework = cluster.frameworks.get(framework_id) if framework_id is not None else None
     if framework is None or framework.stream != stream:
@@ -226,7 +226,7 @@ def remove(cluster: Cluster, framework: Framework, now: float) -> None:
     for task in list(framework.tasks.values()):
         _kill_unheard(cluster, task, now)
     for agent in cluster.agents.values():
-        cluster.tell(agent, ShutdownFramework(framework.id))
+        cluster.send_to_agent(agent, ShutdownFramework(framework.id))
     _end_stream(cluster, framework, None)
     framework.active = False
     framework.unregistered = now

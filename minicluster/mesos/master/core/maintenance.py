@@ -1,4 +1,4 @@
-"""The maintenance schedule: who will be unavailable, who is down (recording ``11-maintenance``)."""
+"""The maintenance schedule: machines that will be unavailable or are down (recording ``11-maintenance``)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def _schedule_error(cluster: Cluster, schedule: maintenance.Schedule) -> str | N
 def update_schedule(cluster: Cluster, schedule: maintenance.Schedule, now: float) -> str | None:
     """Replace the schedule; return why it is refused, or None.
 
-    All offers and inverse offers are rescinded, also those of agents that are not in it, and made anew.
+    All offers and inverse offers are rescinded, also those of agents that are not in it, and new ones are
+    made.
     """
     error = _schedule_error(cluster, schedule)
     if error is not None:

@@ -1,4 +1,4 @@
-"""``/metrics/snapshot`` and GET_METRICS: of Mesos' many figures those that say something here, by its names.
+"""``/metrics/snapshot`` and GET_METRICS: the figures of Mesos that apply here, by its names.
 
 Source: recording ``12-operator``. What is counted is in ``Cluster.counts``; the rest is what there is now.
 """
@@ -63,7 +63,7 @@ def _gauges(cluster: Cluster) -> dict[str, int]:
         "slaves_disconnected": sum(not item.connected for item in agents),
         "slaves_unreachable": len(cluster.unreachable),
         "outstanding_offers": len(cluster.offers),
-        "operator_event_stream_subscribers": cluster.watchers,
+        "operator_event_stream_subscribers": cluster.subscribers,
     }
 
 

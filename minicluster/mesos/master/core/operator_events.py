@@ -1,6 +1,6 @@
-"""What operators who watch are told, as it happens (recordings ``12-operator``, ``12-operator-protobuf``).
+"""Events for operators who subscribe (recordings ``12-operator``, ``12-operator-protobuf``).
 
-Nothing is built while nobody watches.
+No event is built without a subscriber.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ HEARTBEAT = Event(type=Event.HEARTBEAT)
 
 
 def subscribed(cluster: Cluster) -> master.Event:
-    """Return the first event of a stream: all that there is."""
+    """Return the first event of a stream: the whole state."""
     event = Event(type=Event.SUBSCRIBED)
     event.subscribed.get_state.CopyFrom(operator_views.get_state(cluster))
     event.subscribed.heartbeat_interval_seconds = cluster.config.heartbeat_interval
@@ -23,21 +23,21 @@ def subscribed(cluster: Cluster) -> master.Event:
 
 
 def task_added(cluster: Cluster, task: Task) -> None:
-    """Tell of a task that is being launched."""
-    if cluster.watchers:
+    """Queue TASK_ADDED for a task that is being launched."""
+    if cluster.subscribers:
         event = Event(type=Event.TASK_ADDED)
         event.task_added.task.CopyFrom(operator_views.task(task))
-        cluster.outbox.watched.append(event)
+        cluster.outbox.operator_events.append(event)
 
 
 def task_updated(cluster: Cluster, task: Task, status: mesos.TaskStatus) -> None:
-    """Tell of a task that has come to another state."""
-    if cluster.watchers:
+    """Queue TASK_UPDATED for a task whose state has changed."""
+    if cluster.subscribers:
         event = Event(type=Event.TASK_UPDATED)
         event.task_updated.framework_id.value = task.framework_id
         event.task_updated.status.CopyFrom(status)
         event.task_updated.state = task.state  # type: ignore[assignment]
-        cluster.outbox.watched.append(event)
+        cluster.outbox.operator_events.append(event)
 
 
 def _described(framework: Framework) -> master.Response.GetFrameworks.Framework:
@@ -54,40 +54,40 @@ def _described(framework: Framework) -> master.Response.GetFrameworks.Framework:
 
 
 def framework_added(cluster: Cluster, framework: Framework) -> None:
-    """Tell of a framework that has subscribed for the first time."""
-    if cluster.watchers:
+    """Queue FRAMEWORK_ADDED for a framework that has subscribed for the first time."""
+    if cluster.subscribers:
         event = Event(type=Event.FRAMEWORK_ADDED)
         event.framework_added.framework.CopyFrom(_described(framework))
-        cluster.outbox.watched.append(event)
+        cluster.outbox.operator_events.append(event)
 
 
 def framework_updated(cluster: Cluster, framework: Framework) -> None:
-    """Tell of a framework that has subscribed again, or has changed what it says of itself."""
-    if cluster.watchers:
+    """Queue FRAMEWORK_UPDATED for a framework that has subscribed again, or has changed its info."""
+    if cluster.subscribers:
         event = Event(type=Event.FRAMEWORK_UPDATED)
         event.framework_updated.framework.CopyFrom(_described(framework))
-        cluster.outbox.watched.append(event)
+        cluster.outbox.operator_events.append(event)
 
 
 def framework_removed(cluster: Cluster, framework: Framework) -> None:
-    """Tell of a framework that was torn down, or has not come back in time."""
-    if cluster.watchers:
+    """Queue FRAMEWORK_REMOVED for a framework that was torn down, or has not come back in time."""
+    if cluster.subscribers:
         event = Event(type=Event.FRAMEWORK_REMOVED)
         event.framework_removed.framework_info.CopyFrom(framework.info)
-        cluster.outbox.watched.append(event)
+        cluster.outbox.operator_events.append(event)
 
 
 def agent_added(cluster: Cluster, agent: Agent) -> None:
-    """Tell of an agent that has registered, or has come back after it was given up."""
-    if cluster.watchers:
+    """Queue AGENT_ADDED for an agent that has registered, or came back after it was unreachable."""
+    if cluster.subscribers:
         event = Event(type=Event.AGENT_ADDED)
         event.agent_added.agent.CopyFrom(operator_views.agent(agent))
-        cluster.outbox.watched.append(event)
+        cluster.outbox.operator_events.append(event)
 
 
 def agent_removed(cluster: Cluster, agent: Agent) -> None:
-    """Tell of an agent that has left, or was given up."""
-    if cluster.watchers:
+    """Queue AGENT_REMOVED for an agent that has left or is unreachable."""
+    if cluster.subscribers:
         event = Event(type=Event.AGENT_REMOVED)
         event.agent_removed.agent_id.value = agent.id
-        cluster.outbox.watched.append(event)
+        cluster.outbox.operator_events.append(event)

@@ -1,6 +1,6 @@
-"""What the operator API tells of the cluster.
+"""The state of the cluster in the messages of the operator API.
 
-Source: recording ``12-operator``. Resources are in the new form; those of agents say ``role`` as well.
+Source: recording ``12-operator``. Resources are in the new form; those of agents have ``role`` as well.
 """
 
 from __future__ import annotations
@@ -132,9 +132,9 @@ def task(item: Task) -> mesos.Task:
     out.state = item.state  # type: ignore[assignment]
     out.resources.extend(res.to_messages(item.resources, role=item.role))
     out.statuses.extend(item.statuses)
-    if item.told is not None:
-        out.status_update_state = item.told  # type: ignore[assignment]
-        out.status_update_uuid = item.told_uuid
+    if item.reported is not None:
+        out.status_update_state = item.reported  # type: ignore[assignment]
+        out.status_update_uuid = item.reported_uuid
     if info.HasField("executor"):
         out.executor_id.value = item.executor_id
     for name in ("labels", "discovery", "container", "health_check", "kill_policy"):

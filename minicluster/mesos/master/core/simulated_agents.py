@@ -35,7 +35,7 @@ _STATUS = mesos.TaskStatus
 _KILLING = mesos.FrameworkInfo.Capability.TASK_KILLING_STATE
 
 Answer = tuple[str, AgentMessage]
-"""Agent id and what it says."""
+"""Agent id and message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class _Run:
 
 
 def registrations(config: SimulationConfig, ip: str, port: int) -> list[Register]:
-    """Return what the simulated agents say first; they are named ``simulated-00000`` and so on."""
+    """Return the registrations of the simulated agents; they are named ``simulated-00000`` and so on."""
     out = []
     resources = res.to_messages(config.resources)
     for number in range(config.agents):
@@ -130,7 +130,7 @@ class Simulation:
         return out
 
     def handle(self, agent_id: str, message: MasterMessage, now: float) -> list[Answer]:
-        """Take a message to one agent; return what the agents say to it."""
+        """Handle a message to one agent; return the agents' answers."""
         out: list[Answer] = []
         if isinstance(message, Acknowledge):
             self._acknowledge((message.framework_id, message.task_id), message.uuid, now, out)

@@ -1,4 +1,4 @@
-"""What the master knows: frameworks, agents, tasks, offers, machines; and what it has yet to tell whom.
+"""The state of the master: frameworks, agents, tasks, offers, machines, and the messages to be sent.
 
 Pure data and the few rules that hold everywhere. Times are seconds since the epoch, of a clock that never
 goes back. Protobuf messages that came from outside are kept as they are and never changed.
@@ -43,7 +43,10 @@ class MasterConfig:
 
 @dataclass(slots=True)
 class Task:
-    """A task that an agent runs or ran. ``state`` is the newest known, ``told`` that of the newest update."""
+    """A task that an agent runs or ran.
+
+    ``state`` is the newest known, ``reported`` that of the newest update.
+    """
 
     info: mesos.TaskInfo
     framework_id: str
@@ -51,8 +54,8 @@ class Task:
     role: str
     resources: res.Bundle
     state: int = mesos.TASK_STAGING
-    told: int | None = None
-    told_uuid: bytes = b""
+    reported: int | None = None
+    reported_uuid: bytes = b""
     statuses: list[mesos.TaskStatus] = field(default_factory=list)
     kill: tuple[float, bool] | None = None
     released: bool = False
@@ -123,7 +126,7 @@ class Framework:
     allocated: res.Bundle = field(default_factory=dict)
 
     def can(self, capability: int) -> bool:
-        """Whether it declared a capability."""
+        """Return whether it declared a capability."""
         return capability in self.capabilities
 
     @property
@@ -170,10 +173,10 @@ class Agent:
 
 @dataclass(slots=True)
 class Outbox:
-    """What is to be sent, in order. An event of None ends its stream. ``watched``: for operators."""
+    """Messages to be sent, in order. An event of None ends its stream."""
 
     events: list[tuple[str, scheduler.Event | None]] = field(default_factory=list)
-    watched: list[master.Event] = field(default_factory=list)
+    operator_events: list[master.Event] = field(default_factory=list)
     agents: list[tuple[str, MasterMessage]] = field(default_factory=list)
 
 
@@ -188,7 +191,7 @@ class Machine:
 
 
 class Deadlines:
-    """All points in time at which something is due, as one heap."""
+    """All times at which an action is due, as one heap."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Callable[[float], None]]] = []
@@ -228,7 +231,7 @@ class Cluster:
         self.outbox = Outbox()
         self.deadlines = Deadlines()
         self.registry_changed = False
-        self.watchers = 0
+        self.subscribers = 0
         self.counts: Counter[str] = Counter()
         self._next_framework = itertools.count()
         self._next_agent = itertools.count()
@@ -251,16 +254,16 @@ class Cluster:
         if framework.stream is not None:
             self.outbox.events.append((framework.stream, event))
 
-    def tell(self, agent: Agent, message: MasterMessage) -> None:
+    def send_to_agent(self, agent: Agent, message: MasterMessage) -> None:
         """Queue a message for an agent; dropped when it is not connected."""
         if agent.connected:
             self.outbox.agents.append((agent.id, message))
 
-    def rescind(self, offer: Offer, *, tell: bool = True) -> None:
-        """Take an offer back, and tell the framework unless it holds none any more."""
+    def rescind(self, offer: Offer, *, notify: bool = True) -> None:
+        """Take an offer back, and notify the framework unless it gave up the role."""
         framework = self.frameworks[offer.framework_id]
         self.drop_offer(offer)
-        if tell:
+        if notify:
             event = scheduler.Event(type=scheduler.Event.RESCIND)
             event.rescind.offer_id.value = offer.id
             self.send(framework, event)
@@ -274,7 +277,7 @@ class Cluster:
             res.add(agent.free, offer.resources)
 
     def rescind_inverse(self, offer: InverseOffer) -> None:
-        """Take an inverse offer back, and tell the framework."""
+        """Take an inverse offer back, and notify the framework."""
         framework = self.frameworks[offer.framework_id]
         del self.inverse_offers[offer.id], framework.inverse_offers[offer.id]
         event = scheduler.Event(type=scheduler.Event.RESCIND_INVERSE_OFFER)
@@ -294,7 +297,7 @@ class Cluster:
             res.add(agent.free, task.resources)
 
     def count_end(self, state: int) -> None:
-        """Count a task that has come to its end in this state."""
+        """Count a task that has ended in this state."""
         self.counts[mesos.TaskState.Name(state).lower().replace("task_", "tasks_", 1)] += 1  # type: ignore[arg-type]
 
     def forget_task(self, task: Task) -> None:
@@ -309,5 +312,5 @@ class Cluster:
 
 
 def is_terminal(state: int) -> bool:
-    """Whether a task in this state has ended."""
+    """Return whether a task in this state has ended."""
     return state in TERMINAL

@@ -1,4 +1,4 @@
-"""What the older JSON endpoints tell: ``/state`` and its parts.
+"""The older JSON endpoints: ``/state`` and its parts.
 
 Source: recording ``12-operator``. Resources are summed by name; times are seconds since the epoch.
 """
@@ -107,7 +107,7 @@ def _all_tasks(item: Framework) -> list[Task]:
 
 
 def _number(query: Query, name: str, default: int) -> int:
-    """Raises ValueError, in Mesos' words."""
+    """Read a number of the query. Raise ValueError with Mesos' message."""
     text = query.get(name)
     try:
         return default if text is None else int(text)
@@ -116,7 +116,7 @@ def _number(query: Query, name: str, default: int) -> int:
 
 
 def tasks(cluster: Cluster, query: Query) -> Json:
-    """Answer ``/tasks``: by the time of the first status, the newest first. Raises ValueError."""
+    """Answer ``/tasks``: by the time of the first status, the newest first. Raise ValueError."""
     limit, offset = _number(query, "limit", _TASKS_SHOWN), _number(query, "offset", 0)
     found = [
         each

@@ -26,14 +26,14 @@ def kill(cluster: Cluster, framework: Framework, call: scheduler.Call.Kill, now:
     task.kill = (grace, False)
     agent = cluster.agents.get(task.agent_id)
     if agent is not None:
-        cluster.tell(agent, Kill(framework.id, task.id, grace))
+        cluster.send_to_agent(agent, Kill(framework.id, task.id, grace))
 
 
 def shutdown(cluster: Cluster, framework: Framework, call: scheduler.Call.Shutdown) -> None:
-    """Have an executor shut down; an unknown one is passed over."""
+    """Have an executor shut down; an unknown one is ignored."""
     agent = cluster.agents.get(call.agent_id.value)
     if agent is not None:
-        cluster.tell(agent, ShutdownExecutor(framework.id, call.executor_id.value))
+        cluster.send_to_agent(agent, ShutdownExecutor(framework.id, call.executor_id.value))
 
 
 def acknowledge(cluster: Cluster, framework: Framework, call: scheduler.Call.Acknowledge) -> None:
@@ -43,11 +43,11 @@ def acknowledge(cluster: Cluster, framework: Framework, call: scheduler.Call.Ack
         return
     task_id = call.task_id.value
     cluster.counts["valid_status_update_acknowledgements"] += 1
-    cluster.tell(agent, Acknowledge(framework.id, task_id, call.uuid))
+    cluster.send_to_agent(agent, Acknowledge(framework.id, task_id, call.uuid))
     task = framework.tasks.get(task_id)
-    if task is None or task.told is None or task.told_uuid != call.uuid:
+    if task is None or task.reported is None or task.reported_uuid != call.uuid:
         return
-    if task.agent_id == agent.id and is_terminal(task.told):
+    if task.agent_id == agent.id and is_terminal(task.reported):
         cluster.forget_task(task)
 
 
@@ -61,12 +61,14 @@ def status_update(cluster: Cluster, agent: Agent, message: Update) -> None:
     status = message.status
     task = framework.tasks.get(status.task_id.value)
     if task is not None and task.agent_id == agent.id:
-        _note(cluster, task, status, message.latest_state, framework.stream is not None)
+        _apply(cluster, task, status, message.latest_state, framework.stream is not None)
     cluster.send(framework, events.update(status))
 
 
-def _note(cluster: Cluster, task: Task, status: mesos.TaskStatus, latest_state: int, heard: bool) -> None:
-    """Take an update into a task; what nobody heard is not what was told (08-disconnected-updates)."""
+def _apply(
+    cluster: Cluster, task: Task, status: mesos.TaskStatus, latest_state: int, delivered: bool
+) -> None:
+    """Apply an update to a task; one that was not delivered was not reported (08-disconnected-updates)."""
     if not is_terminal(task.state):
         changed, task.state = task.state != status.state, latest_state
         if is_terminal(task.state):
@@ -78,30 +80,30 @@ def _note(cluster: Cluster, task: Task, status: mesos.TaskStatus, latest_state: 
     if task.statuses and task.statuses[-1].state == status.state:
         task.statuses.pop()
     task.statuses.append(status)
-    if heard:
-        task.told = status.state
-        task.told_uuid = status.uuid
+    if delivered:
+        task.reported = status.state
+        task.reported_uuid = status.uuid
 
 
 def reconcile(
     cluster: Cluster,
     framework: Framework,
-    asked: Sequence[scheduler.Call.Reconcile.Task],
+    requested: Sequence[scheduler.Call.Reconcile.Task],
     now: float,
 ) -> None:
-    """Tell the newest state of the tasks asked about, or of all that have not ended."""
-    if not asked:
+    """Report the newest state of the requested tasks, or of all that have not ended."""
+    if not requested:
         for task in list(framework.tasks.values()):
             if not is_terminal(task.state):
-                _tell_known(cluster, framework, task, now)
+                _report_known(cluster, framework, task, now)
         return
-    for item in asked:
+    for item in requested:
         agent_id = item.agent_id.value if item.HasField("agent_id") else None
         reconcile_one(cluster, framework, item.task_id.value, agent_id, now)
 
 
-def _tell_known(cluster: Cluster, framework: Framework, task: Task, now: float) -> None:
-    state = task.state if task.told is None else task.told
+def _report_known(cluster: Cluster, framework: Framework, task: Task, now: float) -> None:
+    state = task.state if task.reported is None else task.reported
     message = "Reconciliation: Latest task state"
     reason = _REASON.REASON_RECONCILIATION
     status = events.master_status(task.id, state, message, reason, now, task.agent_id)
@@ -115,24 +117,24 @@ def reconcile_one(
     agent_id: str | None,
     now: float,
 ) -> None:
-    """Answer for one task, but not while its agent may still come back after a change of masters."""
+    """Report the state of one task, but not while its agent may come back after a failover of the master."""
     task = framework.tasks.get(task_id)
     if task is not None:
-        _tell_known(cluster, framework, task, now)
+        _report_known(cluster, framework, task, now)
         return
-    verdict = _verdict(cluster, agent_id)
-    if verdict is None:
+    answer = _unknown_task(cluster, agent_id)
+    if answer is None:
         return
-    state, message = verdict
-    told = events.lost_state(framework, state)
+    state, message = answer
+    seen = events.lost_state(framework, state)
     reason = _REASON.REASON_RECONCILIATION
-    status = events.master_status(task_id, told, f"Reconciliation: {message}", reason, now, agent_id)
+    status = events.master_status(task_id, seen, f"Reconciliation: {message}", reason, now, agent_id)
     if state == mesos.TASK_UNREACHABLE and agent_id is not None:
         status.unreachable_time.nanoseconds = int(cluster.unreachable[agent_id] * 1e9)
     cluster.send(framework, events.update(status))
 
 
-def _verdict(cluster: Cluster, agent_id: str | None) -> tuple[int, str] | None:
+def _unknown_task(cluster: Cluster, agent_id: str | None) -> tuple[int, str] | None:
     if agent_id is None:
         return None if cluster.recovered else (mesos.TASK_UNKNOWN, "Task is unknown")
     if agent_id in cluster.recovered:

@@ -161,7 +161,7 @@ def task_error(framework: Framework, task: mesos.TaskInfo, agent_id: str) -> str
 
 
 def roles_of(resources: list[mesos.Resource], default: str) -> set[str]:
-    """Return the roles that resources are allocated to; ``default`` where they do not say."""
+    """Return the roles that resources are allocated to; ``default`` where none is set."""
     return {resource.allocation_info.role or default for resource in resources}
 
 
@@ -174,8 +174,8 @@ def size_error(wanted: res.Bundle, roles: set[str], available: res.Bundle, role:
         return error
     if roles <= {role} and res.contains(available, wanted):
         return None
-    asked = res.text(wanted, next(iter(roles - {role}), role))
+    requested = res.text(wanted, next(iter(roles - {role}), role))
     return (
-        f"Total resources {asked} required by task and its executor is more than available "
+        f"Total resources {requested} required by task and its executor is more than available "
         f"{res.text(available, role)}"
     )
