@@ -33,14 +33,17 @@ def generate(target: Path) -> None:
 
 
 def _make_packages(target: Path, folder: Path) -> None:
-    """An empty `__init__.py` in each generated folder; the hand-written package `peloton` has its own."""
+    """Create an empty `__init__.py` in each generated folder; the hand-written `peloton` has its own."""
     for part in (folder, *folder.parents):
         if part.parts not in ((), ("peloton",)):
             (target / part / "__init__.py").touch()
 
 
 class BuildWithStubs(build_py):
+    """The build of the packages, with generated protobuf stubs."""
+
     def run(self) -> None:
+        """Build the packages, then generate the stubs beside them."""
         super().run()
         target = ROOT if self.editable_mode else Path(self.build_lib)
         target.mkdir(parents=True, exist_ok=True)

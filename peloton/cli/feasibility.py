@@ -60,8 +60,8 @@ def _gangs(spec: JobSpec) -> dict[bytes, tuple[GangShape, list[int]]]:
     for instance in range(spec.instance_count):
         task = spec.task(instance)
         if id(task) not in known:
-            asked = _members(spec, instance)
-            known[id(task)] = asked.SerializeToString(deterministic=True), asked
+            needed = _members(spec, instance)
+            known[id(task)] = needed.SerializeToString(deterministic=True), needed
         key, members = known[id(task)]
         if spec.in_gang(instance):
             _add_members(together, members)
