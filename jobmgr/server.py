@@ -8,8 +8,10 @@ from jobmgr.services.private.feasibility import FeasibilityService
 from jobmgr.services.private.job_manager import JobManagerService
 from jobmgr.services.v0.jobs import JobManager
 from jobmgr.services.v0.tasks import TaskManager
+from jobmgr.services.v1alpha.pods import PodService
 from peloton.api.v0.job.job_pb2_grpc import add_JobManagerServicer_to_server
 from peloton.api.v0.task.task_pb2_grpc import add_TaskManagerServicer_to_server
+from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import add_PodServiceServicer_to_server
 from peloton.clock import Clock
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
 from peloton.private.jobmgrsvc.jobmgrsvc_pb2_grpc import add_JobManagerServiceServicer_to_server
@@ -24,6 +26,7 @@ NAMES = (
     OLDER_JOB_MANAGER,
     "peloton.api.v0.task.TaskManager",
     OLDER_TASK_MANAGER,
+    "peloton.api.v1alpha.pod.svc.PodService",
     "peloton.private.jobmgr.JobManagerService",
     "peloton.private.hostmgr.feasibility.FeasibilityService",
 )
@@ -35,10 +38,12 @@ def services(engine: Engine, clock: Clock, hostmgr: Caller, feasibility: Caller)
     `hostmgr` calls hostmgr's InternalHostService, `feasibility` its FeasibilityService.
     """
     jobs = JobManager(engine, clock)
-    tasks = TaskManager(engine, Sandboxes(hostmgr))
+    sandboxes = Sandboxes(hostmgr)
+    tasks = TaskManager(engine, sandboxes)
     return (
         service(add_JobManagerServicer_to_server, jobs, [OLDER_JOB_MANAGER]),
         service(add_TaskManagerServicer_to_server, tasks, [OLDER_TASK_MANAGER]),
+        service(add_PodServiceServicer_to_server, PodService(engine, sandboxes)),
         service(add_JobManagerServiceServicer_to_server, JobManagerService(engine)),
         service(add_FeasibilityServiceServicer_to_server, FeasibilityService(feasibility)),
     )

@@ -136,6 +136,7 @@ class JobQuery:
     owner: str = ""
     name: str = ""
     """`*` stands for any text and `?` for any character; else a part of the name is enough."""
+    exact_name: str = ""
     created: TimeRange = TimeRange()
     completed: TimeRange | None = None
     """Where given, jobs that have not ended are left out."""

@@ -79,6 +79,8 @@ def _terms(query: JobQuery) -> Iterator[Term]:
         yield "owner = ?", (query.owner,)
     if query.name:
         yield "name GLOB ?", (_glob(query.name),)
+    if query.exact_name:
+        yield "name = ?", (query.exact_name,)
     yield from _within("creation_time", query.created)
     if query.completed is not None:
         yield "completion_time > 0", ()

@@ -10,6 +10,8 @@ from peloton.model.ids import JobId, mesos_task_id, parse_mesos_task_id
 from peloton.model.states import TaskState
 from peloton.model.task import PodEvent, TaskRuntime
 
+DEFAULT_RUNS = 10
+"""Last runs whose history a request without a limit reads."""
 MAX_RUNS = 10_000
 """Runs that one request may read."""
 

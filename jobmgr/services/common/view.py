@@ -11,9 +11,9 @@ from jobmgr.core.state.cache import CachedJob
 from jobmgr.engine.engine import Engine
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.errors import NotFound, PelotonError
+from peloton.errors import InvalidArgument, NotFound, PelotonError
 from peloton.model.ids import JobId, is_uuid
-from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.job import JobRuntime, JobSpec, JobSummary
 from peloton.model.payload import Payload
 from peloton.model.task import TaskRuntime
 from peloton.wire.overrides import task_config
@@ -24,6 +24,14 @@ from storage.interface import Store
 JOB_NOT_FOUND = "job not found"
 YIELD_EVERY = 1000
 """Tasks after which the event loop may do other work."""
+
+
+class TerminatedJob(InvalidArgument):
+    """A call for instances of a batch job that has ended; the message is the one that clients know."""
+
+    def __str__(self) -> str:
+        """Return the message."""
+        return "cannot start tasks in a terminated job"
 
 
 class InternalRefusal(PelotonError):
@@ -117,6 +125,12 @@ async def view(engine: Engine, job_id: JobId) -> JobView:
         return JobView(job_id, cached.spec, cached.runtime, engine.store, cached)
     summary = await engine.summary(job_id)
     return JobView(job_id, summary.spec, summary.runtime, engine.store, None)
+
+
+def as_cached(engine: Engine, job: JobSummary) -> JobSummary:
+    """Return an active job with the runtime in memory, which is newer than the index."""
+    cached = engine.job(job.job_id)
+    return job if cached is None else replace(job, runtime=cached.runtime)
 
 
 @lru_cache(maxsize=32)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from jobmgr.engine.engine import Engine
 from jobmgr.services.common.job_query import InvalidPool, job_query
 from jobmgr.services.common.ranges import chosen
-from jobmgr.services.common.view import JOB_NOT_FOUND, InternalRefusal, JobView, parsed, view
+from jobmgr.services.common.view import JOB_NOT_FOUND, InternalRefusal, JobView, as_cached, parsed, view
 from jobmgr.validation.job import check_job_id, check_pool, check_supported, validated
 from jobmgr.validation.update import validated_update
 from peloton.api.v0 import peloton_pb2
@@ -21,7 +20,7 @@ from peloton.api.v0.query import query_pb2
 from peloton.clock import Clock
 from peloton.errors import AlreadyExists, Conflict, InvalidArgument, NotFound, Refused
 from peloton.model.ids import is_uuid
-from peloton.model.job import JobPage, JobQuery, JobSpec, JobSummary
+from peloton.model.job import JobPage, JobQuery, JobSpec
 from peloton.model.states import JobState, JobType
 from peloton.wire.job import job_info_to, job_runtime_to, job_spec, job_summary_to
 from peloton.wire.payload import job_config
@@ -105,7 +104,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         self, answer: job_pb2.QueryResponse, request: job_pb2.QueryRequest, query: JobQuery, page: JobPage
     ) -> None:
         for stored in page.jobs:
-            job = self._as_cached(stored)
+            job = as_cached(self._engine, stored)
             answer.results.append(job_summary_to(job))
             if not request.summaryOnly:
                 answer.records.append(job_info_to(job.job_id, _without_instances(job.spec), job.runtime))
@@ -113,11 +112,6 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             query_pb2.Pagination(offset=query.offset, limit=query.limit, total=page.total)
         )
         answer.spec.CopyFrom(_applied(request.spec, query))
-
-    def _as_cached(self, job: JobSummary) -> JobSummary:
-        """Return an active job with the runtime in memory, which is newer than the index."""
-        cached = self._engine.job(job.job_id)
-        return job if cached is None else replace(job, runtime=cached.runtime)
 
     async def Delete(self, request: job_pb2.DeleteRequest, context: Any) -> job_pb2.DeleteResponse:
         """Delete a job that has ended."""

@@ -8,10 +8,10 @@ from typing import Any
 from jobmgr.engine.engine import Engine
 from jobmgr.services.common.launched import launched_run
 from jobmgr.services.common.ranges import OutOfRange, bounds, chosen
-from jobmgr.services.common.runs import MAX_RUNS, past_runtimes, run_number
+from jobmgr.services.common.runs import DEFAULT_RUNS, MAX_RUNS, past_runtimes, run_number
 from jobmgr.services.common.sandbox import Sandboxes
 from jobmgr.services.common.task_query import Row, cut, matches, names, task_query
-from jobmgr.services.common.view import JOB_NOT_FOUND, JobView, view
+from jobmgr.services.common.view import JOB_NOT_FOUND, JobView, TerminatedJob, view
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.query import query_pb2
@@ -21,16 +21,6 @@ from peloton.model.ids import mesos_task_id
 from peloton.model.states import JobType
 from peloton.wire.constraint import labels_to
 from peloton.wire.task import pod_event_to, runtime_to
-
-DEFAULT_RUNS = 10
-TERMINATED = "cannot start tasks in a terminated job"
-
-
-class Terminated(InvalidArgument):
-    """The job has ended. The message is the one that clients know."""
-
-    def __str__(self) -> str:
-        return TERMINATED
 
 
 class TaskManager(task_pb2_grpc.TaskManagerServicer):
@@ -86,7 +76,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
         try:
             job = await view(self._engine, request.jobId.value)
             if job.spec.type is JobType.BATCH and job.runtime.state.terminal:
-                raise Terminated("jobId", job.job_id, "a job that has not ended")
+                raise TerminatedJob("jobId", job.job_id, "a job that has not ended")
             instances = chosen(request.ranges, job.spec.instance_count)
             started = await self._engine.start(job.job_id, instances) if instances != [] else []
         except NotFound:

@@ -14,21 +14,22 @@ from google.protobuf.message import Message
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 
+_NOTHING = pod_pb2.ContainerSpec()
+
 
 def merged(default: pod_pb2.PodSpec, override: pod_pb2.PodSpec) -> pod_pb2.PodSpec:
     """Return a new spec: `override` merged over `default`."""
     result = pod_pb2.PodSpec()
     result.CopyFrom(default)
+    drop_older_forms(result, override)
     _lay_over(result, override, ("containers", "mesos_spec"))
     if override.HasField("mesos_spec"):
         result.mesos_spec.SetInParent()
         _lay_over(result.mesos_spec, override.mesos_spec)
     if override.containers:
-        if not result.containers:
-            result.containers.add()
-        _merge_container(result, override)
-    elif override.mesos_spec.HasField("executor_spec") and result.containers:
-        result.containers[0].ClearField("executor")
+        _lay_over(
+            result.containers[0] if result.containers else result.containers.add(), override.containers[0]
+        )
     return result
 
 
@@ -42,8 +43,11 @@ def pod_spec(spec: stateless_pb2.JobSpec, instance: int) -> pod_pb2.PodSpec:
     return spec.default_spec
 
 
-def _merge_container(result: pod_pb2.PodSpec, override: pod_pb2.PodSpec) -> None:
-    container, own = result.containers[0], override.containers[0]
+def drop_older_forms(result: pod_pb2.PodSpec, override: pod_pb2.PodSpec) -> None:
+    """Clear the older form of what `override` gives in its newer form only: the older one would win."""
+    if not result.containers:
+        return
+    container, own = result.containers[0], override.containers[0] if override.containers else _NOTHING
     if own.HasField("entrypoint") and not own.HasField("command"):
         container.ClearField("command")
     if own.image and not own.HasField("container"):
@@ -52,7 +56,6 @@ def _merge_container(result: pod_pb2.PodSpec, override: pod_pb2.PodSpec) -> None
         container.ClearField("executor")
     if own.environment and container.HasField("command"):
         _drop_variables(container, {variable.name for variable in own.environment})
-    _lay_over(container, own)
 
 
 def _drop_variables(container: pod_pb2.ContainerSpec, names: set[str]) -> None:

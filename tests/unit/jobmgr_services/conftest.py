@@ -15,6 +15,8 @@ from jobmgr.server import services
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.task import task_pb2_grpc
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2_grpc
 from peloton.clock import ManualClock
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2_grpc
 from peloton.rpc.server import RpcServer
@@ -46,6 +48,8 @@ class Served:
     jobs: Any
     tasks: Any
     private: Any
+    pods: Any = None
+    services: Any = None
 
     async def create(self, text: str = "", job: str = JOB) -> job_pb2.CreateResponse:
         request = job_pb2.CreateRequest(id=job_id(job), config=_job(text))
@@ -73,6 +77,8 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
             job_pb2_grpc.JobManagerStub(channel),
             task_pb2_grpc.TaskManagerStub(channel),
             jobmgrsvc_pb2_grpc.JobManagerServiceStub(channel),
+            pod_svc_pb2_grpc.PodServiceStub(channel),
+            stateless_svc_pb2_grpc.JobServiceStub(channel),
         )
     await server.stop(0)
     await store.close()
