@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this folder h
 from benchmarks.throughput import TASK, client_of, make_pool, tell, usage
 from mesos.v1 import mesos_pb2
 from minicluster.cluster import Cluster
-from minicluster.processes import wait_until
+from minicluster.processes import POLL_SECONDS, wait_until
 from minicluster.settings import ClusterSettings, Simulated, read_cluster
 from minicluster.temporary import run_program, temporary_cluster
 from peloton.api.v0 import peloton_pb2
@@ -51,6 +51,8 @@ CALLERS = 4
 PAUSE_SECONDS = 0.05
 """Of a caller between two calls."""
 FIRST_CALL_SECONDS = 2.0
+SCRAPE_SECONDS = 0.5
+"""Between two looks at a daemon's metrics, each of which costs it some 20 ms."""
 
 
 def main() -> int:
@@ -154,7 +156,7 @@ class World:
             starting.start()
             self.wait(lambda: self.leads(role), f"{role} to lead")
             leads = time.monotonic()
-            self.wait(lambda: self.settled(compared), f"{role} to settle")
+            self.wait(lambda: self.settled(compared), f"{role} to settle", SCRAPE_SECONDS)
             settled = time.monotonic()
             starting.join()
         since = begun if role == "resmgr" else leads
@@ -216,8 +218,8 @@ class World:
         found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
         return float(found[1]) if found else -1.0
 
-    def wait(self, holds: Callable[[], bool], what: str) -> None:
-        if not wait_until(holds, self.options.timeout):
+    def wait(self, holds: Callable[[], bool], what: str, poll: float = POLL_SECONDS) -> None:
+        if not wait_until(holds, self.options.timeout, poll):
             raise Unavailable(f"not after {self.options.timeout:.0f} s: {what}")
 
 

@@ -121,13 +121,13 @@ def load(file: Path) -> Process | None:
         raise Unavailable(f"{file}: not a process record; remove it by hand") from None
 
 
-def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
+def wait_until(holds: Callable[[], bool], seconds: float, poll: float = POLL_SECONDS) -> bool:
     """Poll until the condition holds; return False after `seconds`."""
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:
             return False
-        time.sleep(POLL_SECONDS)
+        time.sleep(poll)
     return True
 
 
