@@ -21,7 +21,7 @@ from resmgr.core.preemption.decide import Rules
 from resmgr.core.preemption.execution import Preemptor
 from resmgr.core.state.entities import Gang, Holder, Task
 from resmgr.core.state.lifecycle import Lifecycle
-from resmgr.core.state.needs import NewTask, Shape
+from resmgr.core.state.needs import NewAlone, NewTask, Shape
 from resmgr.core.state.placements import Failure, Handover, Proposal, Rejection
 from resmgr.core.state.policy import Policy
 from resmgr.core.state.pools import Pool
@@ -83,6 +83,10 @@ class Scheduler:
     def enqueue(self, pool: Pool, gang: Sequence[NewTask], now: float) -> list[Task]:
         """Queue a gang at a leaf. Return and raise as `Enqueueing.enqueue`."""
         return self._enqueueing.enqueue(pool, gang, now)
+
+    def enqueue_alone(self, pool: Pool, new: NewAlone, now: float) -> None:
+        """Queue many gangs of one at a leaf. Raises as `Enqueueing.enqueue_alone`."""
+        self._enqueueing.enqueue_alone(pool, new, now)
 
     def restore(self, pool: Pool, new: NewTask, state: TaskState, host: str, now: float) -> None:
         """Take in a run that is on a host already, with its allocation."""

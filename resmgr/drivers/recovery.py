@@ -16,7 +16,7 @@ from peloton.errors import NotFound, Refused, Unavailable
 from peloton.model.ids import JobId, PoolId, Run
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
-from resmgr.core.state.needs import NewTask
+from resmgr.core.state.needs import NewAlone, NewTask
 from resmgr.core.state.pools import Pool
 from resmgr.core.state.task_states import ON_HOST
 from resmgr.drivers.loop import Driver
@@ -71,10 +71,12 @@ class Recovery:
 
     async def requeue(self) -> None:
         """Queue the waiting tasks in the background. A run that was enqueued meanwhile stays as it is."""
-        driver, begun, done = self._driver, self._driver.now(), 0
-        for done, (pool_id, gang) in enumerate(self._backlog.in_order(), 1):
-            self.enqueue(pool_id, gang)
-            if not done % _AT_ONCE:
+        driver, begun, done, rested = self._driver, self._driver.now(), 0, 0
+        for pool_id, new in self._backlog.in_order():
+            self.enqueue(pool_id, new)
+            done += len(new) if isinstance(new, NewAlone) else 1
+            if done - rested >= _AT_ONCE:
+                rested = done
                 driver.wake()
                 await asyncio.sleep(0)
         self._backlog = Backlog()
@@ -83,15 +85,20 @@ class Recovery:
         SETTLED.set(1)
         log.info("%d gangs are queued again, in %.1f s", done, driver.now() - begun)
 
-    def enqueue(self, pool_id: PoolId, gang: list[NewTask]) -> None:
-        """Queue a gang; log what cannot be queued."""
-        pool = self._pool(pool_id, gang[0].job_id)
+    def enqueue(self, pool_id: PoolId, new: list[NewTask] | NewAlone) -> None:
+        """Queue a gang, or gangs of one; log what cannot be queued."""
+        job_id = new.job_id if isinstance(new, NewAlone) else new[0].job_id
+        pool = self._pool(pool_id, job_id)
         if pool is None:
             return
+        scheduler, now = self._driver.scheduler, self._driver.now()
         try:
-            self._driver.scheduler.enqueue(pool, gang, self._driver.now())
+            if isinstance(new, NewAlone):
+                scheduler.enqueue_alone(pool, new, now)
+            else:
+                scheduler.enqueue(pool, new, now)
         except Refused as refused:
-            log.error("job %s is not queued again: %s", gang[0].job_id, refused)
+            log.error("job %s is not queued again: %s", job_id, refused)
 
     async def resync(self) -> None:
         """Read the effects of missed events from the store. The stream is read from its start then."""

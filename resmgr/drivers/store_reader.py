@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from peloton.daemon.progress import Progress
@@ -14,7 +14,7 @@ from peloton.model.job import JobSpec
 from peloton.model.states import ON_HOST_TASK_STATES, TaskState
 from peloton.model.task import TaskRuntime
 from peloton.wire.resmgr import resmgr_task
-from resmgr.core.state.needs import Needs, NewTask
+from resmgr.core.state.needs import Needs, NewAlone, NewTask
 from resmgr.wire.tasks import Translator
 from storage.interface import Jobs, Tasks
 
@@ -31,6 +31,8 @@ WAITING = frozenset(
 """States that are enqueued again; INITIALIZED ones are jobmgr's to enqueue."""
 JOBS_AT_ONCE = 16
 """Jobs whose first pages are read together: each takes a few round trips to the store."""
+ALIKE_AT_ONCE = 500
+"""Gangs of one that are queued together, before other work runs."""
 log = logging.getLogger(__name__)
 
 
@@ -39,29 +41,33 @@ class SpecVersion:
 
     def __init__(self, translator: Translator, job_id: JobId, spec: JobSpec) -> None:
         self._translator = translator
-        self._job_id = job_id
+        self.job_id = job_id
         self.spec = spec
         self._shared: Needs | None = None
+
+    def readable_needs(self, instance: int, runtime: TaskRuntime) -> Needs | None:
+        """Return the run's needs; log and return None where they cannot be read."""
+        try:
+            return self._needs(instance, runtime)
+        except InvalidArgument as wrong:
+            log.error("%s-%d-%d is not queued again: %s", self.job_id, instance, runtime.run, wrong)
+            return None
 
     def new_task(self, instance: int, runtime: TaskRuntime) -> NewTask:
         """Return the stored run with its needs. Raises InvalidArgument."""
         size = self.spec.gang_size_of(instance)
         needs = self._needs(instance, runtime)
-        return NewTask(self._job_id, instance, runtime.run, needs, runtime.desired_host, size)
+        return NewTask(self.job_id, instance, runtime.run, needs, runtime.desired_host, size)
 
     def readable(self, instance: int, runtime: TaskRuntime) -> NewTask | None:
         """Return the run; log and return None where it cannot be read."""
-        try:
-            return self.new_task(instance, runtime)
-        except InvalidArgument as wrong:
-            log.error("%s-%d-%d is not queued again: %s", self._job_id, instance, runtime.run, wrong)
-            return None
+        return None if self.readable_needs(instance, runtime) is None else self.new_task(instance, runtime)
 
     def _needs(self, instance: int, runtime: TaskRuntime) -> Needs:
         own = instance in self.spec.overrides
         if self._shared is not None and not own:
             return self._shared
-        needs = self._translator.needs(resmgr_task(self._job_id, self.spec, instance, runtime))
+        needs = self._translator.needs(resmgr_task(self.job_id, self.spec, instance, runtime))
         if not own:
             self._shared = needs
         return needs
@@ -105,15 +111,29 @@ class Waiting:
         """Return the number of gangs."""
         return sum(len(instances) for _, instances, _ in self.alone) + bool(self.together)
 
-    def gangs(self) -> Iterator[list[NewTask]]:
-        """Iterate over gangs; log and leave out tasks that cannot be read."""
+    def gangs(self) -> Iterator[list[NewTask] | NewAlone]:
+        """Iterate over gangs, those of one in groups; log and leave out tasks that cannot be read."""
         if self.together:
             yield self.together
         for config, instances, runtimes in self.alone:
-            for instance, runtime in zip(instances, runtimes, strict=True):
-                new = config.readable(instance, runtime)
-                if new is not None:
-                    yield [new]
+            yield from _alike(config, zip(instances, runtimes, strict=True))
+
+
+def _alike(config: SpecVersion, tasks: Iterable[tuple[int, TaskRuntime]]) -> Iterator[NewAlone]:
+    """Group tasks in their order: neighbours that need the same, at most ALIKE_AT_ONCE."""
+    group: list[tuple[int, int, str]] = []
+    shared: Needs | None = None
+    for instance, runtime in tasks:
+        needs = config.readable_needs(instance, runtime)
+        if needs is None:
+            continue
+        if shared is not None and (needs is not shared or len(group) == ALIKE_AT_ONCE):
+            yield NewAlone(config.job_id, shared, group)
+            group = []
+        shared = needs
+        group.append((instance, runtime.run, runtime.desired_host))
+    if shared is not None:
+        yield NewAlone(config.job_id, shared, group)
 
 
 class Backlog:
@@ -143,7 +163,7 @@ class Backlog:
             tasks = {instance: task for instance, task in tasks.items() if not config.spec.in_gang(instance)}
         job.alone.append((config, list(tasks), list(tasks.values())))
 
-    def in_order(self) -> Iterator[tuple[PoolId, list[NewTask]]]:
+    def in_order(self) -> Iterator[tuple[PoolId, list[NewTask] | NewAlone]]:
         """Iterate over gangs, beginning with the job that has waited longest."""
         for job in sorted(self._jobs.values(), key=lambda job: job.since):
             for gang in job.gangs():

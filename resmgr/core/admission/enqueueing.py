@@ -9,7 +9,7 @@ from peloton.model.states import TaskState
 from resmgr.core.admission.checks import beyond_limit
 from resmgr.core.state.entities import Gang, Task
 from resmgr.core.state.lifecycle import Lifecycle
-from resmgr.core.state.needs import NewTask
+from resmgr.core.state.needs import NewAlone, NewTask
 from resmgr.core.state.pools import Pool
 from resmgr.core.state.task_states import BEFORE_LAUNCH
 
@@ -63,6 +63,26 @@ class Enqueueing:
         task = self._create(pool, new, _S.PENDING, now)
         self._lifecycle.queue(Gang(pool, (task,)))
         return [task]
+
+    def enqueue_alone(self, pool: Pool, new: NewAlone, now: float) -> None:
+        """Queue many gangs of one, as `enqueue` does each of them, in less time.
+
+        Raises Refused where a run is more than a limit allows, having changed nothing.
+        """
+        too_large = beyond_limit(pool, (new.needs.charge,))
+        if too_large:
+            raise Refused(too_large)
+        job = self._registry.job(new.job_id)
+        if job.gangs or not job.tasks.keys().isdisjoint(instance for instance, _, _ in new.runs):
+            for each in new.each():
+                self._enqueue_one(pool, each, now)
+            return
+        tasks = [
+            Task(job, instance, run, new.needs, pool, _S.PENDING, now, desired_host)
+            for instance, run, desired_host in new.runs
+        ]
+        self._registry.add_all(tasks)
+        self._lifecycle.queue_all([Gang(pool, (task,)) for task in tasks])
 
     def _newer(self, new: NewTask) -> bool:
         """Return whether the run is newer than the known one of its instance."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from peloton.model.shortage import Shortage
 from peloton.model.states import TaskState, TaskType
@@ -44,6 +44,11 @@ class Lifecycle:
     def queue(self, gang: Gang) -> None:
         """Add a gang at the tail of its pool's queue, as demand."""
         self.pending.add(gang)
+        self.changed = True
+
+    def queue_all(self, gangs: Sequence[Gang]) -> None:
+        """Add gangs of one pool and priority as `queue` adds each."""
+        self.pending.add_all(gangs)
         self.changed = True
 
     def fail(self, gang: Gang, reason: str, now: float, hosts: Mapping[str, int] = NO_HOSTS) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -77,3 +78,22 @@ class NewTask(NamedTuple):
     desired_host: str = ""
     gang_size: int = 1
     """The job's instances below this number are one gang; 1: none are."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewAlone:
+    """New runs of different instances of one job that need the same, each a gang by itself; at least one."""
+
+    job_id: JobId
+    needs: Needs
+    runs: Sequence[tuple[int, int, str]]
+    """Instance, run and desired host of each."""
+
+    def __len__(self) -> int:
+        """Return the number of runs."""
+        return len(self.runs)
+
+    def each(self) -> Iterator[NewTask]:
+        """Iterate over the runs."""
+        for instance, run, desired_host in self.runs:
+            yield NewTask(self.job_id, instance, run, self.needs, desired_host, 1)

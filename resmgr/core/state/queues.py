@@ -7,7 +7,7 @@ See docs/behaviour/pools.md, Admission.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sortedcontainers import SortedList
 
@@ -44,14 +44,24 @@ class GangQueue:
         """Add at the tail of its priority. The gang must be in no queue."""
         if gang.queue is not None:
             raise ValueError(f"{gang.tasks} is in queue {gang.queue.name} already")
-        level = self._levels.get(gang.priority)
-        if level is None:
-            level = self._levels[gang.priority] = OrderedDict()
-            self._order.add(-gang.priority)
-            self._first = self._levels[-self._order[0]]
-        level[gang] = None
+        self._level(gang.priority)[gang] = None
         gang.queue = self
         self._length += 1
+
+    def add_all(self, gangs: Sequence[Gang]) -> None:
+        """Add gangs of one priority at its tail. They must be in no queue."""
+        self._level(gangs[0].priority).update(dict.fromkeys(gangs))
+        for gang in gangs:
+            gang.queue = self
+        self._length += len(gangs)
+
+    def _level(self, priority: int) -> OrderedDict[Gang, None]:
+        level = self._levels.get(priority)
+        if level is None:
+            level = self._levels[priority] = OrderedDict()
+            self._order.add(-priority)
+            self._first = self._levels[-self._order[0]]
+        return level
 
     def add_first(self, gang: Gang) -> None:
         """Add at the head of its priority, where it was before. The gang must be in no queue."""
@@ -147,6 +157,14 @@ class PendingQueues:
         queues = self._counted(gang)
         queues.pending.add(gang)
 
+    def add_all(self, gangs: Sequence[Gang]) -> None:
+        """Add gangs of one pool and priority as `add` adds each."""
+        queues = self._queues(gangs[0].pool)
+        queues.unexplained.extend(gangs)
+        for gang in gangs:
+            gang.pool.add_demand(gang.charge)
+        queues.pending.add_all(gangs)
+
     def add_first(self, gang: Gang) -> None:
         """Add at the head of its priority in its pool's pending queue."""
         queues = self._counted(gang)
@@ -160,10 +178,13 @@ class PendingQueues:
             del self.active[pool]
 
     def _counted(self, gang: Gang) -> PoolQueues:
-        pool = gang.pool
+        queues = self._queues(gang.pool)
+        gang.pool.add_demand(gang.charge)
+        queues.unexplained.append(gang)
+        return queues
+
+    def _queues(self, pool: Pool) -> PoolQueues:
         queues = self.active.get(pool)
         if queues is None:
             queues = self.active[pool] = PoolQueues()
-        pool.add_demand(gang.charge)
-        queues.unexplained.append(gang)
         return queues

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from peloton.model.ids import JobId, Run
 from resmgr.core.state.entities import JobTasks, Task
@@ -57,6 +57,13 @@ class Registry:
         task.job.tasks[task.instance] = task
         task.pool.tasks += 1
         self._count += 1
+
+    def add_all(self, tasks: Sequence[Task]) -> None:
+        """Add current tasks of one job and one pool."""
+        first = tasks[0]
+        first.job.tasks.update((task.instance, task) for task in tasks)
+        first.pool.tasks += len(tasks)
+        self._count += len(tasks)
 
     def orphan(self, task: Task) -> None:
         """Make a task an orphan: a newer run replaces it, but it stays until it ends."""
