@@ -77,6 +77,8 @@ def _check_ports(pod: pod_pb2.PodSpec, path: str) -> None:
     ]
     ports += [(f"{path}.host_ports[{i}]", port) for i, port in enumerate(pod.host_ports)]
     for at, port in ports:
+        if not port.name:
+            raise InvalidArgument(f"{at}.name", port.name, "a name; every port has one")
         if port.type == pod_pb2.PortSpec.PORT_TYPE_STATIC and not port.value:
             raise InvalidArgument(f"{at}.value", 0, "the number of the port, which a static one has")
         dynamic = port.type > pod_pb2.PortSpec.PORT_TYPE_STATIC

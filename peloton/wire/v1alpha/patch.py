@@ -38,7 +38,7 @@ def _patch(result: Message, patch: Message) -> None:
             _patch(held[0], value[0])
         elif field.is_repeated:
             result.ClearField(name)
-            held.MergeFrom(value)
+            getattr(result, name).MergeFrom(value)
         elif name in _WHOLE:
             held.CopyFrom(value)
         else:

@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from jobmgr.core.state.cache import PendingReason
+from jobmgr.services.common import sandbox
 from peloton.api.v0 import peloton_pb2 as v0_peloton
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha import peloton_pb2
@@ -92,7 +93,7 @@ async def test_start_stop_and_restart(three: Served, method: str, asked: str) ->
     request = getattr(pb, f"{method}Request")(pod_name=name(1))
     for _ in range(2):
         await getattr(three.pods, method)(request)
-    assert three.engine.asked == [(asked, [1]), (asked, [1])]
+    assert three.engine.requests == [(asked, [1]), (asked, [1])]
 
 
 async def test_start_in_a_batch_job_that_has_ended(with_job: Served) -> None:
@@ -226,7 +227,7 @@ async def test_delete_events(three: Served) -> None:
 
 async def test_refresh(three: Served) -> None:
     await three.pods.RefreshPod(pb.RefreshPodRequest(pod_name=name(1)))
-    assert three.engine.asked == [("refresh", 1, 2)]
+    assert three.engine.requests == [("refresh", 1, 2)]
 
 
 async def test_cache(three: Served) -> None:
@@ -251,8 +252,6 @@ async def test_sandbox_of_a_run_that_was_not_launched(three: Served) -> None:
 
 
 async def test_sandbox(three: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    from jobmgr.services.common import sandbox
-
     async def find(self: Any, run: str, host: str, agent_id: str) -> sandbox.Sandbox:
         return sandbox.Sandbox("10.0.0.7", "5051", (f"/{run}/{host}/{agent_id}/stdout",), "master", "5050")
 

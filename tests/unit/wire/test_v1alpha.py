@@ -8,6 +8,7 @@ from google.protobuf import text_format
 from mesos.v1 import mesos_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha.pod import pod_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.payload import ApiVersion
 from peloton.model.resources import Resources
@@ -22,7 +23,7 @@ from peloton.wire.payload import (
     summary_and_texts,
     v1alpha_spec,
 )
-from peloton.wire.v1alpha.job_config import job_config_of
+from peloton.wire.v1alpha.job_config import job_config_of, job_spec_of
 from peloton.wire.v1alpha.merge import merged
 from peloton.wire.v1alpha.task_config import task_config
 from peloton.wire.v1alpha.twins import filled_job
@@ -216,7 +217,7 @@ def test_what_is_refused(text: str, field: str) -> None:
     assert refusal.value.field == field
 
 
-def pod_of_numbers(text: str):  # type: ignore[no-untyped-def]
+def pod_of_numbers(text: str) -> pod_pb2.PodSpec:
     """The text form refuses numbers that an enum does not know: they are set afterwards."""
     spec = pod(text.replace("type: 7", "").replace("type: 9", ""))
     if "type: 7" in text:
@@ -242,8 +243,6 @@ def test_a_v0_service_is_seen_as_a_spec() -> None:
         """,
         config,
     )
-    from peloton.wire.v1alpha.job_config import job_spec_of
-
     spec = job_spec_of(config)
     main = spec.default_spec.containers[0]
     assert (main.command.value, main.entrypoint.value, main.resource.cpu_limit) == ("run", "run", 2)

@@ -1,0 +1,227 @@
+"""JobService: services, and what batch jobs share with them (docs/behaviour/jobs.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from jobmgr.engine.engine import Engine
+from jobmgr.engine.workflows import Workflows
+from jobmgr.services.common.ranges import chosen
+from jobmgr.services.common.view import JobView, view
+from jobmgr.services.v1alpha.job_reads import JobReads
+from jobmgr.validation.job import check_pool
+from jobmgr.validation.v1alpha import check_spec
+from peloton.api.v1alpha import peloton_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+from peloton.clock import Clock
+from peloton.errors import Conflict, InvalidArgument, Refused
+from peloton.model.ids import is_uuid
+from peloton.model.job import JobSpec
+from peloton.model.states import JobType
+from peloton.model.workflow import EntityVersion, WorkflowOptions, ranges_of
+from peloton.wire.payload import spec_from_v1alpha, v1alpha_spec
+from peloton.wire.v1alpha.job_status import entity_version, version_to
+from peloton.wire.v1alpha.patch import patched
+from peloton.wire.v1alpha.paths import v1alpha_error
+from peloton.wire.v1alpha.workflow import closed, create_options, restart_options, update_options
+
+STALE = "unexpected entity version"
+"""Clients know this message: nothing is added to it."""
+
+
+class JobService(JobReads):
+    """Serves the v1alpha JobService. Failures are gRPC statuses.
+
+    A method that changes a job takes the entity version that the caller has seen last: InvalidArgument where
+    it is left out, Conflict where it is stale.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        workflows: Workflows,
+        clock: Clock,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        super().__init__(engine, workflows, clock)
+        self._new_id = new_id
+
+    async def CreateJob(self, request: pb.CreateJobRequest, context: Any) -> pb.CreateJobResponse:
+        """Create a service. Raises InvalidArgument for an invalid spec, AlreadyExists for an id in use."""
+        job_id = request.job_id.value or self._new_id()
+        if not is_uuid(job_id):
+            raise InvalidArgument("job_id", job_id, "a UUID of 36 characters")
+        _check_secrets(len(request.secrets))
+        spec = await self._valid(request.spec, 1, created_at=self._clock.wall())
+        options = create_options(request.create_spec)
+        begun = await self._workflows.create_job(job_id, spec, options, request.opaque_data.data)
+        answer = pb.CreateJobResponse(version=version_to(begun.version))
+        answer.job_id.value = job_id
+        return answer
+
+    async def ReplaceJob(self, request: pb.ReplaceJobRequest, context: Any) -> pb.ReplaceJobResponse:
+        """Start an update to a new spec."""
+        job, expected = await self._service(request.job_id, request.version)
+        _check_secrets(len(request.secrets))
+        options = update_options(request.update_spec)
+        version = await self._replace(job, expected, request.spec, options, request.opaque_data.data)
+        return pb.ReplaceJobResponse(version=version)
+
+    async def PatchJob(self, request: pb.PatchJobRequest, context: Any) -> pb.PatchJobResponse:
+        """Start an update to the present spec with the fields that are given laid over it."""
+        job, expected = await self._service(request.job_id, request.version)
+        _check_secrets(len(request.secrets))
+        if expected.config != job.spec.version:
+            raise Conflict(STALE)
+        spec = patched(v1alpha_spec(job.spec.payload), request.spec)
+        options = update_options(request.update_spec)
+        version = await self._replace(job, expected, spec, options, request.opaque_data.data)
+        return pb.PatchJobResponse(version=version)
+
+    async def _replace(
+        self,
+        job: JobView,
+        expected: EntityVersion,
+        given: stateless_pb2.JobSpec,
+        options: WorkflowOptions,
+        opaque_data: str,
+    ) -> peloton_pb2.EntityVersion:
+        spec = await self._next(job, given)
+        begun = await self._workflows.replace(job.job_id, spec, options, opaque_data, expected)
+        return version_to(begun.version)
+
+    async def GetReplaceJobDiff(
+        self, request: pb.GetReplaceJobDiffRequest, context: Any
+    ) -> pb.GetReplaceJobDiffResponse:
+        """Return what ReplaceJob would do to each instance, in closed ranges."""
+        job, expected = await self._service(request.job_id, request.version)
+        spec = await self._next(job, request.spec)
+        diff = await self._workflows.diff(job.job_id, spec, expected)
+        return pb.GetReplaceJobDiffResponse(
+            instances_added=closed(diff.added),
+            instances_removed=closed(diff.removed),
+            instances_updated=closed(diff.updated),
+            instances_unchanged=closed(diff.unchanged),
+        )
+
+    async def RestartJob(self, request: pb.RestartJobRequest, context: Any) -> pb.RestartJobResponse:
+        """Start a restart of all instances, or of those in half-open ranges."""
+        job, expected = await self._service(request.job_id, request.version)
+        wanted = request.restart_spec
+        instances = chosen(wanted.ranges, job.spec.instance_count)
+        if instances == []:
+            raise InvalidArgument("restart_spec.ranges", "ranges without instances", "ranges that hold some")
+        begun = await self._workflows.restart(
+            job.job_id,
+            ranges_of(instances or ()),
+            restart_options(wanted),
+            request.opaque_data.data,
+            expected,
+        )
+        return pb.RestartJobResponse(version=version_to(begun.version))
+
+    async def PauseJobWorkflow(
+        self, request: pb.PauseJobWorkflowRequest, context: Any
+    ) -> pb.PauseJobWorkflowResponse:
+        """Pause the workflow that runs."""
+        job, expected = await self._service(request.job_id, request.version)
+        version = await self._workflows.pause(job.job_id, request.opaque_data.data, expected)
+        return pb.PauseJobWorkflowResponse(version=version_to(version))
+
+    async def ResumeJobWorkflow(
+        self, request: pb.ResumeJobWorkflowRequest, context: Any
+    ) -> pb.ResumeJobWorkflowResponse:
+        """Resume the workflow that is paused."""
+        job, expected = await self._service(request.job_id, request.version)
+        version = await self._workflows.resume(job.job_id, request.opaque_data.data, expected)
+        return pb.ResumeJobWorkflowResponse(version=version_to(version))
+
+    async def AbortJobWorkflow(
+        self, request: pb.AbortJobWorkflowRequest, context: Any
+    ) -> pb.AbortJobWorkflowResponse:
+        """End the workflow that runs; instances stay as they are."""
+        job, expected = await self._service(request.job_id, request.version)
+        version = await self._workflows.abort(job.job_id, request.opaque_data.data, expected)
+        return pb.AbortJobWorkflowResponse(version=version_to(version))
+
+    async def StartJob(self, request: pb.StartJobRequest, context: Any) -> pb.StartJobResponse:
+        """Make the goal RUNNING, and start all stopped instances."""
+        job, expected = await self._service(request.job_id, request.version)
+        version = await self._workflows.start_job(job.job_id, expected)
+        return pb.StartJobResponse(version=version_to(version))
+
+    async def StopJob(self, request: pb.StopJobRequest, context: Any) -> pb.StopJobResponse:
+        """Make the goal of a service or a batch job KILLED."""
+        job = await view(self._engine, request.job_id.value)
+        expected = EntityVersion.parse(request.version.value)
+        if job.spec.type is JobType.BATCH:
+            _check_version(job, expected)
+            await self._engine.stop(job.job_id, None)
+            job = await view(self._engine, job.job_id)
+            return pb.StopJobResponse(version=version_to(entity_version(job.runtime)))
+        version = await self._workflows.stop_job(job.job_id, expected)
+        return pb.StopJobResponse(version=version_to(version))
+
+    async def DeleteJob(self, request: pb.DeleteJobRequest, context: Any) -> pb.DeleteJobResponse:
+        """Delete a job that is KILLED; with `force` any service. Raises Conflict for one that is not."""
+        job = await view(self._engine, request.job_id.value)
+        expected = EntityVersion.parse(request.version.value)
+        if job.spec.type is not JobType.BATCH:
+            await self._workflows.delete_job(job.job_id, expected, request.force)
+            return pb.DeleteJobResponse()
+        _check_version(job, expected)
+        try:
+            await self._engine.delete(job.job_id)
+        except Refused as error:
+            raise Conflict(str(error)) from None
+        return pb.DeleteJobResponse()
+
+    async def _service(
+        self, job_id: peloton_pb2.JobID, version: peloton_pb2.EntityVersion
+    ) -> tuple[JobView, EntityVersion]:
+        """Return a job that workflows may change, and the version that the caller has seen."""
+        job = await view(self._engine, job_id.value)
+        if job.spec.type is JobType.BATCH:
+            raise InvalidArgument("job_id", job_id.value, "the id of a service: it is a batch job")
+        return job, EntityVersion.parse(version.value)
+
+    async def _next(self, job: JobView, given: stateless_pb2.JobSpec) -> JobSpec:
+        """Return the spec that follows the job's. Raises InvalidArgument."""
+        if job.spec.type is not JobType.SERVICE:
+            raise InvalidArgument("job_id", job.job_id, f"the id of a SERVICE: it is a {job.spec.type.name}")
+        spec = stateless_pb2.JobSpec()
+        spec.CopyFrom(given)
+        if not spec.respool_id.value:
+            spec.respool_id.value = job.spec.pool_id
+        if spec.respool_id.value != job.spec.pool_id:
+            expected = f"{job.spec.pool_id!r}: a job stays in its pool"
+            raise InvalidArgument("respool_id", spec.respool_id.value, expected)
+        return await self._valid(spec, job.spec.version + 1, created_at=job.runtime.creation_time)
+
+    async def _valid(self, given: stateless_pb2.JobSpec, version: int, created_at: int) -> JobSpec:
+        """Return the model's form of a spec. Raises InvalidArgument with the path of the field."""
+        config = await asyncio.to_thread(check_spec, given)
+        try:
+            check_pool(config.respoolID.value, await self._engine.store.pools.all())
+        except InvalidArgument as error:
+            raise v1alpha_error(error) from None
+        spec = stateless_pb2.JobSpec()
+        spec.CopyFrom(given)
+        spec.revision.CopyFrom(
+            peloton_pb2.Revision(version=version, created_at=created_at, updated_at=self._clock.wall())
+        )
+        return await asyncio.to_thread(spec_from_v1alpha, spec, version)
+
+
+def _check_secrets(given: int) -> None:
+    if given:
+        raise InvalidArgument("secrets", f"{given} secrets", "taken by this server: secrets are not enabled")
+
+
+def _check_version(job: JobView, expected: EntityVersion) -> None:
+    if expected != entity_version(job.runtime):
+        raise Conflict(STALE)
