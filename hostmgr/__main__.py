@@ -1,4 +1,4 @@
-"""hostmgr: `python -m hostmgr -c FILE…`."""
+"""The host manager's process: `python -m hostmgr -c FILE…`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from storage.selection.factory import Stores
 EXPIRE_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0
 COLLECTION = (100_000, 20, 100)
-"""The ring's events and the runs live long and hold no cycles: looking through them often finds nothing."""
+"""Thresholds of Python's cycle collector. Events and runs are many long-lived objects without cycles."""
 SERVICES = (
     "peloton.private.hostmgr.hostsvc.InternalHostService",
     "peloton.private.hostmgr.claims.ClaimService",
@@ -71,7 +71,7 @@ Hostmgr = Daemon[HostmgrSettings]
 
 
 def build(daemon: Hostmgr) -> None:
-    """Set up what the daemon does while it leads, and the health of all instances."""
+    """Set up the work of a leader, and the health checks of all instances."""
     access = _access(daemon.settings.mesos)
     stores = Stores(daemon.settings.storage)
 
@@ -91,7 +91,7 @@ async def _lead(daemon: Hostmgr, stores: Stores, access: Access, term: int) -> A
             await store.begin_term(Role.HOSTMGR.value, term, daemon.fence)
         async with detecting(daemon.settings.mesos.master) as detector:
             with _checked(daemon, lambda: "about to lead"):
-                manager, cluster, reconciliation = await _parts(daemon, store, detector, access)
+                manager, cluster, reconciliation = await _build_parts(daemon, store, detector, access)
             with _checked(daemon, lambda: manager.unhealthy or cluster.unhealthy):
                 async with _serve(daemon, manager, cluster, reconciliation):
                     yield
@@ -101,7 +101,7 @@ async def _lead(daemon: Hostmgr, stores: Stores, access: Access, term: int) -> A
 
 @contextmanager
 def _checked(daemon: Hostmgr, check: Callable[[], str]) -> Iterator[None]:
-    """Have the daemon's health depend on the check meanwhile."""
+    """Add a check to the daemon's health during the context."""
     daemon.checks.append(check)
     try:
         yield
@@ -109,10 +109,10 @@ def _checked(daemon: Hostmgr, check: Callable[[], str]) -> Iterator[None]:
         daemon.checks.remove(check)
 
 
-async def _parts(
+async def _build_parts(
     daemon: Hostmgr, store: Store, detector: MasterDetector, access: Access
 ) -> tuple[HostManager, Cluster, Reconciliation]:
-    """Rebuild the state of a term from the framework id alone: the cluster manager reports the rest."""
+    """Build the parts of a term. Only the framework id is stored; the cluster manager reports the rest."""
     settings = daemon.settings
     framework_id = await store.hosts.framework_id(settings.mesos.name) or ""
     reconciler = Reconciler(_policy(settings.reconcile))
@@ -189,7 +189,7 @@ async def _serve(
 
 
 def _claimants(daemon: Hostmgr) -> set[str]:
-    """Return the live processes that claim hosts."""
+    """Return the present processes that claim hosts."""
     return {f"{Role.PLACEMENT.value}/{each}" for each in daemon.membership.members(Role.PLACEMENT)}
 
 
@@ -202,7 +202,7 @@ async def _every(seconds: float, work: Callable[[], None]) -> NoReturn:
 def _policy(settings: ReconcileSettings) -> Policy:
     return Policy(
         interval=settings.interval,
-        second_look=settings.second_look,
+        repeat_after=settings.repeat_after,
         launch_grace=settings.launch_grace,
         reregister=settings.agent_reregister,
     )
@@ -223,21 +223,21 @@ def _framework(settings: HostmgrSettings) -> Framework:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How the Mesos master is spoken to."""
+    """Authentication and TLS of connections to the Mesos master."""
 
     authorization: str = field(repr=False)
     tls: ssl.SSLContext | None
 
 
 def _access(settings: MesosSettings) -> Access:
-    """Read the files of the access. Raises ConfigError where one is not as it should be."""
+    """Read the files that the settings name. Raises ConfigError where one cannot be used."""
     tls = settings.tls
     context = client_context(tls.ca_file, tls.certificate_file, tls.key_file) if tls.enabled else None
     return Access(_authorization(settings), context)
 
 
 def _authorization(settings: MesosSettings) -> str:
-    """Return the header of the authentication. Raises ConfigError where the secret cannot be read."""
+    """Return the value of the header Authorization. Raises ConfigError where the secret cannot be read."""
     if settings.secret_file is None:
         return ""
     try:

@@ -20,55 +20,55 @@ BinPacking = Literal["FIRST_FIT", "DEFRAG", "LOAD_AWARE"]
 
 
 class TlsSettings(Settings):
-    """TLS to the Mesos master, whose certificate must be for the hostname that it goes by. PEM files."""
+    """TLS to the Mesos master. Its certificate must be for the hostname that it announces. Files are PEM."""
 
     enabled: bool = False
-    """Whether the master is spoken to by TLS."""
+    """Whether connections to the master use TLS."""
     ca_file: Path | None = None
-    """Certificates of the authorities that are trusted; the system's are without it."""
+    """Certificates of the trusted authorities; without it, those of the system are trusted."""
     certificate_file: Path | None = None
-    """For masters that require authentication."""
+    """The client certificate, for masters that require one."""
     key_file: Path | None = None
-    """Of the certificate, where its file does not hold the key too."""
+    """The key of the client certificate, where its file does not contain it."""
 
     @model_validator(mode="after")
     def _used(self) -> Self:
         if not self.enabled and (self.ca_file or self.certificate_file or self.key_file):
-            raise ValueError("tls: files are named, but enabled is not true")
+            raise ValueError("tls: files are given, but enabled is not true")
         if self.key_file and not self.certificate_file:
             raise ValueError("tls: a key_file needs a certificate_file")
         return self
 
 
 class MesosSettings(Settings):
-    """The Mesos master, and who hostmgr is there."""
+    """The Mesos master, and the framework that hostmgr registers there."""
 
     master: Annotated[str, Variable("MESOS_MASTER"), Variable("MESOS_ZK_PATH")] = "127.0.0.1:5050"
-    """HOST:PORT, or zk://HOST:PORT,HOST:PORT/PATH for the one that leads among several."""
+    """HOST:PORT, or zk://HOST:PORT,HOST:PORT/PATH for the leading one of several."""
     encoding: Literal["protobuf", "json"] = "protobuf"
-    """Of what is sent to the master and comes from it."""
+    """Encoding of the messages to and from the master."""
     user: str = "root"
-    """The user of the framework, as whom tasks run."""
+    """The user that tasks run as."""
     name: str = "Peloton"
     """The framework's name in Mesos."""
     role: str = "peloton"
-    """The role whose offers are taken; resources reserved for it are ours."""
+    """The role of the framework; resources reserved for it are used first."""
     principal: str = "peloton"
-    """As whom the framework subscribes, reserves and authenticates."""
+    """The principal by which the framework subscribes, reserves and authenticates."""
     secret_file: Annotated[Path | None, Variable("MESOS_SECRET_FILE")] = None
-    """Holds the principal's secret, for Basic authentication; none is used without it."""
+    """A file with the principal's secret for Basic authentication; without it there is no authentication."""
     tls: TlsSettings = TlsSettings()
-    """Whether and how the connection is encrypted."""
+    """TLS to the master."""
     failover_timeout: float = Field(6e7, ge=0)
-    """Seconds that the master keeps the tasks while no hostmgr is there."""
+    """Seconds for which the master keeps the tasks while no hostmgr is subscribed."""
     gpu_resources: bool = True
-    """Whether hosts with GPUs are offered: Mesos withholds them from others."""
+    """Whether Mesos offers hosts with GPUs; it withholds them from frameworks without this capability."""
     operator_timeout: float = Field(10.0, gt=0)
-    """Seconds that a call of the master's operator API may take."""
+    """Longest time of a call of the master's operator API, in seconds."""
     agents_interval: float = Field(10.0, gt=0)
-    """Seconds between reads of the master's map of agents."""
+    """Seconds between two reads of the master's map of agents."""
     max_record_bytes: int = Field(64 * 1024 * 1024, ge=1024)
-    """Bytes that one event from the master has at most."""
+    """Largest event from the master, in bytes."""
 
     @field_validator("master")
     @classmethod
@@ -81,32 +81,33 @@ class MesosSettings(Settings):
 
 
 class ReconcileSettings(Settings):
-    """Seconds, unless stated otherwise."""
+    """When the states of tasks are reconciled with Mesos. Times are in seconds."""
 
     interval: float = Field(1800.0, gt=0)
-    """Between reconciliations, alternately explicit and implicit."""
-    second_look: float = Field(60.0, gt=0)
-    """A further explicit reconciliation after each subscription, for what was too young for the first."""
+    """Time between two reconciliations, which are alternately explicit and implicit."""
+    repeat_after: float = Field(60.0, gt=0)
+    """Time after a subscription until its explicit reconciliation is repeated, for tasks too young for the
+    first."""
     launch_grace: float = Field(30.0, ge=0)
-    """A LAUNCHED task is not reconciled for so long: its ACCEPT may be on the way."""
+    """Time after its launch for which a LAUNCHED task is not reconciled: its ACCEPT may be under way."""
     agent_reregister: float = Field(600.0, ge=0)
-    """How long agents may take to come back to a new master."""
+    """Time within which agents register with a new master again."""
     batch: int = Field(1000, ge=1, le=10_000)
-    """Tasks a call."""
+    """Most tasks in one call."""
 
 
 class LaunchSettings(Settings):
-    """How much is launched on a host at a time, and when it is passed over."""
+    """How many launches a host takes at a time, and when it is passed over."""
 
     concurrent: int = Field(CONCURRENT_LAUNCHES, ge=1)
-    """Runs of one host that may be LAUNCHED or STARTING at a time; a gang of several tasks may exceed it."""
+    """Most runs of one host that are LAUNCHED or STARTING at a time; a gang of several tasks may exceed
+    it."""
     failures: int = Field(3, ge=1)
-    """Launches that fail on a host for reasons of its own, none starting between them, before it is passed
-    over."""
+    """Consecutive launches that fail because of the host before it is passed over."""
     first_pause: float = Field(30.0, gt=0)
-    """Seconds for which a host is passed over; doubled each time until something starts there."""
+    """Seconds for which a host is passed over; doubled each time until a run starts there."""
     longest_pause: float = Field(600.0, gt=0)
-    """Longest time for which it is."""
+    """Longest such time, in seconds."""
 
     @property
     def policy(self) -> LaunchPolicy:
@@ -118,27 +119,28 @@ class HostmgrSettings(DaemonSettings):
     """Settings of hostmgr."""
 
     mesos: MesosSettings = MesosSettings()
-    """Which master, and as whom."""
+    """The Mesos master and the framework."""
     storage: StorageSettings
-    """Where the framework's id is kept."""
+    """The store of the framework id."""
     reconcile: ReconcileSettings = ReconcileSettings()
-    """When the states of tasks are requested from Mesos."""
+    """When the states of tasks are reconciled with Mesos."""
     launches: LaunchSettings = LaunchSettings()
-    """How much is launched on a host at a time, and when it is passed over."""
+    """How many launches a host takes at a time, and when it is passed over."""
     bin_packing: Annotated[BinPacking, Variable("BIN_PACKING")] = "FIRST_FIT"
     """Order in which matching hosts are claimed."""
     enable_revocable_resources: Annotated[bool, Variable("ENABLE_REVOCABLE_RESOURCES")] = True
     """Whether revocable resources are offered to revocable tasks."""
     scarce_resource_types: Annotated[str, Variable("SCARCE_RESOURCE_TYPES")] = "GPU"
-    """Comma-separated; hosts that have them take only tasks that request some. GPU is the only kind known."""
+    """Comma-separated; hosts with such resources take only tasks that request some. GPU is the only known
+    kind."""
     placing_seconds: float = Field(300.0, gt=0)
-    """How long a claim lasts."""
+    """Seconds that a claim on a host lasts."""
     client_placing_seconds: float = Field(30.0, gt=0)
-    """How long a claim lasts whose caller is no daemon; at most as long as the others."""
+    """The same for callers that are no daemon; at most as long as the others."""
     claim_grace: float = Field(10.0, ge=0)
-    """Seconds after a new subscription in which a launch waits for its host to be offered again."""
+    """Seconds after a subscription for which a launch waits until its host is offered again."""
     event_ring: int = Field(100_000, ge=16)
-    """Events that are held for jobmgr and resmgr."""
+    """Most events that are kept for jobmgr and resmgr."""
 
     @property
     def ranking(self) -> Ranking:

@@ -1,1 +1,1 @@
-
+"""The resource manager: pools, admission, placements and preemption."""

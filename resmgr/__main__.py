@@ -133,7 +133,7 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             daemon.spawn("entitlement", driver.keep_sharing())
             if settings.enable_preemption:
                 daemon.spawn("preemption", driver.keep_preempting())
-            daemon.spawn("store audit", StoreAudit(driver, recovery, settings.compare_interval).run())
+            daemon.spawn("store audit", StoreAudit(driver, recovery, settings.audit_interval).run())
             daemon.spawn("events", statuses.run())
             daemon.spawn("metrics", keep_measuring(driver.scheduler, settings.metrics_interval))
             yield

@@ -16,44 +16,46 @@ from storage.config import StorageSettings
 
 
 class PlacementSettings(Settings):
-    """Time-outs and retries of placing and launching, in seconds (behaviour 5.3 and 7.4)."""
+    """Time-outs and retries of placing and launching, in seconds (docs/behaviour/pools.md)."""
 
     placing_timeout: float = Field(600.0, gt=0)
-    """How long an engine may work on a gang at its first try; twice as long at each further one."""
+    """How long an engine may work on a gang at the first try; doubled for each further one."""
     launching_timeout: float = Field(1200.0, gt=0)
-    """How long jobmgr may take to launch what was placed; then it is placed again."""
+    """How long jobmgr may take to launch a placed gang; then the gang is placed again."""
     reserved_timeout: float = Field(1800.0, gt=0)
     """How long a gang waits for a host that is reserved for it; then it returns to its pool's queue."""
     preempting_timeout: float = Field(600.0, gt=0)
-    """How long a task waits to be evicted; then it runs on."""
+    """How long a task that is to be preempted waits for jobmgr to end it; then it stays RUNNING."""
     tries: int = Field(3, ge=1)
     """Failed tries after which a gang frees its allocation and returns to its pool's queue."""
     cycles: int = Field(3, ge=1)
-    """Such returns after which a gang asks for a reserved host."""
+    """Such returns after which a gang requests a reserved host."""
     retry_first: float = Field(1.0, gt=0)
     """Pause after the first failed try; doubled by each further one."""
     retry_longest: float = Field(30.0, gt=0)
     """Longest such pause."""
     lease_silence: float = Field(30.0, gt=0)
-    """How long what was handed out outlives the holder's last call."""
+    """How long a lease lasts after its holder's last call."""
     feasibility_interval: float = Field(1.0, gt=0)
-    """Pause between two questions to hostmgr whether gangs that fit on no host would fit by now."""
+    """Pause between two comparisons of gangs that fit on no host with the hosts at hostmgr."""
 
 
 class AdmissionSettings(Settings):
+    """How gangs are admitted from the queues of their pools (docs/behaviour/pools.md)."""
+
     interval: float = Field(0.1, gt=0)
-    """Seconds: queues are tried at least this often."""
+    """Longest time between two admission cycles, in seconds."""
     pause: float = Field(0.005, ge=0)
-    """Least time between two turns that found something to do, in seconds, so that changes gather."""
-    sharing: float = Field(1.0, ge=0)
-    """Seconds: capacity is shared anew because of demand at most this often, and each `entitlement_interval`
-    anyway."""
-    turn: int = Field(1000, ge=1)
-    """Gangs admitted in one turn at most."""
+    """Shortest time between two admission cycles, in seconds, so that one cycle handles many changes."""
+    sharing_interval: float = Field(1.0, ge=0)
+    """Shortest time between two calculations of entitlement because of changed demand, in seconds. It is also
+    calculated every `entitlement_interval`."""
+    cycle_limit: int = Field(1000, ge=1)
+    """Most gangs that one cycle admits."""
     ready_limit: int = Field(100_000, ge=1)
-    """Gangs of one task type that are admitted and not yet taken by an engine; no more are admitted then."""
+    """Most gangs of one task type that are admitted and not yet taken by an engine."""
     placed_limit: int = Field(1_000_000, ge=1)
-    """Placements that wait for jobmgr; further ones are refused."""
+    """Most placements that wait for jobmgr; further ones are refused."""
 
 
 def _seconds(value: Any) -> Any:
@@ -68,28 +70,29 @@ PoolPath = Annotated[str, Field(pattern=r"^/")]
 
 
 class PreemptionSettings(Settings):
-    """Who has to give way (behaviour 7.5)."""
+    """Which tasks are preempted, and when (docs/behaviour/pools.md)."""
 
     period: Annotated[float, Variable("TASK_PREEMPTION_PERIOD"), BeforeValidator(_seconds), Field(gt=0)] = (
         60.0
     )
     """Seconds between two checks."""
     strikes: int = Field(5, ge=1)
-    """Checks in a row that must find a pool over its entitlement before it loses tasks."""
+    """Consecutive checks that must find a pool over its entitlement before its tasks are preempted."""
     minimum_run: float = Field(0.0, ge=0)
     """Seconds for which a task runs before it may be preempted."""
     victims_per_minute: int | None = Field(None, ge=1)
-    """Tasks of one pool that are preempted in a minute at most; a gang that is larger never is. None: no
+    """Most tasks of one pool that are preempted in a minute; a larger gang is never preempted. None: no
     limit."""
     queue_limit: int = Field(10_000, ge=1)
-    """Tasks that wait for jobmgr to end them."""
-    policies: Mapping[PoolPath, tuple[Literal["between", "within"], ...]] = {}
-    """By path of a pool, for itself and all below it that are not named: `between` gives back what it has
-    over its entitlement, `within` lets its gangs of higher priority take the place of lower ones. Both where
-    nothing is said."""
+    """Most tasks that wait for jobmgr to end them."""
+    policies: Mapping[PoolPath, tuple[Literal["cross_pool", "same_pool"], ...]] = {}
+    """Policies by path of a pool; a pool that is not named has those of its parent. `cross_pool` frees what a
+    pool holds over its entitlement; `same_pool` lets gangs replace tasks of lower priority in their own pool.
+    The default is both."""
 
     @property
     def rules(self) -> Rules:
+        """Return these settings as the core takes them."""
         return Rules(
             policies=dict(self.policies),
             strikes=self.strikes,
@@ -99,50 +102,53 @@ class PreemptionSettings(Settings):
 
 
 class EventSettings(Settings):
-    """Pulling hostmgr's event stream."""
+    """How status updates are pulled from hostmgr's event stream."""
 
     batch: int = Field(1000, ge=1)
-    """Events in one answer at most."""
+    """Most events in one answer."""
     poll: float = Field(10.0, gt=0)
-    """Longest wait for an event, in seconds."""
+    """Longest time that a call waits for an event, in seconds."""
     pause: float = Field(0.5, gt=0)
     """Seconds between tries while hostmgr cannot be reached."""
 
 
 class ResmgrSettings(DaemonSettings):
+    """Settings of resmgr."""
+
     storage: StorageSettings
-    """Where pools are kept; jobs and tasks are read there when leadership begins."""
+    """The store of the pools, from which a new leader also reads jobs and tasks."""
     placement: PlacementSettings = PlacementSettings()
-    """How long placing and launching may take, and how often it is tried."""
+    """Time-outs and retries of placing and launching."""
     admission: AdmissionSettings = AdmissionSettings()
-    """When waiting gangs are tried."""
+    """How gangs are admitted."""
     events: EventSettings = EventSettings()
-    """How statuses are pulled from hostmgr."""
+    """How status updates are pulled from hostmgr."""
     enable_preemption: Annotated[bool, Variable("ENABLE_PREEMPTION")] = True
-    """Whether tasks are preempted, and non-preemptible ones have to keep to their pool's reservation."""
+    """Whether tasks are preempted, and non-preemptible ones are confined to the reservation of their pool."""
     preemption: PreemptionSettings = PreemptionSettings()
-    """When tasks are preempted, which, and how many."""
+    """Which tasks are preempted, and when."""
     entitlement_interval: float = Field(60.0, gt=0)
-    """Seconds after which the capacity is shared anew whatever happened."""
+    """Seconds between two calculations of entitlement, whether something has changed or not."""
     host_reservation: bool = False
-    """Whether gangs that could not be placed again and again ask for a host of their own."""
-    compare_interval: float = Field(3600.0, gt=0)
-    """Seconds between two comparisons of the tasks held in memory with the stored ones."""
+    """Whether gangs that could not be placed repeatedly request a reserved host."""
+    audit_interval: float = Field(3600.0, gt=0)
+    """Seconds between two comparisons of the tasks in memory with the stored ones."""
     capacity_first: float = Field(1.0, gt=0)
-    """Seconds between questions for the cluster's capacity until it is known."""
+    """Seconds between requests for the cluster's capacity while it is unknown, zero or changing."""
     capacity_interval: float = Field(10.0, gt=0)
-    """The same once it is known and does not change."""
+    """The same once the capacity is stable."""
     metrics_interval: float = Field(5.0, gt=0)
-    """Seconds between two settings of the gauges of pools and queues."""
+    """Seconds between updates of the gauges of pools and queues."""
 
     @property
     def policy(self) -> Policy:
+        """Return the settings that the core's scheduling depends on."""
         placement, admission = self.placement, self.admission
         return Policy(
             preemption=self.enable_preemption,
             host_reservation=self.host_reservation,
-            sharing=admission.sharing,
-            admission_batch=admission.turn,
+            sharing_interval=admission.sharing_interval,
+            cycle_limit=admission.cycle_limit,
             ready_limit=admission.ready_limit,
             placed_limit=admission.placed_limit,
             placing=placement.placing_timeout,

@@ -1,1 +1,1 @@
-"""What is kept: the repositories as ports, and the databases behind them."""
+"""The store: repositories as ports, and their adapters for databases."""

@@ -19,84 +19,86 @@ def _three_replicas() -> Mapping[str, str | int]:
 
 
 class SqliteSettings(Settings):
-    """Which file, and how it is used. Processes on one machine share it."""
+    """A store in one SQLite file, which the processes of one machine share."""
 
     kind: Literal["sqlite"] = "sqlite"
-    """SQLite: a file on this machine."""
+    """SQLite."""
     path: Path
-    """The database's file; its directory is made where it is missing."""
+    """The file of the database; a missing directory is created."""
     busy_timeout: float = Field(default=10.0, gt=0)
-    """Seconds that a write waits for another process's write before it is Unavailable."""
+    """Seconds that a write waits for a write of another process before it fails as Unavailable."""
     readers: int = Field(default=2, ge=1, le=64)
-    """Connections, each with a thread of its own, that answer reads."""
+    """Connections for reads, each with a thread of its own."""
     max_queued_writes: int = Field(default=1024, ge=1)
-    """Writes accepted and not yet committed; further callers wait."""
+    """Most writes that are accepted and not yet committed; further callers wait."""
 
 
 class CassandraTlsSettings(Settings):
     """TLS to Cassandra's servers. PEM files."""
 
     enabled: bool = False
-    """Whether the servers are spoken to by TLS."""
+    """Whether connections to the servers use TLS."""
     ca_file: Path | None = None
-    """Certificates of the authorities that are trusted; the system's are without it."""
+    """Certificates of the trusted authorities; without it, those of the system are trusted."""
     check_names: bool = True
-    """Whether a server's certificate must be for the address at which it is reached: for a contact point as
-    it is given, for the others as the cluster tells it, by number."""
+    """Whether the certificate of a server must be for its address: that of a contact point as configured,
+    that
+    of other servers as the cluster announces it, in numbers."""
     certificate_file: Path | None = None
-    """For servers that ask who Peloton is."""
+    """The client certificate, for servers that require one."""
     key_file: Path | None = None
-    """Of the certificate, where its file does not hold the key too."""
+    """The key of the client certificate, where its file does not contain it."""
 
     @model_validator(mode="after")
     def _used(self) -> CassandraTlsSettings:
         if not self.enabled and (self.ca_file or self.certificate_file or self.key_file):
-            raise ValueError("tls: files are named, but enabled is not true")
+            raise ValueError("tls: files are given, but enabled is not true")
         if self.key_file and not self.certificate_file:
             raise ValueError("tls: a key_file needs a certificate_file")
         return self
 
 
 class CassandraSettings(Settings):
-    """Which cluster, and how it is used."""
+    """A store in a Cassandra cluster."""
 
     kind: Literal["cassandra"] = "cassandra"
     """Cassandra."""
     contact_points: Annotated[tuple[str, ...], Variable("CASSANDRA_HOSTS")] = Field(
         default=("127.0.0.1",), min_length=1
     )
-    """Some of the cluster's servers, from which the others are learnt. As text: separated by commas."""
+    """Some servers of the cluster, from which the others are discovered. As text: separated by commas."""
     port: Annotated[int, Variable("CASSANDRA_PORT")] = Field(default=9042, ge=1, le=65535)
-    """At which all servers answer."""
+    """The port of all servers."""
     keyspace: Annotated[str, Variable("CASSANDRA_STORE")] = Field(
         default="peloton", pattern=r"\A[a-z][a-z0-9_]{0,47}\z"
     )
-    """What belongs to this cluster is kept there."""
+    """The keyspace of this Peloton cluster."""
     username: str = ""
-    """Empty: without a password."""
+    """The user; empty: no authentication."""
     password_file: Path | None = None
-    """A file that holds nothing but the password."""
+    """A file that contains only the password."""
     tls: CassandraTlsSettings = CassandraTlsSettings()
-    """Whether and how the connections are encrypted."""
+    """TLS to the servers."""
     datacenter: str = ""
-    """The one to talk to. Empty: that of the first contact point that answers, which will do unless there are
-    several and consistency is within one."""
+    """The data center to connect to. Empty: that of the first contact point that answers; required where
+    there
+    are several and the consistency is within one."""
     replication: Mapping[str, str | int] = Field(default_factory=_three_replicas)
-    """What a keyspace is made with by `peloton-migrate up`. One that is there already keeps its own."""
+    """Replication of a keyspace that `peloton-migrate up` creates; an existing one keeps its own."""
     auto_migrate: bool = False
-    """Whether a daemon makes keyspace and tables by itself, as `peloton-migrate up` does."""
+    """Whether a daemon creates keyspace and tables by itself, as `peloton-migrate up` does."""
     consistency: Consistency = "LOCAL_QUORUM"
-    """How many replicas answer each read and each write."""
+    """Consistency of reads and writes: how many replicas must answer."""
     serial_consistency: Literal["SERIAL", "LOCAL_SERIAL"] = "LOCAL_SERIAL"
-    """Where those replicas are that agree on conditional writes: everywhere, or in the data center only."""
+    """Consistency of conditional writes: over all data centers, or within one."""
     connect_timeout: float = Field(default=5.0, gt=0)
-    """Seconds."""
+    """Longest time to connect to a server, in seconds."""
     request_timeout: float = Field(default=10.0, gt=0)
-    """Seconds that one try of a request may take."""
+    """Longest time of one try of a request, in seconds."""
     attempts: int = Field(default=3, ge=1, le=10)
-    """Tries of a request that may be repeated, before it is Unavailable."""
+    """Most tries of a request that may be repeated, before it fails as Unavailable."""
     max_in_flight: int = Field(default=256, ge=1, le=16384)
-    """Requests sent and not yet answered; further callers wait."""
+    """Most requests that are sent and not yet answered; further callers wait."""
 
     @field_validator("contact_points", mode="before")
     @classmethod
@@ -106,7 +108,7 @@ class CassandraSettings(Settings):
     @model_validator(mode="after")
     def _password_with_user(self) -> CassandraSettings:
         if bool(self.username) != (self.password_file is not None):
-            raise ValueError("username and password_file go together")
+            raise ValueError("username and password_file must be given together")
         return self
 
 

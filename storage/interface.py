@@ -1,9 +1,9 @@
 """The storage port: repositories as Protocols, with what each promises.
 
-Every write is durable when its call returns. A call that cannot tell raises `Unavailable`; absence is
-`NotFound` or an empty result, never a guess. Within one write all rows go in or none; but in Cassandra, of a
-write over several partitions that ended with Unavailable, some may be there: repeating it makes it whole
-(`storage.cassandra` says what goes together).
+Every write is durable when its call returns. A call with an unknown outcome raises `Unavailable`; absence is
+`NotFound` or an empty result, never a guess. A write stores all its rows or none. The exception is a write
+over several partitions of Cassandra that ended with Unavailable: a part of it may be stored, and a repetition
+completes it (`storage.cassandra`).
 
 Writes of a leader carry its term: `Store.begin_term` makes every later write of that role through
 any other handle with a lower term raise `Fenced`, checked in the write's own transaction. Before it,
@@ -22,8 +22,8 @@ from peloton.model.pool import PoolConfig
 from peloton.model.task import PodEvent, TaskRuntime
 
 Fence = Callable[[], None]
-"""Raises Fenced where the writer leads no longer, and Unavailable while it cannot tell. May be called from
-any thread."""
+"""Raises Fenced where the writer no longer leads, and Unavailable while that is unknown. Called from any
+thread."""
 
 
 def unfenced() -> None:

@@ -1,8 +1,8 @@
-"""The port to a cluster manager: what hostmgr requires of Mesos, in the model's terms.
+"""The port to a cluster manager: calls and events in the model's terms.
 
-An adapter (`hostmgr.mesos`) translates once, at the door. Where the internal API shows a message of the
-cluster manager to clients, the adapter hands it over as `wire`, in the form that `peloton.wire` understands;
-nothing is decided by it.
+An adapter (`hostmgr.mesos`) translates its messages once. Where the internal API shows a message of the
+cluster manager to clients, the adapter passes it on as `wire`, in the form that `peloton.wire` reads; no
+decision depends on it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from peloton.model.task import Launch, TaskStatus
 
 
 class Acknowledgement(NamedTuple):
-    """Which status to acknowledge."""
+    """Identification of a status that is to be acknowledged."""
 
     run: MesosTaskId
     agent_id: str
@@ -28,7 +28,7 @@ class Acknowledgement(NamedTuple):
 
 
 class Address(NamedTuple):
-    """Where the leading master serves."""
+    """Address of the leading master."""
 
     host: str
     port: int
@@ -39,13 +39,13 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A connection that begins."""
+    """A connection that has begun."""
 
     framework_id: str
-    """Under what id tasks are launched."""
+    """The id under which tasks are launched."""
     master: Address
     master_id: str
-    """Changes with each election."""
+    """Another one after each election."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +57,26 @@ class OffersMade:
 
 @dataclass(frozen=True, slots=True)
 class OfferRescinded:
-    """An offer no longer holds."""
+    """An offer is void."""
 
     offer_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class AgentLost:
-    """An agent is gone, with its offers."""
+    """An agent is lost, with its offers."""
 
     agent_id: str
 
 
 class StatusUpdate(NamedTuple):
-    """A run changed, or its state was requested. A tuple, since one is made for every status."""
+    """A status of a run. A tuple for speed: one is made for every status."""
 
     status: TaskStatus
     unknown: bool
     """The cluster manager does not know the task."""
     missing: bool
-    """It answers a reconciliation: the task is over, or not there."""
+    """It answers a reconciliation: the task has ended or does not exist."""
     wire: object
     """The message that the event stream carries."""
 
@@ -89,7 +89,7 @@ class StatusUpdate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SecondLaunchRefused:
-    """A run was launched twice: the second launch is refused in the name of the first, which lives on."""
+    """A run was launched twice. The second launch was refused under the id of the first, which goes on."""
 
     run: MesosTaskId
 
@@ -110,14 +110,14 @@ class AgentMap(NamedTuple):
 
     agents: Sequence[Agent]
     complete: bool
-    """False while a new master expects more agents back."""
+    """False while a new master waits for agents to register again."""
 
 
 class Listener(Protocol):
     """Receives what the cluster manager reports."""
 
     async def on_connected(self, registration: Registration) -> None:
-        """Handle a connection that begins, before any event of it. Raises Unavailable to end it."""
+        """Handle a new connection, before its first event. Raises Unavailable to end it."""
         ...
 
     async def on_framework_removed(self) -> None:
@@ -133,7 +133,7 @@ class Listener(Protocol):
         ...
 
     def on_call_refused(self) -> None:
-        """Handle a call that the cluster manager did not accept, so that it had no effect."""
+        """Handle a call that the cluster manager refused, so that it had no effect."""
         ...
 
 
@@ -153,7 +153,7 @@ class Backend(Protocol):
         ...
 
     async def run(self) -> NoReturn:
-        """Connect again and again, and deliver offers, statuses and losses to the listener."""
+        """Connect, again after each end of the connection, and deliver events to the listener."""
         ...
 
     def launch(self, plan: LaunchPlan, launches: Sequence[Launch]) -> None:
@@ -161,27 +161,27 @@ class Backend(Protocol):
         ...
 
     def decline(self, offer_ids: Iterable[str]) -> None:
-        """Give offers back."""
+        """Decline offers."""
         ...
 
     def kill(self, runs: Iterable[tuple[MesosTaskId, str]]) -> None:
-        """Kill (run, agent id or empty) each."""
+        """Kill runs, given as (run, agent id or empty)."""
         ...
 
     def shut_down(self, executors: Iterable[tuple[str, str]]) -> None:
-        """End (executor id, agent id) each, with the tasks in it."""
+        """Shut down executors, given as (executor id, agent id), with their tasks."""
         ...
 
     def reconcile(self, runs: Iterable[tuple[MesosTaskId, str]]) -> None:
-        """Request the states of (run, agent id or empty); of all tasks that are not terminal for none."""
+        """Request the states of runs, given as (run, agent id or empty); without runs, of all active ones."""
         ...
 
     def acknowledge(self, statuses: Iterable[Acknowledgement]) -> None:
-        """Confirm statuses, so that the cluster manager forgets them and sends what follows."""
+        """Acknowledge statuses, so that the cluster manager sends the following ones."""
         ...
 
     async def drain(self) -> None:
-        """Wait for room for more calls. Raises Unavailable where the connection ends meanwhile."""
+        """Wait until more calls may be queued. Raises Unavailable where the connection ends meanwhile."""
         ...
 
     async def agents(self) -> AgentMap:
@@ -189,5 +189,5 @@ class Backend(Protocol):
         ...
 
     async def quota(self) -> Mapping[str, int]:
-        """Read the limits of the own role: thousandths by kind. Raises Unavailable, InvalidArgument."""
+        """Read the quota of the own role: thousandths by kind. Raises Unavailable, InvalidArgument."""
         ...

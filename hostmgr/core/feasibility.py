@@ -1,7 +1,7 @@
-"""Whether a gang would fit if all hosts were empty (docs/behaviour/placement.md), over all hosts at once.
+"""Comparison of gangs with empty hosts, over all hosts at once (docs/behaviour/placement.md).
 
-What is said not to fit does not fit; what is not may still fail, where tasks of different needs get in each
-other's way.
+A shortage is certain: the gang cannot be placed on the hosts. Without one the gang may still not fit, where
+tasks of different needs compete for hosts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class GangShape:
 
     members: tuple[Members, ...]
     spread: bool = False
-    """No two of its tasks go on one host."""
+    """Whether no two of its tasks may share a host."""
 
 
 def shortage(table: HostTable, shape: GangShape) -> Shortage | None:
@@ -49,18 +49,18 @@ def shortage(table: HostTable, shape: GangShape) -> Shortage | None:
 
 
 def _of_one(table: HostTable, want: HostFilter, mask: Mask) -> Shortage | None:
-    """Why no host would take a single such task. `mask` is left with those that would."""
+    """Return why no host would take a single such task. Reduce `mask` to the hosts that would."""
     if not mask.any():
         return Shortage(Lack.HOSTS)
-    for reason, good in table.lasting_sieves(want):
-        left = mask & good
+    for reason, passed in table.lasting_filters(want):
+        left = mask & passed
         if not left.any():
-            return _fallen(table, want, mask, reason)
-        mask &= good
+            return _first_shortage(table, want, mask, reason)
+        mask &= passed
     return None
 
 
-def _fallen(table: HostTable, want: HostFilter, mask: Mask, reason: Result) -> Shortage:
+def _first_shortage(table: HostTable, want: HostFilter, mask: Mask, reason: Result) -> Shortage:
     hosts = int(np.count_nonzero(mask))
     if reason is Result.SCARCE_RESOURCES:
         return Shortage(Lack.PLAIN_HOST, hosts=hosts)
@@ -80,7 +80,7 @@ def _name(kind: int, want: HostFilter) -> str:
 
 
 def _of_all(table: HostTable, members: Members, spread: bool, mask: Mask) -> Shortage | None:
-    """Why the hosts of `mask`, which take one, would not take all of them."""
+    """Return why the hosts of `mask`, each of which takes one task, would not take all."""
     if members.count == 1:
         return None
     most = np.full(int(np.count_nonzero(mask)), 1 if spread else members.count, dtype=np.int64)
@@ -92,7 +92,7 @@ def _of_all(table: HostTable, members: Members, spread: bool, mask: Mask) -> Sho
 
 
 def _together(table: HostTable, shape: GangShape, alike: Sequence[Mask]) -> Shortage | None:
-    """Why tasks of different needs, each of which fit by themselves, do not fit together."""
+    """Return why tasks of different needs do not fit together, each of which fits alone."""
     mask = np.logical_or.reduce(alike)
     hosts = int(np.count_nonzero(mask))
     if shape.spread:
@@ -111,5 +111,5 @@ def _together(table: HostTable, shape: GangShape, alike: Sequence[Mask]) -> Shor
     return None
 
 
-def _room(needed: int, there: int, hosts: int) -> Shortage | None:
-    return Shortage(Lack.ROOM, "", needed * MILLI, there * MILLI, hosts) if there < needed else None
+def _room(needed: int, available: int, hosts: int) -> Shortage | None:
+    return Shortage(Lack.ROOM, "", needed * MILLI, available * MILLI, hosts) if available < needed else None

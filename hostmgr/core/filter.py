@@ -1,4 +1,4 @@
-"""Which hosts will do for a filter, and why the others will not, over all hosts at once."""
+"""The values of host filtering: filters, reasons and rankings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from peloton.model.resources import ZERO, Resources
 
 
 class Result(Enum):
-    """Why a host was taken or left: the keys of the answer's counts (docs/behaviour/placement.md)."""
+    """The results of filtering a host: keys of the answer's counts (docs/behaviour/placement.md)."""
 
     MATCH = "match"
     NO_OFFER = "no_offer"
@@ -22,16 +22,16 @@ class Result(Enum):
     MISMATCH_MAX_HOST_LIMIT = "mismatch_max_host_limit"
     SCARCE_RESOURCES = "scarce_resources"
     TOO_MANY_STARTING = "too_many_starting"
-    """As many of its runs are starting as may be at a time."""
+    """The limit of runs that start at a time is reached."""
     FAILED_LAUNCHES = "failed_launches"
-    """It failed several launches for reasons of its own, and is passed over for a while."""
+    """Several launches failed because of the host, which is passed over for a while."""
 
 
 class Ranking(Enum):
     """The order in which hosts are chosen."""
 
     FIRST_FIT = "FIRST_FIT"
-    """Any order: here from a cursor on that moves with every call, so that engines do not meet."""
+    """Any order. It starts at a cursor that moves with every call, so that engines do not compete."""
     DEFRAG = "DEFRAG"
     """Least free GPU, then CPU, memory, disk first."""
     LOAD_AWARE = "LOAD_AWARE"
@@ -40,7 +40,7 @@ class Ranking(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HostFilter:
-    """What a host must have, and how many are wanted."""
+    """What hosts must have, and how many are requested."""
 
     minimum: Resources = ZERO
     ports: int = 0

@@ -1,7 +1,7 @@
-"""Hosts, their offers and who has claimed them: what AcquireHostOffers, LaunchTasks and the rest decide.
+"""Hosts with their offers and claims: the decisions of AcquireHostOffers, LaunchTasks and ReleaseHostOffers.
 
-A claim takes a whole host under an id of its own until it is released, used by a launch, or over its time.
-Offers that come meanwhile join it; one that is rescinded leaves it.
+A claim takes a whole host under an id of its own until it is released, used by a launch, or expired. It
+covers all offers of the host at that time.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from peloton.model.states import HostState
 PLACING_SECONDS = 300.0
 CLIENT_SECONDS = 30.0
 ORPHANED_SECONDS = 15.0
-"""How long a claim lasts of which nobody knows any more whether it will be used. It does not end at once: a
-launch that uses it may be under way."""
+"""Rest of a claim whose owner, or whose placement in resmgr, is gone. It does not end at once: a launch that
+uses it may be under way."""
 OFFER_SECONDS = 10 * 86400.0
 MAX_REMEMBERED = 50_000
-"""Launches that a repetition is recognised of."""
+"""Number of launches whose repetition is recognised."""
 
 
 class InvalidOffers(Refused):
-    """The host-offer id is not one of ours, no longer holds, or was used for other tasks."""
+    """The host-offer id is unknown, expired, or was used for other tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Acquired:
-    """The claims of one request, and how many hosts were left for which reason."""
+    """The claims of one request, and the number of other hosts by reason."""
 
     claims: tuple[Claim, ...]
     counts: Mapping[Result, int]
@@ -57,7 +57,7 @@ class Acquired:
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """One ACCEPT: all offers of the host, and what each task takes out of them, in the tasks' order."""
+    """One launch: all offers of the host, and what each task takes from them, in the order of the tasks."""
 
     claim: Claim
     offers: tuple[Offer, ...]
@@ -117,7 +117,7 @@ class Hosts:
         self._recount(offer.agent_id)
 
     def remove_offer(self, offer_id: str) -> bool:
-        """Rescinded or given back; whether it was there."""
+        """Remove an offer that was rescinded or declined; return whether it was known."""
         held = self._offers.pop(offer_id, None)
         if held is None:
             return False
@@ -134,7 +134,7 @@ class Hosts:
             self._recount(agent_id)
 
     def old_offers(self, now: float) -> list[str]:
-        """Return offers of unclaimed hosts that were kept for too long, to be declined."""
+        """Return offers of unclaimed hosts that were kept for too long and must be declined."""
         return [
             offer.id
             for offer, since in self._offers.values()
@@ -142,10 +142,10 @@ class Hosts:
         ]
 
     def set_agents(self, agents: Iterable[Agent], complete: bool = True) -> None:
-        """Take over the agent map.
+        """Replace the map of agents.
 
-        Agents that are no longer in it go, unless they have offers. While the map is not `complete`, because
-        agents still return to a new master, they stay.
+        Agents that it no longer lists are removed, unless they have offers. They stay while the map is not
+        `complete`, because agents still register with a new master.
         """
         listed = {agent.id: agent for agent in agents}
         for agent in listed.values():
@@ -187,7 +187,7 @@ class Hosts:
         return Acquired(claims, counts)
 
     def release(self, claim_id: str) -> bool:
-        """End a claim; whether there was one."""
+        """End a claim; return whether there was one."""
         return self._end(claim_id, ClaimCause.RELEASE) is not None
 
     def shorten_orphaned(self, alive: Container[str], now: float) -> None:
@@ -206,7 +206,7 @@ class Hosts:
         return len(found)
 
     def expire(self, now: float) -> list[Claim]:
-        """End the claims whose time is over."""
+        """End and return the claims whose time is over."""
         over = [claim for claim in self._claims.values() if claim.until <= now]
         for claim in over:
             self._end(claim.id, ClaimCause.EXPIRE)
@@ -240,7 +240,7 @@ class Hosts:
         return LaunchPlan(claim, offers, taken, task_ids)
 
     def commit_launch(self, plan: LaunchPlan) -> None:
-        """Use up the offers of a plan that was sent; the host is ready again."""
+        """Remove the offers of a plan that was sent, and end its claim."""
         self._end(plan.claim.id, ClaimCause.LAUNCH)
         for offer in plan.offers:
             self.remove_offer(offer.id)

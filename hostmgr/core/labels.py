@@ -1,7 +1,7 @@
-"""Labels of many hosts, interned: hosts with equal attributes share one class; the hostname stands beside.
+"""Labels of many hosts, interned: hosts with equal attributes share one class, apart from their hostnames.
 
-Constraints of kind TASK cannot be judged here, where nobody knows the tasks' labels: their leaves count as
-met, and since a tree has no negation a host that is refused so could not have been taken anyhow.
+Constraints of kind TASK cannot be evaluated without the labels of tasks: here they count as satisfied. As a
+tree has no negation, a host that is refused so would be refused with them too.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LabelClasses:
     def eligible(
         self, constraint: Constraint | None, classes: NDArray[np.int32], rows_of: Mapping[str, list[int]]
     ) -> Mask:
-        """Which rows a constraint allows, exclusive hosts left out unless it names their key.
+        """Return the rows that a constraint allows, without exclusive hosts unless it names their key.
 
         `classes` holds each row's class, `rows_of` the rows by hostname.
         """

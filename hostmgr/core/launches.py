@@ -1,8 +1,8 @@
-"""Launches under way on each host, and hosts that fail launches for reasons of their own.
+"""Launches under way on each host, and hosts whose launches fail because of the host.
 
-An agent starts a few executors a second; what it is given beyond fails when its executors have not registered
-in time. And a host on which nothing starts, with a full disk or a broken container runtime, is free for more
-all the while.
+An agent starts a few executors a second; further launches fail when their executors do not register in time.
+A host on which nothing starts, with a full disk or a broken container runtime, stays free and would attract
+more.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from peloton.model.ids import MesosTaskId
 from peloton.model.states import TaskState
 
 HOST_FAILURES = frozenset({"CONTAINER_LAUNCH_FAILED", "EXECUTOR_REGISTRATION_TIMEOUT"})
-"""Mesos' reasons for a launch that failed before the task had a part in it."""
+"""Reasons of Mesos for a launch that failed before the task itself began."""
 STARTING = frozenset({TaskState.LAUNCHED, TaskState.STARTING})
 MAX_JOBS = 10_000
-"""Jobs of which it is remembered where their launches failed."""
+"""Most jobs whose failed launches are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,43 +30,43 @@ class LaunchPolicy:
     concurrent: int = 100
     """Runs of one host that may be LAUNCHED or STARTING."""
     failures: int = 3
-    """Launches that fail on a host, none starting between them, before it is passed over."""
+    """Consecutive launches that fail on a host before it is passed over."""
     first_pause: float = 30.0
-    """Seconds for which it is; doubled each time, until something starts there."""
+    """Seconds for which it is passed over; doubled each time until a run starts there."""
     longest_pause: float = 600.0
 
 
 @dataclass(slots=True)
 class _Failing:
-    """A host on which nothing has started since."""
+    """A host on which no run has started since its first failure."""
 
     failures: int = 0
     pauses: int = 0
     until: float = 0.0
-    """Seconds on the monotonic clock; 0: it is not passed over."""
+    """End of the pause, in seconds on the monotonic clock; 0: the host is not passed over."""
 
 
 class Launches:
-    """Follows runs from the launch on, and keeps the table's columns for it."""
+    """Follow runs from their launch, and keep the table's columns about launches."""
 
     def __init__(self, table: HostTable, policy: LaunchPolicy) -> None:
         self._table = table
         self._policy = policy
         self._agent: dict[MesosTaskId, str] = {}
-        """Of the runs that are starting."""
+        """Agents of the runs that are starting."""
         self._failing: dict[str, _Failing] = {}
         self._failed_on: OrderedDict[str, set[str]] = OrderedDict()
-        """By job, where its launches failed since one of its runs last started."""
+        """By job, the agents on which launches failed since one of its runs started."""
         self._pauses: list[tuple[float, str]] = []
 
     def begin(self, run: MesosTaskId, agent_id: str) -> None:
-        """Count a run as starting: it is given to Mesos, or a status says so."""
+        """Count a run as starting: it was launched, or a status says so."""
         if run not in self._agent:
             self._agent[run] = agent_id
             self._table.add_starting(agent_id, 1)
 
     def room(self, agent_id: str) -> int:
-        """How many more runs may be launched there now."""
+        """Return how many more runs may be launched on an agent now."""
         return max(0, self._policy.concurrent - self._table.starting(agent_id))
 
     def observe(self, run: MesosTaskId, agent_id: str, state: TaskState, reason: str, now: float) -> None:
@@ -84,7 +84,7 @@ class Launches:
             self._failed(run, agent_id, now)
 
     def expire(self, now: float) -> list[str]:
-        """Take hosts again whose pause is over; their agents. Another failure there ends that at once."""
+        """End the pauses that are over; return their agents. The next failure there begins another pause."""
         over = []
         while self._pauses and self._pauses[0][0] <= now:
             until, agent_id = heapq.heappop(self._pauses)
@@ -102,7 +102,7 @@ class Launches:
             self._table.set_failing(agent_id, False)
 
     def _failed(self, run: MesosTaskId, agent_id: str, now: float) -> None:
-        """Where a job fails on host after host, it is not for reasons of the hosts."""
+        """Count a failure against the host, unless the job fails on several hosts."""
         hosts = self._failed_on.setdefault(_job(run), set())
         self._failed_on.move_to_end(_job(run))
         if len(self._failed_on) > MAX_JOBS:

@@ -1,8 +1,8 @@
-"""Offers, and how tasks take their resources out of them.
+"""Offers, and how tasks take their resources from them.
 
-A resource of Mesos comes as several entries of one name: reserved for our role or not, revocable or not,
+A resource of Mesos comes as several entries of one name: reserved for the own role or not, revocable or not,
 spread over several offers of one agent. A task takes from reserved entries first, then from unreserved
-ones, and may use both (docs/behaviour/tasks.md); a revocable task takes its CPU from revocable entries alone.
+ones, and may use both (docs/behaviour/tasks.md). A revocable task takes its CPU from revocable entries only.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from peloton.model.constraint import Label
 from peloton.model.resources import Resources
 
 CPU, MEMORY, DISK, GPU, PORTS = "cpus", "mem", "disk", "gpus", "ports"
-"""Mesos' names of what Peloton counts; entries of other names stay out."""
+"""Names in Mesos of the resources that Peloton counts; other entries are ignored."""
 SCALARS = (CPU, MEMORY, DISK, GPU)
 
 Range = tuple[int, int]
-"""First and last, both inside."""
+"""First and last, both included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ class Entry:
 
     name: str
     template: int
-    """Number of the resource without its amount, as the cluster manager has it. Amounts of one add up."""
+    """Number of the resource without its amount, as the cluster manager has it; amounts of one template add
+    up."""
     reserved: bool = False
     revocable: bool = False
     amount: int = 0
@@ -46,12 +47,12 @@ class Offer:
     labels: tuple[Label, ...] = ()
     """Of the agent's attributes."""
     wire: object = field(default=None, compare=False, repr=False)
-    """The message that the internal API shows; nothing is decided by it."""
+    """The message that the internal API shows; no decision depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """What a host's offers hold together: normal resources, revocable CPU, number of ports."""
+    """The sums of a host's offers: normal resources, revocable CPU, number of ports."""
 
     normal: Resources
     slack_cpu: int
@@ -60,7 +61,7 @@ class Free:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What one task takes: `ports` are the dynamic ones, by number."""
+    """What one task requests. `ports` are the numbers of its dynamic ports."""
 
     task_id: str
     resources: Resources
@@ -70,7 +71,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A part of an entry that a task uses: an amount, or ports."""
+    """A part of an entry that a task takes: an amount, or ports."""
 
     template: int
     amount: int = 0
@@ -78,7 +79,7 @@ class Taken:
 
 
 class InsufficientOffers(Refused):
-    """The offers do not hold what the tasks need."""
+    """The offers have less than the tasks need."""
 
 
 def free(offers: Iterable[Offer]) -> Free:
@@ -103,7 +104,7 @@ def take(offers: Sequence[Offer], needs: Iterable[Need]) -> list[tuple[Taken, ..
 
 
 class _OfferPool:
-    """What is left of the offers of one host while tasks take from them."""
+    """The rest of the offers of one host while tasks take from them."""
 
     def __init__(self, offers: Sequence[Offer]) -> None:
         self._amounts: dict[tuple[str, bool], dict[int, int]] = {}

@@ -1,8 +1,8 @@
-"""Reconciliation: whose state to request, when, and what answers mean (docs/behaviour/hosts.md).
+"""Reconciliation: which states to request, when, and what answers mean (docs/behaviour/hosts.md).
 
-A master that was just elected does not know the tasks of agents that have not come back yet, and says
-TASK_UNKNOWN of them. That is no verdict until the agent is known to be gone or the time in which agents may
-come back is over: until then its state is requested again.
+A newly elected master does not know the tasks of agents that have not registered again, and answers
+TASK_UNKNOWN for them. Such an answer counts only when the agent is known to be lost or the time to register
+is over; until then the state is requested again.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ _MAX_GONE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Seconds throughout."""
+    """When to reconcile. Times are in seconds."""
 
     interval: float = 1800.0
-    """Between reconciliations, alternately explicit and implicit."""
-    second_look: float = 60.0
-    """A further explicit reconciliation follows each subscription, for tasks too young for the first."""
+    """Time between two reconciliations, which are alternately explicit and implicit."""
+    repeat_after: float = 60.0
+    """Time after a subscription until its explicit reconciliation is repeated, for tasks too young for the
+    first."""
     launch_grace: float = 30.0
-    """How long after its launch a LAUNCHED task is left out: its ACCEPT may be on the way."""
+    """Time after its launch for which a LAUNCHED task is left out: its ACCEPT may be under way."""
     reregister: float = 600.0
-    """How long agents may take to come back to a new master."""
+    """Time within which agents register with a new master again."""
 
 
 class Verdict(Enum):
@@ -64,7 +65,7 @@ class _Retry:
 
 
 class Reconciler:
-    """Monotonic seconds are handed in as `now`."""
+    """Plan reconciliations and judge answers. `now` is seconds on the monotonic clock."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -72,7 +73,7 @@ class Reconciler:
         self._subscribed = False
         self._settled_at = 0.0
         self._planned: list[tuple[float, ReconcileKind]] = []
-        self._again: dict[MesosTaskId, tuple[float, _Retry]] = {}
+        self._retries: dict[MesosTaskId, tuple[float, _Retry]] = {}
         self._distrusted: set[MesosTaskId] = set()
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._postponed: dict[MesosTaskId, float] = {}
@@ -92,52 +93,52 @@ class Reconciler:
         if master_id != self._master_id:
             self._master_id = master_id
             self._settled_at = now + policy.reregister
-        explicit = [now, now + policy.second_look]
+        explicit = [now, now + policy.repeat_after]
         if self._settled_at > now:
-            explicit.append(self._settled_at + policy.second_look)
+            explicit.append(self._settled_at + policy.repeat_after)
         self._planned = [(at, ReconcileKind.EXPLICIT) for at in explicit]
         self._planned.append((explicit[-1] + policy.interval, ReconcileKind.IMPLICIT))
         for run, agent_id in unconfirmed:
-            self._again[run] = (now, _Retry(agent_id))
+            self._retries[run] = (now, _Retry(agent_id))
 
     def disconnected(self) -> None:
         """Cancel what is planned."""
         self._subscribed = False
         self._planned.clear()
-        self._again.clear()
+        self._retries.clear()
         self._distrusted.clear()
 
     def agent_gone(self, agent_id: str) -> None:
-        """Note that an agent is lost: TASK_UNKNOWN is believed of its tasks."""
+        """Note that an agent is lost: TASK_UNKNOWN for its tasks counts."""
         self._gone[agent_id] = None
         if len(self._gone) > _MAX_GONE:
             self._gone.popitem(last=False)
 
     def agent_seen(self, agent_id: str) -> None:
-        """Note that an agent is there."""
+        """Note that an agent is registered."""
         self._gone.pop(agent_id, None)
 
     def postpone(self, runs: Iterable[MesosTaskId], now: float) -> None:
         """Leave runs out of reconciliations for a while.
 
-        Their launch failed while Mesos was away and is repeated: Mesos does not know them, yet they are not
+        Their launch failed without a connection and is repeated: Mesos does not know them, yet they are not
         lost.
         """
-        until = now + self._policy.second_look
+        until = now + self._policy.repeat_after
         self._postponed.update(dict.fromkeys(runs, until))
 
     def distrust(self, run: MesosTaskId, agent_id: str, now: float) -> None:
-        """Believe no answer about a run until its state is requested again.
+        """Ignore answers about a run until its state is requested again.
 
-        Mesos did not know it when its state was requested, and it was launched since.
+        Mesos did not know it when the state was requested, and it was launched since.
         """
         if run not in self._distrusted:
             self._distrusted.add(run)
-            self._again[run] = (now + _FIRST_PAUSE, _Retry(agent_id))
+            self._retries[run] = (now + _FIRST_PAUSE, _Retry(agent_id))
 
     def reconcile_soon(self, now: float) -> None:
-        """Plan an explicit reconciliation soon: something that Mesos does not repeat was missed."""
-        at = now + self._policy.second_look
+        """Plan an explicit reconciliation soon: a status that Mesos does not repeat was missed."""
+        at = now + self._policy.repeat_after
         if not any(kind is ReconcileKind.EXPLICIT and time <= at for time, kind in self._planned):
             self._planned.append((at, ReconcileKind.EXPLICIT))
             self._planned.sort(key=lambda each: each[0])
@@ -149,34 +150,34 @@ class Reconciler:
         return run in self._distrusted
 
     def settled(self, now: float) -> bool:
-        """Return whether the master knows all agents that will come back."""
+        """Return whether the master knows all agents that will register again."""
         return self._subscribed and now >= self._settled_at
 
     def judge(self, run: MesosTaskId, agent_id: str, unknown: bool, now: float) -> Verdict:
         """Decide what to do with a status.
 
-        `unknown`: it is TASK_UNKNOWN. The agent is that of the run, as far as it is known.
+        `unknown`: it is TASK_UNKNOWN. `agent_id` is the agent of the run, empty where it is not known.
         """
         if not unknown or agent_id in self._gone or now >= self._settled_at:
-            self._again.pop(run, None)
+            self._retries.pop(run, None)
             self._distrusted.discard(run)
             return Verdict.PASS_ON
-        held = self._again.get(run)
+        held = self._retries.get(run)
         retry = _Retry(agent_id, held[1].count + 1 if held else 1)
-        self._again[run] = (now + retry.pause, retry)
+        self._retries[run] = (now + retry.pause, retry)
         return Verdict.RETRY
 
     def due_retries(self, now: float) -> list[tuple[MesosTaskId, str]]:
-        """Return runs, with their agents, whose states are to be requested again."""
-        due = [(run, retry) for run, (at, retry) in self._again.items() if at <= now]
+        """Return runs whose states are to be requested again, with their agents."""
+        due = [(run, retry) for run, (at, retry) in self._retries.items() if at <= now]
         for run, retry in due:
             self._distrusted.discard(run)
             following = retry.next()
-            self._again[run] = (now + following.pause, following)
+            self._retries[run] = (now + following.pause, following)
         return [(run, retry.agent_id) for run, retry in due]
 
     def next_reconciliation(self, now: float) -> ReconcileKind | None:
-        """Return the reconciliation that is due, once; the regular ones follow each other for ever."""
+        """Return the reconciliation that is due, and plan the next regular one."""
         if not self._planned or self._planned[0][0] > now:
             return None
         _, kind = self._planned.pop(0)
@@ -188,7 +189,7 @@ class Reconciler:
     def to_reconcile(
         self, job_id: JobId, runtimes: Mapping[int, TaskRuntime], now: float, wall: int
     ) -> list[tuple[MesosTaskId, str]]:
-        """Return which runs of these instances to reconcile, with their agents.
+        """Return the runs of these instances to reconcile, with their agents.
 
         `wall`: nanoseconds since 1970.
         """

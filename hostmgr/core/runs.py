@@ -23,20 +23,20 @@ class Runs:
         return len(self._agent)
 
     def launched(self, run: MesosTaskId, agent_id: str) -> None:
-        """Add a run that was given to Mesos, which has reported nothing of it yet."""
+        """Add a run that was launched and that Mesos has not reported yet."""
         self.put(run, agent_id)
         self._unconfirmed.add(run)
 
     def confirm(self, run: MesosTaskId) -> None:
-        """Note that Mesos reported something of the run."""
+        """Note that Mesos has reported the run."""
         self._unconfirmed.discard(run)
 
     def is_unconfirmed(self, run: MesosTaskId) -> bool:
-        """Return whether the run was launched and Mesos reported nothing of it."""
+        """Return whether the run was launched and not reported yet."""
         return run in self._unconfirmed
 
     def give_up(self, run: MesosTaskId) -> None:
-        """Never launch the run from now on: jobmgr reads in the event stream that Mesos does not have it."""
+        """Refuse to launch the run from now on: the event stream says that Mesos does not have it."""
         self._given_up[run] = None
         if len(self._given_up) > MAX_GIVEN_UP:
             self._given_up.popitem(last=False)
@@ -46,7 +46,7 @@ class Runs:
         return run in self._given_up
 
     def unconfirmed(self) -> list[tuple[MesosTaskId, str]]:
-        """Return launched runs that Mesos reported nothing of, with their agents."""
+        """Return launched runs that Mesos has not reported, with their agents."""
         return [(run, self._agent[run]) for run in self._unconfirmed]
 
     def put(self, run: MesosTaskId, agent_id: str) -> None:

@@ -9,7 +9,7 @@ from peloton.statemachine import StateMachine
 
 
 class ClaimState(IntEnum):
-    """Whether somebody places on a host (docs/behaviour/placement.md)."""
+    """Whether a host is claimed for a placement (docs/behaviour/placement.md)."""
 
     READY = 0
     PLACING = 1
@@ -51,7 +51,7 @@ GOAL = {
     HostState.DRAINED: HostState.DOWN,
     HostState.DOWN: HostState.DOWN,
 }
-"""State of a host → the state that it is on its way to."""
+"""The goal state for each state of a host."""
 
 LIFE: StateMachine[HostState, LifeCause] = StateMachine(
     "host",

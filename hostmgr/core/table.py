@@ -1,7 +1,7 @@
-"""All hosts as columns: what each has, what is free on it, its labels and status.
+"""All hosts as columns: total and free resources, labels, claim and life.
 
 A row is an agent (two agents on one hostname are two hosts). Amounts are thousandths, in the order of
-`peloton.model.resources.KINDS`. Rows of agents that are gone are used again.
+`peloton.model.resources.KINDS`. Rows of removed agents are used again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FILL = {
     "_alive": 0, "_starting": 0, "_failing": 0,
     "_claim": int(ClaimState.READY), "_life": int(HostState.UNKNOWN),
 }  # fmt: skip
-"""What each column holds for a row that is not in use."""
+"""The value of each column in a row that is not in use."""
 
 Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
@@ -49,10 +49,10 @@ class Agent:
     allocated_slack_cpu: int = 0
     ip: str = ""
     wire: object = field(default=None, compare=False, repr=False)
-    """The message that the internal API shows; nothing is decided by it."""
+    """The message that the internal API shows; no decision depends on it."""
 
     def same_host(self, other: Agent) -> bool:
-        """Whether the two differ in nothing but what is in use."""
+        """Return whether the two are equal except for allocated resources."""
         return (self.labels, self.total, self.slack_cpu) == (other.labels, other.total, other.slack_cpu)
 
 
@@ -64,20 +64,20 @@ class HostTable:
     ) -> None:
         """Make an empty table.
 
-        `scarce_gpu`: hosts with GPUs take only tasks that request some. `concurrent_launches`: how many
-        runs may be starting on a host that is to take more.
+        `scarce_gpu`: hosts with GPUs take only tasks that request some. `concurrent_launches`: the number of
+        starting runs from which a host takes no more.
         """
         self._scarce_gpu = scarce_gpu
         self._concurrent_launches = concurrent_launches
         self._starting_on: Counter[str] = Counter()
-        """By agent id, also of agents that are not known just now."""
+        """By agent id, also for agents without a row."""
         self._labels = LabelClasses()
         self._row: dict[str, int] = {}
         self._rows_of: dict[str, list[int]] = {}
         self._spare: list[int] = []
         self._used = 0
         self.version = 0
-        """Grows whenever a host comes, goes, or changes in more than what is free of it."""
+        """Grows whenever a host is added, removed, or changed in more than its free resources."""
         self.agent_ids: list[str] = []
         self.hostnames: list[str] = []
         self._free = np.zeros((room, 4), dtype=np.int64)
@@ -107,7 +107,7 @@ class HostTable:
         return self._row.values()
 
     def put(self, agent: Agent) -> int:
-        """Add the agent, or update what is known of it; return its row."""
+        """Add or update an agent; return its row."""
         row = self._row.get(agent.id)
         if row is None:
             row = self._new_row(agent.id, agent.hostname)
@@ -156,7 +156,7 @@ class HostTable:
     # Cells.
 
     def claim(self, row: int) -> ClaimState:
-        """Return whether somebody places on the host."""
+        """Return the state of the claim on the host."""
         return ClaimState(int(self._claim[row]))
 
     def change_claim(self, row: int, cause: ClaimCause) -> None:
@@ -164,7 +164,7 @@ class HostTable:
         self._claim[row] = CLAIM.next(self.claim(row), cause, self.hostnames[row])
 
     def life(self, row: int) -> HostState:
-        """Return where the host is between UP and DOWN."""
+        """Return the state of the host's life."""
         return HostState(int(self._life[row]))
 
     def change_life(self, row: int, cause: LifeCause) -> None:
@@ -172,11 +172,11 @@ class HostTable:
         self._life[row] = LIFE.next(self.life(row), cause, self.hostnames[row])
 
     def set_free(self, row: int, free: Free, offers: int) -> None:
-        """Set what the row's offers hold, and how many they are."""
+        """Set the sums of the row's offers, and their number."""
         self._free[row] = free.normal.values()
         self._slack[row] = free.slack_cpu
         if free.slack_cpu > self._total_slack[row] or (self._free[row] > self._total[row]).any():
-            # The map of agents is behind the offers.
+            # The map of agents is older than the offers.
             self.version += 1
         self._ports[row] = free.ports
         self._offers[row] = offers
@@ -195,13 +195,13 @@ class HostTable:
             self._starting[row] = self._starting_on[agent_id]
 
     def set_failing(self, agent_id: str, failing: bool) -> None:
-        """Set whether the host fails launches, and is passed over."""
+        """Set whether the host is passed over because launches fail there."""
         row = self._row.get(agent_id)
         if row is not None:
             self._failing[row] = failing
 
     def free(self, row: int) -> Free:
-        """Return what the offers of a host hold."""
+        """Return the sums of a host's offers."""
         return Free(Resources(*map(int, self._free[row])), int(self._slack[row]), int(self._ports[row]))
 
     def total(self, row: int) -> tuple[Resources, int]:
@@ -211,23 +211,23 @@ class HostTable:
     # Decisions.
 
     def match(self, want: HostFilter, offers_needed: bool = True) -> tuple[Mask, dict[Result, int]]:
-        """Return which rows match, and how many rows fail for which reason.
+        """Return which rows match, and the number of the others by reason.
 
-        Reasons that last as long as the job and the cluster are as they are come first, then those that pass.
-        Without `offers_needed` a host counts whose whole resources are enough, whatever is free of them.
+        Lasting reasons come first, then temporary ones. Without `offers_needed` only the lasting ones are
+        examined: a host matches if its total resources are enough.
         """
         mask = self._alive[: self._used].copy()
         counts: dict[Result, int] = {}
-        for reason, good in self._sieves(want, offers_needed):
-            fallen = int(np.count_nonzero(mask & ~good))
-            if fallen:
-                counts[reason] = fallen
-            mask &= good
+        for reason, passed in self._filters(want, offers_needed):
+            refused = int(np.count_nonzero(mask & ~passed))
+            if refused:
+                counts[reason] = refused
+            mask &= passed
         return mask, counts
 
-    def _sieves(self, want: HostFilter, offers_needed: bool) -> Iterator[tuple[Result, Mask]]:
-        """Which rows are good in one respect, respect by respect."""
-        yield from self.lasting_sieves(want)
+    def _filters(self, want: HostFilter, offers_needed: bool) -> Iterator[tuple[Result, Mask]]:
+        """Iterate over the reasons, each with the rows to which it does not apply."""
+        yield from self.lasting_filters(want)
         n = self._used
         if offers_needed:
             yield Result.FAILED_LAUNCHES, ~self._failing[:n]
@@ -240,8 +240,8 @@ class HostTable:
             enough = self._holds(want, whole=False) & (self._ports[:n] >= want.ports)
             yield Result.INSUFFICIENT_OFFER_RESOURCES, enough
 
-    def lasting_sieves(self, want: HostFilter) -> Iterator[tuple[Result, Mask]]:
-        """Those that hold whatever is free: only another job or another cluster passes where they fail."""
+    def lasting_filters(self, want: HostFilter) -> Iterator[tuple[Result, Mask]]:
+        """Iterate over the reasons that do not depend on free resources, each with the rows that pass."""
         n = self._used
         gpus = np.maximum(self._total[:n, _GPU], self._free[:n, _GPU])
         if self._scarce_gpu and not want.minimum.gpu:
@@ -252,7 +252,7 @@ class HostTable:
         yield Result.INSUFFICIENT_RESOURCES, self._holds(want, whole=True)
 
     def _holds(self, want: HostFilter, whole: bool) -> Mask:
-        """Which rows have the minimum free, or as a whole (where offers may show more than the map)."""
+        """Return which rows have the minimum free, or with `whole` in total, as `whole` counts it."""
         n, need = self._used, np.array(want.minimum.values(), dtype=np.int64)
         if whole:
             return np.asarray((self.whole(want.revocable) >= need).all(axis=1), dtype=bool)
@@ -266,7 +266,10 @@ class HostTable:
         return self._alive[: self._used].copy()
 
     def whole(self, revocable: bool) -> NDArray[np.int64]:
-        """Return what each row has when it is empty; with `revocable`, the CPU is the revocable one."""
+        """Return the total resources of each row, (n, 4); with `revocable`, the CPU is the revocable one.
+
+        Offers may show more than the map of agents.
+        """
         n = self._used
         amounts = np.maximum(self._free[:n], self._total[:n])
         if revocable:
@@ -274,7 +277,7 @@ class HostTable:
         return amounts
 
     def ranked(self, mask: Mask, want: HostFilter, ranking: Ranking, cursor: int = 0) -> Rows:
-        """Return the rows of the mask in the order of choice; `cursor` is where FIRST_FIT begins."""
+        """Return the rows of the mask in the order of the ranking; FIRST_FIT starts at `cursor`."""
         rows: Rows = np.flatnonzero(mask)
         if ranking is Ranking.DEFRAG:
             rows = rows[np.lexsort(tuple(self._free[rows, kind] for kind in _DEFRAG_KEYS))]

@@ -1,1 +1,1 @@
-"""Background work of hostmgr."""
+"""The manager of a term, and its background work."""

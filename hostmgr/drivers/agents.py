@@ -1,4 +1,4 @@
-"""The map of agents and the own role's quota, read every few seconds."""
+"""The map of agents and the quota of the own role, read periodically."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hostmgr.core.reconcile import Reconciler
 from hostmgr.core.table import Agent
 from peloton.errors import InvalidArgument, Unavailable
 
-AGENTS = Gauge("hostmgr_agents", "Agents in the master's map.")
+AGENTS = Gauge("hostmgr_agents", "Agents in the master's map of agents.")
 RETRY_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
 class Cluster:
-    """`agents` and `quota` as last read; `known` once they were."""
+    """The agents and the quota as last read; `known` once they have been read."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Cluster:
     ) -> None:
         """Read every `interval` seconds."""
         self.agents: Mapping[str, Agent] = {}
-        """By agent id."""
+        """Agents by id."""
         self.quota: Mapping[str, int] = {}
         """Thousandths by kind (cpu, memory, …) where the role has a limit."""
         self.known = False
@@ -46,14 +46,14 @@ class Cluster:
 
     @property
     def unhealthy(self) -> str:
-        """Return why nothing is known of the cluster; empty once it is."""
+        """Return why the cluster is not known; empty once it is."""
         if self.known:
             return ""
         reason = f": {self._last_error}" if self._last_error else ""
         return f"the master's map of agents has not been read yet{reason}"
 
     async def follow(self) -> NoReturn:
-        """Read again and again."""
+        """Read periodically."""
         while True:
             try:
                 await self.read()
@@ -67,7 +67,7 @@ class Cluster:
     async def read(self) -> None:
         """Read agents and quota.
 
-        Raises Unavailable, and InvalidArgument for an amount that is no number, having changed nothing.
+        Raises Unavailable, and InvalidArgument for an amount that is no number; both without any change.
         """
         settled = self._settled()
         agent_map = await self._backend.agents()
@@ -75,7 +75,7 @@ class Cluster:
         self.agents = {agent.id: agent for agent in agent_map.agents}
         for agent_id in self.agents:
             self._reconciler.agent_seen(agent_id)
-        # A new master may have answered, of which the backend has not reported yet.
+        # The answer may be from a new master that the backend has not reported yet.
         complete = settled and self._settled() and agent_map.complete
         self._hosts.set_agents(agent_map.agents, complete=complete)
         self.quota = quota

@@ -1,4 +1,4 @@
-"""hostmgr while it leads: hands events of the cluster manager to the core, and carries out its decisions."""
+"""The host manager of one term: pass events of the cluster manager to the core, carry out its decisions."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from peloton.model.task import Launch
 from storage.interface import Store
 
 MAX_KILLS = 100_000
-"""Kills that are remembered, to be repeated after a new connection."""
+"""Most kills that are remembered, to be repeated after a new connection."""
 CALLS_AT_ONCE = 1000
-"""Calls that are written before waiting for room for more."""
-LAUNCHED = Counter("hostmgr_tasks_launched", "Tasks given to Mesos.")
-OFFERS = Counter("hostmgr_offers", "Offers that came.")
-SUBSCRIBED = Gauge("hostmgr_subscribed", "1 while subscribed with the Mesos master.")
+"""Calls that are queued before waiting for room."""
+LAUNCHED = Counter("hostmgr_tasks_launched", "Tasks launched on Mesos.")
+OFFERS = Counter("hostmgr_offers", "Offers received from Mesos.")
+SUBSCRIBED = Gauge("hostmgr_subscribed", "1 while subscribed with the Mesos master, else 0.")
 log = logging.getLogger(__name__)
 
 
@@ -72,7 +72,7 @@ class HostManager:
         self.reconciler = reconciler
         self.status_updates = StatusUpdates(ring, runs, launches, reconciler, clock.monotonic)
         self.registration: Registration | None = None
-        """The last one, also while there is no connection."""
+        """The last registration, also without a connection."""
         self.framework_id = framework_id
         self.kills_disabled = False
         self._name = name
@@ -123,7 +123,7 @@ class HostManager:
             self.status_updates.take(statuses)
 
     def on_disconnected(self, reason: str) -> None:
-        """Drop offers and acknowledgements: both are void."""
+        """Drop offers and acknowledgements, which are void."""
         self._connected, self._last_error = False, reason
         self.status_updates.disconnected()
         self.reconciler.disconnected()
@@ -131,7 +131,7 @@ class HostManager:
         SUBSCRIBED.set(0)
 
     def on_call_refused(self) -> None:
-        """Reconcile soon: what the call should have done has not happened."""
+        """Reconcile soon: the call had no effect."""
         self.reconciler.reconcile_soon(self._clock.monotonic())
 
     def _on_offers(self, offers: Sequence[Offer]) -> None:
@@ -150,7 +150,7 @@ class HostManager:
 
     @property
     def unhealthy(self) -> str:
-        """Return why nothing can be launched or killed, with the last error; empty while connected."""
+        """Return why there is no connection, with the last error; empty while connected."""
         if self._connected:
             return ""
         return "not subscribed with the Mesos master" + (f": {self._last_error}" if self._last_error else "")
@@ -161,14 +161,14 @@ class HostManager:
             raise Unavailable("not subscribed with the Mesos master at the moment")
 
     def acquire(self, want: HostFilter, owner: str) -> Acquired:
-        """Claim hosts. `owner` is the calling process, empty where it is no daemon."""
+        """Claim hosts for `owner`, the calling process; empty where it is no daemon."""
         return self.hosts.acquire(want, _uuids(), self._clock.monotonic(), owner)
 
     def expire_claims(self, alive: Container[str]) -> None:
-        """End claims. `alive` are the processes, `<role>/<id>`, that may own some."""
+        """End expired claims. `alive` are the present processes, `<role>/<id>`, that may own claims."""
         self.hosts.shorten_orphaned(alive, self._clock.monotonic())
         for claim in self.hosts.expire(self._clock.monotonic()):
-            log.warning("claim %s of %s on %s is over, unused", claim.id, claim.owner, claim.hostname)
+            log.warning("claim %s of %s on %s has expired unused", claim.id, claim.owner, claim.hostname)
 
     def shorten_claims(self, older_than: float) -> int:
         """Shorten the claims of daemons that are older than so many seconds; return how many."""
@@ -179,19 +179,19 @@ class HostManager:
         return count
 
     def end_pauses(self) -> None:
-        """Use hosts again that were passed over for long enough."""
+        """End the pauses of hosts that were passed over for long enough."""
         for agent_id in self.launches.expire(self._clock.monotonic()):
             log.info("agent %s takes launches again", agent_id)
 
     def prune_offers(self) -> None:
-        """Decline offers that were kept for too long, or leave them for the next time."""
+        """Decline offers that were kept for too long; without a connection leave them for the next time."""
         old = self.hosts.old_offers(self._clock.monotonic())
         if not old or not self._connected:
             return
         try:
             self.backend.decline(old)
         except Unavailable as error:
-            log.info("%d old offers are kept on: %s", len(old), error)
+            log.info("%d old offers are kept: %s", len(old), error)
             return
         for offer_id in old:
             self.hosts.remove_offer(offer_id)
@@ -204,11 +204,10 @@ class HostManager:
         runs: Sequence[MesosTaskId],
         launches: Iterable[Launch],
     ) -> None:
-        """Launch on the claimed host, with all its offers; the same launch again changes nothing.
+        """Launch on the claimed host, using all its offers; a repeated launch changes nothing.
 
-        `runs` are those of `launches`, which may raise InvalidArgument while it is read.
-        Raises InvalidOffers and InvalidArgument, and then the claim on this host is over; and Unavailable
-        having done nothing.
+        `runs` are the runs of `launches`, whose iteration may raise InvalidArgument. Raises InvalidOffers and
+        InvalidArgument, which end the claim, and Unavailable without any effect.
         """
         try:
             try:
@@ -230,7 +229,7 @@ class HostManager:
             return
         late = [each.task_id for each in needs if self.runs.given_up(each.task_id)]
         if late:
-            raise InvalidOffers(f"reported as lost before its launch came: {', '.join(late)}")
+            raise InvalidOffers(f"reported as lost before the launch: {', '.join(late)}")
         self.backend.launch(plan, launched)
         self.hosts.commit_launch(plan)
         for each in needs:
@@ -239,7 +238,7 @@ class HostManager:
         LAUNCHED.inc(len(launched))
 
     def kill(self, runs: Iterable[MesosTaskId]) -> None:
-        """Kill runs, known here or not. Raises Unavailable while there is no connection."""
+        """Kill runs, known here or not. Raises Unavailable without a connection."""
         self._require_connection()
         killed = list(runs)
         self.backend.kill([(run, self.runs.agent(run)) for run in killed])
@@ -248,14 +247,14 @@ class HostManager:
             self._killing.popitem(last=False)
 
     def shut_down(self, executors: Iterable[tuple[str, str]]) -> None:
-        """End (executor id, agent id) each. Raises Unavailable while there is no connection."""
+        """Shut down executors, given as (executor id, agent id). Raises Unavailable without a connection."""
         self._require_connection()
         self.backend.shut_down(executors)
 
     def reconcile(self, runs: Sequence[tuple[MesosTaskId, str]]) -> None:
-        """Request the states of (run, agent id or empty) each; of all tasks for none.
+        """Request the states of runs, given as (run, agent id or empty); without runs, of all tasks.
 
-        Raises Unavailable while there is no connection.
+        Raises Unavailable without a connection.
         """
         self._require_connection()
         known = [(run, agent_id or self.runs.agent(run)) for run, agent_id in runs]
@@ -267,7 +266,7 @@ class HostManager:
     async def repeat_kills(self) -> None:
         """Repeat kills after a new connection: the old one may have lost them.
 
-        Raises Unavailable while there is no connection.
+        Raises Unavailable without a connection.
         """
         for run in [run for run in self._killing if not self.runs.agent(run)]:
             del self._killing[run]
@@ -280,7 +279,7 @@ class HostManager:
             await self.room()
 
     async def room(self) -> None:
-        """Wait until enough calls are sent. Calls that a broken connection lost are reconciled later."""
+        """Wait until more calls may be queued. Calls lost with a broken connection are reconciled later."""
         try:
             await self.backend.drain()
         except Unavailable as error:
@@ -293,14 +292,14 @@ class HostManager:
         return self.registration.master
 
     def _give_up(self, claim_id: str, hostname: str) -> None:
-        """Free the host after a refused launch, unless its offers are just coming back."""
+        """End the claim after a refused launch; raise Unavailable while its offers may still come again."""
         claim = self.hosts.claim(claim_id)
         if claim is None or claim.hostname != hostname:
             return
         since = self._clock.monotonic() - self._connected_at
         if since < self._claim_grace and not self.hosts.offers_of(claim.agent_id):
             raise Unavailable(
-                f"{hostname} has not been offered again since Mesos came back {since:.0f} s ago"
+                f"{hostname} has not been offered again since the subscription with Mesos {since:.0f} s ago"
             )
         self.hosts.release(claim_id)
 
@@ -310,7 +309,7 @@ def _need(launch: Launch) -> Need:
 
 
 def _check_distinct(needs: Sequence[Need]) -> None:
-    """Refuse two tasks with one id: Mesos would refuse the second in the name of the first, which lives."""
+    """Refuse two tasks with one id: Mesos would report the refusal of the second as a status of the first."""
     seen: set[str] = set()
     for each in needs:
         if each.task_id in seen:

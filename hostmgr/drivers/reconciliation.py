@@ -1,4 +1,4 @@
-"""Carries out what the reconciler decides: requests the states of stored runs, in batches."""
+"""The loop of reconciliation: request the states of stored runs in batches."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from storage.interface import Store
 
 CYCLE_SECONDS = 0.5
 PAUSE_SECONDS = 0.1
-"""After each call, so that its answers count in the ring before the next one is sent."""
+"""Pause after each call, so that its answers are in the ring before the next call."""
 RECONCILED = Counter("hostmgr_reconciled", "Runs whose states were requested from Mesos.")
 log = logging.getLogger(__name__)
 Runs = list[tuple[MesosTaskId, str]]
 
 
 class Reconciliation:
-    """The loop that reconciles."""
+    """Carry out the decisions of the reconciler."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Reconciliation:
         clock: Clock,
         batch: int,
     ) -> None:
-        """`batch`: runs a call."""
+        """Request at most `batch` runs in one call."""
         self._manager = manager
         self._reconciler = reconciler
         self._store = store
@@ -43,7 +43,7 @@ class Reconciliation:
         self._batch = batch
 
     async def run(self) -> NoReturn:
-        """Reconcile for ever, whenever there is a connection."""
+        """Reconcile whenever there is a connection."""
         while True:
             await asyncio.sleep(CYCLE_SECONDS)
             if self._manager.unhealthy:
@@ -67,7 +67,7 @@ class Reconciliation:
             self._manager.reconcile([])
 
     async def _explicit(self) -> None:
-        """Request the states of all runs of active jobs that Mesos has or may have."""
+        """Request the states of all runs of active jobs that Mesos may have."""
         requested, due = 0, Runs()
         for job_id in await self._store.jobs.active():
             async for page in self._store.tasks.list(job_id):
@@ -80,9 +80,9 @@ class Reconciliation:
         log.info("requested the states of %d runs from Mesos", requested)
 
     async def _reconcile(self, runs: Sequence[tuple[MesosTaskId, str]]) -> int:
-        """Request states, once the ring has room: Mesos does not send these answers again.
+        """Request states once the ring has room: Mesos does not repeat these answers.
 
-        No runs would request the states of all tasks, which is the implicit reconciliation's part.
+        Nothing is requested without runs: that would be an implicit reconciliation.
         """
         if not runs:
             return 0
@@ -94,9 +94,9 @@ class Reconciliation:
         return len(runs)
 
     async def locate(self, runs: Iterable[MesosTaskId]) -> None:
-        """Read from the store the agents of runs that are not known here.
+        """Read the agents of runs that are not known here from the store.
 
-        Without the agent Mesos may report of a live run that it does not know it.
+        Without the agent Mesos may answer TASK_UNKNOWN for a run that is active.
         """
         for text in runs:
             if self._manager.runs.agent(text):

@@ -1,7 +1,7 @@
-"""Statuses: from the cluster manager into the ring, to the clients that pull, and back as acknowledgements.
+"""Status updates from the cluster manager into the ring that clients pull from, and acknowledgements back.
 
 A status is acknowledged only when jobmgr has passed it. Where the connection ends before that, the cluster
-manager sends it again, and the ring knows that it was passed.
+manager sends it again, and the ring knows whether it has been passed.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ CLIENTS = ("jobmgr", "resmgr")
 HOLDER = "jobmgr"
 ACK_BATCH = 256
 RETRY_SECONDS = 0.2
-STATUSES = Counter("hostmgr_statuses", "Statuses from Mesos, by what became of them.", ["result"])
+STATUSES = Counter("hostmgr_statuses", "Statuses from Mesos, by result.", ["result"])
 ACKNOWLEDGED = Counter("hostmgr_acknowledged", "Statuses acknowledged to Mesos.")
-PENDING = Gauge("hostmgr_events_pending", "Events that jobmgr has not passed.")
+PENDING = Gauge("hostmgr_events_pending", "Events in the ring that jobmgr has not passed yet.")
 log = logging.getLogger(__name__)
 
 
 class Entry(NamedTuple):
-    """What the ring holds of a status, translated once for all clients."""
+    """A status in the ring, translated once for all clients."""
 
     acknowledgement: Acknowledgement
     message: Event
 
 
 class StatusUpdates:
-    """The way of statuses."""
+    """Keep status updates in the ring for its clients, and acknowledge those that jobmgr has passed."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class StatusUpdates:
         self._to_acknowledge.clear()
 
     def take(self, statuses: Iterable[StatusEvent]) -> None:
-        """Take statuses in, in the order in which they came, and wake the clients that wait."""
+        """Handle statuses in their order, and wake the waiting clients."""
         for result, count in Counts(map(self._take, statuses)).items():
             STATUSES.labels(result).inc(count)
         self._measure()
@@ -104,12 +104,12 @@ class StatusUpdates:
                 waiter.set_result(None)
 
     def _take(self, event: StatusEvent) -> str:
-        """Take one status in; return what became of it."""
+        """Handle one status; return the result for the metric."""
         if isinstance(event, StatusUpdate):
             return self._take_update(event)
         if isinstance(event, SecondLaunchRefused):
             log.error("a second launch of %s was refused; the first one still runs", event.run)
-            return "of another launch"
+            return "second launch"
         if isinstance(event, UnreadableStatus):
             return self._skip(event.acknowledgement)
         assert_never(event)
@@ -121,9 +121,9 @@ class StatusUpdates:
         if update.missing and (self._runs.is_unconfirmed(run) or self._reconciler.distrusted(run)):
             self._runs.confirm(run)
             self._reconciler.distrust(run, agent_id, now)
-            return "asked again"
+            return "requested again"
         if self._reconciler.judge(run, agent_id, update.unknown, now) is Verdict.RETRY:
-            return "asked again"
+            return "requested again"
         self._follow(run, agent_id, state.terminal)
         self._launches.observe(run, agent_id, state, status.reason, now)
         if update.missing:
@@ -141,7 +141,7 @@ class StatusUpdates:
         return added.value
 
     def _skip(self, acknowledgement: Acknowledgement) -> str:
-        """Acknowledge at once, for Mesos would hold back what follows."""
+        """Acknowledge at once, because Mesos holds back the following statuses."""
         log.warning("task %s is in a state of Mesos that is not known here", acknowledgement.run)
         self._runs.confirm(acknowledgement.run)
         if acknowledgement.uuid:
@@ -160,26 +160,25 @@ class StatusUpdates:
     async def wait(
         self, client: str, stream_id: str, begin: int, purge: int, limit: int, timeout: float
     ) -> list[Numbered[Entry]]:
-        """Return events from `begin` on, as soon as there is one or after `timeout` seconds.
+        """Return events from `begin` on as soon as there are any, or none after `timeout` seconds.
 
-        Raises what the ring's `purge` and `read` raise, and Unavailable when this instance ceases to lead.
+        Raises as `purge` and `read` of the ring do, and Unavailable when this instance no longer leads.
         """
         for passed in self.ring.purge(client, stream_id, begin, purge):
             if passed.key:
                 self._queue(passed.event.acknowledgement)
         self._measure()
         if begin == self.ring.end and timeout > 0:
-            await self._for_news(timeout)
+            await self._wait_for_events(timeout)
         return self.ring.read(begin, limit)
 
     def pass_early(self, stream_id: str, offsets: Iterable[int]) -> None:
-        """Acknowledge events that jobmgr is done with, though not with all before them. Raises
-        StreamChanged."""
+        """Acknowledge events that jobmgr has finished before earlier ones. Raises StreamChanged."""
         for passed in self.ring.pass_early(stream_id, offsets):
             if passed.key:
                 self._queue(passed.event.acknowledgement)
 
-    async def _for_news(self, timeout: float) -> None:
+    async def _wait_for_events(self, timeout: float) -> None:
         if self._closed:
             raise Unavailable("this hostmgr no longer leads")
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -206,7 +205,7 @@ class StatusUpdates:
             self._acknowledge.set()
 
     async def acknowledge(self, backend: Backend) -> NoReturn:
-        """Acknowledge, batch by batch, what jobmgr has passed."""
+        """Acknowledge in batches the statuses that jobmgr has passed."""
         while True:
             await self._acknowledge.wait()
             self._acknowledge.clear()
@@ -215,7 +214,7 @@ class StatusUpdates:
                     self._send_batch(backend)
                     await backend.drain()
             except Unavailable as error:
-                # The queue is empty where the connection is gone; where the fence refused, it is tried again.
+                # Without a connection the queue is empty; where the fence refused, the batch is sent again.
                 log.debug("acknowledgements wait: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
                 if self._to_acknowledge:

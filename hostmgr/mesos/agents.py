@@ -13,14 +13,14 @@ from hostmgr.mesos.translate import KIND_OF, agent_from
 from peloton.model.resources import milli
 
 AGENTS_AT_ONCE = 200
-"""Agents that are read before other work runs."""
+"""Agents that are translated before other work runs."""
 
 
 class AgentReader:
-    """Translates only agents that have changed."""
+    """Read the agents; only those that have changed are translated."""
 
     def __init__(self, client: OperatorClient, role: str) -> None:
-        """Count as allocated what `role` has."""
+        """Count only resources allocated to `role` as allocated."""
         self._client = client
         self._role = role
         self._read: dict[str, tuple[bytes, Agent]] = {}

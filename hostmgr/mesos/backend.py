@@ -1,4 +1,4 @@
-"""`hostmgr.backend.interface` on Mesos: its driver, its operator API, and the translation of both."""
+"""The backend for Mesos: its scheduler API and its operator API behind the port."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from peloton.model.ids import MesosTaskId
 from peloton.model.task import Launch
 
 REFUSE_SECONDS = 0.0
-"""Mesos offers what a launch leaves of a host again with the next allocation."""
+"""Filter of an ACCEPT: Mesos offers the rest of the host again with the next allocation."""
 
 
 class MesosBackend:
-    """The driver's handler, which passes on what Mesos says in the model's terms."""
+    """Translate between the port and the driver, whose handler it is."""
 
     def __init__(self, connect: Callable[[Handler], MesosDriver], agent_reader: AgentReader) -> None:
-        """Set up the driver with `connect`, which gets its handler."""
+        """Create the driver by `connect`, which receives the handler."""
         self._driver = connect(self)
         self._agent_reader = agent_reader
         self._calls: Calls | None = None
@@ -57,7 +57,7 @@ class MesosBackend:
         self._listener = listener
 
     async def run(self) -> NoReturn:
-        """Subscribe again and again."""
+        """Subscribe, again after each end of the subscription."""
         await self._driver.run()
 
     def launch(self, plan: LaunchPlan, launches: Sequence[Launch]) -> None:
@@ -158,5 +158,5 @@ class MesosBackend:
 
 
 def _is_of_agent(failure: Event.Failure) -> bool:
-    """Return whether an agent is lost. Where one of its executors ended, the statuses of its tasks say so."""
+    """Return whether an agent is lost. The end of an executor is reported by statuses of its tasks."""
     return failure.HasField("agent_id") and not failure.HasField("executor_id")

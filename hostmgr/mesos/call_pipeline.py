@@ -1,6 +1,6 @@
-"""Calls over a connection of their own, written one behind the other; the master answers in order.
+"""Pipelined calls on a connection of their own; the master answers in order.
 
-A call sent on the subscription's own connection would be answered in the middle of the event stream.
+The answer to a call on the connection of the subscription would arrive within the event stream.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from hostmgr.mesos.http import READ_SIZE, BrokenHttp, Requests, StatusParser
+from hostmgr.mesos.http import READ_SIZE, BrokenHttp, HeaderlessParser, Requests
 from hostmgr.mesos.session import SessionBroken
 from peloton.errors import Unavailable
 
 MAX_OUTSTANDING = 4096
-"""Calls written and not answered yet, above which senders have to wait."""
+"""Number of unanswered calls from which senders wait."""
 ANSWER_SECONDS = 30.0
 _VOID = ("Framework cannot be found", "Framework is not subscribed", "The stream ID")
-"""Parts of the refusals that say that this subscription is no longer the framework's."""
+"""Parts of refusals that mean that the subscription is no longer valid."""
 log = logging.getLogger(__name__)
 
 
@@ -34,7 +34,7 @@ class CallPipeline:
         refused: Callable[[str, int, str], None],
         now: Callable[[], float],
     ) -> None:
-        """Write to `writer`; report calls that were not accepted to `refused(call, status, text)`."""
+        """Write to `writer`; report refused calls by `refused(call, status, text)`."""
         self._requests = requests
         self._reader = reader
         self._writer = writer
@@ -42,14 +42,14 @@ class CallPipeline:
         self._now = now
         self._outstanding: deque[tuple[str, float]] = deque()
         self._answered = -math.inf
-        """When something last came of answers."""
+        """When data of an answer was last received."""
         self._room = asyncio.Event()
         self._room.set()
         self._closed = False
 
     @property
     def outstanding(self) -> int:
-        """Return how many calls are not answered yet."""
+        """Return the number of unanswered calls."""
         return len(self._outstanding)
 
     @property
@@ -58,12 +58,12 @@ class CallPipeline:
         return not (self._closed or self._writer.is_closing())
 
     def send(self, names: Sequence[str], bodies: Iterable[bytes]) -> None:
-        """Write calls, in one piece.
+        """Write calls at once.
 
-        Raises Unavailable, having written nothing, where the connection is gone.
+        Raises Unavailable, without writing anything, where the connection has ended.
         """
         if not self.open:
-            raise Unavailable("the connection to the Mesos master is gone")
+            raise Unavailable("the connection to the Mesos master has ended")
         self._writer.write(b"".join(map(self._requests.post, bodies)))
         now = self._now()
         self._outstanding.extend((name, now) for name in names)
@@ -71,25 +71,25 @@ class CallPipeline:
             self._room.clear()
 
     async def drain(self) -> None:
-        """Wait for room for more calls. Raises Unavailable where the connection is gone."""
+        """Wait until more calls may be written. Raises Unavailable where the connection has ended."""
         await self._room.wait()
         try:
             await self._writer.drain()
         except OSError as error:
-            raise Unavailable(f"the connection to the Mesos master is gone: {error}") from None
+            raise Unavailable(f"the connection to the Mesos master has ended: {error}") from None
         if not self.open:
-            raise Unavailable("the connection to the Mesos master is gone")
+            raise Unavailable("the connection to the Mesos master has ended")
 
     def stalled(self) -> bool:
-        """Return whether no answer has come for too long; calls behind many others may take longer."""
+        """Return whether no answer has been received for too long, however many calls wait."""
         if not self._outstanding:
             return False
         since = max(self._outstanding[0][1], self._answered)
         return self._now() - since > ANSWER_SECONDS
 
     async def run(self) -> None:
-        """Read the answers. Raises OSError or SessionBroken at the connection's end."""
-        parser = StatusParser(max_body=1024 * 1024)
+        """Read the answers. Raises OSError or SessionBroken at the end of the connection."""
+        parser = HeaderlessParser(max_body=1024 * 1024)
         while True:
             data = await self._reader.read(READ_SIZE)
             if not data:
@@ -113,7 +113,7 @@ class CallPipeline:
             raise SessionBroken(f"{name} was answered {status} {text[:200]}")
 
     def close(self) -> None:
-        """Close the connection, and end the waits for room."""
+        """Close the connection and end all waits."""
         self._closed = True
         self._room.set()
         self._writer.close()

@@ -1,4 +1,4 @@
-"""The calls of the scheduler API that hostmgr makes."""
+"""Messages of the scheduler API's calls."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _Capability = mesos_pb2.FrameworkInfo.Capability
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """Who hostmgr is for Mesos (docs/behaviour/hosts.md)."""
+    """The framework as which hostmgr registers with Mesos (docs/behaviour/hosts.md)."""
 
     user: str = "root"
     name: str = "Peloton"
     role: str = "peloton"
     principal: str = "peloton"
     failover_timeout: float = 6e7
-    """Seconds that the master keeps tasks of a framework that is away."""
+    """Seconds for which the master keeps the tasks of a framework that is not subscribed."""
     gpus: bool = True
     revocable: bool = True
     hostname: str = ""
@@ -53,7 +53,7 @@ class Framework:
 
 
 def subscribe(framework: Framework, framework_id: str | None) -> Call:
-    """Subscribe, with the previous id where there is one: then it must stand in both places."""
+    """Return a SUBSCRIBE. A known framework id is required in the call and in its FrameworkInfo."""
     info = framework.info(framework_id)
     call = Call(type=Call.SUBSCRIBE, subscribe=Call.Subscribe(framework_info=info))
     if framework_id:
@@ -62,7 +62,7 @@ def subscribe(framework: Framework, framework_id: str | None) -> Call:
 
 
 class Calls:
-    """Calls of a subscribed framework."""
+    """Build the calls of a subscribed framework."""
 
     def __init__(self, framework_id: str) -> None:
         self._id = mesos_pb2.FrameworkID(value=framework_id)
@@ -70,7 +70,7 @@ class Calls:
     def accept(
         self, offer_ids: Iterable[str], tasks: Sequence[mesos_pb2.TaskInfo], refuse_seconds: float
     ) -> Call:
-        """Launch `tasks` on these offers, all of one agent.
+        """Return an ACCEPT that launches `tasks` on offers of one agent.
 
         Mesos offers the rest again after `refuse_seconds`.
         """
@@ -83,7 +83,7 @@ class Calls:
         return call
 
     def decline(self, offer_ids: Iterable[str], refuse_seconds: float = 0.0) -> Call:
-        """Give offers back."""
+        """Return a DECLINE of offers."""
         return Call(
             framework_id=self._id,
             type=Call.DECLINE,
@@ -94,7 +94,7 @@ class Calls:
         )
 
     def acknowledge(self, status: Acknowledgement) -> Call:
-        """Acknowledge a status with a uuid: those of the master, without one, must not be acknowledged."""
+        """Return an ACKNOWLEDGE of a status with a uuid; statuses of the master have none and get none."""
         call = Call(framework_id=self._id, type=Call.ACKNOWLEDGE)
         acknowledge = call.acknowledge
         acknowledge.agent_id.value = status.agent_id
@@ -103,7 +103,7 @@ class Calls:
         return call
 
     def kill(self, task_id: str, agent_id: str) -> Call:
-        """Kill a task."""
+        """Return a KILL of a task; `agent_id` may be empty."""
         call = Call(
             framework_id=self._id, type=Call.KILL, kill=Call.Kill(task_id=mesos_pb2.TaskID(value=task_id))
         )
@@ -112,7 +112,7 @@ class Calls:
         return call
 
     def shutdown(self, executor_id: str, agent_id: str) -> Call:
-        """Shut an executor down."""
+        """Return a SHUTDOWN of an executor."""
         return Call(
             framework_id=self._id,
             type=Call.SHUTDOWN,
@@ -123,7 +123,7 @@ class Calls:
         )
 
     def reconcile(self, runs: Iterable[tuple[str, str]]) -> Call:
-        """Request the states of (task id, agent id or empty); of all tasks that are not terminal for none."""
+        """Return a RECONCILE of (task id, agent id or empty); without runs it is implicit."""
         call = Call(framework_id=self._id, type=Call.RECONCILE, reconcile=Call.Reconcile())
         for task_id, agent_id in runs:
             task = call.reconcile.tasks.add()

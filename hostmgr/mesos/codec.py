@@ -1,4 +1,4 @@
-"""Calls and events as bytes. Protobuf by default, Mesos' own JSON by setting."""
+"""Encodings of calls and events: protobuf or the JSON of Mesos."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Encoding = Literal["protobuf", "json"]
 
 
 class MalformedMessage(ValueError):
-    """The bytes are no message of the kind that was expected."""
+    """The bytes are not a message of the expected kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """One encoding of messages."""
+    """An encoding of messages."""
 
     content_type: str
     encode: Callable[[Message], bytes]

@@ -1,7 +1,7 @@
-"""The driver's connections: one that carries the subscription, one for all other calls.
+"""The connections to the Mesos master: one for the subscription, one for all other calls.
 
-When either breaks, both go and the framework subscribes anew: offers of before are void then, and what
-became of calls without an answer is found out by reconciliation.
+When either breaks, both are closed and the framework subscribes again. Earlier offers are void then, and
+reconciliation finds the outcome of unanswered calls.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ CONNECT_SECONDS = 10.0
 WATCH_SECONDS = 0.5
 MAX_REDIRECTS = 3
 _BROKEN = (OSError, Unavailable, SessionBroken, MalformedStream, MalformedMessage, InvalidArgument)
-"""What ends a subscription, and not hostmgr; InvalidArgument is an amount in an offer that is no number."""
+"""Errors that end a subscription but not hostmgr. InvalidArgument: an amount in an offer is no number."""
 log = logging.getLogger(__name__)
 
 
 class Handler(Protocol):
-    """Receives what Mesos sends."""
+    """Receives the events of a subscription."""
 
     async def on_subscribed(self, framework_id: str, master: MasterAddress, master_id: str) -> None:
-        """Handle a new subscription, before any further event of it."""
+        """Handle a new subscription, before its further events."""
         ...
 
     async def on_framework_removed(self) -> None:
@@ -48,16 +48,16 @@ class Handler(Protocol):
         ...
 
     def on_disconnected(self, reason: str) -> None:
-        """Handle the end of a subscription, or of the try for one."""
+        """Handle the end of a subscription, or a failed try to subscribe."""
         ...
 
     def on_refused(self, call: str, status: int, text: str) -> None:
-        """Handle a call that the master did not accept."""
+        """Handle a call that the master refused."""
         ...
 
 
 class MesosDriver:
-    """See the module. `run` for ever; `send` while subscribed."""
+    """Keep a framework subscribed, and send its calls."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class MesosDriver:
         max_record: int = 64 * 1024 * 1024,
         fence: Callable[[], None] = lambda: None,
     ) -> None:
-        """Set the driver up. `fence` runs before each subscription and call, and raises to prevent it."""
+        """Call `fence` before each subscription and each call; it raises to prevent them."""
         self.session = session
         self._framework = framework
         self._codec = codec
@@ -98,9 +98,9 @@ class MesosDriver:
         return self._pipeline is not None and self._pipeline.open
 
     def send(self, *calls: Call) -> None:
-        """Write calls, one behind the other.
+        """Write calls in order.
 
-        Raises Unavailable, having written nothing, while not subscribed, and what the fence raises.
+        Raises Unavailable, without writing anything, while not subscribed, and what the fence raises.
         """
         self._fence()
         if self._pipeline is None:
@@ -109,13 +109,13 @@ class MesosDriver:
         self._pipeline.send(names, map(self._codec.encode, calls))
 
     async def drain(self) -> None:
-        """Wait for room for further calls. Raises Unavailable where the connection goes meanwhile."""
+        """Wait until more calls may be written. Raises Unavailable where the connection ends meanwhile."""
         if self._pipeline is None:
             raise Unavailable("not subscribed with the Mesos master at the moment")
         await self._pipeline.drain()
 
     async def run(self) -> NoReturn:
-        """Subscribe again and again."""
+        """Subscribe, again after each end of the subscription."""
         while True:
             reason = await self._until_broken()
             self.session.disconnect()
@@ -128,7 +128,7 @@ class MesosDriver:
             await self._pause(pause)
 
     async def _pause(self, seconds: float) -> None:
-        """Wait before the next try of the master that failed; another master is tried as soon as it leads."""
+        """Wait before the next try with the same master; another master is tried as soon as it leads."""
         until = self._now() + seconds
         while (left := until - self._now()) > 0:
             await asyncio.sleep(min(left, WATCH_SECONDS))
@@ -136,7 +136,7 @@ class MesosDriver:
                 return
 
     async def _until_broken(self) -> str:
-        """Return why this subscription, or the try for one, ended."""
+        """Subscribe once; return why the subscription, or the try, ended."""
         where = "no master"
         try:
             self._fence()
@@ -156,7 +156,7 @@ class MesosDriver:
         return f"{where}: the subscription ended"
 
     def _follow(self, error: Redirected) -> str:
-        """Follow a redirect, but not in circles without a pause."""
+        """Note a redirect to follow at once, unless there were too many in a row; return the reason."""
         if self._redirects < MAX_REDIRECTS:
             self._redirects += 1
             self._redirect = error.to
@@ -179,7 +179,7 @@ class MesosDriver:
             writer.close()
 
     async def _until_subscribed(self, reader: asyncio.StreamReader, decoder: EventDecoder) -> list[Event]:
-        """Return the events that came along with SUBSCRIBED."""
+        """Return the events that were received with SUBSCRIBED."""
         while not self.session.subscribed:
             events = await self._next(reader, decoder)
         return events
@@ -212,7 +212,7 @@ class MesosDriver:
         while True:
             for part in split_offers(events):
                 self._handler.on_events(part)
-                await asyncio.sleep(0)  # others have work too, above all to renew the leader's lease
+                await asyncio.sleep(0)  # let other tasks run, such as the renewal of the leader's lease
             events = await self._next(reader, decoder)
 
     async def _next(self, reader: asyncio.StreamReader, decoder: EventDecoder) -> list[Event]:
@@ -231,12 +231,12 @@ class MesosDriver:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             if (other := await self._other_master()) is not None:
-                # One that stands still does not end its connection when another is elected, and one whose
-                # machine is gone does not even refuse it.
+                # A master that hangs, or whose machine has failed, does not close its connection when another
+                # one is elected.
                 raise SessionBroken(f"the master at {other} leads now")
 
     async def _other_master(self) -> MasterAddress | None:
-        """Return the leading master where it is not the one that this driver connected to."""
+        """Return the leading master if it is another one than this driver connected to."""
         try:
             detected = await self._detector.master()
         except Unavailable:  # another one is being elected
@@ -251,7 +251,7 @@ class MesosDriver:
 
 
 async def _until_first_ends(*work: Coroutine[Any, Any, None]) -> None:
-    """Run all until one ends, then end the others; raises what that one raised."""
+    """Run all until one ends, then cancel the others. Raises what that one raised."""
     tasks = [asyncio.create_task(each) for each in work]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as the driver speaks it: requests as bytes, answers through httptools' parser."""
+"""HTTP/1.1 of the driver: requests as bytes, responses parsed by httptools."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_HEAD = 64 * 1024
 
 
 class BrokenHttp(OSError):
-    """The peer does not speak HTTP as expected; the connection has to go."""
+    """The peer violates HTTP; the connection must be closed."""
 
 
 def basic(principal: str, secret: str) -> str:
@@ -27,7 +27,7 @@ def basic(principal: str, secret: str) -> str:
 
 
 class Requests:
-    """POST requests to one path of one master; what does not change is put together once."""
+    """POST requests to one path of one master, with a common head."""
 
     def __init__(self, master: MasterAddress, path: str, headers: Mapping[str, str]) -> None:
         lines = [f"POST {path} HTTP/1.1", f"Host: {master}"]
@@ -39,17 +39,17 @@ class Requests:
         return b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
 
 
-class Answer:
-    """One answer, as far as it has come."""
+class HttpResponse:
+    """A response, as far as it has been received."""
 
-    __slots__ = ("body", "complete", "headed", "headers", "keep_alive", "status")
+    __slots__ = ("body", "complete", "has_head", "headers", "keep_alive", "status")
 
     def __init__(self) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         """Names in lower case."""
         self.body: list[bytes] = []
-        self.headed = False
+        self.has_head = False
         self.complete = False
         self.keep_alive = True
 
@@ -59,77 +59,77 @@ class Answer:
         return b"".join(self.body).decode("utf-8", "replace")
 
 
-class StatusParser:
-    """Answers out of a stream of bytes, one after the other, without their headers."""
+class HeaderlessParser:
+    """Parse a stream of responses without their headers."""
 
     def __init__(self, max_body: int) -> None:
         self._max_body = max_body
         self._parser = httptools.HttpResponseParser(self)
-        self._current = Answer()
+        self._current = HttpResponse()
         self._size = 0
-        self._done: list[Answer] = []
+        self._done: list[HttpResponse] = []
 
-    def feed(self, data: bytes) -> list[Answer]:
-        """Return the answers that `data` completes. Raises BrokenHttp."""
+    def feed(self, data: bytes) -> list[HttpResponse]:
+        """Return the responses that `data` completes. Raises BrokenHttp."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            raise BrokenHttp(f"no HTTP answer: {str(error) or type(error).__name__}") from None
+            raise BrokenHttp(f"no HTTP response: {str(error) or type(error).__name__}") from None
         done, self._done = self._done, []
         return done
 
     # Called by httptools.
 
     def on_message_begin(self) -> None:
-        """Begin an answer."""
-        self._current = Answer()
+        """Begin a response."""
+        self._current = HttpResponse()
         self._size = 0
 
     def on_headers_complete(self) -> None:
-        """Take the status."""
+        """Record the status."""
         self._current.status = self._parser.get_status_code()
         self._current.keep_alive = self._parser.should_keep_alive()
-        self._current.headed = True
+        self._current.has_head = True
         self._size = 0
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
+        """Add a part of the body."""
         self._size += len(body)
         if self._size > self._max_body:
-            raise BrokenHttp(f"the body of an answer is over {self._max_body} bytes")
+            raise BrokenHttp(f"the body of a response is over {self._max_body} bytes")
         self._current.body.append(body)
 
     def on_message_complete(self) -> None:
-        """End an answer."""
+        """Complete a response."""
         self._current.complete = True
         self._done.append(self._current)
 
 
-class AnswerParser(StatusParser):
-    """Answers with their headers, and the body of one that is under way."""
+class ResponseParser(HeaderlessParser):
+    """Parse responses with their headers, and give access to an incomplete one."""
 
     @property
-    def current(self) -> Answer:
-        """Return the incomplete answer; the body of a stream is taken from it piece by piece."""
+    def current(self) -> HttpResponse:
+        """Return the incomplete response."""
         return self._current
 
     def take_body(self) -> bytes:
-        """Return what came of the body since the last call."""
+        """Return and clear the part of the body received since the last call."""
         body = b"".join(self._current.body)
         self._current.body.clear()
         self._size = 0
         return body
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
+        """Add a header."""
         self._size += len(name) + len(value)
         if self._size > MAX_HEAD:
-            raise BrokenHttp(f"the head of an answer is over {MAX_HEAD} bytes")
+            raise BrokenHttp(f"the head of a response is over {MAX_HEAD} bytes")
         self._current.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
 
 def location(value: str) -> MasterAddress:
-    """Parse the header `Location: //host:port/path`, which may have a scheme. Raises BrokenHttp."""
+    """Parse the value of a header `Location: //host:port/path`, with or without scheme. Raises BrokenHttp."""
     try:
         parts = urlsplit(value)
         host, port = parts.hostname, parts.port
@@ -152,5 +152,5 @@ async def connect(
             )
     except ssl.SSLError as error:
         raise BrokenHttp(describe(error, name)) from None
-    except ValueError as error:  # of a name that cannot be one of the DNS
-        raise BrokenHttp(f"{master} ({name}) is no host: {error}") from None
+    except ValueError as error:  # a name that is not valid in the DNS
+        raise BrokenHttp(f"{master} ({name}) is not a host: {error}") from None

@@ -1,4 +1,4 @@
-"""The master's operator API, as far as hostmgr reads it."""
+"""Client of the master's operator API."""
 
 from __future__ import annotations
 
@@ -7,8 +7,16 @@ import ssl
 from collections.abc import Sequence
 
 from hostmgr.mesos.codec import Codec, MalformedMessage
-from hostmgr.mesos.http import READ_SIZE, Answer, AnswerParser, BrokenHttp, Requests, connect, location
-from hostmgr.mesos.utf8 import mend_agents
+from hostmgr.mesos.http import (
+    READ_SIZE,
+    BrokenHttp,
+    HttpResponse,
+    Requests,
+    ResponseParser,
+    connect,
+    location,
+)
+from hostmgr.mesos.utf8 import replace_invalid_agent_text
 from mesos.v1.master import master_pb2
 from mesos.v1.quota import quota_pb2
 from peloton.errors import Unavailable
@@ -16,14 +24,14 @@ from peloton.mesos.detector import MasterAddress, MasterDetector
 
 PATH = "/api/v1"
 MAX_REDIRECTS = 3
-MAX_ANSWER = 512 * 1024 * 1024
+MAX_RESPONSE = 512 * 1024 * 1024
 Call = master_pb2.Call
 Agents = master_pb2.Response.GetAgents
 Agent = Agents.Agent
 
 
 class OperatorClient:
-    """One connection a call; it raises Unavailable where it cannot be answered in `timeout` seconds."""
+    """Make calls, each on a connection of its own. Raises Unavailable after `timeout` seconds."""
 
     def __init__(
         self,
@@ -46,13 +54,13 @@ class OperatorClient:
             self._headers["Authorization"] = authorization
 
     async def agents(self) -> Agents:
-        """Read the registered agents, and those that a new master expects back."""
+        """Read the registered agents, and those that a new master expects to register again."""
         answer = await self._call(Call(type=Call.GET_AGENTS))
-        mend_agents(answer.get_agents.agents)
+        replace_invalid_agent_text(answer.get_agents.agents)
         return answer.get_agents
 
     async def quotas(self) -> Sequence[quota_pb2.QuotaConfig]:
-        """Read the roles' quotas; one that is listed may be without limits."""
+        """Read the quotas of roles; a listed quota may have no limits."""
         answer = await self._call(Call(type=Call.GET_QUOTA))
         return answer.get_quota.status.configs
 
@@ -65,14 +73,14 @@ class OperatorClient:
                 raise BrokenHttp(f"{answer.status} {answer.text[:200]}")
             response = self._codec.decode(b"".join(answer.body), master_pb2.Response)
             if master_pb2.Response.Type.Name(response.type) != name:
-                # An empty body is a message of nothing, which must not be taken for "there are none".
+                # An empty body decodes as an empty message, which must not be taken for an empty list.
                 raise BrokenHttp(f"the answer is of another type, {response.type}")
             return response
         except (OSError, MalformedMessage) as error:
             raise Unavailable(f"Mesos {name}: {str(error) or type(error).__name__}") from None
 
-    async def _post_to_leader(self, body: bytes) -> Answer:
-        """Send to the leader, following redirects. Raises BrokenHttp after too many of them."""
+    async def _post_to_leader(self, body: bytes) -> HttpResponse:
+        """Send to the leader and follow redirects. Raises BrokenHttp after too many."""
         master = await self._detector.master()
         for _ in range(MAX_REDIRECTS + 1):
             answer = await self._post(master, body)
@@ -81,11 +89,11 @@ class OperatorClient:
             master = location(answer.headers.get("location", ""))
         raise BrokenHttp(f"redirected {MAX_REDIRECTS} times, and then to {master}")
 
-    async def _post(self, master: MasterAddress, body: bytes) -> Answer:
+    async def _post(self, master: MasterAddress, body: bytes) -> HttpResponse:
         reader, writer = await connect(master, self._timeout, self._tls)
         try:
             writer.write(Requests(master, PATH, self._headers).post(body))
-            parser = AnswerParser(MAX_ANSWER)
+            parser = ResponseParser(MAX_RESPONSE)
             while data := await reader.read(READ_SIZE):
                 if done := parser.feed(data):
                     return done[0]

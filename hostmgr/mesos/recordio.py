@@ -1,6 +1,6 @@
-r"""RecordIO, the framing of Mesos' event stream: `<decimal length>\n<record>`, again and again.
+r"""RecordIO, the framing of Mesos' event stream: a sequence of `<decimal length>\n<record>`.
 
-Neither HTTP chunks nor reads say anything about where a record ends.
+Records are independent of HTTP chunks and of reads.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ _MAX_DIGITS = 10
 
 
 class MalformedStream(ValueError):
-    """The bytes are no RecordIO: nothing after them can be trusted, the connection has to go."""
+    """The bytes are not RecordIO; the connection must be closed."""
 
 
 class RecordParser:
-    """Cuts a byte stream into records. `max_record` bounds a record's size in bytes."""
+    """Split a byte stream into records of at most `max_record` bytes."""
 
     def __init__(self, max_record: int = 64 * 1024 * 1024) -> None:
         self._max_record = max_record
@@ -22,7 +22,7 @@ class RecordParser:
 
     @property
     def between_records(self) -> bool:
-        """Whether the stream may end here without having been cut."""
+        """Return whether the stream may end here: no record is incomplete."""
         return self._wanted is None and not self._buffer
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -49,11 +49,13 @@ class RecordParser:
 
     def _check_head(self, head: bytes) -> None:
         if head and (len(head) > _MAX_DIGITS or not head.isdigit()):
-            raise MalformedStream(f"record length {head[:_MAX_DIGITS]!r}… is no decimal number and newline")
+            raise MalformedStream(
+                f"record length {head[:_MAX_DIGITS]!r}… is not a decimal number and a newline"
+            )
 
     def _length(self, head: bytes) -> int:
         if not head.isdigit():
-            raise MalformedStream(f"record length {head!r} is no decimal number")
+            raise MalformedStream(f"record length {head!r} is not a decimal number")
         length = int(head)
         if length > self._max_record:
             raise MalformedStream(

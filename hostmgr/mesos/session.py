@@ -1,9 +1,8 @@
-"""The framework's subscription as a state machine without I/O.
+"""The framework's subscription as a state machine without I/O. `now` is seconds on the monotonic clock.
 
-The driver reports what happened (`now` in seconds on the monotonic clock) and gets back what it should do.
-Source of the rules: the recordings' README, above all that SUBSCRIBED comes first, that heartbeats follow a
-fixed schedule, that a refused framework gets one ERROR event in a stream of status 200, and that no
-updates come after a new subscription, so that reconciliation is necessary.
+The rules are those of recorded traffic: SUBSCRIBED is the first event, heartbeats follow a fixed schedule, a
+refused framework gets one ERROR event in a stream of status 200, and a new subscription repeats no updates,
+so that reconciliation is necessary.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from peloton.statemachine import StateMachine
 
 
 class State(Enum):
-    """Where a subscription is."""
+    """States of a subscription."""
 
     DISCONNECTED = "disconnected"
     SUBSCRIBING = "subscribing"
@@ -24,7 +23,7 @@ class State(Enum):
 
 
 class Trigger(Enum):
-    """What changes the state of a subscription."""
+    """Causes of a change of a subscription's state."""
 
     CONNECT = "connect"
     SUBSCRIBED = "subscribed"
@@ -43,17 +42,19 @@ MACHINE: StateMachine[State, Trigger] = StateMachine(
 )
 
 FRAMEWORK_REMOVED = "Framework has been removed"
-"""Beginning of the ERROR that says that the master gave this framework id up for good."""
-UNAUTHORIZED = "SUBSCRIBE was answered with 401: mesos.principal or mesos.secret_file is not what it expects"
+"""Beginning of the ERROR after which the framework id is void."""
+UNAUTHORIZED = (
+    "SUBSCRIBE was answered with 401: the master does not accept mesos.principal or mesos.secret_file"
+)
 NOT_READY = "SUBSCRIBE was answered with 503: the master is not elected, or has not finished its recovery"
 MISSED_HEARTBEATS = 3
 DEFAULT_HEARTBEAT = 15.0
 RECOVERY_SECONDS = 1.0
-"""Longest pause before a master that has yet to finish its recovery is tried again."""
+"""Longest pause before the next try with a master that has not finished its recovery."""
 
 
 class SessionBroken(Exception):
-    """The subscription cannot go on; the message says why. The shell disconnects and tries again later."""
+    """The subscription cannot continue, for the reason in the message; the driver tries again later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +70,18 @@ class RetryPauses:
 
 
 class Session:
-    """One framework's way through subscriptions; lives as long as the driver."""
+    """The subscriptions of one framework, over the life of the driver."""
 
     def __init__(self, framework_id: str | None, connect_timeout: float = 10.0) -> None:
         self.framework_id = framework_id
-        """None until Mesos gave one; sent with every further subscription."""
+        """The id from Mesos, sent with further subscriptions; None before the first."""
         self.stream_id = ""
         self.master_id = ""
         self.state = State.DISCONNECTED
         self.deadline = 0.0
-        """When the connection counts as dead unless something comes."""
+        """When the connection counts as dead unless an event is received."""
         self.failures = 0
-        """Tries of one master in a row that ended before the first half interval of heartbeats was over."""
+        """Consecutive tries with one master that ended within half a heartbeat interval."""
         self._not_ready = False
         self._settled = False
         self._subscribed_at = 0.0
@@ -89,7 +90,7 @@ class Session:
 
     @property
     def subscribed(self) -> bool:
-        """Return whether SUBSCRIBED has come."""
+        """Return whether SUBSCRIBED has been received."""
         return self.state is State.SUBSCRIBED
 
     def connect(self, now: float) -> None:
@@ -100,11 +101,11 @@ class Session:
         self.deadline = now + self._connect_timeout
 
     def another_master(self) -> None:
-        """Forget the failures of the previous master: the next try is of another one."""
+        """Forget the failures: the next try is with another master."""
         self.failures = 0
 
     def pause(self, pauses: RetryPauses, jitter: float) -> float:
-        """Return the seconds to wait before the next try; `jitter` is a number from 0 to 1."""
+        """Return the pause before the next try, in seconds; `jitter` is a number from 0 to 1."""
         pause = pauses.after(self.failures, jitter)
         return min(pause, RECOVERY_SECONDS) if self._not_ready else pause
 
@@ -123,13 +124,13 @@ class Session:
         self.deadline = now + self._connect_timeout
 
     def touch(self, now: float) -> None:
-        """Extend the deadline: an event came."""
+        """Extend the deadline after an event."""
         if self.subscribed:
             self.deadline = now + self._interval * MISSED_HEARTBEATS
             self._settled = now - self._subscribed_at >= self._interval / 2
 
     def on_subscribed(self, framework_id: str, interval: float, master_id: str, now: float) -> None:
-        """Handle SUBSCRIBED. Raises SessionBroken where it comes twice in one stream."""
+        """Handle SUBSCRIBED. Raises SessionBroken for a second one in a stream."""
         if self.subscribed:
             raise SessionBroken("SUBSCRIBED came twice in one stream")
         self.state = MACHINE.next(self.state, Trigger.SUBSCRIBED)
@@ -140,15 +141,15 @@ class Session:
         self.touch(now)
 
     def on_event(self, name: str) -> None:
-        """Check an event. Raises SessionBroken where anything but SUBSCRIBED or ERROR opens the stream."""
+        """Check an event. Raises SessionBroken before SUBSCRIBED."""
         if not self.subscribed:
             raise SessionBroken(f"{name} came before SUBSCRIBED")
 
     def on_error(self, message: str) -> bool:
         """Handle an ERROR event, after which the master ends the stream.
 
-        Return whether the framework id is void: then it is forgotten here, and the next subscription gets a
-        new one.
+        Return whether the framework id is void. It is forgotten then, and the next subscription gets a new
+        one.
         """
         if message.startswith(FRAMEWORK_REMOVED):
             self.framework_id = None
@@ -156,12 +157,12 @@ class Session:
         return False
 
     def disconnect(self) -> None:
-        """Note that the connection is gone, whatever ended it."""
+        """Note the end of the connection."""
         self.failures = 0 if self._settled else self.failures + 1
         self._settled = False
         self.state = MACHINE.next(self.state, Trigger.DISCONNECT)
         self.stream_id = ""
 
     def expired(self, now: float) -> bool:
-        """Return whether nothing came for so long that the connection counts as dead."""
+        """Return whether the deadline is over, so that the connection counts as dead."""
         return self.state is not State.DISCONNECTED and now >= self.deadline

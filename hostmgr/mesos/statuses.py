@@ -1,4 +1,4 @@
-"""Statuses of Mesos in the model's terms."""
+"""Translation of Mesos' statuses to the port's events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events out of the bytes of the subscription's connection, without I/O."""
+"""Decoding of the events of a subscription, without I/O."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from hostmgr.mesos.codec import Codec, MalformedMessage
-from hostmgr.mesos.http import READ_SIZE, AnswerParser, BrokenHttp, location
+from hostmgr.mesos.http import READ_SIZE, BrokenHttp, ResponseParser, location
 from hostmgr.mesos.recordio import RecordParser
 from hostmgr.mesos.session import Session
-from hostmgr.mesos.utf8 import mend_event
+from hostmgr.mesos.utf8 import replace_invalid_text
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.mesos.detector import MasterAddress
 
@@ -45,46 +45,46 @@ class SessionRefused(Exception):
 
 
 class EventDecoder:
-    """HTTP answer, RecordIO and messages of one subscription; reports to the session what it needs."""
+    """Decode the HTTP response, RecordIO and messages of one subscription; inform the session."""
 
     def __init__(self, codec: Codec, session: Session, max_record: int) -> None:
         self._codec = codec
         self._session = session
-        self._http = AnswerParser(max_body=max_record + READ_SIZE)
+        self._http = ResponseParser(max_body=max_record + READ_SIZE)
         self._records = RecordParser(max_record)
-        self._headed = False
+        self._has_head = False
         self.ended = False
-        """Whether the answer is complete; the connection itself may stay open after it."""
+        """Whether the response is complete; the connection may stay open after it."""
 
     def feed(self, data: bytes, now: float) -> list[Event]:
-        """Return what one read completes, without SUBSCRIBED, HEARTBEAT and ERROR; no bytes are the end.
+        """Return the events that `data` completes, without SUBSCRIBED, HEARTBEAT and ERROR.
 
-        Raises Redirected, SessionRefused, SessionBroken, MalformedStream, MalformedMessage, BrokenHttp:
-        after each of them the connection has to close.
+        Without bytes the stream has ended. Raises Redirected, SessionRefused, SessionBroken, MalformedStream,
+        MalformedMessage or BrokenHttp, after which the connection must be closed.
         """
         if not data or self.ended:
             cut = "" if self._records.between_records else " within a record"
             raise BrokenHttp(f"the event stream ended{cut}")
         done = self._http.feed(data)
         answer = done[0] if done else self._http.current
-        if not self._headed and answer.headed:
+        if not self._has_head and answer.has_head:
             self._head(answer.status, answer.headers, answer.text, now)
         body = b"".join(answer.body) if done else self._http.take_body()
         events = [self._event(record) for record in self._records.feed(body)]
         if events:
             self._session.touch(now)
         self.ended = bool(done)
-        return [event for event in events if self._is_news(event, now)]
+        return [event for event in events if self._is_for_handler(event, now)]
 
     def _event(self, record: bytes) -> Event:
         event = self._codec.decode(record, Event)
         body = _BODIES.get(event.type)
         if body is not None and not event.HasField(body):
             raise MalformedMessage(f"an event {Event.Type.Name(event.type)} without {body}")
-        mend_event(event)
+        replace_invalid_text(event)
         return event
 
-    def _is_news(self, event: Event, now: float) -> bool:
+    def _is_for_handler(self, event: Event, now: float) -> bool:
         if event.type == Event.ERROR:
             raise SessionRefused(event.error.message)
         if event.type == Event.SUBSCRIBED:
@@ -100,7 +100,7 @@ class EventDecoder:
         return event.type != Event.HEARTBEAT
 
     def _head(self, status: int, headers: Mapping[str, str], text: str, now: float) -> None:
-        self._headed = True
+        self._has_head = True
         if 300 <= status < 400 and "location" in headers:
             raise Redirected(location(headers["location"]))
         if status != 200:
@@ -109,9 +109,9 @@ class EventDecoder:
 
 
 def split_offers(events: list[Event], offers_at_once: int = OFFERS_AT_ONCE) -> Iterator[list[Event]]:
-    """Split events of very many offers, keeping the order.
+    """Split events with very many offers; keep the order.
 
-    The first event of a subscription has the offers of all hosts, which take seconds of work.
+    The first event of a subscription has the offers of all hosts, whose handling takes seconds.
     """
     held: list[Event] = []
     for event in events:

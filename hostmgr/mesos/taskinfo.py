@@ -1,4 +1,4 @@
-"""How tasks are described to Mesos (docs/behaviour/tasks.md)."""
+"""Translation of launches to Mesos' TaskInfo (docs/behaviour/tasks.md)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from peloton.model.task import Launch
 KILL_GRACE_SECONDS = 30
 EXECUTOR_NAME = "AuroraExecutor"
 SYSTEM_PREFIX = "peloton."
-"""Labels that a user gives under this prefix are not passed on."""
+"""Labels of users with this prefix are not passed to Mesos."""
 _DELAY, _INTERVAL, _TIMEOUT, _FAILURES = 15, 10, 20, 3
 _Check = task_pb2.HealthCheckConfig
 
 
 def task_info(launch: Launch, agent_id: str, resources: Iterable[mesos_pb2.Resource]) -> mesos_pb2.TaskInfo:
-    """Describe a task to Mesos. Raises InvalidArgument for an id that is no run's."""
+    """Return the TaskInfo of a launch. Raises InvalidArgument for an id that is not a run's."""
     config, run, ports = launch.payload, parse_mesos_task_id(launch.mesos_task_id), launch.ports
     if not isinstance(config, task_pb2.TaskConfig):
         raise TypeError(f"{launch.mesos_task_id}: not a v0 TaskConfig: {type(config).__name__}")
@@ -51,7 +51,7 @@ def _add_environment(
     instance: int,
     ports: Mapping[str, int],
 ) -> None:
-    """Add variables after the user's: of two with one name, Mesos takes the later."""
+    """Add variables after the user's: of two with one name, Mesos uses the later one."""
     variables = command.environment.variables
     variables.add(name="PELOTON_JOB_ID", value=job_id)
     variables.add(name="PELOTON_INSTANCE_ID", value=str(instance))

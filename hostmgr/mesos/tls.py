@@ -1,4 +1,4 @@
-"""TLS to the Mesos master: whose certificate is believed, and the one that hostmgr shows."""
+"""TLS to the Mesos master: trusted authorities and the client certificate."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ SETTING = "mesos.tls"
 
 
 def client_context(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
-    """Masters must show a certificate for their host's name, of an authority in `ca`, or of the system's.
+    """Build a context that requires a certificate for the master's hostname. Raises ConfigError.
 
-    PEM files throughout. Raises ConfigError.
+    Its authority must be in `ca`, or without it among those of the system. All files are PEM.
     """
     context = ssl.create_default_context()
     if ca is not None:
@@ -37,7 +37,7 @@ def _unusable(setting: str, file: Path, expected: str, error: OSError) -> Config
 
 
 def describe(error: ssl.SSLError, master: str) -> str:
-    """Why a connection did not come about, in one line."""
+    """Return why a TLS connection failed, in one line."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate of {master} is not trusted: {error.verify_message} (see {SETTING}.ca_file)"
     if error.reason == "WRONG_VERSION_NUMBER":

@@ -1,4 +1,4 @@
-"""Offers, agents and resources between Mesos' messages and the core's values."""
+"""Translation of offers, agents and resources between messages of Mesos and values of the core."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from peloton.model.resources import KINDS, MILLI, Resources, milli
 
 UNRESERVED = "*"
 KIND_OF = dict(zip(SCALARS, KINDS, strict=True))
-"""Mesos' name of a resource → Peloton's name of the kind."""
+"""Name of a resource in Mesos → Peloton's name of the kind."""
 
 
 class ResourceTemplates:
-    """Resource entries without their amounts, by number."""
+    """Number the resource entries of Mesos without their amounts."""
 
     def __init__(self) -> None:
         self._common: dict[tuple[str, str, str, bool], int] = {}
         self._numbers: dict[bytes, int] = {}
-        self._shapes: list[mesos_pb2.Resource] = []
+        self._templates: list[mesos_pb2.Resource] = []
 
     def number(self, resource: mesos_pb2.Resource) -> int:
-        """Return the number of the template. Most differ in few fields, which are fast to compare."""
+        """Return the number of a resource's template. Most differ in few fields, which are compared first."""
         if resource.reservations or resource.HasField("reservation") or resource.HasField("provider_id"):
             return self._whole(resource)
         key = (resource.name, resource.role, resource.allocation_info.role, resource.HasField("revocable"))
@@ -35,21 +35,21 @@ class ResourceTemplates:
         return number
 
     def _whole(self, resource: mesos_pb2.Resource) -> int:
-        shape = mesos_pb2.Resource()
-        shape.CopyFrom(resource)
-        shape.ClearField("scalar")
-        shape.ClearField("ranges")
-        key = shape.SerializeToString(deterministic=True)
+        template = mesos_pb2.Resource()
+        template.CopyFrom(resource)
+        template.ClearField("scalar")
+        template.ClearField("ranges")
+        key = template.SerializeToString(deterministic=True)
         number = self._numbers.get(key)
         if number is None:
-            number = self._numbers[key] = len(self._shapes)
-            self._shapes.append(shape)
+            number = self._numbers[key] = len(self._templates)
+            self._templates.append(template)
         return number
 
     def resource(self, taken: Taken) -> mesos_pb2.Resource:
         """Return a resource with the amount that a task takes."""
         resource = mesos_pb2.Resource()
-        resource.CopyFrom(self._shapes[taken.template])
+        resource.CopyFrom(self._templates[taken.template])
         if taken.ranges:
             for first, last in taken.ranges:
                 resource.ranges.range.add(begin=first, end=last)
@@ -69,7 +69,7 @@ def revocable(resource: mesos_pb2.Resource) -> bool:
 
 
 def _countable(resource: mesos_pb2.Resource) -> bool:
-    """Return whether tasks take it: no volume, nothing shared, no kind that Peloton does not know."""
+    """Return whether tasks can take it: it is of a known kind, and neither a volume nor shared."""
     if resource.HasField("disk") or resource.HasField("shared"):
         return False
     return resource.name in SCALARS or resource.name == PORTS
@@ -104,10 +104,10 @@ def _entry(resource: mesos_pb2.Resource, templates: ResourceTemplates) -> Entry:
 
 
 def labels_from(attributes: Iterable[mesos_pb2.Attribute]) -> tuple[Label, ...]:
-    """Return host labels of an agent's attributes (docs/behaviour/placement.md).
+    """Return the host labels for an agent's attributes (docs/behaviour/placement.md).
 
-    TEXT as it is, SCALAR with six decimals, each item of a SET and each range of RANGES (`first-last`) as a
-    label of its own.
+    A TEXT is used as it is and a SCALAR with six decimals. Each item of a SET and each range of RANGES, as
+    `first-last`, is a label of its own.
     """
     labels: list[Label] = []
     for each in attributes:
@@ -123,7 +123,7 @@ def labels_from(attributes: Iterable[mesos_pb2.Attribute]) -> tuple[Label, ...]:
 
 
 def sums(resources: Iterable[mesos_pb2.Resource]) -> tuple[Resources, int]:
-    """Return normal resources, and revocable CPU."""
+    """Return the sums: normal resources, and revocable CPU."""
     amounts = dict.fromkeys(SCALARS, 0)
     slack_cpu = 0
     for resource in resources:
@@ -137,7 +137,7 @@ def sums(resources: Iterable[mesos_pb2.Resource]) -> tuple[Resources, int]:
 
 
 def agent_from(wire: master_pb2.Response.GetAgents.Agent, role: str) -> Agent:
-    """Translate an agent. `role`: whose part of the allocated resources counts."""
+    """Translate an agent. Only resources allocated to `role` count as allocated."""
     total, slack_cpu = sums(wire.total_resources)
     ours = [each for each in wire.allocated_resources if each.allocation_info.role in ("", role)]
     allocated, allocated_slack_cpu = sums(ours)

@@ -1,8 +1,8 @@
-"""Text from Mesos that is no UTF-8.
+"""Replacement of text from Mesos that is not UTF-8.
 
-Mesos does not check its strings: an executor may cut a message within a character, an agent may have been
-started with attributes in another encoding. Protobuf gives such strings as bytes, which nobody after this
-expects. Only those that others than Mesos write are looked at: its own are ASCII.
+Mesos does not check its strings: an executor may cut a message within a character, and an agent may have
+attributes in another encoding. Protobuf returns such strings as bytes, which no other code expects. Only
+strings that Mesos does not write itself are examined: its own are ASCII.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from mesos.v1.scheduler import scheduler_pb2
 Event = scheduler_pb2.Event
 
 
-def mend_event(event: Event) -> None:
-    """Replace what cannot be read by �, in place."""
+def replace_invalid_text(event: Event) -> None:
+    """Replace invalid bytes in the texts of an event by �, in place."""
     if event.type == Event.UPDATE:
-        _mend(event.update.status, "message")
+        _repair(event.update.status, "message")
     elif event.type == Event.OFFERS:
         for offer in event.offers.offers:
-            _mend(offer, "hostname")
-            _mend_attributes(offer.attributes)
+            _repair(offer, "hostname")
+            _repair_attributes(offer.attributes)
     elif event.type == Event.ERROR:
-        _mend(event.error, "message")
+        _repair(event.error, "message")
 
 
-def mend_agents(agents: Iterable[master_pb2.Response.GetAgents.Agent]) -> None:
-    """Replace what cannot be read by �, in place."""
+def replace_invalid_agent_text(agents: Iterable[master_pb2.Response.GetAgents.Agent]) -> None:
+    """Replace invalid bytes in the texts of agents by �, in place."""
     for agent in agents:
-        _mend(agent.agent_info, "hostname")
-        _mend_attributes(agent.agent_info.attributes)
+        _repair(agent.agent_info, "hostname")
+        _repair_attributes(agent.agent_info.attributes)
 
 
-def _mend_attributes(attributes: Iterable[mesos_pb2.Attribute]) -> None:
+def _repair_attributes(attributes: Iterable[mesos_pb2.Attribute]) -> None:
     for each in attributes:
-        _mend(each, "name")
+        _repair(each, "name")
         if each.type == mesos_pb2.Value.TEXT:
-            _mend(each.text, "value")
+            _repair(each.text, "value")
 
 
-def _mend(message: Message, name: str) -> None:
+def _repair(message: Message, name: str) -> None:
     value: object = getattr(message, name)
     if isinstance(value, bytes):
         setattr(message, name, value.decode("utf-8", "replace"))

@@ -1,1 +1,1 @@
-"""gRPC handlers: translate, call, translate back."""
+"""gRPC services: translate requests, call the manager, translate answers."""

@@ -14,13 +14,13 @@ MAX_WAIT_MS = 60_000
 
 
 class EventStream(eventstream_pb2_grpc.EventStreamServiceServicer):
-    """The service of the event stream."""
+    """Serve the event stream."""
 
     def __init__(self, updates: StatusUpdates) -> None:
         self._updates = updates
 
     async def InitStream(self, request: pb.InitStreamRequest, context: Any) -> pb.InitStreamResponse:
-        """Return the current stream and where a client begins."""
+        """Return the current stream and the offset at which the client begins."""
         ring = self._updates.ring
         try:
             first, purged = ring.start(request.clientName)
@@ -31,7 +31,7 @@ class EventStream(eventstream_pb2_grpc.EventStreamServiceServicer):
         return pb.InitStreamResponse(streamID=ring.stream_id, minOffset=first, previousPurgeOffset=purged)
 
     async def WaitForEvents(self, request: pb.WaitForEventsRequest, context: Any) -> pb.WaitForEventsResponse:
-        """Return events; a limit of 0 or over MAX_EVENTS stands for MAX_EVENTS."""
+        """Return events; a limit of 0 or above MAX_EVENTS is MAX_EVENTS."""
         limit = min(request.limit, MAX_EVENTS) if request.limit > 0 else MAX_EVENTS
         timeout = min(max(request.timeoutMs, 0), MAX_WAIT_MS) / 1000
         try:

@@ -1,4 +1,4 @@
-"""FeasibilityService: whether gangs could ever be placed on the hosts that there are."""
+"""FeasibilityService: comparison of gangs with empty hosts."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _AT_ONCE = 10
 
 
 class Feasibility(feasibility_pb2_grpc.FeasibilityServiceServicer):
-    """The service of feasibility."""
+    """Serve comparisons of gangs with the hosts."""
 
     def __init__(self, table: HostTable, cluster: Cluster) -> None:
         self._table = table
         self._cluster = cluster
         self._term = uuid.uuid4().hex
-        """Versions are of this process' view of the hosts only."""
+        """Prefix of versions: they are of the hosts as this process knows them."""
 
     async def CheckGangs(self, request: pb.CheckGangsRequest, context: Any) -> pb.CheckGangsResponse:
-        """Return what each gang lacks. Raises Unavailable, InvalidArgument."""
+        """Return the shortage of each gang. Raises Unavailable, InvalidArgument."""
         if not self._cluster.known:
             raise Unavailable(self._cluster.unhealthy)
         if len(request.gangs) > MAX_GANGS:
-            raise InvalidArgument("gangs", f"{len(request.gangs)} of them", f"at most {MAX_GANGS}")
+            raise InvalidArgument("gangs", f"{len(request.gangs)} gangs", f"at most {MAX_GANGS} gangs")
         version = f"{self._term}-{self._table.version}"
         if request.hosts_version == version:
             return pb.CheckGangsResponse(hosts_version=version, unchanged=True)
@@ -49,7 +49,7 @@ class Feasibility(feasibility_pb2_grpc.FeasibilityServiceServicer):
 
 
 def shape_from(wire: pb.GangShape, path: str) -> GangShape:
-    """Translate a gang. Raises InvalidArgument for one without tasks, and what `filter_from` raises."""
+    """Translate a gang. Raises InvalidArgument for a gang without tasks, and as `filter_from` does."""
     if not wire.members or not all(members.count for members in wire.members):
         raise InvalidArgument(f"{path}.members", "[]", "at least one, each with a count of 1 or more")
     return GangShape(

@@ -61,13 +61,13 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
     async def ReleaseHostOffers(
         self, request: pb.ReleaseHostOffersRequest, context: Any
     ) -> pb.ReleaseHostOffersResponse:
-        """End claims. One that is already over is no error."""
+        """End claims. A claim that has ended already is no error."""
         for offer in request.hostOffers:
             self._manager.hosts.release(offer.id.value)
         return pb.ReleaseHostOffersResponse()
 
     async def GetHosts(self, request: pb.GetHostsRequest, context: Any) -> pb.GetHostsResponse:
-        """Return hosts whose whole resources match, free or not, without claiming them."""
+        """Return hosts whose total resources match, free or not, without claiming them."""
         try:
             want = filter_from(request.filter)
         except InvalidArgument as error:
@@ -115,8 +115,8 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
     async def LaunchTasks(self, request: pb.LaunchTasksRequest, context: Any) -> pb.LaunchTasksResponse:
         """Launch tasks on a claimed host.
 
-        FAILED_PRECONDITION `invalid offers` for a claim that is not of this host or was used otherwise;
-        UNAVAILABLE, with nothing done and the claim kept, while Mesos is away.
+        The call fails with FAILED_PRECONDITION `invalid offers` where the claim is not on this host or was
+        used for other tasks, and with UNAVAILABLE, without any effect, while there is no connection to Mesos.
         """
         if not request.tasks:
             raise InvalidArgument("tasks", "[]", "at least one task")
@@ -133,7 +133,7 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
         return pb.LaunchTasksResponse()
 
     async def KillTasks(self, request: pb.KillTasksRequest, context: Any) -> pb.KillTasksResponse:
-        """Kill runs, known here or not: of unknown ones Mesos reports the state, as in a reconciliation."""
+        """Kill runs, known here or not: Mesos reports the states of unknown ones, as in a reconciliation."""
         answer = pb.KillTasksResponse()
         if not request.taskIds:
             answer.error.invalidTaskIDs.message = "taskIds: [] is not at least one run"
@@ -169,7 +169,7 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
     async def DisableKillTasks(
         self, request: pb.DisableKillTasksRequest, context: Any
     ) -> pb.DisableKillTasksResponse:
-        """Refuse kills until a restart."""
+        """Refuse kills until the daemon is restarted."""
         self._manager.kills_disabled = True
         return pb.DisableKillTasksResponse()
 
@@ -178,7 +178,7 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
     async def ClusterCapacity(
         self, request: pb.ClusterCapacityRequest, context: Any
     ) -> pb.ClusterCapacityResponse:
-        """Return the sums over all agents, or the quota."""
+        """Return the sums over all agents; the quota of the role replaces the total where there is one."""
         if not self._cluster.known:
             answer = pb.ClusterCapacityResponse()
             answer.error.clusterUnavailable.message = "the master's map of agents has not been read yet"
@@ -206,7 +206,7 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
     async def GetHostsByQuery(
         self, request: pb.GetHostsByQueryRequest, context: Any
     ) -> pb.GetHostsByQueryResponse:
-        """Return hosts by what is free of them."""
+        """Return hosts by their free resources."""
         return hosts_by_query(self._manager, request)
 
     async def GetMesosMasterHostPort(

@@ -1,4 +1,4 @@
-"""PassingService: jobmgr passes events before those that came earlier."""
+"""PassingService: jobmgr passes events before earlier ones."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MOST_EVENTS = 100_000
 
 
 class Passing(passing_pb2_grpc.PassingServiceServicer):
-    """Acknowledge events out of their order."""
+    """Acknowledge events out of order."""
 
     def __init__(self, statuses: StatusUpdates) -> None:
         self._statuses = statuses
 
     async def PassEvents(self, request: pb.PassEventsRequest, context: Any) -> pb.PassEventsResponse:
-        """Pass the events; one whose stream is over raises."""
+        """Pass events. Raises InvalidArgument for too many, and StreamChanged."""
         if len(request.offsets) > MOST_EVENTS:
             raise InvalidArgument("offsets", f"{len(request.offsets)} offsets", f"at most {MOST_EVENTS}")
         self._statuses.pass_early(request.stream_id, request.offsets)

@@ -1,4 +1,4 @@
-"""Queries of operators about hosts: GetHostsByQuery, and v0 HostService.QueryHosts."""
+"""Queries of operators about hosts: GetHostsByQuery and v0 HostService.QueryHosts."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from peloton.wire.task import resources_from
 
 
 def hosts_by_query(manager: HostManager, request: pb.GetHostsByQueryRequest) -> pb.GetHostsByQueryResponse:
-    """Return hosts by what is free of them.
+    """Return hosts by their free resources.
 
-    Of the kinds with an amount above 0, each must be at least, or with cmpLess less than, the amount given.
+    For each kind with an amount above 0, at least that amount must be free, or less with cmpLess.
     """
     table, wanted = manager.hosts.table, set(request.hostnames)
-    asked = resources_from(request.resource)
+    requested = resources_from(request.resource)
     answer = pb.GetHostsByQueryResponse()
     for row in sorted(table.rows(), key=lambda row: table.hostnames[row]):
         if wanted and table.hostnames[row] not in wanted:
             continue
         free = table.free(row)
         slack_cpu = free.slack_cpu if request.includeRevocable else 0
-        if _within(free.normal + Resources(cpu=slack_cpu), asked, request.cmpLess):
+        if _matches(free.normal + Resources(cpu=slack_cpu), requested, request.cmpLess):
             answer.hosts.add(
                 hostname=table.hostnames[row],
                 resources=resources_to(free.normal, slack_cpu),
@@ -41,13 +41,13 @@ def hosts_by_query(manager: HostManager, request: pb.GetHostsByQueryRequest) -> 
     return answer
 
 
-def _within(free: Resources, asked: Resources, less: bool) -> bool:
-    pairs = [(have, want) for have, want in zip(free.values(), asked.values(), strict=True) if want > 0]
-    return all(have < want if less else have >= want for have, want in pairs)
+def _matches(free: Resources, requested: Resources, less: bool) -> bool:
+    pairs = [pair for pair in zip(free.values(), requested.values(), strict=True) if pair[1] > 0]
+    return all(amount < bound if less else amount >= bound for amount, bound in pairs)
 
 
 class HostQueries(host_svc_pb2_grpc.HostServiceServicer):
-    """QueryHosts; the other methods of v0 HostService are UNIMPLEMENTED."""
+    """Serve QueryHosts of v0 HostService; its other methods are UNIMPLEMENTED."""
 
     def __init__(self, cluster: Cluster, hosts: Hosts) -> None:
         self._cluster = cluster
@@ -56,7 +56,7 @@ class HostQueries(host_svc_pb2_grpc.HostServiceServicer):
     async def QueryHosts(
         self, request: host_svc_pb2.QueryHostsRequest, context: Any
     ) -> host_svc_pb2.QueryHostsResponse:
-        """List registered agents by the state of their hosts; without states, all."""
+        """Return the registered agents whose hosts are in certain states; without states, all."""
         answer = host_svc_pb2.QueryHostsResponse()
         wanted = set(map(int, request.host_states))
         for agent in sorted(self._cluster.agents.values(), key=lambda each: each.hostname):

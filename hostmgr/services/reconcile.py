@@ -1,4 +1,4 @@
-"""ReconcileService: jobmgr requests the states of runs whose launch or kill has an unknown outcome."""
+"""ReconcileService: requests for the states of runs whose launch or kill has an unknown outcome."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_RUNS = 10_000
 
 
 class ReconcileTasks(reconcile_pb2_grpc.ReconcileServiceServicer):
-    """The service of reconciliation."""
+    """Serve reconciliation to jobmgr."""
 
     def __init__(self, manager: HostManager) -> None:
         self._manager = manager
@@ -23,7 +23,7 @@ class ReconcileTasks(reconcile_pb2_grpc.ReconcileServiceServicer):
     ) -> pb.ReconcileTasksResponse:
         """Request the states of runs. Raises InvalidArgument, Unavailable."""
         if len(request.runs) > MAX_RUNS:
-            raise InvalidArgument("runs", f"{len(request.runs)} runs", f"at most {MAX_RUNS}")
+            raise InvalidArgument("runs", f"{len(request.runs)} runs", f"at most {MAX_RUNS} runs")
         if request.runs:
             self._manager.reconcile([(run.mesos_task_id, run.agent_id) for run in request.runs])
             await self._manager.room()

@@ -190,9 +190,9 @@ class Driver:
         return victims
 
     async def watch_leases(self) -> None:
-        """Take back periodically what is leased to processes that are gone or silent."""
+        """Take back periodically the leases of processes that are absent or silent."""
         while True:
             await asyncio.sleep(LEASE_SECONDS)
             count = self.scheduler.expire_leases(self.now(), self._members())
             if count:
-                log.warning("%d gangs came back from processes that are gone or silent", count)
+                log.warning("%d gangs are taken back from processes that are absent or silent", count)

@@ -1,4 +1,4 @@
-"""Gauges of pools and queues, set from time to time rather than on every change."""
+"""Gauges of pools and queues, updated periodically rather than on every change."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from resmgr.core.state.pools import Pool
 from resmgr.core.state.queues import PendingQueues
 
 _BY_KIND = ["pool", "kind"]
-ALLOCATION = Gauge("resmgr_pool_allocation", "Allocated, slack included, in units of the kind.", _BY_KIND)
-SLACK = Gauge("resmgr_pool_slack_allocation", "Allocated to revocable tasks.", _BY_KIND)
-ENTITLEMENT = Gauge("resmgr_pool_entitlement", "What the pool may have now.", _BY_KIND)
-DEMAND = Gauge("resmgr_pool_demand", "Asked for by queued gangs: what is pending.", _BY_KIND)
-RESERVATION = Gauge("resmgr_pool_reservation", "As configured.", _BY_KIND)
-LIMIT = Gauge("resmgr_pool_limit", "As configured.", _BY_KIND)
-PENDING = Gauge("resmgr_pool_pending", "Gangs in the pool's queues, and set aside.", ["pool", "queue"])
+ALLOCATION = Gauge("resmgr_pool_allocation", "Allocation including slack, in units of the kind.", _BY_KIND)
+SLACK = Gauge("resmgr_pool_slack_allocation", "Allocation of revocable tasks.", _BY_KIND)
+ENTITLEMENT = Gauge("resmgr_pool_entitlement", "Entitlement of the pool.", _BY_KIND)
+DEMAND = Gauge("resmgr_pool_demand", "Requests of queued gangs.", _BY_KIND)
+RESERVATION = Gauge("resmgr_pool_reservation", "Configured reservation.", _BY_KIND)
+LIMIT = Gauge("resmgr_pool_limit", "Configured limit.", _BY_KIND)
+PENDING = Gauge("resmgr_pool_pending", "Gangs in the pool's queues, and gangs set aside.", ["pool", "queue"])
 READY = Gauge("resmgr_ready_gangs", "Admitted gangs that wait for a placement engine.", ["type"])
 PLACED = Gauge("resmgr_placements", "Placements that wait for the job manager.")
-LEASED = Gauge("resmgr_leased_tasks", "Tasks handed out and not settled.")
+LEASED = Gauge("resmgr_leased_tasks", "Tasks that are leased to an engine or to the job manager.")
 TASKS = Gauge("resmgr_tasks", "Runs held, without orphans.")
 ORPHANS = Gauge("resmgr_orphans", "Earlier runs that still hold an allocation.")
-PREEMPTED = Counter("resmgr_preempted_tasks", "Tasks that had to give way.", ["pool", "policy"])
+PREEMPTED = Counter("resmgr_preempted_tasks", "Preempted tasks.", ["pool", "policy"])
 REPAIRED = Counter(
     "resmgr_repaired_tasks",
-    "Tasks that had leaked, as a comparison with the store found: forgotten, taken in or queued.",
+    "Tasks that differed from the store in two audits in a row, by repair: forgotten, taken in or queued.",
     ["done"],
 )
 SETTLED = Gauge(
     "resmgr_recovery_settled",
-    "1 where all tasks that were stored when this instance was elected are held or queued; else 0.",
+    "1 once all tasks that were stored when this instance was elected are restored or queued, else 0.",
 )
 _OF_POOLS = (ALLOCATION, SLACK, ENTITLEMENT, DEMAND, RESERVATION, LIMIT, PENDING)
 
 
 class _Waits(Collector):
-    """The leaves' histograms as they were when they were last measured."""
+    """Collect the histograms of the leaves as last measured."""
 
     def __init__(self) -> None:
         self._families: Sequence[HistogramMetricFamily] = ()
@@ -54,10 +54,10 @@ class _Waits(Collector):
 
     def set(self, pools: Sequence[Pool]) -> None:
         ready = HistogramMetricFamily(
-            "resmgr_pending_to_ready_seconds", "Of gangs, from queued to admitted.", labels=["pool"]
+            "resmgr_pending_to_ready_seconds", "Time of gangs from queued to admitted.", labels=["pool"]
         )
         running = HistogramMetricFamily(
-            "resmgr_pending_to_running_seconds", "Of runs, from enqueued to running.", labels=["pool"]
+            "resmgr_pending_to_running_seconds", "Time of runs from enqueued to running.", labels=["pool"]
         )
         for pool in pools:
             ready.add_metric([pool.path], _buckets(pool.to_ready), pool.to_ready.total)

@@ -35,12 +35,12 @@ log = logging.getLogger(__name__)
 class Recovery:
     """Bring the scheduler to the stored state. Never writes to the store."""
 
-    def __init__(self, driver: Driver, jobs: Jobs, tasks: Tasks, tell: float = TELL_SECONDS) -> None:
-        """Log the progress every `tell` seconds."""
+    def __init__(self, driver: Driver, jobs: Jobs, tasks: Tasks, log_interval: float = TELL_SECONDS) -> None:
+        """Log the progress every `log_interval` seconds."""
         self._driver = driver
         self.reader = Reader(jobs, tasks, driver.translator)
         self._backlog = Backlog()
-        self._tell = tell
+        self._log_interval = log_interval
         SETTLED.set(0)
 
     async def run(self) -> None:
@@ -59,7 +59,7 @@ class Recovery:
     async def restore(self) -> None:
         """Take in the tasks on hosts, with their allocation, and keep the waiting ones for `requeue`.
 
-        Raises Unavailable where the store cannot tell.
+        Raises Unavailable where the store cannot be read.
         """
         count = 0
         self._backlog = Backlog()
@@ -71,7 +71,7 @@ class Recovery:
 
     async def requeue(self) -> None:
         """Queue the waiting tasks in the background. A run that was enqueued meanwhile stays as it is."""
-        driver, begun, done, rested = self._driver, self._driver.now(), 0, 0
+        driver, began, done, rested = self._driver, self._driver.now(), 0, 0
         for pool_id, new in self._backlog.in_order():
             self.enqueue(pool_id, new)
             done += len(new) if isinstance(new, NewAlone) else 1
@@ -83,7 +83,7 @@ class Recovery:
         driver.wake()
         driver.recovered.set()
         SETTLED.set(1)
-        log.info("%d gangs are queued again, in %.1f s", done, driver.now() - begun)
+        log.info("%d gangs are queued again, in %.1f s", done, driver.now() - began)
 
     def enqueue(self, pool_id: PoolId, new: list[NewTask] | NewAlone) -> None:
         """Queue a gang, or gangs of one; log what cannot be queued."""
@@ -112,7 +112,7 @@ class Recovery:
             count += self.forget_ended(page)
         count += self.forget_absent(before, stored)
         self._driver.wake()
-        log.info("%d tasks had changed unseen", count)
+        log.info("%d tasks had changed during the missed events", count)
 
     async def _restore_page(self, page: Page) -> int:
         """Take in the tasks on hosts; return how many were not known as such."""
@@ -176,4 +176,4 @@ class Recovery:
             return None
 
     def _progress(self, jobs: int) -> Progress:
-        return Progress(GAUGES, log, self._driver.now, jobs, self._tell)
+        return Progress(GAUGES, log, self._driver.now, jobs, self._log_interval)

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class StoreAudit:
-    """Compare and repair; the store is right."""
+    """Compare the tasks with the store, and repair them."""
 
     def __init__(self, driver: Driver, recovery: Recovery, interval: float) -> None:
         """Audit every `interval` seconds."""
@@ -51,7 +51,7 @@ class StoreAudit:
             self._log_repairs()
 
     async def audit(self) -> None:
-        """Compare all tasks once. Raises Unavailable where the store cannot tell."""
+        """Compare all tasks once. Raises Unavailable where the store cannot be read."""
         began, self._differ = self._driver.now(), set()
         seen, instances, job_id = set[JobId](), set[int](), ""
         backlog = Backlog()
@@ -66,8 +66,8 @@ class StoreAudit:
                 self._check(page, instance, runtime, missing)
             backlog.add(page, missing)
         self._check_absent(job_id, instances, began)
-        for gone in self._driver.scheduler.registry.jobs.keys() - seen:
-            self._check_absent(gone, (), began)
+        for absent in self._driver.scheduler.registry.jobs.keys() - seen:
+            self._check_absent(absent, (), began)
         self._note("queued", len(backlog))
         for pool_id, gang in backlog.in_order():
             self._recovery.enqueue(pool_id, gang)
@@ -111,7 +111,7 @@ class StoreAudit:
     def _log_repairs(self) -> None:
         """Log the number of repairs by kind: there may be many."""
         for done, tasks in (+self._repaired).items():
-            log.warning("%d tasks that had leaked are %s", tasks, done)
+            log.warning("%d tasks that differed from the store are %s", tasks, done)
         self._repaired.clear()
 
 

@@ -181,7 +181,7 @@ class Reader:
     async def pages(self, begin: Callable[[int], Progress] | None = None) -> AsyncIterator[Page]:
         """Iterate over the instances of all active jobs, job by job; leave out a job deleted meanwhile.
 
-        `begin` receives the number of jobs. Raises Unavailable where the store cannot tell.
+        `begin` receives the number of jobs. Raises Unavailable where the store cannot be read.
         """
         jobs = await self._jobs.active()
         progress = begin(len(jobs)) if begin is not None else None

@@ -1,1 +1,1 @@
-"""gRPC: translate, call the core, translate back."""
+"""gRPC services: translate requests, call the core, translate answers."""

@@ -1,4 +1,4 @@
-"""Delivery of answers that hand something out: undo it at once where the answer does not arrive."""
+"""Delivery of answers that hand out work: undo it at once where the answer does not arrive."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 async def delivered(context: Any, undo: Callable[[], None]) -> None:
     """Call `undo` if the call ends before its answer is sent.
 
-    Await this after something was handed out, right before the answer is returned. A call ends early where
-    its caller cancelled it, gave up waiting, or is gone.
+    Await this after work was handed out, right before the answer is returned. A call ends early where its
+    caller cancelled it, exceeded its deadline, or disconnected.
 
     The initial metadata is sent first: gRPC refuses it for a call that was cancelled before, and reports the
     cancellation and the metadata in the order in which they happened. So a call that ended before this

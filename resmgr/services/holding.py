@@ -18,7 +18,7 @@ AT_ONCE = 10_000
 
 
 class HoldingService(holding_pb2_grpc.HoldingServiceServicer):
-    """Tell jobmgr which of its runs are missing here."""
+    """Report to jobmgr which of its runs are missing here."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -31,24 +31,24 @@ class HoldingService(holding_pb2_grpc.HoldingServiceServicer):
         await self._driver.recovered.wait()
         jobs = self._driver.scheduler.registry.jobs
         answer = pb.FindMissingResponse()
-        looked_at = 0
-        for of_job in request.jobs:
-            missing = pb.RunsOfJob(job_id=of_job.job_id)
-            for part in _parts(of_job):
-                looked_at += part.count
-                if looked_at >= AT_ONCE:
-                    looked_at = 0
+        examined = 0
+        for runs_of_job in request.jobs:
+            missing = pb.RunsOfJob(job_id=runs_of_job.job_id)
+            for part in _split_spans(runs_of_job):
+                examined += part.count
+                if examined >= AT_ONCE:
+                    examined = 0
                     await asyncio.sleep(0)
-                job = jobs.get(of_job.job_id)
+                job = jobs.get(runs_of_job.job_id)
                 missing.spans.extend(_missing(part, job.tasks if job is not None else {}))
             if missing.spans:
                 answer.missing.append(missing)
         return answer
 
 
-def _parts(of_job: pb.RunsOfJob) -> Iterator[pb.Span]:
+def _split_spans(runs_of_job: pb.RunsOfJob) -> Iterator[pb.Span]:
     """Iterate over a job's spans; split those that are too long for one step."""
-    for span in of_job.spans:
+    for span in runs_of_job.spans:
         for first in range(0, span.count, AT_ONCE):
             count = min(span.count - first, AT_ONCE)
             yield pb.Span(first_instance=span.first_instance + first, count=count, run=span.run)

@@ -18,7 +18,8 @@ from storage.interface import Pools
 class PoolChanges:
     """Make changes one at a time: check against the tree, store, then change the tree.
 
-    Where the store could not tell whether it made a change, no other follows before both agree again.
+    After a change with an unknown outcome in the store, no other one is made before store and tree agree
+    again.
     """
 
     def __init__(self, driver: Driver, pools: Pools, fresh_capacity: Callable[[], Awaitable[None]]) -> None:

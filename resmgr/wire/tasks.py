@@ -89,8 +89,8 @@ def shape_to(shape: Shape) -> feasibility_pb2.GangShape:
     wire = feasibility_pb2.GangShape(spread=shape.spread)
     for fit, count in shape.members:
         constraint = task_pb2.Constraint.FromString(fit.constraint) if fit.constraint else None
-        wanted = host_filter(resources_to(fit.resources), fit.ports, fit.revocable, constraint)
-        wire.members.add(filter=wanted, count=count)
+        required = host_filter(resources_to(fit.resources), fit.ports, fit.revocable, constraint)
+        wire.members.add(filter=required, count=count)
     return wire
 
 

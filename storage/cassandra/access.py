@@ -45,7 +45,7 @@ def _context(tls: CassandraTlsSettings) -> ssl.SSLContext:
     own = tls.certificate_file
     if own is not None:
         try:
-            # Without a password for it an encrypted key would be asked for at the terminal.
+            # Without a password here, that of an encrypted key would be requested at the terminal.
             context.load_cert_chain(own, tls.key_file, password="")
         except OSError as error:
             raise _unusable("certificate_file", own, "a certificate and its key", error) from None

@@ -1,7 +1,7 @@
 """Batches of prepared statements.
 
-Binding values here costs less than half of what it costs in the driver: a large job's tasks and events come
-to hundreds of thousands of rows.
+Binding values here takes less than half of the time that the driver needs; a large job has hundreds of
+thousands of rows of tasks and events.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _QUICK: Mapping[Any, Encode] = {
     Int32Type: Struct(">i").pack,
     LongType: Struct(">q").pack,
 }
-"""Of the types that tasks and events consist of."""
+"""Encoders of the types in rows of tasks and events."""
 
 
 class BatchEncoder:
-    """Encodes batches of the named statements of one connection."""
+    """Encode batches of the named statements of one connection."""
 
     def __init__(self, prepared: Mapping[str, PreparedStatement]) -> None:
         self._prepared = prepared
@@ -39,7 +39,7 @@ class BatchEncoder:
         for name, values in parts:
             if name not in bound:
                 bound[name] = BoundStatement(self._prepared[name])
-            # The batch takes the values at once, so that one statement does for all its rows.
+            # The batch copies the values, so that one bound statement serves all its rows.
             bound[name].values = [
                 None if value is None else encode(value)
                 for encode, value in zip(self._encoders[name], values, strict=True)

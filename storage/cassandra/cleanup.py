@@ -1,4 +1,4 @@
-"""Cleanup after creations and deletions that were cut off, by a new leader."""
+"""Cleanup by a new leader after interrupted creations and deletions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from storage.cassandra.session import Session
 
 KEPT_US = 14 * 24 * 3600 * 1_000_000
 """Age at which bodies that no config names are dropped, microseconds. A conditional write whose outcome is
-unknown may come in for as long as Cassandra remembers it: gc_grace_seconds of the jobs' table, 10 days."""
+unknown may take effect as long as Cassandra remembers it: gc_grace_seconds of the jobs' table, 10 days."""
 log = logging.getLogger(__name__)
 
 
 class Cleanup:
-    """Finishes deletions and drops bodies of configs that were cut off."""
+    """Finish interrupted deletions, and drop the bodies of configs of interrupted creations."""
 
     def __init__(self, session: Session, jobs: CassandraJobs, configs: Configs) -> None:
         self._session = session
@@ -32,4 +32,4 @@ class Cleanup:
             log.warning("cleanup failed, the next leader repeats it: %s", error)
             return
         if finished or dropped:
-            log.info("%d deletions finished, %d bodies of configs dropped that no job has", finished, dropped)
+            log.info("%d deletions finished, %d unused bodies of configs dropped", finished, dropped)

@@ -17,16 +17,17 @@ from storage.codec import decode_payload, encode_payload
 from storage.jobindex.entries import IndexedConfig, indexed_texts, summary_of
 
 _LARGEST_INLINE = 128 * 1024
-"""Bytes of payload, words and summary together that lie in the row itself."""
+"""Most bytes of payload, words and summary together that are stored in the row itself."""
 _LARGEST_SUMMARY = 32 * 1024
-"""Bytes of a summary that lies in the row where payload and words do not. A larger one is made of the payload
-when it is wanted: rows are read by the hundred."""
+"""Most bytes of a summary in a row without payload and words. A larger summary is built from the payload when
+it is
+needed, because rows are read by the hundred."""
 _CHUNK = 512 * 1024
 _LARGEST_ON_LOOP = 32 * 1024
 _CHUNKS_AT_ONCE = 8
 _RANGES = 16
 _ROWS_AT_ONCE = 200
-"""In a page of all jobs' configs. A server reads the whole rows, whatever is asked for of them."""
+"""Rows in a page of all jobs' configs. A server reads whole rows, whichever columns are requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def _cut(data: bytes) -> Iterator[bytes]:
 
 
 class Configs:
-    """Reads configs and keeps their bodies. Called within calls of the port."""
+    """Read configs and maintain their bodies. Called within calls of the port."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

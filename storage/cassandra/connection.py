@@ -29,10 +29,10 @@ from storage.cassandra.statements import conditional, statements
 from storage.config import CassandraSettings
 
 _RECONNECT_FIRST, _RECONNECT_LAST = 0.25, 5.0
-"""Seconds between tries to reach a server that is away."""
+"""Seconds between tries to reach an unavailable server."""
 _PREPARING_AT_ONCE = 4
 _UNSURE = "Unable to perform authentication"
-"""What a server says that cannot tell whether a password is right."""
+"""Part of the error of a server that cannot check a password."""
 
 
 class _Credentials(PlainTextAuthProvider):  # type: ignore[misc]
@@ -55,11 +55,11 @@ class _Authenticator(PlainTextAuthenticator):  # type: ignore[misc]
         self.credentials.accepted = True
 
 
-class _Prompt(DefaultConnection):  # type: ignore[misc]
-    """Fails at once where the server hangs up during the handshake; the driver would wait for a time-out.
+class _FailFast(DefaultConnection):  # type: ignore[misc]
+    """Fail at once where the server closes the connection during the handshake, instead of at the time-out.
 
-    Servers that are starting or stopping hang up. The driver never reconnects to a server that once refused
-    its password. Servers that have just started refuse it while they cannot read their users: that is treated
+    Servers that are starting or stopping do so. The driver never reconnects to a server that once refused its
+    password. Servers that have just started refuse it while they cannot read their users: that is treated
     as any other failure here.
     """
 
@@ -89,12 +89,12 @@ class _Prompt(DefaultConnection):  # type: ignore[misc]
         super().close()
         if not self.connected_event.is_set():
             if self.last_error is None:  # type: ignore[has-type]
-                self.last_error = ConnectionShutdown("hung up during the handshake")
+                self.last_error = ConnectionShutdown("closed during the handshake")
             self.connected_event.set()
 
 
 class Connection:
-    """A session of the driver with its prepared statements. Made by `connect`."""
+    """A session of the driver with its prepared statements, opened by `connect`."""
 
     def __init__(self, cluster: Cluster, session: Session) -> None:
         self._cluster = cluster
@@ -130,7 +130,7 @@ def connect(settings: CassandraSettings, keyspace: str | None) -> Connection:
 
     Raises Unavailable where no server answers, Refused where the user or the keyspace is not accepted.
     """
-    # It tells of every failed try by several lines; what matters comes back as an error.
+    # It logs several lines for every failed try; errors are raised anyway.
     logging.getLogger("cassandra").setLevel(logging.CRITICAL)
     allowed = access(settings)
     try:
@@ -178,7 +178,7 @@ def _cluster(settings: CassandraSettings, allowed: Access) -> Cluster:
     return Cluster(
         list(settings.contact_points),
         port=settings.port,
-        connection_class=_Prompt,
+        connection_class=_FailFast,
         auth_provider=_Credentials(allowed.username, allowed.password) if allowed.username else None,
         ssl_context=allowed.tls,
         execution_profiles={EXEC_PROFILE_DEFAULT: _profile(settings)},
@@ -209,5 +209,5 @@ def _profile(settings: CassandraSettings) -> ExecutionProfile:
 def _explained(error: BaseException, settings: CassandraSettings) -> Exception:
     text = str(error)
     if "Keyspace" in text and "does not exist" in text:
-        return Refused(f"keyspace {settings.keyspace} does not exist: peloton-migrate up makes it")
+        return Refused(f"keyspace {settings.keyspace} does not exist: peloton-migrate up creates it")
     return translated(error)

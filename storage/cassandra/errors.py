@@ -1,4 +1,4 @@
-"""What cassandra-driver raises, in Peloton's terms."""
+"""Translation of errors of cassandra-driver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from peloton.errors import PelotonError, Refused, Unavailable
 DRIVER_ERRORS = (DriverException, NoHostAvailable, ConnectionException, ErrorMessage)
 """All that the driver raises."""
 _REFUSED = (RequestValidationException, InvalidMessage)
-"""Statements that are not understood, not allowed, or do not fit what is there."""
+"""Statements that are invalid, not allowed, or in conflict with the schema."""
 
 
 _UNTRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED\] certificate verify failed: (.+?)\.?(?: \(_ssl.*)?$")
@@ -31,9 +31,9 @@ _TOO_OLD = "while using explicitly set client protocol_version"
 
 
 def translated(error: BaseException) -> PelotonError:
-    """Translate an error: what Cassandra rejects is Refused, what may pass is Unavailable.
+    """Translate an error: a rejected request is Refused, a temporary failure is Unavailable.
 
-    What may or may not have been done is Unavailable too.
+    An unknown outcome is Unavailable too.
     """
     if isinstance(error, PelotonError):
         return error
@@ -47,7 +47,7 @@ def translated(error: BaseException) -> PelotonError:
         return Refused(untrusted)
     if isinstance(error, _REFUSED):
         return Refused(f"Cassandra refused: {_line(error)}")
-    return Unavailable(f"Cassandra {_story(error)}")
+    return Unavailable(f"Cassandra {_description(error)}")
 
 
 def overloaded(error: BaseException | None) -> bool:
@@ -67,7 +67,7 @@ def _untrusted(error: BaseException) -> str:
     return f"the certificate of {'; that of '.join(wrong)} (see storage.tls)"
 
 
-def _story(error: BaseException) -> str:
+def _description(error: BaseException) -> str:
     if isinstance(error, NoHostAvailable):
         causes = "; ".join(f"{host}: {_line(cause)}" for host, cause in _by_host(error).items())
         return f"cannot be reached: {causes or str(error.args[0])}"

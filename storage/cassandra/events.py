@@ -13,10 +13,10 @@ from storage.cassandra.session import Row, Session
 from storage.cassandra.tasks import BUCKET, LARGEST
 from storage.cassandra.terms import Gate
 from storage.codec import POD_EVENT
-from storage.eventorder import END_STEPS
+from storage.event_order import END_STEPS
 
 KEPT_NS = 90 * 24 * 3600 * 1_000_000_000
-"""As default_time_to_live of pod_events says."""
+"""The same as default_time_to_live of pod_events."""
 _EVENTS_AT_ONCE = 200
 
 
@@ -72,21 +72,21 @@ class CassandraPodEvents:
         )
 
     async def expire(self, before: int) -> int:
-        """Events end by themselves 90 days after they were written.
+        """Drop events of ended runs older than `before`; return their number.
 
-        For a time that far back there is nothing to do. For a later one all events are read, which takes its
-        time.
+        The database drops events itself 90 days after they were written, so that there is nothing to do for a
+        time that long ago. For a later time all events are read.
         """
         if before <= time.time_ns() - KEPT_NS:
             return 0
-        gone = 0
+        dropped = 0
         async with self._gate() as when:
             for low, high in token_ranges(16):
                 ended = _EndedRuns()
                 async for page in self._session.pages("scan_events", low, high):
                     old = [row for row in page if ended.has_ended(row) and row[4] < before]
-                    gone += await self._drop(old, when)
-        return gone
+                    dropped += await self._drop(old, when)
+        return dropped
 
     async def _of_last_runs(self, job_id: JobId, instance: int, runs: int) -> Sequence[Row]:
         """Read events, newest run first, up to the last run that is needed."""

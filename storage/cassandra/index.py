@@ -1,13 +1,13 @@
-"""The job index: what queries are answered from.
+"""The job index, over which queries run.
 
-No index of Cassandra's finds by parts of names, by keywords and labels, sorts by any property and counts what
-it found. So queries run over a copy of the jobs in SQLite, with the tables and the statements of
-`storage.sqlite` (`storage.jobindex.index_db`).
+Cassandra has no index that finds by parts of names, keywords and labels, sorts by any property and counts the
+results. So queries run over a copy of the jobs in SQLite, with the tables and statements of `storage.sqlite`
+(`storage.jobindex.index_db`).
 
-A handle with a term is the only one that changes jobs. It reads all jobs once, when its term begins, and from
-then on follows its own changes: a query costs one read of the term, and the time that SQLite takes. A change
-whose outcome is unknown is read again before the next query. A handle without a term, or whose term is over,
-copies all jobs for each query: right, but some 10 s for 100,000 jobs.
+Only a handle with a term changes jobs. It reads all jobs once, when its term begins, and then applies its own
+changes: a query costs one read of the term and the time of SQLite. After a change with an unknown outcome,
+the job is read again before the next query. A handle without a current term copies all jobs for each query,
+which takes some 10 s for 100,000 jobs.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ log = logging.getLogger(__name__)
 
 _RANGES = 16
 _JOBS_AT_ONCE = 200
-"""Rows in a page: a server answers with all of it at once, 25 MiB of rows as large as may be."""
+"""Rows in a page, which a server sends at once: at most 25 MiB."""
 _CHANGES_AT_ONCE = 2000
 """Changes that may wait before they are applied; a query applies them before that."""
 
 
 class JobIndex:
-    """Answers queries, within calls of the port."""
+    """Answer queries, within calls of the port."""
 
     def __init__(self, session: Session, configs: Configs, terms: Terms) -> None:
         self._session = session
@@ -145,7 +145,7 @@ class JobIndex:
             return
         try:
             await database.apply(list(changes.items()))
-        except PelotonError:  # it has some of them and not the others
+        except PelotonError:  # some changes may have been applied
             await self._drop()
             raise
 

@@ -24,9 +24,9 @@ from storage.jobindex.entries import IndexedConfig
 from storage.jobindex.index_db import Change
 
 _ACTIVE_BUCKETS = 64
-"""As stored: never changes."""
+"""Must never change: it is part of the stored keys."""
 _TRIES = 10
-"""Of a change that others' changes come before."""
+"""Most tries of a change that conflicts with changes by others."""
 
 
 class JobRow(NamedTuple):
@@ -41,8 +41,9 @@ class JobRow(NamedTuple):
 
 
 Decide = Callable[[JobRow, UUID], Awaitable[Sequence[Bound]]]
-"""From the job's row and the stamp of the change: what to write, nothing for no change. What it raises is
-raised to the caller."""
+"""Returns what to write for a job's row and the stamp of the change, nothing for no change. Its errors are
+raised to
+the caller."""
 
 
 class CassandraJobs:
@@ -202,7 +203,7 @@ class CassandraJobs:
             await self._session.write("delete_active", when, _bucket(job_id), job_id)
 
     async def _clear(self, job_id: JobId, when: int) -> None:
-        """Delete what belongs to a deleted job; its entry in the active set goes last."""
+        """Delete what belongs to a deleted job; its entry in the active set is deleted last."""
         await self._rows.delete(job_id, when)
         await self._session.write("delete_active", when, _bucket(job_id), job_id)
 
@@ -227,7 +228,7 @@ class CassandraJobs:
     async def _change(self, job_id: JobId, decide: Decide, known: JobRow | None = None) -> JobRow | None:
         """Change a job; return the row before the change, None where there is no job.
 
-        Raises Conflict where others change the job again and again, and Unavailable where the outcome is
+        Raises Conflict where others change the job repeatedly, and Unavailable where the outcome is
         unknown.
         """
         try:
@@ -243,7 +244,7 @@ class CassandraJobs:
         except Unavailable:
             self._index.mark_unconfirmed(job_id)
             raise
-        raise Conflict(f"job {job_id} is changed by others all the time")
+        raise Conflict(f"job {job_id} is changed by others repeatedly")
 
     async def _decided(self, job_id: JobId, stamp: UUID, parts: Sequence[Bound]) -> bool:
         """Return whether the change was made. Where its answer is lost, a serial read decides.

@@ -1,7 +1,7 @@
-"""Bringing the schema up to date: files `migrations/NNNN_name.cql`, each applied once, in order.
+"""Schema migration: files `migrations/NNNN_name.cql`, each applied once, in order.
 
-Any number of machines may do so at once: the one that holds the lock applies, the others wait. The lock is a
-row that ends by itself where its holder dies; the statements are such that they may be run again.
+Several machines may migrate at once: the holder of a lock applies the statements, the others wait. The lock
+is a row that expires where its holder dies; the statements may be repeated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from storage.config import CassandraSettings
 
 log = logging.getLogger(__name__)
 
-# Made without a lock, so maybe by several machines at once: the id makes it the same table for all.
+# Created without a lock, maybe by several machines at once: by the id it is the same table for all.
 CREATE_FIRST = {
     "schema_lock": "(name text PRIMARY KEY, holder uuid)",
     "schema_version": "(shard int, version int, PRIMARY KEY (shard, version))",
@@ -36,10 +36,10 @@ SELECT_TABLE = (
 
 _TABLES = UUID("5a3c1ed0-7065-4c6f-8000-000000000001")
 _LONGEST_WAIT = 120.0
-_LONGEST_MAKING = 10.0
+_LONGEST_CREATION = 10.0
 _PAUSE = 0.25
 """Seconds."""
-_HALF_MADE = ("Unknown CF", "schema_version does not exist", "schema_lock does not exist")
+_BEING_CREATED = ("Unknown CF", "schema_version does not exist", "schema_lock does not exist")
 
 
 def migrations() -> Mapping[int, str]:
@@ -53,13 +53,13 @@ def migrations() -> Mapping[int, str]:
 
 
 def up(settings: CassandraSettings, scripts: Mapping[int, str] | None = None) -> int:
-    """Make keyspace and tables, or bring them up to date; blocks. The version that is there afterwards.
+    """Create or update keyspace and tables; block until done. Return the version of the schema.
 
-    Raises Refused where the schema is newer than `scripts`, Unavailable where the cluster is not there or
-    another machine holds the lock too long.
+    Raises Refused where the schema is newer than `scripts`, Unavailable where the cluster cannot be reached
+    or another machine holds the lock for too long.
     """
     scripts = migrations() if scripts is None else scripts
-    _make_keyspace(settings)
+    _create_keyspace(settings)
     connection = connect(settings, settings.keyspace)
     try:
         if _needed(version(connection, settings), scripts):
@@ -74,26 +74,26 @@ def up(settings: CassandraSettings, scripts: Mapping[int, str] | None = None) ->
 
 
 def version(connection: Connection, settings: CassandraSettings) -> int:
-    """Of the keyspace's schema; 0 where it is empty. Blocks."""
+    """Return the version of the keyspace's schema, 0 where it is empty. Blocks."""
     if not connection.execute(SELECT_TABLE, (settings.keyspace,)):
         return 0
-    ((found,),) = asked(connection, SELECT_VERSION)
+    ((found,),) = execute_patiently(connection, SELECT_VERSION)
     return int(found or 0)
 
 
-def asked(
+def execute_patiently(
     connection: Connection, statement: str, values: tuple[object, ...] = (), pause: float = _PAUSE
 ) -> list[tuple[Any, ...]]:
-    """Execute a statement about a table that somebody may be making now.
+    """Execute a statement on a table that another machine may be creating now.
 
-    A server lists a table a moment before it knows it, which is waited out. Blocks; `pause` in seconds.
+    A server lists a table shortly before it can be used. Blocks until then; `pause` is in seconds.
     """
-    deadline = time.monotonic() + _LONGEST_MAKING
+    deadline = time.monotonic() + _LONGEST_CREATION
     while True:
         try:
             return connection.execute(statement, values)
         except (Refused, Unavailable) as error:
-            if time.monotonic() > deadline or not any(words in str(error) for words in _HALF_MADE):
+            if time.monotonic() > deadline or not any(words in str(error) for words in _BEING_CREATED):
                 raise
         time.sleep(pause)
 
@@ -115,7 +115,7 @@ def _needed(current: int, scripts: Mapping[int, str]) -> bool:
     return current < newest
 
 
-def _make_keyspace(settings: CassandraSettings) -> None:
+def _create_keyspace(settings: CassandraSettings) -> None:
     connection = connect(settings, None)
     try:
         found = connection.execute(
@@ -140,7 +140,7 @@ def _apply_missing(
     for number, script in scripts.items():
         if number > current:
             for statement in _statements(script):
-                if not _applied(asked(connection, KEEP_LOCK, (holder, holder))):
+                if not _applied(execute_patiently(connection, KEEP_LOCK, (holder, holder))):
                     raise Conflict("the lock for changing the schema was lost to another machine")
                 connection.execute(statement)
             connection.execute(INSERT_VERSION, (number,))
@@ -151,7 +151,7 @@ def _lock(connection: Connection, settings: CassandraSettings) -> Iterator[objec
     holder = uuid4()
     deadline = time.monotonic() + _LONGEST_WAIT
     waiting = False
-    while not _applied(asked(connection, TAKE_LOCK, (holder,))):
+    while not _applied(execute_patiently(connection, TAKE_LOCK, (holder,))):
         if not waiting:
             waiting = True
             log.warning(

@@ -1,11 +1,11 @@
-"""The whole of a table in parts, by the partitioner's tokens."""
+"""Ranges of the partitioner's tokens, to read a whole table in parts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
-"""Of Murmur3Partitioner."""
+"""Bounds of the tokens of Murmur3Partitioner."""
 
 
 def token_ranges(count: int) -> Iterator[tuple[int, int]]:

@@ -32,7 +32,7 @@ _FULL_PAUSE = 0.02
 
 
 class Session:
-    """Sends requests. Belongs to the event loop that created it."""
+    """Send requests. Belongs to the event loop that created it."""
 
     def __init__(self, connection: Connection, settings: CassandraSettings) -> None:
         self._connection = connection
@@ -56,8 +56,8 @@ class Session:
         self._last_stamp = max(time.time_ns() // 1000, self._last_stamp + 1)
         return self._last_stamp
 
-    def pass_by(self, stamp: int) -> None:
-        """Make all later timestamps greater than this one."""
+    def advance_beyond(self, stamp: int) -> None:
+        """Keep all later timestamps above this one."""
         self._last_stamp = max(self._last_stamp, stamp)
 
     def ahead(self, by: int, least: int) -> int:
@@ -162,7 +162,7 @@ class Session:
                     sent = self._connection.session.execute_async(statement, paging_state=state)
                 except DRIVER_ERRORS as error:
                     raise translated(error) from error
-                # The driver has no public name for what it knows already.
+                # The driver has no public method for this.
                 if self._loop.time() > until or not overloaded(sent._final_exception):
                     return sent
                 await asyncio.sleep(_FULL_PAUSE)

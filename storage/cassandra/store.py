@@ -27,7 +27,7 @@ from storage.interface import Fence, Hosts, Jobs, PodEvents, Pools, Tasks, unfen
 
 
 class CassandraStore:
-    """The port `storage.interface.Store`; `storage.cassandra` says what it guarantees.
+    """The port `storage.interface.Store`; its guarantees are described in `storage.cassandra`.
 
     Belongs to the event loop that created it.
     """

@@ -18,28 +18,28 @@ from peloton.model.task import PodEvent, TaskRuntime
 from storage.cassandra.batch_encoder import Bound
 from storage.cassandra.session import Row, Session
 from storage.codec import POD_EVENT, TASK_RUNTIME
-from storage.eventorder import STEP
+from storage.event_order import STEP
 
 BUCKET = 1000
-"""Instances of one job in one partition. As stored: never changes."""
+"""Instances of one job in one partition. Must never change: it is part of the stored keys."""
 _BUCKETS_PER_PAGE = 10
 _BUCKETS_AT_ONCE = 8
-"""Partitions that are read at once by all lists together: a new leader reads all there are, and what calls
-need is not to wait behind them."""
+"""Partitions that all lists together read at once: a new leader reads all partitions, and calls must not wait
+for that."""
 _LARGEST_MUTATION = 1024 * 1024
-"""Characters of runtimes and events that go in one mutation; a server refuses those above 16 MiB."""
+"""Most characters of runtimes and events in one mutation; a server refuses mutations above 16 MiB."""
 _MOST_ROWS = 1000
 _ROWS_AT_ONCE = 500
 _REMEMBERED = 100_000
 LARGEST = 2**31 - 1
-"""Of the numbers that instances and runs are stored as. Requests may ask for greater ones: there are none."""
+"""Largest number of an instance or a run. Requests may contain larger ones, which do not exist."""
 
 Encoded = tuple[int, Bound, int]
 """A row's bucket, its statement, and its size."""
 
 
 class Rows:
-    """Writes rows that belong to instances. Called within the gate of the job."""
+    """Write rows that belong to instances. Called within the gate of the job."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -167,7 +167,7 @@ class CassandraTasks:
 
 
 def _decoded(rows: Sequence[Row]) -> dict[int, TaskRuntime]:
-    """Decode rows, each text once: many tasks are stored alike, as those that wait are."""
+    """Decode rows, each text once: many tasks have equal runtimes, as waiting ones do."""
     texts = dict.fromkeys(text for _, text in rows)
     values = json.loads(f"[{','.join(texts)}]")
     runtimes = dict(zip(texts, map(TASK_RUNTIME.from_values, values), strict=True))

@@ -16,8 +16,9 @@ T = TypeVar("T")
 _AHEAD = 10_000_000
 """Microseconds by which a term reserves timestamps ahead of its clock."""
 _LEAST_AHEAD = 1_000_000
-"""The same where its timestamps are ahead of the clock already: so many writes. Terms that follow each other
-fast do not run away from the time by more than that each."""
+"""The same where its timestamps are ahead of the clock already: enough for as many writes. Each of several
+terms
+in quick succession advances the timestamps by this much only."""
 _TRIES = 5
 
 
@@ -25,7 +26,7 @@ class Terms:
     """The term of a handle, if any, and the timestamps of its writes.
 
     A term reserves its timestamps in the row of the newest term, and the next one begins above them. Whatever
-    the clocks of two machines say, all writes of a term win over those of the terms before it.
+    the clocks of two machines show, all writes of a term win over those of the terms before it.
     """
 
     def __init__(self, session: Session) -> None:
@@ -38,12 +39,12 @@ class Terms:
 
     @property
     def held(self) -> bool:
-        """Whether the handle has a term."""
+        """Return whether the handle has a term."""
         return self._term is not None
 
     @property
     def number(self) -> int:
-        """Number of the term, 0 without one."""
+        """Return the number of the term, 0 without one."""
         return self._term[1] if self._term else 0
 
     async def begin(self, role: str, term: int, fence: Fence) -> None:
@@ -94,16 +95,16 @@ class Terms:
             newest, reserved = found or (0, None)
             if newest > term:
                 raise _fenced(role, term, newest)
-            self._session.pass_by(reserved or 0)
+            self._session.advance_beyond(reserved or 0)
             ahead = self._session.ahead(_AHEAD, _LEAST_AHEAD)
             change = ("raise_term", (term, ahead, role, newest, reserved))
             if await self._session.decide([change if found else ("create_term", (role, term, ahead))]):
                 return ahead
-        raise Unavailable(f"{role}: others change what is known of its terms all the time")
+        raise Unavailable(f"{role}: the row of its terms is changed by others repeatedly")
 
 
-class InOrder:
-    """Runs the writes of each job one after the other, in the order of the calls."""
+class JobLocks:
+    """Run the writes of each job one after the other, in the order of the calls."""
 
     def __init__(self) -> None:
         self._locks: dict[JobId, asyncio.Lock] = {}
@@ -124,7 +125,7 @@ class InOrder:
 
 
 class Gate:
-    """Admits writes of the port: the handle is open, the job's earlier writes are done, the term is current.
+    """Admit writes of the port: the handle is open, the job's earlier writes are done, the term is current.
 
     Raises Unavailable or Fenced. The timestamp of a write is later than those of the handle's earlier writes
     and of earlier terms, and earlier than those of later terms.
@@ -133,7 +134,7 @@ class Gate:
     def __init__(self, session: Session, terms: Terms) -> None:
         self._session = session
         self._terms = terms
-        self._order = InOrder()
+        self._order = JobLocks()
         self._begun: set[asyncio.Task[Any]] = set()
 
     @asynccontextmanager
@@ -145,8 +146,8 @@ class Gate:
     async def run(self, job_id: JobId, write: Callable[[int], Awaitable[T]]) -> T:
         """Run a write of the job, which is given its timestamp.
 
-        Once begun, it is finished even if the caller is cancelled, as calls of clients are that hang up or
-        time out: several steps are not left half done, and the outcome is recorded.
+        Once begun, it is finished even if the caller is cancelled, as are calls of clients that disconnect or
+        time out: its steps are completed, and the outcome is recorded.
         """
         async with AsyncExitStack() as held:
             await held.enter_async_context(self._session.use())
@@ -163,7 +164,7 @@ class Gate:
     def _ended(self, work: asyncio.Task[Any]) -> None:
         self._begun.discard(work)
         if not work.cancelled():
-            work.exception()  # asyncio complains otherwise where no caller is left to hear of it
+            work.exception()  # otherwise asyncio logs an error that no caller has received
 
     async def _passed(self) -> int:
         when = await self._terms.timestamp()

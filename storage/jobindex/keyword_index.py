@@ -63,7 +63,7 @@ class KeywordIndex:
         self._next = 0
         self._text = bytearray()
         """Of the open block, which is not in the database yet."""
-        self._open = self._begun()
+        self._open = self._new_block()
 
     def put(self, job_id: JobId, words: str) -> None:
         """Insert or replace the text of a job."""
@@ -82,9 +82,9 @@ class KeywordIndex:
         """Return the jobs whose texts contain all keywords, which are case folded and not empty."""
         if not keywords:
             return set(self._of)
-        wanted = [keyword.encode() for keyword in keywords]
+        parts = [keyword.encode() for keyword in keywords]
         return {
-            job_id for block in self._blocks.values() for job_id in _holding(block, self._read(block), wanted)
+            job_id for block in self._blocks.values() for job_id in _holding(block, self._read(block), parts)
         }
 
     def jobs(self) -> Set[JobId]:
@@ -101,9 +101,9 @@ class KeywordIndex:
         if len(self._text) >= _BLOCK:
             self._db.execute(INSERT, (self._open.number, bytes(self._text)))
             self._text.clear()
-            self._open = self._begun()
+            self._open = self._new_block()
 
-    def _begun(self) -> _Block:
+    def _new_block(self) -> _Block:
         block = self._blocks[self._next] = _Block(self._next)
         self._next += 1
         return block
@@ -132,14 +132,14 @@ def _holding(block: _Block, data: bytes, keywords: Sequence[bytes]) -> Iterator[
         which = bisect_right(block.ends, at)
         start, end = block.range(which)
         job_id = block.jobs[which]
-        # Where one job's text meets the next one's there may seem to be a keyword.
+        # A match across the texts of two jobs does not count.
         if job_id is not None and at + len(rarest) <= end and _has(data, others, start, end):
             yield job_id
         at = data.find(rarest, end)
 
 
 def _has(data: bytes, keywords: Sequence[bytes], start: int, end: int) -> bool:
-    for keyword in keywords:  # noqa: SIM110 - twice as fast, and this is the innermost of all
+    for keyword in keywords:  # noqa: SIM110 - twice as fast, in the innermost loop
         if data.find(keyword, start, end) < 0:
             return False
     return True

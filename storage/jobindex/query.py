@@ -29,7 +29,7 @@ SORTED_BY = ("creation_time", "completion_time", "name", "owner", "state")
 
 MOST_WORDS = 100
 LONGEST_NAME = 10_000
-"""What a query may ask for at once; of several times that SQLite can make nothing."""
+"""Bounds of a query; SQLite cannot handle several times as much."""
 
 Term = tuple[str, Sequence[object]]
 """A condition and the values of its places."""
@@ -43,7 +43,7 @@ def has_keywords(keywords: Sequence[str]) -> Term:
 def find(
     query: JobQuery, db: sqlite3.Connection, by_keywords: Callable[[Sequence[str]], Term] = has_keywords
 ) -> JobPage:
-    """Answer a query. Jobs that are equal in all sort columns come in the order of their ids.
+    """Answer a query. Jobs that are equal in all sort columns are ordered by id.
 
     Raises InvalidArgument for an order by an unknown property, and for too many or too long words.
     """
@@ -81,15 +81,15 @@ def _terms(query: JobQuery) -> Iterator[Term]:
         yield "name GLOB ?", (_glob(query.name),)
     if query.exact_name:
         yield "name = ?", (query.exact_name,)
-    yield from _within("creation_time", query.created)
+    yield from _bounded("creation_time", query.created)
     if query.completed is not None:
         yield "completion_time > 0", ()
-        yield from _within("completion_time", query.completed)
+        yield from _bounded("completion_time", query.completed)
     for label in query.labels:
         yield "instr(labels, ?) > 0", (label_lines([label]),)
 
 
-def _within(column: str, bounds: TimeRange) -> Iterator[Term]:
+def _bounded(column: str, bounds: TimeRange) -> Iterator[Term]:
     if bounds.start is not None:
         yield f"{column} >= ?", (bounds.start,)
     if bounds.end is not None:

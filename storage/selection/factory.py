@@ -1,4 +1,4 @@
-"""Where a daemon gets its store from."""
+"""Opening of the store that a daemon's settings select."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def open_store(settings: SqliteSettings | CassandraSettings) -> Store:
 
 
 class Stores:
-    """Opens a handle for each term of a leader.
+    """Open a handle for each term of a leader.
 
     Connecting to Cassandra takes half a second or more. The connection is made while another instance leads,
     and kept from term to term. Belongs to the event loop that uses it first.

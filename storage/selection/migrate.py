@@ -2,8 +2,8 @@
 
     peloton-migrate up|version|check -c FILE…
 
-`up` makes or updates it, `version` prints its number, `check` ends with 1 where it is not this program's. Any
-of them may run twice, and on several machines at once.
+`up` creates or updates it, `version` prints its number, `check` exits with 1 where it is not the version of
+this program. All of them may run repeatedly, and on several machines at once.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except PelotonError as error:
         sys.exit(f"peloton-migrate: {error}")
     except KeyboardInterrupt:
-        # Not by sys.exit: half connected, Cassandra's driver complains of its own clearing up.
+        # Not by sys.exit: before it is connected, Cassandra's driver logs errors of its own clean-up.
         os._exit(INTERRUPTED)
 
 
@@ -89,10 +89,10 @@ def _sqlite(action: str, settings: SqliteSettings) -> str:
             migrate.migrate(db, migrate.migrations(), settings.busy_timeout)
     newest = max(migrate.migrations())
     if not path.exists():
-        raise Refused(f"database {path} is not there: peloton-migrate up makes it")
+        raise Refused(f"database {path} does not exist: peloton-migrate up creates it")
     version = _sqlite_version(path)
     if action == "check" and version != newest:
-        hint = ": peloton-migrate up brings it there" if version < newest else ""
+        hint = ": peloton-migrate up updates it" if version < newest else ""
         raise Refused(f"database {path} has schema version {version}, this program needs {newest}{hint}")
     return f"database {path} has schema version {version}"
 

@@ -14,7 +14,7 @@ _LARGEST_LOG = 64 * 1024 * 1024
 
 
 def prepare_directory(path: Path) -> None:
-    """Make the file's directory. Raises Unavailable where it cannot be made or written."""
+    """Create the directory of the file. Raises Unavailable where it cannot be created or written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What sqlite3 raises, in Peloton's terms."""
+"""Translation of errors of sqlite3."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def busy(error: sqlite3.Error) -> bool:
 
 
 def translated(error: sqlite3.Error) -> PelotonError:
-    """Translate an error: an unsound file is Refused, what may pass is Unavailable."""
+    """Translate an error: an unsound file is Refused, a temporary failure is Unavailable."""
     if _code(error) in _UNREADABLE:
         return Refused(f"not a sound database: {error}")
     if busy(error):

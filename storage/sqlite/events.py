@@ -9,7 +9,7 @@ from functools import partial
 from peloton.model.ids import JobId
 from peloton.model.task import PodEvent
 from storage.codec import POD_EVENT
-from storage.eventorder import END_STEPS, STEP
+from storage.event_order import END_STEPS, STEP
 from storage.sqlite.reader import Readers
 from storage.sqlite.rows import insert
 from storage.sqlite.writer import Write, Writer
@@ -49,7 +49,7 @@ ORDER BY timestamp, job_id, instance, run, step LIMIT ?
 DELETE_ONE = (
     "DELETE FROM pod_events WHERE timestamp = ? AND job_id = ? AND instance = ? AND run = ? AND step = ?"
 )
-_LOOKED_AT_AT_ONCE = 2000
+_EXAMINED_AT_ONCE = 2000
 _FIRST = (-(2**63), "", -1, -1, -1)
 _Key = tuple[int, str, int, int, int]
 
@@ -86,23 +86,24 @@ class SqlitePodEvents:
         await self._writer.submit(lambda db: db.execute(DELETE_RUNS, key).rowcount)
 
     async def expire(self, before: int) -> int:
-        """Page by page, so that other reads and writes come in between.
+        """Drop events of ended runs older than `before`; return their number.
 
-        Those of runs that live for long are looked at each time, but by the readers.
+        This is done page by page, so that other reads and writes run in between. Events of runs that have not
+        ended are read each time.
         """
-        gone, last = 0, _FIRST
+        dropped, last = 0, _FIRST
         while True:
             page = await self._readers.run(partial(_old, last, before))
             ended = [key for key, over in page if over]
             if ended:
-                gone += await self._writer.submit(partial(_drop, ended), len(ended))
-            if len(page) < _LOOKED_AT_AT_ONCE:
-                return gone
+                dropped += await self._writer.submit(partial(_drop, ended), len(ended))
+            if len(page) < _EXAMINED_AT_ONCE:
+                return dropped
             last = page[-1][0]
 
 
 def _old(last: _Key, before: int, db: sqlite3.Connection) -> Sequence[tuple[_Key, bool]]:
-    rows = db.execute(SELECT_OLD, (*last, before, _LOOKED_AT_AT_ONCE)).fetchall()
+    rows = db.execute(SELECT_OLD, (*last, before, _EXAMINED_AT_ONCE)).fetchall()
     return [((row[0], row[1], row[2], row[3], row[4]), bool(row[5])) for row in rows]
 
 

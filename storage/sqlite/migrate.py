@@ -1,6 +1,6 @@
-"""Bringing the schema up to date: files `migrations/NNNN_name.sql`, each applied once, in order.
+"""Schema migration: files `migrations/NNNN_name.sql`, each applied once, in order.
 
-Several processes may do so at once: each looks and applies within one write transaction.
+Several processes may migrate at once: each reads and updates the version within one write transaction.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def _use_wal(db: sqlite3.Connection, busy_timeout: float) -> None:
-    """Switch to WAL, waiting for other processes, which the change of mode does not do by itself."""
+    """Switch to WAL. Wait for other processes, which the change of mode does not do by itself."""
     deadline = time.monotonic() + busy_timeout
     while True:
         try:

@@ -1,8 +1,8 @@
 """Many rows in few statements.
 
-sqlite3 lets go of the interpreter's lock at each step of a statement and then has to win it back, which
-takes up to 5 ms while the event loop is busy. So rows go in 250 to a statement, and come out joined into
-one text.
+sqlite3 releases the interpreter's lock at each step of a statement and has to acquire it again, which takes
+up to 5 ms while the event loop is busy. So 250 rows are inserted by one statement, and read joined into one
+text.
 """
 
 from __future__ import annotations

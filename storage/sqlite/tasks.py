@@ -19,7 +19,7 @@ PAGE = 10_000
 
 REPLACE = "INSERT OR REPLACE INTO tasks (job_id, instance, state, runtime)"
 SELECT_ONE = "SELECT runtime FROM tasks WHERE job_id = ? AND instance = ?"
-# Many tasks are stored alike, as those that wait are: their text comes once, with all its instances.
+# Many tasks have equal runtimes, as waiting ones do: each text is returned once, with all its instances.
 SELECT_PAGE = """
 SELECT '[' || coalesce(group_concat('[' || runtime || ',[' || instances || ']]'), '') || ']'
 FROM (

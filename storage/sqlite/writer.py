@@ -1,8 +1,7 @@
-"""Group commit: the writes that wait while one transaction is written go into the next one together.
+"""Group commit: the writes that wait during a transaction are committed together in the next one.
 
-One thread of its own writes. A write that fails leaves nothing behind and fails alone: the
-transaction runs without savepoints, and where a write in it raises, it is rolled back and all are
-run again, each in its savepoint.
+A single thread writes. A write that fails has no effect and fails alone: the transaction runs without
+savepoints, and where a write in it raises, it is rolled back and all writes run again, each in its savepoint.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from storage.sqlite.errors import translated
 
 T = TypeVar("T")
 Write = Callable[[sqlite3.Connection], T]
-"""Runs within a transaction; what it raises undoes what it did, and goes to its caller."""
+"""Runs within a transaction. Where it raises, its changes are undone and the caller gets the error."""
 
 _ROWS_PER_TRANSACTION = 20_000
 _OWN_FAULTS = (PelotonError, sqlite3.Error, ValueError, TypeError, ArithmeticError)
-"""What one write may raise without harm to the others."""
+"""Errors of one write that do not affect the others."""
 
 SELECT_TERM = "SELECT term FROM terms WHERE role = ?"
 RAISE_TERM = (
@@ -56,7 +55,7 @@ class _WriteFailed(Exception):
 
 
 class Writer:
-    """Accepts writes on the event loop that created it."""
+    """Accept writes on the event loop that created it."""
 
     def __init__(self, db: sqlite3.Connection, max_queued: int) -> None:
         self._db = db
@@ -184,7 +183,7 @@ def _run_apart(db: sqlite3.Connection, batch: Sequence[_Queued]) -> list[Any]:
         try:
             outcomes.append(_run(db, queued, newest))
         except _OWN_FAULTS as error:
-            if not db.in_transaction:  # a full disk or the like has undone everything
+            if not db.in_transaction:  # such as a full disk, which has undone everything
                 raise
             db.execute("ROLLBACK TO one")
             outcomes.append(_Failed(error))

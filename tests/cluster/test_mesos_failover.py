@@ -29,7 +29,7 @@ REREGISTER_SECONDS = 8
 @pytest.fixture(scope="module")
 def harness(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     cluster = Cluster(tmp_path_factory.mktemp("failover") / "cluster")
-    reconcile = {"agent_reregister": REREGISTER_SECONDS, "second_look": 2}
+    reconcile = {"agent_reregister": REREGISTER_SECONDS, "repeat_after": 2}
     settings = ClusterSettings(
         ports="free",
         membership=f"zookeeper={zookeeper.address}/{uuid.uuid4().hex}",

@@ -183,7 +183,7 @@ class World:
         placement = {name: tree for name, tree in common.items() if name == "membership"}
         proxied = {"master": self.mesos.address} if self.setup.masters == 1 else {}
         mesos = {"mesos": {**proxied, "agents_interval": 2.0}}
-        reconcile = {"reconcile": {"second_look": 5.0, "interval": 15.0, "launch_grace": 5.0}}
+        reconcile = {"reconcile": {"repeat_after": 5.0, "interval": 15.0, "launch_grace": 5.0}}
         return ClusterSettings(
             ports="free",
             instances=Instances(jobmgr=2, resmgr=2, hostmgr=2),

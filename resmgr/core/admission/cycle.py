@@ -43,7 +43,7 @@ class Admission:
             for queues in active.values():
                 self._explain(queues, CAPACITY_UNKNOWN)
             return False
-        budget = lifecycle.policy.admission_batch
+        budget = lifecycle.policy.cycle_limit
         for _ in range(len(active)):
             pool, queues = next(iter(active.items()))
             budget = self._admit_pool(pool, queues, budget, now)

@@ -1,36 +1,32 @@
-"""What each pool is entitled to, shared elastically: a pure function of a snapshot.
+"""The elastic entitlement of each pool: a pure function of a snapshot (docs/behaviour/pools.md, Entitlement).
 
-See docs/behaviour/pools.md, Entitlement.
+Demand is summed from the leaves to the root. Entitlement is divided from the root to the leaves, each kind by
+itself, by `water_fill.divide` at every pool with children. Amounts are integers in thousandths.
 
-Demand is summed from the leaves up, entitlement is divided from the root down, each kind by itself, with
-`waterfill.divide` at every pool that has children. Amounts are integers in thousandths.
-
-How the rule is read where its text leaves room, and what then holds for every input:
+Details of the rule:
 
 - A reservation above its own limit counts up to the limit. A STATIC reservation counts as demand of the
-  pool and so of its ancestors. A pool's demand is its children's demands together, clipped to its limit.
-- Share 0 comes last, not never: once nobody who has a share wants more (step 2) or has room below its limit
-  (step 3), those without are dealt the rest alike. Were it never, a claimant's last satisfied unit would
-  let what is left pass from step 2 to step 3, and its siblings gain by its demand.
+  pool and so of its ancestors. The demand of a pool is the sum of its children's, at most its limit.
+- Pools with share 0 come last: once the demands of the others are met (step 2), or the others are at their
+  limits (step 3), the rest is divided equally among them. If they got nothing instead, a claimant's last
+  satisfied unit would let the rest pass from step 2 to step 3, and its siblings would gain by its demand.
 - The entitlement is of the cluster's own resources. The slack entitlement to memory, disk and gpu is a part
-  of it; that to cpu is revocable cpu and comes on top, not bounded by the cpu limit, and so the non-slack
-  entitlement to cpu is all of the cpu entitlement. Where a pool has less revocable cpu than its children
-  have allocated, they are cut in proportion, as first assignments are.
-- min(entitlement - non-slack need, slack need) is taken at the leaves; a pool above has the sum of its
-  leaves' slack (its non-slack need would count what one leaf lacks against another's slack, and leave it less
-  than its children have).
+  of it. The slack entitlement to cpu is revocable cpu, on top of it and not bounded by the cpu limit; so the
+  non-slack entitlement to cpu is all of the cpu entitlement. Where a pool has less revocable cpu than its
+  children have allocated, their parts are reduced in proportion, as first assignments are.
+- The slack of a leaf is min(entitlement - non-slack need, slack need); that of another pool is the sum of its
+  leaves'. (By the leaf's rule, the missing non-slack of one leaf would reduce the slack of another one.)
 
-Together the children never have more than their parent, in entitlement, slack and non-slack alike. All is
-rounded down at each level: siblings alike get alike, and where there is not enough, fewer thousandths than
-there are children stay undealt at a pool. A result for amounts multiplied by k is k times the result to
-within k thousandths for each level of depth, where the slack limits are whole thousandths.
+The children never have more than their parent together, in entitlement, slack and non-slack alike. Amounts
+are rounded down at each level: equal siblings get equal amounts, and where there is not enough, fewer
+thousandths than there are children remain undivided at a pool. The result for amounts multiplied by k is k
+times the result, within k thousandths for each level of depth, where the slack limits are whole thousandths.
 
-Where a pool's entitlement stays, more demand in one child never gives another one more: whoever's demand
-grows takes it from what was unmet, left or its own room below the limit, and the level at which the others
-are served sinks or stays. (In the literature of dividing claims: *resource monotonicity* and *others-oriented
-claims monotonicity*; W. Thomson, *Axiomatic and game-theoretic analysis of bankruptcy and taxation problems:
-a survey*, Mathematical Social Sciences 45, 2003.) The root's entitlement does stay. Further down, a pool may
-be entitled to more because one child requests more, and then all its children share in that.
+While the entitlement of a pool is the same, more demand in one child never gives another child more.
+(*Resource monotonicity* and *others-oriented claims monotonicity* in the literature; W. Thomson, *Axiomatic
+and game-theoretic analysis of bankruptcy and taxation problems: a survey*, Mathematical Social Sciences 45,
+2003.) The entitlement of the root is always the same. That of another pool may grow with the demand of one
+child, and all its children share in that.
 """
 
 from __future__ import annotations
@@ -54,7 +50,7 @@ _NOTHING = ZERO.values()
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a leaf has and what waits in its queues. The cpu of its slack is revocable cpu."""
+    """Allocation and queued demand of a leaf. The cpu of its slack is revocable cpu."""
 
     allocation: Resources = ZERO
     """Of tasks that are not revocable."""
@@ -66,21 +62,21 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that entitlement depends on."""
+    """The input of entitlement."""
 
     pools: Sequence[PoolConfig]
-    """In any order. The root may be left out; its own amounts are the cluster's."""
+    """In any order, with or without the root, whose amounts are those of the cluster."""
     capacity: Resources
     """Of the cluster, without revocable cpu."""
     revocable_cpu: int = 0
-    """What the cluster has of it, allocated or not, in thousandths."""
+    """Of the cluster, allocated or not, in thousandths."""
     loads: Mapping[PoolId, Load] = field(default_factory=dict)
-    """Of leaves; one left out has none."""
+    """By leaf; a leaf without a load has allocated and requested nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entitlement:
-    """What one pool may have."""
+    """The entitlement of one pool."""
 
     total: Resources
     """Of the cluster's own resources."""
@@ -89,9 +85,10 @@ class Entitlement:
 
 
 def entitlements(snapshot: Snapshot) -> dict[PoolId, Entitlement]:
-    """The entitlement of every pool, the root's included.
+    """Return the entitlement of every pool, including the root.
 
-    Raises InvalidArgument for pools that are no tree, loads of what is no leaf, and amounts below 0.
+    Raises InvalidArgument for pools that are not a tree, loads of pools that are not leaves, and negative
+    amounts.
     """
     _check_capacity("capacity", snapshot.capacity)
     _check_capacity("revocable_cpu", Resources(snapshot.revocable_cpu))
@@ -115,7 +112,7 @@ def entitlements(snapshot: Snapshot) -> dict[PoolId, Entitlement]:
 
 
 class _Tree:
-    """Pools numbered parents first, the root 0."""
+    """Pools by number: the root is 0, and parents come before their children."""
 
     __slots__ = ("children", "configs", "ids", "loads", "slack_ratios")
 
@@ -129,7 +126,7 @@ class _Tree:
         self.ids: list[PoolId] = [ROOT_POOL]
         self.configs: list[PoolConfig] = [PoolConfig(ROOT_POOL, "root", "")]
         self.children: list[range] = []
-        for pool_id in self.ids:  # which grows by the children of each, level by level
+        for pool_id in self.ids:  # grows by the children of each pool, level by level
             ours = below.pop(pool_id, ())
             self.children.append(range(len(self.ids), len(self.ids) + len(ours)))
             self.ids += [config.id for config in ours]
@@ -172,7 +169,7 @@ class _Kind:
         self._sum_demand()
 
     def entitlement(self, capacity: int) -> list[int]:
-        """Of each pool, the root having `capacity`."""
+        """Return the entitlement of each pool to `capacity`."""
         amounts = [0] * len(self.limits)
         amounts[0] = capacity
         for pool, below in enumerate(self.tree.children):
@@ -188,7 +185,7 @@ class _Kind:
         return amounts
 
     def slack(self, entitlement: Sequence[int]) -> list[int]:
-        """The part of each pool's entitlement that is for revocable tasks."""
+        """Return the part of each pool's entitlement for revocable tasks."""
         return self._summed(
             [
                 max(0, min(whole - need, slack))
@@ -197,7 +194,7 @@ class _Kind:
         )
 
     def revocable(self, capacity: int) -> list[int]:
-        """Each pool's revocable cpu: what it has allocated, then by share what it requests, then the rest."""
+        """Return the revocable cpu of each pool: its allocation, then its demand and the rest by share."""
         held, requested = self._summed(self.held), self._summed(self.requested)
         amounts = [0] * len(held)
         amounts[0] = capacity
@@ -210,19 +207,19 @@ class _Kind:
         return amounts
 
     def _sum_demand(self) -> None:
-        """Demand and first assignment of each pool but the root, from the leaves up."""
+        """Calculate demand and first assignment of each pool except the root, from the leaves up."""
         demands, children = self.demands, self.tree.children
         for pool in range(len(demands) - 1, 0, -1):
             config, below = self.configs[pool], children[pool]
-            wanted = self.need[pool] + self.slack_need[pool]
+            demand = self.need[pool] + self.slack_need[pool]
             if below:
-                wanted = sum(demands[below.start : below.stop])
+                demand = sum(demands[below.start : below.stop])
             limit = config.limit
             reservation = min(config.reservation, limit)
-            if wanted < reservation and config.type is ReservationType.STATIC:
-                wanted = reservation
-            demands[pool] = wanted if wanted < limit else limit
-            self.firsts[pool] = wanted if wanted < reservation else reservation
+            if demand < reservation and config.type is ReservationType.STATIC:
+                demand = reservation
+            demands[pool] = demand if demand < limit else limit
+            self.firsts[pool] = demand if demand < reservation else reservation
 
     def _slack_needs(self) -> list[int]:
         return [
@@ -233,7 +230,7 @@ class _Kind:
         ]
 
     def _summed(self, leaves: Sequence[int]) -> list[int]:
-        """The leaves' amounts, and the sums of their children's for the pools above."""
+        """Return the amounts of leaves, and for other pools the sums of their children's."""
         amounts = list(leaves)
         for pool in range(len(amounts) - 1, -1, -1):
             below = self.tree.children[pool]
@@ -255,7 +252,7 @@ def _divide_revocable(
 
 
 def _leaf_loads(tree: _Tree, loads: Mapping[PoolId, Load]) -> list[tuple[Vector, Vector, Vector]]:
-    """Per pool what it has and wants but slack, its allocated slack, and the slack that it wants."""
+    """Return for each pool its need without slack, its allocated slack, and its requested slack."""
     leaves = {pool_id for pool_id, below in zip(tree.ids[1:], tree.children[1:], strict=True) if not below}
     for pool_id, load in loads.items():
         if pool_id not in leaves:
@@ -274,7 +271,7 @@ def _leaf_loads(tree: _Tree, loads: Mapping[PoolId, Load]) -> list[tuple[Vector,
 
 
 def _slack_ratio(config: PoolConfig) -> tuple[int, int]:
-    """The slack limit's part of a reservation, as a fraction."""
+    """Return the slack limit's part of a reservation as a fraction."""
     percent = config.slack_limit_percent
     part, whole = decimal_ratio(DEFAULT_SLACK_PERCENT if percent is None else percent)
     return part, 100 * whole

@@ -58,14 +58,14 @@ class Sharing:
         """Return whether entitlement is due because of demand.
 
         It is where a gang was refused and some pool's load differs from what entitlement was calculated
-        from, but at most once in `Policy.sharing` seconds.
+        from, but at most once in `Policy.sharing_interval` seconds.
         """
         return self._refused and now >= self._next and loads(self.tree) != self._loads
 
     def follow_demand(self, now: float) -> None:
         """Share the capacity anew if that is due because of demand."""
         if self.tree.capacity is not None and self.demand_moved(now):
-            self._next = now + self._lifecycle.policy.sharing
+            self._next = now + self._lifecycle.policy.sharing_interval
             self.entitle()
 
 

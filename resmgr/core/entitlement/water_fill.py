@@ -1,17 +1,16 @@
-"""Dividing one amount among several who want some of it. Exact: whole numbers in, whole numbers out.
+"""Division of one amount among claimants by weighted max-min fairness, in exact integer arithmetic.
 
-`deal` is weighted max-min fairness with bounded demands on a single resource: everybody gets
-min(want, level * weight), with the one level at which nothing is left. It is found by sorting once by
-want / weight, the level at which each is satisfied, and walking up until the next one can no longer be
-(water-filling). Sources: D. Bertsekas and R. Gallager, *Data Networks*, 2nd ed., 1992, 6.5.2 (max-min
-fairness, progressive filling); B. Radunović and J.-Y. Le Boudec, *A Unified Framework for Max-Min and
-Min-Max Fairness with Applications*, IEEE/ACM Trans. Networking 15(5), 2007 (water-filling, weights).
+`deal` gives each claimant min(demand, level * weight) of a single resource, with the one level at which
+nothing is left. It sorts once by demand / weight, the level at which a claimant is satisfied, and raises the
+level until the next one cannot be satisfied (water-filling). Sources: D. Bertsekas and R. Gallager, *Data
+Networks*, 2nd ed., 1992, 6.5.2 (max-min fairness, progressive filling); B. Radunović and J.-Y. Le Boudec, *A
+Unified Framework for Max-Min and Min-Max Fairness with Applications*, IEEE/ACM Trans. Networking 15(5), 2007
+(water-filling, weights).
 
-Every amount is rounded down, each by itself, so that those who are alike get alike, no sum exceeds what is
-dealt, and what holds for the exact amounts holds for the rounded ones: who gets at most as much before
-rounding gets at most as much after it. The price is dust: of an amount that is not enough, fewer units than
-there are takers stay undealt. Python's integers have no bound, so neither have amounts and weights. numpy
-does not pay here: groups of siblings are small, and products of amounts and weights exceed 64 bits.
+Each amount is rounded down by itself. So equal claimants get equal amounts, the sum never exceeds the amount,
+and the order of exact results is also the order of rounded ones. Where the amount is not enough, fewer units
+than there are claimants remain undivided. Python's integers bound neither amounts nor weights. numpy is not
+faster here: groups of siblings are small, and products of amounts and weights exceed 64 bits.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from operator import add, sub
 def divide(
     amount: int, demands: Sequence[int], firsts: Sequence[int], limits: Sequence[int], weights: Sequence[int]
 ) -> list[int]:
-    """Return what each child gets of a pool's entitlement to one kind (docs/behaviour/pools.md, Entitlement).
+    """Return each child's part of a pool's entitlement to one kind (docs/behaviour/pools.md, Entitlement).
 
-    Per child: what it demands, what it gets first, its limit, its weight (from its share), with
-    0 <= first <= demand <= limit. The results' sum is at most `amount`, and less only where it is not enough
-    for all demands (by the dust) or all are at their limits.
+    Per child: its demand, its first assignment, its limit and its weight (from its share), with 0 <= first <=
+    demand <= limit. The sum of the results is at most `amount`. It is less only by rounding, where `amount`
+    is not enough for all demands, or where all children are at their limits.
     """
     rest = amount - sum(firsts)
     if rest < 0:
@@ -43,27 +42,26 @@ def divide(
     return list(map(add, demands, deal(spare, room, weights)))
 
 
-def deal(amount: int, wants: Sequence[int], weights: Sequence[int]) -> list[int]:
-    """Weighted max-min: each gets min(want, level * weight), rounded down; `amount`, wants, weights >= 0.
+def deal(amount: int, demands: Sequence[int], weights: Sequence[int]) -> list[int]:
+    """Return min(demand, level * weight) for each claimant, rounded down. No argument is negative.
 
-    A weight of 0 gets nothing while anybody with a weight wants more; what is left then is dealt among those
-    of weight 0 alike.
+    Claimants of weight 0 get nothing until all others are satisfied; the rest is divided equally among them.
     """
-    if sum(wants) <= amount:
-        return list(wants)
+    if sum(demands) <= amount:
+        return list(demands)
     if 0 not in weights:
-        return _fill(amount, wants, weights)
-    heavy = [want if weight else 0 for want, weight in zip(wants, weights, strict=True)]
+        return _fill(amount, demands, weights)
+    heavy = [demand if weight else 0 for demand, weight in zip(demands, weights, strict=True)]
     left = amount - sum(heavy)
     if left < 0:
         return _fill(amount, heavy, weights)
-    light = [0 if weight else want for want, weight in zip(wants, weights, strict=True)]
+    light = [0 if weight else demand for demand, weight in zip(demands, weights, strict=True)]
     spread = _fill(left, light, [1] * len(light))
     return list(map(add, heavy, spread))
 
 
 def cut(amount: int, claims: Sequence[int]) -> list[int]:
-    """Reduce the claims in proportion, rounded down, so that together they take at most `amount`."""
+    """Return the claims, reduced in proportion and rounded down if they exceed `amount` together."""
     total = sum(claims)
     if total <= amount:
         return list(claims)
@@ -71,9 +69,9 @@ def cut(amount: int, claims: Sequence[int]) -> list[int]:
 
 
 def weights_of(shares: Sequence[float]) -> list[int]:
-    """Whole numbers in the ratio of the shares, which are finite and >= 0.
+    """Return integers in the ratio of the shares, which are finite and not negative.
 
-    A share is taken for the decimal that it is written as, so that 0.1 and 0.3 are 1 to 3 exactly.
+    A share counts as its shortest decimal, so that 0.1 and 0.3 are exactly 1 to 3.
     """
     if len(set(shares)) <= 1:
         return [1 if share else 0 for share in shares]
@@ -86,35 +84,35 @@ def weights_of(shares: Sequence[float]) -> list[int]:
 
 @lru_cache(maxsize=4096)
 def decimal_ratio(number: float) -> tuple[int, int]:
-    """Numerator and denominator of the shortest decimal that is written for a finite number."""
+    """Return numerator and denominator of the shortest decimal for a finite number."""
     return Decimal(repr(float(number))).as_integer_ratio()
 
 
-def _fill(amount: int, wants: Sequence[int], weights: Sequence[int]) -> list[int]:
-    """`deal` where `amount` is less than the sum of the wants and only those with a weight want something."""
-    takers = _by_level(wants, weights)
-    weight = sum(weights[i] for i in takers)
-    got = [0] * len(wants)
-    for at, i in enumerate(takers):
-        if wants[i] * weight > amount * weights[i]:
-            for j in takers[at:]:
-                got[j] = amount * weights[j] // weight
+def _fill(amount: int, demands: Sequence[int], weights: Sequence[int]) -> list[int]:
+    """Do `deal` for an `amount` below the sum of the demands; those of weight 0 demand nothing."""
+    claimants = _by_level(demands, weights)
+    weight = sum(weights[i] for i in claimants)
+    given = [0] * len(demands)
+    for at, i in enumerate(claimants):
+        if demands[i] * weight > amount * weights[i]:
+            for j in claimants[at:]:
+                given[j] = amount * weights[j] // weight
             break
-        got[i] = wants[i]
-        amount -= wants[i]
+        given[i] = demands[i]
+        amount -= demands[i]
         weight -= weights[i]
-    return got
+    return given
 
 
-def _by_level(wants: Sequence[int], weights: Sequence[int]) -> list[int]:
-    """Who wants something, by want / weight, compared exactly.
+def _by_level(demands: Sequence[int], weights: Sequence[int]) -> list[int]:
+    """Return the claimants with a demand in the exact order of demand / weight.
 
     Two different fractions with denominators below 2**b differ by more than 2**-2b, so that multiplied
     by 2**2b they are in order even when rounded down.
     """
-    takers = [i for i, want in enumerate(wants) if want]
+    claimants = [i for i, demand in enumerate(demands) if demand]
     heaviest = max(weights, default=0)
     if heaviest <= 1:
-        return sorted(takers, key=wants.__getitem__)
+        return sorted(claimants, key=demands.__getitem__)
     bits = 2 * heaviest.bit_length()
-    return sorted(takers, key=lambda i: (wants[i] << bits) // weights[i])
+    return sorted(claimants, key=lambda i: (demands[i] << bits) // weights[i])

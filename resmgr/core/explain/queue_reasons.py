@@ -282,7 +282,7 @@ def _cause(
         ready = scheduler.ready[gang.type]
         if check is None and len(ready) >= scheduler.policy.ready_limit:
             return f"the {ready.name} is full with {len(ready)} gangs"
-        return str(check) if check else "it is admitted in the next turn"
+        return str(check) if check else "it is admitted in the next cycle"
     if task.state is _S.READY and gang is not None:
         if gang.queue is None:
             return f"placing is tried again: {gang.failure}"

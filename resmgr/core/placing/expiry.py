@@ -1,4 +1,4 @@
-"""Deadlines of gangs and tasks, and leases of holders that are gone."""
+"""Expiry of deadlines and leases."""
 
 from __future__ import annotations
 

@@ -122,16 +122,16 @@ def _without(view: View, victims: Iterable[Victim]) -> View:
 def _pool_without(pool: PoolView, victims: Sequence[Victim]) -> PoolView:
     if not victims or not pool.queues:
         return pool
-    gone = [row for victim in victims for row in victim.rows]
+    taken = [row for victim in victims for row in victim.rows]
     eligible = pool.candidates.eligible.copy()
-    eligible[gone] = False
+    eligible[taken] = False
     freed = total(victim.frees for victim in victims)
     freed_slack = total(victim.frees_slack for victim in victims)
     freed_firm = freed - replace(freed_slack, cpu=0)
     return replace(
         pool,
         candidates=replace(pool.candidates, eligible=eligible),
-        budget=None if pool.budget is None else pool.budget - len(gone),
+        budget=None if pool.budget is None else pool.budget - len(taken),
         room=plus(pool.room, freed.values()),
         slack_room=plus(pool.slack_room, freed_slack.values()),
         firm_room=None if pool.firm_room is None else plus(pool.firm_room, freed_firm.values()),

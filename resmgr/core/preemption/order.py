@@ -16,8 +16,7 @@ Column = NDArray[np.int64] | NDArray[np.float64]
 def sort(columns: Sequence[Column], at_once: int = AT_ONCE) -> Steps[NDArray[np.int64]]:
     """Return row numbers, ascending by the first column, then by the second and so on, then by the row.
 
-    Each step takes the `at_once` rows that come first out of those that are left, which is linear, and sorts
-    only those.
+    Each step selects the first `at_once` of the remaining rows, in linear time, and sorts only those.
     """
     left = np.arange(len(columns[0]))
     sorted_parts: list[NDArray[np.int64]] = []

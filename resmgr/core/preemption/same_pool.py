@@ -47,8 +47,7 @@ class SamePoolPolicy:
 
 
 class _PoolCheck:
-    """One pool, while its gangs are served. Amounts are counted as admission does: of all, of slack, and of
-    what is not slack; 12 in all."""
+    """The check of one pool. Amounts are counted as in admission: total, slack and non-slack, 12 in all."""
 
     def __init__(self, pool: PoolView, gangs: Gangs, frees: NDArray[np.int64]) -> None:
         self._pool = pool

@@ -1,7 +1,7 @@
-"""The scheduler's state as preemption sees it, taken in steps.
+"""Snapshots of the scheduler's state for preemption, taken in steps.
 
-The state goes on between two steps. Each task and each pool is read at one moment. A task that moved since
-the check began is left alone; the next check sees other changes.
+The state changes between two steps; each task and each pool is read at one moment. A task that moved since
+the check began is not preempted; the next check sees other changes.
 """
 
 from __future__ import annotations
@@ -114,12 +114,12 @@ def _not_slack(pool: Pool) -> Vector:
 
 
 def _pool(pool: Pool, pending: PendingQueues, leaving: Iterable[Charge], fixed: bool) -> PoolView:
-    gone = list(leaving)
-    allocation = less(pool.firm(), (charge.firm for charge in gone))
-    slack = less(pool.slack, (charge.slack for charge in gone))
-    used = less(pool.used, (charge.entitled for charge in gone))
-    controller = less(pool.controller, (charge.controller for charge in gone))
-    reserved = less(pool.non_preemptible, (charge.non_preemptible for charge in gone))
+    charges = list(leaving)
+    allocation = less(pool.firm(), (charge.firm for charge in charges))
+    slack = less(pool.slack, (charge.slack for charge in charges))
+    used = less(pool.used, (charge.entitled for charge in charges))
+    controller = less(pool.controller, (charge.controller for charge in charges))
+    reserved = less(pool.non_preemptible, (charge.non_preemptible for charge in charges))
     limit, firm = pool.controller_limit, pool.firm_entitlement
     return PoolView(
         path=pool.path,

@@ -14,7 +14,7 @@ from peloton.model.resources import KINDS
 from peloton.model.states import TaskState
 from resmgr.core.state.amounts import NOTHING, Charge, Vector
 
-CROSS_POOL, SAME_POOL = "between", "within"
+CROSS_POOL, SAME_POOL = "cross_pool", "same_pool"
 """Names of the policies in settings and metrics, in the order in which they decide."""
 SIDES = (*KINDS, *(f"slack {kind}" for kind in KINDS))
 """Names of 8 amounts: non-slack, then slack."""
@@ -90,7 +90,7 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
-    """A leaf. Amounts are thousandths by kind; what is on its way out (PREEMPTING, KILLING) is gone."""
+    """A leaf. Amounts are thousandths by kind; tasks that are PREEMPTING or KILLING do not count."""
 
     path: str
     allocation: Vector = NOTHING
@@ -104,13 +104,13 @@ class PoolView:
     """Queued, of tasks that are not revocable."""
     slack_demand: Vector = NOTHING
     room: Vector = NOTHING
-    """What it is entitled to and has not allocated, all but revocable cpu; negative where it is over."""
+    """Entitlement - allocation, without revocable cpu; negative where the pool is over its entitlement."""
     slack_room: Vector = NOTHING
-    """The same of slack."""
+    """The same for slack."""
     firm_room: Vector | None = None
-    """The same of what is not slack. None: nothing of the entitlement is for slack only."""
+    """The same without slack. None: no part of the entitlement is for slack only."""
     fixed_room: Vector | None = None
-    """For non-preemptible tasks: reservation - their allocation. None: they need not keep to it."""
+    """For non-preemptible tasks: reservation - their allocation. None: they are not confined to it."""
     controller_room: Vector | None = None
     """For controllers. None: no limit."""
     queues: tuple[tuple[Waiting, ...], ...] = ()

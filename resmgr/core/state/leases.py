@@ -1,4 +1,4 @@
-"""Leases on what was handed out: work returns when its holder is gone or silent (docs/architecture.md)."""
+"""Leases on gangs and placements: they end when their holder is absent or silent (docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from peloton.errors import Fenced
 from resmgr.core.state.entities import Holder, Task
 
 ABSENCE = 2.0
-"""Seconds without a call after which a process that is not in the membership counts as gone."""
+"""Seconds without a call after which a process that is not in the membership counts as absent."""
 
 
 class Leases:
@@ -54,22 +54,22 @@ class Leases:
             task.holder = None
 
     def expire(self, now: float, silence: float, present: Collection[str] | None = None) -> list[Holder]:
-        """Forget and return the holders that are gone; their tasks still name them.
+        """Forget and return the holders whose leases are over; their tasks still refer to them.
 
-        Gone is a holder whose role has a newer leader, that was silent for `silence` seconds, or that is not
+        It is a holder whose role has a newer leader, that was silent for `silence` seconds, or that is not
         among `present` (None: not known). A call in the last ABSENCE seconds proves presence: the list may be
         a moment old.
         """
-        gone = [
+        expired = [
             holder
             for holder in self._holders.values()
             if holder.term < self._terms[_role(holder.name)]
             or now - holder.last_seen >= silence
             or (present is not None and holder.name not in present and now - holder.last_seen >= ABSENCE)
         ]
-        for holder in gone:
+        for holder in expired:
             del self._holders[holder.name, holder.term]
-        return gone
+        return expired
 
 
 def _role(name: str) -> str:

@@ -25,7 +25,7 @@ _S = TaskState
 class Lifecycle:
     """Own the parts that a task passes through, and keep them consistent.
 
-    A task is in one queue at most, and its pool's sums are what its state says.
+    A task is in one queue at most, and the sums of its pool agree with its state.
     """
 
     def __init__(self, policy: Policy, stream_id: str) -> None:
@@ -113,7 +113,7 @@ class Lifecycle:
         self.ready[gang.type].add(gang)
 
     def recall(self, gang: Gang, event: Event, now: float) -> None:
-        """Take every member back from wherever it is."""
+        """Take all members back from queue, engine, placement, lease and host."""
         self.deadlines.cancel(gang)
         if gang.queue is not None:
             gang.queue.remove(gang)

@@ -51,7 +51,7 @@ class PlacementQueue:
     def abandon(self, *given: Handover) -> None:
         """Note placements that nobody will launch, whose hosts are still claimed.
 
-        Their tasks went elsewhere, or the process that took them is gone.
+        Their tasks were placed elsewhere, or the process that took them is absent.
         """
         self.abandoned += given
 

@@ -13,9 +13,9 @@ class Policy:
 
     preemption: bool = True
     host_reservation: bool = False
-    sharing: float = 1.0
+    sharing_interval: float = 1.0
     """Least time between two calculations of entitlement because of demand alone."""
-    admission_batch: int = 1000
+    cycle_limit: int = 1000
     """Most gangs that one cycle admits."""
     ready_limit: int = 100_000
     """Gangs per task type."""

@@ -28,7 +28,7 @@ class Event(StrEnum):
     KILL = "kill"
     PREEMPT = "preempt"
     SPARE = "spare"
-    """Nobody took it from the preemption queue in time."""
+    """jobmgr did not take it from the preemption queue in time."""
     END = "end"
 
 
@@ -46,7 +46,7 @@ STATES: StateMachine[TaskState, Event] = StateMachine(
         (_S.PLACING, Event.PLACE): _S.PLACED,
         (_S.RESERVED, Event.PLACE): _S.PLACED,
         (_S.PLACED, Event.HAND_OVER): _S.LAUNCHING,
-        # A gang goes back whole, from wherever its members are.
+        # A gang returns whole, whatever the states of its members.
         (_S.READY, Event.RETRY): _S.READY,
         (_S.PLACING, Event.RETRY): _S.READY,
         (_S.RESERVED, Event.RETRY): _S.READY,
@@ -59,7 +59,7 @@ STATES: StateMachine[TaskState, Event] = StateMachine(
         (_S.LAUNCHING, Event.RETURN): _S.PENDING,
         (_S.PLACING, Event.TAKE_BACK): _S.READY,
         (_S.LAUNCHING, Event.TAKE_BACK): _S.PLACED,
-        # A status says that the run is on a host: true whatever was thought before, and never a step back.
+        # A status that reports the run on a host always counts, but never moves it back.
         **{(state, Event.LAUNCHED): _S.LAUNCHED for state in (*_BEFORE_LAUNCH, _S.LAUNCHED)},
         **{(state, Event.STARTING): _S.STARTING for state in (*_BEFORE_LAUNCH, _S.LAUNCHED, _S.STARTING)},
         **{
@@ -95,7 +95,7 @@ OBSERVED = {
     _S.KILLED: Event.END,
     _S.DELETED: Event.END,
 }
-"""What a state means that Mesos or jobmgr reports of a run."""
+"""The event for a state of a run that Mesos or jobmgr reports."""
 
 BEFORE_LAUNCH = frozenset(_BEFORE_LAUNCH)
 IN_ENGINE = frozenset({_S.PLACING, _S.RESERVED})

@@ -84,7 +84,7 @@ class Processes:
                         "agents_interval": 0.2,
                         **self._mesos,
                     },
-                    "reconcile": {"second_look": 1.0, "launch_grace": 0.5},
+                    "reconcile": {"repeat_after": 1.0, "launch_grace": 0.5},
                 }
             )
         )

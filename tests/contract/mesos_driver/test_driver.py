@@ -240,7 +240,7 @@ async def test_wrong_credentials_are_named_as_such() -> None:
 
     async with driving(FakeMaster(unauthorized)) as (_, heard):
         await until(lambda: len(heard.disconnected) >= 2)
-        assert "mesos.principal or mesos.secret_file is not what it expects" in heard.disconnected[0]
+        assert "the master does not accept mesos.principal or mesos.secret_file" in heard.disconnected[0]
 
 
 class Changing:

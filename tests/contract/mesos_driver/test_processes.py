@@ -81,7 +81,7 @@ async def test_health_tells_why_the_master_refuses(idle: Processes, tmp_path: Pa
     await idle.start_master(f"--credentials={credentials}")
     await idle.start_hostmgr(secret_file=str(secret))
     await until(lambda: "SUBSCRIBE was answered with 401" in idle.health(), "health tells of the refusal")
-    assert "mesos.principal or mesos.secret_file is not what it expects" in idle.health()
+    assert "the master does not accept mesos.principal or mesos.secret_file" in idle.health()
 
 
 async def test_mesos_hears_only_of_what_jobmgr_has_passed(processes: Processes) -> None:

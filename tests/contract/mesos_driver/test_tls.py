@@ -106,7 +106,7 @@ def test_files_that_are_none(authority: Authority, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tls", "told"),
     [
-        ({"ca_file": "x"}, "files are named, but enabled is not true"),
+        ({"ca_file": "x"}, "files are given, but enabled is not true"),
         ({"enabled": True, "key_file": "x"}, "a key_file needs a certificate_file"),
     ],
 )

@@ -85,7 +85,7 @@ def test_a_wrong_password_ends_it(start: Start, keyspace: CassandraSettings, tmp
 def test_a_missing_keyspace_ends_it(start: Start, tmp_path: Path) -> None:
     told = last_line(start(), tmp_path)
     assert told.startswith("peloton-jobmgr: ")
-    assert told.endswith("keyspace daemons does not exist: peloton-migrate up makes it")
+    assert told.endswith("keyspace daemons does not exist: peloton-migrate up creates it")
 
 
 def test_a_newer_schema_ends_it(start: Start, keyspace: CassandraSettings, tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ async def test_a_leader_that_stood_still_loses_against_what_the_next_one_wrote(o
 async def test_a_leader_whose_clock_is_behind_is_not_overruled(open_handle: Opener) -> None:
     """Nor does it matter after it that of two clocks one was an hour ahead."""
     ahead, behind, last = await open_handle(), await open_handle(), await open_handle()
-    ahead._session.pass_by(ahead._session.timestamp() + HOUR // 1000)
+    ahead._session.advance_beyond(ahead._session.timestamp() + HOUR // 1000)
     job = job_id(99)  # no other test's: what is deleted in an hour is so until then
     for term, store in enumerate((ahead, behind, last), 1):
         await store.begin_term("jobmanager", term)

@@ -1,4 +1,4 @@
-"""The checks of admission (behaviour 7.3), told again over plain lists of tasks."""
+"""The checks of admission (docs/behaviour/pools.md), restated over plain lists of tasks."""
 
 from __future__ import annotations
 

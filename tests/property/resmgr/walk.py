@@ -433,8 +433,8 @@ class Walk:
         rng = self.rng
         return Policy(
             preemption=rng.random() < 0.8,
-            sharing=rng.choice((0.0, 1.0)),
-            admission_batch=rng.randint(1, 6),
+            sharing_interval=rng.choice((0.0, 1.0)),
+            cycle_limit=rng.randint(1, 6),
             ready_limit=rng.randint(1, 10),
             tries=rng.randint(1, 3),
             placing=50,

@@ -185,7 +185,7 @@ def forced_trees(shares: Sequence[float] = SHARES) -> st.SearchStrategy[Tree]:
 
 @st.composite
 def sound_trees(draw: st.DrawFn) -> Tree:
-    """What passes the checks of behaviour 7.1, in a cluster that has as much as is reserved."""
+    """Trees that pass the checks of configs, in a cluster that has as much as is reserved."""
     tree = draw(forced_trees())
     free, limits = {ROOT: tree.capacity}, {ROOT: tree.capacity}
     sound = []

@@ -249,7 +249,7 @@ async def test_what_was_reported_as_lost_is_not_launched_any_more(it: Fixture) -
     it.backend.on_events([missing(f"{JOB}-1-1")])
     assert it.manager.status_updates.ring.pending == 1
     it.offer(1)
-    with pytest.raises(InvalidOffers, match=f"reported as lost before its launch came: {JOB}-1-1"):
+    with pytest.raises(InvalidOffers, match=f"reported as lost before the launch: {JOB}-1-1"):
         it.launch(it.claim(), 0, 1)
     it.launch(it.claim(), 0)
     assert it.types() == ["ACCEPT"]

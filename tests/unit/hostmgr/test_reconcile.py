@@ -11,7 +11,7 @@ from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 
 JOB = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
-POLICY = Policy(interval=1800, second_look=60, launch_grace=30, reregister=600)
+POLICY = Policy(interval=1800, repeat_after=60, launch_grace=30, reregister=600)
 
 
 def subscribed(master: str = "m1", now: float = 0.0) -> Reconciler:

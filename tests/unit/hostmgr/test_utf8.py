@@ -11,7 +11,7 @@ from hostmgr.mesos.codec import codec
 from hostmgr.mesos.session import Session
 from hostmgr.mesos.stream import Event, EventDecoder, SessionRefused
 from hostmgr.mesos.translate import agent_from
-from hostmgr.mesos.utf8 import mend_agents
+from hostmgr.mesos.utf8 import replace_invalid_agent_text
 from mesos.v1 import mesos_pb2
 from mesos.v1.master import master_pb2
 from tests.unit.hostmgr.test_manager import Fixture
@@ -83,5 +83,5 @@ def test_an_agent_with_attributes_in_another_encoding() -> None:
     text = mesos_pb2.Value.Text(value=PLACE.decode())
     agent.agent_info.attributes.add(name="rack", type=mesos_pb2.Value.TEXT, text=text)
     found = master_pb2.Response.GetAgents.FromString(spoilt(answer))
-    mend_agents(found.agents)
+    replace_invalid_agent_text(found.agents)
     assert agent_from(found.agents[0], "peloton").labels == (("rack", f"!!{READ}"),)

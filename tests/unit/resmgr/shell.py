@@ -137,7 +137,7 @@ class Shell:
         self.driver.restored.set()
         self.driver.recovered.set()
         scheduler = self.driver.scheduler
-        scheduler.lifecycle.policy = replace(scheduler.policy, sharing=0.0)
+        scheduler.lifecycle.policy = replace(scheduler.policy, sharing_interval=0.0)
         scheduler.set_capacity(CAPACITY, ZERO)
         self.changes = PoolChanges(self.driver, store.pools, self._fresh)
         self.pools = PoolService(self.changes)

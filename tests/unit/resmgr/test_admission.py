@@ -95,7 +95,7 @@ def test_pools_take_turns_at_what_their_parent_has() -> None:
     world = World(
         PoolConfig("a", "a", "root", kinds()),
         PoolConfig("b", "b", "root", kinds()),
-        policy=Policy(admission_batch=1),
+        policy=Policy(cycle_limit=1),
     )
     for instance in range(10):
         world.enqueue(instance, of=needs(20))
@@ -124,7 +124,7 @@ def test_demand_moves_entitlement_from_pool_to_pool() -> None:
 def test_entitlement_follows_demand_but_not_at_every_step() -> None:
     world = World(PoolConfig("a", "a", "root", kinds()), PoolConfig("b", "b", "root", kinds()))
     scheduler = world.scheduler
-    scheduler.lifecycle.policy = replace(scheduler.policy, sharing=1.0)
+    scheduler.lifecycle.policy = replace(scheduler.policy, sharing_interval=1.0)
     world.enqueue(0, of=needs(60))
     assert ready(world) == [0]
     world.enqueue(1, of=needs(30))
@@ -201,7 +201,7 @@ def test_revocable_tasks_take_slack_cpu_and_a_share_of_the_rest() -> None:
 def test_what_is_for_revocable_tasks_is_not_there_for_others() -> None:
     """Others would be preempted for it; once nobody asks for it, it is theirs."""
     world = World(PoolConfig("a", "a", "root", kinds(50, 100)), slack=Resources.of(30))
-    world.scheduler.lifecycle.policy = replace(world.scheduler.policy, sharing=1e9)
+    world.scheduler.lifecycle.policy = replace(world.scheduler.policy, sharing_interval=1e9)
     world.enqueue(0, of=needs(100, memory=100, revocable=True))
     world.admit()
     world.enqueue(1, of=needs(1, memory=901))
@@ -268,7 +268,7 @@ def test_a_full_ready_queue_holds_up_one_queue_and_not_the_others_of_the_pool() 
 
 
 def test_one_turn_admits_no_more_than_its_share() -> None:
-    world = World(policy=Policy(admission_batch=3))
+    world = World(policy=Policy(cycle_limit=3))
     for instance in range(5):
         world.enqueue(instance)
     assert world.scheduler.admit(world.now)

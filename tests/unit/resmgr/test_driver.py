@@ -112,9 +112,11 @@ def test_a_restored_run_says_nothing_of_how_long_it_waited() -> None:
 
 def test_settings_come_from_files_and_environment(tmp_path: Path) -> None:
     file = tmp_path / "resmgr.yaml"
-    file.write_text("storage: {path: /x/y.db}\nplacement: {placing_timeout: 5}\nadmission: {turn: 7}\n")
+    file.write_text(
+        "storage: {path: /x/y.db}\nplacement: {placing_timeout: 5}\nadmission: {cycle_limit: 7}\n"
+    )
     made = load(ResmgrSettings, [file], {"ENABLE_PREEMPTION": "false"})
-    assert made.policy == Policy(preemption=False, placing=5.0, admission_batch=7)
+    assert made.policy == Policy(preemption=False, placing=5.0, cycle_limit=7)
     assert settings(Path("x")).policy == Policy()
     file.write_text("storage: {path: /x/y.db}\nplacement: {tries: 0}\n")
     with pytest.raises(ConfigError, match=r"placement\.tries: 0"):

@@ -89,7 +89,7 @@ def test_without_capacity_and_without_room_in_the_ready_queue() -> None:
     assert "capacity unknown" in of(world, 0).cause
     world = World()
     world.enqueue(0)
-    assert of(world, 0).cause == "it is admitted in the next turn"
+    assert of(world, 0).cause == "it is admitted in the next cycle"
 
 
 def test_every_state_on_the_way_to_a_host_says_what_it_waits_for() -> None:

@@ -54,7 +54,7 @@ async def test_preempted_tasks_are_handed_out_once_with_their_reasons(shell: She
     assert candidate.task_id.value in (run_id(0), run_id(1))
     asked = preemption_pb2.GetReasonsRequest(mesos_task_ids=[candidate.task_id.value, run_id(9)])
     [reason] = (await PreemptionService(shell.driver).GetReasons(asked, JOBMGR)).reasons
-    assert (reason.pool, reason.benefits, reason.policy) == ("/a", "/a", "within")
+    assert (reason.pool, reason.benefits, reason.policy) == ("/a", "/a", "same_pool")
     assert f"{run_id(9)} of priority 3 waits in /a" in reason.reason
     again = await shell.tasks.GetPreemptibleTasks(pb.GetPreemptibleTasksRequest(limit=10), JOBMGR)
     assert not again.preemptionCandidates
@@ -105,15 +105,15 @@ def test_settings(tmp_path: Path) -> None:
     file.write_text(
         "storage: {path: /x/y.db}\n"
         "preemption: {strikes: 2, minimum_run: 30, victims_per_minute: 7,"
-        " policies: {/: [between], /a/b: []}}\n"
+        " policies: {/: [cross_pool], /a/b: []}}\n"
     )
     made = load(ResmgrSettings, [file], {"TASK_PREEMPTION_PERIOD": "1.5m"})
     assert made.preemption.period == 90.0
     assert load(ResmgrSettings, [file], {"TASK_PREEMPTION_PERIOD": "5"}).preemption.period == 5.0
     assert made.preemption.rules == Rules(
-        {"/": ("between",), "/a/b": ()}, strikes=2, minimum_run=30.0, per_minute=7
+        {"/": ("cross_pool",), "/a/b": ()}, strikes=2, minimum_run=30.0, per_minute=7
     )
-    for wrong in ("{period: 0}", "{policies: {a: [between]}}", "{policies: {/a: [sideways]}}"):
+    for wrong in ("{period: 0}", "{policies: {a: [cross_pool]}}", "{policies: {/a: [sideways]}}"):
         file.write_text(f"storage: {{path: /x/y.db}}\npreemption: {wrong}\n")
         with pytest.raises(ConfigError):
             load(ResmgrSettings, [file])

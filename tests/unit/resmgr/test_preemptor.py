@@ -56,7 +56,7 @@ def test_a_pool_gives_back_after_five_checks_and_its_lender_is_served() -> None:
     assert {task.state for task in taken} == {S.PREEMPTING}
     victim = preemptor.why(Run(JOB, 4, 1))
     assert victim is not None
-    assert (victim.pool, victim.benefits, victim.policy) == ("/a", "/b", "between")
+    assert (victim.pool, victim.benefits, victim.policy) == ("/a", "/b", "cross_pool")
     assert (
         world.task(4).reason
         == victim.reason
@@ -191,7 +191,7 @@ def test_higher_priority_takes_the_place_of_lower_in_a_full_pool() -> None:
     assert len(taken) == 2
     victim = preemptor.why(taken[0].key)
     assert victim is not None
-    assert (victim.pool, victim.benefits, victim.policy) == ("/a", "/a", "within")
+    assert (victim.pool, victim.benefits, victim.policy) == ("/a", "/a", "same_pool")
     for task in taken:
         world.observe(task.instance, S.KILLED)
     world.admit()

@@ -76,7 +76,7 @@ class Restart:
         self.driver.scheduler.load_pools(await self.store.pools.all())
         await self.statuses.open()
         if tasks is not None:
-            self.recovery = Recovery(self.driver, self.store.jobs, tasks, tell=0.0)
+            self.recovery = Recovery(self.driver, self.store.jobs, tasks, log_interval=0.0)
         await self.recovery.restore()
 
     def states(self) -> dict[tuple[str, int], TaskState]:

@@ -52,7 +52,7 @@ class World:
         capacity: Resources | None = CAPACITY,
         slack: Resources = ZERO,
     ) -> None:
-        self.scheduler = Scheduler(replace(policy or Policy(), sharing=0.0), "stream")
+        self.scheduler = Scheduler(replace(policy or Policy(), sharing_interval=0.0), "stream")
         self.now = 1000.0
         for pool in pools or (PoolConfig("a", "a", "root", kinds()),):
             self.scheduler.tree.insert(pool)

@@ -1,4 +1,4 @@
-"""The rules of behaviour 7.2 in small trees."""
+"""The rules of entitlement (docs/behaviour/pools.md) in small trees."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_takes_nothing_before_the_fifth_strike() -> None:
 
 
 def test_takes_nothing_from_a_pool_without_the_policy() -> None:
-    assert taken(replace(over(task(1), cpu=1), policies=("within",))) == []
+    assert taken(replace(over(task(1), cpu=1), policies=("same_pool",))) == []
 
 
 @pytest.mark.parametrize(

@@ -65,10 +65,10 @@ def test_what_does_not_run_is_not_protected() -> None:
 @pytest.mark.parametrize(
     ("policies", "expected"),
     [
-        ({}, ("between", "within")),
-        ({"/a": ("within",)}, ("within",)),
-        ({"/a": ("within",), "/a/b": ()}, ()),
-        ({"/": ("between",), "/a/bc": ()}, ("between",)),
+        ({}, ("cross_pool", "same_pool")),
+        ({"/a": ("same_pool",)}, ("same_pool",)),
+        ({"/a": ("same_pool",), "/a/b": ()}, ()),
+        ({"/": ("cross_pool",), "/a/bc": ()}, ("cross_pool",)),
     ],
 )
 def test_a_pool_has_the_policies_of_the_nearest_that_is_named(

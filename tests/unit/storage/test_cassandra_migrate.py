@@ -8,7 +8,7 @@ import pytest
 
 from peloton.errors import PelotonError, Refused, Unavailable
 from storage.cassandra.connection import Connection
-from storage.cassandra.migrate import SELECT_VERSION, asked
+from storage.cassandra.migrate import SELECT_VERSION, execute_patiently
 
 
 class Script:
@@ -25,7 +25,7 @@ class Script:
 
 
 def ask(*answers: PelotonError | list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    return asked(cast(Connection, Script(*answers)), SELECT_VERSION, pause=0)
+    return execute_patiently(cast(Connection, Script(*answers)), SELECT_VERSION, pause=0)
 
 
 def test_a_table_that_is_being_made_is_waited_for() -> None:

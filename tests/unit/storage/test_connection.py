@@ -49,7 +49,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[int]:
 @pytest.mark.parametrize(
     ("server", "kind", "told"),
     [
-        (b"", Unavailable, "cannot be reached: .*hung up during the handshake"),
+        (b"", Unavailable, "cannot be reached: .*closed during the handshake"),
         (error(5, BOOTSTRAPPING, "is bootstrapping"), Unavailable, "cannot be reached: .*bootstrapping"),
         (error(4, PROTOCOL_ERROR, "Invalid or unsupported protocol version (5)"), Refused, "too old"),
     ],

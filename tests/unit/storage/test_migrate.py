@@ -51,7 +51,7 @@ def test_a_path_may_be_relative(told: Callable[..., str], tmp_path: Path, path: 
     path = path if "#" not in path else f'"{path}"'
     where = tmp_path / path.strip('"')
     assert told("version", path) == (
-        f"peloton-migrate: database {where} is not there: peloton-migrate up makes it"
+        f"peloton-migrate: database {where} does not exist: peloton-migrate up creates it"
     )
     for action in ("up", "up", "version", "check"):
         assert told(action, path) == f"database {where} has schema version {NEWEST}"
@@ -63,7 +63,7 @@ def test_a_database_without_a_schema(told: Callable[..., str], tmp_path: Path) -
     assert told("version", "other.db") == f"database {tmp_path}/other.db has schema version 0"
     assert told("check", "other.db") == (
         f"peloton-migrate: database {tmp_path}/other.db has schema version 0, this program needs {NEWEST}: "
-        "peloton-migrate up brings it there"
+        "peloton-migrate up updates it"
     )
 
 

@@ -22,7 +22,7 @@ from peloton.model.states import TaskState
 from peloton.model.task import PodEvent, TaskRuntime
 from storage import codec
 from storage.config import SqliteSettings
-from storage.eventorder import LIFE
+from storage.event_order import STATES
 from storage.selection.factory import open_store
 from storage.sqlite import events
 from storage.sqlite.connection import reader_connection, writer_connection
@@ -243,13 +243,13 @@ def test_what_an_older_program_wrote_gets_the_defaults() -> None:
 
 
 def test_each_state_has_a_place_in_a_runs_life() -> None:
-    assert set(LIFE) == set(TaskState)
-    assert len(LIFE) == len(TaskState)
+    assert set(STATES) == set(TaskState)
+    assert len(STATES) == len(TaskState)
 
 
 async def test_old_events_go_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages end amid events of one moment, and those of runs that live lie between the others."""
-    monkeypatch.setattr(events, "_LOOKED_AT_AT_ONCE", 7)
+    monkeypatch.setattr(events, "_EXAMINED_AT_ONCE", 7)
     store = await open_store(SqliteSettings(path=tmp_path / "peloton.db"))
     lives = [event(job_id(1), instance=i, timestamp=5) for i in range(40)]
     ended = [event(job_id(1), instance=i, timestamp=5) for i in range(40, 80)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peloton.model.states import TaskState
 
-LIFE = (
+STATES = (
     TaskState.UNKNOWN,
     TaskState.INITIALIZED,
     TaskState.PENDING,
@@ -24,8 +24,8 @@ LIFE = (
     TaskState.KILLED,
     TaskState.DELETED,
 )
-"""States in the order in which a run comes through them. Stored by place: only grows at its end."""
-STEP = {state: step for step, state in enumerate(LIFE)}
-"""The place of each state."""
+"""States in the order in which a run passes through them. Positions are stored: append only."""
+STEP = {state: step for step, state in enumerate(STATES)}
+"""The position of each state."""
 END_STEPS = frozenset(step for state, step in STEP.items() if state.terminal)
-"""The places of the states that end a run."""
+"""The positions of terminal states."""
