@@ -101,7 +101,7 @@ def gauges(harness: Harness) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_a_killed_resmgr_knows_every_unit_again(harness: Harness) -> None:
+def test_a_restarted_resmgr_recovers_all_allocations(harness: Harness) -> None:
     sla = job_pb2.SlaConfig
     configs = [
         (job(harness, 7, 0.137, 33.301, sla(preemptible=True)), 7),

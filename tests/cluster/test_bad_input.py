@@ -59,7 +59,7 @@ def refusal(harness: Harness, name: str, method: str, request: bytes) -> grpc.St
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_bytes_that_are_no_message(harness: Harness, unharmed: None, name: str) -> None:
+def test_malformed_messages_are_refused(harness: Harness, unharmed: None, name: str) -> None:
     code = refusal(harness, name, METHODS[name], NO_MESSAGE)
     assert code is grpc.StatusCode.INVALID_ARGUMENT
 
@@ -71,7 +71,7 @@ def test_unknown_methods(harness: Harness, unharmed: None, name: str, method: st
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_message_over_the_limit(harness: Harness, unharmed: None, name: str) -> None:
+def test_a_message_over_the_size_limit_is_refused(harness: Harness, unharmed: None, name: str) -> None:
     code = refusal(harness, name, METHODS[name], bytes(LIMIT + 1))
     assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -80,7 +80,7 @@ def test_a_message_over_the_limit(harness: Harness, unharmed: None, name: str) -
 @pytest.mark.parametrize(
     "junk", [b"", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(99)]
 )
-def test_what_is_no_grpc_at_all(harness: Harness, unharmed: None, name: str, junk: bytes) -> None:
+def test_data_that_is_not_grpc_is_refused(harness: Harness, unharmed: None, name: str, junk: bytes) -> None:
     host, _, port = address(harness, name).partition(":")
     with socket.create_connection((host, int(port)), timeout=SECONDS) as connection:
         connection.sendall(junk)

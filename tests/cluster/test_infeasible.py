@@ -30,7 +30,7 @@ def reasons(harness: Harness, job_id: str) -> set[str]:
     return {task.runtime.reason for task in harness.tasks(job_id).values()}
 
 
-def test_they_block_nobody_and_say_what_they_lack(harness: Harness, large: str) -> None:
+def test_infeasible_tasks_block_no_others_and_report_what_is_missing(harness: Harness, large: str) -> None:
     """The small task comes while the large ones are being looked at."""
     wait_for(lambda: any(reasons(harness, large)), SECONDS)
     began = time.monotonic()
@@ -42,7 +42,7 @@ def test_they_block_nobody_and_say_what_they_lack(harness: Harness, large: str) 
     assert harness.runtime(large).state == job_pb2.PENDING
 
 
-def test_more_than_the_cluster_blocks_nobody_either(harness: Harness) -> None:
+def test_tasks_larger_than_the_cluster_block_no_others(harness: Harness) -> None:
     config = harness.config("true")
     config.defaultConfig.resource.cpuLimit = 13
     job_id = harness.create(config)
@@ -81,7 +81,7 @@ def test_the_command_line_warns_and_explains(
     assert (told["lack"], told["kind"], told["needed"], told["largest"]) == ("LACK_RESOURCE", "cpu", 5, 4)
 
 
-def test_they_start_when_a_larger_host_comes(harness: Harness) -> None:
+def test_infeasible_tasks_start_when_a_larger_host_registers(harness: Harness) -> None:
     config = harness.config("true", 3)
     config.defaultConfig.resource.cpuLimit = 6
     job_id = harness.create(config)

@@ -86,7 +86,7 @@ def end_left(process: subprocess.Popen[str], folder: Path) -> list[int]:
         ("throughput", signal.SIGINT),
     ],
 )
-def test_nothing_runs_on(tmp_path: Path, program: str, number: signal.Signals) -> None:
+def test_no_process_is_left_after_an_interrupt(tmp_path: Path, program: str, number: signal.Signals) -> None:
     process, said = begun(program, tmp_path)
     process.send_signal(number)
     said += process.communicate(timeout=60)[0]
@@ -95,7 +95,7 @@ def test_nothing_runs_on(tmp_path: Path, program: str, number: signal.Signals) -
 
 
 @pytest.mark.parametrize("program", ["up", "throughput", "faults"])
-def test_who_is_impatient_leaves_nothing_either(tmp_path: Path, program: str) -> None:
+def test_no_process_is_left_after_two_interrupts(tmp_path: Path, program: str) -> None:
     process, said = begun(program, tmp_path)
     deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Two Mesos masters, of which the leading one dies: its tasks run on, and none runs twice."""
+"""Failover between two Mesos masters: tasks keep running, and none runs twice."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Waiting:
         assert self._harness.ended(self.job).state == job_pb2.SUCCEEDED
 
 
-def test_running_tasks_outlive_their_master(harness: Harness, tmp_path: Path) -> None:
+def test_running_tasks_survive_a_master_failover(harness: Harness, tmp_path: Path) -> None:
     waiting = Waiting(harness, tmp_path)
     before = waiting.runs()
     for _ in range(2):  # there, and back to the first
@@ -112,8 +112,8 @@ def test_running_tasks_outlive_their_master(harness: Harness, tmp_path: Path) ->
     assert waiting.starts() == TASKS, "and none was started twice"
 
 
-def test_an_agent_that_went_with_its_master_is_given_up(harness: Harness, tmp_path: Path) -> None:
-    """No master saw it go: the new one waits for it, and then its tasks are run anew, and only they."""
+def test_an_agent_lost_with_its_master_becomes_unreachable(harness: Harness, tmp_path: Path) -> None:
+    """The agent goes with the master: the new one waits for it, then exactly its tasks run again."""
     waiting = Waiting(harness, tmp_path)
     before = waiting.runs()
     host = waiting.tasks()[0].runtime.host

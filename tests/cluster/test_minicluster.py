@@ -32,7 +32,7 @@ COMPONENTS = [
 def peloton(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "peloton.cli", "minicluster", *arguments]
     command += ["--dir", str(folder)] if folder else []
-    # Where the clusters are is noted in the home directory: not in that of whoever runs the tests.
+    # Clusters are registered in the home directory: not in that of the user who runs the tests.
     environment = {**os.environ, "HOME": str(folder.parent if folder else "/nonexistent")}
     return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=environment)
 
@@ -76,7 +76,7 @@ def test_a_second_up_changes_nothing(folder: Path) -> None:
     assert status(folder) == before
 
 
-def test_a_second_up_that_asks_for_something_else_is_refused(folder: Path) -> None:
+def test_a_second_up_with_other_settings_is_refused(folder: Path) -> None:
     before = status(folder)
     result = peloton("up", "--membership", "zookeeper=127.0.0.1:1", folder=folder)
     assert result.returncode == 1
@@ -117,14 +117,14 @@ def test_logs(folder: Path) -> None:
         (["start", "mesos-agent0", "--hostname", "x"], "mesos-agent0 runs: stop it before"),
     ],
 )
-def test_wrong_names_are_told(folder: Path, arguments: list[str], told: str) -> None:
+def test_wrong_names_are_reported(folder: Path, arguments: list[str], told: str) -> None:
     result = peloton(*arguments, folder=folder)
     assert result.returncode == 1
     assert told in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_no_cluster_is_one_clear_line(tmp_path: Path) -> None:
+def test_a_missing_cluster_is_reported_in_one_line(tmp_path: Path) -> None:
     for command in ("status", "stop", "start"):
         result = peloton(command, folder=tmp_path / "none")
         assert result.returncode == 1
@@ -133,7 +133,7 @@ def test_no_cluster_is_one_clear_line(tmp_path: Path) -> None:
     assert peloton("down", folder=tmp_path / "none").returncode == 0
 
 
-def test_a_port_in_use_is_one_clear_line(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", 5050))
@@ -145,7 +145,7 @@ def test_a_port_in_use_is_one_clear_line(tmp_path: Path) -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_folder_that_is_none_of_ours(tmp_path: Path) -> None:
+def test_a_foreign_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("data")
     result = peloton("up", "--free-ports", folder=tmp_path)
     assert result.returncode == 1
@@ -153,7 +153,7 @@ def test_a_folder_that_is_none_of_ours(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["precious"]
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     result = peloton("up", "--free-ports", folder=tmp_path / "file" / "cluster")
     assert result.returncode == 1
@@ -184,7 +184,7 @@ class TestAgents:
         harness.cluster.start([name], {"hostname": runtime.host, "attributes": ""})
         wait_for(lambda: runtime.host in hosts(harness), 30)
 
-    def test_tasks_outlive_a_killed_agent(self, harness: Harness, tmp_path: Path) -> None:
+    def test_tasks_survive_a_killed_agent(self, harness: Harness, tmp_path: Path) -> None:
         gate = tmp_path / "gate"
         config = harness.config(f'while [ ! -e "{gate}" ]; do sleep 0.1; done')
         config.defaultConfig.restartPolicy.maxFailures = 0

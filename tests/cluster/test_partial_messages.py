@@ -73,7 +73,7 @@ def code(channel: grpc.Channel, method: MethodDescriptor, request: bytes) -> grp
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_requests_with_fields_missing_are_told_so(harness: Harness, unharmed: None, seed: int) -> None:
+def test_requests_with_missing_fields_are_refused(harness: Harness, unharmed: None, seed: int) -> None:
     assert len(METHODS) > 20
     random = Random(seed)
     channels = {name: grpc.insecure_channel(address(harness, name)) for name in set(SERVICES.values())}
@@ -143,7 +143,7 @@ NAN = task_pb2.ResourceConfig(cpuLimit=float("nan"))
     ],
     ids=["SetPlacements", "KillTasks", "ShutdownExecutors", "LaunchTasks", "GetHostsByQuery"],
 )
-def test_a_message_that_lacks_a_field_or_a_number_is_refused(
+def test_a_message_without_a_required_field_is_refused(
     harness: Harness, unharmed: None, name: str, method: str, request_: Any
 ) -> None:
     service = {"resmgr0": "resmgr.ResourceManagerService", "hostmgr0": "hostmgr.hostsvc.InternalHostService"}

@@ -1,4 +1,4 @@
-"""What resmgr's /metrics tells of each pool, by name, on a cluster that runs."""
+"""The metrics of each pool, by name, on a running cluster."""
 
 from __future__ import annotations
 

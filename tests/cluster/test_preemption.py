@@ -70,7 +70,7 @@ def await_states(harness: Harness, job_id: str, *wanted: str) -> None:
     wait_for(lambda: states(harness, job_id) == sorted(wanted), SECONDS, lambda: str(harness.tasks(job_id)))
 
 
-def test_a_lender_gets_back_what_was_borrowed(harness: Harness) -> None:
+def test_a_pool_reclaims_borrowed_resources(harness: Harness) -> None:
     pool = borrower(harness)
     keeps = job(harness, 4, pool)
     await_states(harness, keeps, *["RUNNING"] * 4)

@@ -63,7 +63,7 @@ def usage(harness: Harness) -> dict[str, respool_pb2.ResourceUsage]:
 
 
 @pytest.mark.parametrize("by_task", [False, True], ids=["whole job", "by task"])
-def test_more_cpu_runs_than_the_agents_have(harness: Harness, by_task: bool) -> None:
+def test_revocable_tasks_oversubscribe_the_agents(harness: Harness, by_task: bool) -> None:
     firm_id = harness.create(job(harness, AGENTS * CPUS, preemptible=True))
     wait_for(
         lambda: count_running(harness, firm_id) == AGENTS * CPUS, 60, lambda: str(harness.waiting(firm_id))
@@ -84,7 +84,7 @@ def test_more_cpu_runs_than_the_agents_have(harness: Harness, by_task: bool) -> 
     wait_for(lambda: usage(harness)["cpu"].allocation == 0, 30, lambda: str(usage(harness)))
 
 
-def test_a_revocable_task_beyond_the_slack_waits_and_says_why(harness: Harness) -> None:
+def test_a_revocable_task_over_the_slack_waits_with_a_reason(harness: Harness) -> None:
     job_id = harness.create(job(harness, AGENTS * REVOCABLE + 1, preemptible=True, revocable=True))
     wait_for(
         lambda: count_running(harness, job_id) == AGENTS * REVOCABLE, 60, lambda: str(harness.waiting(job_id))

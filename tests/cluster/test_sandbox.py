@@ -17,7 +17,7 @@ SECONDS = 30
 COMMAND = (
     'echo "try $(ls {0} | wc -l)"; touch {0}/$$; test $(ls {0} | wc -l) -gt 1 || exit 3; read line < {1}'
 )
-"""Fails the first time; the second time it waits until somebody writes to the gate."""
+"""Fails the first time; the second time it waits for a write to the gate."""
 
 
 def browse(harness: Harness, job_id: str, run: int = 0) -> task_pb2.BrowseSandboxResponse:
@@ -60,7 +60,7 @@ def test_output_of_each_run(harness: Harness, tmp_path: Path) -> None:
     assert runs[1].runtime.message == "Command exited with status 3"
 
 
-def test_a_run_whose_agent_is_gone(harness: Harness) -> None:
+def test_the_sandbox_of_a_run_on_a_lost_agent(harness: Harness) -> None:
     job_id = harness.create(harness.config("true"))
     harness.ended(job_id)
     host = harness.tasks(job_id)[0].runtime.host

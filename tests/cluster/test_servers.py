@@ -91,7 +91,7 @@ def test_a_job_succeeds(folder: Path, tmp_path: Path) -> None:
     assert job.stdout.splitlines()[-1].startswith("SUCCEEDED  1/1 ended"), job.stdout
 
 
-def test_one_that_is_half_dead_is_told_and_mended(folder: Path) -> None:
+def test_a_cluster_with_a_dead_server_is_reported_and_restarted(folder: Path) -> None:
     def cluster(*arguments: str) -> subprocess.CompletedProcess[str]:
         return peloton("minicluster", *arguments, "--dir", str(folder))
 
@@ -110,7 +110,7 @@ def test_one_that_is_half_dead_is_told_and_mended(folder: Path) -> None:
     assert "smallest" in jobs.stdout, (jobs.stdout, jobs.stderr)
 
 
-def test_a_cluster_on_servers_that_run(folder: Path, tmp_path: Path) -> None:
+def test_a_cluster_on_external_servers(folder: Path, tmp_path: Path) -> None:
     """It has a keyspace and a root of its own in those that the first one started."""
     addresses = components(folder)
     cql, zk = (
@@ -131,7 +131,7 @@ def test_a_cluster_on_servers_that_run(folder: Path, tmp_path: Path) -> None:
         assert peloton("minicluster", "down", "--dir", str(other)).returncode == 0
 
 
-def test_servers_that_are_not_there(tmp_path: Path) -> None:
+def test_unreachable_external_servers_are_reported(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         flag = f"--storage=cassandra=127.0.0.1:{taken.getsockname()[1]}"
@@ -142,7 +142,7 @@ def test_servers_that_are_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lacks", ["java", "mvn"])
-def test_what_servers_need_and_is_not_there(tmp_path: Path, lacks: str) -> None:
+def test_missing_java_or_maven_is_reported(tmp_path: Path, lacks: str) -> None:
     (tmp_path / "bin").mkdir()
     if lacks == "mvn":
         java = shutil.which("java")

@@ -46,7 +46,7 @@ def groups(answer: dict[str, Any]) -> dict[str, int]:
     return counts
 
 
-def test_a_task_that_no_host_can_take(harness: Harness, why: Why) -> None:
+def test_explain_a_task_that_fits_on_no_host(harness: Harness, why: Why) -> None:
     config = harness.config("true")
     config.defaultConfig.resource.memLimitMb = 5_000
     config.defaultConfig.resource.gpuLimit = 0
@@ -68,7 +68,7 @@ def test_a_task_that_no_host_can_take(harness: Harness, why: Why) -> None:
     assert sum(groups(why("job", job_id)).values()) == 1
 
 
-def test_a_task_beyond_the_reservation_and_those_behind_it(harness: Harness, why: Why) -> None:
+def test_explain_a_task_over_the_reservation_and_the_tasks_behind_it(harness: Harness, why: Why) -> None:
     config = harness.config("sleep 600", 3)
     config.sla.preemptible = False
     config.defaultConfig.resource.cpuLimit = 0.5
@@ -90,7 +90,7 @@ def test_a_task_beyond_the_reservation_and_those_behind_it(harness: Harness, why
     assert positions, job
 
 
-def test_running_waiting_for_room_in_the_job_and_ended(harness: Harness, why: Why) -> None:
+def test_explain_running_throttled_and_ended_tasks(harness: Harness, why: Why) -> None:
     job_id = harness.create(harness.config("sleep 600", 3, sla=job_pb2.SlaConfig(maximumRunningInstances=1)))
     host = harness.running(job_id).host
     running = why("task", job_id, "0")
@@ -127,7 +127,7 @@ def small_pool(harness: Harness, name: str) -> str:
     return str(answer.result.value)
 
 
-def test_a_gang_beyond_a_limit_is_told_and_not_queued(harness: Harness, why: Why) -> None:
+def test_a_gang_over_a_limit_is_reported_and_not_queued(harness: Harness, why: Why) -> None:
     config = harness.config("sleep 600", 3, sla=job_pb2.SlaConfig(minimumRunningInstances=3))
     config.defaultConfig.resource.cpuLimit = 0.5
     config.respoolID.value = small_pool(harness, "small")
@@ -144,7 +144,7 @@ def test_a_gang_beyond_a_limit_is_told_and_not_queued(harness: Harness, why: Why
     assert groups(why("job", job_id)) == {"INITIALIZED": 3}
 
 
-def test_a_pool_that_is_gone_takes_no_job(harness: Harness) -> None:
+def test_a_deleted_pool_accepts_no_job(harness: Harness) -> None:
     pool = small_pool(harness, "passing")
     request = respool_pb2.DeleteRequest(path=respool_pb2.ResourcePoolPath(value="/passing"))
     assert not harness.client.respool_svc.DeleteResourcePool(request, timeout=SECONDS).HasField("error")

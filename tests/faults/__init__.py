@@ -1,1 +1,1 @@
-"""Faults at random moments, and the proof that nothing acknowledged was lost and nothing runs twice."""
+"""Faults at random points, and the proof that nothing acknowledged was lost and nothing runs twice."""

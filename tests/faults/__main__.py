@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.faults.faults import AT_STATES, FAULTS
 from tests.faults.rounds import WORK_SECONDS, WORK_SECONDS_QUICK, Result, play
-from tests.faults.testbed import LEADERS, Setup, World
+from tests.faults.testbed import LEADERS, Setup, Testbed
 from tests.servers.maven import Missing
 
 TIMES, TIMES_AT_STATES, TIMES_LONG = 20, 10, 3
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _interrupt(number: int, frame: Any) -> None:
-    """Later signals are ignored: they would leave processes behind that somebody has to find by hand."""
+    """Later signals are ignored: they would leave processes behind that have to be found by hand."""
     for each in STOPS:
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -114,34 +114,34 @@ def _play_all(setup: Setup, names: list[str], options: argparse.Namespace, resul
         for seed in range(options.seed, options.seed + _times(name, options.times))
         if (name, seed) not in had
     ]
-    world: World | None = None
+    testbed: Testbed | None = None
     try:
         for name, seed in todo:
-            if world is None:
+            if testbed is None:
                 print(f"a cluster on {setup} …", flush=True)
-                world = World(options.dir / f"world-{time.time_ns()}", setup, seed)
+                testbed = Testbed(options.dir / f"testbed-{time.time_ns()}", setup, seed)
                 began = time.monotonic()
-                world.up()
+                testbed.up()
                 print(f"up after {time.monotonic() - began:.0f} s", flush=True)
             seconds = WORK_SECONDS_QUICK if options.quick or name in AT_STATES else WORK_SECONDS
-            result = play(world, name, FAULTS[name], seed, options.quick, seconds)
+            result = play(testbed, name, FAULTS[name], seed, options.quick, seconds)
             with results.open("a") as file:
                 file.write(json.dumps(asdict(result)) + "\n")
             print(_line(result), flush=True)
             if result.violations:  # what comes after must not suffer from it
-                _keep(world, options.dir / "failed" / f"{name}-{seed}")
-                _end(world)
-                world = None
+                _keep(testbed, options.dir / "failed" / f"{name}-{seed}")
+                _end(testbed)
+                testbed = None
             if (name, seed) == [each for each in todo if each[0] == name][-1]:
                 _table(each for each in _read(results) if each.fault == name)
     finally:
-        if world is not None:
-            _end(world)
+        if testbed is not None:
+            _end(testbed)
 
 
-def _end(world: World) -> None:
-    world.down()
-    shutil.rmtree(world.folder, ignore_errors=True)
+def _end(testbed: Testbed) -> None:
+    testbed.down()
+    shutil.rmtree(testbed.folder, ignore_errors=True)
 
 
 def _times(name: str, given: int | None) -> int:
@@ -150,12 +150,12 @@ def _times(name: str, given: int | None) -> int:
     return TIMES_LONG if FAULTS[name].long else TIMES_AT_STATES if name in AT_STATES else TIMES
 
 
-def _keep(world: World, place: Path) -> None:
-    """Logs and history, for whoever looks into it."""
+def _keep(testbed: Testbed, place: Path) -> None:
+    """Keep logs and history for the analysis of a failure."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    shutil.copytree(world.cluster.layout.log, place / "log")
-    shutil.copy(world.folder / "mesos.jsonl", place)
+    shutil.copytree(testbed.cluster.layout.log, place / "log")
+    shutil.copy(testbed.folder / "mesos.jsonl", place)
 
 
 def _read(results: Path) -> list[Result]:

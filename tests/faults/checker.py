@@ -1,6 +1,6 @@
-"""Proves a run right, or says what is wrong with it. Pure.
+"""Check the history of a run; report violations. Pure.
 
-Violations are what must never be. Two runs of an instance that lived at once are one, unless the first run's
+Violations must never occur. Two runs of an instance that lived at once are one, unless the first run's
 agent had been given up (unreachable, or gone) after its launch and before the second was launched: nobody can
 know then that the first is over, and every task is to run at least once. Those are counted apart, as
 unavoidable.
@@ -12,9 +12,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.faults.end_rules import wrong_ends
+from tests.faults.end_rules import invalid_ends
 from tests.faults.history import ENDS, GIVEN_UP, OVER, TERMINAL, Call, Event, History, Instance, Job, Run
-from tests.faults.leadership_rules import two_leaders
+from tests.faults.leadership_rules import overlapping_leaders
 
 EPSILON = 1e-6
 FOREVER = float("inf")
@@ -38,7 +38,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """When a run lived on its agent, as the agent told it. `given_up`: when the framework heard, after the
+    """When a run lived on its agent, by the agent's updates. `given_up`: when the framework heard, after the
     launch, that its agent is not to be reached, if it did."""
 
     run: Run
@@ -64,8 +64,8 @@ def check(history: History) -> Verdict:
             *_one_live_run(history),
             *_capacity(history.events),
             *wrong,
-            *(Violation(*told) for told in wrong_ends(history)),
-            *(Violation(*told) for told in two_leaders(history.deeds, history.events)),
+            *(Violation(*finding) for finding in invalid_ends(history)),
+            *(Violation(*finding) for finding in overlapping_leaders(history.actions, history.events)),
         ],
         unavoidable,
     )
@@ -87,8 +87,8 @@ def _jobs_kept(history: History) -> Iterator[Violation]:
         if job is None:
             yield Violation("job lost", f"{job_id} was acknowledged and is not there")
         elif job.count != count or set(job.instances) != set(range(count)):
-            told = f"config {job.count}, tasks {sorted(job.instances)}"
-            yield Violation("update lost", f"{job_id} was acknowledged with {count} instances, has {told}")
+            actual = f"config {job.count}, tasks {sorted(job.instances)}"
+            yield Violation("update lost", f"{job_id} was acknowledged with {count} instances, has {actual}")
 
 
 def _stops_kept(history: History) -> Iterator[Violation]:
@@ -99,8 +99,8 @@ def _stops_kept(history: History) -> Iterator[Violation]:
             continue
         for number, instance in _stopped(call, job):
             if instance.state not in TERMINAL:
-                told = f"{call.job}-{number} was stopped and is {instance.state}"
-                yield Violation("kill lost", told)
+                message = f"{call.job}-{number} was stopped and is {instance.state}"
+                yield Violation("kill lost", message)
 
 
 def _stays_stopped(history: History) -> Iterator[Violation]:
@@ -120,8 +120,8 @@ def _stays_stopped(history: History) -> Iterator[Violation]:
                 runs[run.instance].add(run.number)
         for number, launched in runs.items():
             if len(launched) > 1 and (call.stopped is None or number in call.stopped):
-                told = f"{call.job}-{number} was stopped, then runs {sorted(launched)} were launched"
-                yield Violation("kill undone", told)
+                message = f"{call.job}-{number} was stopped, then runs {sorted(launched)} were launched"
+                yield Violation("kill undone", message)
 
 
 def _stopped(call: Call, job: Job) -> list[tuple[int, Instance]]:
@@ -147,14 +147,14 @@ def _counts_add_up(history: History) -> Iterator[Violation]:
 
 def _updates_kept(history: History) -> Iterator[Violation]:
     """The end of a run whose update was acknowledged is known: it is the instance's, or a later run is."""
-    told: dict[tuple[Run, str], str] = {}
+    sent: dict[tuple[Run, str], str] = {}
     for event in history.events:
         if event.kind == "update" and event.run is not None:
-            told[event.run, event.uuid] = event.state
+            sent[event.run, event.uuid] = event.state
     acknowledged: dict[tuple[Run, str], float] = {}
     for event in history.events:
         if event.kind == "ack" and event.run is not None:
-            acknowledged.setdefault((event.run, told.get((event.run, event.uuid), "")), event.at)
+            acknowledged.setdefault((event.run, sent.get((event.run, event.uuid), "")), event.at)
     for (run, state), at in sorted(acknowledged.items()):
         instance = _instance(history, run)
         if state not in ENDS or instance is None or instance.run > run.number:
@@ -191,7 +191,7 @@ def _each_ran(history: History) -> Iterator[Violation]:
 
 
 def _no_orphans(history: History) -> Iterator[Violation]:
-    """Whatever lives on an agent is the current run of an instance that is to live."""
+    """Each live run is the current run of an instance that is to run."""
     for run, agent in history.end.live:
         instance = _instance(history, run)
         if instance is None or instance.run != run.number or instance.state in TERMINAL:

@@ -11,64 +11,64 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.faults.fault import NOTHING, Fault, Strike
+from tests.faults.fault import NOTHING, Fault, FaultContext
 from tests.faults.testbed import ROWS, until
-from tests.faults.triggers import Trap
+from tests.faults.triggers import Trigger
 from tests.faults.workload import ENDLESS, NO_RETRIES
 
-TRAP_SECONDS = 30.0
+TRIGGER_SECONDS = 30.0
 STOP_SECONDS = 30.0
 TRIES = 5
 HOLDS = (0.0, 0.3)
-"""Seconds for which who survives the signal is held at the moment: it goes on at once, or its stop begins
+"""Seconds for which who survives the signal is held at the point: it goes on at once, or its stop begins
 while the step is under way."""
 
-Work = Callable[[Strike, Callable[[str], None]], None]
+Work = Callable[[FaultContext, Callable[[str], None]], None]
 """Calls what it is given with the job that it is about to do something with, and does it."""
 
 
 @dataclass(frozen=True, slots=True)
-class AtMoment:
-    """A signal that ends a leader, sent at one of some moments of a piece of work; it is started again."""
+class AtPoint:
+    """A signal that ends a leader, sent at one of some points of a piece of work; it is started again."""
 
     work: Work
-    moments: Sequence[tuple[str, str]]
-    """The role that reaches it, and the moment."""
+    points: Sequence[tuple[str, str]]
+    """The role that reaches it, and the point."""
     role: str = ""
-    """Whose leader is ended; empty: who reaches the moment."""
+    """Whose leader is ended; empty: who reaches the point."""
     number: signal.Signals = signal.SIGKILL
     needs: frozenset[str] = NOTHING
     long: bool = False
 
-    def strike(self, at: Strike) -> None:
-        reaches, moment = at.random.choice(self.moments)
+    def strike(self, at: FaultContext) -> None:
+        reaches, point = at.random.choice(self.points)
         role = self.role or reaches
-        name, before = at.world.leader(role), at.world.discovery.address(role)
-        victim = 0 if role == reaches else at.world.pid(name)
-        self._spring(at, reaches, moment, Trap("", victim, self.number, at.random.choice(HOLDS)))
-        takeover = at.world.takeover(role, before)
-        until(lambda: at.world.ended(name), STOP_SECONDS, f"the end of {name}", 0.01)
+        name, before = at.testbed.leader(role), at.testbed.discovery.address(role)
+        target = 0 if role == reaches else at.testbed.pid(name)
+        self._wait_until_fired(at, reaches, point, Trigger("", target, self.number, at.random.choice(HOLDS)))
+        takeover = at.testbed.takeover(role, before)
+        until(lambda: at.testbed.ended(name), STOP_SECONDS, f"the end of {name}", 0.01)
         at.wait(0.2, 1.5)
-        at.world.start(name)
+        at.testbed.start(name)
         at.took_over(role, takeover.result())
 
-    def _spring(self, at: Strike, reaches: str, moment: str, trap: Trap) -> None:
-        """Work until the trap has sprung: a daemon that stores two steps at once passes over the first."""
-        if not any(self._springs(at, reaches, moment, trap) for _ in range(TRIES)):
-            raise TimeoutError(f"{reaches} was in no {moment} of {TRIES} jobs")
+    def _wait_until_fired(self, at: FaultContext, reaches: str, point: str, trigger: Trigger) -> None:
+        """Work until the trigger has fired: a daemon that stores two steps at once passes over the first."""
+        if not any(self._fires(at, reaches, point, trigger) for _ in range(TRIES)):
+            raise TimeoutError(f"{reaches} was in no {point} of {TRIES} jobs")
 
-    def _springs(self, at: Strike, reaches: str, moment: str, trap: Trap) -> bool:
+    def _fires(self, at: FaultContext, reaches: str, point: str, trigger: Trigger) -> bool:
         """Whether it does in one job."""
         set_for: list[tuple[str, Path]] = []
 
         def begins(job_id: str) -> None:
-            set_for.append((job_id, at.world.trap(reaches, moment, replace(trap, job=job_id))))
+            set_for.append((job_id, at.testbed.trigger(reaches, point, replace(trigger, job=job_id))))
 
         self.work(at, begins)
         [(job_id, file)] = set_for
         try:
-            over = f"{reaches} in a {moment} of job {job_id}"
-            until(lambda: not file.exists() or at.workload.api.ended(job_id), TRAP_SECONDS, over, 0.02)
+            over = f"{reaches} in a {point} of job {job_id}"
+            until(lambda: not file.exists() or at.workload.api.ended(job_id), TRIGGER_SECONDS, over, 0.02)
             file.unlink()
         except FileNotFoundError:
             return True
@@ -77,20 +77,20 @@ class AtMoment:
         return False
 
 
-def create(at: Strike, begins: Callable[[str], None]) -> None:
+def create(at: FaultContext, begins: Callable[[str], None]) -> None:
     """A job whose tasks are made in several steps."""
     at.workload.add("sleep 0.5", 3 * ROWS, begins)
 
 
-def run(at: Strike, begins: Callable[[str], None]) -> None:
+def run(at: FaultContext, begins: Callable[[str], None]) -> None:
     """A job without retries, through all states."""
     at.workload.add("sleep 0.5", at.random.randint(3, 12), begins, at.random.choice(NO_RETRIES))
 
 
-def kill(at: Strike, begins: Callable[[str], None]) -> None:
+def kill(at: FaultContext, begins: Callable[[str], None]) -> None:
     """A job without retries, stopped while it runs."""
     job_id = at.workload.add(ENDLESS, 3, max_failures=at.random.choice(NO_RETRIES))
-    until(lambda: at.workload.runs(job_id), TRAP_SECONDS, f"job {job_id} running")
+    until(lambda: at.workload.runs(job_id), TRIGGER_SECONDS, f"job {job_id} running")
     begins(job_id)
     at.workload.stop(job_id)
 
@@ -104,11 +104,11 @@ STATES: Mapping[str, tuple[Work, Sequence[str]]] = {
     "running": (run, ("write_all RUNNING",)),
     "killing": (kill, ("write_all KILLING", "before KillTasks", "after KillTasks")),
 }
-"""The states that jobmgr stores, LAUNCHED before and after the call to hostmgr, with the moments at which
+"""The states that jobmgr stores, LAUNCHED before and after the call to hostmgr, with the points at which
 jobmgr has just reached them."""
 WAYS: Mapping[str, signal.Signals] = {"kill": signal.SIGKILL, "stop": signal.SIGTERM}
 
 
 def at_state(state: str, role: str, number: signal.Signals) -> Fault:
-    work, moments = STATES[state]
-    return AtMoment(work, [("jobmgr", moment) for moment in moments], role, number)
+    work, points = STATES[state]
+    return AtPoint(work, [("jobmgr", point) for point in points], role, number)

@@ -1,11 +1,11 @@
-"""How instances and jobs may end. Pure.
+"""Rules of how instances and jobs may end. Pure.
 
 A job that did not fail by itself does not end FAILED, whatever died around it:
 
 =======  ==============================================================================================
 end      allowed where
 =======  ==============================================================================================
-FAILED   the command fails by itself, and agents told of as many failed runs as the job allows, at least 1
+FAILED   the command fails by itself, and agents reported as many failed runs as the job allows, at least 1
 LOST     the job allows no failure (maxFailures 0), the run had started, and its agent is unreachable or dead
 KILLED   the instance was stopped through the API
 =======  ==============================================================================================
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from tests.faults.history import Call, Event, History, Instance, Job, Run
 
-Story = tuple[str, str]
+Finding = tuple[str, str]
 """Rule and story."""
 Number = tuple[str, int]
 """Job and instance."""
@@ -34,9 +34,9 @@ class _Seen:
 
     events: Sequence[Event]
     failed: dict[Number, set[int]] = field(default_factory=lambda: defaultdict(set))
-    """Runs that failed by themselves, as their agent told: they had started."""
+    """Runs that failed by themselves, by their agent's updates: they had started."""
     acknowledged: dict[Number, set[int]] = field(default_factory=lambda: defaultdict(set))
-    """Those of which the framework heard before their agent was given up."""
+    """Failed runs reported to the framework before their agent was lost."""
     started: dict[Run, str] = field(default_factory=dict)
     """With their agents."""
     unreachable: set[Run] = field(default_factory=set)
@@ -60,16 +60,16 @@ class _Seen:
             elif event.kind == "sent" and event.state == "TASK_UNREACHABLE":
                 self.unreachable.add(run)
 
-    def told_last(self, job: str, instance: int) -> str:
-        told = [
+    def last_sent(self, job: str, instance: int) -> str:
+        sent = [
             f"run {event.run.number} {event.state}"
             for event in self.events
             if event.kind == "sent" and event.run is not None and _number(event.run) == (job, instance)
         ]
-        return f"the framework was told {', '.join(told[-3:])}" if told else "the framework was told nothing"
+        return f"updates sent were {', '.join(sent[-3:])}" if sent else "no update was sent"
 
 
-def wrong_ends(history: History) -> Iterator[Story]:
+def invalid_ends(history: History) -> Iterator[Finding]:
     seen = _Seen(history.events)
     created = {call.job: call for call in history.calls if call.method == "create"}
     stopped = _stopped(history.calls)
@@ -81,13 +81,13 @@ def wrong_ends(history: History) -> Iterator[Story]:
         for number, instance in job.instances.items():
             if (wrong := _wrong(call, number, instance, seen, stopped)) is not None:
                 rule, why = wrong
-                told = seen.told_last(job_id, number)
-                yield rule, f"{job_id}-{number} is {instance.state} in run {instance.run}: {why}; {told}"
+                sent = seen.last_sent(job_id, number)
+                yield rule, f"{job_id}-{number} is {instance.state} in run {instance.run}: {why}; {sent}"
 
 
 def _wrong(
     call: Call, number: int, instance: Instance, seen: _Seen, stopped: Mapping[str, set[int] | None]
-) -> Story | None:
+) -> Finding | None:
     """Rule and reason."""
     allowed = max(call.max_failures, 1)
     of = (call.job, number)
@@ -105,7 +105,7 @@ def _wrong(
     return None
 
 
-def _wrongly_lost(call: Call, run: Run, seen: _Seen) -> Story | None:
+def _wrongly_lost(call: Call, run: Run, seen: _Seen) -> Finding | None:
     if call.max_failures:
         return "lost", f"maxFailures is {call.max_failures}"
     if run not in seen.started:
@@ -115,7 +115,7 @@ def _wrongly_lost(call: Call, run: Run, seen: _Seen) -> Story | None:
     return None
 
 
-def _job_state(job_id: str, job: Job) -> Iterator[Story]:
+def _job_state(job_id: str, job: Job) -> Iterator[Finding]:
     """A job's end follows from its instances' (behaviour 2.4)."""
     ends = {each.state for each in job.instances.values()}
     if not ends or not ends <= {"SUCCEEDED", "FAILED", "LOST", "KILLED"}:

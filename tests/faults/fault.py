@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tests.faults.testbed import World
+from tests.faults.testbed import Testbed
 from tests.faults.workload import Workload
 
 NOTHING: frozenset[str] = frozenset()
@@ -17,10 +17,10 @@ MASTERS = frozenset({"zookeeper", "masters"})
 
 
 @dataclass(slots=True)
-class Strike:
+class FaultContext:
     """What a fault has to work with."""
 
-    world: World
+    testbed: Testbed
     random: random.Random
     quick: bool
     """Shortened outages."""
@@ -49,4 +49,4 @@ class Fault(Protocol):
         """Played less often."""
         ...
 
-    def strike(self, at: Strike) -> None: ...
+    def strike(self, at: FaultContext) -> None: ...

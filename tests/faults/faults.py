@@ -1,4 +1,4 @@
-"""The faults. Each strikes once, at random moments, and has healed all it did when it is over."""
+"""The faults. Each occurs once, at random times, and has undone its effects when it ends."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.faults import crash_points
-from tests.faults.crash_points import STATES, WAYS, AtMoment, at_state
-from tests.faults.fault import CASSANDRA, MASTERS, NOTHING, ZOOKEEPER, Fault, Strike
+from tests.faults.crash_points import STATES, WAYS, AtPoint, at_state
+from tests.faults.fault import CASSANDRA, MASTERS, NOTHING, ZOOKEEPER, Fault, FaultContext
 from tests.faults.testbed import PING_SECONDS, PINGS, until
 from tests.faults.workload import NO_RETRIES
 
@@ -27,24 +27,24 @@ class KillLeader:
     needs: frozenset[str] = NOTHING
     long: bool = False
 
-    def strike(self, at: Strike) -> None:
-        name = at.world.leader(self.role)
-        takeover = at.world.takeover(self.role)
+    def strike(self, at: FaultContext) -> None:
+        name = at.testbed.leader(self.role)
+        takeover = at.testbed.takeover(self.role)
         self.end(at, name)
         at.wait(0.5, 3)
-        at.world.start(name)
+        at.testbed.start(name)
         at.took_over(self.role, takeover.result())
 
-    def end(self, at: Strike, name: str) -> None:
-        at.world.kill(name)
+    def end(self, at: FaultContext, name: str) -> None:
+        at.testbed.kill(name)
 
 
 @dataclass(frozen=True, slots=True)
 class StopLeader(KillLeader):
     """SIGTERM: it ends in good order, and is started again."""
 
-    def end(self, at: Strike, name: str) -> None:
-        at.world.stop(name)
+    def end(self, at: FaultContext, name: str) -> None:
+        at.testbed.stop(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ class KillPlacement:
     needs: frozenset[str] = NOTHING
     long: bool = False
 
-    def strike(self, at: Strike) -> None:
-        at.world.kill("placement0")
+    def strike(self, at: FaultContext) -> None:
+        at.testbed.kill("placement0")
         at.wait(0.5, 3)
-        at.world.start("placement0")
+        at.testbed.start("placement0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +66,13 @@ class FreezeLeader:
     needs: frozenset[str] = ZOOKEEPER
     long: bool = False
 
-    def strike(self, at: Strike) -> None:
-        name = at.world.leader(self.role)
-        at.world.signal(name, signal.SIGSTOP)
+    def strike(self, at: FaultContext) -> None:
+        name = at.testbed.leader(self.role)
+        at.testbed.signal(name, signal.SIGSTOP)
         try:
-            at.wait(1.5 * at.world.setup.session_seconds, 2.5 * at.world.setup.session_seconds)
+            at.wait(1.5 * at.testbed.setup.session_seconds, 2.5 * at.testbed.setup.session_seconds)
         finally:
-            at.world.signal(name, signal.SIGCONT)
+            at.testbed.signal(name, signal.SIGCONT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class ZooKeeperDown:
     needs: frozenset[str] = ZOOKEEPER
     long: bool = True
 
-    def strike(self, at: Strike) -> None:
-        server = at.world.zookeeper
+    def strike(self, at: FaultContext) -> None:
+        server = at.testbed.zookeeper
         assert server is not None
         server.kill()
         time.sleep(at.outage(30, 4))
@@ -90,17 +90,17 @@ class ZooKeeperDown:
 
 @dataclass(frozen=True, slots=True)
 class SessionsExpired:
-    """The server hears nobody for longer than all sessions last, and then lets them all go."""
+    """The server is cut off for longer than a session: all sessions expire."""
 
     needs: frozenset[str] = ZOOKEEPER
     long: bool = False
 
-    def strike(self, at: Strike) -> None:
-        server = at.world.zookeeper
+    def strike(self, at: FaultContext) -> None:
+        server = at.testbed.zookeeper
         assert server is not None
         server.freeze()
         try:
-            at.wait(1.2 * at.world.setup.session_seconds, 2 * at.world.setup.session_seconds)
+            at.wait(1.2 * at.testbed.setup.session_seconds, 2 * at.testbed.setup.session_seconds)
         finally:
             server.thaw()
 
@@ -110,8 +110,8 @@ class CassandraDown:
     needs: frozenset[str] = CASSANDRA
     long: bool = True
 
-    def strike(self, at: Strike) -> None:
-        server, proxy = at.world.cassandra, at.world.store
+    def strike(self, at: FaultContext) -> None:
+        server, proxy = at.testbed.cassandra, at.testbed.store
         assert server is not None and proxy is not None
         if at.quick:  # the server itself takes long to come back
             proxy.down = True
@@ -131,8 +131,8 @@ class CassandraSlow:
     needs: frozenset[str] = CASSANDRA
     long: bool = False
 
-    def strike(self, at: Strike) -> None:
-        proxy = at.world.store
+    def strike(self, at: FaultContext) -> None:
+        proxy = at.testbed.store
         assert proxy is not None
         proxy.delay = 0.25
         time.sleep(at.outage(15, 5))
@@ -141,13 +141,13 @@ class CassandraSlow:
 
 @dataclass(frozen=True, slots=True)
 class CassandraUnknown:
-    """Requests are carried out and never answered, a few moments long."""
+    """Requests are carried out and never answered, a few points long."""
 
     needs: frozenset[str] = CASSANDRA
     long: bool = False
 
-    def strike(self, at: Strike) -> None:
-        proxy = at.world.store
+    def strike(self, at: FaultContext) -> None:
+        proxy = at.testbed.store
         assert proxy is not None
         for _ in range(2 if at.quick else 4):
             proxy.silence()
@@ -161,10 +161,10 @@ class KillMesosMaster:
     needs: frozenset[str] = NOTHING
     long: bool = False
 
-    def strike(self, at: Strike) -> None:
-        at.world.kill("mesos-master")
+    def strike(self, at: FaultContext) -> None:
+        at.testbed.kill("mesos-master")
         at.wait(0.2, 3)
-        at.world.start("mesos-master")
+        at.testbed.start("mesos-master")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +174,14 @@ class MesosFailover:
     needs: frozenset[str] = MASTERS
     long: bool = False
 
-    def strike(self, at: Strike) -> None:
-        world = at.world
-        name = world.leading_master()
+    def strike(self, at: FaultContext) -> None:
+        testbed = at.testbed
+        name = testbed.leading_master()
         assert name is not None, "no Mesos master leads"
-        world.kill(name)
-        at.wait(0.2, 1.5 * world.setup.session_seconds)
-        world.start(name)
-        until(lambda: world.leading_master() not in (None, name), 60, "another Mesos master")
+        testbed.kill(name)
+        at.wait(0.2, 1.5 * testbed.setup.session_seconds)
+        testbed.start(name)
+        until(lambda: testbed.leading_master() not in (None, name), 60, "another Mesos master")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,12 +193,12 @@ class AgentGone:
     needs: frozenset[str] = NOTHING
     long: bool = False
 
-    def strike(self, at: Strike) -> None:
+    def strike(self, at: FaultContext) -> None:
         name, since = _agent(at, self.launching), time.time()
-        at.world.lose_agent(name)
-        until(lambda: at.world.unreachable_since(since), 60, f"{name} given up")
+        at.testbed.lose_agent(name)
+        until(lambda: at.testbed.unreachable_since(since), 60, f"{name} given up")
         at.wait(0, 2)
-        at.world.start(name)
+        at.testbed.start(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +210,12 @@ class AgentBack:
     needs: frozenset[str] = NOTHING
     long: bool = False
 
-    def strike(self, at: Strike) -> None:
+    def strike(self, at: FaultContext) -> None:
         name, since = _agent(at, self.launching), time.time()
-        at.world.kill(name)
-        until(lambda: at.world.unreachable_since(since), 60, f"{name} given up")
+        at.testbed.kill(name)
+        until(lambda: at.testbed.unreachable_since(since), 60, f"{name} given up")
         at.wait(0, 4)
-        at.world.start(name)
+        at.testbed.start(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,14 +227,14 @@ class AgentRestarts:
     needs: frozenset[str] = NOTHING
     long: bool = False
 
-    def strike(self, at: Strike) -> None:
+    def strike(self, at: FaultContext) -> None:
         name = _agent(at, self.launching)
-        at.world.kill(name)
+        at.testbed.kill(name)
         at.wait(0.1, PING_SECONDS * (PINGS - 2))
-        at.world.start(name)
+        at.testbed.start(name)
 
 
-def _agent(at: Strike, launching: bool) -> str:
+def _agent(at: FaultContext, launching: bool) -> str:
     """Name of an agent: any, or one that launches a run which has not started."""
     if not launching:
         return AGENT.format(at.random.randrange(AGENTS))
@@ -243,11 +243,11 @@ def _agent(at: Strike, launching: bool) -> str:
     found: list[str] = []
 
     def launches() -> bool:
-        found.extend(at.world.launching(job_id, since))
+        found.extend(at.testbed.launching(job_id, since))
         return bool(found)
 
     until(launches, LAUNCH_SECONDS, f"a launch of job {job_id}", 0.02)
-    return at.world.agent(found[0])
+    return at.testbed.agent(found[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +257,8 @@ class UpdatesMangled:
     needs: frozenset[str] = NOTHING
     long: bool = False
 
-    def strike(self, at: Strike) -> None:
-        chances = at.world.chances
+    def strike(self, at: FaultContext) -> None:
+        chances = at.testbed.chances
         chances.lost, chances.twice, chances.late = 0.25, 0.25, 0.25
         time.sleep(at.outage(12, 5))
         chances.lost = chances.twice = chances.late = 0.0
@@ -271,9 +271,9 @@ class MesosCut:
     needs: frozenset[str] = NOTHING
     long: bool = False
 
-    def strike(self, at: Strike) -> None:
+    def strike(self, at: FaultContext) -> None:
         for _ in range(2 if at.quick else 4):
-            at.world.mesos.cut_within_answer(at.random.randint(1, 100))
+            at.testbed.mesos.cut_within_answer(at.random.randint(1, 100))
             at.wait(0.5, 2.5)
 
 
@@ -290,7 +290,7 @@ class InTurn:
     def needs(self) -> frozenset[str]:
         return frozenset().union(*(each.needs for each in self.faults))
 
-    def strike(self, at: Strike) -> None:
+    def strike(self, at: FaultContext) -> None:
         for each in at.random.sample(self.faults, self.most or len(self.faults)):
             each.strike(at)
 
@@ -313,14 +313,14 @@ FAULTS: Mapping[str, Fault] = {
     "kill-resmgr": KillLeader("resmgr"),
     "kill-hostmgr": KillLeader("hostmgr"),
     "kill-placement": KillPlacement(),
-    "cut-create": AtMoment(
+    "cut-create": AtPoint(
         crash_points.create, (("jobmgr", "jobs.create"), ("jobmgr", "write_all INITIALIZED"))
     ),
-    "cut-launch": AtMoment(
+    "cut-launch": AtPoint(
         crash_points.run,
         (("jobmgr", "write_all LAUNCHED"), ("hostmgr", "before launch"), ("hostmgr", "after launch")),
     ),
-    "cut-kill": AtMoment(
+    "cut-kill": AtPoint(
         crash_points.kill,
         (("jobmgr", "write_all KILLING"), ("hostmgr", "before kill"), ("hostmgr", "after kill")),
     ),

@@ -1,4 +1,4 @@
-"""What happened in a run: the Mesos master's record, the API's answers, and how all stood at the end."""
+"""The history of a run: the Mesos master's log, the API's answers, and the state at the end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.leader_actions import Deed
+from tests.faults.leader_actions import LeaderAction
 
 ENDS = {
     "TASK_FINISHED": "SUCCEEDED",
@@ -15,7 +15,7 @@ ENDS = {
     "TASK_ERROR": "FAILED",
     "TASK_KILLED": "KILLED",
 }
-"""What becomes of an instance by the end that an agent tells of its run."""
+"""State of an instance by the terminal state of its run."""
 OVER = {*ENDS, "TASK_LOST", "TASK_GONE", "TASK_GONE_BY_OPERATOR", "TASK_DROPPED"}
 GIVEN_UP = {
     "TASK_UNREACHABLE",
@@ -61,7 +61,7 @@ class Event:
     latest: str = ""
     uuid: str = ""
     when: float = 0.0
-    """When the agent saw it, where an agent told it."""
+    """Time of the agent's own clock, of an update."""
     sent: bool = True
     amounts: Mapping[str, float] = field(default_factory=dict)
     """A launch's resources, or all of a registering agent's."""
@@ -105,7 +105,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Everything after the cluster has come to rest."""
+    """The state after the cluster has settled."""
 
     jobs: Mapping[str, Job]
     live: Sequence[tuple[Run, str]]
@@ -117,13 +117,13 @@ class History:
     events: Sequence[Event]
     calls: Sequence[Call]
     end: End
-    deeds: Sequence[Deed] = ()
+    actions: Sequence[LeaderAction] = ()
     """In the order in which they began."""
 
 
 @dataclass(slots=True)
 class EventLog:
-    """Reads the master's file, each line once: what waits for a moment asks often."""
+    """Reads the master's file, each line once: what waits for a point asks often."""
 
     path: Path
     _offset: int = 0

@@ -22,7 +22,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class LeaderAction:
     kind: str
     role: str
     term: int
@@ -33,19 +33,19 @@ class Deed:
 
 
 @dataclass(slots=True)
-class DeedLog:
+class ActionLog:
     """Reads the files of a folder, each line once."""
 
     folder: Path
     _offsets: dict[Path, int] = field(default_factory=dict)
-    _read: list[Deed] = field(default_factory=list)
+    _read: list[LeaderAction] = field(default_factory=list)
 
-    def since(self, when: float) -> list[Deed]:
+    def since(self, when: float) -> list[LeaderAction]:
         """What was over at `when` or later, and all terms, in the order in which they began."""
         for file in sorted(self.folder.glob("*.jsonl")):
             self._go_on(file)
         self._read = [each for each in self._read if each.kind == "term" or each.until >= when]
-        return sorted(self._read, key=lambda deed: deed.at)
+        return sorted(self._read, key=lambda action: action.at)
 
     def _go_on(self, file: Path) -> None:
         """A last line that a killed process left unfinished stays unread."""
@@ -54,4 +54,4 @@ class DeedLog:
             lines, _, _ = opened.read().rpartition(b"\n")
         if lines:
             self._offsets[file] = self._offsets.get(file, 0) + len(lines) + 1
-            self._read += [Deed(**json.loads(line)) for line in lines.split(b"\n")]
+            self._read += [LeaderAction(**json.loads(line)) for line in lines.split(b"\n")]

@@ -1,4 +1,4 @@
-"""A TCP proxy that hurts what passes through it. Its event loop has a thread of its own."""
+"""A TCP proxy that injects faults. Its event loop has a thread of its own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Proxy:
         self.delay = 0.0
         """Seconds by which everything is late, in each direction."""
         self.down = False
-        """Nobody is let in."""
+        """Refuse connections."""
         self.make = make
         """Makes the filter of a new connection's answers."""
         self.port = 0

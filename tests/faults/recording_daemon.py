@@ -1,10 +1,10 @@
 """A daemon that records what it does as leader, for the checker: `FOLDER ROLE [the daemon's own arguments]`.
 
 It stands between the daemon and its ports to the store, to other daemons and to Mesos, and changes none of
-them. At these moments it springs the traps (`tests.faults.triggers`) that are set for them:
+them. At these points it fires the triggers (`tests.faults.triggers`) that are set for them:
 
 ================================  ==================================================================
-moment                            what has happened
+point                            what has happened
 ================================  ==================================================================
 `jobs.create` and other writes    the store has taken the write, and the daemon does not know yet
 `write_all STATE`                 the same, of a write with a task in that state
@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from mesos.v1.scheduler import scheduler_pb2
-from tests.faults.leader_actions import Deed
-from tests.faults.triggers import Trap, take
+from tests.faults.leader_actions import LeaderAction
+from tests.faults.triggers import Trigger, take
 
 WRITES = {
     "jobs": {"create", "add_config", "delete", "retire"},
@@ -61,20 +61,20 @@ class Journal:
         self.note("term", at)
 
     def note(self, kind: str, at: float, what: str = "") -> None:
-        deed = Deed(kind, self._role, self._term, self._who, at, time.time(), what)
-        self._file.write(json.dumps(asdict(deed)) + "\n")
+        action = LeaderAction(kind, self._role, self._term, self._who, at, time.time(), what)
+        self._file.write(json.dumps(asdict(action)) + "\n")
         self._file.flush()
 
-    def trap(self, moment: str, about: Callable[[str], bool]) -> Trap | None:
-        """The trap for this moment, which has still to be sprung. `about`: whether a job is concerned."""
-        return take(self._folder, self._role, moment, about)
+    def trigger(self, point: str, about: Callable[[str], bool]) -> Trigger | None:
+        """The trigger for this point, which has still to be fired. `about`: whether a job is concerned."""
+        return take(self._folder, self._role, point, about)
 
-    async def reach(self, moment: str, about: Callable[[str], bool]) -> None:
-        """Spring the trap that is set for this moment, where one is."""
-        trap = self.trap(moment, about)
-        if trap is not None:
-            trap.spring()
-            await asyncio.sleep(trap.hold)
+    async def reach(self, point: str, about: Callable[[str], bool]) -> None:
+        """Fire the trigger that is set for this point, where one is."""
+        trigger = self.trigger(point, about)
+        if trigger is not None:
+            trigger.fire()
+            await asyncio.sleep(trigger.hold)
 
 
 class RecordedStore:
@@ -117,8 +117,8 @@ def _recorded(write: Callable[..., Any], what: str, journal: Journal) -> Callabl
         states = _states(arguments)
         journal.note("write", began, " ".join([what, *states]))
         job = str(arguments[0]) if arguments else ""
-        for moment in (what, *(f"{what} {state}" for state in states)):
-            await journal.reach(moment, lambda wanted: wanted == job)
+        for point in (what, *(f"{what} {state}" for state in states)):
+            await journal.reach(point, lambda wanted: wanted == job)
         return result
 
     return recorded
@@ -149,14 +149,14 @@ def recorded_driver(driver: Any, journal: Journal) -> Any:
         def send(self, *calls: Any) -> None:
             began, kinds = time.time(), sorted(_kinds(calls))
             for kind in kinds:
-                if trap := journal.trap(f"before {kind}", lambda job: _concern(calls, job)):
-                    trap.spring()
+                if trigger := journal.trigger(f"before {kind}", lambda job: _concern(calls, job)):
+                    trigger.fire()
             super().send(*calls)
             tell_of(calls, journal, began)
             for kind in kinds:
-                if trap := journal.trap(f"after {kind}", lambda job: _concern(calls, job)):
-                    self.held = 2 * FLUSH_SECONDS + trap.hold
-                    asyncio.get_running_loop().call_later(FLUSH_SECONDS, trap.spring)
+                if trigger := journal.trigger(f"after {kind}", lambda job: _concern(calls, job)):
+                    self.held = 2 * FLUSH_SECONDS + trigger.hold
+                    asyncio.get_running_loop().call_later(FLUSH_SECONDS, trigger.fire)
 
         async def drain(self) -> None:
             if self.held:
@@ -168,7 +168,7 @@ def recorded_driver(driver: Any, journal: Journal) -> Any:
 
 
 def recorded_client(client: Any, journal: Journal) -> Any:
-    """The class `peloton.rpc.client.LeaderClient` with moments before and after each call."""
+    """The class `peloton.rpc.client.LeaderClient` with points before and after each call."""
 
     class RecordedClient(client):  # type: ignore[misc]
         async def call(self, method: str, request: Any, *arguments: Any, **named: Any) -> Any:

@@ -1,4 +1,4 @@
-"""One round: a workload, a fault in the middle of it, rest, and the proof."""
+"""One round: a workload, a fault during it, settling, and the check."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from peloton.errors import Unavailable
 from tests.faults.checker import check
-from tests.faults.fault import Fault, Strike
+from tests.faults.fault import Fault, FaultContext
 from tests.faults.history import TERMINAL, End, History, of_jobs
-from tests.faults.testbed import World, until
+from tests.faults.testbed import Testbed, until
 from tests.faults.workload import Api, Workload
 
 SETTLE_SECONDS = 120.0
@@ -41,20 +41,20 @@ class Result:
 
 
 def play(
-    world: World, name: str, fault: Fault, seed: int, quick: bool, seconds: float = WORK_SECONDS
+    testbed: Testbed, name: str, fault: Fault, seed: int, quick: bool, seconds: float = WORK_SECONDS
 ) -> Result:
     """`seconds`: of the workload. Never raises for what the cluster does wrong: that is a violation."""
     draw = random.Random(f"{name}-{seed}")
-    marks = world.folder / f"marks-{name}-{seed}-{time.time_ns()}"
+    marks = testbed.folder / f"marks-{name}-{seed}-{time.time_ns()}"
     marks.mkdir()
-    api = Api(world.client, world.pool)
+    api = Api(testbed.client, testbed.pool)
     workload = Workload(api, draw, marks, seconds)
     began = time.time()
     wrong: list[str] = []
     deaths: list[str] = []
     unavoidable: Sequence[str] = ()
     phases: list[float] = []
-    strike = Strike(world, draw, quick, workload)
+    strike = FaultContext(testbed, draw, quick, workload)
 
     def lap() -> None:
         phases.append(round(time.time() - began - sum(phases), 1))
@@ -66,22 +66,24 @@ def play(
         lap()
         workload.finish()
         lap()
-        deaths = _settle(world, workload)
+        deaths = _settle(testbed, workload)
         lap()
-        wrong += _proof(world, workload, began)[0]
+        wrong += _proof(testbed, workload, began)[0]
         for job in workload.staying:
             api.stop(job)
         workload.ending += workload.staying
         workload.staying = []
-        deaths += _settle(world, workload)
+        deaths += _settle(testbed, workload)
         lap()
-        final, unavoidable = _proof(world, workload, began)
+        final, unavoidable = _proof(testbed, workload, began)
         wrong += final
     except (TimeoutError, Unavailable) as error:  # Unavailable: a component that was started again
         wrong.append(f"no rest: {error}")
     until_ = time.time()
-    gaps = {role: round(probe.longest_gap(began, until_), 2) for role, probe in world.probes.items()}
-    changes = {role: sum(began <= at for at, _ in probe.leaders[1:]) for role, probe in world.probes.items()}
+    gaps = {role: round(probe.longest_gap(began, until_), 2) for role, probe in testbed.probes.items()}
+    changes = {
+        role: sum(began <= at for at, _ in probe.leaders[1:]) for role, probe in testbed.probes.items()
+    }
     took = round(until_ - began, 1)
     slowest = round(api.slowest, 1)
     wrong = sorted(set(wrong))
@@ -89,25 +91,25 @@ def play(
     return Result(name, seed, wrong, unavoidable, gaps, changes, took, deaths, slowest, phases, takeovers)
 
 
-def _settle(world: World, workload: Workload) -> list[str]:
+def _settle(testbed: Testbed, workload: Workload) -> list[str]:
     """Waits until the jobs rest and Mesos has just what is to be there. Returns the daemons that had ended.
 
-    Raises TimeoutError when the jobs do not come to rest; strays are the checker's to find."""
-    deaths = world.start_dead()
+    Raise TimeoutError when the jobs do not settle; the checker finds leftover runs."""
+    deaths = testbed.start_dead()
     try:
         until(workload.rests, SETTLE_SECONDS, "jobs at rest", 0.3)
     except TimeoutError as error:
         raise TimeoutError(f"{error}: {workload.story()}") from None
     try:
-        until(lambda: _expected(world, workload), 30, "no strays", 0.3)
+        until(lambda: _expected(testbed, workload), 30, "no leftovers", 0.3)
     except TimeoutError:
         return deaths
     return deaths
 
 
-def _expected(world: World, workload: Workload) -> bool:
+def _expected(testbed: Testbed, workload: Workload) -> bool:
     try:
-        live = {str(run) for run, _ in world.live()}
+        live = {str(run) for run, _ in testbed.live()}
     except (urllib.error.URLError, OSError):
         return False
     wanted = set()
@@ -119,8 +121,10 @@ def _expected(world: World, workload: Workload) -> bool:
     return live == wanted
 
 
-def _proof(world: World, workload: Workload, since: float) -> tuple[list[str], Sequence[str]]:
+def _proof(testbed: Testbed, workload: Workload, since: float) -> tuple[list[str], Sequence[str]]:
     jobs = {job_id: job for job_id in workload.jobs if (job := workload.api.job(job_id)) is not None}
-    events = of_jobs(world.events(since), workload.jobs)
-    verdict = check(History(events, workload.api.calls, End(jobs, world.live()), world.deeds.since(since)))
+    events = of_jobs(testbed.events(since), workload.jobs)
+    verdict = check(
+        History(events, workload.api.calls, End(jobs, testbed.live()), testbed.actions.since(since))
+    )
     return [str(violation) for violation in verdict.violations], verdict.unavoidable

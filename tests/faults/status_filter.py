@@ -17,7 +17,7 @@ HEAD_END = b"\r\n\r\n"
 
 
 @dataclass(slots=True)
-class Chances:
+class Rates:
     """Of an update to be lost, sent twice, held back until after the next record. May change at any time."""
 
     lost: float = 0.0
@@ -28,7 +28,7 @@ class Chances:
 class UpdateMangler:
     """One connection's."""
 
-    def __init__(self, random_: random.Random, chances: Chances) -> None:
+    def __init__(self, random_: random.Random, chances: Rates) -> None:
         self._random = random_
         self._chances = chances
         self._buffer = b""

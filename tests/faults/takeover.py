@@ -1,4 +1,4 @@
-"""How long it takes until another leader answers."""
+"""Measure the time until another leader answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 
 PAUSE = 0.01
 LONGEST = 60.0
-"""Seconds; then nobody has taken over."""
+"""Seconds after which a takeover has failed."""
 _ROOT = respool_pb2.LookupRequest(path=respool_pb2.ResourcePoolPath(value="/"))
 _NOBODY = job_pb2.GetRequest(id=peloton_pb2.JobID(value="00000000-0000-4000-8000-000000000000"))
 _CAPACITY = hostsvc_pb2.ClusterCapacityRequest()
@@ -34,14 +34,14 @@ client raises."""
 
 @dataclass(slots=True)
 class Takeover:
-    """Waits in a thread of its own, from the moment it is made, for the first answer of another leader."""
+    """Waits in a thread of its own, from the point it is made, for the first answer of another leader."""
 
     discovery: Discovery
     role: str
     before: str
     """Address of the leader that goes."""
     seconds: float | None = None
-    """None while nobody has answered."""
+    """None until a new leader has answered."""
     _thread: threading.Thread = field(init=False, repr=False)
     _began: float = field(init=False, repr=False)
 
@@ -51,7 +51,7 @@ class Takeover:
         self._thread.start()
 
     def result(self) -> float:
-        """Seconds. Raises TimeoutError where nobody took over."""
+        """Return the seconds until a new leader answered. Raise TimeoutError where none did."""
         self._thread.join(LONGEST + 10)
         if self.seconds is None:
             raise TimeoutError(f"nobody took over from {self.role} {self.before} within {LONGEST:g} s")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.checker import check
 from tests.faults.history import Call, End, Event, History, Instance, Job, Run
-from tests.faults.leader_actions import Deed
+from tests.faults.leader_actions import LeaderAction
 
 JOB = "11111111-2222-3333-4444-555555555555"
 AMOUNTS = {"cpus": 1.0}
@@ -34,7 +34,7 @@ def ack(at: float, which: Run, state: str) -> Event:
     return Event(at, "ack", which, "A", uuid=f"{which}{state}")
 
 
-def told(at: float, which: Run, state: str) -> Event:
+def delivered(at: float, which: Run, state: str) -> Event:
     return Event(at, "sent", which, "A", state)
 
 
@@ -81,7 +81,7 @@ def test_a_retry_after_the_first_run_has_ended_is_good() -> None:
     assert rules(replace(GOOD, events=sorted(events, key=lambda e: e.at), end=end)) == []
 
 
-def test_a_job_that_is_not_there_is_lost() -> None:
+def test_a_missing_job_is_lost() -> None:
     assert rules(replace(GOOD, end=End({}, []))) == ["job lost"]
 
 
@@ -90,12 +90,12 @@ def test_an_update_that_left_no_instances_is_lost() -> None:
     assert rules(replace(GOOD, calls=[CREATED, more])) == ["update lost"]
 
 
-def test_an_acknowledged_instance_that_is_not_there_is_lost() -> None:
+def test_a_missing_acknowledged_instance_is_lost() -> None:
     end = End({JOB: Job("SUCCEEDED", 2, {"SUCCEEDED": 1}, {0: DONE})}, [])
     assert "update lost" in rules(replace(GOOD, end=end))
 
 
-def test_an_update_without_an_answer_may_be_in_force_or_not() -> None:
+def test_an_unanswered_update_may_be_applied_or_not() -> None:
     perhaps = Call("perhaps-update", JOB, 2.0, instances=3)
     assert rules(replace(GOOD, calls=[CREATED, perhaps])) == []
     events = sorted([*GOOD.events, *whole(run(2), 3, 4)], key=lambda event: event.at)
@@ -104,13 +104,13 @@ def test_an_update_without_an_answer_may_be_in_force_or_not() -> None:
     assert rules(History(events, [CREATED], three)) == ["update lost"]
 
 
-def test_a_stopped_job_that_lives_on_is_a_lost_kill() -> None:
+def test_a_stopped_job_that_keeps_running_is_a_lost_kill() -> None:
     events = [agent(), *whole(run(0), 1, 2), launch(1, run(1)), update(1, run(1), "TASK_RUNNING")]
     end = ends(DONE, Instance("RUNNING", 1), live=[(run(1), "A")])
     assert rules(History(events, [CREATED, Call("stop", JOB, 3.0)], end)) == ["kill lost"]
 
 
-def test_what_was_stopped_is_not_launched_anew() -> None:
+def test_a_stopped_instance_is_not_launched_again() -> None:
     events = [agent(cpus=9.0), *whole(run(0), 1, 2), *whole(run(1), 1, 2)]
     stop, end = Call("stop", JOB, 3.0, stopped=(0,)), ends(Instance("SUCCEEDED", 3), DONE, state="SUCCEEDED")
     again = [*whole(run(0, 2), 4, 5, "TASK_FAILED"), *whole(run(0, 3), 6, 7)]
@@ -119,7 +119,7 @@ def test_what_was_stopped_is_not_launched_anew() -> None:
     assert rules(History([*events, *whole(run(0, 2), 4, 5)], [CREATED, stop], once)) == []
 
 
-def test_a_stopped_instance_that_lives_on_is_a_lost_kill() -> None:
+def test_a_stopped_instance_that_keeps_running_is_a_lost_kill() -> None:
     events = [agent(), launch(1, run(0)), update(1, run(0), "TASK_RUNNING"), *whole(run(1), 1, 2)]
     end = ends(Instance("RUNNING", 1), DONE, live=[(run(0), "A")])
     stop = Call("stop", JOB, 3.0, stopped=(0,))
@@ -133,7 +133,7 @@ def test_counts_must_be_those_of_the_instances(stats: dict[str, int]) -> None:
     assert rules(replace(GOOD, end=End({JOB: job("SUCCEEDED", DONE, DONE, **stats)}, []))) == ["counts"]
 
 
-def test_a_terminal_job_has_no_instance_that_is_not() -> None:
+def test_a_terminal_job_has_terminal_instances_only() -> None:
     end = ends(DONE, Instance("PENDING", 2), state="SUCCEEDED")
     assert rules(replace(GOOD, end=end)) == ["counts"]
 
@@ -150,10 +150,8 @@ def test_an_acknowledged_end_of_a_run_that_is_not_known() -> None:
 
 
 @pytest.mark.parametrize(("at", "wrong"), [(1.5, []), (2.5, ["status lost"])])
-def test_an_acknowledged_end_of_a_run_that_had_been_given_up_before_may_be_unknown(
-    at: float, wrong: list[str]
-) -> None:
-    events = sorted([*GOOD.events, told(at, run(0), "TASK_UNREACHABLE")], key=lambda event: event.at)
+def test_an_acknowledged_end_of_a_lost_run_may_be_unknown(at: float, wrong: list[str]) -> None:
+    events = sorted([*GOOD.events, delivered(at, run(0), "TASK_UNREACHABLE")], key=lambda event: event.at)
     end = ends(Instance("LOST", 1), DONE, state="FAILED")
     calls = [replace(CREATED, max_failures=0)]
     assert rules(replace(GOOD, events=events, calls=calls, end=end)) == wrong
@@ -166,7 +164,7 @@ def test_an_end_that_was_not_acknowledged_may_be_unknown() -> None:
     assert rules(replace(GOOD, events=events, calls=[CREATED, stop], end=end)) == []
 
 
-def test_a_launch_that_the_store_does_not_know_is_one_too_many() -> None:
+def test_a_launch_without_a_stored_run_is_a_violation() -> None:
     events = [*GOOD.events, launch(4, run(0, 2))]
     assert rules(replace(GOOD, events=events)) == ["unknown run"]
 
@@ -180,7 +178,7 @@ def test_a_live_run_of_an_ended_instance_is_an_orphan() -> None:
     assert rules(replace(GOOD, end=replace(GOOD.end, live=[(run(0), "A")]))) == ["orphan"]
 
 
-def test_a_live_run_of_nobodys_job_is_an_orphan() -> None:
+def test_a_live_run_of_an_unknown_job_is_an_orphan() -> None:
     stray = Run("99999999-2222-3333-4444-555555555555", 0, 1)
     assert rules(replace(GOOD, end=replace(GOOD.end, live=[(stray, "A")]))) == ["orphan"]
 
@@ -191,110 +189,112 @@ def test_two_live_runs_of_an_instance() -> None:
     assert rules(History(events, [CREATED], end)) == ["orphan", "live twice"]
 
 
-def test_an_instance_that_is_said_to_run_and_does_not() -> None:
+def test_a_running_instance_without_a_live_run() -> None:
     events = [agent(), launch(1, run(0)), *whole(run(1), 1, 2)]
     assert rules(History(events, [CREATED], ends(Instance("RUNNING", 1), DONE))) == ["ghost"]
 
 
 def overlapping(given_up: bool) -> History:
-    lost = [told(1.5, run(0), "TASK_UNREACHABLE")] if given_up else []
+    lost = [delivered(1.5, run(0), "TASK_UNREACHABLE")] if given_up else []
     first, second = whole(run(0), 1, 4, "TASK_KILLED"), whole(run(0, 2), 2, 3, on="B")
     events = [agent(), agent("B"), *first, *lost, *second, *whole(run(1), 1, 2)]
     end = ends(Instance("SUCCEEDED", 2), DONE, state="SUCCEEDED")
     return History(sorted(events, key=lambda event: event.at), [CREATED], end)
 
 
-def test_two_runs_at_once_on_agents_that_can_be_reached() -> None:
+def test_concurrent_runs_on_reachable_agents() -> None:
     assert rules(overlapping(given_up=False)) == ["ran twice at once"]
 
 
-def test_two_runs_at_once_where_the_first_agent_was_given_up() -> None:
+def test_concurrent_runs_after_the_first_agent_was_lost() -> None:
     verdict = check(overlapping(given_up=True))
     assert not verdict.violations
     assert len(verdict.unavoidable) == 1
 
 
-def test_two_runs_at_once_where_the_first_was_launched_after_it_was_given_up() -> None:
-    early = [told(0.5, run(0), "TASK_GONE"), *overlapping(given_up=False).events]
+def test_concurrent_runs_where_the_first_was_launched_after_its_agent_was_lost() -> None:
+    early = [delivered(0.5, run(0), "TASK_GONE"), *overlapping(given_up=False).events]
     events = sorted(early, key=lambda event: event.at)
     assert rules(replace(overlapping(given_up=False), events=events)) == ["ran twice at once"]
 
 
-def test_what_ran_on_an_agent_that_died_is_over() -> None:
+def test_runs_end_with_a_dead_agent() -> None:
     history = overlapping(given_up=True)
     events = [event for event in history.events if event.state != "TASK_KILLED"]
     events = sorted([*events, Event(1.2, "dead", agent="A")], key=lambda event: event.at)
     assert not check(replace(history, events=events)).unavoidable
 
 
-def test_more_on_a_host_than_it_has() -> None:
+def test_an_overcommitted_host() -> None:
     events = [agent(cpus=1.5), *GOOD.events[1:]]
     both = sorted(events, key=lambda event: event.at)
     assert rules(replace(GOOD, events=both)) == ["over capacity"]
 
 
-def test_what_has_ended_makes_room() -> None:
+def test_ended_runs_free_their_resources() -> None:
     events = [agent(cpus=1.0), *whole(run(0), 1, 2), *whole(run(1), 2, 3)]
     assert rules(replace(GOOD, events=events)) == []
 
 
-def test_one_port_for_two() -> None:
+def test_a_port_used_twice() -> None:
     events = [replace(event, ports=(31000,)) if event.kind == "launch" else event for event in GOOD.events]
     assert rules(replace(GOOD, events=sorted(events, key=lambda event: event.at))) == ["port twice"]
 
 
-def began(term: int, at: float, who: str = "") -> Deed:
-    return Deed("term", "hostmgr", term, who or f"hostmgr{term}", at, at + 0.1)
+def began(term: int, at: float, who: str = "") -> LeaderAction:
+    return LeaderAction("term", "hostmgr", term, who or f"hostmgr{term}", at, at + 0.1)
 
 
-def wrote(term: int, at: float, until: float) -> Deed:
-    return Deed("write", "hostmgr", term, f"hostmgr{term}", at, until, "hosts.write")
+def wrote(term: int, at: float, until: float) -> LeaderAction:
+    return LeaderAction("write", "hostmgr", term, f"hostmgr{term}", at, until, "hosts.write")
 
 
-def sent(kind: str, term: int, at: float, which: Run) -> Deed:
-    return Deed(kind, "hostmgr", term, f"hostmgr{term}", at, at, str(which))
+def sent(kind: str, term: int, at: float, which: Run) -> LeaderAction:
+    return LeaderAction(kind, "hostmgr", term, f"hostmgr{term}", at, at, str(which))
 
 
-def with_deeds(*deeds: Deed) -> History:
+def with_actions(*actions: LeaderAction) -> History:
     """A good history, whose launch of instance 1 comes through at 1 s and a kill of it at 2.5 s."""
     events = [*GOOD.events, Event(2.5, "kill", run(1), "A")]
-    return replace(GOOD, events=sorted(events, key=lambda e: e.at), deeds=sorted(deeds, key=lambda d: d.at))
+    return replace(
+        GOOD, events=sorted(events, key=lambda e: e.at), actions=sorted(actions, key=lambda d: d.at)
+    )
 
 
-def test_leaders_who_follow_each_other_are_good() -> None:
+def test_successive_leaders_are_valid() -> None:
     first = [began(1, 0), sent("launch", 1, 0.9, run(1)), wrote(1, 1.5, 1.6)]
     second = [began(2, 2), wrote(2, 2.2, 2.3), sent("kill", 2, 2.4, run(1))]
-    assert rules(with_deeds(*first, *second)) == []
+    assert rules(with_actions(*first, *second)) == []
 
 
-def test_another_roles_leader_changes_nothing() -> None:
-    later = Deed("term", "jobmgr", 9, "jobmgr9", 0, 0.1)
-    assert rules(with_deeds(began(1, 0), later, wrote(1, 1, 1.1))) == []
+def test_roles_are_checked_independently() -> None:
+    later = LeaderAction("term", "jobmgr", 9, "jobmgr9", 0, 0.1)
+    assert rules(with_actions(began(1, 0), later, wrote(1, 1, 1.1))) == []
 
 
-def test_a_write_of_a_leader_whose_successor_has_begun() -> None:
-    assert rules(with_deeds(began(1, 0), began(2, 1), wrote(1, 1.2, 1.3))) == ["fenced leader acts"]
+def test_a_write_begun_after_the_successor_leads() -> None:
+    assert rules(with_actions(began(1, 0), began(2, 1), wrote(1, 1.2, 1.3))) == ["fenced leader acts"]
 
 
-def test_a_write_that_was_under_way_when_the_successor_began() -> None:
-    assert rules(with_deeds(began(1, 0), wrote(1, 0.9, 5), began(2, 1))) == []
+def test_a_write_in_flight_when_the_successor_leads() -> None:
+    assert rules(with_actions(began(1, 0), wrote(1, 0.9, 5), began(2, 1))) == []
 
 
 @pytest.mark.parametrize(("kind", "at"), [("launch", 0.9), ("kill", 2.4)])
-def test_a_call_that_comes_through_after_the_successor_has_begun(kind: str, at: float) -> None:
+def test_a_call_delivered_after_the_successor_leads(kind: str, at: float) -> None:
     call = sent(kind, 1, 0.2, run(1))
-    assert rules(with_deeds(began(1, 0), call, began(2, at - 0.2))) == ["fenced leader acts"]
-    assert rules(with_deeds(began(1, 0), call, began(2, 2.6))) == []
+    assert rules(with_actions(began(1, 0), call, began(2, at - 0.2))) == ["fenced leader acts"]
+    assert rules(with_actions(began(1, 0), call, began(2, 2.6))) == []
 
 
 def test_a_call_that_the_successor_repeats_is_its_own() -> None:
     again = sent("kill", 2, 2.4, run(1))
-    assert rules(with_deeds(began(1, 0), sent("kill", 1, 0.2, run(1)), began(2, 2), again)) == []
+    assert rules(with_actions(began(1, 0), sent("kill", 1, 0.2, run(1)), began(2, 2), again)) == []
 
 
 def test_one_term_of_two_processes() -> None:
-    assert rules(with_deeds(began(1, 0, "hostmgrA"), began(1, 3, "hostmgrB"))) == ["two leaders"]
+    assert rules(with_actions(began(1, 0, "hostmgrA"), began(1, 3, "hostmgrB"))) == ["two leaders"]
 
 
 def test_a_term_that_begins_after_a_later_one() -> None:
-    assert rules(with_deeds(began(2, 0), began(1, 3))) == ["two leaders"]
+    assert rules(with_actions(began(2, 0), began(1, 3))) == ["two leaders"]

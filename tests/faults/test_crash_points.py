@@ -1,4 +1,4 @@
-"""Faults at moments cover each state, and wait for the moment that they are set for."""
+"""Faults at points cover each state, and wait for the point that they are set for."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ import pytest
 
 from jobmgr.core.task.status_rules import PROGRESS
 from tests.faults import crash_points
-from tests.faults.crash_points import STATES, AtMoment
-from tests.faults.fault import Strike
-from tests.faults.triggers import Trap, file_of, set_trap
+from tests.faults.crash_points import STATES, AtPoint
+from tests.faults.fault import FaultContext
+from tests.faults.triggers import Trigger, file_of, set_trigger
 
 
-def test_no_state_that_is_stored_is_left_out() -> None:
-    written = {moment.partition(" ")[2] for _, several in STATES.values() for moment in several}
+def test_every_stored_state_has_a_crash_point() -> None:
+    written = {point.partition(" ")[2] for _, several in STATES.values() for point in several}
     assert {state.name for state in PROGRESS} <= written
     assert {"LaunchTasks", "KillTasks"} <= written
 
 
 class Cluster:
-    """Stands for a world, its workload and its API: jobs end at once, and the jobmgr dies in one of them."""
+    """Stands for a testbed, its workload and its API.
+
+    Jobs end at once, and the jobmgr dies in one of them.
+    """
 
     def __init__(self, folder: Path, dies_in: str = "") -> None:
         self.folder = folder
@@ -31,8 +34,8 @@ class Cluster:
         self.jobs: list[str] = []
         self.api = self
 
-    def trap(self, role: str, moment: str, trap: Trap) -> Path:
-        return set_trap(self.folder, role, moment, trap)
+    def trigger(self, role: str, point: str, trigger: Trigger) -> Path:
+        return set_trigger(self.folder, role, point, trigger)
 
     def ended(self, job_id: str) -> bool:
         return True
@@ -43,31 +46,31 @@ def cluster(tmp_path: Path) -> Cluster:
     return Cluster(tmp_path)
 
 
-def strike(cluster: Cluster) -> AtMoment:
-    def work(at: Strike, begins: Callable[[str], None]) -> None:
+def strike(cluster: Cluster) -> AtPoint:
+    def work(at: FaultContext, begins: Callable[[str], None]) -> None:
         job_id = f"job {len(cluster.jobs)}"
         cluster.jobs.append(job_id)
         begins(job_id)
         if job_id == cluster.dies_in:
             file_of(cluster.folder, "jobmgr", "write_all PENDING").unlink()
 
-    return AtMoment(work, [("jobmgr", "write_all PENDING")])
+    return AtPoint(work, [("jobmgr", "write_all PENDING")])
 
 
-def spring(cluster: Cluster) -> None:
-    world = cast(Any, cluster)
-    at = Strike(world, random.Random(1), quick=True, workload=world)
-    strike(cluster)._spring(at, "jobmgr", "write_all PENDING", Trap())
+def fire_trigger(cluster: Cluster) -> None:
+    testbed = cast(Any, cluster)
+    at = FaultContext(testbed, random.Random(1), quick=True, workload=testbed)
+    strike(cluster)._wait_until_fired(at, "jobmgr", "write_all PENDING", Trigger())
 
 
-def test_a_job_that_passed_over_the_moment_is_followed_by_another(cluster: Cluster) -> None:
+def test_another_job_follows_one_that_missed_the_point(cluster: Cluster) -> None:
     cluster.dies_in = "job 2"
-    spring(cluster)
+    fire_trigger(cluster)
     assert cluster.jobs == ["job 0", "job 1", "job 2"]
 
 
-def test_a_moment_that_never_comes_is_told_and_leaves_no_trap(cluster: Cluster) -> None:
+def test_a_point_that_is_never_reached_is_reported_and_leaves_no_trigger(cluster: Cluster) -> None:
     with pytest.raises(TimeoutError, match="jobmgr was in no write_all PENDING of 5 jobs"):
-        spring(cluster)
+        fire_trigger(cluster)
     assert len(cluster.jobs) == crash_points.TRIES
     assert list(cluster.folder.iterdir()) == []

@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.checker import check
 from tests.faults.history import Call, Event, History, Instance, Run
-from tests.faults.test_checker import DONE, JOB, agent, ends, launch, rules, run, told, update, whole
+from tests.faults.test_checker import DONE, JOB, agent, delivered, ends, launch, rules, run, update, whole
 
 CREATED = Call("create", JOB, 0.5, instances=2, max_failures=1)
 FAILS = replace(CREATED, fails=True)
@@ -37,11 +37,11 @@ def test_a_job_whose_command_does_not_fail_may_not_fail() -> None:
     assert found(CREATED, failing(1), Instance("FAILED", 1)) == ["failed by no fault of its own"]
 
 
-def test_the_story_says_what_the_framework_was_told() -> None:
-    events = [*failing(1), told(3, run(0), "TASK_LOST")]
+def test_a_violation_lists_the_statuses_sent_to_the_framework() -> None:
+    events = [*failing(1), delivered(3, run(0), "TASK_LOST")]
     history = History(events, [CREATED], ends(Instance("FAILED", 1), DONE, state="FAILED"))
     [violation] = check(history).violations
-    assert "the framework was told run 1 TASK_LOST" in violation.story
+    assert "updates sent were run 1 TASK_LOST" in violation.story
 
 
 def test_a_job_may_not_fail_before_its_runs_have() -> None:
@@ -56,15 +56,15 @@ def test_an_instance_may_not_run_again_after_its_last_failure() -> None:
     assert found(FAILS, failing(1, 2), Instance("FAILED", 2)) == ["ran on"]
 
 
-def test_a_failure_that_nobody_heard_of_does_not_count() -> None:
+def test_an_unreported_failure_does_not_count() -> None:
     unheard = [event for event in failing(1, 2) if event.kind != "ack" or event.run != run(0)]
     assert found(FAILS, unheard, Instance("FAILED", 2)) == []
 
 
-def test_a_failure_of_a_run_that_was_given_up_before_does_not_count() -> None:
+def test_a_failure_of_a_lost_run_does_not_count() -> None:
     events = failing(1, 2)
     at = next(n for n, each in enumerate(events) if each.kind == "ack" and each.run == run(0))
-    events.insert(at, told(2.5, run(0), "TASK_UNREACHABLE"))
+    events.insert(at, delivered(2.5, run(0), "TASK_UNREACHABLE"))
     assert found(FAILS, events, Instance("FAILED", 2)) == []
 
 
@@ -80,13 +80,13 @@ def lost(*events: Event) -> list[Event]:
 
 def test_a_run_that_had_started_is_lost_with_its_agent_where_no_failure_is_allowed() -> None:
     none = replace(CREATED, max_failures=0)
-    events = lost(update(2, run(0), "TASK_RUNNING"), told(3, run(0), "TASK_UNREACHABLE"))
+    events = lost(update(2, run(0), "TASK_RUNNING"), delivered(3, run(0), "TASK_UNREACHABLE"))
     assert found(none, events, Instance("LOST", 1)) == []
     assert found(CREATED, events, Instance("LOST", 1)) == ["lost"]
 
 
 @pytest.mark.parametrize("kind", ["failure", "dead"])
-def test_a_run_is_lost_with_an_agent_that_is_told_to_be_gone_or_is_dead(kind: str) -> None:
+def test_a_run_is_lost_with_an_agent_that_is_gone_or_dead(kind: str) -> None:
     events = lost(update(2, run(0), "TASK_RUNNING"), Event(3, kind, agent="A"))
     assert found(replace(CREATED, max_failures=0), events, Instance("LOST", 1)) == []
     elsewhere = lost(update(2, run(0), "TASK_RUNNING"), Event(3, kind, agent="B"))
@@ -95,12 +95,12 @@ def test_a_run_is_lost_with_an_agent_that_is_told_to_be_gone_or_is_dead(kind: st
 
 def test_a_run_that_had_not_started_may_not_be_lost() -> None:
     none = replace(CREATED, max_failures=0)
-    assert found(none, lost(told(3, run(0), "TASK_LOST")), Instance("LOST", 1)) == ["lost"]
+    assert found(none, lost(delivered(3, run(0), "TASK_LOST")), Instance("LOST", 1)) == ["lost"]
 
 
-def test_a_run_whose_agent_is_there_may_not_be_lost_though_mesos_does_not_know_it() -> None:
+def test_a_run_on_a_live_agent_may_not_be_lost_even_if_unknown_to_mesos() -> None:
     none = replace(CREATED, max_failures=0)
-    events = lost(update(2, run(0), "TASK_RUNNING"), told(3, run(0), "TASK_GONE"))
+    events = lost(update(2, run(0), "TASK_RUNNING"), delivered(3, run(0), "TASK_GONE"))
     assert found(none, events, Instance("LOST", 1)) == ["lost"]
 
 
@@ -123,7 +123,7 @@ def test_a_jobs_end_follows_from_its_instances(state: str) -> None:
     assert found(FAILS, failing(1), Instance("FAILED", 1), state=state) == ["job state"]
 
 
-def test_of_a_job_that_nobody_acknowledged_only_the_state_is_checked() -> None:
+def test_only_the_state_of_an_unacknowledged_job_is_checked() -> None:
     job = Run("99999999-2222-3333-4444-555555555555", 0, 1)
     end = ends(Instance("FAILED", 1), DONE, state="FAILED")
     assert rules(History([agent(), launch(1, job), *OTHER], [], end)) == []

@@ -14,7 +14,7 @@ def line(at: float, kind: str = "launch") -> str:
     return json.dumps({"at": at, "kind": kind, "run": RUN, "agent": "A"}) + "\n"
 
 
-def test_a_file_that_is_not_there_yet_holds_nothing(tmp_path: Path) -> None:
+def test_a_missing_file_has_no_events(tmp_path: Path) -> None:
     assert EventLog(tmp_path / "mesos.jsonl").since(0) == []
 
 
@@ -28,13 +28,13 @@ def test_each_line_is_read_once_it_is_whole(tmp_path: Path) -> None:
     assert log.since(0)[0].run == Run(RUN[:36], 3, 1)
 
 
-def test_only_what_is_new_is_asked_for_and_all_agents(tmp_path: Path) -> None:
+def test_a_read_returns_new_events_and_all_agents(tmp_path: Path) -> None:
     file = tmp_path / "mesos.jsonl"
     file.write_text(line(1.0) + line(1.5, "agent") + line(2.0))
     assert [event.at for event in EventLog(file).since(2.0)] == [1.5, 2.0]
 
 
-def test_what_a_killed_master_left_unfinished_is_passed_over(tmp_path: Path) -> None:
+def test_an_incomplete_line_of_a_killed_master_is_skipped(tmp_path: Path) -> None:
     file = tmp_path / "mesos.jsonl"
     file.write_text(line(1.0)[:20] + "\n" + line(2.0))
     assert [event.at for event in EventLog(file).since(0)] == [2.0]

@@ -1,4 +1,4 @@
-"""The proxy passes bytes on, and hurts them as it is told."""
+"""The proxy passes bytes on, and injects the faults that are set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from mesos.v1 import mesos_pb2
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from tests.faults.proxy import Proxy
-from tests.faults.status_filter import Chances, UpdateMangler
+from tests.faults.status_filter import Rates, UpdateMangler
 
 
 class Echo(socketserver.BaseRequestHandler):
@@ -54,35 +54,35 @@ def ask(peer: socket.socket, data: bytes) -> bytes:
     return got
 
 
-def test_it_passes_everything(peer: socket.socket) -> None:
+def test_the_proxy_passes_everything(peer: socket.socket) -> None:
     assert ask(peer, b"hello") == b"hello"
 
 
-def test_it_makes_late(proxy: Proxy, peer: socket.socket) -> None:
+def test_the_proxy_delays(proxy: Proxy, peer: socket.socket) -> None:
     proxy.delay = 0.1
     began = time.monotonic()
     assert ask(peer, b"hello") == b"hello"
     assert time.monotonic() - began >= 0.2
 
 
-def test_it_cuts(proxy: Proxy, peer: socket.socket) -> None:
+def test_the_proxy_cuts_connections(proxy: Proxy, peer: socket.socket) -> None:
     assert ask(peer, b"hello") == b"hello"
     proxy.cut()
     assert ask(peer, b"again") != b"again"
 
 
-def test_it_cuts_within_an_answer(proxy: Proxy, peer: socket.socket) -> None:
+def test_the_proxy_cuts_within_an_answer(proxy: Proxy, peer: socket.socket) -> None:
     proxy.cut_within_answer(3)
     assert ask(peer, b"hello") == b"hel"
 
 
-def test_it_keeps_an_answer_back(proxy: Proxy, peer: socket.socket) -> None:
+def test_the_proxy_withholds_an_answer(proxy: Proxy, peer: socket.socket) -> None:
     proxy.silence()
     assert ask(peer, b"hello") == b""
     assert proxy.silenced == 1
 
 
-def test_nobody_is_let_in_while_down(proxy: Proxy) -> None:
+def test_the_proxy_refuses_connections_while_down(proxy: Proxy) -> None:
     proxy.down = True
     with socket.create_connection(("127.0.0.1", proxy.port), 5) as peer:
         assert ask(peer, b"hello") == b""
@@ -112,13 +112,13 @@ def chunk(name: str) -> bytes:
 )
 @pytest.mark.parametrize("step", [1, 7, 1000])
 def test_updates_are_lost_repeated_and_late(chances: tuple[float, ...], wanted: list[str], step: int) -> None:
-    mangler = UpdateMangler(random.Random(1), Chances(*chances))
+    mangler = UpdateMangler(random.Random(1), Rates(*chances))
     data = HEAD + chunk("a") + chunk("") + chunk("b")
     out = b"".join(mangler.feed(data[i : i + step]) for i in range(0, len(data), step))
     assert out == HEAD + b"".join(chunk(name) for name in wanted)
 
 
 def test_other_answers_pass_untouched() -> None:
-    mangler = UpdateMangler(random.Random(1), Chances(lost=1))
+    mangler = UpdateMangler(random.Random(1), Rates(lost=1))
     answer = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
     assert mangler.feed(answer) + mangler.feed(answer) == answer * 2

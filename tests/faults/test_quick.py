@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import lacking
 from tests.faults.faults import AT_STATES, FAULTS, InTurn
 from tests.faults.rounds import play
-from tests.faults.testbed import Setup, World
+from tests.faults.testbed import Setup, Testbed
 from tests.servers.maven import Missing
 
 SEED = 1
@@ -44,22 +44,22 @@ def test_no_fault_is_left_out() -> None:
 def test_nothing_is_lost_with_a_mesos_master(tmp_path: Path) -> None:
     """On a cluster of its own, since others want the proxy in front of the one master."""
     setup = Setup(True, session_seconds=2.0, masters=2, launch_seconds=LAUNCH_SECONDS)
-    with _up(World(tmp_path / "world", setup, SEED)) as world:
-        result = play(world, FAILOVER, FAULTS[FAILOVER], SEED, quick=True, seconds=SECONDS)
+    with _up(Testbed(tmp_path / "testbed", setup, SEED)) as testbed:
+        result = play(testbed, FAILOVER, FAULTS[FAILOVER], SEED, quick=True, seconds=SECONDS)
         print(result)
         assert not result.violations, "\n".join(result.violations)
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """One cluster for all faults: a fault heals what it did."""
+def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
+    """One cluster for all faults: a fault undoes its effects."""
     setup = Setup(True, True, session_seconds=3.0, launch_seconds=LAUNCH_SECONDS)
-    with _up(World(tmp_path_factory.mktemp("faults"), setup, SEED)) as made:
+    with _up(Testbed(tmp_path_factory.mktemp("faults"), setup, SEED)) as made:
         yield made
 
 
 @contextmanager
-def _up(made: World) -> Iterator[World]:
+def _up(made: Testbed) -> Iterator[Testbed]:
     try:
         made.up()
     except Missing as missing:
@@ -72,8 +72,8 @@ def _up(made: World) -> Iterator[World]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ROUNDS)
-def test_nothing_is_lost_and_nothing_runs_twice(world: World, name: str) -> None:
+def test_nothing_is_lost_and_nothing_runs_twice(testbed: Testbed, name: str) -> None:
     fault = InTurn([FAULTS[each] for each in ROUNDS[name]])
-    result = play(world, name, fault, SEED, quick=True, seconds=SECONDS * len(fault.faults))
+    result = play(testbed, name, fault, SEED, quick=True, seconds=SECONDS * len(fault.faults))
     print(result)
     assert not result.violations, "\n".join(result.violations)

@@ -20,7 +20,7 @@ from storage import interface
 from storage.config import SqliteSettings
 from storage.selection.factory import open_store
 from tests.contract.storage.samples import job_id, task_runtime
-from tests.faults.leader_actions import DeedLog
+from tests.faults.leader_actions import ActionLog
 from tests.faults.recording_daemon import (
     FLUSH_SECONDS,
     WRITES,
@@ -31,7 +31,7 @@ from tests.faults.recording_daemon import (
     recorded_driver,
     tell_of,
 )
-from tests.faults.triggers import Trap, set_trap, take
+from tests.faults.triggers import Trigger, set_trigger, take
 
 PORTS = {
     "jobs": interface.Jobs,
@@ -52,7 +52,7 @@ def test_each_call_of_the_port_is_known_to_write_or_to_read(name: str) -> None:
 async def test_writes_are_recorded_once_they_are_taken(tmp_path: Path) -> None:
     settings = SqliteSettings(path=tmp_path / "peloton.db")
     store = RecordedStore(await open_store(settings), Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr"))
-    log = DeedLog(tmp_path)
+    log = ActionLog(tmp_path)
     await store.begin_term("jobmgr", 3)
     await store.write_all(job_id(1), {0: task_runtime()})
     await store.write_all(job_id(1), {1: task_runtime()})
@@ -62,8 +62,8 @@ async def test_writes_are_recorded_once_they_are_taken(tmp_path: Path) -> None:
     with pytest.raises(Fenced):
         await store.write_all(job_id(1), {1: task_runtime()})
     state = task_runtime().state.name
-    told = [(deed.kind, deed.role, deed.term, deed.what) for deed in log.since(0)]
-    assert told == [
+    sent = [(action.kind, action.role, action.term, action.what) for action in log.since(0)]
+    assert sent == [
         ("term", "jobmgr", 3, ""),
         ("write", "jobmgr", 3, f"write_all {state}"),
         ("write", "jobmgr", 3, f"write_all {state}"),
@@ -74,7 +74,7 @@ async def test_writes_are_recorded_once_they_are_taken(tmp_path: Path) -> None:
 
 
 def test_launches_and_kills_are_recorded_by_their_runs(tmp_path: Path) -> None:
-    journal, log = Journal(tmp_path / "hostmgr-1.jsonl", "hostmgr"), DeedLog(tmp_path)
+    journal, log = Journal(tmp_path / "hostmgr-1.jsonl", "hostmgr"), ActionLog(tmp_path)
     accept = Call(type=Call.ACCEPT)
     for name in ("a-0-1", "a-1-1"):
         task = mesos_pb2.TaskInfo(task_id=mesos_pb2.TaskID(value=name))
@@ -82,32 +82,32 @@ def test_launches_and_kills_are_recorded_by_their_runs(tmp_path: Path) -> None:
         operation.launch.task_infos.add().CopyFrom(task)
     kill = Call(type=Call.KILL, kill=scheduler_pb2.Call.Kill(task_id=mesos_pb2.TaskID(value="a-0-1")))
     tell_of([accept, kill, Call(type=Call.REVIVE)], journal, 7.0)
-    told = [(deed.kind, deed.at, deed.what) for deed in log.since(0)]
-    assert told == [("launch", 7.0, "a-0-1"), ("launch", 7.0, "a-1-1"), ("kill", 7.0, "a-0-1")]
+    sent = [(action.kind, action.at, action.what) for action in log.since(0)]
+    assert sent == [("launch", 7.0, "a-0-1"), ("launch", 7.0, "a-1-1"), ("kill", 7.0, "a-0-1")]
 
 
-def test_what_a_killed_process_left_unfinished_is_not_read(tmp_path: Path) -> None:
-    journal, log = Journal(tmp_path / "hostmgr-1.jsonl", "hostmgr"), DeedLog(tmp_path)
+def test_an_incomplete_line_of_a_killed_process_is_not_read(tmp_path: Path) -> None:
+    journal, log = Journal(tmp_path / "hostmgr-1.jsonl", "hostmgr"), ActionLog(tmp_path)
     journal.begin(1, 5.0)
     with (tmp_path / "hostmgr-1.jsonl").open("a") as file:
         file.write('{"kind": "wri')
-    assert [deed.kind for deed in log.since(0)] == ["term"]
-    assert [deed.kind for deed in log.since(0)] == ["term"]
+    assert [action.kind for action in log.since(0)] == ["term"]
+    assert [action.kind for action in log.since(0)] == ["term"]
 
 
-def test_a_trap_springs_once_for_its_moment_and_its_job(tmp_path: Path) -> None:
+def test_a_trigger_fires_once_at_its_point_for_its_job(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr")
-    set_trap(tmp_path, "jobmgr", "jobs.create", Trap("b", victim=7))
-    set_trap(tmp_path, "hostmgr", "before kill", Trap())
-    assert journal.trap("jobs.create", lambda job: job == "a") is None
-    assert journal.trap("before kill", lambda job: True) is None
-    assert journal.trap("jobs.create", lambda job: job == "b") == Trap("b", victim=7)
-    assert journal.trap("jobs.create", lambda job: job == "b") is None
+    set_trigger(tmp_path, "jobmgr", "jobs.create", Trigger("b", target=7))
+    set_trigger(tmp_path, "hostmgr", "before kill", Trigger())
+    assert journal.trigger("jobs.create", lambda job: job == "a") is None
+    assert journal.trigger("before kill", lambda job: True) is None
+    assert journal.trigger("jobs.create", lambda job: job == "b") == Trigger("b", target=7)
+    assert journal.trigger("jobs.create", lambda job: job == "b") is None
 
 
-def test_a_trap_without_a_job_is_for_any(tmp_path: Path) -> None:
-    file = set_trap(tmp_path, "jobmgr", "jobs.create", Trap())
-    assert take(tmp_path, "jobmgr", "jobs.create", lambda job: False) == Trap()
+def test_a_trigger_without_a_job_fires_for_any(tmp_path: Path) -> None:
+    file = set_trigger(tmp_path, "jobmgr", "jobs.create", Trigger())
+    assert take(tmp_path, "jobmgr", "jobs.create", lambda job: False) == Trigger()
     assert not file.exists()
 
 
@@ -119,8 +119,8 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
     process.wait(10)
 
 
-def test_a_trap_signals_its_victim(bystander: subprocess.Popen[bytes]) -> None:
-    Trap(victim=bystander.pid, number=signal.SIGTERM).spring()
+def test_a_trigger_signals_its_target(bystander: subprocess.Popen[bytes]) -> None:
+    Trigger(target=bystander.pid, number=signal.SIGTERM).fire()
     assert bystander.wait(10) == -signal.SIGTERM
 
 
@@ -130,19 +130,19 @@ class Died(Exception):
 
 @pytest.fixture
 def deaths(monkeypatch: pytest.MonkeyPatch) -> None:
-    def die(trap: Trap) -> None:
+    def die(trigger: Trigger) -> None:
         raise Died
 
-    monkeypatch.setattr(Trap, "spring", die)
+    monkeypatch.setattr(Trigger, "fire", die)
 
 
-async def test_who_is_trapped_at_a_write_dies_after_it_and_before_it_can_go_on(
+async def test_a_trigger_at_a_write_kills_between_the_write_and_the_next_step(
     tmp_path: Path, deaths: None
 ) -> None:
     store = await open_store(SqliteSettings(path=tmp_path / "peloton.db"))
     recorded = RecordedStore(store, Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr"))
     state = task_runtime().state.name
-    set_trap(tmp_path, "jobmgr", f"write_all {state}", Trap(str(job_id(1))))
+    set_trigger(tmp_path, "jobmgr", f"write_all {state}", Trigger(str(job_id(1))))
     await recorded.write_all(job_id(2), {0: task_runtime()})
     with pytest.raises(Died):
         await recorded.write_all(job_id(1), {0: task_runtime()})
@@ -161,30 +161,30 @@ class Client:
         return "done"
 
 
-async def test_who_is_trapped_at_a_call_dies_before_it_leaves_or_after_its_answer(
+async def test_a_trigger_at_a_call_kills_before_it_is_sent_or_after_its_answer(
     tmp_path: Path, deaths: None
 ) -> None:
     client = recorded_client(Client, Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr"))()
     request = LaunchTasksRequest(tasks=[LaunchableTask(taskId=mesos_pb2.TaskID(value="a-0-1"))])
-    set_trap(tmp_path, "jobmgr", "before LaunchTasks", Trap("a-0"))
+    set_trigger(tmp_path, "jobmgr", "before LaunchTasks", Trigger("a-0"))
     assert await client.call("KillTasks", request, timeout=2.0) == "done"
     with pytest.raises(Died):
         await client.call("LaunchTasks", request)
     assert client.asked == ["KillTasks"]
-    set_trap(tmp_path, "jobmgr", "after LaunchTasks", Trap("a-1"))
+    set_trigger(tmp_path, "jobmgr", "after LaunchTasks", Trigger("a-1"))
     assert await client.call("LaunchTasks", request) == "done"
-    set_trap(tmp_path, "jobmgr", "after LaunchTasks", Trap("a-0"))
+    set_trigger(tmp_path, "jobmgr", "after LaunchTasks", Trigger("a-0"))
     with pytest.raises(Died):
         await client.call("LaunchTasks", request)
     assert client.asked == ["KillTasks", "LaunchTasks", "LaunchTasks"]
 
 
-async def test_who_survives_a_trap_is_held_and_goes_on(
+async def test_a_daemon_that_survives_a_trigger_is_held_and_continues(
     tmp_path: Path, bystander: subprocess.Popen[bytes]
 ) -> None:
     client = recorded_client(Client, Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr"))()
-    trap = Trap(victim=bystander.pid, number=signal.SIGTERM, hold=0.05)
-    set_trap(tmp_path, "jobmgr", "before LaunchTasks", trap)
+    trigger = Trigger(target=bystander.pid, number=signal.SIGTERM, hold=0.05)
+    set_trigger(tmp_path, "jobmgr", "before LaunchTasks", trigger)
     began = time.monotonic()
     assert await client.call("LaunchTasks", LaunchTasksRequest()) == "done"
     assert time.monotonic() - began >= 0.05
@@ -204,16 +204,16 @@ class Driver:
         """There is room."""
 
 
-async def test_who_is_trapped_at_a_launch_dies_before_or_after_it(tmp_path: Path, deaths: None) -> None:
+async def test_a_trigger_at_a_launch_kills_before_or_after_it(tmp_path: Path, deaths: None) -> None:
     driver = recorded_driver(Driver, Journal(tmp_path / "hostmgr-1.jsonl", "hostmgr"))()
     accept = Call(type=Call.ACCEPT)
-    set_trap(tmp_path, "hostmgr", "before launch", Trap())
+    set_trigger(tmp_path, "hostmgr", "before launch", Trigger())
     with pytest.raises(Died):
         driver.send(accept)
     assert driver.sent == []
-    set_trap(tmp_path, "hostmgr", "after launch", Trap())
-    told: list[str] = []
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append("died"))
+    set_trigger(tmp_path, "hostmgr", "after launch", Trigger())
+    sent: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: sent.append("died"))
     driver.send(Call(type=Call.KILL))
     await driver.drain()
     driver.send(accept)
@@ -221,4 +221,4 @@ async def test_who_is_trapped_at_a_launch_dies_before_or_after_it(tmp_path: Path
     began = time.monotonic()
     await driver.drain()
     assert time.monotonic() - began >= FLUSH_SECONDS
-    assert told == ["died"]
+    assert sent == ["died"]

@@ -1,4 +1,4 @@
-"""A cluster of real processes that can be hurt in every way, with its servers and proxies."""
+"""A cluster of real processes with its servers and proxies, into which faults are injected."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from peloton.client import Discovery, LocalDiscovery, PelotonClient
 from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
 from peloton.config.sources import Tree
 from tests.faults.history import Event, EventLog, Run
-from tests.faults.leader_actions import DeedLog
+from tests.faults.leader_actions import ActionLog
 from tests.faults.proxy import Proxy
-from tests.faults.status_filter import Chances, UpdateMangler
+from tests.faults.status_filter import Rates, UpdateMangler
 from tests.faults.takeover import QUESTIONS, Takeover
-from tests.faults.triggers import Trap, set_trap
+from tests.faults.triggers import Trigger, set_trigger
 from tests.servers.cassandra import CassandraServer, cassandra_server
 from tests.servers.store import settings_for
 from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
@@ -70,11 +70,11 @@ class Setup:
 
 
 class _Cluster(Cluster):
-    """With agents that send updates again soon, and daemons that record what they do, in `deeds`."""
+    """With agents that send updates again soon, and daemons that record what they do, in `actions`."""
 
-    def __init__(self, directory: Path, deeds: Path, started: Callable[[_Cluster], None]) -> None:
+    def __init__(self, directory: Path, actions: Path, started: Callable[[_Cluster], None]) -> None:
         super().__init__(directory)
-        self.deeds = deeds
+        self.actions = actions
         self._started = started
 
     def components(self) -> tuple[Component, ...]:
@@ -90,7 +90,7 @@ class _Cluster(Cluster):
         python, option, *rest = super()._command(part)
         if part.kind not in LEADERS:
             return [python, option, *rest]
-        return [python, option, "tests.faults.recording_daemon", str(self.deeds), *rest]
+        return [python, option, "tests.faults.recording_daemon", str(self.actions), *rest]
 
     def _wait_until_ready(self, parts: Sequence[Component], tell: Progress) -> None:
         self._started(self)
@@ -121,14 +121,16 @@ class Probe:
         return max(b - a for a, b in pairwise(times))
 
 
-class World:
-    """One cluster, from `up` to `down`; faults hurt it by what it has here."""
+class Testbed:
+    """One cluster, from `up` to `down`, and the operations that faults use."""
+
+    __test__ = False  # no test class of pytest
 
     def __init__(self, folder: Path, setup: Setup, seed: int) -> None:
         self.folder = folder.resolve()  # servers run in folders of their own
         self.setup = setup
-        self.chances = Chances()
-        self.deeds = DeedLog(self.folder / "deeds")
+        self.chances = Rates()
+        self.actions = ActionLog(self.folder / "actions")
         self.mesos = Proxy("127.0.0.1", 0, lambda: UpdateMangler(random.Random(seed), self.chances))
         self.store: Proxy | None = None
         self.zookeeper: ZooKeeperServer | None = None
@@ -160,8 +162,8 @@ class World:
             else LocalDiscovery(directory / "membership")
         )
         self._stack.callback(self.discovery.close)
-        self.deeds.folder.mkdir()
-        self.cluster = _Cluster(directory, self.deeds.folder, self._aim)
+        self.actions.folder.mkdir()
+        self.cluster = _Cluster(directory, self.actions.folder, self._aim)
         self._stack.callback(self.cluster.down)
         self.cluster.up(settings)
         self.client = PelotonClient("faults", discovery=self.discovery)
@@ -248,8 +250,8 @@ class World:
     # What is seen of it.
 
     def events(self, since: float) -> list[Event]:
-        told = self._events.since(since)
-        return sorted([*told, *(each for each in self._dead if each.at >= since)], key=lambda each: each.at)
+        sent = self._events.since(since)
+        return sorted([*sent, *(each for each in self._dead if each.at >= since)], key=lambda each: each.at)
 
     def live(self) -> list[tuple[Run, str]]:
         """Runs that Mesos' agents have."""
@@ -261,7 +263,7 @@ class World:
         ]
 
     def launching(self, job_id: str, since: float) -> list[str]:
-        """Ids of the agents to which runs of the job were sent, and that have told nothing of these yet."""
+        """Ids of the agents to which runs of the job were sent, and that have sent no update of these yet."""
         events = [each for each in self.events(since) if each.run is not None and each.run.job == job_id]
         started = {each.run for each in events if each.kind == "update"}
         return [each.agent for each in events if each.kind == "launch" and each.run not in started]
@@ -283,7 +285,7 @@ class World:
         return next(part.name for part in self._masters() if part.http == port)
 
     def _state(self) -> Any:
-        """As the leading Mesos master tells, to which the others redirect. Raises OSError."""
+        """Return the state of the leading Mesos master, to which the others redirect. Raise OSError."""
         for part in self._masters():
             try:
                 with urllib.request.urlopen(f"http://{part.addresses['http']}/state", timeout=10) as answer:
@@ -327,17 +329,17 @@ class World:
             if served:
                 probe.served.append(time.time())
 
-    # What hurts.
+    # Faults.
 
     def kill(self, name: str) -> None:
         self.cluster.kill([name])
 
-    def trap(self, role: str, moment: str, trap: Trap) -> Path:
-        """Set a trap for the role's leader at a point of `tests.faults.recording_daemon`.
+    def trigger(self, role: str, point: str, trigger: Trigger) -> Path:
+        """Set a trigger for the role's leader at a point of `tests.faults.recording_daemon`.
 
-        The file is removed when the trap fires.
+        The file is removed when the trigger fires.
         """
-        return set_trap(self.deeds.folder, role, moment, trap)
+        return set_trigger(self.actions.folder, role, point, trigger)
 
     def pid(self, name: str) -> int:
         process = self._process(name)
@@ -379,7 +381,7 @@ class World:
         shutil.rmtree(work, ignore_errors=True)
 
     def unreachable_since(self, since: float) -> bool:
-        """Whether the framework was told that an agent is gone."""
+        """Return whether the framework got the FAILURE event of an agent."""
         return any(event.kind == "failure" for event in self.events(since) if event.at >= since)
 
 

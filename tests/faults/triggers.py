@@ -15,40 +15,40 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Trap:
+class Trigger:
     job: str = ""
-    """Job that the moment must be about; empty: any."""
-    victim: int = 0
-    """Pid of the process that gets the signal; 0: the daemon that reaches the moment."""
+    """Job that the point must be about; empty: any."""
+    target: int = 0
+    """Pid of the process that gets the signal; 0: the daemon that reaches the point."""
     number: int = signal.SIGKILL
     hold: float = 0.0
-    """Seconds for which the daemon is held at the moment, where it survives the signal."""
+    """Seconds for which the daemon is held at the point, where it survives the signal."""
 
-    def spring(self) -> None:
-        os.kill(self.victim or os.getpid(), self.number)
-
-
-def file_of(folder: Path, role: str, moment: str) -> Path:
-    return folder / f"{role} {moment}.trap"
+    def fire(self) -> None:
+        os.kill(self.target or os.getpid(), self.number)
 
 
-def set_trap(folder: Path, role: str, moment: str, trap: Trap) -> Path:
-    """Returns the file, which is gone once the trap has sprung."""
-    file = file_of(folder, role, moment)
+def file_of(folder: Path, role: str, point: str) -> Path:
+    return folder / f"{role} {point}.trigger"
+
+
+def set_trigger(folder: Path, role: str, point: str, trigger: Trigger) -> Path:
+    """Returns the file, which is gone once the trigger has fired."""
+    file = file_of(folder, role, point)
     draft = file.with_suffix(".draft")
-    draft.write_text(json.dumps(asdict(trap)))
+    draft.write_text(json.dumps(asdict(trigger)))
     draft.rename(file)
     return file
 
 
-def take(folder: Path, role: str, moment: str, about: Callable[[str], bool]) -> Trap | None:
-    """The trap that is set for the moment and about this job, removed. `about` is asked for a job's id."""
-    file = file_of(folder, role, moment)
+def take(folder: Path, role: str, point: str, about: Callable[[str], bool]) -> Trigger | None:
+    """The trigger that is set for the point and about this job, removed. `about` is asked for a job's id."""
+    file = file_of(folder, role, point)
     try:
-        trap = Trap(**json.loads(file.read_text()))
-        if trap.job and not about(trap.job):
+        trigger = Trigger(**json.loads(file.read_text()))
+        if trigger.job and not about(trigger.job):
             return None
         file.unlink()
     except FileNotFoundError:
         return None
-    return trap
+    return trigger

@@ -1,4 +1,4 @@
-"""Jobs of different shapes, from a seed, and what the API acknowledged of them."""
+"""Jobs of different shapes, from a seed, and the calls that the API acknowledged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from peloton.client.discovery import DiscoveryError
 from tests.faults.history import TERMINAL, Call, Instance, Job
 
 PATIENCE = 90.0
-"""Seconds until a call is given up that nobody answers."""
+"""Seconds until an unanswered call fails."""
 TRY = 5.0
 """Seconds that one try of a call may take."""
 RETRIES = 10
@@ -114,7 +114,7 @@ class Api:
         return runtime
 
     def ended(self, job_id: str) -> bool:
-        """Whether the job is known to have ended. False where nobody answers at once."""
+        """Return whether the job is known to have ended. False where no answer comes at once."""
         request = job_pb2.GetRequest(id=_id(job_id))
         try:
             answer = self._client.job_svc.Get(request, timeout=0.5)
@@ -142,7 +142,7 @@ class Api:
         self.calls.append(Call(method, job_id, time.time(), instances))
 
     def _answered(self, call: Callable[[], Any]) -> Any:
-        """Raises Refused for a refusal, TimeoutError when nobody answers."""
+        """Raise Refused for a refusal, TimeoutError without an answer."""
         began = time.monotonic()
         while True:
             try:
@@ -175,7 +175,7 @@ class Workload:
     """For what tasks leave behind."""
     seconds: float
     ending: list[str] = field(default_factory=list)
-    """Jobs that come to an end."""
+    """Jobs that end."""
     staying: list[str] = field(default_factory=list)
     """Jobs that run until they are stopped."""
     troubles: list[str] = field(default_factory=list)
@@ -199,7 +199,7 @@ class Workload:
         begins: Callable[[str], None] = lambda job_id: None,
         max_failures: int = RETRIES,
     ) -> str:
-        """A further job, created at this moment; returns its id, perhaps before it is there. `begins` is
+        """A further job, created at this point; returns its id, perhaps before it is there. `begins` is
         called with it before anything else."""
         job_id, config = self._new(command, instances, max_failures)
         self.ending.append(job_id)
@@ -208,7 +208,7 @@ class Workload:
         return job_id
 
     def stop(self, job_id: str) -> None:
-        """At this moment. Returns perhaps before it is answered."""
+        """At this point. Returns perhaps before it is answered."""
         self._beside(lambda: self.api.stop(job_id))
 
     def runs(self, job_id: str) -> bool:
@@ -307,7 +307,7 @@ class Workload:
         )
 
     def story(self) -> str:
-        """What has not come to rest."""
+        """Describe what has not settled."""
         left = []
         for job_id in self.jobs:
             job = self.api.job(job_id)

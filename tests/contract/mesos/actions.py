@@ -1,4 +1,4 @@
-"""What was done: processes started and ended, requests sent."""
+"""Repeat recorded actions: start and end processes, send requests."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.contract.mesos.matching import Mismatch
 from tests.contract.mesos.recording import PATIENCE_SECONDS
 
 
-class Deeds:
-    """Does what is recorded as done."""
+class Actions:
+    """Repeats the recorded actions."""
 
     def __init__(self, talk: Conversation) -> None:
         self._talk, self._cluster, self._scenario = talk, talk.cluster, talk.scenario
@@ -29,12 +29,12 @@ class Deeds:
         self._starting: list[asyncio.Task[Any]] = []
         self._late: list[tuple[str, str]] = []
         self.holding = False
-        """Whether agents are made to stand still."""
+        """Whether agents are frozen."""
 
     # --- processes ---
 
     async def note(self, text: str) -> None:
-        """Do what a note says was done; most say nothing of the kind."""
+        """Repeat the action of a note; most notes describe none."""
         if match := re.match(r"start ([\w-]+): (/.*)", text):
             if match[1] in self._scenario.late and match[1] not in self._cluster.processes.members:
                 self._late.append((match[1], match[2]))
@@ -62,7 +62,7 @@ class Deeds:
 
     async def _signal(self, name: str, number: signal.Signals) -> None:
         if number == signal.SIGUSR1:
-            number = signal.SIGTERM  # ours says goodbye on SIGTERM, a real one on SIGUSR1
+            number = signal.SIGTERM  # ours unregisters on SIGTERM, a real one on SIGUSR1
         await asyncio.sleep(0.1)  # what was sent before, an acknowledgement say, has arrived by then
         if name == "zookeeper" and self._cluster.zookeeper is not None:
             await asyncio.to_thread(self._cluster.zookeeper.kill)
@@ -73,7 +73,7 @@ class Deeds:
             await asyncio.to_thread(kill_tasks, work_dir)
 
     async def hold(self, still: bool) -> None:
-        """Have agents stand still, or go on."""
+        """Freeze agents, or let them continue."""
         self.holding = still
         for name in self._cluster.processes.members:
             if name.startswith("agent"):
@@ -169,7 +169,7 @@ class Deeds:
         return self._talk.wires[name]
 
     async def request(self, record: dict[str, Any], skipped: bool) -> None:
-        """Send a request, in our names."""
+        """Send a request with the ids of this run."""
         if self._starting:
             await asyncio.gather(*self._starting)
             self._starting.clear()

@@ -1,4 +1,4 @@
-"""What the parts of a player share: whom it talks to, and what recorded names are called here."""
+"""The state of a replay: its connections, and the ids of this run by the recorded ones."""
 
 from __future__ import annotations
 

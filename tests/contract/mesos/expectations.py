@@ -1,4 +1,4 @@
-"""What came back: replies and events, each compared with the recorded one."""
+"""Compare replies and events with the recorded ones."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.contract.mesos.recording import PATIENCE_SECONDS
 _MAY_COME_MORE_OFTEN = frozenset({"OFFER", "RESCIND"})
 
 
-class Answers:
-    """Waits for what is recorded as answered. Raises Mismatch where something else comes."""
+class Expectations:
+    """Waits for the recorded answers. Its methods raise Mismatch where something else comes."""
 
     def __init__(self, talk: Conversation) -> None:
         self._talk = talk
@@ -101,7 +101,7 @@ class Answers:
             self._talk.binding.match(recorded, json.loads(reply.body))
 
     def body_of(self, record: dict[str, Any]) -> dict[str, Any]:
-        """What an event says, in our names."""
+        """Return the body of an event with the ids of this run."""
         body = record["body"]
         if record["encoding"] == "protobuf":
             body = self._talk.streams[record["conn"]].decode(base64.b64decode(body["base64"]))
@@ -119,7 +119,7 @@ class Answers:
             await self._expect(stream, {"type": "OFFER", "offer": offer})
 
     def nothing_else(self) -> None:
-        """See that no stream has anything left that was not recorded."""
+        """Raise Mismatch where a stream has events left that were not recorded."""
         for name, stream in self._talk.streams.items():
             left = [event for event in stream.waiting if event["type"] not in _MAY_COME_MORE_OFTEN]
             if left:
@@ -204,7 +204,7 @@ class Answers:
 
 
 def takes_an_agent(body: dict[str, Any]) -> bool:
-    """Whether an event comes only when agents do not stand still."""
+    """Return whether an event comes only when agents are not frozen."""
     reason = body.get("update", {}).get("status", {}).get("reason")
     return bool(body["type"] == "OFFERS") or reason == "REASON_AGENT_REREGISTERED"
 

@@ -1,4 +1,4 @@
-"""Comparing what was recorded with what came, modulo ids, times and process ids."""
+"""Compare recorded and received JSON, modulo ids, times and process ids."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _UNORDERED = frozenset(
 
 
 class Mismatch(AssertionError):
-    """What came is not what was recorded."""
+    """A reply or an event differs from the recorded one."""
 
 
 class Binding:
-    """Recorded ids and what they are called in this run; each way one to one."""
+    """A one-to-one map of recorded ids to those of this run."""
 
     def __init__(self, ignored: frozenset[str] = frozenset()) -> None:
         self._there: dict[str, str] = {}
@@ -50,7 +50,7 @@ class Binding:
         return other
 
     def adopt(self, other: Binding) -> None:
-        """Take over what another binding has learned."""
+        """Take over the ids of another binding."""
         self._there, self._back = other._there, other._back
 
     def bind(self, recorded: str, actual: str, where: str) -> None:

@@ -1,14 +1,14 @@
-"""Playing a recorded conversation to our own Mesos and comparing all that comes back."""
+"""Replay a recorded conversation to our own Mesos and compare all replies."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-from tests.contract.mesos.actions import Deeds
+from tests.contract.mesos.actions import Actions
 from tests.contract.mesos.cluster import RecordedCluster
 from tests.contract.mesos.conversation import Conversation
-from tests.contract.mesos.expectations import Answers, takes_an_agent
+from tests.contract.mesos.expectations import Expectations, takes_an_agent
 from tests.contract.mesos.matching import Mismatch
 from tests.contract.mesos.recording import Scenario, parts
 
@@ -19,11 +19,11 @@ class Player:
     def __init__(self, scenario: Scenario, cluster: RecordedCluster) -> None:
         self._scenario = scenario
         self._talk = Conversation(scenario, cluster)
-        self._deeds = Deeds(self._talk)
-        self._answers = Answers(self._talk)
+        self._actions = Actions(self._talk)
+        self._expectations = Expectations(self._talk)
 
     async def play(self) -> None:
-        """Play everything; raises Mismatch, with the record that it was about."""
+        """Play everything. Raise Mismatch with the record that differs."""
         before = 0.0
         for number, (record, skipped) in enumerate(parts(self._scenario)):
             if record["kind"] == "request":
@@ -35,7 +35,7 @@ class Player:
                 raise Mismatch(
                     f"{self._scenario.name}, line {number + 1}, t={record['t']}: {error!r}"
                 ) from error
-        self._answers.nothing_else()
+        self._expectations.nothing_else()
 
     def close(self) -> None:
         """Hang up everywhere."""
@@ -44,21 +44,21 @@ class Player:
     async def _one(self, record: dict[str, Any], skipped: bool) -> None:
         kind = record["kind"]
         if kind == "note":
-            await self._deeds.note(record["text"])
-            await self._answers.nodes(record)
+            await self._actions.note(record["text"])
+            await self._expectations.nodes(record)
         elif kind == "request":
-            await self._deeds.request(record, skipped)
+            await self._actions.request(record, skipped)
         elif kind == "reply":
-            await self._answers.reply(record, skipped)
+            await self._expectations.reply(record, skipped)
         elif kind == "event" and not (skipped and record["type"] != "OFFERS"):
             await self._event(record)
         elif kind == "closed":
-            await self._answers.closed(record)
+            await self._expectations.closed(record)
 
     async def _event(self, record: dict[str, Any]) -> None:
         if record["type"] == "HEARTBEAT":
             return
-        body = self._answers.body_of(record)
-        if self._deeds.holding and takes_an_agent(body):
-            await self._deeds.hold(False)
-        await self._answers.event(record, body)
+        body = self._expectations.body_of(record)
+        if self._actions.holding and takes_an_agent(body):
+            await self._actions.hold(False)
+        await self._expectations.event(record, body)

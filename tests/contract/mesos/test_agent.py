@@ -102,7 +102,7 @@ def is_gone(pid: int | str) -> bool:
     return start_of(int(pid)) is None
 
 
-async def test_a_task_outlives_its_agent_and_its_end_is_told_as_it_was(cluster: Cluster) -> None:
+async def test_a_task_survives_its_agent_and_its_end_is_reported(cluster: Cluster) -> None:
     framework, go = cluster.framework, cluster.processes.root / "go"
     await framework.launch("one", f"until [ -e {go} ]; do sleep 0.02; done; exit 0")
     await framework.launch("two", f"until [ -e {go} ]; do sleep 0.02; done; sleep 600")
@@ -149,7 +149,7 @@ async def test_a_killed_agent_may_not_come_back_with_other_resources(cluster: Cl
     assert line.startswith("agent: --resources changed") and "cpus:4" in line and "cpus:1" in line
 
 
-async def test_what_a_dead_agent_left_running_can_be_ended(cluster: Cluster) -> None:
+async def test_tasks_of_a_dead_agent_can_be_ended(cluster: Cluster) -> None:
     framework = cluster.framework
     await framework.launch("one", "setsid sleep 601 & echo $! > detached; sleep 602")
     await framework.until("TASK_RUNNING")
@@ -207,7 +207,7 @@ async def test_environment_and_uris(cluster: Cluster) -> None:
     assert (sandbox / "stdout").read_text().split() == ["inside", "hello", "copy", str(sandbox)]
 
 
-async def test_an_agent_tells_its_flags_and_figures(cluster: Cluster) -> None:
+async def test_an_agent_reports_its_flags_and_metrics(cluster: Cluster) -> None:
     await cluster.framework.launch("one", "sleep 600")
     await cluster.framework.until("TASK_RUNNING")
     figures = json.loads((await get(cluster.agent_port, "/metrics/snapshot")).body)
@@ -236,7 +236,7 @@ IMAGE = {
         ),
     ],
 )
-async def test_an_image_is_refused_by_an_agent_that_has_nothing_to_run_it(
+async def test_an_image_is_refused_by_an_agent_without_a_containerizer(
     cluster: Cluster, container: dict[str, Any], reason: str, message: str
 ) -> None:
     await cluster.framework.launch("one", "true", container=container)
@@ -245,7 +245,7 @@ async def test_an_image_is_refused_by_an_agent_that_has_nothing_to_run_it(
     assert (status["reason"], status["message"]) == (reason, message)
 
 
-async def test_an_image_is_run_plainly_where_a_flag_says_so(tmp_path: Path) -> None:
+async def test_a_flag_lets_an_image_run_as_a_plain_process(tmp_path: Path) -> None:
     async with with_agent(tmp_path, "--images=plain") as cluster:
         await cluster.framework.launch("one", "echo ran", container=DOCKER)
         assert (await cluster.framework.until(*ENDS))["state"] == "TASK_FINISHED"
@@ -253,7 +253,7 @@ async def test_an_image_is_run_plainly_where_a_flag_says_so(tmp_path: Path) -> N
         assert "this is a plain process" in (cluster.sandbox("one") / "stderr").read_text()
 
 
-async def test_docker_has_to_answer_where_it_is_to_run_images(tmp_path: Path) -> None:
+async def test_docker_must_answer_to_run_images(tmp_path: Path) -> None:
     if await docker_answers():
         pytest.skip("a docker engine answers here")
     async with with_agent(tmp_path) as cluster:
@@ -311,7 +311,7 @@ async def test_state_names_each_sandbox(cluster: Cluster) -> None:
     assert executor["directory"] == str(cluster.sandbox("one").resolve())
 
 
-async def test_health_checks_tell_the_first_success_and_kill_after_failures(cluster: Cluster) -> None:
+async def test_health_checks_report_the_first_success_and_kill_after_failures(cluster: Cluster) -> None:
     check = {
         "type": "COMMAND",
         "command": {"value": "test -e good"},
@@ -384,7 +384,7 @@ async def test_the_type_of_a_stream_follows_accept_alone(
     wire.close()
 
 
-async def test_what_is_not_http_ends_the_connection_and_harms_nobody(cluster: Cluster) -> None:
+async def test_data_that_is_not_http_ends_only_its_connection(cluster: Cluster) -> None:
     for junk in (b"hello\r\n\r\n", b"\x16\x03\x01\x02\x00", b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n"):
         reader, writer = await asyncio.open_connection("127.0.0.1", cluster.master_port)
         writer.write(junk)
@@ -453,7 +453,7 @@ async def test_a_launch_takes_its_time_and_may_be_killed_meanwhile(tmp_path: Pat
         assert loop.time() - asked >= 0.5
 
 
-async def test_the_rest_of_an_agent_is_offered_before_anything_is_told_of_the_launch(tmp_path: Path) -> None:
+async def test_the_rest_of_an_agent_is_offered_before_the_launch_is_reported(tmp_path: Path) -> None:
     async with with_agent(tmp_path, "--launch-seconds=1") as cluster:
         framework = cluster.framework
         await framework.launch("one", "sleep 600")
@@ -462,7 +462,7 @@ async def test_the_rest_of_an_agent_is_offered_before_anything_is_told_of_the_la
         assert [amounts(offer)["cpus"] for offer in rest] == [3.9]
 
 
-async def test_what_a_task_frees_is_an_offer_of_its_own_while_the_rest_is_held(cluster: Cluster) -> None:
+async def test_freed_resources_are_a_separate_offer_while_the_rest_is_held(cluster: Cluster) -> None:
     go = cluster.processes.root / "go"
     await cluster.framework.launch("one", f"until [ -e {go} ]; do sleep 0.02; done")
     rest = (await cluster.framework.event("OFFER"))["offer"]

@@ -106,7 +106,7 @@ async def operated(tmp_path: Path) -> AsyncIterator[Operated]:
         await cluster.stop()
 
 
-async def test_the_older_endpoints_tell_what_a_real_master_told(operated: Operated) -> None:
+async def test_the_older_endpoints_answer_like_a_real_master(operated: Operated) -> None:
     await operated.call("SUPPRESS")
     outstanding = [
         offer["id"]
@@ -146,7 +146,7 @@ async def test_the_older_endpoints_tell_what_a_real_master_told(operated: Operat
     assert len(chosen - set(figures)) <= 1, chosen - set(figures)
 
 
-async def test_roles_with_their_quotas_are_told_as_by_a_real_master(operated: Operated) -> None:
+async def test_roles_and_quotas_are_reported_like_by_a_real_master(operated: Operated) -> None:
     updates = [
         record["body"]
         for record in records("12-operator")

@@ -1,4 +1,4 @@
-"""The recorded conversations that the program depends on, played to our own master and agents."""
+"""Replay the recorded conversations that the program depends on to our own master and agents."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ SCENARIOS = (
         master_flags=("--allocation-interval", "3"),
         until="quota: force",
         ignored=OPERATOR_IGNORED,
-        # Not before its RUNNING was told, which else would come with a newer state.
+        # Not before its RUNNING was reported, which would have a newer state otherwise.
         edits=(('"value": "true"', '"value": "until [ -e {root}/finish ]; do sleep 0.05; done"'),),
     ),
     Scenario(
@@ -198,5 +198,5 @@ def plays(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_what_was_recorded_comes_back(scenario: Scenario, plays: Plays) -> None:
+def test_recorded_conversation(scenario: Scenario, plays: Plays) -> None:
     plays[scenario.name].result()

@@ -1,4 +1,4 @@
-"""What tasks are forked from may die at any moment, and so may the agent: each task runs once, to its end."""
+"""The fork server and the agent may die at any time: each task runs exactly once, to its end."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Crowd:
         return len(list(self.folder.glob("begun*")))
 
     async def ended(self) -> None:
-        """Let them end; each must have run once, and its exit code be told."""
+        """Let them end; each must have run once, and its exit code been reported."""
         self.open_gate()
         said: dict[str, str] = {}
         while len(said) < TASKS:
@@ -145,7 +145,7 @@ async def test_a_task_whose_supervisor_is_killed_ends_with_it(cluster: Cluster) 
     await eventually(lambda: start_of(record["task"]["pid"]) is None)
 
 
-async def test_a_task_inherits_nothing_of_what_it_was_forked_from(cluster: Cluster) -> None:
+async def test_a_task_inherits_nothing_from_the_fork_server(cluster: Cluster) -> None:
     command = (
         "ls /proc/self/fd; grep -E 'Sig(Blk|Ign|Cgt)' /proc/$$/status; cut -d' ' -f5,6 /proc/$$/stat; echo $$"
     )
@@ -173,7 +173,7 @@ async def test_a_supervisor_serves_one_run_after_the_other_and_leaves_no_zombies
     assert children(pids[0]) == []
 
 
-async def test_what_tasks_are_forked_from_ends_with_its_agent(cluster: Cluster) -> None:
+async def test_the_fork_server_ends_with_its_agent(cluster: Cluster) -> None:
     await cluster.framework.launch("one", "true")
     status = await cluster.framework.until(*ENDS)
     ours = [*fork_servers(cluster), status["container_status"]["executor_pid"]]

@@ -1,4 +1,4 @@
-"""A machine that is gone: who connects to it hears nothing for minutes."""
+"""An unreachable machine: connections to it time out only after minutes."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def minicluster(capfd: pytest.CaptureFixture[str], *arguments: str, folder: Path
     return code, *capfd.readouterr()
 
 
-def test_status_tells_how_to_find_the_cluster(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_status_prints_the_exports(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = record(tmp_path / "my cluster")
     code, out, _ = minicluster(capfd, "status", folder=folder)
     assert code == 0
@@ -71,7 +71,7 @@ def running(tmp_path: Path) -> Iterator[Path]:
     process.wait(10)
 
 
-def test_a_cluster_of_other_settings_is_refused_before_anything_is_fetched(
+def test_other_settings_are_refused_before_downloads(
     running: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     fetched: list[object] = []
@@ -115,7 +115,7 @@ async def test_the_exports_name_who_leads(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["x\n", "", "[", "{cluster: {}, ports: {}}", "{cluster: {}, ports: [1]}"])
 @pytest.mark.parametrize("command", ["status", "up", "down", "start", "stop"])
-def test_a_record_that_is_none(
+def test_a_broken_record_is_refused(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str, command: str
 ) -> None:
     (tmp_path / RECORD_FILE).write_text(text)
@@ -125,7 +125,7 @@ def test_a_record_that_is_none(
     assert len(err.splitlines()) == 1
 
 
-def test_a_log_that_is_gone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_log_is_reported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = record(tmp_path)
     assert minicluster(capfd, "logs", "jobmgr0", folder=folder) == (
         1,
@@ -134,12 +134,12 @@ def test_a_log_that_is_gone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     )
 
 
-def test_down_where_nothing_is_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_down_without_a_cluster_is_reported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "some").write_text("thing")
     assert minicluster(capfd, "down", folder=tmp_path) == (0, "", f"no minicluster in {tmp_path}\n")
 
 
-def test_only_what_was_asked_for_can_differ() -> None:
+def test_only_explicit_settings_can_differ() -> None:
     held = ClusterSettings(ports="free", storage="cassandra", membership="zookeeper")
     for wanted, told in (
         ({}, ""),

@@ -1,4 +1,4 @@
-"""Processes that outlive their starter, and are never mistaken for others."""
+"""Processes that outlive their starter are identified by pid and start time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_another_process_with_the_same_pid_is_not_ours(tmp_path: Path) -> None:
         assert process.wait(10)
 
 
-def test_a_record_that_is_none(tmp_path: Path) -> None:
+def test_a_broken_record_is_refused(tmp_path: Path) -> None:
     assert load(tmp_path / "nothing.json") is None
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(Unavailable, match=r"bad\.json"):
@@ -71,7 +71,7 @@ def test_a_signal_waits_until_the_body_is_done(number: signal.Signals) -> None:
     assert done == ["all of it"]
 
 
-def test_what_is_started_uninterrupted_hears_signals(tmp_path: Path) -> None:
+def test_a_process_started_with_deferred_signals_receives_signals(tmp_path: Path) -> None:
     with interruptible(), uninterrupted():
         process = launch(SLEEPER, tmp_path / "log", {})
     process.signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What is told while a cluster's components do not answer."""
+"""Progress and errors while a cluster's components do not answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def daemon(port: int) -> Component:
     return Component("jobmgr0", "jobmgr", port, 1, {})
 
 
-def test_what_a_daemon_says_is_wrong_is_passed_on(tmp_path: Path) -> None:
+def test_the_problem_that_a_daemon_reports_is_shown(tmp_path: Path) -> None:
     told: list[str] = []
     with (
         answering(http("503 Service Unavailable", TROUBLE)) as port,
@@ -35,7 +35,7 @@ def test_what_a_daemon_says_is_wrong_is_passed_on(tmp_path: Path) -> None:
     assert told[0] == f"waiting for jobmgr0, 0 s so far: {TROUBLE}"
 
 
-def test_what_a_leader_lacks_is_passed_on(tmp_path: Path) -> None:
+def test_the_problem_of_a_leader_is_shown(tmp_path: Path) -> None:
     told: list[str] = []
     waits = waiting(tmp_path, told)
     waits.layout.log_of("jobmgr0").write_text(
@@ -56,7 +56,7 @@ def test_what_a_leader_lacks_is_passed_on(tmp_path: Path) -> None:
     ]
 
 
-def test_one_that_ended_is_told_with_its_last_line(tmp_path: Path) -> None:
+def test_the_last_line_of_an_ended_component_is_shown(tmp_path: Path) -> None:
     waits = waiting(tmp_path, [], runs=False)
     waits.layout.log_of("jobmgr0").write_text("begun\npeloton-jobmgr: storage: is needed\n")
     with pytest.raises(Unavailable, match=r"jobmgr0 ended: peloton-jobmgr: storage: is needed \(log: "):

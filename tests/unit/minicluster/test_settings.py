@@ -1,4 +1,4 @@
-"""What a minicluster's YAML may say, and the processes that it comes to."""
+"""The settings of a minicluster, and the processes that result from them."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_several_masters_are_found_through_zookeeper(tmp_path: Path) -> None:
         ("a: [", "not YAML"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, text: str, told: str) -> None:
+def test_wrong_settings_are_named(tmp_path: Path, text: str, told: str) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError) as caught:
@@ -120,7 +120,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, told: str) -> None:
     assert str(file) in str(caught.value)
 
 
-def test_two_who_look_for_ports_at_once_get_different_ones(
+def test_concurrent_searches_for_ports_get_different_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where no other test has reserved any
@@ -137,7 +137,7 @@ def test_free_ports_differ_and_are_free() -> None:
     assert all(is_free(port) for port in taken)
 
 
-def test_daemons_find_each_other_by_the_zookeeper_that_is_started_along(tmp_path: Path) -> None:
+def test_daemons_use_the_embedded_zookeeper(tmp_path: Path) -> None:
     cluster = read_cluster(None, {"membership": "zookeeper", "ports": "free"})
     parts = components(cluster, Layout(tmp_path), lambda name, kind, index: default_ports(kind, index))
     assert parts[0].name == "zookeeper" and parts[0].addresses == {"zk": "127.0.0.1:2181"}
@@ -147,19 +147,19 @@ def test_daemons_find_each_other_by_the_zookeeper_that_is_started_along(tmp_path
     }
 
 
-def test_daemons_find_each_other_by_a_zookeeper_that_runs(tmp_path: Path) -> None:
+def test_daemons_use_an_external_zookeeper(tmp_path: Path) -> None:
     cluster = read_cluster(None, {"membership": "zookeeper=zk1:2181,zk2:2181/below"})
     parts = components(cluster, Layout(tmp_path), lambda name, kind, index: default_ports(kind, index))
     assert "zookeeper" not in {part.kind for part in parts}
     assert parts[-1].settings["membership"] == {"kind": "zookeeper", "servers": "zk1:2181,zk2:2181/below"}
 
 
-def test_a_flag_that_is_wrong_is_named() -> None:
+def test_a_wrong_flag_is_named() -> None:
     with pytest.raises(ConfigError, match=r"^--membership: membership: 'etcd': should be local"):
         read_cluster(None, {"membership": "etcd"})
 
 
-def test_daemons_keep_what_lasts_in_the_cassandra_that_is_started_along(tmp_path: Path) -> None:
+def test_daemons_store_in_the_embedded_cassandra(tmp_path: Path) -> None:
     cluster = read_cluster(None, {"storage": "cassandra", "membership": "zookeeper"})
     parts = components(cluster, Layout(tmp_path), lambda name, kind, index: default_ports(kind, index))
     (server,) = (part for part in parts if part.name == "cassandra")
@@ -178,7 +178,7 @@ def test_daemons_keep_what_lasts_in_the_cassandra_that_is_started_along(tmp_path
     assert external_servers(cluster) == {}
 
 
-def test_daemons_keep_what_lasts_in_a_cassandra_that_runs(tmp_path: Path) -> None:
+def test_daemons_store_in_an_external_cassandra(tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text("storage: 'cassandra=c1:9043,c2:9043'\ncassandra: {keyspace: mine, username: me}\n")
     cluster = read_cluster(file)
@@ -197,7 +197,7 @@ def test_daemons_keep_what_lasts_in_a_cassandra_that_runs(tmp_path: Path) -> Non
     assert external_servers(cluster) == {"cassandra": {"cql": "c1:9043,c2:9043"}}
 
 
-def test_what_launches_cost_reaches_agents_and_simulated_ones(tmp_path: Path) -> None:
+def test_launch_costs_reach_real_and_simulated_agents(tmp_path: Path) -> None:
     given = {
         "launch_seconds": "0.3-3",
         "executor_starts_per_second": "4",
@@ -237,7 +237,7 @@ def test_what_launches_cost_reaches_agents_and_simulated_ones(tmp_path: Path) ->
         ({"mesos": "127.0.0.1:5050"}, None),
     ],
 )
-def test_agents_that_start_fast_are_given_more_at_once(
+def test_fast_agents_get_more_concurrent_launches(
     tmp_path: Path, given: dict[str, Any], expected: dict[str, int] | None
 ) -> None:
     parts = components(read_cluster(None, given), Layout(tmp_path), lambda n, k, i: default_ports(k, i))
@@ -245,6 +245,6 @@ def test_agents_that_start_fast_are_given_more_at_once(
     assert hostmgr.settings.get("launches") == expected
 
 
-def test_launch_seconds_that_are_no_range_are_refused() -> None:
+def test_malformed_launch_seconds_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"--launch-seconds.*'3-0\.3' should be MIN-MAX"):
         read_cluster(None, {"launch_seconds": "3-0.3"})

@@ -44,7 +44,7 @@ def watching_one(cluster: Cluster, held: EventStreams) -> _Connection:
     return connection
 
 
-def test_who_watches_hears_what_happens_and_a_heartbeat() -> None:
+def test_a_subscriber_gets_events_and_heartbeats() -> None:
     cluster = new_cluster()
     held = EventStreams(cluster, lambda: 100.0)
     one = watching_one(cluster, held)
@@ -57,7 +57,7 @@ def test_who_watches_hears_what_happens_and_a_heartbeat() -> None:
     assert one.types[-1] == "HEARTBEAT"
 
 
-def test_nothing_is_kept_for_nobody() -> None:
+def test_no_event_is_queued_without_subscribers() -> None:
     cluster = new_cluster()
     held = EventStreams(cluster, lambda: 0.0)
     one = watching_one(cluster, held)
@@ -70,7 +70,7 @@ def test_nothing_is_kept_for_nobody() -> None:
     assert one.types == ["SUBSCRIBED", "HEARTBEAT"]
 
 
-def test_the_one_that_has_watched_longest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_subscriber_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_streams, "MAX_SUBSCRIBERS", 2)
     cluster = new_cluster()
     held = EventStreams(cluster, lambda: 0.0)

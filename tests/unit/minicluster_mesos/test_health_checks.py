@@ -14,7 +14,7 @@ from minicluster.mesos.common.status_updates import Key
 
 
 @pytest.mark.parametrize("answer", [b"\n", b"HTTP/1.0\n", b"x" * 100_000, b"HTTP/1.0 what\n", b""])
-async def test_what_is_no_answer_is_a_failure_each_time(answer: bytes, tmp_path: Path) -> None:
+async def test_a_malformed_answer_is_a_failure(answer: bytes, tmp_path: Path) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)

@@ -61,7 +61,7 @@ def test_executors_start_one_after_the_other() -> None:
     assert list(done.values()) == [10.0, 10.25, 10.5, 10.75, 11.0]
 
 
-def test_only_so_many_launch_at_a_time() -> None:
+def test_concurrent_launches_are_limited() -> None:
     queue = LaunchQueue(LaunchCosts(seconds=(1, 1), at_once=2))
     for number in range(5):
         queue.add(key(number), 0.0)
@@ -69,7 +69,7 @@ def test_only_so_many_launch_at_a_time() -> None:
     assert list(done.values()) == [1.0, 1.0, 2.0, 2.0, 3.0]
 
 
-def test_what_has_not_registered_in_time_fails_and_costs_no_more() -> None:
+def test_a_late_registration_fails_and_frees_its_slot() -> None:
     queue = LaunchQueue(LaunchCosts(starts_per_second=4, registration_timeout=2.0))
     for number in range(12):
         queue.add(key(number), 0.0)
@@ -81,7 +81,7 @@ def test_what_has_not_registered_in_time_fails_and_costs_no_more() -> None:
     assert done[key(12)] == 2.0
 
 
-def test_what_is_done_but_never_registers_fails_later() -> None:
+def test_a_launch_that_never_registers_fails() -> None:
     queue = LaunchQueue(LaunchCosts(registration_timeout=2.0))
     queue.add(key(1), 0.0)
     assert queue.due(0.0) == ([key(1)], [])
@@ -123,7 +123,7 @@ def test_every_launch_is_either_done_or_late(
 
 
 @pytest.mark.parametrize("text", ["", "3-1", "-1", "a-b", "1-2-3", "nan"])
-def test_times_that_are_none_are_refused(text: str) -> None:
+def test_malformed_times_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"should be MIN-MAX in seconds, such as 0\.3-3"):
         parse_seconds(text)
 
@@ -134,7 +134,7 @@ def test_times_are_read_as_they_are_written() -> None:
 
 
 @pytest.mark.parametrize(("timeout", "text"), [(60, "1mins"), (2, "2secs"), (0.5, "500ms")])
-def test_a_late_registration_reads_as_mesos_writes_it(timeout: float, text: str) -> None:
+def test_a_late_registration_has_the_message_of_mesos(timeout: float, text: str) -> None:
     assert too_late(timeout)[2] == f"Executor did not register within {text}"
 
 
@@ -148,7 +148,7 @@ def a_launch(name: str) -> agent_link.Launch:
 
 
 def told(simulation: Simulation, agent: str, now: float) -> list[mesos.TaskStatus]:
-    """All that is told until now, each update acknowledged."""
+    """Return all statuses until now, each update acknowledged."""
     found: list[mesos.TaskStatus] = []
     answers = simulation.due(now)
     while answers:
@@ -160,7 +160,7 @@ def told(simulation: Simulation, agent: str, now: float) -> list[mesos.TaskStatu
     return found
 
 
-def test_simulated_agents_pay_each_for_themselves() -> None:
+def test_launch_costs_are_per_simulated_agent() -> None:
     costs = LaunchCosts(seconds=(1, 1), at_once=1)
     simulation = Simulation(SimulationConfig(2, {}, task_seconds=5.0, costs=costs))
     for agent, name in (("a", "a1"), ("a", "a2"), ("b", "b1")):
@@ -198,7 +198,7 @@ def test_a_kill_before_a_simulated_launch_is_done_ends_it() -> None:
     assert told(simulation, "a", 60.0) == []
 
 
-def test_a_framework_that_is_gone_launches_nothing() -> None:
+def test_a_removed_framework_launches_nothing() -> None:
     simulation = Simulation(SimulationConfig(1, {}, costs=LaunchCosts(seconds=(5, 5))))
     simulation.handle("a", a_launch("one"), 0.0)
     simulation.handle("a", agent_link.ShutdownFramework("f"), 1.0)

@@ -70,7 +70,7 @@ def test_a_pong_counts() -> None:
     assert agent.id in cluster.agents
 
 
-def test_an_agent_that_says_goodbye_loses_its_tasks() -> None:
+def test_an_agent_that_unregisters_loses_its_tasks() -> None:
     cluster = new_cluster()
     _, agent = running(cluster)
     events(cluster)
@@ -91,7 +91,7 @@ def test_a_new_agent_at_the_same_address_replaces_the_old() -> None:
     assert first.message == f"Agent {old.hostname} removed: a new agent registered at the same address"
 
 
-def test_nothing_is_said_of_tasks_whose_agent_may_still_come_back() -> None:
+def test_tasks_of_an_agent_that_may_return_are_not_reported() -> None:
     cluster = new_cluster()
     framework = subscribe(cluster)
     info = mesos.AgentInfo(hostname="h", port=9)
@@ -106,7 +106,7 @@ def test_nothing_is_said_of_tasks_whose_agent_may_still_come_back() -> None:
     assert [status.state for status in updates(cluster)] == [mesos.TASK_UNREACHABLE]
 
 
-def test_a_launch_that_never_reached_the_agent_is_dropped_when_it_is_back() -> None:
+def test_a_launch_that_did_not_reach_the_agent_is_dropped_at_its_return() -> None:
     cluster = new_cluster()
     _, agent = running(cluster)
     agents.disconnected(cluster, agent, 1)
@@ -158,7 +158,7 @@ def test_a_framework_that_does_not_come_back_in_time_is_removed() -> None:
     assert events(cluster, "again")[0].error.message == "Framework has been removed"
 
 
-def test_the_next_master_knows_the_quotas() -> None:
+def test_quotas_survive_a_master_failover() -> None:
     cluster, successor = new_cluster(), new_cluster()
     config = quota.QuotaConfig(role="peloton")
     config.limits["cpus"].value = 2

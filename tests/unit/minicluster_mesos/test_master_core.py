@@ -40,7 +40,7 @@ def test_an_agent_is_offered_whole_and_once() -> None:
     sums_are_right(cluster)
 
 
-def test_what_a_filter_covers_is_not_offered_until_it_is_over() -> None:
+def test_filtered_resources_are_not_offered_until_the_filter_ends() -> None:
     cluster = new_cluster()
     framework = subscribe(cluster)
     register(cluster)
@@ -116,7 +116,7 @@ def test_a_task_takes_its_resources_and_gives_them_back_at_its_end() -> None:
     assert [task.id for task in framework.completed] == ["t"]
 
 
-def test_an_operation_of_another_type_is_dropped_in_silence() -> None:
+def test_an_unknown_operation_is_dropped_silently() -> None:
     cluster = new_cluster()
     framework = subscribe(cluster)
     register(cluster)
@@ -163,7 +163,7 @@ def drive(
 
 
 @pytest.mark.parametrize(("exit_code", "end"), [("0", mesos.TASK_FINISHED), ("3", mesos.TASK_FAILED)])
-def test_a_simulated_task_runs_its_time_and_ends_as_told(exit_code: str, end: int) -> None:
+def test_a_simulated_task_runs_for_its_time_and_ends_with_its_exit_code(exit_code: str, end: int) -> None:
     simulated, message = simulation()
     message.task.labels.labels.add(key="peloton.simulated_seconds", value="2")
     message.task.labels.labels.add(key="peloton.simulated_exit", value=exit_code)

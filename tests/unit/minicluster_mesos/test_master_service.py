@@ -38,7 +38,7 @@ async def master() -> AsyncIterator[Leading]:
     await made.service.server.stop()
 
 
-async def test_when_leadership_is_over_nothing_is_answered_or_told(master: Leading) -> None:
+async def test_a_deposed_master_answers_and_sends_nothing(master: Leading) -> None:
     framework = await Framework.subscribe(master.port)
     asked: dict[str, Any] = {"tasks": [{"task_id": {"value": "t"}}]}
     assert (await framework.call("RECONCILE", reconcile=asked)).status == 202

@@ -30,7 +30,7 @@ def test_ranges_are_sets_of_numbers(one: res.Ranges, other: res.Ranges) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["cpus", "mem", "disk"]), st.integers(1, 10**9)), ranges)
-def test_what_is_taken_and_given_back_is_what_was_there(scalars: dict[str, int], ports: res.Ranges) -> None:
+def test_subtracting_and_adding_restores_a_bundle(scalars: dict[str, int], ports: res.Ranges) -> None:
     whole: res.Bundle = {res.plain(name): amount for name, amount in scalars.items()}
     part: res.Bundle = {kind: amount // 2 for kind, amount in whole.items() if isinstance(amount, int)}
     if ports:
@@ -44,7 +44,7 @@ def test_what_is_taken_and_given_back_is_what_was_there(scalars: dict[str, int],
 
 
 @pytest.mark.parametrize("refined", [True, False])
-def test_both_wire_forms_say_the_same(refined: bool) -> None:
+def test_both_wire_forms_are_equivalent(refined: bool) -> None:
     bundle = resource_notation.parse_resources(EVERYTHING)
     messages = res.to_messages(bundle, refined=refined, role="peloton")
     assert res.from_messages(messages) == bundle
@@ -58,7 +58,7 @@ def test_a_dynamic_reservation_survives_the_old_form() -> None:
     assert res.from_messages(res.to_messages(bundle, refined=False)) == bundle
 
 
-def test_text_is_in_mesos_words() -> None:
+def test_text_is_formatted_like_mesos() -> None:
     text = res.text(resource_notation.parse_resources("cpus(peloton):1;cpus:2.9;ports:[1-2,5-9]"), "peloton")
     assert text == (
         "cpus(allocated: peloton)(reservations: [(STATIC,peloton)]):1; cpus(allocated: peloton):2.9; "

@@ -24,7 +24,7 @@ STARTING, RUNNING, FINISHED = (
 )
 
 
-def test_the_next_goes_out_only_when_the_one_before_is_acknowledged() -> None:
+def test_an_update_is_sent_after_the_previous_one_is_acknowledged() -> None:
     streams = UpdateStreams()
     assert streams.add(KEY, STARTING, 0) is STARTING
     assert streams.add(KEY, RUNNING, 0) is None
@@ -38,7 +38,7 @@ def test_the_next_goes_out_only_when_the_one_before_is_acknowledged() -> None:
     assert not streams.has(KEY)
 
 
-def test_it_is_sent_again_after_10_20_40_seconds_at_most_600() -> None:
+def test_an_update_is_repeated_after_10_20_40_seconds_at_most_600() -> None:
     streams = UpdateStreams()
     streams.add(KEY, STARTING, 0)
     sent = []
@@ -87,7 +87,7 @@ def messages() -> list[agent_link.MasterMessage | agent_link.AgentMessage]:
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_frames_come_out_as_they_went_in_however_they_are_cut(size: int) -> None:
+def test_frames_are_decoded_from_any_pieces(size: int) -> None:
     data = b"".join(map(agent_link.encode, messages()))
     decoder = agent_link.Decoder()
     out = []
@@ -106,7 +106,7 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(size: int) -> None
         b"\x00\x00\x00\x03abc",
     ],
 )
-def test_what_is_not_of_the_protocol_is_refused(data: bytes) -> None:
+def test_malformed_frames_are_refused(data: bytes) -> None:
     decoder = agent_link.Decoder()
     with pytest.raises(agent_link.LinkError):
         list(decoder.feed(data))

@@ -95,7 +95,7 @@ async def test_a_run_goes_from_its_claim_to_its_exit_code(world: World) -> None:
     assert world.layout.claims("one") == [] and not world.layout.pid_file("one").exists()
 
 
-async def test_what_was_taken_back_does_not_begin_but_its_next_attempt_does(world: World) -> None:
+async def test_a_revoked_claim_does_not_start_but_the_next_attempt_does(world: World) -> None:
     marks = world.layout.work_dir / "marks"
     order = world.order("one", f"echo x >> {marks}")
     assert world.checkpoint.take_back("one") == 1
@@ -108,7 +108,7 @@ async def test_what_was_taken_back_does_not_begin_but_its_next_attempt_does(worl
     assert marks.read_text() == "x\n"
 
 
-async def test_what_has_begun_cannot_be_taken_back(world: World) -> None:
+async def test_a_started_run_cannot_be_revoked(world: World) -> None:
     world.supervisors.start(world.order("one", "sleep 600"))
     await world.until("one", Started)
     assert world.checkpoint.take_back("one") is None
@@ -117,7 +117,7 @@ async def test_what_has_begun_cannot_be_taken_back(world: World) -> None:
     await world.until("one", Gone)
 
 
-async def test_what_was_ended_before_it_began_never_begins(world: World) -> None:
+async def test_a_run_ended_before_its_start_never_starts(world: World) -> None:
     marks = world.layout.work_dir / "marks"
     order = world.order("one", f"echo x >> {marks}")
     assert not await asyncio.to_thread(end_container, world.layout, "one")
@@ -126,7 +126,7 @@ async def test_what_was_ended_before_it_began_never_begins(world: World) -> None
     assert not marks.exists()
 
 
-async def test_an_agent_killed_while_it_takes_back_leaves_a_claim(world: World) -> None:
+async def test_an_agent_killed_during_a_revocation_leaves_a_claim(world: World) -> None:
     """Between the new claim and the end of the old one, there are two: both are taken back by the next."""
     world.order("one", "true")
     world.layout.claim("one", 1).touch()
@@ -134,7 +134,7 @@ async def test_an_agent_killed_while_it_takes_back_leaves_a_claim(world: World) 
     assert world.layout.claims("one") == [2]
 
 
-async def test_a_supervisor_that_is_not_there_is_told_and_replaced(world: World) -> None:
+async def test_a_missing_supervisor_is_reported_and_replaced(world: World) -> None:
     world.supervisors.start(world.order("one", "true"))
     supervised = await world.until("one", Supervised)
     await world.until("one", Ended)
@@ -160,7 +160,7 @@ async def test_an_order_can_be_withdrawn_until_it_is_its_turn(world: World) -> N
     assert not set(withdrawn) & set(world.events)
 
 
-async def test_half_a_checkpoint_is_no_run(world: World) -> None:
+async def test_an_incomplete_checkpoint_is_dropped(world: World) -> None:
     world.order("whole", "true")
     world.order("half", "true")
     log = world.layout.log("half")
