@@ -54,6 +54,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
                 reconciler=daemon.client(Role.HOSTMGR, ReconcileServiceStub),
                 kills=settings.task_kill.bucket(),
                 shut_downs=settings.executor_shutdown.bucket(),
+                cluster=settings.cluster,
             )
             daemon.spawn("old events", expire(store, daemon.clock, settings.event_days, settings.expiry))
             await stack.enter_async_context(

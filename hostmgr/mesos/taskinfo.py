@@ -9,12 +9,11 @@ from peloton.api.v0.task import task_pb2
 from peloton.clock import NANOSECONDS
 from peloton.errors import InvalidArgument
 from peloton.model.ids import CUSTOM_EXECUTOR_PREFIX, parse_mesos_task_id, task_id
+from peloton.model.system_labels import SYSTEM_KEYS, SYSTEM_PREFIX
 from peloton.model.task import Launch
 
 KILL_GRACE_SECONDS = 30
 EXECUTOR_NAME = "AuroraExecutor"
-SYSTEM_PREFIX = "peloton."
-"""Labels of users with this prefix are not passed to Mesos."""
 _DELAY, _INTERVAL, _TIMEOUT, _FAILURES = 15, 10, 20, 3
 _Check = task_pb2.HealthCheckConfig
 
@@ -64,7 +63,7 @@ def _add_environment(
 def _add_labels(wire: mesos_pb2.Labels, config: task_pb2.TaskConfig, job_id: str, instance: int) -> None:
     labels = wire.labels
     for label in config.labels:
-        if not label.key.startswith(SYSTEM_PREFIX):
+        if not label.key.startswith(SYSTEM_PREFIX) or label.key in SYSTEM_KEYS:
             labels.add(key=label.key, value=label.value)
     labels.add(key="peloton.job_id", value=job_id)
     labels.add(key="peloton.instance_id", value=str(instance))

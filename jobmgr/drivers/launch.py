@@ -11,6 +11,7 @@ from jobmgr.core.state.events import Event, Launched, LaunchRefused, LaunchUncer
 from jobmgr.core.state.instructions import Launch, Release
 from jobmgr.drivers.backlog import Backlog
 from jobmgr.drivers.retry import CALL_SECONDS, for_ever, until_answered
+from jobmgr.drivers.system_labels import SystemLabels
 from jobmgr.drivers.task_configs import TaskConfigs
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.outbox import Queue
@@ -85,11 +86,13 @@ class Launcher:
         jobs: Callable[[JobId], CachedJob | None],
         post: Callable[[Event], None],
         releases: Queue[Release],
+        labels: SystemLabels,
     ) -> None:
         self._hostmgr = hostmgr
         self._releases = releases
         self._jobs = jobs
         self._post = post
+        self._labels = labels
         self._configs = TaskConfigs()
         self._under_way = 0
         self._ended = asyncio.Event()
@@ -139,6 +142,8 @@ class Launcher:
 
         hostmgr knows how long a claim lasts, and answers `invalid offers` where one is over.
         """
+        jobs = {run.job_id: self._jobs(run.job_id) for run in launch.runs}
+        await self._labels.learn(job.spec for job in jobs.values() if job is not None)
         request = self._request(launch)
         if not request.tasks:
             self._release(launch)
@@ -180,6 +185,7 @@ class Launcher:
         launchable.id.value = task_id(run.job_id, run.instance)
         launchable.config.CopyFrom(self._configs.task(job, run.instance))
         spec = job.spec_of(run.instance)
+        self._labels.put(launchable.config, spec)
         if spec.revocable(run.instance):
             launchable.config.revocable = True
         for port in spec.task(run.instance).ports:

@@ -15,6 +15,7 @@ from jobmgr.drivers.pending_reasons import PendingReasonStream
 from jobmgr.drivers.preemption import PreemptionStream
 from jobmgr.drivers.retry import Bucket
 from jobmgr.drivers.status_stream import StatusStream
+from jobmgr.drivers.system_labels import SystemLabels
 from jobmgr.engine.engine import ADOPTION_DELAYS, Engine
 from jobmgr.engine.outbox import Queue
 from jobmgr.engine.transient import TRANSIENT, backoff
@@ -48,17 +49,19 @@ def spawn_drivers(
     kills: Bucket = NO_LIMIT,
     shut_downs: Bucket = NO_LIMIT,
     finish_within: float = FINISH_SECONDS,
+    cluster: str = "",
 ) -> Callable[[], Awaitable[None]]:
     """Start the lanes, their sources of events, and what carries out their instructions.
 
     Return what to do before an orderly end: it takes no more placements and finishes the launches that are
-    under way, for at most `finish_within` seconds.
+    under way, for at most `finish_within` seconds. `cluster` is the name in the labels of tasks.
     """
     lanes, outbox = engine.lanes, engine.outbox
     enqueuer = Enqueuer(resmgr, lanes.job, lanes.post)
     placements = Placements(resmgr, lanes)
     after = engine.recovery.run_after
-    launcher = Launcher(hostmgr, lanes.job, lanes.post, outbox.release)
+    labels = SystemLabels(engine.store.pools.all, cluster)
+    launcher = Launcher(hostmgr, lanes.job, lanes.post, outbox.release, labels)
     killer = Killer(hostmgr, reconciler, kills, shut_downs)
     spawn("lanes", lanes.run())
     spawn("recovery", engine.recovery.run())

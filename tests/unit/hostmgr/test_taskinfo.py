@@ -200,3 +200,12 @@ def test_an_agent_counts_what_our_role_has_of_it() -> None:
     )
     agent = agent_from(wire, "peloton")
     assert (agent.total, agent.slack_cpu, agent.allocated) == (Resources.of(8), 2000, Resources.of(1))
+
+
+def test_labels_of_the_system_are_passed_on() -> None:
+    """jobmgr has put them in place of what the user gave under those keys."""
+    wanted = config()
+    wanted.labels.add(key="peloton.job_name", value="web")
+    wanted.labels.add(key="peloton.other", value="forged")
+    keys = [label.key for label in info(wanted).labels.labels]
+    assert keys == ["team", "peloton.job_name", "peloton.job_id", "peloton.instance_id", "peloton.task_id"]

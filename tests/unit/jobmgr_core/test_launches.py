@@ -12,11 +12,13 @@ from jobmgr.core.state import events as ev
 from jobmgr.core.state import instructions as ins
 from jobmgr.drivers import launch
 from jobmgr.drivers.launch import MAX_CALL_FAILURES, Launcher
+from jobmgr.drivers.system_labels import SystemLabels
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.outbox import Queue
 from peloton.backoff import Backoff
 from peloton.errors import PelotonError, Refused, RemoteFailure, Unavailable
 from peloton.model.ids import Run
+from peloton.model.pool import PoolConfig
 from peloton.model.states import TaskState
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.rpc.client import Caller
@@ -139,12 +141,17 @@ async def test_a_placement_without_waiting_runs_is_released(store: Store) -> Non
     assert not world.launched
 
 
+async def no_pools() -> tuple[PoolConfig, ...]:
+    return ()
+
+
 class OneLaunch(Launcher):
     """Of one run."""
 
     def __init__(self, hostmgr: Caller) -> None:
         self._outcome: asyncio.Future[ev.Event] = asyncio.get_running_loop().create_future()
-        super().__init__(hostmgr, lambda job_id: None, self._outcome.set_result, Queue())
+        labels = SystemLabels(no_pools)
+        super().__init__(hostmgr, lambda job_id: None, self._outcome.set_result, Queue(), labels)
 
     def _request(self, launch: ins.Launch) -> hostsvc_pb2.LaunchTasksRequest:
         return hostsvc_pb2.LaunchTasksRequest(tasks=[hostsvc_pb2.LaunchableTask()])

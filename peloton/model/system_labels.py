@@ -1,0 +1,24 @@
+"""Labels that the system adds to the tasks of services at launch (docs/behaviour/jobs.md)."""
+
+from __future__ import annotations
+
+from peloton.model.constraint import Label
+from peloton.model.job import JobSpec
+
+SYSTEM_PREFIX = "peloton."
+"""Labels that a user gives under this prefix are dropped at launch."""
+CLUSTER, JOB_NAME, JOB_OWNER, JOB_TYPE, RESOURCE_POOL = SYSTEM_KEYS = tuple(
+    SYSTEM_PREFIX + name for name in ("cluster", "job_name", "job_owner", "job_type", "resource_pool")
+)
+
+
+def system_labels(spec: JobSpec, cluster: str, pool_path: str) -> tuple[Label, ...]:
+    """Return the labels of the tasks of a job; `cluster` is empty where the cluster has no name."""
+    labels = (
+        (CLUSTER, cluster),
+        (JOB_NAME, spec.name),
+        (JOB_OWNER, spec.owning_team),
+        (JOB_TYPE, spec.type.name),
+        (RESOURCE_POOL, pool_path),
+    )
+    return labels if cluster else labels[1:]
