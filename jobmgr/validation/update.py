@@ -34,7 +34,7 @@ def validated_update(old: job_pb2.JobConfig, new: job_pb2.JobConfig) -> job_pb2.
     whole.ClearField("changeLog")
     if old.HasField("changeLog"):
         whole.changeLog.CopyFrom(old.changeLog)
-    if not whole.respoolID.value:
+    if not whole.respoolID.value and old.HasField("respoolID"):
         whole.respoolID.CopyFrom(old.respoolID)
     whole = validated(whole)
     for name in _FIXED:

@@ -46,6 +46,12 @@ def test_pool_may_be_left_out() -> None:
     assert validated_update(old(), new).respoolID.value == old().respoolID.value
 
 
+def test_a_config_without_a_pool_is_left_without_one() -> None:
+    stored = old()
+    stored.ClearField("respoolID")
+    assert validated_update(stored, stored) == stored
+
+
 def test_values_clipped_by_create_are_clipped_by_update() -> None:
     text = "defaultConfig { restartPolicy { maxFailures: 500 } } instanceCount: 4"
     assert validated_update(validated(job(text)), job(text)).instanceCount == 4
