@@ -18,6 +18,7 @@ from typing import Protocol
 from peloton.model.host import HostInfo
 from peloton.model.ids import JobId, PoolId
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
+from peloton.model.lockdown import Component
 from peloton.model.pool import PoolConfig
 from peloton.model.task import PodEvent, TaskRuntime
 
@@ -154,6 +155,22 @@ class Hosts(Protocol):
         ...
 
 
+class Lockdowns(Protocol):
+    """The components of jobmgr that are locked down."""
+
+    async def write(self, component: Component) -> None:
+        """Insert a component; nothing changes where it is there."""
+        ...
+
+    async def delete(self, component: Component) -> None:
+        """Delete a component, if it is there."""
+        ...
+
+    async def all(self) -> frozenset[Component]:
+        """Return all components that are locked down."""
+        ...
+
+
 class Store(Protocol):
     """All repositories of one database."""
 
@@ -162,6 +179,7 @@ class Store(Protocol):
     pod_events: PodEvents
     pools: Pools
     hosts: Hosts
+    lockdowns: Lockdowns
 
     async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
         """Write as `role` in `term` from now on, and call `fence` before each write, as late as possible.

@@ -1,4 +1,4 @@
-"""Resource pools, and what hostmgr keeps: small tables that are read whole."""
+"""Resource pools, lockdown, and what hostmgr keeps: small tables that are read whole."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from peloton.model.host import HostInfo
 from peloton.model.ids import PoolId
+from peloton.model.lockdown import Component
 from peloton.model.pool import PoolConfig
 from storage.cassandra.session import Row, Session
 from storage.cassandra.terms import Gate
@@ -70,3 +71,19 @@ class CassandraHosts(_Table):
     async def all(self) -> Sequence[HostInfo]:
         """Return all hosts."""
         return tuple(HOST.decode(info) for (info,) in await self._rows("read_hosts"))
+
+
+class CassandraLockdowns(_Table):
+    """Locked components in the Cassandra store."""
+
+    async def write(self, component: Component) -> None:
+        """Insert a component; nothing changes where it is there."""
+        await self._put("put_lockdown", component.value)
+
+    async def delete(self, component: Component) -> None:
+        """Delete a component, if it is there."""
+        await self._delete("delete_lockdown", component.value)
+
+    async def all(self) -> frozenset[Component]:
+        """Return all components that are locked down."""
+        return frozenset(Component(name) for (name,) in await self._rows("read_lockdown"))

@@ -43,12 +43,14 @@ _BEING_CREATED = ("Unknown CF", "schema_version does not exist", "schema_lock do
 
 
 def migrations() -> Mapping[int, str]:
-    """Return the scripts by version, ascending."""
-    found = {
-        int(file.name.partition("_")[0]): file.read_text(encoding="utf-8")
-        for file in (files(__package__) / "migrations").iterdir()
-        if file.name.endswith(".cql")
-    }
+    """Return the scripts by version, ascending. Raises ValueError where two have the same version."""
+    found: dict[int, str] = {}
+    for file in (files(__package__) / "migrations").iterdir():
+        if file.name.endswith(".cql"):
+            number = int(file.name.partition("_")[0])
+            if number in found:
+                raise ValueError(f"{file.name}: another migration has the version {number}")
+            found[number] = file.read_text(encoding="utf-8")
     return dict(sorted(found.items()))
 
 

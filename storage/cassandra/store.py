@@ -11,7 +11,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime
 from peloton.model.task import PodEvent, TaskRuntime
 from storage.cassandra.cleanup import Cleanup
-from storage.cassandra.cluster import CassandraHosts, CassandraPools
+from storage.cassandra.cluster import CassandraHosts, CassandraLockdowns, CassandraPools
 from storage.cassandra.configs import Configs
 from storage.cassandra.connection import Connection, connect
 from storage.cassandra.events import CassandraPodEvents
@@ -23,7 +23,7 @@ from storage.cassandra.tasks import CassandraTasks, Rows, encoded_events, encode
 from storage.cassandra.terms import Gate, Terms
 from storage.codec import JOB_RUNTIME
 from storage.config import CassandraSettings
-from storage.interface import Fence, Hosts, Jobs, PodEvents, Pools, Tasks, unfenced
+from storage.interface import Fence, Hosts, Jobs, Lockdowns, PodEvents, Pools, Tasks, unfenced
 
 
 class CassandraStore:
@@ -49,6 +49,7 @@ class CassandraStore:
         self.pod_events: PodEvents = CassandraPodEvents(session, gate)
         self.pools: Pools = CassandraPools(session, gate)
         self.hosts: Hosts = CassandraHosts(session, gate)
+        self.lockdowns: Lockdowns = CassandraLockdowns(session, gate)
 
     async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
         """Write as `role` in `term` from now on, and call `fence` before each write, as late as possible."""

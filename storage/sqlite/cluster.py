@@ -1,4 +1,4 @@
-"""Resource pools, and what hostmgr keeps: small tables that are read whole."""
+"""Resource pools, lockdown, and what hostmgr keeps: small tables that are read whole."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from peloton.model.host import HostInfo
 from peloton.model.ids import PoolId
+from peloton.model.lockdown import Component
 from peloton.model.pool import PoolConfig
 from storage.codec import HOST, POOL
 from storage.sqlite.reader import Readers
@@ -19,6 +20,9 @@ REPLACE_FRAMEWORK_ID = "INSERT OR REPLACE INTO framework_ids (name, framework_id
 REPLACE_HOST = "INSERT OR REPLACE INTO hosts (hostname, info) VALUES (?, ?)"
 DELETE_HOST = "DELETE FROM hosts WHERE hostname = ?"
 SELECT_HOSTS = "SELECT info FROM hosts ORDER BY hostname"
+INSERT_LOCKDOWN = "INSERT OR IGNORE INTO lockdown (component) VALUES (?)"
+DELETE_LOCKDOWN = "DELETE FROM lockdown WHERE component = ?"
+SELECT_LOCKDOWN = "SELECT component FROM lockdown"
 
 
 class _Table:
@@ -72,3 +76,19 @@ class SqliteHosts(_Table):
     async def all(self) -> Sequence[HostInfo]:
         """Return all hosts."""
         return tuple(HOST.decode(info) for (info,) in await self._rows(SELECT_HOSTS))
+
+
+class SqliteLockdowns(_Table):
+    """Locked components in the SQLite store."""
+
+    async def write(self, component: Component) -> None:
+        """Insert a component; nothing changes where it is there."""
+        await self._run(INSERT_LOCKDOWN, component.value)
+
+    async def delete(self, component: Component) -> None:
+        """Delete a component, if it is there."""
+        await self._run(DELETE_LOCKDOWN, component.value)
+
+    async def all(self) -> frozenset[Component]:
+        """Return all components that are locked down."""
+        return frozenset(Component(name) for (name,) in await self._rows(SELECT_LOCKDOWN))

@@ -17,12 +17,14 @@ _PAUSE = 0.02
 
 
 def migrations() -> Mapping[int, str]:
-    """Return the scripts by version, ascending."""
-    found = {
-        int(file.name.partition("_")[0]): file.read_text(encoding="utf-8")
-        for file in (files(__package__) / "migrations").iterdir()
-        if file.name.endswith(".sql")
-    }
+    """Return the scripts by version, ascending. Raises ValueError where two have the same version."""
+    found: dict[int, str] = {}
+    for file in (files(__package__) / "migrations").iterdir():
+        if file.name.endswith(".sql"):
+            version = int(file.name.partition("_")[0])
+            if version in found:
+                raise ValueError(f"{file.name}: another migration has the version {version}")
+            found[version] = file.read_text(encoding="utf-8")
     return dict(sorted(found.items()))
 
 

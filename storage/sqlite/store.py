@@ -12,9 +12,9 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime
 from peloton.model.task import PodEvent, TaskRuntime
 from storage.config import SqliteSettings
-from storage.interface import Fence, Hosts, Jobs, PodEvents, Pools, Tasks, unfenced
+from storage.interface import Fence, Hosts, Jobs, Lockdowns, PodEvents, Pools, Tasks, unfenced
 from storage.sqlite import tasks as task_rows
-from storage.sqlite.cluster import SqliteHosts, SqlitePools
+from storage.sqlite.cluster import SqliteHosts, SqliteLockdowns, SqlitePools
 from storage.sqlite.connection import prepare_directory, reader_connection, writer_connection
 from storage.sqlite.events import SqlitePodEvents, appending
 from storage.sqlite.jobs import SqliteJobs, writing_runtime
@@ -35,6 +35,7 @@ class SqliteStore:
         self.pod_events: PodEvents = SqlitePodEvents(writer, readers)
         self.pools: Pools = SqlitePools(writer, readers)
         self.hosts: Hosts = SqliteHosts(writer, readers)
+        self.lockdowns: Lockdowns = SqliteLockdowns(writer, readers)
 
     async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
         """Write as `role` in `term` from now on, and call `fence` before each write, as late as possible."""

@@ -39,6 +39,7 @@ WRITES = {
     "pod_events": {"delete", "expire"},
     "pools": {"write", "delete"},
     "hosts": {"write_framework_id", "write", "delete"},
+    "lockdowns": {"write", "delete"},
 }
 """Of the store's repositories."""
 Call = scheduler_pb2.Call

@@ -39,6 +39,7 @@ PORTS = {
     "pod_events": interface.PodEvents,
     "pools": interface.Pools,
     "hosts": interface.Hosts,
+    "lockdowns": interface.Lockdowns,
 }
 READS = {"config", "runtime", "query", "active", "get", "list", "all", "framework_id"}
 
