@@ -37,6 +37,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
             await store.begin_term(Role.JOBMGR.value, term, daemon.fence)
             limits = settings.goal_state.limits()
             engine = Engine(store, daemon.clock, limits, settings.lanes, daemon.fence)
+            await engine.lockdown.load()
             await engine.recovery.begin()
             stack.enter_context(_watched(daemon, lambda: engine.lanes.problem))
             hostmgr = daemon.client(Role.HOSTMGR, InternalHostServiceStub)

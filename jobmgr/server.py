@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from jobmgr.engine.engine import Engine
+from jobmgr.services.common.lockdown import guarded
 from jobmgr.services.common.sandbox import Sandboxes
 from jobmgr.services.private.feasibility import FeasibilityService
 from jobmgr.services.private.job_manager import JobManagerService
 from jobmgr.services.v0.jobs import JobManager
 from jobmgr.services.v0.tasks import TaskManager
+from jobmgr.services.v1alpha.admin import AdminService
 from jobmgr.services.v1alpha.pods import PodService
 from peloton.api.v0.job.job_pb2_grpc import add_JobManagerServicer_to_server
 from peloton.api.v0.task.task_pb2_grpc import add_TaskManagerServicer_to_server
+from peloton.api.v1alpha.admin.svc.admin_svc_pb2_grpc import add_AdminServiceServicer_to_server
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import add_PodServiceServicer_to_server
 from peloton.clock import Clock
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
@@ -27,23 +30,26 @@ NAMES = (
     "peloton.api.v0.task.TaskManager",
     OLDER_TASK_MANAGER,
     "peloton.api.v1alpha.pod.svc.PodService",
+    "peloton.api.v1alpha.admin.svc.AdminService",
     "peloton.private.jobmgr.JobManagerService",
     "peloton.private.hostmgr.feasibility.FeasibilityService",
 )
 
 
 def services(engine: Engine, clock: Clock, hostmgr: Caller, feasibility: Caller) -> tuple[Service, ...]:
-    """Return the services of the leader.
+    """Return the services of the leader. A lockdown of Read or Write refuses calls of all but AdminService.
 
     `hostmgr` calls hostmgr's InternalHostService, `feasibility` its FeasibilityService.
     """
     jobs = JobManager(engine, clock)
     sandboxes = Sandboxes(hostmgr)
     tasks = TaskManager(engine, sandboxes)
-    return (
+    served = (
         service(add_JobManagerServicer_to_server, jobs, [OLDER_JOB_MANAGER]),
         service(add_TaskManagerServicer_to_server, tasks, [OLDER_TASK_MANAGER]),
         service(add_PodServiceServicer_to_server, PodService(engine, sandboxes)),
         service(add_JobManagerServiceServicer_to_server, JobManagerService(engine)),
         service(add_FeasibilityServiceServicer_to_server, FeasibilityService(feasibility)),
     )
+    admin = service(add_AdminServiceServicer_to_server, AdminService(engine.lockdown))
+    return (*(guarded(each, engine.lockdown) for each in served), admin)

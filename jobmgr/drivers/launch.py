@@ -14,6 +14,7 @@ from jobmgr.drivers.retry import CALL_SECONDS, for_ever, until_answered
 from jobmgr.drivers.system_labels import SystemLabels
 from jobmgr.drivers.task_configs import TaskConfigs
 from jobmgr.engine.lanes import Lanes
+from jobmgr.engine.lockdown import Gate
 from jobmgr.engine.outbox import Queue
 from jobmgr.engine.transient import TRANSIENT, backoff
 from peloton.api.v0 import peloton_pb2
@@ -44,7 +45,9 @@ log = logging.getLogger(__name__)
 class Placements:
     """Pulls placements. The core decides which of their runs still wait."""
 
-    def __init__(self, resmgr: Caller, lanes: Lanes) -> None:
+    def __init__(self, resmgr: Caller, lanes: Lanes, gate: Gate) -> None:
+        """Pull from `resmgr` while `gate` is open."""
+        self._gate = gate
         self._resmgr = resmgr
         self._lanes = lanes
         self._stopped = False
@@ -63,12 +66,15 @@ class Placements:
         await self._backlog.empty()
 
     async def _step(self) -> None:
+        await self._gate.opened()
         request = resmgrsvc_pb2.GetPlacementsRequest(
             limit=PLACEMENTS_PER_CALL, timeout=int(POLL_SECONDS * 1000)
         )
         answer = await self._resmgr.call("GetPlacements", request, timeout=POLL_SECONDS + CALL_SECONDS)
         if answer.HasField("error"):
             raise Refused(f"GetPlacements: {answer.error.failure.message}")
+        if answer.placements:
+            await self._gate.opened()  # it may have been closed during the call
         if answer.placements and not self._stopped:
             await self._hand_over([_placement(wire) for wire in answer.placements])
 
@@ -99,8 +105,8 @@ class Launcher:
         """Set whenever a launch has ended."""
 
     async def finish(self, queue: Queue[Launch]) -> None:
-        """Wait until nothing is queued or under way."""
-        while len(queue) or self._under_way:
+        """Wait until nothing is under way, nor queued unless a lockdown holds it back."""
+        while (len(queue) and not queue.held) or self._under_way:
             self._ended.clear()
             await self._ended.wait()
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from jobmgr.core.state.events import Event, Preempted
 from jobmgr.drivers.retry import CALL_SECONDS, for_ever
+from jobmgr.engine.lockdown import Gate
 from peloton.errors import PelotonError
 from peloton.model.ids import parse_mesos_task_id
 from peloton.private.resmgr.preemption import preemption_pb2
@@ -22,8 +23,11 @@ log = logging.getLogger(__name__)
 class PreemptionStream:
     """Hands preempted runs to the lanes. resmgr preempts again where one is not ended."""
 
-    def __init__(self, resmgr: Caller, preemption: Caller, post: Callable[[Event], None]) -> None:
-        """Pull from `resmgr`; its private PreemptionService, `preemption`, has the reasons."""
+    def __init__(
+        self, resmgr: Caller, preemption: Caller, post: Callable[[Event], None], gate: Gate
+    ) -> None:
+        """Pull from `resmgr` while `gate` is open; its private PreemptionService has the reasons."""
+        self._gate = gate
         self._resmgr = resmgr
         self._preemption = preemption
         self._post = post
@@ -33,6 +37,7 @@ class PreemptionStream:
         await for_ever("preemption", self._step)
 
     async def _step(self) -> None:
+        await self._gate.opened()
         request = resmgrsvc_pb2.GetPreemptibleTasksRequest(
             limit=TASKS_PER_CALL, timeout=int(POLL_SECONDS * 1000)
         )

@@ -22,6 +22,7 @@ from jobmgr.engine.transient import TRANSIENT, backoff
 from peloton.clock import NANOSECONDS, Clock
 from peloton.errors import NotFound
 from peloton.model.ids import JobId
+from peloton.model.lockdown import Component
 from peloton.rpc.client import Caller
 from storage.interface import Store
 
@@ -58,7 +59,9 @@ def spawn_drivers(
     """
     lanes, outbox = engine.lanes, engine.outbox
     enqueuer = Enqueuer(resmgr, lanes.job, lanes.post)
-    placements = Placements(resmgr, lanes)
+    kill_gate = engine.lockdown.gate(Component.GOAL_STATE_ENGINE, Component.KILL)
+    launch_gate = engine.lockdown.gate(Component.GOAL_STATE_ENGINE, Component.LAUNCH)
+    placements = Placements(resmgr, lanes, launch_gate)
     after = engine.recovery.run_after
     labels = SystemLabels(engine.store.pools.all, cluster)
     launcher = Launcher(hostmgr, lanes.job, lanes.post, outbox.release, labels)
@@ -78,7 +81,7 @@ def spawn_drivers(
     spawn("reconcile", killer.reconcile(outbox.reconcile))
     spawn("event stream", after(StatusStream(events, passing, engine).run))
     spawn("waiting reasons", after(PendingReasonStream(waiting, lanes).run))
-    spawn("evict", after(PreemptionStream(resmgr, preemption, lanes.post).run))
+    spawn("evict", after(PreemptionStream(resmgr, preemption, lanes.post, kill_gate).run))
     spawn("retire", retire(engine.store, outbox.retire))
     spawn("adopt", adopt(engine))
 

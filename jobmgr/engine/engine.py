@@ -15,6 +15,7 @@ from jobmgr.core.state.events import JobUpdated, RestartRequested, StartRequeste
 from jobmgr.core.task.actions import Limits
 from jobmgr.engine.finished_jobs import FinishedJobs
 from jobmgr.engine.lanes import Lanes
+from jobmgr.engine.lockdown import Lockdown
 from jobmgr.engine.outbox import Outbox, Queue
 from jobmgr.engine.recovery import Recovery, read_job
 from peloton.clock import Clock, SystemClock
@@ -48,7 +49,8 @@ class Engine:
     ) -> None:
         self.store = store
         self.clock = clock or SystemClock()
-        self.outbox = Outbox()
+        self.lockdown = Lockdown(store)
+        self.outbox = Outbox(self.lockdown)
         self.lanes = Lanes(lanes, limits, store, self.clock, self.outbox, fence)
         self.recovery = Recovery(store, self.lanes)
         self.unconfirmed: Queue[JobId] = Queue()

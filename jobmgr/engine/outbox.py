@@ -20,7 +20,9 @@ from jobmgr.core.state.instructions import (
     ShutDown,
     Withdraw,
 )
+from jobmgr.engine.lockdown import Gate, Lockdown
 from peloton.model.ids import JobId, Run
+from peloton.model.lockdown import Component
 from peloton.model.states import TaskState
 
 T = TypeVar("T")
@@ -29,12 +31,19 @@ T = TypeVar("T")
 class Queue(Generic[T]):
     """A queue that is drained in batches. The number of active tasks bounds it."""
 
-    def __init__(self) -> None:
+    def __init__(self, gate: Gate | None = None) -> None:
+        """Make a queue that holds its items back while `gate` is closed."""
         self._items: deque[T] = deque()
         self._some = asyncio.Event()
+        self._gate = gate
 
     def __len__(self) -> int:
         return len(self._items)
+
+    @property
+    def held(self) -> bool:
+        """Whether the items are held back."""
+        return self._gate is not None and self._gate.closed
 
     def put(self, items: Iterable[T]) -> None:
         """Append items."""
@@ -44,25 +53,32 @@ class Queue(Generic[T]):
 
     async def take(self, limit: int) -> list[T]:
         """Wait for items; remove and return at most `limit` of them, in order."""
-        while not self._items:
-            self._some.clear()
-            await self._some.wait()
+        while not self._items or self.held:
+            if self._gate is not None:
+                await self._gate.opened()
+            if not self._items:
+                self._some.clear()
+                await self._some.wait()
         items = self._items
         return [items.popleft() for _ in range(min(limit, len(items)))]
 
 
 class Outbox:
-    """One queue for each kind of instruction."""
+    """One queue for each kind of instruction. Those that a lockdown halts are held back."""
 
-    def __init__(self) -> None:
-        self.enqueue: Queue[Enqueue] = Queue()
-        self.enqueue_again: Queue[Enqueue] = Queue()
+    def __init__(self, lockdown: Lockdown | None = None) -> None:
+        def gate(*components: Component) -> Gate | None:
+            return None if lockdown is None else lockdown.gate(Component.GOAL_STATE_ENGINE, *components)
+
+        driving, killing, launching = gate(), gate(Component.KILL), gate(Component.LAUNCH)
+        self.enqueue: Queue[Enqueue] = Queue(driving)
+        self.enqueue_again: Queue[Enqueue] = Queue(driving)
         self.compare: Queue[Compare] = Queue()
-        self.withdraw: Queue[Withdraw] = Queue()
-        self.launch: Queue[Launch] = Queue()
+        self.withdraw: Queue[Withdraw] = Queue(killing)
+        self.launch: Queue[Launch] = Queue(launching)
         self.release: Queue[Release] = Queue()
-        self.kill: Queue[Run] = Queue()
-        self.shut_down: Queue[tuple[Run, str]] = Queue()
+        self.kill: Queue[Run] = Queue(killing)
+        self.shut_down: Queue[tuple[Run, str]] = Queue(killing)
         self.settle: Queue[tuple[Run, TaskState]] = Queue()
         self.reconcile: Queue[tuple[Run, str]] = Queue()
         self.retire: Queue[JobId] = Queue()

@@ -16,6 +16,7 @@ from jobmgr.services.v1alpha.jobs import JobService
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.task import task_pb2_grpc
+from peloton.api.v1alpha.admin.svc import admin_svc_pb2_grpc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import add_JobServiceServicer_to_server
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2_grpc
@@ -54,6 +55,7 @@ class Served:
     pods: Any = None
     services: Any = None
     workflows: Any = None
+    admin: Any = None
 
     async def create(self, text: str = "", job: str = JOB) -> job_pb2.CreateResponse:
         request = job_pb2.CreateRequest(id=job_id(job), config=_job(text))
@@ -87,6 +89,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
             pod_svc_pb2_grpc.PodServiceStub(channel),
             stateless_svc_pb2_grpc.JobServiceStub(channel),
             workflows,
+            admin_svc_pb2_grpc.AdminServiceStub(channel),
         )
     await server.stop(0)
     await store.close()

@@ -8,6 +8,7 @@ from typing import Any
 
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.engine.engine import Engine
+from jobmgr.engine.lockdown import Lockdown
 from peloton.errors import Conflict, NotFound, Refused
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec, JobSummary
@@ -43,6 +44,7 @@ class FakeEngine(Engine):
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.lockdown = Lockdown(store)
         self.held: dict[JobId, CachedJob] = {}
         self.requests: list[tuple[object, ...]] = []
         self.racing = 0
