@@ -23,9 +23,7 @@ log = logging.getLogger(__name__)
 class PreemptionStream:
     """Hands preempted runs to the lanes. resmgr preempts again where one is not ended."""
 
-    def __init__(
-        self, resmgr: Caller, preemption: Caller, post: Callable[[Event], None], gate: Gate
-    ) -> None:
+    def __init__(self, resmgr: Caller, preemption: Caller, post: Callable[[Event], None], gate: Gate) -> None:
         """Pull from `resmgr` while `gate` is open; its private PreemptionService has the reasons."""
         self._gate = gate
         self._resmgr = resmgr

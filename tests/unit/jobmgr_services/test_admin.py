@@ -106,7 +106,9 @@ async def test_a_restart_does_not_unlock(served: Served) -> None:
 
 async def test_write_refuses_what_changes_something_and_nothing_else(with_job: Served) -> None:
     await lock(with_job, pb.Write)
-    text = "Create: an operator has locked Write calls of the job manager; `peloton admin unlock Write` allows"
+    text = (
+        "Create: an operator has locked Write calls of the job manager; `peloton admin unlock Write` allows"
+    )
     with status(REFUSED, text):
         await with_job.create()
     with status(REFUSED, "Stop: an operator"):
