@@ -40,10 +40,10 @@ class AdminService(admin_svc_pb2_grpc.AdminServiceServicer):
 
 
 async def _switch(
-    wanted: Iterable[pb.Component], switch: Callable[[Component], Awaitable[None]], verb: str
-) -> tuple[Sequence[pb.Component], Failures]:
+    wanted: Iterable[pb.Component.ValueType], switch: Callable[[Component], Awaitable[None]], verb: str
+) -> tuple[Sequence[pb.Component.ValueType], Failures]:
     """Switch each component once, in the order given; return those that were switched and the failures."""
-    done: list[pb.Component] = []
+    done: list[pb.Component.ValueType] = []
     failures: Failures = []
     components = list(dict.fromkeys(wanted))
     if not components:
@@ -60,8 +60,8 @@ async def _switch(
     return done, failures
 
 
-def _component(index: int, number: int) -> Component:
+def _component(index: int, number: pb.Component.ValueType) -> Component:
     if number not in pb.Component.values():
         known = ", ".join(f"{name} ({value})" for name, value in pb.Component.items())
         raise InvalidArgument(f"components[{index}]", number, f"one of {known}")
-    return Component(pb.Component.Name(number))  # type: ignore[arg-type]
+    return Component(pb.Component.Name(number))

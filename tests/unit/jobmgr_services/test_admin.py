@@ -64,7 +64,7 @@ async def test_an_unknown_component_fails_alone(served: Served) -> None:
         answer = await switch(served, 9, pb.Launch)
         assert list(answer.successes) == [pb.Launch]
         (failure,) = answer.failures
-        assert failure.component == 9  # type: ignore[comparison-overlap]
+        assert failure.component == 9
         assert failure.FailureMessage == (
             "components[0]: 9 is not one of GoalStateEngine (0), Read (1), Write (2), Kill (3), Launch (4)"
         )
