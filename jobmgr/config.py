@@ -28,6 +28,11 @@ class GoalStateSettings(Settings):
     """Longest delay before a kill is repeated."""
     refusals_at_once: int = Field(3, ge=0)
     """Refused launches in a row before a task waits between its tries."""
+    throttle_first: float = Field(30.0, gt=0)
+    """Seconds before the next run of a service's instance after its first failure; doubles up to
+    `throttle_most`."""
+    throttle_most: float = Field(3600.0, gt=0)
+    """Longest delay before the next run of a service's instance that failed."""
     rows_per_turn: int = Field(2000, ge=1, le=50_000)
     """Tasks that one cycle creates or evaluates."""
 

@@ -23,6 +23,7 @@ from peloton.model.payload import ApiVersion, Payload
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.states import HealthState, HostState, JobState, TaskState, TerminationReason
 from peloton.model.task import PodEvent, TaskRuntime, Termination
+from peloton.model.workflow import Range, Ranges, Workflow, WorkflowOptions, WorkflowState, WorkflowType
 
 _TAG = b"\0"
 """Before and after the name of a payload's API. No protobuf message begins with a zero byte."""
@@ -150,6 +151,14 @@ def _kinds(values: Mapping[str, Sequence[Any]]) -> dict[str, KindConfig]:
     }
 
 
+def _ranges(values: Sequence[Sequence[int]]) -> Ranges:
+    return tuple(Range(first, end) for first, end in values)
+
+
+def _options(values: Sequence[Any]) -> WorkflowOptions:
+    return WorkflowOptions(*values)
+
+
 def _labels(values: Sequence[Sequence[str]]) -> tuple[tuple[str, str], ...]:
     return tuple((key, value) for key, value in values)
 
@@ -187,6 +196,24 @@ POOL = Codec(
         "slack_limit_percent version created_at updated_at updated_by"
     ),
     {"kinds": _kinds, "ldap_groups": tuple},
+)
+WORKFLOW = Codec(
+    Workflow,
+    (
+        "id job_id type state options config_version previous_version ranges added updated removed "
+        "opaque_data previous_state rolling_back aborting done failed remaining reason workflow_version "
+        "revision created_at updated_at completed_at"
+    ),
+    {
+        "type": WorkflowType,
+        "state": WorkflowState,
+        "previous_state": WorkflowState,
+        "options": _options,
+        "ranges": _ranges,
+        "added": _ranges,
+        "updated": _ranges,
+        "removed": _ranges,
+    },
 )
 HOST = Codec(
     HostInfo,

@@ -21,6 +21,7 @@ from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
 from peloton.model.lockdown import Component
 from peloton.model.pool import PoolConfig
 from peloton.model.task import PodEvent, TaskRuntime
+from peloton.model.workflow import WHOLE_WORKFLOW, Workflow, WorkflowEvent, WorkflowId
 
 Fence = Callable[[], None]
 """Raises Fenced where the writer no longer leads, and Unavailable while that is unknown. Called from any
@@ -34,8 +35,10 @@ def unfenced() -> None:
 class Jobs(Protocol):
     """Configs by version, runtimes, the set of active jobs and the index that queries read."""
 
-    async def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
-        """Store config, runtime, index row and membership in the active set, all or none.
+    async def create(
+        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, workflow: Workflow | None = None
+    ) -> None:
+        """Store config, runtime, index row, membership in the active set and first workflow, all or none.
 
         Raises AlreadyExists, also where the same job is created twice at once.
         """
@@ -54,7 +57,7 @@ class Jobs(Protocol):
         ...
 
     async def delete(self, job_id: JobId) -> None:
-        """Delete configs, runtime, tasks, events and index row of the job, if it exists."""
+        """Delete configs, runtime, tasks, events, workflows and index row of the job, if it exists."""
         ...
 
     async def query(self, query: JobQuery) -> JobPage:
@@ -112,6 +115,24 @@ class PodEvents(Protocol):
         A run has ended when there is a newer run or an event of its end. Events that the database drops by
         itself, 90 days after they were written, are not counted.
         """
+        ...
+
+
+class Workflows(Protocol):
+    """Workflows of services, and their events, which are kept for 90 days. `Store.write_all` writes them."""
+
+    async def get(self, workflow_id: WorkflowId) -> Workflow:
+        """Return a workflow. Raises NotFound."""
+        ...
+
+    async def list(self, job_id: JobId, limit: int) -> Sequence[Workflow]:
+        """Return the last workflows of a job, newest first."""
+        ...
+
+    async def events(
+        self, workflow_id: WorkflowId, instance: int = WHOLE_WORKFLOW, limit: int = 0
+    ) -> Sequence[WorkflowEvent]:
+        """Return the last events of a workflow, or of one of its instances, newest first; 0: all."""
         ...
 
 
@@ -177,6 +198,7 @@ class Store(Protocol):
     jobs: Jobs
     tasks: Tasks
     pod_events: PodEvents
+    workflows: Workflows
     pools: Pools
     hosts: Hosts
     lockdowns: Lockdowns
@@ -194,8 +216,10 @@ class Store(Protocol):
         tasks: Mapping[int, TaskRuntime],
         events: Sequence[PodEvent] = (),
         runtime: JobRuntime | None = None,
+        workflows: Sequence[Workflow] = (),
+        workflow_events: Sequence[WorkflowEvent] = (),
     ) -> None:
-        """Write task runtimes, their events and the runtime of one job together.
+        """Write task runtimes, their events, the runtime and workflows of one job together.
 
         Raises NotFound for the runtime of a job, or a version of its config, that is not stored. Of events of
         one run, time and state, the last one written stays.

@@ -13,7 +13,9 @@ from typing import Any
 from hostmgr.core.states import CLAIM, LIFE
 from hostmgr.mesos.session import MACHINE as SUBSCRIPTION
 from jobmgr.core.state.job_states import MACHINE as JOB
+from jobmgr.core.state.job_states import SERVICE_MACHINE as SERVICE
 from jobmgr.core.state.task_states import MACHINE as TASK
+from jobmgr.core.workflow.states import MACHINE as WORKFLOW
 from peloton.statemachine import StateMachine
 from resmgr.core.state.task_states import STATES as SCHEDULING
 
@@ -22,6 +24,8 @@ BEGIN, END = "<!-- state machines: made by `make diagrams` -->", "<!-- end of st
 MACHINES: Sequence[tuple[str, StateMachine[Any, Any]]] = (
     ("A task in jobmgr", TASK),
     ("A batch job", JOB),
+    ("A service", SERVICE),
+    ("A workflow of a service", WORKFLOW),
     ("A task in resmgr, from its queue to its host", SCHEDULING),
     ("The claim on a host in hostmgr", CLAIM),
     ("The life of a host", LIFE),

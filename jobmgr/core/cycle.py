@@ -12,6 +12,7 @@ from typing import assert_never
 from jobmgr.core.job.active_jobs import ActiveJobs
 from jobmgr.core.job.dispatch import dispatch
 from jobmgr.core.job.requests import (
+    on_job_goal_requested,
     on_job_updated,
     on_restart_requested,
     on_start_requested,
@@ -42,6 +43,8 @@ from jobmgr.core.state.events import (
     Enqueued,
     EnqueueRefused,
     Event,
+    JobEvent,
+    JobGoalRequested,
     JobUpdated,
     Launched,
     LaunchRefused,
@@ -56,11 +59,19 @@ from jobmgr.core.state.events import (
     Statuses,
     StopRequested,
     Withdrawn,
+    WorkflowRepeated,
+    WorkflowRequested,
+    WorkflowSteered,
 )
 from jobmgr.core.state.instructions import Compare, Enqueue, Kill, Reconcile, Retire, Withdraw
 from jobmgr.core.status_updates import on_statuses
 from jobmgr.core.task.actions import Limits
+from jobmgr.core.workflow import requests as workflow_requests
+from jobmgr.core.workflow import rounds
 from peloton.model.ids import JobId, Run
+from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.states import JobState
+from peloton.model.workflow import Workflow
 
 DUE_PER_CYCLE = 2000
 """Deadlines."""
@@ -71,15 +82,17 @@ class Core:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.active = ActiveJobs(limits or Limits())
+        self.rollouts = rounds.Rollouts()
 
     def run_cycle(self, events: Sequence[Event], now: Now) -> Cycle:
         """Decide what follows from events, in their order, and from deadlines that have passed."""
         self.active.actions.now = now
         cycle = Cycle(now)
         for event in events:
-            cycle.replies.append(_handle(self.active, cycle, event))
+            cycle.replies.append(self._answer(cycle, event))
         self._handle_deadlines(cycle)
         self._advance(cycle)
+        rounds.advance(self.active, self.rollouts, cycle)
         self._close(cycle)
         return cycle
 
@@ -88,14 +101,52 @@ class Core:
         ended = []
         for change in cycle.changes.values():
             change.commit()
-            if change.job.runtime.state.terminal and not change.incomplete:
+            if change.job.runtime.state.terminal and not change.incomplete and not change.lives_on:
                 ended.append(change.job)
-                self.active.remove(change.job_id)
+                self.forget(change.job_id)
         return ended
+
+    def recover(self, job: CachedJob) -> None:
+        """Take an active job that was read from the store, with the workflow that runs."""
+        self.active.recover(job)
+        self._wake_workflow(job)
+
+    def refresh(self, job: CachedJob) -> None:
+        """Take what was read from the store of a job that is known."""
+        self.active.refresh(job)
+        self._wake_workflow(job)
+
+    def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, workflow: Workflow | None) -> None:
+        """Take a job that was just stored, with the workflow that adds its instances, if any."""
+        self.active.create(job_id, spec, runtime, workflow)
+        if workflow is not None:
+            self.rollouts.wake(job_id)
+
+    def forget(self, job_id: JobId) -> None:
+        """Let go of a job."""
+        self.active.remove(job_id)
+        self.rollouts.forget(job_id)
+
+    def _wake_workflow(self, job: CachedJob) -> None:
+        self.rollouts.forget(job.job_id)
+        if job.workflow is not None and not job.workflow.state.terminal:
+            self.rollouts.wake(job.job_id)
+
+    def _answer(self, cycle: Cycle, event: Event) -> Reply:
+        """Have an event handled. Returns what its sender is answered."""
+        match event:
+            case WorkflowRequested():
+                return workflow_requests.asked(self.active, self.rollouts, cycle, event)
+            case WorkflowSteered():
+                return workflow_requests.steered(self.active, self.rollouts, cycle, event)
+            case WorkflowRepeated():
+                return workflow_requests.repeated(self.active, cycle, event)
+            case _:
+                return _handle(self.active, cycle, event)
 
     def idle_until(self) -> float | None:
         """Return when the next cycle is due without an event, in monotonic seconds; None: never."""
-        if self.active.unfinished:
+        if self.active.unfinished or self.rollouts.pending:
             return self.active.actions.now.monotonic
         return self.active.actions.deadlines.next()
 
@@ -153,12 +204,12 @@ class Core:
         if change.withdrawals:
             instructions.append(Withdraw(job_id, tuple(change.withdrawals)))
         state = change.job.runtime.state if change.runtime is None else change.runtime.state
-        if state.terminal and not change.incomplete:
-            instructions.append(Retire(job_id))
+        if state.terminal and not change.incomplete and not change.lives_on:
+            instructions.append(Retire(job_id, delete=change.goal is JobState.DELETED))
 
 
-def _handle(active: ActiveJobs, cycle: Cycle, event: Event) -> Reply:
-    """Handle an event; return the answer to its sender."""
+def _handle(active: ActiveJobs, cycle: Cycle, event: JobEvent) -> Reply:
+    """Handle an event that is not about a workflow; return the answer to its sender."""
     match event:
         case Statuses():
             return on_statuses(active, cycle, event)
@@ -170,6 +221,8 @@ def _handle(active: ActiveJobs, cycle: Cycle, event: Event) -> Reply:
             return on_start_requested(active, cycle, event)
         case RestartRequested():
             return on_restart_requested(active, cycle, event)
+        case JobGoalRequested():
+            return on_job_goal_requested(active, cycle, event)
         case Placed() | Launched() | LaunchRefused() | LaunchUncertain():
             _handle_launch(active, cycle, event)
         case (

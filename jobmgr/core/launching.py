@@ -85,7 +85,8 @@ def on_deadline(active: ActiveJobs, cycle: Cycle, change: Change, instance: int)
     actions, task = active.actions, change.task(instance)
     change.in_flight.finish(instance, PendingOp.BACKOFF)
     if task.state in (TaskState.LAUNCHED, TaskState.STARTING):
-        if actions.age(task) >= actions.limits.stuck_after:
+        patient = change.service and task.state is TaskState.STARTING
+        if actions.age(task) >= actions.limits.stuck_after and not patient:
             actions.start_over(change, instance, task)
         else:
             _reconcile(active, cycle, change, instance, task)

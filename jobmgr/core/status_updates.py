@@ -14,7 +14,7 @@ from jobmgr.core.task.late_updates import corrections, previous_run_message, usa
 from jobmgr.core.task.status_rules import MAX_MESSAGE, Verdict, health, judge
 from jobmgr.core.task.usage import added
 from peloton.model.ids import Run
-from peloton.model.states import TaskState
+from peloton.model.states import HealthState, TaskState
 from peloton.model.task import TaskRuntime, TaskStatus
 
 
@@ -83,6 +83,14 @@ def _forward(
         start_time=(status.timestamp or active.actions.now.wall) if running else task.start_time,
         message=status.message,
         reason=status.reason,
-        health=task.health if status.healthy is None else health(status.healthy),
+        health=_health(change, instance, task, status),
     )
     active.actions.evaluate(change, instance)
+
+
+def _health(change: Change, instance: int, task: TaskRuntime, status: TaskStatus) -> HealthState:
+    """Return the health of a run that goes on. That of a checked one is unknown until its first check."""
+    if status.healthy is not None:
+        return health(status.healthy)
+    checked = change.service and change.task_spec(instance).health_checked
+    return HealthState.UNKNOWN if checked and task.health is HealthState.DISABLED else task.health

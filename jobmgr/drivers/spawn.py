@@ -83,6 +83,7 @@ def spawn_drivers(
     spawn("waiting reasons", after(PendingReasonStream(waiting, lanes).run))
     spawn("evict", after(PreemptionStream(resmgr, preemption, lanes.post, kill_gate).run))
     spawn("retire", retire(engine.store, outbox.retire))
+    spawn("delete", delete(engine, outbox.delete))
     spawn("adopt", adopt(engine))
 
     async def finish() -> None:
@@ -132,6 +133,20 @@ async def _retire(store: Store, job_id: JobId) -> None:
         except TRANSIENT as error:
             log.warning("cannot retire job %s: %s", job_id, error)
         await delays.wait()
+
+
+async def delete(engine: Engine, queue: Queue[JobId]) -> None:
+    """Delete services that were stopped to be deleted; run for ever."""
+    while True:
+        for job_id in await queue.take(RETIREMENTS_AT_ONCE):
+            pause = backoff()
+            while True:
+                try:
+                    await engine.remove(job_id)
+                    break
+                except TRANSIENT as error:
+                    log.warning("cannot delete job %s: %s", job_id, error)
+                await pause.wait()
 
 
 async def adopt(engine: Engine, delays: Sequence[float] = ADOPTION_DELAYS) -> None:

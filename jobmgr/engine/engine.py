@@ -18,12 +18,14 @@ from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.lockdown import Lockdown
 from jobmgr.engine.outbox import Outbox, Queue
 from jobmgr.engine.recovery import Recovery, read_job
+from jobmgr.engine.workflows import Workflows
 from peloton.clock import Clock, SystemClock
 from peloton.errors import AlreadyExists, Conflict, NotFound, Refused, Unavailable
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobRuntime, JobSpec, JobSummary
 from peloton.model.states import JobState, JobType
 from peloton.model.task import TaskStatus
+from peloton.model.workflow import Workflow
 from storage.interface import Fence, Store, unfenced
 
 MAX_VERSION_TRIES = 1000
@@ -55,6 +57,7 @@ class Engine:
         self.recovery = Recovery(store, self.lanes)
         self.unconfirmed: Queue[JobId] = Queue()
         """Jobs that may be stored although their creation failed."""
+        self.workflows = Workflows(self, self.clock.wall)
         self._finished = FinishedJobs(self.lanes)
         self._creating: dict[asyncio.Task[None], JobId] = {}
 
@@ -71,21 +74,32 @@ class Engine:
             creation_time=now,
             updated_at=now,
         )
-        creating = asyncio.create_task(self._create(job_id, spec, runtime))
+        await self.start_creating(job_id, spec, runtime, None)
+
+    async def start_creating(
+        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, workflow: Workflow | None
+    ) -> None:
+        """Store a new job and take it on. A caller who does not wait for the end breaks nothing off.
+
+        Raises AlreadyExists.
+        """
+        creating = asyncio.create_task(self._create(job_id, spec, runtime, workflow))
         self._creating[creating] = job_id
         creating.add_done_callback(self._creating.pop)
         await asyncio.shield(creating)
 
-    async def _create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
+    async def _create(
+        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, workflow: Workflow | None
+    ) -> None:
         try:
-            await self.store.jobs.create(job_id, spec, runtime)
+            await self.store.jobs.create(job_id, spec, runtime, workflow)
         except AlreadyExists:
             await self.find(job_id)
             raise
         except Unavailable:
             self.unconfirmed.put([job_id])
             raise
-        self.lanes.create(job_id, spec, runtime)
+        self.lanes.create(job_id, spec, runtime, workflow)
 
     async def update_job(self, job_id: JobId, spec: JobSpec) -> None:
         """Take the next version of the config (`spec.version` = the current one + 1), which adds instances.
@@ -100,7 +114,7 @@ class Engine:
         base = spec.version - 1
         if base != job.spec.version:
             raise Conflict(f"the config is at version {job.spec.version}, not {base}")
-        stored = await self._store_version(job_id, spec)
+        stored = await self.store_version(job_id, spec)
         await self.lanes.request(JobUpdated(job_id, stored, base))
 
     async def stop(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
@@ -149,7 +163,19 @@ class Engine:
             raise NotFound("job not found") from None
         if not state.terminal:
             raise Refused(f"Job is not in a terminal state: {state.name}")
+        if job is not None:  # a service, which stays in memory when it is stopped
+            await self.lanes.run_between_cycles(job_id, lambda: self._let_go(job_id))
         await self._finished.delete(job_id)
+
+    async def remove(self, job_id: JobId) -> None:
+        """Delete a service that was stopped to be deleted, and all that is stored of it."""
+        await self._finished.delete(job_id)
+
+    async def _let_go(self, job_id: JobId) -> None:
+        job = self.job(job_id)
+        if job is not None and not job.runtime.state.terminal:
+            raise Refused(f"Job is not in a terminal state: {job.runtime.state.name}")
+        self.lanes.lane(job_id).core.forget(job_id)
 
     async def apply_late_updates(self, statuses: Iterable[tuple[Run, TaskStatus]]) -> None:
         """Correct the ends of runs of jobs that have ended, by late updates of agents."""
@@ -203,7 +229,7 @@ class Engine:
         """Return the ids of the jobs that have not ended."""
         return self.lanes.jobs()
 
-    async def _store_version(self, job_id: JobId, spec: JobSpec) -> JobSpec:
+    async def store_version(self, job_id: JobId, spec: JobSpec) -> JobSpec:
         """Store a config as the next free version; unused versions of interrupted updates are skipped."""
         for version in range(spec.version, spec.version + MAX_VERSION_TRIES):
             try:
@@ -220,8 +246,8 @@ class Engine:
 
     async def _adopt(self, job_id: JobId) -> None:
         if self.job(job_id) is None:
-            self.lanes.lane(job_id).core.active.recover(await read_job(self.store, job_id))
+            self.lanes.lane(job_id).core.recover(await read_job(self.store, job_id))
 
     async def _read_again(self, job_id: JobId) -> None:
         if self.job(job_id) is not None:
-            self.lanes.lane(job_id).core.active.refresh(await read_job(self.store, job_id))
+            self.lanes.lane(job_id).core.refresh(await read_job(self.store, job_id))

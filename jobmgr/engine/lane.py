@@ -28,6 +28,7 @@ from peloton.errors import Fenced, PelotonError, Unavailable
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import TaskState
+from peloton.model.workflow import Workflow
 from storage.interface import Fence, Store, unfenced
 
 EVENTS_PER_CYCLE = 2000
@@ -72,14 +73,16 @@ class Lane:
         work = self.core.active.jobs.get(job_id)
         return None if work is None else work.job
 
-    def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
-        """Add a new job that is stored."""
-        self.core.active.create(job_id, spec, runtime)
+    def create(
+        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, workflow: Workflow | None = None
+    ) -> None:
+        """Add a new job that is stored, with the workflow that adds its instances, if any."""
+        self.core.create(job_id, spec, runtime, workflow)
         self._wake.set()
 
     def recover(self, job: CachedJob) -> None:
         """Add a job of an earlier leader, as it is stored."""
-        self.core.active.recover(job)
+        self.core.recover(job)
         self._wake.set()
 
     def post(self, event: Event) -> None:
@@ -156,7 +159,14 @@ class Lane:
         while True:
             try:
                 self.fence()
-                await self.store.write_all(change.job_id, change.tasks, change.events, change.runtime)
+                await self.store.write_all(
+                    change.job_id,
+                    change.tasks,
+                    change.events,
+                    change.runtime,
+                    tuple(change.workflows.values()),
+                    change.workflow_events,
+                )
                 self.problem = ""
                 return
             except Unavailable as error:

@@ -25,6 +25,7 @@ from peloton.clock import Clock
 from peloton.errors import Fenced
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.workflow import Workflow
 from storage.interface import Fence, Store, unfenced
 
 STEP_DOWN_SECONDS = 30.0
@@ -92,9 +93,11 @@ class Lanes:
         """Return the active jobs, also those that are not in memory yet."""
         return [job_id for lane in self._lanes for job_id in lane.core.active.jobs] + list(self.unread)
 
-    def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
-        """Add a new job that is stored."""
-        self.lane(job_id).create(job_id, spec, runtime)
+    def create(
+        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, workflow: Workflow | None = None
+    ) -> None:
+        """Add a new job that is stored, with the workflow that adds its instances, if any."""
+        self.lane(job_id).create(job_id, spec, runtime, workflow)
 
     def recover(self, job: CachedJob) -> None:
         """Add a job of an earlier leader, as it is stored."""

@@ -82,6 +82,7 @@ class Outbox:
         self.settle: Queue[tuple[Run, TaskState]] = Queue()
         self.reconcile: Queue[tuple[Run, str]] = Queue()
         self.retire: Queue[JobId] = Queue()
+        self.delete: Queue[JobId] = Queue()
         self._routes: Mapping[type, Callable[[Any], None]] = {
             Enqueue: lambda it: (self.enqueue_again if it.again else self.enqueue).put([it]),
             Compare: lambda it: self.compare.put([it]),
@@ -92,7 +93,7 @@ class Outbox:
             ShutDown: lambda it: self.shut_down.put(it.runs),
             Settle: lambda it: self.settle.put(it.runs),
             Reconcile: lambda it: self.reconcile.put(it.runs),
-            Retire: lambda it: self.retire.put([it.job_id]),
+            Retire: lambda it: (self.delete if it.delete else self.retire).put([it.job_id]),
         }
 
     def send(self, instructions: Iterable[Instruction]) -> None:

@@ -43,7 +43,8 @@ async def _read_rest(
     store: Store, job_id: JobId, runtime: JobRuntime, on_page: Callable[[int], None]
 ) -> CachedJob:
     """Read what belongs to a runtime. `on_page` is called with the number of tasks of each page."""
-    job = CachedJob(job_id, await store.jobs.config(job_id, runtime.config_version), runtime)
+    workflow = await store.workflows.get(runtime.update_id) if runtime.update_id else None
+    job = CachedJob(job_id, await store.jobs.config(job_id, runtime.config_version), runtime, workflow)
     async for page in store.tasks.list(job_id):
         job.fill(page)
         on_page(len(page))

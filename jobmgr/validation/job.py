@@ -45,10 +45,8 @@ def check_pool(pool_id: PoolId, pools: Sequence[PoolConfig]) -> None:
 
 def check_supported(config: job_pb2.JobConfig) -> None:
     """Refuse the kinds of jobs that the goal-state engine cannot run yet."""
-    if config.type != job_pb2.BATCH:
-        raise InvalidArgument(
-            "type", job_pb2.JobType.Name(config.type), "run by this server yet: only BATCH is"
-        )
+    if config.type == job_pb2.DAEMON:
+        raise InvalidArgument("type", "DAEMON", "run by this server yet: BATCH and SERVICE are")
     for path, task in _task_configs(config):
         if task.HasField("volume"):
             raise InvalidArgument(f"{path}.volume", "a volume", "run by this server yet: leave it out")

@@ -68,6 +68,16 @@ def spec_from_payload(payload: Payload, version: int) -> JobSpec:
     return job_spec(job_config(payload), version, payload)
 
 
+def same_config(one: Payload, other: Payload) -> bool:
+    """Return whether two configs differ in their change logs at most."""
+    if one.api is not other.api:
+        return False
+    first, second = job_config(one), job_config(other)
+    for config in (first, second):
+        config.ClearField("changeLog")
+    return bool(first == second)
+
+
 def indexed_fields(payload: Payload) -> IndexedFields:
     """Return what the job index holds of a config, without decoding the rest."""
     if payload.api is ApiVersion.V1ALPHA:

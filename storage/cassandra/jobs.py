@@ -12,6 +12,7 @@ from zlib import crc32
 from peloton.errors import AlreadyExists, Conflict, NotFound, Unavailable
 from peloton.model.ids import JobId
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
+from peloton.model.workflow import Workflow
 from peloton.wire.payload import spec_from_payload
 from storage.cassandra.batch_encoder import Bound
 from storage.cassandra.configs import ConfigRow, Configs, config_row
@@ -19,6 +20,7 @@ from storage.cassandra.index import JobIndex
 from storage.cassandra.session import Session
 from storage.cassandra.tasks import Rows
 from storage.cassandra.terms import Gate, Terms
+from storage.cassandra.workflows import WorkflowRows
 from storage.codec import JOB_RUNTIME
 from storage.jobindex.entries import IndexedConfig
 from storage.jobindex.index_db import Change
@@ -50,19 +52,40 @@ class CassandraJobs:
     """Jobs in the Cassandra store."""
 
     def __init__(
-        self, session: Session, gate: Gate, terms: Terms, rows: Rows, configs: Configs, index: JobIndex
+        self,
+        session: Session,
+        gate: Gate,
+        terms: Terms,
+        rows: Rows,
+        workflows: WorkflowRows,
+        configs: Configs,
+        index: JobIndex,
     ) -> None:
         self._session = session
         self._gate = gate
         self._terms = terms
         self._rows = rows
+        self._workflows = workflows
         self._configs = configs
         self._index = index
 
-    async def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
-        """Store config, runtime, index row and membership in the active set, all or none."""
+    async def create(
+        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, workflow: Workflow | None = None
+    ) -> None:
+        """Store config, runtime, index row, membership in the active set and first workflow, all or none."""
         text = JOB_RUNTIME.encode(runtime)
-        await self._gate.run(job_id, lambda when: self._create(when, job_id, spec, runtime, text))
+
+        async def write(when: int) -> None:
+            if workflow is not None:
+                await self._workflows.write((workflow,), (), when)
+            try:
+                await self._create(when, job_id, spec, runtime, text)
+            except AlreadyExists:
+                if workflow is not None:
+                    await self._workflows.drop(workflow, self._session.timestamp())
+                raise
+
+        await self._gate.run(job_id, write)
 
     async def _create(self, when: int, job_id: JobId, spec: JobSpec, runtime: JobRuntime, text: str) -> None:
         row = await config_row(job_id, spec)
@@ -152,7 +175,7 @@ class CassandraJobs:
         return row
 
     async def delete(self, job_id: JobId) -> None:
-        """Delete configs, runtime, tasks, events and index row of the job, if it exists."""
+        """Delete configs, runtime, tasks, events, workflows and index row of the job, if it exists."""
         await self._gate.run(job_id, lambda when: self._delete(when, job_id))
 
     async def _delete(self, when: int, job_id: JobId) -> None:
@@ -204,6 +227,7 @@ class CassandraJobs:
 
     async def _clear(self, job_id: JobId, when: int) -> None:
         """Delete what belongs to a deleted job; its entry in the active set is deleted last."""
+        await self._workflows.delete(job_id, await self._rows.buckets(job_id), when)
         await self._rows.delete(job_id, when)
         await self._session.write("delete_active", when, _bucket(job_id), job_id)
 

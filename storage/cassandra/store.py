@@ -10,6 +10,7 @@ from peloton.membership.interface import Role
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime
 from peloton.model.task import PodEvent, TaskRuntime
+from peloton.model.workflow import Workflow, WorkflowEvent
 from storage.cassandra.cleanup import Cleanup
 from storage.cassandra.cluster import CassandraHosts, CassandraLockdowns, CassandraPools
 from storage.cassandra.configs import Configs
@@ -21,9 +22,20 @@ from storage.cassandra.migrate import check, up
 from storage.cassandra.session import Session
 from storage.cassandra.tasks import CassandraTasks, Rows, encoded_events, encoded_tasks
 from storage.cassandra.terms import Gate, Terms
+from storage.cassandra.workflows import CassandraWorkflows, WorkflowRows
 from storage.codec import JOB_RUNTIME
 from storage.config import CassandraSettings
-from storage.interface import Fence, Hosts, Jobs, Lockdowns, PodEvents, Pools, Tasks, unfenced
+from storage.interface import (
+    Fence,
+    Hosts,
+    Jobs,
+    Lockdowns,
+    PodEvents,
+    Pools,
+    Tasks,
+    Workflows,
+    unfenced,
+)
 
 
 class CassandraStore:
@@ -41,12 +53,14 @@ class CassandraStore:
         self._gate = gate = Gate(session, terms)
         self._rows = rows = Rows(session)
         configs = Configs(session)
+        self._workflow_rows = workflow_rows = WorkflowRows(session)
         self._index = JobIndex(session, configs, terms)
-        self._jobs = CassandraJobs(session, gate, terms, rows, configs, self._index)
+        self._jobs = CassandraJobs(session, gate, terms, rows, workflow_rows, configs, self._index)
         self._cleanup = Cleanup(session, self._jobs, configs)
         self.jobs: Jobs = self._jobs
         self.tasks: Tasks = CassandraTasks(session, rows)
         self.pod_events: PodEvents = CassandraPodEvents(session, gate)
+        self.workflows: Workflows = CassandraWorkflows(session)
         self.pools: Pools = CassandraPools(session, gate)
         self.hosts: Hosts = CassandraHosts(session, gate)
         self.lockdowns: Lockdowns = CassandraLockdowns(session, gate)
@@ -66,14 +80,18 @@ class CassandraStore:
         tasks: Mapping[int, TaskRuntime],
         events: Sequence[PodEvent] = (),
         runtime: JobRuntime | None = None,
+        workflows: Sequence[Workflow] = (),
+        workflow_events: Sequence[WorkflowEvent] = (),
     ) -> None:
-        """Write task runtimes, their events and the runtime of one job together."""
+        """Write task runtimes, their events, the runtime and workflows of one job together."""
         text = "" if runtime is None else JOB_RUNTIME.encode(runtime)
 
         async def write(when: int) -> None:
             known = None if runtime is None else await self._jobs.row(job_id, runtime.config_version)
             rows = chain(encoded_tasks(job_id, tasks, when), encoded_events(events, when))
             await self._rows.write(job_id, rows, when)
+            if workflows or workflow_events:
+                await self._workflow_rows.write(workflows, workflow_events, when)
             if runtime is not None:
                 await self._jobs.replace(job_id, runtime, text, known=known)
 

@@ -11,12 +11,14 @@ from peloton.errors import AlreadyExists, NotFound
 from peloton.model.ids import JobId
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
 from peloton.model.payload import Payload
+from peloton.model.workflow import Workflow
 from peloton.wire.payload import spec_from_payload
 from storage.codec import JOB_RUNTIME, decode_payload, encode_payload
 from storage.jobindex.entries import IndexedTexts, indexed_texts, label_lines
 from storage.jobindex.query import find
 from storage.jobindex.tables import INSERT_CONFIG, REPLACE_INDEX, UPDATE_INDEX
 from storage.sqlite.reader import Readers
+from storage.sqlite.workflows import DELETE_OF_JOB, writing
 from storage.sqlite.writer import Write, Writer
 
 INSERT_JOB = "INSERT OR IGNORE INTO jobs (job_id, revision, active, runtime) VALUES (?, ?, 1, ?)"
@@ -27,9 +29,12 @@ UPDATE_RUNTIME = "UPDATE jobs SET revision = ?, runtime = ? WHERE job_id = ?"
 SELECT_ACTIVE = "SELECT job_id FROM jobs WHERE active = 1 ORDER BY job_id"
 SET_RETIRED = "UPDATE jobs SET active = 0 WHERE job_id = ?"
 SELECT_INDEXED_VERSION = "SELECT config_version FROM job_index WHERE job_id = ?"
-DELETE_JOB = tuple(
-    f"DELETE FROM {table} WHERE job_id = ?"
-    for table in ("jobs", "job_configs", "job_index", "tasks", "pod_events")
+DELETE_JOB = (
+    *(
+        f"DELETE FROM {table} WHERE job_id = ?"
+        for table in ("jobs", "job_configs", "job_index", "tasks", "pod_events")
+    ),
+    *DELETE_OF_JOB,
 )
 
 
@@ -56,9 +61,12 @@ class SqliteJobs:
         self._writer = writer
         self._readers = readers
 
-    async def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
-        """Store config, runtime, index row and membership in the active set, all or none."""
+    async def create(
+        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, workflow: Workflow | None = None
+    ) -> None:
+        """Store config, runtime, index row, membership in the active set and first workflow, all or none."""
         texts = await _texts(spec)
+        write_workflow = writing((workflow,) if workflow is not None else (), ())
         runtime_text = JOB_RUNTIME.encode(runtime)
 
         def write(db: sqlite3.Connection) -> None:
@@ -66,6 +74,7 @@ class SqliteJobs:
                 raise AlreadyExists(f"job {job_id} exists already")
             _insert_config(db, job_id, spec, texts)
             _index(db, job_id, spec, runtime)
+            write_workflow(db)
 
         await self._writer.submit(write)
 
@@ -83,7 +92,7 @@ class SqliteJobs:
         return await self._readers.run(partial(_runtime, job_id))
 
     async def delete(self, job_id: JobId) -> None:
-        """Delete configs, runtime, tasks, events and index row of the job, if it exists."""
+        """Delete configs, runtime, tasks, events, workflows and index row of the job, if it exists."""
 
         def write(db: sqlite3.Connection) -> None:
             for statement in DELETE_JOB:

@@ -11,8 +11,19 @@ from peloton.errors import PelotonError
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime
 from peloton.model.task import PodEvent, TaskRuntime
+from peloton.model.workflow import Workflow, WorkflowEvent
 from storage.config import SqliteSettings
-from storage.interface import Fence, Hosts, Jobs, Lockdowns, PodEvents, Pools, Tasks, unfenced
+from storage.interface import (
+    Fence,
+    Hosts,
+    Jobs,
+    Lockdowns,
+    PodEvents,
+    Pools,
+    Tasks,
+    Workflows,
+    unfenced,
+)
 from storage.sqlite import tasks as task_rows
 from storage.sqlite.cluster import SqliteHosts, SqliteLockdowns, SqlitePools
 from storage.sqlite.connection import prepare_directory, reader_connection, writer_connection
@@ -21,6 +32,7 @@ from storage.sqlite.jobs import SqliteJobs, writing_runtime
 from storage.sqlite.migrate import migrate, migrations
 from storage.sqlite.reader import Readers
 from storage.sqlite.tasks import SqliteTasks
+from storage.sqlite.workflows import SqliteWorkflows, writing
 from storage.sqlite.writer import Write, Writer
 
 
@@ -33,6 +45,7 @@ class SqliteStore:
         self.jobs: Jobs = SqliteJobs(writer, readers)
         self.tasks: Tasks = SqliteTasks(writer, readers)
         self.pod_events: PodEvents = SqlitePodEvents(writer, readers)
+        self.workflows: Workflows = SqliteWorkflows(readers)
         self.pools: Pools = SqlitePools(writer, readers)
         self.hosts: Hosts = SqliteHosts(writer, readers)
         self.lockdowns: Lockdowns = SqliteLockdowns(writer, readers)
@@ -47,18 +60,22 @@ class SqliteStore:
         tasks: Mapping[int, TaskRuntime],
         events: Sequence[PodEvent] = (),
         runtime: JobRuntime | None = None,
+        workflows: Sequence[Workflow] = (),
+        workflow_events: Sequence[WorkflowEvent] = (),
     ) -> None:
-        """Write task runtimes, their events and the runtime of one job together."""
+        """Write task runtimes, their events, the runtime and workflows of one job together."""
         parts: list[Write[None]] = []
         if runtime is not None:
             parts.append(writing_runtime(job_id, runtime))
         parts += task_rows.writing(job_id, tasks), appending(events)
+        if workflows or workflow_events:
+            parts.append(writing(workflows, workflow_events))
 
         def write(db: sqlite3.Connection) -> None:
             for part in parts:
                 part(db)
 
-        await self._writer.submit(write, len(tasks) + len(events) + 1)
+        await self._writer.submit(write, len(tasks) + len(events) + len(workflow_events) + 1)
 
     async def close(self) -> None:
         """Finish the writes that were accepted, then close the database."""

@@ -10,6 +10,7 @@ from jobmgr.core.task.actions import Limits, TaskActions
 from jobmgr.core.task.orphans import Orphans
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.workflow import Workflow
 
 
 class ActiveJobs:
@@ -25,11 +26,13 @@ class ActiveJobs:
         """Number of comparisons that resmgr has not answered, of all jobs."""
         self._timestamps = Timestamps()
 
-    def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
+    def create(
+        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, workflow: Workflow | None = None
+    ) -> None:
         """Add a job that was just stored; the next cycles create its tasks."""
         if job_id in self.jobs:
             return
-        self.jobs[job_id] = InFlight(CachedJob(job_id, spec, runtime))
+        self.jobs[job_id] = InFlight(CachedJob(job_id, spec, runtime, workflow))
         self.create_rows(job_id)
 
     def recover(self, job: CachedJob) -> None:

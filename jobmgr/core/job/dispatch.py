@@ -32,6 +32,8 @@ def dispatch(change: Change) -> None:
 
 def free_slots(change: Change) -> int:
     """Return how many more instances maximumRunningInstances allows to be scheduled."""
+    if change.service:
+        return change.size
     instances = change.spec.instance_count
     maximum = change.spec.sla.maximum_running_instances or instances
     waiting = change.counts.get(TaskState.INITIALIZED, 0)

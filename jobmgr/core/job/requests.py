@@ -8,13 +8,20 @@ from jobmgr.core.job.active_jobs import ActiveJobs
 from jobmgr.core.state.cache import NOT_CREATED
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
-from jobmgr.core.state.events import JobUpdated, RestartRequested, StartRequested, StopRequested
+from jobmgr.core.state.events import (
+    JobGoalRequested,
+    JobUpdated,
+    RestartRequested,
+    StartRequested,
+    StopRequested,
+)
 from jobmgr.core.task.creation import first_runtime
 from jobmgr.core.task.goal import Goal, goal_of
 from peloton.errors import Conflict, PelotonError, Refused
 from peloton.model.ids import JobId
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
+from peloton.model.workflow import EntityVersion
 
 Answer = list[int] | PelotonError
 """The instances that a request applies to, or why it is refused."""
@@ -67,7 +74,11 @@ def on_restart_requested(active: ActiveJobs, cycle: Cycle, event: RestartRequest
 def _stop_task(active: ActiveJobs, change: Change, instance: int) -> bool:
     """Stop an instance; return whether it had not ended. One without a row is created as ended."""
     task = change.task(instance)
-    if not 0 <= instance < change.spec.instance_count or task.state.terminal:
+    if not 0 <= instance < change.size or task.goal is TaskState.DELETED:
+        return False
+    if task.state.terminal:
+        return _stop_waiting(change, instance, task)
+    if task is NOT_CREATED and not change.incomplete:
         return False
     if task is NOT_CREATED:
         change.create([instance], first_runtime(change, instance, stopped=True))
@@ -77,7 +88,87 @@ def _stop_task(active: ActiveJobs, change: Change, instance: int) -> bool:
     return True
 
 
+def _stop_waiting(change: Change, instance: int, task: TaskRuntime) -> bool:
+    """Stop a service's instance that waits for its next run; whether it is one."""
+    if not change.service or task.goal is TaskState.KILLED:
+        return False
+    change.revise(instance, goal=TaskState.KILLED, desired_run=task.run)
+    return True
+
+
+def on_job_goal_requested(
+    active: ActiveJobs, cycle: Cycle, event: JobGoalRequested
+) -> EntityVersion | PelotonError:
+    """Take the goal of a service: RUNNING, KILLED, or DELETED, which is KILLED and then gone."""
+    change = active.change(cycle, event.job_id)
+    if change is None:
+        return Refused(f"job {event.job_id} has ended")
+    refused = stale(change, event.expected) or _refused_goal(change, event.goal)
+    if refused is not None:
+        return refused
+    if event.goal is JobState.RUNNING:
+        start_service(active, change)
+    else:
+        stop_service(active, change, event.goal)
+    return version_of(change)
+
+
+def _refused_goal(change: Change, goal: JobState) -> PelotonError | None:
+    if change.goal is JobState.DELETED:
+        return Refused(f"job {change.job_id} is being deleted")
+    workflow = change.workflow
+    starts = workflow is not None and not workflow.state.terminal and workflow.options.start_tasks
+    if goal is JobState.KILLED and starts:
+        return Conflict("an update that starts stopped instances is running: abort it first")
+    return None
+
+
+def stale(change: Change, expected: EntityVersion | None) -> Conflict | None:
+    """Return the refusal of a caller who has not seen the job as it is."""
+    if expected is None or expected == version_of(change):
+        return None
+    return Conflict(f"unexpected entity version {expected}: the job is at {version_of(change)}")
+
+
+def version_of(change: Change) -> EntityVersion:
+    """Return the version of a job with what this cycle changes about it."""
+    return EntityVersion(change.spec.version, change.desired_state_version, change.workflow_version)
+
+
+def start_service(active: ActiveJobs, change: Change) -> None:
+    """Let the job run, with all its stopped instances."""
+    resume_service(change)
+    for instance in range(change.size):
+        task = change.task(instance)
+        if task.goal is TaskState.KILLED:
+            change.revise(instance, goal=TaskState.RUNNING, desired_run=task.run + 1)
+            active.actions.evaluate(change, instance)
+
+
+def resume_service(change: Change) -> None:
+    """Let the job run; its stopped instances stay as they are."""
+    if change.goal is not JobState.RUNNING:
+        change.goal = JobState.RUNNING
+        change.desired_state_version += 1
+
+
+def stop_service(active: ActiveJobs, change: Change, goal: JobState) -> list[int]:
+    """Stop all instances of a service; those that had not ended."""
+    if change.goal is not goal:
+        change.goal = goal
+        change.desired_state_version += 1
+    running = [i for i in range(change.size) if not change.task(i).state.terminal]
+    for instance in range(change.size):
+        task = change.task(instance)
+        if task.goal is TaskState.RUNNING:
+            change.revise(instance, goal=TaskState.KILLED, desired_run=task.run)
+            active.actions.evaluate(change, instance)
+    return [i for i in running if change.incomplete or change.task(i) is not NOT_CREATED]
+
+
 def _stop_job(active: ActiveJobs, change: Change) -> list[int]:
+    if change.service:
+        return stop_service(active, change, JobState.KILLED)
     change.goal = JobState.KILLED
     active.sweep(change.job_id)
     instances = range(change.spec.instance_count)
@@ -94,8 +185,10 @@ def _begin_next_runs(
 ) -> Answer:
     """Make the next run the desired one of the eligible instances; return them."""
     change = active.change(cycle, job_id)
-    if change is None or change.job.runtime.state.terminal:
+    if change is None or (change.job.runtime.state.terminal and not change.service):
         return Refused(f"cannot {verb} tasks in a terminated job")
+    if change.goal is JobState.KILLED and change.service and verb == "start":
+        resume_service(change)
     if change.goal in (JobState.KILLED, JobState.DELETED):
         return Refused(f"cannot {verb} tasks in a job that is being stopped")
     accepted = []
@@ -105,12 +198,13 @@ def _begin_next_runs(
             continue
         accepted.append(instance)
         if goal_of(change.goal, task) is not Goal.RESTART:
-            change.revise(instance, goal=TaskState.SUCCEEDED, desired_run=task.run + 1)
+            change.revise(instance, goal=change.running_goal, desired_run=task.run + 1)
             active.actions.evaluate(change, instance)
     return accepted
 
 
 def _created(change: Change, instances: Sequence[int] | None) -> list[int]:
-    """Return the instances that have a row, in order."""
-    requested = range(change.spec.instance_count) if instances is None else sorted(set(instances))
-    return [i for i in requested if change.task(i) is not NOT_CREATED]
+    """Return the instances that have a row, and are not being removed, in order."""
+    requested = range(change.size) if instances is None else sorted(set(instances))
+    gone = (TaskState.UNKNOWN, TaskState.DELETED)
+    return [i for i in requested if change.task(i).goal not in gone]

@@ -35,7 +35,7 @@ def evaluate(active: ActiveJobs, change: Change, share: int) -> int:
     first = change.in_flight.sweep
     if first is None or share <= 0:
         return 0
-    count = change.spec.instance_count
+    count = change.size
     end = min(first + share, count)
     idle = NOT_CREATED
     for instance in range(first, end):
@@ -55,7 +55,7 @@ def compare(change: Change, share: int) -> int:
     in_flight, first = change.in_flight, change.in_flight.compare
     if first is None or share <= 0:
         return 0
-    count = change.spec.instance_count
+    count = change.size
     end = min(first + share, count)
     begin, run, waiting = first, 0, NOT_CREATED
     for instance in range(first, end):
@@ -74,6 +74,8 @@ def compare(change: Change, share: int) -> int:
 def _is_idle(change: Change, task: TaskRuntime) -> bool:
     """Return whether the rules require nothing, whatever the instance and its pending operation."""
     goal = goal_of(change.goal, task)
+    if task.state is TaskState.SUCCEEDED and not change.service:
+        return goal is Goal.RUN
     return goal is Goal.RUN and RULES[task.state, goal] is Action.NOTHING
 
 

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
-from peloton.model.states import TaskState
+from peloton.model.states import JobType, TaskState
 from peloton.model.task import TaskRuntime, TaskSpec
+from peloton.model.workflow import Workflow
 
 NOT_CREATED = TaskRuntime(
     state=TaskState.UNKNOWN,
@@ -26,6 +27,9 @@ NOT_CREATED = TaskRuntime(
 
 
 _state = attrgetter("state")
+_NOT_THERE = frozenset({TaskState.UNKNOWN, TaskState.DELETED})
+"""States of instances without a row, and of those that were removed: their rows keep the number of their last
+run."""
 _IN_RESMGR = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
 
 
@@ -50,10 +54,15 @@ class CachedJob:
         "spec",
         "specs",
         "tasks",
+        "workflow",
     )
 
-    def __init__(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
+    def __init__(
+        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, workflow: Workflow | None = None
+    ) -> None:
         self.job_id = job_id
+        self.workflow = workflow
+        """The one that runs, or ran last; None where there was none."""
         self.spec = spec
         """The newest version. It decides about the job as a whole, such as the number of instances; `spec_of`
         about an instance."""
@@ -74,7 +83,7 @@ class CachedJob:
         if not 0 <= instance < len(self.tasks):
             return None
         task = self.tasks[instance]
-        return None if task is NOT_CREATED else task
+        return None if task.state in _NOT_THERE else task
 
     def spec_of(self, instance: int) -> JobSpec:
         """Return the spec of the version that an instance has; the newest where its row is not stored yet."""
@@ -86,14 +95,21 @@ class CachedJob:
         return self.spec_of(instance).task(instance)
 
     def versions(self) -> set[int]:
-        """Return the versions in use, by the tasks."""
-        kinds = {id(task): task for task in self.tasks if task is not NOT_CREATED}.values()
+        """Return the versions in use, by the tasks and by a workflow that runs."""
+        kinds = {id(task): task for task in self.tasks if task.state not in _NOT_THERE}.values()
         used = {task.config_version for task in kinds} | {task.desired_config_version for task in kinds}
-        return used | {self.spec.version}
+        return used | {self.spec.version} | self._rolled_versions()
+
+    def _rolled_versions(self) -> set[int]:
+        """Return the versions between which a workflow that runs moves the instances."""
+        if self.workflow is None or self.workflow.state.terminal:
+            return set()
+        return {self.workflow.config_version, self.workflow.previous_version} - {0}
 
     def drop_unused_specs(self) -> None:
         """Drop the specs of versions that are no longer in use, by the counts of the runtime."""
-        used = {self.spec.version, *self.runtime.config_counts, *self.desired_versions}
+        rolled = self._rolled_versions()
+        used = {self.spec.version, *self.runtime.config_counts, *self.desired_versions, *rolled}
         self.specs = {version: spec for version, spec in self.specs.items() if version in used}
 
     def created(self, first: int = 0, end: int | None = None) -> Iterator[tuple[int, TaskRuntime]]:
@@ -101,7 +117,7 @@ class CachedJob:
         last = len(self.tasks) if end is None else min(end, len(self.tasks))
         for instance in range(first, last):
             task = self.tasks[instance]
-            if task is not NOT_CREATED:
+            if task.state not in _NOT_THERE:
                 yield instance, task
 
     def reason(self, instance: int) -> str:
@@ -131,25 +147,31 @@ class CachedJob:
         before, after = old.state, task.state
         if before is after:
             return
-        if old is not NOT_CREATED:
+        if before not in _NOT_THERE:
             left = counts[before] - 1
             if left:
                 counts[before] = left
             else:
                 del counts[before]
-        counts[after] = counts.get(after, 0) + 1
+        if after not in _NOT_THERE:
+            counts[after] = counts.get(after, 0) + 1
 
     def fill(self, rows: Mapping[int, TaskRuntime]) -> None:
         """Add rows that were read from the store, each once.
 
-        Rows beyond the last instance are left out: they are of an update that did not take effect.
+        Rows of a batch job beyond the last instance are left out: they are of an update that did not take
+        effect. Those of a service are still to be removed.
         """
         tasks, size = self.tasks, self.spec.instance_count
-        if rows and max(rows) >= size:
+        if self.spec.type is not JobType.BATCH:
+            self._extend(max(rows, default=0) + 1)
+        elif rows and max(rows) >= size:
             rows = {instance: task for instance, task in rows.items() if instance < size}
         for instance, task in rows.items():
             tasks[instance] = task
         for state, count in Counter(map(_state, rows.values())).items():
+            if state in _NOT_THERE:
+                continue
             self.counts[state] = self.counts.get(state, 0) + count
 
     def add_up(self) -> None:
@@ -164,7 +186,7 @@ class CachedJob:
         kinds = {id(task): task for task in self.tasks}
         for number, count in Counter(map(id, self.tasks)).items():
             task = kinds[number]
-            if task is NOT_CREATED:
+            if task.state in _NOT_THERE:
                 continue
             versions[task.config_version] = versions.get(task.config_version, 0) + count
             desired[task.desired_config_version] = desired.get(task.desired_config_version, 0) + count
@@ -182,6 +204,9 @@ class CachedJob:
         )
 
     def grow(self, spec: JobSpec) -> None:
-        """Take the next version, which has more instances."""
+        """Take the version that the job goes by, which may have more instances."""
         self.spec = self.specs[spec.version] = spec
-        self.tasks.extend([NOT_CREATED] * (spec.instance_count - len(self.tasks)))
+        self._extend(spec.instance_count)
+
+    def _extend(self, size: int) -> None:
+        self.tasks.extend([NOT_CREATED] * (size - len(self.tasks)))

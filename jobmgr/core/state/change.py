@@ -10,12 +10,13 @@ from typing import TypeVar, Unpack
 from jobmgr.core.state.cache import NOT_CREATED
 from jobmgr.core.state.events import RunOf, Span
 from jobmgr.core.state.in_flight import InFlight
-from jobmgr.core.state.job_states import MACHINE, batch_cause
+from jobmgr.core.state.job_states import MACHINE, SERVICE_MACHINE, JobCause, batch_cause, service_cause
 from jobmgr.core.state.task_states import Cause, Details, state_after
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
-from peloton.model.states import JobState, TaskState
+from peloton.model.states import JobState, JobType, TaskState
 from peloton.model.task import PodEvent, TaskRuntime, TaskSpec
+from peloton.model.workflow import Workflow, WorkflowEvent, WorkflowId, WorkflowType
 
 K = TypeVar("K")
 _NAMES = tuple(each.name for each in fields(TaskRuntime))
@@ -88,6 +89,7 @@ class Change:
         "_usage",
         "_versions",
         "counts",
+        "desired_state_version",
         "events",
         "gangs",
         "gangs_again",
@@ -101,6 +103,10 @@ class Change:
         "specs",
         "tasks",
         "withdrawals",
+        "workflow",
+        "workflow_events",
+        "workflow_version",
+        "workflows",
     )
 
     def __init__(self, in_flight: InFlight, timestamps: Timestamps, wall: int) -> None:
@@ -112,6 +118,13 @@ class Change:
         """The newest version."""
         self.specs: dict[int, JobSpec] = job.specs
         self.goal: JobState = job.runtime.goal
+        self.desired_state_version = job.runtime.desired_state_version
+        self.workflow_version = job.runtime.workflow_version
+        self.workflow: Workflow | None = job.workflow
+        """The one that runs, or ran last."""
+        self.workflows: dict[WorkflowId, Workflow] = {}
+        """Those that this cycle begins or changes."""
+        self.workflow_events: list[WorkflowEvent] = []
         self.tasks: dict[int, TaskRuntime] = {}
         self.counts: dict[TaskState, int] = dict(job.counts)
         self.events: list[PodEvent] = []
@@ -136,6 +149,32 @@ class Change:
     def job_id(self) -> JobId:
         """The id of the job."""
         return self.job.job_id
+
+    @property
+    def service(self) -> bool:
+        """Whether instances are always run again, and the job goes on until it is stopped."""
+        return self.spec.type is not JobType.BATCH
+
+    @property
+    def running_goal(self) -> TaskState:
+        """The goal of an instance that shall run."""
+        return TaskState.RUNNING if self.service else TaskState.SUCCEEDED
+
+    @property
+    def lives_on(self) -> bool:
+        """Whether the job stays active when all its tasks have ended: it may be started again."""
+        return self.service and self.goal is not JobState.DELETED
+
+    @property
+    def updating(self) -> bool:
+        """Whether an UPDATE is under way."""
+        running = self.workflow is not None and not self.workflow.state.terminal
+        return running and self.workflow is not None and self.workflow.type is WorkflowType.UPDATE
+
+    @property
+    def size(self) -> int:
+        """One more than the highest instance there may be, those that are being removed among them."""
+        return max(self.spec.instance_count, len(self.job.tasks))
 
     def task(self, instance: int) -> TaskRuntime:
         """Return an instance's runtime; NOT_CREATED where there is no such instance, or no row yet."""
@@ -166,6 +205,11 @@ class Change:
         _add(self.counts, task.state, len(instances))
         _add(self._versions, task.config_version, len(instances))
         _add(self._desired, task.desired_config_version, len(instances))
+
+    def put_workflow(self, workflow: Workflow, *events: WorkflowEvent) -> None:
+        """Take the job's workflow as it is from now on."""
+        self.workflow = self.workflows[workflow.id] = workflow
+        self.workflow_events += events
 
     def move(self, instance: int, cause: Cause, **details: Unpack[Details]) -> TaskRuntime:
         """Take a task to the state that `cause` leads to, and set `details`. Return the new runtime.
@@ -226,23 +270,26 @@ class Change:
             self._usage[kind] = self._usage.get(kind, 0.0) + amount
 
     def grow(self, spec: JobSpec) -> None:
-        """Take the next version, which adds instances."""
+        """Take a version as the one that the job goes by."""
         self.spec = spec
         self.specs = {**self.specs, spec.version: spec}
 
     @property
     def incomplete(self) -> bool:
-        """Whether there are instances without a row."""
+        """Whether instances are still to get their first row.
+
+        Once a service has had a workflow, workflows alone add instances.
+        """
+        if self.workflow is not None:
+            return False
         return sum(self.counts.values()) < self.spec.instance_count
 
     def close(self) -> None:
         """Compute the runtime of the job, if it changes."""
         old = self.job.runtime
         spec = self.spec
-        controller = self.task(0).state if self.task_spec(0).controller else None
-        cause = batch_cause(self.counts, spec.instance_count, self.goal, controller)
-        state = MACHINE.next(old.state, cause, self.job_id)
-        if not self.tasks and state is old.state and self.goal is old.goal and spec is self.job.spec:
+        state = self._state(old.state)
+        if not self.tasks and state is old.state and not self._is_other(old):
             return
         now = self.timestamp()
         self.runtime = replace(
@@ -252,6 +299,9 @@ class Change:
             config_version=spec.version,
             start_time=old.start_time or (now if self._ran else 0),
             completion_time=(old.completion_time or now) if state.terminal else 0,
+            workflow_version=self.workflow_version,
+            desired_state_version=self.desired_state_version,
+            update_id=self.workflow.id if self.workflow is not None else old.update_id,
             task_counts=self.counts,
             config_counts=_sum(old.config_counts, self._versions),
             resource_usage=self._used(old),
@@ -259,10 +309,31 @@ class Change:
             updated_at=now,
         )
 
+    def _state(self, old: JobState) -> JobState:
+        if self.service:
+            return SERVICE_MACHINE.next(
+                old, service_cause(self.counts, self.goal, self.incomplete), self.job_id
+            )
+        controller = self.task(0).state if self.task_spec(0).controller else None
+        cause: JobCause = batch_cause(self.counts, self.spec.instance_count, self.goal, controller)
+        return MACHINE.next(old, cause, self.job_id)
+
+    def _is_other(self, old: JobRuntime) -> bool:
+        """Whether something of the job's runtime changes beside its state and what follows from its tasks."""
+        return (
+            self.goal is not old.goal
+            or self.spec is not self.job.spec
+            or self.workflow_version != old.workflow_version
+            or self.desired_state_version != old.desired_state_version
+            or (self.workflow is not None and self.workflow.id != old.update_id)
+        )
+
     def commit(self) -> None:
         """Bring the cache up to the change, which is stored."""
         job = self.job
-        if self.spec is not job.spec:
+        job.workflow = self.workflow
+        another = self.spec is not job.spec
+        if another:
             job.grow(self.spec)
         tasks, reasons = job.tasks, job.pending_reasons
         for instance, task in self.tasks.items():
@@ -274,16 +345,19 @@ class Change:
             job.runtime = self.runtime
         if self._versions or self._desired:
             job.desired_versions = _sum(job.desired_versions, self._desired)
-            if len(job.specs) > 1:
-                job.drop_unused_specs()
+        if len(job.specs) > 1 and (another or self.workflows or self._versions or self._desired):
+            job.drop_unused_specs()
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to store."""
-        return not self.tasks and self.runtime is None
+        return not self.tasks and self.runtime is None and not self.workflows
 
     def _put(self, instance: int, old: TaskRuntime, new: TaskRuntime) -> None:
         self.tasks[instance] = new
+        if TaskState.DELETED in (old.state, new.state):
+            self._put_removed(instance, old, new)
+            return
         if new.start_time and not old.start_time:
             self._ran = True
         if new.state is not old.state or new.run != old.run or new.health is not old.health:
@@ -297,6 +371,14 @@ class Change:
         if new.desired_config_version != old.desired_config_version:
             _add(self._desired, old.desired_config_version, -1)
             _add(self._desired, new.desired_config_version, 1)
+
+    def _put_removed(self, instance: int, old: TaskRuntime, new: TaskRuntime) -> None:
+        """Count an instance that leaves the job, or comes back."""
+        self.events.append(pod_event(self.job_id, instance, new))
+        step, counted = (-1, old) if new.state is TaskState.DELETED else (1, new)
+        _add(self.counts, counted.state, step)
+        _add(self._versions, counted.config_version, step)
+        _add(self._desired, counted.desired_config_version, step)
 
     def _used(self, old: JobRuntime) -> dict[str, float]:
         used = dict(old.resource_usage)

@@ -10,10 +10,11 @@ from jobmgr.core.state.instructions import Instruction
 from peloton.errors import PelotonError
 from peloton.model.ids import JobId, Run
 from peloton.model.task import TaskStatus
+from peloton.model.workflow import EntityVersion
 
-Reply = list[int] | list[tuple[Run, TaskStatus]] | PelotonError | None
-"""The answer to an event: the instances that a request applies to, statuses of jobs that have ended, or
-why the request is refused."""
+Reply = list[int] | list[tuple[Run, TaskStatus]] | EntityVersion | PelotonError | None
+"""The answer to an event: the instances that a request applies to, statuses of jobs that have ended, the
+version of a job, or why the request is refused."""
 
 
 @dataclass(slots=True)

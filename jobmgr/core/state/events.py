@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobSpec
-from peloton.model.states import TaskState
+from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskStatus
+from peloton.model.workflow import EntityVersion, Workflow, WorkflowId
 
 RunOf = tuple[int, int]
 """Instance and run."""
@@ -77,6 +79,59 @@ class RestartRequested:
 
     job_id: JobId
     instances: Sequence[int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobGoalRequested:
+    """A service shall be RUNNING, KILLED or DELETED."""
+
+    job_id: JobId
+    goal: JobState
+    expected: EntityVersion | None = None
+    """The version that the caller has seen last; None: it does not care."""
+
+
+class WorkflowAction(Enum):
+    """What can be asked of a workflow that runs."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    ABORT = "abort"
+    ABORT_SOFTLY = "abort softly"
+    """After what is in flight."""
+    ROLL_BACK = "roll back"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowRequested:
+    """A workflow shall begin. `spec`, the version that it leads to, is stored; it was made from `base`."""
+
+    job_id: JobId
+    workflow: Workflow
+    spec: JobSpec
+    base: int
+    expected: EntityVersion | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowSteered:
+    """Something is asked of the job's workflow (`workflow_id`: of this one only)."""
+
+    job_id: JobId
+    action: WorkflowAction
+    opaque_data: str = ""
+    expected: EntityVersion | None = None
+    workflow_id: WorkflowId = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowRepeated:
+    """The workflow that runs is asked for again: only its opaque data may be new."""
+
+    job_id: JobId
+    workflow_id: WorkflowId
+    opaque_data: str
+    expected: EntityVersion | None = None
 
 
 # Reports of other daemons.
@@ -174,11 +229,13 @@ class LaunchUncertain:
     runs: Sequence[Run]
 
 
-Event = (
+WorkflowRequest = WorkflowRequested | WorkflowSteered | WorkflowRepeated
+JobEvent = (
     JobUpdated
     | StopRequested
     | StartRequested
     | RestartRequested
+    | JobGoalRequested
     | Statuses
     | Placed
     | PendingReasons
@@ -192,3 +249,5 @@ Event = (
     | LaunchRefused
     | LaunchUncertain
 )
+"""All but what is asked of workflows."""
+Event = JobEvent | WorkflowRequest

@@ -88,6 +88,8 @@ class Retire:
     """Take a job that has ended out of the active set."""
 
     job_id: JobId
+    delete: bool = False
+    """Whether it is to be deleted, too."""
 
 
 Instruction = Enqueue | Compare | Withdraw | Launch | Release | Kill | ShutDown | Settle | Reconcile | Retire

@@ -60,6 +60,38 @@ MACHINE: StateMachine[JobState, JobCause] = StateMachine(
 )
 """The moves of a batch job. A job that grows goes back to INITIALIZED; one that has ended stays as it is."""
 
+SERVICE_MACHINE: StateMachine[JobState, JobCause] = StateMachine(
+    "service",
+    {
+        (_J.INITIALIZED, _C.CREATING): _J.INITIALIZED,
+        (_J.INITIALIZED, _C.WAITING): _J.PENDING,
+        (_J.INITIALIZED, _C.RUNNING): _J.RUNNING,
+        (_J.INITIALIZED, _C.STOPPING): _J.KILLING,
+        (_J.INITIALIZED, _C.KILLED): _J.KILLED,
+        (_J.PENDING, _C.CREATING): _J.INITIALIZED,
+        (_J.PENDING, _C.WAITING): _J.PENDING,
+        (_J.PENDING, _C.RUNNING): _J.RUNNING,
+        (_J.PENDING, _C.STOPPING): _J.KILLING,
+        (_J.PENDING, _C.KILLED): _J.KILLED,
+        (_J.RUNNING, _C.CREATING): _J.INITIALIZED,
+        (_J.RUNNING, _C.WAITING): _J.PENDING,
+        (_J.RUNNING, _C.RUNNING): _J.RUNNING,
+        (_J.RUNNING, _C.STOPPING): _J.KILLING,
+        (_J.RUNNING, _C.KILLED): _J.KILLED,
+        (_J.KILLING, _C.CREATING): _J.INITIALIZED,
+        (_J.KILLING, _C.WAITING): _J.PENDING,
+        (_J.KILLING, _C.RUNNING): _J.RUNNING,
+        (_J.KILLING, _C.STOPPING): _J.KILLING,
+        (_J.KILLING, _C.KILLED): _J.KILLED,
+        (_J.KILLED, _C.CREATING): _J.INITIALIZED,
+        (_J.KILLED, _C.WAITING): _J.PENDING,
+        (_J.KILLED, _C.RUNNING): _J.RUNNING,
+        (_J.KILLED, _C.STOPPING): _J.KILLING,
+        (_J.KILLED, _C.KILLED): _J.KILLED,
+    },
+)
+"""The moves of a service. It ends only when it is stopped, and can be started again."""
+
 ENDS: Mapping[TaskState, JobCause] = {
     TaskState.SUCCEEDED: JobCause.SUCCEEDED,
     TaskState.FAILED: JobCause.FAILED,
@@ -92,6 +124,16 @@ def batch_cause(
     if sum(counts.values()) < instances:
         return JobCause.CREATING
     return JobCause.RUNNING if counts.get(TaskState.RUNNING) else JobCause.WAITING
+
+
+def service_cause(counts: Mapping[TaskState, int], goal: JobState, creating: bool) -> JobCause:
+    """Return what the tasks make of a service. `creating`: some instances are to get their first row."""
+    if goal in (JobState.KILLED, JobState.DELETED):
+        over = not creating and ended_tasks(counts) == sum(counts.values())
+        return JobCause.KILLED if over else JobCause.STOPPING
+    if counts.get(TaskState.RUNNING):
+        return JobCause.RUNNING
+    return JobCause.CREATING if creating else JobCause.WAITING
 
 
 def _end(counts: Mapping[TaskState, int], instances: int) -> JobCause:

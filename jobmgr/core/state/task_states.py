@@ -45,6 +45,8 @@ class Cause(Enum):
     KILL = "kill"
     """The run is to end: Mesos is asked to kill it."""
     NEXT_RUN = "next run"
+    REMOVED = "removed"
+    """The instance is taken out of its job. Its row stays, unseen, for the number of its last run."""
 
 
 _S, _C = TaskState, Cause
@@ -102,6 +104,12 @@ MACHINE: StateMachine[TaskState, Cause] = StateMachine(
         (_S.FAILED, _C.NEXT_RUN): _S.INITIALIZED,
         (_S.LOST, _C.NEXT_RUN): _S.INITIALIZED,
         (_S.KILLED, _C.NEXT_RUN): _S.INITIALIZED,
+        (_S.SUCCEEDED, _C.REMOVED): _S.DELETED,
+        (_S.FAILED, _C.REMOVED): _S.DELETED,
+        (_S.LOST, _C.REMOVED): _S.DELETED,
+        (_S.KILLED, _C.REMOVED): _S.DELETED,
+        (_S.DELETED, _C.CREATED): _S.INITIALIZED,
+        (_S.DELETED, _C.CREATED_STOPPED): _S.KILLED,
     },
 )
 """The states that jobmgr stores. READY, PLACING and the like exist in resmgr only; UNKNOWN is an instance

@@ -8,8 +8,18 @@ from jobmgr.core.state.change import Change
 from jobmgr.core.state.events import Now
 from jobmgr.core.state.in_flight import PendingOp
 from jobmgr.core.state.task_states import ENDED, Cause
-from jobmgr.core.task.goal import RULES, Action, Goal, goal_of
-from jobmgr.core.task.retry import EndCause, delay, end_cause, explain_end, runs_again, stored_cause
+from jobmgr.core.task.goal import ENDING_GOALS, RULES, Action, Goal, goal_of
+from jobmgr.core.task.retry import (
+    THROTTLED,
+    EndCause,
+    counts_for_service,
+    delay,
+    end_cause,
+    explain_end,
+    runs_again,
+    stored_cause,
+    throttled_for,
+)
 from jobmgr.core.task.status_rules import MAX_MESSAGE, end_state, ended_run_message, termination
 from jobmgr.core.task.usage import NANOSECONDS, added, used
 from peloton.deadlines import Deadlines
@@ -38,6 +48,10 @@ class Limits:
     kill_again_most: float = 600.0
     refusals_at_once: int = 3
     """Number of refused launches in a row before a task waits between its tries."""
+    throttle_first: float = 30.0
+    """Pause of a service's instance after its first failure; it doubles up to `throttle_most`."""
+    throttle_most: float = 3600.0
+    """Longest pause of a service's instance before its next run."""
     rows_per_turn: int = 2000
     """Number of tasks that one cycle creates or evaluates."""
 
@@ -73,11 +87,27 @@ class TaskActions:
             self.kill(change, instance, task)
         elif action is Action.KILL_AGAIN:
             self.kill_again(change, instance, task)
-        elif action is Action.NEXT_RUN or (
-            action is Action.RETRY
-            and runs_again(stored_cause(task), task.failure_count, change.task_spec(instance))
-        ):
+        elif action is Action.REMOVE:
+            self._clear(change, instance)
+            change.move(instance, Cause.REMOVED)
+        elif action is Action.NEXT_RUN:
             self.next_run(change, instance, task)
+        elif action is Action.RETRY:
+            self._retry(change, instance, task)
+
+    def _retry(self, change: Change, instance: int, task: TaskRuntime) -> None:
+        """Start the next run of a task whose run has ended, now or later, if its policy grants one."""
+        if not change.service:
+            if runs_again(stored_cause(task), task.failure_count, change.task_spec(instance)):
+                self.next_run(change, instance, task)
+            return
+        seconds = throttled_for(task, self.age(task), self.limits.throttle_first, self.limits.throttle_most)
+        if not seconds:
+            self.next_run(change, instance, task)
+            return
+        if task.message != THROTTLED:
+            change.revise(instance, message=THROTTLED, desired_host="")
+        self.set_deadline(change, instance, seconds)
 
     def resume(self, change: Change, instance: int) -> None:
         """Evaluate a task after events may have been missed."""
@@ -100,15 +130,20 @@ class TaskActions:
         return max(self.now.wall - task.updated_at, 0) / NANOSECONDS
 
     def next_run(self, change: Change, instance: int, task: TaskRuntime) -> None:
-        """Begin the next run, with the version of the config that is desired."""
+        """Begin the next run, with the version of the config that is desired.
+
+        A run that was asked for keeps the host that it is to go to.
+        """
         in_flight = change.in_flight
+        checked = change.specs[task.desired_config_version].task(instance).health_checked
+        restarted = task.desired_run > task.run
         in_flight.finish(instance)
         in_flight.unconfirmed.discard(instance)
         self.clear_deadline(change, instance)
         change.move(
             instance,
             Cause.NEXT_RUN,
-            goal=TaskState.SUCCEEDED,
+            goal=change.running_goal,
             run=task.run + 1,
             desired_run=task.run + 1,
             previous_run=task.run,
@@ -119,8 +154,8 @@ class TaskActions:
             start_time=0,
             completion_time=0,
             termination=None,
-            health=HealthState.DISABLED,
-            desired_host="",
+            health=HealthState.UNKNOWN if checked else HealthState.DISABLED,
+            desired_host=task.desired_host if restarted else "",
             reason="",
             message=ended_run_message(task.run, task.state, task.message),
         )
@@ -128,7 +163,7 @@ class TaskActions:
 
     def not_started(self, change: Change, instance: int, message: str, reason: str) -> None:
         """End a run that did not start, and try the next one unless the task is to stop."""
-        if goal_of(change.goal, change.task(instance)) is Goal.STOP:
+        if goal_of(change.goal, change.task(instance)) in ENDING_GOALS:
             self.end_unlaunched(change, instance, message)
             return
         tries = change.in_flight.count_failure(instance)
@@ -158,7 +193,7 @@ class TaskActions:
         task = change.move(
             instance,
             Cause.CANCELLED,
-            goal=change.task(instance).goal if restarted else TaskState.KILLED,
+            goal=TaskState.KILLED if goal is Goal.STOP else change.task(instance).goal,
             completion_time=self.now.wall,
             termination=Termination(reason),
             message=message,
@@ -166,16 +201,19 @@ class TaskActions:
         )
         if restarted:
             self.next_run(change, instance, task)
+        elif goal is Goal.REMOVE:
+            self.evaluate(change, instance)
 
     def end(self, change: Change, instance: int, status: TaskStatus) -> None:
         """End the current run by a terminal status, and begin the next one where the policy allows it."""
         task = change.task(instance)
         running = goal_of(change.goal, task) is Goal.RUN
         cause = end_cause(task.state, status)
-        failures = task.failure_count + (running and cause.is_failure)
-        again = running and runs_again(cause, failures, change.task_spec(instance))
-        if running:
-            status = replace(status, message=explain_end(cause, status.message, again))
+        counts = counts_for_service(cause, status.state) if change.service else cause.is_failure
+        failures = task.failure_count + (running and counts)
+        again = running and not change.service and runs_again(cause, failures, change.task_spec(instance))
+        if running and not (change.service and counts):
+            status = replace(status, message=explain_end(cause, status.message, again or change.service))
         if running and cause is EndCause.NOT_STARTED:
             change.in_flight.finish(instance)
             self.not_started(change, instance, status.message, status.reason)
@@ -193,7 +231,8 @@ class TaskActions:
         goal = goal_of(change.goal, task)
         state = end_state(task, status, goal is not Goal.RUN)
         completed = status.timestamp or self.now.wall
-        usage = used(change.task_spec(instance).resources, (task.start_time, completed))
+        spec = change.task_spec(instance)
+        usage = used(spec.resources, (task.start_time, completed))
         change.in_flight.finish(instance)
         self._clear(change, instance)
         change.add_usage(usage)
@@ -213,12 +252,17 @@ class TaskActions:
             termination=termination(state, requested, status.message),
             failure_count=failures,
             resource_usage=added(task.resource_usage, usage) if usage else task.resource_usage,
-            health=task.health if status.healthy is None else HealthState.UNHEALTHY,
+            health=HealthState.INVALID if spec.health_checked else task.health,
         )
 
     def kill(self, change: Change, instance: int, task: TaskRuntime) -> None:
-        """Store KILLING, and kill the run for its restart or on request."""
-        if goal_of(change.goal, task) is Goal.RESTART:
+        """Store KILLING, and kill the run for its removal, update or restart, or on request."""
+        goal = goal_of(change.goal, task)
+        if goal is Goal.REMOVE:
+            self._kill(change, instance, task.goal, TerminationReason.KILLED_FOR_UPDATE, "to be removed")
+        elif change.updating and task.desired_run > task.run:
+            self._kill(change, instance, task.goal, TerminationReason.KILLED_FOR_UPDATE, "to be updated")
+        elif goal is Goal.RESTART:
             self._kill(change, instance, task.goal, TerminationReason.KILLED_FOR_RESTART, "to be restarted")
         else:
             self.kill_for(change, instance, TerminationReason.KILLED_ON_REQUEST, "to be stopped")
@@ -240,7 +284,7 @@ class TaskActions:
         if change.task_spec(instance).kill_on_preempt:
             self.kill_for(change, instance, TerminationReason.PREEMPTED_RESOURCES, message)
             return
-        change.revise(instance, desired_run=task.run + 1)
+        change.revise(instance, desired_run=task.run + 1, desired_host="")
         self._kill(change, instance, task.goal, TerminationReason.PREEMPTED_RESOURCES, message)
 
     def kill_again(self, change: Change, instance: int, task: TaskRuntime) -> None:
@@ -280,6 +324,8 @@ class TaskActions:
             seconds = self.time_left(change, instance)
             if instance in in_flight.unconfirmed:
                 seconds = min(limits.confirm_after, seconds or limits.confirm_after)
+        elif task.state is TaskState.STARTING and change.service:
+            seconds = limits.confirm_after if instance in in_flight.unconfirmed else None
         elif task.state is TaskState.LAUNCHED:
             seconds = limits.ask_after if instance in in_flight.unconfirmed else limits.news_after
         else:

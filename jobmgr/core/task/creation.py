@@ -16,7 +16,7 @@ def first_runtime(change: Change, instance: int, stopped: bool) -> TaskRuntime:
     version, now = change.spec.version, change.timestamp()
     return TaskRuntime(
         state=state,
-        goal=TaskState.KILLED if stopped else TaskState.SUCCEEDED,
+        goal=TaskState.KILLED if stopped else change.running_goal,
         run=1,
         config_version=version,
         desired_config_version=version,

@@ -18,6 +18,8 @@ class Goal(Enum):
     """End for good."""
     RESTART = "restart"
     """End the current run and start the next one."""
+    REMOVE = "remove"
+    """End, and leave the job."""
 
 
 class Action(Enum):
@@ -36,6 +38,8 @@ class Action(Enum):
     RETRY = "retry"
     """Begin the next run if the retry policy allows one."""
     NEXT_RUN = "next run"
+    REMOVE = "remove"
+    """Take the instance out of the job."""
 
 
 _S = TaskState
@@ -46,7 +50,7 @@ RULES: Mapping[tuple[TaskState, Goal], Action] = {
     (_S.STARTING, Goal.RUN): Action.WATCH,
     (_S.RUNNING, Goal.RUN): Action.WATCH,
     (_S.KILLING, Goal.RUN): Action.KILL_AGAIN,
-    (_S.SUCCEEDED, Goal.RUN): Action.NOTHING,
+    (_S.SUCCEEDED, Goal.RUN): Action.RETRY,
     (_S.FAILED, Goal.RUN): Action.RETRY,
     (_S.LOST, Goal.RUN): Action.RETRY,
     (_S.KILLED, Goal.RUN): Action.RETRY,
@@ -70,16 +74,30 @@ RULES: Mapping[tuple[TaskState, Goal], Action] = {
     (_S.FAILED, Goal.RESTART): Action.NEXT_RUN,
     (_S.LOST, Goal.RESTART): Action.NEXT_RUN,
     (_S.KILLED, Goal.RESTART): Action.NEXT_RUN,
+    (_S.INITIALIZED, Goal.REMOVE): Action.WITHDRAW,
+    (_S.PENDING, Goal.REMOVE): Action.WITHDRAW,
+    (_S.LAUNCHED, Goal.REMOVE): Action.KILL,
+    (_S.STARTING, Goal.REMOVE): Action.KILL,
+    (_S.RUNNING, Goal.REMOVE): Action.KILL,
+    (_S.KILLING, Goal.REMOVE): Action.KILL_AGAIN,
+    (_S.SUCCEEDED, Goal.REMOVE): Action.REMOVE,
+    (_S.FAILED, Goal.REMOVE): Action.REMOVE,
+    (_S.LOST, Goal.REMOVE): Action.REMOVE,
+    (_S.KILLED, Goal.REMOVE): Action.REMOVE,
+    (_S.DELETED, Goal.REMOVE): Action.NOTHING,
 }
 """For the states that jobmgr stores. READY to RESERVED exist in resmgr only."""
 
 _ENDING_JOB = frozenset({JobState.KILLED, JobState.DELETED})
-_ENDING_TASK = frozenset({TaskState.KILLED, TaskState.DELETED})
+ENDING_GOALS = frozenset({Goal.STOP, Goal.REMOVE})
+"""Aims after which no run follows."""
 
 
 def goal_of(job_goal: JobState, task: TaskRuntime) -> Goal:
     """Return the goal of a task. A job that is to end stops all its tasks, whatever their own goals."""
-    if job_goal in _ENDING_JOB or task.goal in _ENDING_TASK:
+    if task.goal is TaskState.DELETED:
+        return Goal.REMOVE
+    if job_goal in _ENDING_JOB or task.goal is TaskState.KILLED:
         return Goal.STOP
     if task.desired_run > task.run:
         return Goal.RESTART

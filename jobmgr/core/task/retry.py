@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from peloton.model.backoff import exponential
 from peloton.model.states import TaskState
 from peloton.model.task import MAX_FAILURES, TaskRuntime, TaskSpec, TaskStatus
 
@@ -26,6 +27,10 @@ _MACHINE_DOWN = "Operator initiated"
 """In the message of a TASK_LOST whose machine was taken down for maintenance. Its reason, AGENT_REMOVED, also
 stands for an agent that disappeared."""
 _NOT_STARTED = frozenset({TaskState.INITIALIZED, TaskState.PENDING, TaskState.LAUNCHED})
+
+
+THROTTLED = "Task throttled due to failure"
+"""The message of a service's instance that waits before its next run."""
 
 
 class EndCause(Enum):
@@ -96,6 +101,21 @@ def runs_again(cause: EndCause, failures: int, spec: TaskSpec) -> bool:
     if cause is EndCause.SYSTEM:
         attempts = max(attempts, SYSTEM_ATTEMPTS)
     return not cause.is_failure or failures < attempts
+
+
+def counts_for_service(cause: EndCause, end: TaskState) -> bool:
+    """Return whether the end of a service's run is one of the instance's failures: every one but a loss."""
+    return end is not TaskState.LOST and cause is not EndCause.NOT_STARTED
+
+
+def throttled_for(task: TaskRuntime, age: float, first: float, longest: float) -> float:
+    """Return the seconds that a service's instance still waits before its next run; 0: none.
+
+    `age` is the seconds since its run ended. The wait doubles from `first` with each failure in a row.
+    """
+    if task.state is TaskState.LOST or not task.failure_count:
+        return 0.0
+    return max(exponential(task.failure_count, first, longest) - age, 0.0)
 
 
 def explain_end(cause: EndCause, message: str, again: bool) -> str:

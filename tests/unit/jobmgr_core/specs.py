@@ -9,6 +9,7 @@ from jobmgr.core.state.cache import CachedJob
 from peloton.api.v0.job import job_pb2
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.task import TaskRuntime
+from peloton.model.workflow import Workflow
 from peloton.wire.job import job_spec
 
 JOB = "0f3f5c2a-0000-4000-8000-000000000001"
@@ -31,10 +32,14 @@ def config(instances: int = 1, max_failures: int = 0, **sla: Any) -> job_pb2.Job
 
 
 def stored_job(
-    runtime: JobRuntime, rows: Mapping[int, TaskRuntime], newest: JobSpec, *older: JobSpec
+    runtime: JobRuntime,
+    rows: Mapping[int, TaskRuntime],
+    newest: JobSpec,
+    *older: JobSpec,
+    workflow: Workflow | None = None,
 ) -> CachedJob:
     """Return a job as recovery reads it from the store."""
-    job = CachedJob(JOB, newest, runtime)
+    job = CachedJob(JOB, newest, runtime, workflow)
     job.fill(rows)
     used = job.versions()
     job.specs.update({each.version: each for each in older if each.version in used})

@@ -42,8 +42,8 @@ class Driver:
         self.seconds = 0.0
         self.runtime = JobRuntime(JobState.PENDING, JobState.SUCCEEDED, 1, 1)
 
-    def recovered(self, state: TaskState) -> None:
-        rows = {i: TaskRuntime(s, S.SUCCEEDED, 1, 1, 1, 1) for i, s in enumerate((state, S.PENDING))}
+    def recovered(self, state: TaskState, goal: TaskState = S.SUCCEEDED) -> None:
+        rows = {i: TaskRuntime(s, goal, 1, 1, 1, 1) for i, s in enumerate((state, S.PENDING))}
         self.core.active.recover(stored_job(self.runtime, rows, spec(2)))
 
     def send(self, *events: ev.Event) -> None:
@@ -93,6 +93,7 @@ STEPS: dict[Cause, Callable[[Driver], None]] = {
     C.CANCELLED: cancelled,
     C.KILL: lambda driver: driver.send(ev.StopRequested(JOB, [0])),
     C.NEXT_RUN: lambda driver: driver.send(ev.RestartRequested(JOB, [0])),
+    C.REMOVED: lambda driver: driver.send(),
 }
 
 
@@ -103,7 +104,7 @@ def test_each_move_is_reached(state: TaskState, cause: Cause, reached: set[tuple
         driver.recovered(S.PENDING)
         driver.place()
     else:
-        driver.recovered(state)
+        driver.recovered(state, S.DELETED if cause is C.REMOVED else S.SUCCEEDED)
     if cause in STATUS:
         status = TaskStatus(mesos_task_id(JOB, 0, 1), STATUS[cause], 0, uuid=b"agent")
         driver.send(ev.Statuses([(Run(JOB, 0, 1), status)]))

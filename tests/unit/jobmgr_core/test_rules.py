@@ -44,7 +44,8 @@ def end(state: TaskState, reason: str = "", message: str = "") -> TaskStatus:
 
 
 def test_every_stored_state_has_a_rule_for_every_goal() -> None:
-    assert set(RULES) == {(state, goal) for state in STORED for goal in Goal}
+    removed = {(S.DELETED, Goal.REMOVE)}
+    assert set(RULES) == {(state, goal) for state in STORED for goal in Goal} | removed
 
 
 @pytest.mark.parametrize("state", STORED)
@@ -64,7 +65,7 @@ def test_rules_leave_ended_tasks_alone_unless_they_restart(state: TaskState) -> 
         (J.RUNNING, S.RUNNING, 1, Goal.RUN),
         (J.SUCCEEDED, S.SUCCEEDED, 2, Goal.RESTART),
         (J.SUCCEEDED, S.KILLED, 1, Goal.STOP),
-        (J.SUCCEEDED, S.DELETED, 1, Goal.STOP),
+        (J.SUCCEEDED, S.DELETED, 1, Goal.REMOVE),
         (J.KILLED, S.SUCCEEDED, 1, Goal.STOP),
         (J.KILLED, S.SUCCEEDED, 2, Goal.STOP),
         (J.DELETED, S.SUCCEEDED, 1, Goal.STOP),

@@ -427,7 +427,6 @@ def test_refuses_job_id(job_id: str) -> None:
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        ("type: SERVICE", "type"),
         ("type: DAEMON", "type"),
         (
             'instanceConfig { key: 1 value { volume { containerPath: "x" sizeMB: 1 } } }',

@@ -1,0 +1,246 @@
+"""What a workflow does next: a pure function of the instances as they are."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from jobmgr.core.workflow.stages import Aim, Stage, is_held, stage_of
+from peloton.model.availability import Availability, availability_of
+from peloton.model.states import TaskState
+from peloton.model.task import TaskRuntime
+from peloton.model.workflow import Workflow, WorkflowState, WorkflowType
+
+SILENT_NANOSECONDS = 30 * 60 * 1_000_000_000
+"""A workflow without progress for so long is reported."""
+_ORDER: Mapping[Availability, int] = {
+    Availability.UNAVAILABLE: 0,
+    Availability.DELETED: 0,
+    Availability.KILLED: 1,
+    Availability.INVALID: 2,
+    Availability.AVAILABLE: 3,
+}
+"""Which instances are updated first: those that it costs least."""
+_OPEN = (Stage.ADD, Stage.UPDATE, Stage.ADOPT, Stage.REMOVE, Stage.CURRENT, Stage.ENDING)
+_SHOWN = 5
+"""Instances that a reason names."""
+
+
+class Instances:
+    """The instances of a job by their stage, kept as their runtimes change."""
+
+    def __init__(self, aim: Aim, tasks: Iterable[tuple[int, TaskRuntime]]) -> None:
+        """`tasks` gives all instances, those without a row in UNKNOWN among them."""
+        self.aim = aim
+        self.by_stage: dict[Stage, set[int]] = {stage: set() for stage in Stage}
+        self.by_cost: tuple[set[int], ...] = tuple(set() for _ in range(len(_ORDER)))
+        """Those in UPDATE, by the place of their availability in `_ORDER`."""
+        self._tasks: dict[int, TaskRuntime] = {}
+        self._stages: dict[int, Stage] = {}
+        for instance, task in tasks:
+            self.take(instance, task)
+
+    def take(self, instance: int, task: TaskRuntime) -> tuple[Stage | None, Stage]:
+        """Take an instance as it is now. Returns its stage before and now."""
+        before, after = self._stages.get(instance), stage_of(self.aim, instance, task)
+        if before is Stage.UPDATE:
+            self.by_cost[_ORDER[availability_of(self._tasks[instance])]].discard(instance)
+        if after is Stage.UPDATE:
+            self.by_cost[_ORDER[availability_of(task)]].add(instance)
+        if before is not after:
+            if before is not None:
+                self.by_stage[before].discard(instance)
+            self.by_stage[after].add(instance)
+            self._stages[instance] = after
+        self._tasks[instance] = task
+        return before, after
+
+    def task(self, instance: int) -> TaskRuntime:
+        """Return an instance as it was taken last."""
+        return self._tasks[instance]
+
+    def items(self) -> Iterable[tuple[int, TaskRuntime]]:
+        """Return all instances."""
+        return self._tasks.items()
+
+    @property
+    def remaining(self) -> int:
+        """Return how many instances are neither done nor failed."""
+        return self.count(*_OPEN)
+
+    def count(self, *stages: Stage) -> int:
+        """Return how many instances are in one of these stages."""
+        return sum(len(self.by_stage[stage]) for stage in stages)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is done now. Lists are ordered: what comes first is done first."""
+
+    adds: tuple[int, ...] = ()
+    updates: tuple[int, ...] = ()
+    adopts: tuple[int, ...] = ()
+    """They get the target version without a new run, whatever the batch size."""
+    holds: tuple[int, ...] = ()
+    """They are stopped until all others are, too: `stop_before_update`."""
+    removes: tuple[int, ...] = ()
+    done: int = 0
+    failed: int = 0
+    remaining: int = 0
+    ends: bool = False
+    """Whether nothing is left to be done."""
+    too_many_failed: bool = False
+    more: bool = False
+    """Whether `limit` cut the plan: there is more to be done at once."""
+    reason: str = ""
+    """What the workflow waits for; empty where it has something to do."""
+
+    @property
+    def idle(self) -> bool:
+        """Return whether no instance is changed."""
+        return not (self.adds or self.updates or self.adopts or self.holds or self.removes)
+
+
+def batch_size(workflow: Workflow, count: int) -> int:
+    """Return how many instances may be in flight at once, of a job of `count` instances."""
+    options = workflow.options
+    if options.batch_size:
+        return options.batch_size
+    if options.batch_percentage:
+        return max(math.ceil(count * options.batch_percentage / 100), 1)
+    return 2**31
+
+
+def plan(workflow: Workflow, instances: Instances, now: int, limit: int = 2**31) -> Plan:
+    """Return what a workflow does next, to at most `limit` instances. `now`: nanoseconds since 1970."""
+    done, failed = instances.count(Stage.DONE), instances.count(Stage.FAILED)
+    remaining = instances.remaining
+    most = workflow.options.max_failure_instances
+    counts = Plan(done=done, failed=failed, remaining=remaining)
+    if most and failed >= most:
+        return _with(counts, too_many_failed=True, reason=_failures(instances, failed, most))
+    if workflow.state is WorkflowState.PAUSED:
+        return _with(counts, reason="paused: waits to be resumed")
+    if workflow.aborting:
+        ends = not instances.by_stage[Stage.CURRENT]
+        return _with(counts, ends=ends, reason=_waiting(workflow, instances, now))
+    if not remaining:
+        return _with(counts, ends=True)
+    return _round(workflow, instances, counts, now, limit)
+
+
+def _round(workflow: Workflow, instances: Instances, counts: Plan, now: int, limit: int) -> Plan:
+    adopts = _first(instances.by_stage[Stage.ADOPT], limit)
+    left = limit - len(adopts)
+    holds, waits = _holds(workflow, instances, left)
+    if holds or waits:
+        more = len(holds) == left
+        reason = "" if holds else _waiting(workflow, instances, now)
+        return _with(counts, adopts=adopts, holds=holds, more=more, reason=reason)
+    room = batch_size(workflow, instances.aim.count) - instances.count(Stage.CURRENT)
+    left = min(left, max(room, 0))
+    adds = _first(instances.by_stage[Stage.ADD], left)
+    updates = _by_cost(instances, left - len(adds))
+    removes = _first(instances.by_stage[Stage.REMOVE], left - len(adds) - len(updates))
+    changed = len(adopts) + len(adds) + len(updates) + len(removes)
+    return _with(
+        counts,
+        adds=adds,
+        updates=updates,
+        adopts=adopts,
+        removes=removes,
+        more=changed >= limit,
+        reason="" if changed else _waiting(workflow, instances, now),
+    )
+
+
+def _holds(workflow: Workflow, instances: Instances, limit: int) -> tuple[tuple[int, ...], bool]:
+    """Return which instances are to be stopped before any is updated, and whether stopped ones still live."""
+    if not workflow.options.stop_before_update or workflow.rolling_back:
+        return (), False
+    if workflow.type is not WorkflowType.UPDATE:
+        return (), False
+    concerned = instances.by_stage[Stage.UPDATE]
+    holds = [i for i in concerned if not is_held(instances.task(i))]
+    waits = any(not instances.task(i).state.terminal for i in concerned)
+    return _first(holds, limit), waits
+
+
+def _by_cost(instances: Instances, limit: int) -> tuple[int, ...]:
+    """Return instances to be updated, the unavailable ones first."""
+    chosen: list[int] = []
+    for some in instances.by_cost:
+        if len(chosen) < limit:
+            chosen += _first(some, limit - len(chosen))
+    return tuple(chosen)
+
+
+def _first(some: Iterable[int], limit: int) -> tuple[int, ...]:
+    return tuple(sorted(some)[:limit]) if limit > 0 else ()
+
+
+def _failures(instances: Instances, failed: int, most: int) -> str:
+    named = _named(instances.by_stage[Stage.FAILED])
+    return f"{failed} instances failed ({named}), which is not below the limit of {most}"
+
+
+def _waiting(workflow: Workflow, instances: Instances, now: int) -> str:
+    """Say what keeps the workflow from going on."""
+    parts = []
+    current = instances.by_stage[Stage.CURRENT]
+    if current:
+        states = Counter(_shown_state(instances.task(i)) for i in current)
+        told = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+        parts.append(f"{len(current)} in flight ({_named(current)}): {told}")
+    ending = instances.by_stage[Stage.ENDING]
+    if ending:
+        parts.append(f"{len(ending)} being stopped ({_named(ending)})")
+    held = [i for i in instances.by_stage[Stage.UPDATE] if is_held(instances.task(i))]
+    if held and not current:
+        parts.append(f"{len(held)} to be stopped before the update ({_named(held)})")
+    silent = now - max(workflow.updated_at, workflow.created_at)
+    late = f"; no progress for {silent // 60_000_000_000} min" if silent >= SILENT_NANOSECONDS else ""
+    return "waits for instances: " + "; ".join(parts) + late
+
+
+def _shown_state(task: TaskRuntime) -> str:
+    if task.state is TaskState.RUNNING:
+        return f"RUNNING with health {task.health.name}"
+    return task.state.name
+
+
+def _named(some: Iterable[int]) -> str:
+    ordered = sorted(some)
+    named = ", ".join(map(str, ordered[:_SHOWN]))
+    return named if len(ordered) <= _SHOWN else f"{named}, ..."
+
+
+def _with(
+    counts: Plan,
+    *,
+    adds: tuple[int, ...] = (),
+    updates: tuple[int, ...] = (),
+    adopts: tuple[int, ...] = (),
+    holds: tuple[int, ...] = (),
+    removes: tuple[int, ...] = (),
+    ends: bool = False,
+    too_many_failed: bool = False,
+    more: bool = False,
+    reason: str = "",
+) -> Plan:
+    return Plan(
+        adds,
+        updates,
+        adopts,
+        holds,
+        removes,
+        counts.done,
+        counts.failed,
+        counts.remaining,
+        ends,
+        too_many_failed,
+        more,
+        reason,
+    )

@@ -1,0 +1,329 @@
+"""Carries the plans of workflows out in the core: one round of each in a cycle that concerns it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from jobmgr.core.job.active_jobs import ActiveJobs
+from jobmgr.core.job.requests import stop_service
+from jobmgr.core.state.cache import NOT_CREATED
+from jobmgr.core.state.change import Change
+from jobmgr.core.state.decisions import Cycle
+from jobmgr.core.state.task_states import Cause
+from jobmgr.core.task.actions import NO_PORTS
+from jobmgr.core.task.creation import first_runtime
+from jobmgr.core.workflow.planner import Instances, Plan, plan
+from jobmgr.core.workflow.stages import Aim, Stage
+from jobmgr.core.workflow.states import MACHINE, WorkflowCause
+from peloton.model.ids import JobId
+from peloton.model.states import HealthState, JobState, TaskState
+from peloton.model.task import TaskRuntime
+from peloton.model.workflow import (
+    WHOLE_WORKFLOW,
+    Workflow,
+    WorkflowEvent,
+    WorkflowState,
+    WorkflowStatus,
+    WorkflowType,
+)
+
+_ENDING_JOB = frozenset({JobState.KILLED, JobState.DELETED})
+
+
+class Rollouts:
+    """The instances of each job with a workflow that runs, by stage."""
+
+    def __init__(self) -> None:
+        self.instances: dict[JobId, Instances] = {}
+        self.pending: dict[JobId, None] = {}
+        """Jobs whose workflow has a round in the next cycle, whatever happens."""
+        self.reasons: dict[JobId, str] = {}
+        """What each workflow waits for."""
+
+    def wake(self, job_id: JobId) -> None:
+        """Give the job's workflow a round in the next cycle."""
+        self.pending[job_id] = None
+
+    def status(self, workflow: Workflow) -> WorkflowStatus:
+        """Return a job's workflow with the instances that are in flight."""
+        held = self.instances.get(workflow.job_id)
+        if held is None or held.aim.workflow.id != workflow.id:
+            return WorkflowStatus(workflow)
+        by_stage = held.by_stage
+        return WorkflowStatus(
+            replace(workflow, reason=self.reasons.get(workflow.job_id) or workflow.reason),
+            current=tuple(sorted(by_stage[Stage.CURRENT])),
+            failed=tuple(sorted(by_stage[Stage.FAILED])),
+            done=tuple(sorted(by_stage[Stage.DONE])),
+        )
+
+    def forget(self, job_id: JobId) -> None:
+        """Let go of a job, or of a workflow that has ended."""
+        self.instances.pop(job_id, None)
+        self.pending.pop(job_id, None)
+        self.reasons.pop(job_id, None)
+
+
+def moved(change: Change, workflow: Workflow, cause: WorkflowCause, now: int, reason: str = "") -> Workflow:
+    """Take the workflow to the state that `cause` leads to. Raises IllegalTransition."""
+    state = MACHINE.next(workflow.state, cause, workflow.id)
+    new = replace(
+        workflow,
+        state=state,
+        previous_state=workflow.state,
+        rolling_back=workflow.rolling_back or cause is WorkflowCause.ROLL_BACK,
+        reason=reason,
+        revision=workflow.revision + 1,
+        updated_at=now,
+        completed_at=now if state.terminal else 0,
+    )
+    change.put_workflow(new, event_of(new, WHOLE_WORKFLOW, state, now))
+    return new
+
+
+def event_of(workflow: Workflow, instance: int, state: WorkflowState, now: int) -> WorkflowEvent:
+    """Return an event of a workflow (WHOLE_WORKFLOW) or of one of its instances."""
+    return WorkflowEvent(workflow.id, workflow.job_id, instance, workflow.type, state, now)
+
+
+def roll_back(change: Change, workflow: Workflow, now: int, reason: str) -> Workflow:
+    """Cycle an update round: the job goes by the config before, and instances get their attempts anew."""
+    new = moved(change, workflow, WorkflowCause.ROLL_BACK, now, reason)
+    change.grow(change.specs[workflow.previous_version])
+    change.workflow_version += 1
+    for instance in range(change.size):
+        if change.task(instance).failure_count:
+            change.revise(instance, failure_count=0)
+    return new
+
+
+def advance(active: ActiveJobs, rollouts: Rollouts, cycle: Cycle) -> None:
+    """Give a round to each workflow that this cycle has to do with."""
+    concerned = [job_id for job_id, change in cycle.changes.items() if change.workflow is not None]
+    for job_id in dict.fromkeys([*rollouts.pending, *concerned]):
+        rollouts.pending.pop(job_id, None)
+        change = active.change(cycle, job_id)
+        if change is not None:
+            _round(active, rollouts, cycle, change)
+    cycle.more = cycle.more or bool(rollouts.pending)
+
+
+def _round(active: ActiveJobs, rollouts: Rollouts, cycle: Cycle, change: Change) -> None:
+    workflow, now = change.workflow, cycle.now.wall
+    if workflow is None or workflow.state.terminal:
+        rollouts.forget(change.job_id)
+        return
+    stored = change.job.workflow
+    if stored is None or stored.id != workflow.id:
+        # It began in this cycle: nothing is done for it before it is stored.
+        rollouts.wake(change.job_id)
+        return
+    if workflow.state is WorkflowState.INITIALIZED:
+        paused = workflow.options.start_paused
+        workflow = moved(change, workflow, WorkflowCause.PAUSE if paused else WorkflowCause.BEGIN, now)
+    _Round(active, rollouts, change, workflow, now).run()
+
+
+class _Round:
+    """One round of one workflow."""
+
+    def __init__(
+        self, active: ActiveJobs, rollouts: Rollouts, change: Change, workflow: Workflow, now: int
+    ) -> None:
+        self._active = active
+        self._rollouts = rollouts
+        self._change = change
+        self._workflow = workflow
+        self._now = now
+        self._stopped = change.goal in _ENDING_JOB
+        self._instances = self._current_instances()
+
+    def run(self) -> None:
+        limit = self._active.actions.limits.rows_per_turn
+        next_ = plan(self._workflow, self._instances, self._now, limit)
+        self._apply(next_)
+        if next_.too_many_failed:
+            self._fail(next_)
+        elif next_.ends:
+            self._end(next_)
+        else:
+            self._count(next_)
+            self._rollouts.reasons[self._change.job_id] = next_.reason
+            if next_.more or not next_.idle:
+                self._rollouts.wake(self._change.job_id)
+
+    def _current_instances(self) -> Instances:
+        """Return the instances by stage as they are in this cycle, made anew where the aim is another one."""
+        change, workflow = self._change, self._workflow
+        if change.spec.version != workflow.target_version:  # the last leader fell in the middle of its write
+            change.grow(change.specs[workflow.target_version])
+        held = self._rollouts.instances.get(change.job_id)
+        if held is None or _key(held.aim) != (workflow.id, workflow.rolling_back, change.goal):
+            aim = Aim(workflow, change.specs, change.goal)
+            tasks = ((instance, change.task(instance)) for instance in range(change.size))
+            held = self._rollouts.instances[change.job_id] = Instances(aim, tasks)
+            return held
+        held.aim = Aim(workflow, change.specs, change.goal)
+        for instance in change.tasks:
+            self._take(held, instance)
+        return held
+
+    def _take(self, instances: Instances, instance: int) -> None:
+        before, after = instances.take(instance, self._change.task(instance))
+        if before is after or before in (None, Stage.ADOPT):
+            return
+        if after is Stage.DONE:
+            back = self._workflow.rolling_back
+            self._note(instance, WorkflowState.ROLLED_BACK if back else WorkflowState.SUCCEEDED)
+        elif after is Stage.FAILED:
+            self._note(instance, WorkflowState.FAILED)
+
+    def _note(self, instance: int, state: WorkflowState) -> None:
+        event = event_of(self._workflow, instance, state, self._change.timestamp())
+        self._change.workflow_events.append(event)
+
+    def _apply(self, next_: Plan) -> None:
+        self._each(next_.adopts, self._adopt, told=False)
+        self._each(next_.holds, self._hold)
+        self._add(next_.adds)
+        self._each(next_.updates, self._stop if self._stops else self._update)
+        self._each(next_.removes, self._remove)
+
+    @property
+    def _stops(self) -> bool:
+        return self._workflow.type is WorkflowType.STOP
+
+    def _each(
+        self, instances: Iterable[int], act: Callable[[int, TaskRuntime], None], told: bool = True
+    ) -> None:
+        back = self._workflow.rolling_back
+        state = WorkflowState.ROLLING_BACKWARD if back else WorkflowState.ROLLING_FORWARD
+        for instance in instances:
+            if told:
+                self._note(instance, state)
+            act(instance, self._change.task(instance))
+            self._take(self._instances, instance)
+
+    def _add(self, instances: tuple[int, ...]) -> None:
+        change = self._change
+        fresh = [i for i in instances if change.task(i) is NOT_CREATED]
+        if fresh:
+            change.create(fresh, first_runtime(change, fresh[0], self._stopped))
+        self._each(instances, self._begin)
+
+    def _begin(self, instance: int, task: TaskRuntime) -> None:
+        """Give an instance that was removed its next run; let an added one wait to be enqueued."""
+        if task.state is TaskState.DELETED:
+            self._come_back(instance, task)
+        if not self._stopped:
+            self._change.in_flight.mark_ready(instance)
+
+    def _come_back(self, instance: int, task: TaskRuntime) -> None:
+        version = self._workflow.target_version
+        self._change.move(
+            instance,
+            Cause.CREATED_STOPPED if self._stopped else Cause.CREATED,
+            goal=TaskState.KILLED if self._stopped else TaskState.RUNNING,
+            run=task.run + 1,
+            desired_run=task.run + 1,
+            previous_run=task.run,
+            config_version=version,
+            desired_config_version=version,
+            host="",
+            agent_id="",
+            ports=NO_PORTS,
+            start_time=0,
+            completion_time=self._now if self._stopped else 0,
+            termination=None,
+            failure_count=0,
+            health=HealthState.DISABLED,
+            desired_host="",
+            reason="",
+            message="",
+        )
+
+    def _update(self, instance: int, task: TaskRuntime) -> None:
+        self._change.revise(
+            instance,
+            goal=TaskState.RUNNING,
+            desired_run=task.run + 1,
+            desired_config_version=self._workflow.target_version,
+            failure_count=0,
+            desired_host=task.host if self._workflow.options.in_place else "",
+        )
+        self._active.actions.evaluate(self._change, instance)
+
+    def _stop(self, instance: int, task: TaskRuntime) -> None:
+        version = self._workflow.target_version
+        self._change.revise(
+            instance, goal=TaskState.KILLED, desired_run=task.run, desired_config_version=version
+        )
+        self._active.actions.evaluate(self._change, instance)
+
+    def _adopt(self, instance: int, task: TaskRuntime) -> None:
+        version = self._workflow.target_version
+        desired_run = task.run if self._stops else task.desired_run
+        self._change.revise(
+            instance,
+            config_version=version,
+            desired_config_version=version,
+            desired_run=desired_run,
+            failure_count=0,
+        )
+
+    def _hold(self, instance: int, task: TaskRuntime) -> None:
+        self._change.revise(instance, goal=TaskState.KILLED, desired_run=task.run + 1, failure_count=0)
+        self._active.actions.evaluate(self._change, instance)
+
+    def _remove(self, instance: int, task: TaskRuntime) -> None:
+        self._change.revise(instance, goal=TaskState.DELETED, desired_run=task.run)
+        self._active.actions.evaluate(self._change, instance)
+
+    def _count(self, next_: Plan) -> None:
+        """Store how far the workflow is, where that has changed."""
+        instances, workflow = self._instances, self._workflow
+        done, failed = instances.count(Stage.DONE), instances.count(Stage.FAILED)
+        remaining = instances.remaining
+        if (done, failed, remaining) == (workflow.done, workflow.failed, workflow.remaining) and next_.idle:
+            return
+        self._workflow = replace(
+            workflow,
+            done=done,
+            failed=failed,
+            remaining=remaining,
+            revision=workflow.revision + 1,
+            updated_at=self._now,
+        )
+        self._change.put_workflow(self._workflow)
+
+    def _fail(self, next_: Plan) -> None:
+        self._count(next_)
+        workflow, change = self._workflow, self._change
+        options, back = workflow.options, workflow.rolling_back
+        cycles = options.rollback_on_failure and not back and workflow.previous_version
+        if cycles and workflow.type is WorkflowType.UPDATE:
+            roll_back(change, workflow, self._now, next_.reason)
+            self._rollouts.wake(change.job_id)
+        elif workflow.state is WorkflowState.PAUSED:
+            self._rollouts.reasons[change.job_id] = f"paused: {next_.reason}"
+        else:
+            moved(change, workflow, WorkflowCause.FAIL, self._now, next_.reason)
+            self._rollouts.forget(change.job_id)
+
+    def _end(self, next_: Plan) -> None:
+        self._count(next_)
+        workflow, change = self._workflow, self._change
+        if workflow.aborting and next_.remaining:
+            moved(change, workflow, WorkflowCause.ABORT, self._now, "aborted after what was in flight")
+        else:
+            moved(change, workflow, WorkflowCause.DONE, self._now, workflow.reason)
+        self._rollouts.forget(change.job_id)
+        tasks = [change.task(i) for i in range(change.size)]
+        there = [task for task in tasks if task.state not in (TaskState.UNKNOWN, TaskState.DELETED)]
+        if self._stops and there and all(task.goal is TaskState.KILLED for task in there):
+            stop_service(self._active, change, JobState.KILLED)
+
+
+def _key(aim: Aim) -> tuple[str, bool, JobState]:
+    return aim.workflow.id, aim.workflow.rolling_back, aim.job_goal
