@@ -3,7 +3,7 @@
 Every call that changes a job takes `expected`, the entity version that the caller has seen last (None: the
 caller does not care), and answers with the job's new one. All raise NotFound for an unknown job or workflow,
 Unavailable while the store cannot answer, Fenced where this process no longer leads,
-Conflict("unexpected entity version ...") for a stale version, and InvalidArgument where another workflow or
+Conflict("unexpected entity version") for a stale version, and InvalidArgument where another workflow or
 the job's type is in the way.
 """
 
@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 from uuid import uuid4
 
+from jobmgr.core.job.requests import STALE
 from jobmgr.core.state.cache import NOT_CREATED, CachedJob
 from jobmgr.core.state.events import (
     JobGoalRequested,
@@ -428,7 +429,7 @@ def _check_fixed(old: JobSpec, new: JobSpec) -> None:
 def _check_version(job: CachedJob, expected: EntityVersion | None) -> None:
     held = _version(job.spec, job.runtime)
     if expected is not None and expected != held:
-        raise Conflict(f"unexpected entity version {expected}: the job is at {held}")
+        raise Conflict(STALE)
 
 
 def _version(spec: JobSpec, runtime: JobRuntime) -> EntityVersion:

@@ -23,6 +23,8 @@ from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
 from peloton.model.workflow import EntityVersion
 
+STALE = "unexpected entity version"
+"""Clients know this message: nothing is added to it."""
 Answer = list[int] | PelotonError
 """The instances that a request applies to, or why it is refused."""
 
@@ -127,7 +129,7 @@ def stale(change: Change, expected: EntityVersion | None) -> Conflict | None:
     """Return the refusal of a caller who has not seen the job as it is."""
     if expected is None or expected == version_of(change):
         return None
-    return Conflict(f"unexpected entity version {expected}: the job is at {version_of(change)}")
+    return Conflict(STALE)
 
 
 def version_of(change: Change) -> EntityVersion:
