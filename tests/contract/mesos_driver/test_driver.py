@@ -68,7 +68,7 @@ async def test_subscribes_and_sends_calls_in_order() -> None:
     ],
     ids=["length", "long", "message", "cut", "no chunk", "end", "not first", "twice", "nothing", "empty"],
 )
-async def test_a_broken_stream_is_left_and_subscribed_anew(broken: Conversation) -> None:
+async def test_a_broken_stream_leads_to_a_new_subscription(broken: Conversation) -> None:
     master = FakeMaster(broken, GOOD)
     async with driving(master) as (driver, heard):
         await until(lambda: driver.ready and bool(heard.events))
@@ -169,7 +169,7 @@ async def test_a_call_that_is_refused_alone_leaves_the_subscription() -> None:
         assert driver.ready and heard.disconnected == []
 
 
-async def test_the_calls_connection_closing_subscribes_anew() -> None:
+async def test_the_end_of_the_call_connection_leads_to_a_new_subscription() -> None:
     master = FakeMaster(GOOD)
     async with driving(master) as (driver, heard):
         await until(lambda: driver.ready)
@@ -266,7 +266,7 @@ async def test_a_new_master_is_not_waited_for_as_long_as_the_old(leads_before: b
         await until(lambda: driver.ready)
 
 
-async def test_a_master_whose_machine_is_gone_is_not_waited_for_when_another_leads() -> None:
+async def test_an_unreachable_master_is_dropped_when_another_one_leads() -> None:
     with full() as gone:
         async with following(MasterAddress("127.0.0.1", gone)) as (driver, heard, another_leads):
             await until(lambda: connecting(gone))
@@ -304,7 +304,7 @@ async def test_failures_of_a_master_do_not_slow_down_the_next_one() -> None:
             await until(lambda: driver.ready)
 
 
-async def test_a_master_that_recovers_is_asked_again_soon() -> None:
+async def test_a_recovering_master_is_tried_again_soon() -> None:
     async def recovering(
         reader: asyncio.StreamReader, writer: asyncio.StreamWriter, call: scheduler_pb2.Call
     ) -> None:

@@ -64,7 +64,7 @@ async def test_agents_with_authorization() -> None:
     assert base64.b64decode("cDpz") == b"p:s"
 
 
-async def test_a_master_that_does_not_lead_says_who_does() -> None:
+async def test_a_master_that_does_not_lead_redirects_to_the_leader() -> None:
     async with answering(http("200 OK", agents())) as (leader, _):
         location = f"Location: //127.0.0.1:{leader}/master/api/v1"
         async with answering(http("307 Temporary Redirect", b"", location)) as (port, _):

@@ -73,7 +73,7 @@ async def test_json_and_a_secret(idle: Processes, tmp_path: Path) -> None:
     await client.close()
 
 
-async def test_health_tells_why_the_master_refuses(idle: Processes, tmp_path: Path) -> None:
+async def test_health_names_why_the_master_refuses(idle: Processes, tmp_path: Path) -> None:
     """What /health says is also what `minicluster up` reports while it waits."""
     secret, credentials = tmp_path / "secret", tmp_path / "credentials.json"
     secret.write_text("wrong\n")
@@ -84,7 +84,7 @@ async def test_health_tells_why_the_master_refuses(idle: Processes, tmp_path: Pa
     assert "the master does not accept mesos.principal or mesos.secret_file" in idle.health()
 
 
-async def test_mesos_hears_only_of_what_jobmgr_has_passed(processes: Processes) -> None:
+async def test_only_statuses_that_jobmgr_has_passed_are_acknowledged(processes: Processes) -> None:
     client = await connected(processes)
     await client.open_stream()
     (offer,) = await client.acquire()
@@ -123,7 +123,7 @@ async def test_a_new_hostmgr_gets_what_was_not_acknowledged(processes: Processes
     await successor.close()
 
 
-async def test_the_master_goes_and_comes_back(processes: Processes) -> None:
+async def test_the_master_stops_and_starts_again(processes: Processes) -> None:
     client = await connected(processes)
     await client.open_stream()
     (offer,) = await client.acquire()

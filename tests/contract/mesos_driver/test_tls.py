@@ -59,7 +59,7 @@ async def greeting(master: MasterAddress, tls: ssl.SSLContext) -> bytes:
         writer.close()
 
 
-async def test_the_name_that_a_master_goes_by_is_checked(authority: Authority) -> None:
+async def test_the_announced_hostname_of_a_master_is_checked(authority: Authority) -> None:
     tls = client_context(authority.file, None, None)
     identity = authority.identity("master", "DNS:master-1.example")
     async with serving(identity, "master-1.example") as master:
@@ -153,7 +153,7 @@ async def _finished(client: Client, run: str) -> None:
     await client.pull_until(lambda: (run, mesos_pb2.TASK_FINISHED) in client.seen)
 
 
-async def test_a_wrong_authority_is_said_in_one_line_with_each_try(
+async def test_a_wrong_authority_is_logged_in_one_line_with_each_try(
     processes: Processes, authority: Authority, tmp_path: Path
 ) -> None:
     await processes.start_master(*of_master(authority.identity("master", HERE)))

@@ -25,7 +25,7 @@ class Backend(Protocol):
     """A kind of store."""
 
     def database(self) -> Opener:
-        """A new, empty database; those that were given out before are gone."""
+        """Return a new, empty database; earlier ones are deleted."""
         ...
 
 

@@ -148,8 +148,8 @@ async def test_an_order_by_no_property_is_refused(jobs: Store) -> None:
     ],
     ids=["name", "keywords", "labels"],
 )
-async def test_more_than_can_be_asked_for_is_refused(jobs: Store, most: JobQuery, more: JobQuery) -> None:
-    """And not told as something that may pass."""
+async def test_more_than_the_maximum_is_refused(jobs: Store, most: JobQuery, more: JobQuery) -> None:
+    """It is not reported as a temporary failure."""
     assert (await jobs.jobs.query(most)).total == 0
     with pytest.raises(InvalidArgument, match="of at most"):
         await jobs.jobs.query(more)

@@ -59,7 +59,7 @@ async def test_a_failing_write_fails_alone(store: Store) -> None:
     assert {i: r.run async for page in store.tasks.list(JOB) for i, r in page.items()} == {0: 1, 1: 2, 3: 4}
 
 
-async def test_what_one_handle_wrote_the_others_read(open_handle: Opener) -> None:
+async def test_writes_of_one_handle_are_read_by_others(open_handle: Opener) -> None:
     one, other = await open_handle(), await open_handle()
     for run in range(1, 6):
         await one.write_all(JOB, {0: task_runtime(run)})
@@ -85,7 +85,7 @@ async def test_later_writes_win(store: Store) -> None:
     assert (await store.tasks.get(JOB, 0)).run == 199
 
 
-async def test_writes_of_all_kinds_come_in_the_order_of_their_calls(store: Store) -> None:
+async def test_writes_of_all_kinds_are_made_in_the_order_of_their_calls(store: Store) -> None:
     await store.jobs.create(JOB, spec(), job_runtime())
     calls = []
     for run in range(1, 40, 3):

@@ -58,7 +58,7 @@ async def test_ranges_are_half_open_and_in_order(store: Store) -> None:
 
 
 @pytest.mark.parametrize("beyond", [2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1])
-async def test_what_is_asked_for_beyond_all_numbers_is_absent(store: Store, beyond: int) -> None:
+async def test_numbers_beyond_the_stored_range_are_absent(store: Store, beyond: int) -> None:
     """Requests may name any number that their fields hold."""
     await store.write_all(JOB, {0: BARE, 1: BARE})
     await store.write_all(JOB, {}, [event(JOB, run=run) for run in (1, 2)])
@@ -83,7 +83,7 @@ async def test_many_instances_come_in_pages(store: Store) -> None:
     assert list(await listed(store)) == list(range(10_001))
 
 
-async def test_what_is_stored_alike_is_read_as_one_object(store: Store) -> None:
+async def test_equal_runtimes_are_read_as_one_object(store: Store) -> None:
     """A new leader reads all tasks there are, of which most wait and are stored alike."""
     await store.write_all(JOB, {0: BARE, 1: task_runtime(), 2: BARE, 4: BARE, 5: task_runtime(run=2)})
     rows = await listed(store)
@@ -108,7 +108,7 @@ async def test_events_come_newest_first(store: Store) -> None:
     assert list(await store.pod_events.list(JOB, 0, run=3)) == []
 
 
-async def test_events_of_one_moment_come_by_the_states_order(store: Store) -> None:
+async def test_events_of_one_timestamp_are_ordered_by_state(store: Store) -> None:
     states = [TaskState.INITIALIZED, TaskState.PENDING, TaskState.LAUNCHED, TaskState.RUNNING]
     await store.write_all(JOB, {}, [event(JOB, state=state) for state in states])
     assert [one.state for one in await store.pod_events.list(JOB, 0)] == states[::-1]
@@ -121,7 +121,7 @@ async def test_an_event_written_twice_is_there_once(store: Store) -> None:
 
 
 @pytest.mark.parametrize("words", ["", "more is known of it"])
-async def test_of_an_event_told_twice_the_later_words_stay(store: Store, words: str) -> None:
+async def test_the_latest_write_of_an_event_stays(store: Store, words: str) -> None:
     later = replace(event(JOB), message=words)
     await store.write_all(JOB, {}, [event(JOB), later])
     assert list(await store.pod_events.list(JOB, 0)) == [later]
@@ -168,7 +168,7 @@ async def test_all_of_a_job_in_one_write(store: Store) -> None:
     assert await store.jobs.runtime(JOB) == runtime
 
 
-async def test_of_a_write_that_fails_nothing_is_there(store: Store) -> None:
+async def test_a_failed_write_stores_nothing(store: Store) -> None:
     with pytest.raises(NotFound):
         await store.write_all(JOB, {0: task_runtime()}, [event(JOB)], job_runtime())
     await store.jobs.create(JOB, spec(), job_runtime())

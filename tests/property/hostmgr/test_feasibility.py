@@ -1,4 +1,4 @@
-"""What is said not to fit on empty hosts is never placed on them."""
+"""Gangs with a shortage are never placed on empty hosts."""
 
 from __future__ import annotations
 

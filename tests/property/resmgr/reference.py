@@ -1,4 +1,4 @@
-"""What the scheduler must hold after every event, told by records of the tests' own.
+"""The state that the scheduler must have after every event, from independent records.
 
 The reference knows each run's needs, pool and gang from when it came in, follows states as they change, and
 adds sums up by itself; then it compares. `expect` says what an event may change: anything else is an error.
@@ -50,12 +50,14 @@ class Reference:
 
     # What comes in and what happens to it.
 
-    def came(self, tasks: Iterable[Task], pool: Pool, asked: Mapping[Run, Needs], state: TaskState) -> None:
+    def added(
+        self, tasks: Iterable[Task], pool: Pool, requested: Mapping[Run, Needs], state: TaskState
+    ) -> None:
         """These runs are new, as one gang."""
         self._gangs += 1
         known = {record.key for record in self.records.values()}
         for task in tasks:
-            needs = asked[task.key]
+            needs = requested[task.key]
             assert task.key not in known
             assert (task.pool, task.needs, task.state) == (pool, needs, state)
             record = self.records[task] = Record(task.key, pool.id, needs, self._gangs, state)
@@ -63,14 +65,14 @@ class Reference:
             self._add(record, 1)
 
     def superseded(self, task: Task) -> None:
-        """A newer run has come: what may be on a host is an orphan, everything else is gone."""
+        """A newer run was enqueued: a run that may be on a host is an orphan, any other one is forgotten."""
         record = self.records[task]
         if record.state in BEFORE_LAUNCH and record.state is not S.LAUNCHING:
-            self.gone(task)
+            self.removed(task)
         else:
             record.orphan = True
 
-    def gone(self, task: Task) -> None:
+    def removed(self, task: Task) -> None:
         record = self.records.pop(task)
         self.counts[record.pool] -= 1
         self._add(record, -1)
@@ -149,7 +151,7 @@ class Reference:
             assert pool.tasks == self.counts[pool.id], pool.path
 
     def _aside(self) -> dict[tuple[PoolId, str], list[int]]:
-        """What the tasks would ask for that are set aside: no demand of their pools."""
+        """The requests of tasks that are set aside, which are no demand of their pools."""
         found: dict[tuple[PoolId, str], list[int]] = {}
         for task, record in self.records.items():
             if task.gang is not None and task.gang.queue is self.scheduler.infeasible:
@@ -272,7 +274,7 @@ class Reference:
                         assert has[kind] <= bound[kind], (pool.path, name, kind, has, bound)
 
     def check_nothing_left(self) -> None:
-        """After a turn that was finished: no head of a queue could have been admitted."""
+        """After a finished cycle, no head of a queue could have been admitted."""
         for leaf in self.scheduler.tree.leaves():
             heads = [
                 gang for queue in self.scheduler.pending.of(leaf).all if (gang := queue.head()) is not None
@@ -290,9 +292,9 @@ class Reference:
         return len(self.scheduler.ready[kind]) >= self.scheduler.policy.ready_limit
 
     def _fits(self, leaf: Pool, gang: Gang) -> bool:
-        asked = [task.needs for task in gang.tasks]
-        firm = _total(needs for needs in asked if not needs.revocable)
-        slack = _total(needs for needs in asked if needs.revocable)
+        requested = [task.needs for task in gang.tasks]
+        firm = _total(needs for needs in requested if not needs.revocable)
+        slack = _total(needs for needs in requested if needs.revocable)
         entitled = [firm[0], *(a + b for a, b in zip(firm[1:], slack[1:], strict=True))]
         for pool in leaf.ancestors:
             if _over(pool.used, entitled, pool.entitlement) or _over(
@@ -301,10 +303,10 @@ class Reference:
                 return False
             if _over(self._held(pool, "firm"), firm, _less(pool.entitlement, pool.slack_entitlement)):
                 return False
-        controller = _total(needs for needs in asked if needs.controller)
+        controller = _total(needs for needs in requested if needs.controller)
         if leaf.controller_limit is not None and _over(leaf.controller, controller, leaf.controller_limit):
             return False
-        fixed = _total(needs for needs in asked if not needs.preemptible)
+        fixed = _total(needs for needs in requested if not needs.preemptible)
         return not (self.scheduler.policy.preemption and _over(leaf.non_preemptible, fixed, leaf.reservation))
 
     def check_entitlement(self) -> None:
@@ -322,7 +324,7 @@ class Reference:
                 assert pool.parent is None or pool.entitlement[kind] <= pool.limit[kind], (pool.path, kind)
 
     def check_preempted(self, tasks: Collection[Task]) -> None:
-        """Only who may be taken was, and nobody was left behind by a gang."""
+        """Only eligible tasks were taken, and gangs completely."""
         gone = {S.PREEMPTING, S.KILLING, S.PENDING}
         numbers = {self.records[task].gang for task in tasks}
         assert all(self.records[task].needs.preemptible for task in tasks), tasks
@@ -354,5 +356,5 @@ def _less(whole: Iterable[int], slack: Iterable[int]) -> list[int]:
     return [cpu + next(iter(slack)), *others]
 
 
-def _over(held: list[int], asked: list[int], bound: Iterable[int]) -> bool:
-    return any(a and h + a > b for h, a, b in zip(held, asked, bound, strict=True))
+def _over(held: list[int], requested: list[int], bound: Iterable[int]) -> bool:
+    return any(a and h + a > b for h, a, b in zip(held, requested, bound, strict=True))

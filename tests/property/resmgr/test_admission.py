@@ -49,7 +49,7 @@ def entitled(draw: st.DrawFn) -> tuple[Vector, Vector]:
 def test_a_gang_is_refused_by_the_first_check_that_it_does_not_pass_and_by_no_other(
     ours: Held,
     siblings: Held,
-    asked: Held,
+    requested: Held,
     entitlements: tuple[tuple[Vector, Vector], tuple[Vector, Vector]],
     reservation: int,
     controllers: float | None,
@@ -63,7 +63,7 @@ def test_a_gang_is_refused_by_the_first_check_that_it_does_not_pass_and_by_no_ot
     assert leaf.parent is not None
     for pool, amounts in ((leaf, entitlements[0]), (leaf.parent, entitlements[1])):
         pool.entitle(*amounts)
-    gang = Gang(leaf, tuple(_task(leaf, i, needs) for i, needs in enumerate(asked)))
+    gang = Gang(leaf, tuple(_task(leaf, i, needs) for i, needs in enumerate(requested)))
     found = refusal(gang, preemption)
 
     wrong: dict[tuple[Check, str], set[str]] = {}
@@ -73,15 +73,15 @@ def test_a_gang_is_refused_by_the_first_check_that_it_does_not_pass_and_by_no_ot
         ("/p", held_above, entitlements[1]),
     ):
         firm = (whole[0], *(a - b for a, b in zip(whole[1:], slack[1:], strict=True)))
-        wrong[Check.ENTITLEMENT, path] = _over(_entitled(held), _entitled(asked), whole)
-        wrong[Check.NON_SLACK_ENTITLEMENT, path] = _over(_firm(held), _firm(asked), firm)
-        wrong[Check.SLACK_ENTITLEMENT, path] = _over(_slack(held), _slack(asked), slack)
+        wrong[Check.ENTITLEMENT, path] = _over(_entitled(held), _entitled(requested), whole)
+        wrong[Check.NON_SLACK_ENTITLEMENT, path] = _over(_firm(held), _firm(requested), firm)
+        wrong[Check.SLACK_ENTITLEMENT, path] = _over(_slack(held), _slack(requested), slack)
     limit = leaf.controller_limit
     if limit is not None:
-        theirs = [[each for each in some if each.controller] for some in (ours, asked)]
+        theirs = [[each for each in some if each.controller] for some in (ours, requested)]
         wrong[Check.CONTROLLER, leaf.path] = _over(_all(theirs[0]), _all(theirs[1]), limit)
     if preemption:
-        theirs = [[each for each in some if not each.preemptible] for some in (ours, asked)]
+        theirs = [[each for each in some if not each.preemptible] for some in (ours, requested)]
         wrong[Check.RESERVATION, leaf.path] = _over(_all(theirs[0]), _all(theirs[1]), (reservation,) * 4)
     if found is None:
         assert not any(wrong.values())
@@ -132,10 +132,10 @@ def _entitled(tasks: Sequence[Needs]) -> list[int]:
     return [a + b for a, b in zip(_firm(tasks), (0, *slack[1:]), strict=True)]
 
 
-def _over(held: Sequence[int], asked: Sequence[int], bound: Sequence[int]) -> set[str]:
-    """Kinds of which there is not enough, among those that are asked for."""
+def _over(held: Sequence[int], requested: Sequence[int], bound: Sequence[int]) -> set[str]:
+    """Kinds of which there is not enough, among those that are requested for."""
     return {
         kind
-        for kind, has, more, most in zip(KINDS, held, asked, bound, strict=True)
+        for kind, has, more, most in zip(KINDS, held, requested, bound, strict=True)
         if more and has + more > most
     }

@@ -1,4 +1,4 @@
-"""What hostmgr counted comes through the placement engine to who asks why a task waits."""
+"""The counts of hostmgr pass through the placement engine to the explanation of a task."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_counts_and_shortages_are_in_the_explanation(
     world.enqueue(0)
     world.admit()
     world.dequeue()
-    told = unplaced_from(failure_to(Failure(gang(), "no host fits", counts, shortage)))
-    world.scheduler.propose(world.engine, [], [told], world.now)
+    failure = unplaced_from(failure_to(Failure(gang(), "no host fits", counts, shortage)))
+    world.scheduler.propose(world.engine, [], [failure], world.now)
     [found] = explain(world.scheduler, [world.task(0)])
     assert found.tries is not None
     assert found.tries.reason == "no host fits"

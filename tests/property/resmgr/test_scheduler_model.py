@@ -31,7 +31,7 @@ def test_what_must_hold_holds_after_every_step() -> None:
 
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(rng=st.randoms(use_true_random=False))
-def test_a_short_walk_that_can_be_made_shorter(rng: Random) -> None:
+def test_a_short_walk_that_hypothesis_can_shrink(rng: Random) -> None:
     walk = Walk(rng)
     walk.run(40)
     walk.finish()

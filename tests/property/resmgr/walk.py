@@ -98,7 +98,7 @@ class Walk:
             (3, self.kill),
             (1, self.restore),
             (6, self.wait),
-            (2, self.lapse),
+            (2, self.expire_leases),
             (1, self.elect),
             (3, self.capacity),
             (3, self.change_hosts),
@@ -129,7 +129,7 @@ class Walk:
         scheduler = self.scheduler
         for task in list(self.reference.records):
             scheduler.observe(task.key, S.KILLED, self.now)
-            self.reference.gone(task)
+            self.reference.removed(task)
         self.reference.check()
         assert len(scheduler.registry) == len(scheduler.leases) == len(scheduler.deadlines) == 0
         assert not scheduler.placements
@@ -172,15 +172,16 @@ class Walk:
             self.runs[new.job_id, new.instance] = new.run
         for old in replaced:
             self.reference.superseded(old)
-        self.reference.came(made, leaf, fresh, S.PENDING)
+        self.reference.added(made, leaf, fresh, S.PENDING)
 
     def _refused(self, leaf: Pool, needs: list[Needs]) -> bool:
         """Whether a gang of these is nonsense, or more than a limit."""
-        asked = [0, 0, 0, 0]
+        requested = [0, 0, 0, 0]
         for each in needs:
             for kind, amount in enumerate(each.resources.values()):
-                asked[kind] += 0 if each.revocable and not kind else amount
-        over = any(a > b for pool in leaf.ancestors[:-1] for a, b in zip(asked, pool.limit, strict=True) if a)
+                requested[kind] += 0 if each.revocable and not kind else amount
+        bounds = [pair for pool in leaf.ancestors[:-1] for pair in zip(requested, pool.limit, strict=True)]
+        over = any(amount > bound for amount, bound in bounds if amount)
         return over or len({each.type for each in needs}) > 1
 
     def admit(self) -> None:
@@ -261,7 +262,7 @@ class Walk:
         known = self.scheduler.observe(record.key, state, self.now)
         if state.terminal:
             assert known
-            self.reference.gone(task)
+            self.reference.removed(task)
             return
         allowed: set[Step]
         if state is S.KILLING:
@@ -289,7 +290,7 @@ class Walk:
             assert held.state in ON_HOST
         else:
             assert held is not None
-            self.reference.gone(held)
+            self.reference.removed(held)
 
     def restore(self) -> None:
         job, instance = self.rng.choice(list(self.runs))
@@ -303,19 +304,19 @@ class Walk:
             self.reference.superseded(held)
         made = self.scheduler.registry.current(job, instance)
         assert made is not None
-        self.reference.came([made], leaf, {run: needs}, state)
+        self.reference.added([made], leaf, {run: needs}, state)
 
     def wait(self) -> None:
         self.now += self.rng.choice((0.5, 3.0, 60.0, 120.0))
         late = [task for task in self.reference.records if task.orphan and 0 < task.deadline <= self.now]
         self.scheduler.expire(self.now)
         for task in late:
-            self.reference.gone(task)
+            self.reference.removed(task)
         self.reference.follow(
             {*STEPS_BACK, (S.PLACING, S.PENDING), (S.PREEMPTING, S.RUNNING)},
         )
 
-    def lapse(self) -> None:
+    def expire_leases(self) -> None:
         names = ("placement/x", "placement/y", "jobmgr/x")
         present = {name for name in names if self.rng.random() < 0.7}
         self.scheduler.expire_leases(self.now, present)
@@ -325,7 +326,7 @@ class Walk:
         assert all(holder.term in (0, newest) for holder in holders)
 
     def elect(self) -> None:
-        """jobmgr has another leader, or the same one again: what it is asked in its former term is fenced."""
+        """jobmgr has another leader, or the same one again: calls of its former term are fenced."""
         self.term += 1
         leases = self.scheduler.leases
         leases.touch(f"jobmgr/{self.rng.choice('xy')}", self.now, self.term)

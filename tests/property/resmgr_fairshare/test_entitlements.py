@@ -51,7 +51,7 @@ def test_reservation_is_met_where_it_is_demanded(tree: Tree) -> None:
 
 @thorough
 @given(forced_trees())
-def test_what_is_left_is_wanted_by_nobody_who_may_take_it(tree: Tree) -> None:
+def test_the_rest_is_demanded_by_no_pool_that_may_have_it(tree: Tree) -> None:
     """But for the dust: fewer thousandths than there are children."""
     found = given_in(tree)
     for parent in tree.parents():
@@ -65,7 +65,7 @@ def test_what_is_left_is_wanted_by_nobody_who_may_take_it(tree: Tree) -> None:
 
 @thorough
 @given(twins())
-def test_siblings_alike_get_alike(tree_and_twins: tuple[Tree, dict[int, int]]) -> None:
+def test_equal_siblings_get_equal_amounts(tree_and_twins: tuple[Tree, dict[int, int]]) -> None:
     tree, copies = tree_and_twins
     for kind in ("cpu", "memory"):
         found = given_in(tree, kind)

@@ -1,4 +1,4 @@
-"""Dividing one amount: whatever is wanted, of whatever there is."""
+"""Division of one amount, for any demands and amounts."""
 
 from __future__ import annotations
 

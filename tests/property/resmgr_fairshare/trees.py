@@ -168,7 +168,7 @@ def _node(i: int, code: bytes, shares: Sequence[float]) -> Node:
 
 
 def forced_trees(shares: Sequence[float] = SHARES) -> st.SearchStrategy[Tree]:
-    """Whatever an administrator can force: limits below reservations, children above their parents."""
+    """All trees that an administrator can force: limits below reservations, children above their parents."""
 
     def tree(count: int, code: bytes, percent: int) -> Tree:
         nodes = [_node(i, code[i * _BYTES : (i + 1) * _BYTES], shares) for i in range(count)]

@@ -15,7 +15,7 @@ ROWS = st.lists(
 
 
 @given(ROWS, st.integers(1, 12))
-def test_rows_come_by_all_columns_then_as_they_stand(
+def test_rows_are_sorted_by_all_columns_and_then_by_row(
     rows: list[tuple[int, int, float]], at_once: int
 ) -> None:
     columns = [np.array([row[i] for row in rows]) for i in range(3)]

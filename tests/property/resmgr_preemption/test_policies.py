@@ -15,7 +15,7 @@ from resmgr.core.preemption.same_pool import SamePoolPolicy
 from resmgr.core.preemption.view import Candidate, PoolView, View
 from resmgr.core.state.amounts import NOTHING
 from tests.property.resmgr_preemption.views import cost, eligible, pools, sides, thorough
-from tests.unit.resmgr_preemption.pictures import decide, victims
+from tests.unit.resmgr_preemption.samples import decide, victims
 
 Leaf = tuple[PoolView, list[Candidate]]
 Gang = list[Candidate]
@@ -87,7 +87,7 @@ def test_no_victim_has_a_cheaper_substitute(leaf: Leaf) -> None:
 
 @thorough
 @given(pools())
-def test_within_takes_lower_priorities_for_gangs_that_it_serves(leaf: Leaf) -> None:
+def test_same_pool_takes_lower_priorities_for_gangs_that_it_serves(leaf: Leaf) -> None:
     pool, rows = leaf
     taken = victims(SamePoolPolicy(), pool)
     highest = max((gang.priority for queue in pool.queues for gang in queue), default=0)

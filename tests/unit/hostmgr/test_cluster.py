@@ -37,13 +37,13 @@ class Operator:
         """Agents that a new master expects back."""
         self.quota: list[quota_pb2.QuotaConfig] = []
         self.away = False
-        self.asked: Callable[[], None] = lambda: None
-        """Called while the master is being asked."""
+        self.on_request: Callable[[], None] = lambda: None
+        """Called during a request to the master."""
 
     async def agents(self) -> Agents:
         if self.away:
             raise Unavailable("away")
-        self.asked()
+        self.on_request()
         return Agents(agents=self.listed, recovered_agents=self.recovered)
 
     async def quotas(self) -> Sequence[quota_pb2.QuotaConfig]:
@@ -84,7 +84,7 @@ async def test_active_agents_count_and_changes_are_seen() -> None:
     assert hosts.capacity().total == Resources.of(6) and len(hosts.table) == 1
 
 
-async def test_a_new_masters_map_takes_no_host_away() -> None:
+async def test_the_map_of_a_new_master_removes_no_host() -> None:
     """It may be read before hostmgr has noticed that there is a new master."""
     operator, reconciler = Operator(), Reconciler(Policy())
     reconciler.subscribed("m", -1000)
@@ -95,19 +95,19 @@ async def test_a_new_masters_map_takes_no_host_away() -> None:
 
     operator.listed, operator.recovered = [agent(0)], [agent(1).agent_info]
     await cluster.read()
-    assert len(hosts.table) == 2 and hosts.capacity() == whole, "the master says that it waits for one"
+    assert len(hosts.table) == 2 and hosts.capacity() == whole, "the master waits for one agent"
     operator.recovered = []
 
-    operator.asked = reconciler.disconnected
+    operator.on_request = reconciler.disconnected
     await cluster.read()
     assert len(hosts.table) == 2 and hosts.capacity() == whole, "the old master went meanwhile"
-    operator.asked = lambda: None
+    operator.on_request = lambda: None
     await cluster.read()
-    assert len(hosts.table) == 2 and hosts.capacity() == whole, "nobody knows whose map that is"
+    assert len(hosts.table) == 2 and hosts.capacity() == whole, "the master of the map is not known"
 
-    operator.asked = lambda: reconciler.subscribed("m", -1000)
+    operator.on_request = lambda: reconciler.subscribed("m", -1000)
     await cluster.read()
-    assert len(hosts.table) == 2, "it was asked for before"
+    assert len(hosts.table) == 2, "it was requested before"
     await cluster.read()
     assert len(hosts.table) == 1 and hosts.capacity().total == Resources.of(4)
 
@@ -140,10 +140,12 @@ async def test_the_quota_of_our_role_is_the_limit() -> None:
 def test_a_filter_with_amounts_that_are_none_is_refused(amount: float) -> None:
     wire = hostsvc_pb2.HostFilter()
     wire.resourceConstraint.minimum.memLimitMb = amount
-    told = f"filter.resourceConstraint.minimum.memLimitMb: {amount!r} is not a number from 0 to 1000000000000"
+    message = (
+        f"filter.resourceConstraint.minimum.memLimitMb: {amount!r} is not a number from 0 to 1000000000000"
+    )
     with pytest.raises(InvalidArgument) as refused:
         filter_from(wire)
-    assert str(refused.value) == told
+    assert str(refused.value) == message
 
 
 @pytest.mark.parametrize("amount", NO_AMOUNTS)

@@ -29,7 +29,7 @@ def three_hosts() -> HostTable:
     return hosts.table
 
 
-def asks(cpu: float = 1, memory: float = 1, **more: Any) -> HostFilter:
+def needing(cpu: float = 1, memory: float = 1, **more: Any) -> HostFilter:
     return HostFilter(Resources.of(cpu, memory), **more)
 
 
@@ -39,36 +39,36 @@ def gang(*members: tuple[HostFilter, int], spread: bool = False) -> GangShape:
 
 def test_one_task_on_one_host() -> None:
     table = three_hosts()
-    assert shortage(table, gang((asks(8), 1))) is None
-    lacking = shortage(table, gang((asks(9), 1)))
+    assert shortage(table, gang((needing(8), 1))) is None
+    lacking = shortage(table, gang((needing(9), 1)))
     assert lacking == Shortage(Lack.RESOURCE, "cpu", 9000, 8000, 3)
     assert str(lacking) == "needs 9 cpu on one host; the largest of 3 hosts has 8"
-    lacking = shortage(table, gang((asks(5, constraint=RACK), 1)))
+    lacking = shortage(table, gang((needing(5, constraint=RACK), 1)))
     assert lacking == Shortage(Lack.RESOURCE, "cpu", 5000, 4000, 1), "of those that match"
     assert str(lacking) == "needs 5 cpu on one host; the largest of 1 host has 4"
 
 
 def test_what_is_in_use_does_not_count() -> None:
     hosts = cluster(1, cpu=1)
-    assert shortage(hosts.table, gang((asks(4), 1))) == Shortage(Lack.RESOURCE, "cpu", 4000, 1000, 1)
+    assert shortage(hosts.table, gang((needing(4), 1))) == Shortage(Lack.RESOURCE, "cpu", 4000, 1000, 1)
     hosts.set_agents([agent(0)])
-    assert shortage(hosts.table, gang((asks(4), 1))) is None
-    hosts.acquire(asks(1), ids(), 0.0)
-    assert shortage(hosts.table, gang((asks(4), 1))) is None
+    assert shortage(hosts.table, gang((needing(4), 1))) is None
+    hosts.acquire(needing(1), ids(), 0.0)
+    assert shortage(hosts.table, gang((needing(4), 1))) is None
 
 
 def test_constraints_gpus_and_no_hosts() -> None:
     table = three_hosts()
     nowhere = LabelConstraint(Kind.HOST, Condition.EQUAL, ("rack", "r9"), 1)
-    assert shortage(table, gang((asks(constraint=nowhere), 1))) == Shortage(Lack.CONSTRAINT, hosts=3)
+    assert shortage(table, gang((needing(constraint=nowhere), 1))) == Shortage(Lack.CONSTRAINT, hosts=3)
     gpu = HostFilter(Resources.of(1, gpu=1))
     assert shortage(table, gang((gpu, 1))) == Shortage(Lack.RESOURCE, "gpu", 1000, 0, 3)
     only_gpus = Hosts(HostTable())
     only_gpus.set_agents([agent(0, gpu=4)])
-    assert shortage(only_gpus.table, gang((asks(), 1))) == Shortage(Lack.PLAIN_HOST, hosts=1)
+    assert shortage(only_gpus.table, gang((needing(), 1))) == Shortage(Lack.PLAIN_HOST, hosts=1)
     assert shortage(only_gpus.table, gang((gpu, 1))) is None
-    assert shortage(HostTable(), gang((asks(), 1))) == Shortage(Lack.HOSTS)
-    revocable = shortage(table, gang((asks(revocable=True), 1)))
+    assert shortage(HostTable(), gang((needing(), 1))) == Shortage(Lack.HOSTS)
+    revocable = shortage(table, gang((needing(revocable=True), 1)))
     assert revocable == Shortage(Lack.RESOURCE, "revocable cpu", 1000, 0, 3)
 
 
@@ -76,23 +76,23 @@ def test_each_kind_on_another_host() -> None:
     hosts = Hosts(HostTable())
     for number, (cpu, memory) in enumerate(((8, 512), (1, 4096))):
         hosts.add_offer(offer(number, number, cpu=cpu, memory=memory), 0.0)
-    assert shortage(hosts.table, gang((asks(8, 4096), 1))) == Shortage(Lack.COMBINATION, hosts=2)
+    assert shortage(hosts.table, gang((needing(8, 4096), 1))) == Shortage(Lack.COMBINATION, hosts=2)
 
 
 def test_gangs() -> None:
     table = three_hosts()
-    assert shortage(table, gang((asks(3), 4))) is None, "1, 1 and 2"
-    lacking = shortage(table, gang((asks(3), 5)))
+    assert shortage(table, gang((needing(3), 4))) is None, "1, 1 and 2"
+    lacking = shortage(table, gang((needing(3), 5)))
     assert lacking == Shortage(Lack.ROOM, "", 5000, 4000, 3)
     assert str(lacking) == "needs room for 5 tasks at a time; 3 hosts have room for 4 when empty"
-    assert shortage(table, gang((asks(1), 3), spread=True)) is None
-    assert shortage(table, gang((asks(1), 4), spread=True)) == Shortage(Lack.ROOM, "", 4000, 3000, 3)
-    assert shortage(table, gang((asks(4), 3), (asks(2), 2))) is None
-    lacking = shortage(table, gang((asks(4), 3), (asks(2), 3)))
+    assert shortage(table, gang((needing(1), 3), spread=True)) is None
+    assert shortage(table, gang((needing(1), 4), spread=True)) == Shortage(Lack.ROOM, "", 4000, 3000, 3)
+    assert shortage(table, gang((needing(4), 3), (needing(2), 2))) is None
+    lacking = shortage(table, gang((needing(4), 3), (needing(2), 3)))
     assert lacking == Shortage(Lack.CAPACITY, "cpu", 18_000, 16_000, 3)
-    lacking = shortage(table, gang((asks(1), 2), (asks(2), 2), spread=True))
+    lacking = shortage(table, gang((needing(1), 2), (needing(2), 2), spread=True))
     assert lacking == Shortage(Lack.ROOM, "", 4000, 3000, 3)
-    assert shortage(table, gang((asks(0, 0), 10**6))) is None
+    assert shortage(table, gang((needing(0, 0), 10**6))) is None
 
 
 def test_the_version_grows_when_hosts_change_and_not_when_they_are_used() -> None:
@@ -101,7 +101,7 @@ def test_the_version_grows_when_hosts_change_and_not_when_they_are_used() -> Non
     version = hosts.table.version
     hosts.set_agents([agent(0)])
     hosts.add_offer(offer(0, 0), 0.0)
-    hosts.acquire(asks(1), ids(), 0.0)
+    hosts.acquire(needing(1), ids(), 0.0)
     assert hosts.table.version == version
     hosts.set_agents([agent(0), agent(1)])
     assert hosts.table.version > version, "one came"
@@ -137,17 +137,17 @@ def request(*cpus: float, version: str = "") -> pb.CheckGangsRequest:
 
 async def test_the_service_answers_for_each_gang_and_not_again_while_hosts_stay() -> None:
     table = three_hosts()
-    asked = service(table)
-    answer = await asked.CheckGangs(request(9, 1), None)
+    requested = service(table)
+    answer = await requested.CheckGangs(request(9, 1), None)
     first, second = answer.verdicts
     assert (first.shortage.lack, first.shortage.kind) == (pb.Shortage.LACK_RESOURCE, "cpu")
     assert (first.shortage.needed, first.shortage.largest, first.shortage.hosts) == (9, 8, 3)
     assert first.shortage.text == "needs 9 cpu on one host; the largest of 3 hosts has 8"
     assert not second.HasField("shortage")
-    again = await asked.CheckGangs(request(9, 1, version=answer.hosts_version), None)
+    again = await requested.CheckGangs(request(9, 1, version=answer.hosts_version), None)
     assert again.unchanged and not again.verdicts
     table.put(agent(3, cpu=16))
-    grown = await asked.CheckGangs(request(9, version=answer.hosts_version), None)
+    grown = await requested.CheckGangs(request(9, version=answer.hosts_version), None)
     assert not grown.unchanged and not grown.verdicts[0].HasField("shortage")
     other = await service(table).CheckGangs(request(9, version=grown.hosts_version), None)
     assert not other.unchanged, "versions are of one process"

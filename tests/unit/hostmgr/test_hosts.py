@@ -21,7 +21,7 @@ def test_a_claim_excludes_others_until_it_is_released() -> None:
     assert again.claims == () and again.counts == {Result.MISMATCH_STATUS: 1}
     assert hosts.release(claim.id)
     assert len(hosts.acquire(ONE_CPU, ids("e"), 0.0).claims) == 1
-    assert not hosts.release(claim.id), "the claim of before is over"
+    assert not hosts.release(claim.id), "the earlier claim has ended"
 
 
 def test_a_claim_ends_after_its_time() -> None:
@@ -33,7 +33,7 @@ def test_a_claim_ends_after_its_time() -> None:
     assert [claim.id for claim in hosts.expire(400.0)] == ["d0"]
 
 
-def test_claims_of_a_process_that_is_gone_end_soon() -> None:
+def test_claims_of_an_absent_process_end_soon() -> None:
     hosts = cluster(3)
     for name in ("placement/a", "placement/b", ""):
         hosts.acquire(HostFilter(max_hosts=1), ids(name), 0.0, name)
@@ -80,7 +80,7 @@ def test_max_hosts_and_counts() -> None:
     assert acquired.counts == {Result.MATCH: 2, Result.MISMATCH_MAX_HOST_LIMIT: 3}
 
 
-def test_first_fit_goes_round() -> None:
+def test_first_fit_rotates() -> None:
     hosts = cluster(3)
     first = [
         hosts.acquire(HostFilter(max_hosts=1), iter([f"c{n}"]), 0.0).claims[0].hostname for n in range(3)

@@ -77,7 +77,7 @@ def test_a_host_takes_so_many_launches_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("end", [S.RUNNING, S.KILLING, S.SUCCEEDED, S.FAILED, S.KILLED, S.LOST])
-def test_whatever_comes_next_ends_a_launch(end: TaskState) -> None:
+def test_any_further_status_ends_a_launch(end: TaskState) -> None:
     world = World()
     world.begin(0)
     world.observe(0, end)
@@ -149,13 +149,13 @@ def test_a_job_that_fails_everywhere_costs_no_host() -> None:
     assert world.counts() == {Result.MATCH: 2}
     world.observe(99, S.RUNNING, agent_id="S1", job=OTHER_JOB)
     world.fail(50, 51, 52, 53)
-    assert world.counts() == {Result.MATCH: 2}, "another job's start tells nothing of it"
+    assert world.counts() == {Result.MATCH: 2}, "a start of another job does not count"
     world.observe(98, S.RUNNING, agent_id="S1")
     world.fail(60, 61, 62)
     assert world.counts() == {Result.MATCH: 1, Result.FAILED_LAUNCHES: 1}, "it starts elsewhere"
 
 
-async def test_placement_is_told_how_many_more_a_host_takes() -> None:
+async def test_an_offer_contains_how_many_more_launches_a_host_takes() -> None:
     world = World()
 
     class Manager:

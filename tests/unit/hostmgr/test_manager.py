@@ -149,7 +149,7 @@ async def test_one_accept_for_the_host_with_nothing_refused(it: Fixture) -> None
     assert it.manager.runs.agent(f"{JOB}-1-1") == "S0"
 
 
-async def test_while_mesos_is_away_nothing_is_done_and_the_claim_is_kept(it: Fixture) -> None:
+async def test_without_a_connection_nothing_is_launched_and_the_claim_is_kept(it: Fixture) -> None:
     await it.subscribe()
     it.offer(1)
     claim = it.claim()
@@ -165,7 +165,7 @@ async def test_while_mesos_is_away_nothing_is_done_and_the_claim_is_kept(it: Fix
     assert it.types() == ["ACCEPT"]
 
 
-async def test_a_host_that_does_not_come_back_is_given_up(it: Fixture) -> None:
+async def test_a_host_that_does_not_register_again_is_removed(it: Fixture) -> None:
     await it.subscribe()
     it.offer(1)
     claim = it.claim()
@@ -226,7 +226,7 @@ async def test_many_kills_are_repeated_as_there_is_room(it: Fixture) -> None:
     assert it.driver.bursts == [CALLS_AT_ONCE, CALLS_AT_ONCE, 1, 0]
 
 
-async def test_launches_without_an_answer_are_asked_for_after_a_new_subscription(it: Fixture) -> None:
+async def test_unconfirmed_launches_are_reconciled_after_a_new_subscription(it: Fixture) -> None:
     await it.subscribe()
     it.offer(1)
     it.launch(it.claim(), 0)
@@ -255,7 +255,7 @@ async def test_what_was_reported_as_lost_is_not_launched_any_more(it: Fixture) -
     assert it.types() == ["ACCEPT"]
 
 
-async def test_an_answer_to_what_was_asked_before_the_launch_is_not_believed(it: Fixture) -> None:
+async def test_an_answer_to_a_request_from_before_the_launch_is_ignored(it: Fixture) -> None:
     await it.subscribe()
     it.offer(1)
     it.manager.reconcile([(f"{JOB}-0-1", "S0")])
@@ -264,7 +264,7 @@ async def test_an_answer_to_what_was_asked_before_the_launch_is_not_believed(it:
     assert it.manager.status_updates.ring.pending == 0
     assert it.manager.runs.agent(f"{JOB}-0-1") == "S0"
     it.backend.on_events([missing(f"{JOB}-0-1")])
-    assert it.manager.status_updates.ring.pending == 0, "it may have been asked for twice before"
+    assert it.manager.status_updates.ring.pending == 0, "it may have been requested twice before"
     it.clock.advance(3)
     assert it.manager.reconciler.due_retries(it.clock.monotonic()) == [(f"{JOB}-0-1", "S0")]
     it.backend.on_events([missing(f"{JOB}-0-1")])
@@ -307,7 +307,7 @@ async def test_rescinded_offers_go(it: Fixture) -> None:
     assert it.manager.hosts.offers() == []
 
 
-async def test_old_offers_are_kept_on_while_nothing_may_be_sent(it: Fixture) -> None:
+async def test_old_offers_are_kept_while_nothing_may_be_sent(it: Fixture) -> None:
     await it.subscribe()
     it.offer(1)
     it.clock.advance(11 * 86400)
@@ -319,7 +319,7 @@ async def test_old_offers_are_kept_on_while_nothing_may_be_sent(it: Fixture) -> 
     assert it.types() == ["DECLINE"] and it.manager.hosts.offers() == []
 
 
-async def test_a_call_that_was_refused_is_looked_into(it: Fixture) -> None:
+async def test_a_refused_call_leads_to_a_reconciliation(it: Fixture) -> None:
     await it.subscribe()
     while it.manager.reconciler.next_reconciliation(1e4) is not None:
         pass

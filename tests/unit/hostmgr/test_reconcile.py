@@ -1,4 +1,4 @@
-"""When to ask Mesos about tasks, and what a TASK_UNKNOWN is worth."""
+"""When states are requested from Mesos, and when a TASK_UNKNOWN counts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rounds(
     return found
 
 
-def test_rounds_after_an_election_and_in_turn_for_ever() -> None:
+def test_reconciliations_after_an_election_and_alternately_later() -> None:
     assert rounds(subscribed(), 6100) == [
         (0, ReconcileKind.EXPLICIT),
         (60, ReconcileKind.EXPLICIT),
@@ -45,7 +45,7 @@ def test_rounds_after_an_election_and_in_turn_for_ever() -> None:
     ]
 
 
-def test_a_subscription_with_the_same_master_asks_anew_and_settles_no_later() -> None:
+def test_a_subscription_with_the_same_master_reconciles_again_and_settles_no_later() -> None:
     reconciler = subscribed()
     reconciler.subscribed("m1", 5000.0)
     assert not reconciler.settled(599.0) and reconciler.settled(600.0)
@@ -54,32 +54,32 @@ def test_a_subscription_with_the_same_master_asks_anew_and_settles_no_later() ->
     assert not reconciler.settled(6599.0) and reconciler.settled(6600.0)
 
 
-def test_nothing_is_asked_while_disconnected() -> None:
+def test_nothing_is_requested_while_disconnected() -> None:
     reconciler = subscribed()
     reconciler.judge("t", "a", True, 1.0)
     reconciler.disconnected()
     assert rounds(reconciler, 4000) == [] and reconciler.due_retries(4000.0) == []
 
 
-def test_unknown_is_asked_again_with_growing_pauses_until_agents_are_back() -> None:
+def test_unknown_is_requested_again_with_growing_pauses_until_agents_registered() -> None:
     reconciler = subscribed()
-    asked = []
+    requested = []
     now = 0.0
     verdict = reconciler.judge("t", "a1", True, now)
     while verdict is Verdict.RETRY:
         now += 1
         for run, agent_id in reconciler.due_retries(now):
             assert (run, agent_id) == ("t", "a1")
-            asked.append(now)
+            requested.append(now)
             verdict = reconciler.judge("t", "a1", True, now)
         assert now < 700
     assert now >= 600
-    pauses = [later - earlier for earlier, later in zip([0.0, *asked], asked, strict=False)]
+    pauses = [later - earlier for earlier, later in zip([0.0, *requested], requested, strict=False)]
     assert pauses[0] == 2 and max(pauses) <= 61 and pauses == sorted(pauses)
     assert reconciler.due_retries(10_000.0) == []
 
 
-def test_launches_that_may_be_lost_are_asked_for_until_something_is_said_of_them() -> None:
+def test_launches_that_may_be_lost_are_reconciled_until_they_are_reported() -> None:
     reconciler = Reconciler(POLICY)
     reconciler.subscribed("m1", 0.0, [("t", "a1"), ("u", "a2")])
     assert reconciler.due_retries(0.0) == [("t", "a1"), ("u", "a2")]
@@ -88,7 +88,7 @@ def test_launches_that_may_be_lost_are_asked_for_until_something_is_said_of_them
     assert reconciler.due_retries(10.0) == [("u", "a2")]
 
 
-def test_unknown_is_believed_when_the_agent_is_known_to_be_gone() -> None:
+def test_unknown_counts_when_the_agent_is_known_to_be_lost() -> None:
     reconciler = subscribed()
     reconciler.agent_gone("a1")
     assert reconciler.judge("t", "a1", True, 1.0) is Verdict.PASS_ON
@@ -96,14 +96,14 @@ def test_unknown_is_believed_when_the_agent_is_known_to_be_gone() -> None:
     assert reconciler.judge("t", "a1", True, 1.0) is Verdict.RETRY
 
 
-def test_any_other_answer_ends_the_asking() -> None:
+def test_any_other_answer_ends_the_requests() -> None:
     reconciler = subscribed()
     reconciler.judge("t", "a1", True, 0.0)
     assert reconciler.judge("t", "a1", False, 1.0) is Verdict.PASS_ON
     assert reconciler.due_retries(100.0) == []
 
 
-def test_a_status_that_was_overlooked_brings_an_explicit_round_soon() -> None:
+def test_a_missed_status_leads_to_an_explicit_reconciliation_soon() -> None:
     reconciler = subscribed()
     rounds(reconciler, 1000)
     reconciler.reconcile_soon(1000.0)
@@ -115,7 +115,7 @@ RUNTIME = TaskRuntime(TaskState.RUNNING, TaskState.SUCCEEDED, 2, 1, 1, 2, agent_
 
 
 @pytest.mark.parametrize(
-    ("runtime", "asked"),
+    ("runtime", "requested"),
     [
         (RUNTIME, True),
         (replace(RUNTIME, state=TaskState.STARTING), True),
@@ -129,9 +129,9 @@ RUNTIME = TaskRuntime(TaskState.RUNNING, TaskState.SUCCEEDED, 2, 1, 1, 2, agent_
         (replace(RUNTIME, updated_at=99_000_000_000), True),
     ],
 )
-def test_whom_to_ask_for(runtime: TaskRuntime, asked: bool) -> None:
+def test_which_runs_to_reconcile(runtime: TaskRuntime, requested: bool) -> None:
     found = Reconciler(POLICY).to_reconcile(JOB, {7: runtime}, 0.0, wall=100_000_000_000)
-    assert found == ([(f"{JOB}-7-2", "a1")] if asked else [])
+    assert found == ([(f"{JOB}-7-2", "a1")] if requested else [])
 
 
 def test_a_launch_that_was_put_off_is_not_taken_for_lost() -> None:

@@ -1,4 +1,4 @@
-"""Asking Mesos about runs, batch by batch."""
+"""Reconciliation in batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NoJobs:
         return []
 
 
-async def test_what_is_asked_for_again_goes_in_batches_too() -> None:
+async def test_repeated_requests_are_sent_in_batches_too() -> None:
     """After a change of masters it may be every task there is."""
     it, store = Fixture(), NoJobs()
     await it.subscribe()
@@ -32,15 +32,15 @@ async def test_what_is_asked_for_again_goes_in_batches_too() -> None:
     it.backend.on_disconnected("gone")
     await it.subscribe()
     unused: Any = store
-    asking = Reconciliation(it.manager, it.manager.reconciler, unused, it.clock, BATCH)
-    running = asyncio.create_task(asking.run())
-    asked: list[str] = []
+    reconciliation = Reconciliation(it.manager, it.manager.reconciler, unused, it.clock, BATCH)
+    running = asyncio.create_task(reconciliation.run())
+    requested: list[str] = []
     async with asyncio.timeout(20):
-        while len(asked) < len(RUNS):
+        while len(requested) < len(RUNS):
             await asyncio.sleep(0.01)
-            asked = [task.task_id.value for call in it.driver.calls for task in call.reconcile.tasks]
+            requested = [task.task_id.value for call in it.driver.calls for task in call.reconcile.tasks]
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
-    assert sorted(asked) == sorted(RUNS)
+    assert sorted(requested) == sorted(RUNS)
     assert max(len(call.reconcile.tasks) for call in it.driver.calls) == BATCH

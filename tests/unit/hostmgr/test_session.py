@@ -40,7 +40,7 @@ def test_three_missed_heartbeats_are_the_end(interval: float) -> None:
     assert not session.expired(84.9) and session.expired(85.0)
 
 
-def test_a_connection_that_says_nothing_expires() -> None:
+def test_a_silent_connection_expires() -> None:
     session = Session(None, connect_timeout=10)
     session.connect(0.0)
     assert not session.expired(9.9) and session.expired(10.0)

@@ -177,7 +177,9 @@ async def test_a_repeated_status_is_one_event_and_acknowledged_again_once_passed
     assert it.ring.end == 1 and it.mesos.acknowledged == [b"u1", b"u1"]
 
 
-async def test_what_was_passed_while_mesos_was_away_is_acknowledged_when_it_comes_again(it: Fixture) -> None:
+async def test_a_status_passed_without_a_connection_is_acknowledged_when_repeated(
+    it: Fixture,
+) -> None:
     it.take([status(1, RUNNING, b"u1")])
     it.mesos.away = True
     it.statuses.disconnected()
@@ -189,8 +191,8 @@ async def test_what_was_passed_while_mesos_was_away_is_acknowledged_when_it_come
     assert it.mesos.acknowledged == [b"u1"]
 
 
-async def test_what_could_not_be_acknowledged_for_a_while_is_soon(it: Fixture) -> None:
-    """While hostmgr cannot tell whether it leads, it sends nothing, though Mesos is there."""
+async def test_acknowledgements_that_were_refused_are_repeated_soon(it: Fixture) -> None:
+    """While hostmgr does not know whether it leads, it sends nothing, though it is connected."""
     it.take([status(1, RUNNING, b"u1"), status(2, RUNNING, b"u2")])
     it.mesos.away = True
     await it.passed(2)
@@ -201,7 +203,9 @@ async def test_what_could_not_be_acknowledged_for_a_while_is_soon(it: Fixture) -
     assert it.mesos.acknowledged == [b"u1", b"u2"]
 
 
-async def test_a_full_ring_takes_nothing_and_asks_for_what_mesos_does_not_repeat(it: Fixture) -> None:
+async def test_a_full_ring_refuses_statuses_and_reconciles_unrepeated_ones(
+    it: Fixture,
+) -> None:
     it.reconciler.subscribed("m1", 0.0)
     while it.reconciler.next_reconciliation(1e6):
         if it.reconciler.next_reconciliation(1e6) is None:

@@ -1,4 +1,4 @@
-"""What Mesos is told to run."""
+"""The TaskInfo of launches."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_custom_executor() -> None:
     assert found.executor.command.value == "serve"
 
 
-def test_the_container_goes_along_as_given() -> None:
+def test_the_container_is_passed_unchanged() -> None:
     wanted = config()
     wanted.container.type = mesos_pb2.ContainerInfo.DOCKER
     wanted.container.docker.image = "debian:12"

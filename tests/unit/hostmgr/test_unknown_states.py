@@ -27,7 +27,7 @@ def update(encoding: Encoding, strange: bool) -> bytes:
     return body.replace(known, other) if strange else body
 
 
-def heard(encoding: Encoding, *bodies: bytes) -> list[Event]:
+def decoded(encoding: Encoding, *bodies: bytes) -> list[Event]:
     session = Session(None)
     session.connect(0.0)
     first = Event(type=Event.SUBSCRIBED)
@@ -41,7 +41,7 @@ def heard(encoding: Encoding, *bodies: bytes) -> list[Event]:
 
 @pytest.mark.parametrize("encoding", ["json", "protobuf"])
 def test_a_state_that_is_not_known_leaves_the_connection_and_what_follows(encoding: Encoding) -> None:
-    strange, usual = heard(encoding, update(encoding, strange=True), update(encoding, strange=False))
+    strange, usual = decoded(encoding, update(encoding, strange=True), update(encoding, strange=False))
     assert not strange.update.status.HasField("state")
     assert strange.update.status.uuid == usual.update.status.uuid == b"u"
     assert usual.update.status.state == mesos_pb2.TASK_KILLING
@@ -49,6 +49,6 @@ def test_a_state_that_is_not_known_leaves_the_connection_and_what_follows(encodi
 
 @pytest.mark.parametrize("encoding", ["json", "protobuf"])
 def test_it_is_never_taken_for_another(encoding: Encoding) -> None:
-    (strange,) = heard(encoding, update(encoding, strange=True))
+    (strange,) = decoded(encoding, update(encoding, strange=True))
     with pytest.raises(InvalidArgument, match="task state of Mesos"):
         task_status(strange.update.status)

@@ -25,18 +25,18 @@ HEAD = (
 )
 
 
-def spoilt(message: Message) -> bytes:
+def with_invalid_utf8(message: Message) -> bytes:
     """With text cut within a character, of the same length, in place of `(here)`."""
     return message.SerializeToString().replace(PLACE, CUT.rjust(len(PLACE), b"!"))
 
 
-def heard(*events: Event) -> list[Event]:
+def decoded(*events: Event) -> list[Event]:
     """What the decoder makes of them."""
     session = Session(None)
     session.connect(0.0)
     first = Event(type=Event.SUBSCRIBED)
     first.subscribed.framework_id.value = "f"
-    bodies = [first.SerializeToString(), *map(spoilt, events)]
+    bodies = [first.SerializeToString(), *map(with_invalid_utf8, events)]
     records = [b"%d\n%b" % (len(body), body) for body in bodies]
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in records)
     return EventDecoder(codec("protobuf"), session, 1 << 20).feed(HEAD + chunks, 1.0)
@@ -48,7 +48,7 @@ async def test_a_message_that_was_cut_within_a_character() -> None:
     update.update.status.state = mesos_pb2.TASK_FAILED
     it = Fixture()
     await it.subscribe()
-    it.backend.on_events(heard(update))
+    it.backend.on_events(decoded(update))
     (passed,) = it.manager.status_updates.ring.read(0, 10)
     assert passed.event.message.mesosTaskStatus.message == f"!!{READ}"
 
@@ -62,17 +62,17 @@ async def test_an_offer_with_attributes_in_another_encoding() -> None:
     offer.attributes.add(name=PLACE.decode(), type=mesos_pb2.Value.TEXT, text=mesos_pb2.Value.Text(value="r"))
     it = Fixture()
     await it.subscribe()
-    it.backend.on_events(heard(offers))
+    it.backend.on_events(decoded(offers))
     (found,) = it.manager.hosts.offers()
     assert found.hostname == f"!!{READ}"
     assert sorted(found.labels) == [(f"!!{READ}", "r"), ("rack", f"!!{READ}")]
 
 
-def test_an_error_ends_the_subscription_whatever_it_says() -> None:
+def test_an_error_ends_the_subscription_whatever_its_text() -> None:
     error = Event(type=Event.ERROR)
     error.error.message = PLACE.decode()
     with pytest.raises(SessionRefused) as caught:
-        heard(error)
+        decoded(error)
     assert Session("f").on_error(caught.value.message) is False
 
 
@@ -82,6 +82,6 @@ def test_an_agent_with_attributes_in_another_encoding() -> None:
     agent.agent_info.hostname = "h"
     text = mesos_pb2.Value.Text(value=PLACE.decode())
     agent.agent_info.attributes.add(name="rack", type=mesos_pb2.Value.TEXT, text=text)
-    found = master_pb2.Response.GetAgents.FromString(spoilt(answer))
+    found = master_pb2.Response.GetAgents.FromString(with_invalid_utf8(answer))
     replace_invalid_agent_text(found.agents)
     assert agent_from(found.agents[0], "peloton").labels == (("rack", f"!!{READ}"),)

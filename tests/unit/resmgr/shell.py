@@ -1,4 +1,4 @@
-"""A driver with a store and a hostmgr that answers what the test says."""
+"""A driver with a store and a scripted hostmgr."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ POOL = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
 async def until(condition: Callable[[], object]) -> None:
     """Wait until it holds, for ten seconds at most."""
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - whatever the condition reads, it has no event
+        while not condition():  # noqa: ASYNC110 - what the condition reads has no event
             await asyncio.sleep(0.005)
 
 
@@ -77,7 +77,7 @@ class Hostmgr:
         self.purged = 0
 
     def status(self, run: str, state: mesos_pb2.TaskState.ValueType) -> None:
-        """Mesos says so of a run."""
+        """Apply a status of a run from Mesos."""
         event = eventstream_pb2.Event(
             offset=self.first + len(self.events), type=eventstream_pb2.Event.MESOS_TASK_STATUS
         )
@@ -143,12 +143,12 @@ class Shell:
         self.pools = PoolService(self.changes)
         self.tasks = TaskService(self.driver)
         self.waiting = PendingReasonsService(self.driver)
-        self.asked = 0
+        self.requests = 0
         self.jobmgr = JOBMGR
         """Who leads there."""
 
     async def _fresh(self) -> None:
-        self.asked += 1
+        self.requests += 1
 
     async def pool(self, name: str = "a", parent: str = "root", **of: Any) -> str:
         """Create one; its id."""

@@ -51,7 +51,7 @@ def test_each_kind_is_checked_and_the_reason_names_it() -> None:
         assert world.task(0).reason == reason
 
 
-def test_the_head_blocks_those_behind_it_and_they_are_told_so() -> None:
+def test_the_head_blocks_the_gangs_behind_it_and_their_reason_says_so() -> None:
     world = World()
     world.enqueue(9)
     world.enqueue(0, of=needs(100))
@@ -91,7 +91,7 @@ def test_parents_are_bounded_too() -> None:
     assert world.pool("p").allocation()["total"] == world.pool("a").allocation()["total"]
 
 
-def test_pools_take_turns_at_what_their_parent_has() -> None:
+def test_pools_share_what_their_parent_has() -> None:
     world = World(
         PoolConfig("a", "a", "root", kinds()),
         PoolConfig("b", "b", "root", kinds()),
@@ -198,8 +198,8 @@ def test_revocable_tasks_take_slack_cpu_and_a_share_of_the_rest() -> None:
     assert world.task(3).reason == "memory: slack allocation 60 + gang 41 > slack entitlement 100 in /a"
 
 
-def test_what_is_for_revocable_tasks_is_not_there_for_others() -> None:
-    """Others would be preempted for it; once nobody asks for it, it is theirs."""
+def test_resources_for_revocable_tasks_are_not_available_to_others() -> None:
+    """Others would be preempted for it; once it is not requested any more, they may have it."""
     world = World(PoolConfig("a", "a", "root", kinds(50, 100)), slack=Resources.of(30))
     world.scheduler.lifecycle.policy = replace(world.scheduler.policy, sharing_interval=1e9)
     world.enqueue(0, of=needs(100, memory=100, revocable=True))
@@ -215,7 +215,7 @@ def test_what_is_for_revocable_tasks_is_not_there_for_others() -> None:
     assert ready(world) == [1]
 
 
-def test_no_capacity_no_admission_and_the_reason_says_so() -> None:
+def test_without_capacity_nothing_is_admitted_and_the_reason_names_it() -> None:
     world = World(capacity=None)
     world.enqueue(0)
     world.enqueue(1, of=needs(100))
@@ -238,7 +238,7 @@ def test_a_cluster_that_shrinks_keeps_what_runs_and_admits_nothing() -> None:
     assert world.task(1).reason == "cpu: allocation 60 + gang 1 > entitlement 50 in /a"
 
 
-def test_a_kind_that_is_over_its_bound_does_not_hold_up_who_asks_for_none_of_it() -> None:
+def test_a_kind_over_its_bound_does_not_block_gangs_that_request_none_of_it() -> None:
     world = World(PoolConfig("a", "a", "root", kinds(gpu=KindConfig(0, 0))))
     world.enqueue(0)
     assert ready(world) == [0]
@@ -267,7 +267,7 @@ def test_a_full_ready_queue_holds_up_one_queue_and_not_the_others_of_the_pool() 
     assert world.task(1).reason == "the ready queue of BATCH tasks is full with 1 gangs"
 
 
-def test_one_turn_admits_no_more_than_its_share() -> None:
+def test_one_cycle_admits_no_more_than_its_limit() -> None:
     world = World(policy=Policy(cycle_limit=3))
     for instance in range(5):
         world.enqueue(instance)

@@ -1,4 +1,4 @@
-"""Claims of placements that nobody will launch go back to hostmgr."""
+"""Release of the claims of abandoned placements at hostmgr."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.resmgr.shell import settings, until
 
 class Hostmgr:
     def __init__(self) -> None:
-        self.asked: list[tuple[str, list[str]]] = []
+        self.released: list[tuple[str, list[str]]] = []
         self.ages: list[float] = []
         self.away = False
 
@@ -30,13 +30,13 @@ class Hostmgr:
             assert not retry, "the age of the term would be that of the first try"
             self.ages.append(request.older_than)
         else:
-            self.asked.append((method, [each.id.value for each in request.hostOffers]))
+            self.released.append((method, [each.id.value for each in request.hostOffers]))
         if self.away:
             raise Unavailable("away")
         return claims_pb2.ShortenClaimsResponse(shortened=1)
 
 
-async def test_each_claim_goes_back_once() -> None:
+async def test_each_claim_is_released_once() -> None:
     driver, hostmgr = build_driver(settings(Path("unused")), SystemClock()), Hostmgr()
     claims = Claims(driver, hostmgr, hostmgr)
     await claims.release()
@@ -44,13 +44,13 @@ async def test_each_claim_goes_back_once() -> None:
     hostmgr.away = True
     await claims.release()
     await claims.release()
-    assert hostmgr.asked == [("ReleaseHostOffers", ["c1"])]
+    assert hostmgr.released == [("ReleaseHostOffers", ["c1"])]
 
 
 async def test_claims_from_before_the_term_are_shortened_once_hostmgr_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The age of the term is sent anew with each try, so that no claim of this term is among them."""
+    """The age of the term is sent again with each try, so that no claim of this term is among them."""
     monkeypatch.setattr(claims_driver, "PERIOD", 0.001)
     clock, hostmgr = ManualClock(100.0), Hostmgr()
     claims = Claims(build_driver(settings(Path("unused")), clock), hostmgr, hostmgr)
@@ -61,6 +61,6 @@ async def test_claims_from_before_the_term_are_shortened_once_hostmgr_answers(
     hostmgr.away, clock.now = False, 107.0
     await until(lambda: 7.0 in hostmgr.ages)
     claims._driver.scheduler.placements.abandoned = [Handover("h", "a", "c1", TaskType.BATCH, (), (), ())]
-    await until(lambda: bool(hostmgr.asked))
+    await until(lambda: bool(hostmgr.released))
     running.cancel()
     assert hostmgr.ages.count(7.0) == 1

@@ -29,7 +29,7 @@ AS_JOBMGR = (("peloton-instance", "jobmgr/one"),)
 
 @pytest_asyncio.fixture
 async def stub(shell: Shell) -> AsyncIterator[Any]:
-    server = RpcServer(lambda: "nobody else")
+    server = RpcServer(lambda: "no leader")
     server.activate([service(add_ResourceManagerServiceServicer_to_server, shell.tasks)])
     port = await server.start("127.0.0.1", 0)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -104,7 +104,7 @@ async def _forever(context: Any, undo: Callable[[], None]) -> None:
 async def test_a_cancellation_that_came_while_it_was_handed_out_is_seen(
     shell: Shell, stub: Any, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """The event loop stands still while gangs are taken out of the queue: it has heard of nothing then."""
+    """The event loop is blocked while gangs are dequeued, so that it does not know of the cancellation."""
     pool = await shell.pool()
     await shell.enqueue(pool, wire_gang(0))
     target = stub.target
@@ -132,11 +132,11 @@ def cancelling(target: str, called: threading.Event, cancelled: threading.Event)
         assert called.wait(10)
         call.cancel()
         channel.close()
-        time.sleep(SEEN_SECONDS)  # gRPC's own threads hear of it, the event loop does not
+        time.sleep(SEEN_SECONDS)  # gRPC's own threads see it, the event loop does not
     cancelled.set()
 
 
-async def test_what_arrives_stays_handed_out(shell: Shell, stub: Any) -> None:
+async def test_delivered_work_stays_handed_out(shell: Shell, stub: Any) -> None:
     pool = await shell.pool()
     await shell.enqueue(pool, wire_gang(0))
     answer = await stub.DequeueGangs(DEQUEUE, metadata=AS_ENGINE)
@@ -212,7 +212,7 @@ def test_a_placement_that_was_taken_twice_is_abandoned_once() -> None:
     assert [each.offer_id for each in world.scheduler.placements.abandoned] == ["offer-h1"]
 
 
-async def test_a_leader_that_waits_here_gets_nothing_once_another_has_called(shell: Shell) -> None:
+async def test_a_waiting_leader_gets_nothing_once_its_successor_has_called(shell: Shell) -> None:
     """Its call outlives its term where it stands still."""
     pool, request = await shell.pool(), pb.GetPlacementsRequest(limit=10, timeout=20_000)
     waiting = asyncio.create_task(shell.tasks.GetPlacements(request, Context("jobmgr/one", "jobmgr:5")))

@@ -102,7 +102,7 @@ def test_histograms_show_how_long_gangs_and_runs_waited() -> None:
     assert REGISTRY.get_sample_value("resmgr_pending_to_ready_seconds_sum", {"pool": "/a"}) == 20
 
 
-def test_a_restored_run_says_nothing_of_how_long_it_waited() -> None:
+def test_a_restored_run_does_not_count_in_the_histograms() -> None:
     world = World()
     new = NewTask(JOB, 0, 1, needs())
     world.scheduler.restore(world.pool(), new, TaskState.LAUNCHED, "h1", world.now)
@@ -123,15 +123,13 @@ def test_settings_come_from_files_and_environment(tmp_path: Path) -> None:
         load(ResmgrSettings, [file])
 
 
-async def test_others_have_their_turn_while_a_check_goes_on(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    turns: list[int] = []
+async def test_other_work_runs_during_a_check(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs_of_others: list[int] = []
 
     def steps(now: float) -> Steps[list[Victim]]:
         for _ in range(10):
             yield
-            turns.append(others)
+            runs_of_others.append(others)
         return []
 
     monkeypatch.setattr(shell.driver.preemptor, "steps", steps)
@@ -140,7 +138,7 @@ async def test_others_have_their_turn_while_a_check_goes_on(
         others += 1
         await asyncio.sleep(0)
     assert done.result() == []
-    assert len(set(turns)) == 10
+    assert len(set(runs_of_others)) == 10
 
 
 async def test_many_deadlines_at_once_take_several_cycles(
@@ -162,7 +160,7 @@ async def test_many_deadlines_at_once_take_several_cycles(
     assert placing == [(3, True), (1, True), (0, False)]
 
 
-async def test_a_task_that_ends_while_all_are_told_is_left_out(
+async def test_a_task_that_ends_during_the_answer_is_left_out(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("resmgr.services.tasks._AT_ONCE", 2)

@@ -65,7 +65,7 @@ def test_an_ancestor_that_is_full_is_the_one_named() -> None:
     assert found is not None and found.path == "/p"
 
 
-def test_a_non_preemptible_task_beyond_the_reservation_is_told_so() -> None:
+def test_a_non_preemptible_task_beyond_the_reservation_has_that_reason() -> None:
     world = World()
     world.enqueue(0, of=needs(preemptible=False))
     world.admit()
@@ -74,7 +74,7 @@ def test_a_non_preemptible_task_beyond_the_reservation_is_told_so() -> None:
     assert found.position is not None and found.position.queue == "non-preemptible"
 
 
-def test_a_revocable_task_is_told_of_slack() -> None:
+def test_a_revocable_task_is_explained_by_slack() -> None:
     world = World(slack=Resources.of(4))
     world.enqueue(0, of=needs(cpu=8, memory=0, revocable=True))
     world.admit()
@@ -92,7 +92,7 @@ def test_without_capacity_and_without_room_in_the_ready_queue() -> None:
     assert of(world, 0).cause == "it is admitted in the next cycle"
 
 
-def test_every_state_on_the_way_to_a_host_says_what_it_waits_for() -> None:
+def test_every_state_before_launch_has_a_cause() -> None:
     world = World()
     world.enqueue(0)
     world.enqueue(1)
@@ -123,26 +123,26 @@ def test_every_state_on_the_way_to_a_host_says_what_it_waits_for() -> None:
 
 def test_failed_placements_are_counted_and_remembered_through_the_pools_queue() -> None:
     world = World()
-    told = "no host fits: 12 hosts: 8 insufficient_offer_resources, 4 mismatch_constraints"
+    message = "no host fits: 12 hosts: 8 insufficient_offer_resources, 4 mismatch_constraints"
     counts = {"insufficient_offer_resources": 8, "mismatch_constraints": 4}
     world.enqueue(0)
     world.admit()
     world.dequeue()
-    world.fail(0, reason=told, hosts=counts)
+    world.fail(0, reason=message, hosts=counts)
     paused = of(world, 0)
     assert (paused.state, paused.position, paused.until) == (TaskState.READY, None, world.now + 1)
-    assert paused.cause == f"placing is tried again: {told}"
+    assert paused.cause == f"placing is tried again: {message}"
     assert paused.tries is not None
     assert (paused.tries.failed, paused.tries.most, paused.tries.returns) == (1, 3, 0)
     assert paused.tries.hosts == counts
     for _ in range(2):
         world.later(40)
         world.dequeue()
-        world.fail(0, reason=told)
+        world.fail(0, reason=message)
     returned = of(world, 0)
     assert returned.state is TaskState.PENDING
     assert returned.tries is not None
-    assert (returned.tries.returns, returned.tries.reason) == (1, told)
+    assert (returned.tries.returns, returned.tries.reason) == (1, message)
 
 
 def test_a_jobs_tasks_are_grouped_by_cause() -> None:
@@ -166,20 +166,20 @@ def test_a_jobs_tasks_are_grouped_by_cause() -> None:
     assert (behind.first.run.instance, behind.first.position.position, behind.last_position) == (2, 2, 4)
 
 
-async def test_the_service_tells_it_in_the_units_of_the_kinds(shell: Shell) -> None:
+async def test_the_service_answers_in_the_units_of_the_kinds(shell: Shell) -> None:
     service = ExplainService(shell.driver)
     pool = await shell.pool()
     await shell.enqueue(pool, wire_gang(9), wire_gang(0, cpu=100), wire_gang(1, cpu=0.5))
     job = peloton_pb2.JobID(value=JOB)
     answer = await service.ExplainTask(pb.ExplainTaskRequest(job_id=job, instance=0), CLIENT)
-    told = answer.explanation
-    assert (told.mesos_task_id, told.state, told.pool, told.pool_id) == (
+    message = answer.explanation
+    assert (message.mesos_task_id, message.state, message.pool, message.pool_id) == (
         run_id(0),
         task_pb2.PENDING,
         "/a",
         pool,
     )
-    check = told.check
+    check = message.check
     assert (check.check, check.kind, check.held, check.gang, check.bound) == (
         "entitlement",
         "cpu",
@@ -187,8 +187,8 @@ async def test_the_service_tells_it_in_the_units_of_the_kinds(shell: Shell) -> N
         100,
         100,
     )
-    assert told.since.startswith("20")
-    assert not told.HasField("head_check") and not told.HasField("tries") and not told.until
+    assert message.since.startswith("20")
+    assert not message.HasField("head_check") and not message.HasField("tries") and not message.until
     answer = await service.ExplainTask(pb.ExplainTaskRequest(job_id=job, instance=1), CLIENT)
     ahead = {amount.kind: amount.amount for amount in answer.explanation.position.ahead}
     assert ahead == {"cpu": 100, "memory": 1, "disk": 1}

@@ -16,11 +16,11 @@ Spans = list[tuple[int, int, int]]
 
 
 async def missing(shell: Shell, *spans: tuple[int, int, int], job: str = JOB) -> Spans:
-    """First instance, count and run of what is asked, and of what is not held."""
-    asked = pb.RunsOfJob(job_id=job)
+    """Return the missing spans; each is first instance, count and run."""
+    requested = pb.RunsOfJob(job_id=job)
     for first, count, run in spans:
-        asked.spans.add(first_instance=first, count=count, run=run)
-    answer = await HoldingService(shell.driver).FindMissing(pb.FindMissingRequest(jobs=[asked]), JOBMGR)
+        requested.spans.add(first_instance=first, count=count, run=run)
+    answer = await HoldingService(shell.driver).FindMissing(pb.FindMissingRequest(jobs=[requested]), JOBMGR)
     assert all(each.job_id == job for each in answer.missing)
     return [(span.first_instance, span.count, span.run) for each in answer.missing for span in each.spans]
 
@@ -34,29 +34,29 @@ async def test_what_is_neither_held_nor_followed_by_a_later_run_is_missing(shell
     assert await missing(shell, (0, 2, 1), job=OTHER_JOB) == [(0, 2, 1)]
 
 
-async def test_many_are_looked_at_in_steps(shell: Shell) -> None:
-    """Others have their turn meanwhile."""
+async def test_many_runs_are_examined_in_steps(shell: Shell) -> None:
+    """Other tasks run meanwhile."""
     pool = await shell.pool()
     await shell.enqueue(pool, wire_gang(25_000))
-    turns = 0
+    runs_of_others = 0
 
     async def others() -> None:
-        nonlocal turns
+        nonlocal runs_of_others
         while True:
             await asyncio.sleep(0)
-            turns += 1
+            runs_of_others += 1
 
     other = asyncio.create_task(others())
     found = await missing(shell, (0, 100_000, 1))
     other.cancel()
     assert sum(count for _, count, _ in found) == 99_999
     assert all(first + count <= 25_000 or first > 25_000 for first, count, _ in found)
-    assert turns >= 9
+    assert runs_of_others >= 9
     with pytest.raises(InvalidArgument, match=f"at most {MOST_RUNS} runs"):
         await missing(shell, (0, MOST_RUNS, 1), (0, 1, 2))
 
 
-async def test_it_is_told_when_what_was_stored_is_queued(shell: Shell) -> None:
+async def test_the_gauge_shows_when_all_stored_tasks_are_queued(shell: Shell) -> None:
     shell.driver.recovered.clear()
     waiting = asyncio.ensure_future(missing(shell, (0, 1, 1)))
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Gangs that fit on no host wait aside, hold nothing and block nobody."""
+"""Gangs that fit on no host are set aside, hold nothing and block no other gang."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def crowded() -> World:
     return world
 
 
-def test_it_gives_back_its_allocation_and_so_do_all_that_are_alike() -> None:
+def test_setting_aside_frees_the_allocation_of_all_gangs_of_the_shape() -> None:
     world = crowded()
     world.fail(0, reason="no host fits", hosts={"insufficient_resources": 3}, shortage=LARGE)
     world.admit()
@@ -55,17 +55,17 @@ def test_it_gives_back_its_allocation_and_so_do_all_that_are_alike() -> None:
     assert [gang.tasks[0].instance for gang in world.dequeue()] == [9]
 
 
-def test_a_new_job_alike_is_set_aside_at_once() -> None:
+def test_a_new_job_of_the_same_shape_is_set_aside_at_once() -> None:
     world = crowded()
     world.fail(0, shortage=LARGE)
     world.enqueue(0, of=needs(60), job=OTHER_JOB)
     world.enqueue(1, of=needs(59), job=OTHER_JOB)
     world.admit()
     assert world.task(0, OTHER_JOB).reason == TEXT
-    assert world.task(1, OTHER_JOB).state is S.READY, "it asks for something else"
+    assert world.task(1, OTHER_JOB).state is S.READY, "it requests something else"
 
 
-def test_they_come_back_in_order_ahead_of_others() -> None:
+def test_gangs_return_in_order_ahead_of_others() -> None:
     world = crowded()
     world.fail(0, shortage=LARGE)
     world.admit()
@@ -80,7 +80,7 @@ def test_they_come_back_in_order_ahead_of_others() -> None:
     assert (world.task(0).reason, world.task(1).reason.partition(":")[0]) == ("", "cpu")
 
 
-def test_another_shortage_is_told() -> None:
+def test_a_changed_shortage_is_reported() -> None:
     world = crowded()
     world.fail(0, shortage=LARGE)
     world.admit()
@@ -99,7 +99,7 @@ def test_one_that_is_killed_is_forgotten_and_so_is_its_shape() -> None:
     assert world.pool().total_demand().cpu == 0 and world.pool().tasks == 1
     world.enqueue(0, of=needs(60), run=2)
     world.admit()
-    assert world.state(0) is S.READY, "it is tried anew"
+    assert world.state(0) is S.READY, "it is tried again"
 
 
 def test_a_gang_that_shrinks_is_tried_again() -> None:
@@ -129,7 +129,7 @@ def test_a_gang_that_is_more_than_the_cluster_waits_for_another_cluster() -> Non
     world.admit()
     assert (world.state(0), world.state(1)) == (S.PENDING, S.READY)
     assert world.task(0).reason == "needs 101 cpu at a time; the cluster has 100"
-    assert world.scheduler.infeasible.shapes() == [], "hosts are not asked"
+    assert world.scheduler.infeasible.shapes() == [], "it is not compared with hosts"
     world.scheduler.set_capacity(Resources.of(200, 1000, 1000), Resources())
     world.admit()
     assert world.state(0) is S.READY
@@ -158,15 +158,15 @@ def test_why() -> None:
 
 
 class Hostmgr:
-    """Answers CheckGangs with what the test says."""
+    """Answers CheckGangs with scripted answers."""
 
     def __init__(self) -> None:
         self.answers: deque[pb.CheckGangsResponse] = deque()
-        self.asked: list[pb.CheckGangsRequest] = []
+        self.requests: list[pb.CheckGangsRequest] = []
 
     async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
         assert method == "CheckGangs"
-        self.asked.append(request)
+        self.requests.append(request)
         if not self.answers:
             raise Unavailable("hostmgr is down")
         return self.answers.popleft()
@@ -190,7 +190,7 @@ async def shell(store: Store) -> Shell:
     return Shell(store)
 
 
-async def test_hostmgr_is_asked_until_it_fits(shell: Shell) -> None:
+async def test_shapes_are_compared_until_they_fit(shell: Shell) -> None:
     feasibility, hostmgr = await set_aside(shell)
     hostmgr.answers += [
         pb.CheckGangsResponse(hosts_version="v1", verdicts=[pb.Verdict(shortage=shortage_to(LARGE))]),
@@ -199,18 +199,18 @@ async def test_hostmgr_is_asked_until_it_fits(shell: Shell) -> None:
     ]
     for _ in range(3):
         await feasibility.check()
-    assert [request.hosts_version for request in hostmgr.asked] == ["", "v1", "v1"]
-    [asked] = hostmgr.asked[0].gangs
-    [member] = asked.members
+    assert [request.hosts_version for request in hostmgr.requests] == ["", "v1", "v1"]
+    [gang_shape] = hostmgr.requests[0].gangs
+    [member] = gang_shape.members
     assert (member.count, member.filter.resourceConstraint.minimum.cpuLimit) == (1, 60)
     while shell.driver.cycle():
         pass
     assert (await shell.states())[run_id(0)] == "READY"
     await feasibility.check()
-    assert len(hostmgr.asked) == 3, "there is nothing to ask for"
+    assert len(hostmgr.requests) == 3, "there is nothing to compare"
 
 
-async def test_it_stays_aside_while_hostmgr_is_away(shell: Shell) -> None:
+async def test_gangs_stay_aside_while_hostmgr_is_unavailable(shell: Shell) -> None:
     feasibility, _ = await set_aside(shell)
     with pytest.raises(Unavailable):
         await feasibility.check()

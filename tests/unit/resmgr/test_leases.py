@@ -1,4 +1,4 @@
-"""What a process had taken, and what becomes of it when the process is silent, gone or succeeded."""
+"""Leases: their end where the holder is silent, absent or has a successor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.resmgr.world import JOB, World, proposal
 S = TaskState
 
 
-def test_what_a_silent_holder_had_goes_back_as_gangs() -> None:
+def test_leases_of_a_silent_holder_return_as_gangs() -> None:
     world = World()
     world.enqueue(0, 1)
     world.enqueue(2)
@@ -24,7 +24,7 @@ def test_what_a_silent_holder_had_goes_back_as_gangs() -> None:
     assert [len(gang.tasks) for gang in world.dequeue()] == [2, 1]
 
 
-def test_what_an_absent_holder_had_goes_back_but_not_what_it_settled() -> None:
+def test_leases_of_an_absent_holder_return_except_settled_ones() -> None:
     world = World()
     world.enqueue(0, 1, 2)
     world.admit()
@@ -40,7 +40,7 @@ def test_what_an_absent_holder_had_goes_back_but_not_what_it_settled() -> None:
     assert [len(gang.tasks) for gang in world.dequeue()] == [2]
 
 
-def test_the_claims_of_placements_that_nobody_will_launch_are_told() -> None:
+def test_the_claims_of_abandoned_placements_are_returned() -> None:
     world = World()
     world.enqueue(0)
     world.enqueue(1)
@@ -53,7 +53,7 @@ def test_the_claims_of_placements_that_nobody_will_launch_are_told() -> None:
     assert [each.host for each in world.scheduler.placements.abandoned] == ["h2"]
 
 
-def test_a_gang_whose_members_are_apart_comes_back_together() -> None:
+def test_a_gang_with_members_in_different_states_returns_whole() -> None:
     world = World()
     world.enqueue(0, 1)
     world.admit()
@@ -67,7 +67,7 @@ def test_a_gang_whose_members_are_apart_comes_back_together() -> None:
 
 
 @pytest.mark.parametrize("successor", ["jobmgr/two", "jobmgr/one"], ids=["another", "the same again"])
-def test_what_a_leader_had_goes_back_when_its_successor_is_heard(successor: str) -> None:
+def test_leases_of_a_leader_end_when_its_successor_calls(successor: str) -> None:
     """Neither silent nor absent: it was frozen for some seconds, or lost its session and won the next
     election. Of what it had taken in its former term it knows nothing."""
     world = World()
@@ -90,7 +90,7 @@ def test_what_a_leader_had_goes_back_when_its_successor_is_heard(successor: str)
         leases.touch("jobmgr/one", world.now, 5)
 
 
-def test_the_claim_of_a_placement_whose_task_is_stopped_goes_back() -> None:
+def test_the_claim_of_a_placement_whose_task_is_stopped_is_released() -> None:
     world = World()
     world.enqueue(0)
     world.enqueue(1)
@@ -103,9 +103,9 @@ def test_the_claim_of_a_placement_whose_task_is_stopped_goes_back() -> None:
     assert [each.offer_id for each in world.scheduler.placements.abandoned] == ["offer-h1"]
 
 
-def test_the_claim_goes_back_where_the_successor_ended_the_run_before_the_lease() -> None:
-    """It found the run LAUNCHED in the store and asked Mesos, which does not know it: jobmgr was killed
-    before it called hostmgr, so that the claim is still there."""
+def test_the_claim_is_released_where_the_successor_ended_the_run_before_the_lease() -> None:
+    """The successor found the run LAUNCHED in the store, and Mesos does not know it: jobmgr was killed before
+    it called hostmgr, so that the claim still exists."""
     world = World()
     for instance in range(2):
         world.enqueue(instance)

@@ -47,7 +47,7 @@ async def test_a_pool_is_created_stored_and_found(shell: Shell) -> None:
     info = answer.childPools[0]
     assert (info.config.owningTeam, info.parent.value, info.id.value) == ("t1", "root", made)
     assert [usage.kind for usage in info.usage] == ["cpu", "memory", "disk", "gpu"]
-    assert shell.asked == 1
+    assert shell.requests == 1
 
 
 async def test_the_tree_is_the_same_after_loading_it_from_the_store(shell: Shell) -> None:
@@ -136,7 +136,7 @@ async def test_a_pool_is_deleted_when_it_is_an_idle_leaf(shell: Shell) -> None:
     assert len((await shell.pools.Query(pb.QueryRequest(), CLIENT)).resourcePools) == 1
 
 
-async def test_a_pool_that_the_store_could_not_forget_stays(
+async def test_a_pool_whose_deletion_failed_in_the_store_stays(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = await shell.pool("a")
@@ -152,7 +152,7 @@ async def test_a_pool_that_the_store_could_not_forget_stays(
 
 
 async def test_a_pool_whose_tasks_are_yet_to_be_queued_again_has_tasks(shell: Shell) -> None:
-    """A leader has just begun, and serves already."""
+    """A new leader serves before its tasks are queued."""
     made = await shell.pool("a")
     shell.driver.recovered.clear()
     deleting = asyncio.create_task(delete(shell, "/a"))
@@ -189,7 +189,7 @@ class Doubtful:
             raise Unavailable("who knows")
 
 
-async def test_a_pool_that_may_be_stored_is_none_when_the_next_change_is_made(shell: Shell) -> None:
+async def test_an_unconfirmed_pool_is_deleted_before_the_next_change(shell: Shell) -> None:
     """Else there would be two of its name, and the next leader would see one of them."""
     doubtful = shell.changes._pools = Doubtful(shell.store.pools)
     doubtful.answers = False
@@ -216,7 +216,7 @@ async def test_what_may_not_be_stored_is_stored_before_the_next_change(shell: Sh
     doubtful.answers = True
     await shell.pool("b")
     stored = {pool.name: pool.kind("cpu").limit for pool in await shell.store.pools.all()}
-    assert stored["a"] == 10_000, "as the tree has it, which was told of neither"
+    assert stored["a"] == 10_000, "as the tree has it, which got neither change"
     tree = PoolTree()
     tree.load(await shell.store.pools.all())
     assert {pool.path for pool in tree} == {pool.path for pool in shell.driver.scheduler.tree}
@@ -235,7 +235,7 @@ def test_siblings_that_are_stored_with_one_name_are_all_there() -> None:
     assert [pool.id for pool in renamed] == ["2"]
 
 
-async def test_the_root_tells_the_capacity(shell: Shell) -> None:
+async def test_the_root_pool_has_the_capacity(shell: Shell) -> None:
     answer = await shell.pools.GetResourcePool(pb.GetRequest(id=pool_id("root")), CLIENT)
     amounts = {kind.kind: (kind.reservation, kind.limit) for kind in answer.poolinfo.config.resources}
     assert amounts == {"cpu": (100, 100), "memory": (1000, 1000), "disk": (1000, 1000), "gpu": (10, 10)}

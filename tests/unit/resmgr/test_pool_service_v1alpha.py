@@ -24,7 +24,7 @@ NOBODY = "99999999-9999-4999-8999-999999999999"
 
 @pytest_asyncio.fixture
 async def stub(shell: Shell) -> AsyncIterator[Any]:
-    server = RpcServer(lambda: "nobody else")
+    server = RpcServer(lambda: "no leader")
     made = PoolServiceV1Alpha(shell.changes)
     server.activate([service(add_ResourcePoolServiceServicer_to_server, made)])
     port = await server.start("127.0.0.1", 0)
@@ -124,8 +124,8 @@ async def test_refusals_are_statuses(shell: Shell, stub: Any) -> None:
         (update(stub, made, spec(parent=NOBODY)), "a pool keeps its parent"),
         (update(stub, "root", spec()), "the root is fixed"),
     ):
-        code, told = await refused(wrong)
-        assert code == "INVALID_ARGUMENT" and text in told, told
+        code, message = await refused(wrong)
+        assert code == "INVALID_ARGUMENT" and text in message, message
     for unknown in (
         update(stub, NOBODY, spec()),
         delete(stub, NOBODY),
@@ -137,16 +137,16 @@ async def test_refusals_are_statuses(shell: Shell, stub: Any) -> None:
         assert (await refused(unknown))[0] == "NOT_FOUND"
     assert (await refused(delete(stub, "root")))[0] == "FAILED_PRECONDITION"
     await create(stub, spec("c", made, reservation=1))
-    code, told = await refused(delete(stub, made))
-    assert code == "FAILED_PRECONDITION" and "c" in told
+    code, message = await refused(delete(stub, made))
+    assert code == "FAILED_PRECONDITION" and "c" in message
 
 
 async def test_a_busy_pool_is_not_deleted(shell: Shell, stub: Any) -> None:
     made = await create(stub, spec())
     await shell.enqueue(made, wire_gang(0, cpu=20), wire_gang(1, cpu=20), wire_gang(2, cpu=20))
-    code, told = await refused(delete(stub, made))
+    code, message = await refused(delete(stub, made))
     assert code == "FAILED_PRECONDITION"
-    assert "/a has 3 tasks" in told
+    assert "/a has 3 tasks" in message
     assert (await get(stub, made)).respool.path.value == "/a"
 
 

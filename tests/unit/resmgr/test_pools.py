@@ -196,7 +196,7 @@ def test_the_store_may_hold_pools_in_any_order() -> None:
         pools.load([PoolConfig("z", "z", "gone")])
 
 
-def test_what_nobody_asks_for_is_shared_up_to_the_limits() -> None:
+def test_capacity_without_demand_is_shared_up_to_the_limits() -> None:
     world = World(
         PoolConfig("p", "p", "root", cpu(0, 500)),
         PoolConfig("x", "x", "p", cpu(0, 500)),

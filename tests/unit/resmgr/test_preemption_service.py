@@ -52,15 +52,15 @@ async def test_preempted_tasks_are_handed_out_once_with_their_reasons(shell: She
     assert candidate.reason == resmgr_pb2.PREEMPTION_REASON_REVOKE_RESOURCES
     assert [task.taskId.value for task in answer.tasks] == [candidate.task_id.value]
     assert candidate.task_id.value in (run_id(0), run_id(1))
-    asked = preemption_pb2.GetReasonsRequest(mesos_task_ids=[candidate.task_id.value, run_id(9)])
-    [reason] = (await PreemptionService(shell.driver).GetReasons(asked, JOBMGR)).reasons
+    requested = preemption_pb2.GetReasonsRequest(mesos_task_ids=[candidate.task_id.value, run_id(9)])
+    [reason] = (await PreemptionService(shell.driver).GetReasons(requested, JOBMGR)).reasons
     assert (reason.pool, reason.benefits, reason.policy) == ("/a", "/a", "same_pool")
     assert f"{run_id(9)} of priority 3 waits in /a" in reason.reason
     again = await shell.tasks.GetPreemptibleTasks(pb.GetPreemptibleTasksRequest(limit=10), JOBMGR)
     assert not again.preemptionCandidates
 
 
-async def test_what_has_to_give_way_is_not_told_to_a_leader_whose_successor_has_called(shell: Shell) -> None:
+async def test_preempted_tasks_are_not_handed_to_a_leader_whose_successor_has_called(shell: Shell) -> None:
     """It may stand still while its call waits here, and would end nothing."""
     request = pb.GetPreemptibleTasksRequest(limit=10, timeout=20_000)
     former = Context("jobmgr/one", "jobmgr:5")

@@ -25,7 +25,7 @@ def two_pools() -> World:
 
 
 def borrowed(world: World, count: int = 5, of: Needs | None = None) -> None:
-    """Pool a runs tasks of 20 cpus, the last started last; then b asks for 50."""
+    """Pool a runs tasks of 20 cpus, the last started last; then b requests 50."""
     for instance in range(count):
         world.launch(instance, of=of or needs(20))
         world.now += 1
@@ -44,7 +44,7 @@ def instances(tasks: list[Task]) -> list[int]:
     return [task.instance for task in tasks]
 
 
-def test_a_pool_gives_back_after_five_checks_and_its_lender_is_served() -> None:
+def test_a_pool_frees_its_excess_after_five_checks_for_the_pool_that_lent_it() -> None:
     world = two_pools()
     preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing)
     borrowed(world)
@@ -84,7 +84,7 @@ def test_what_is_on_its_way_out_is_not_preempted_twice() -> None:
     assert len(preemptor) == 0
 
 
-def test_who_is_not_ended_in_time_runs_on_and_may_be_chosen_again() -> None:
+def test_a_task_that_is_not_ended_in_time_stays_running_and_may_be_chosen_again() -> None:
     world = two_pools()
     preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing)
     borrowed(world)

@@ -150,7 +150,9 @@ async def prepared(store: Store, states: Mapping[int, TaskState], minimum: int =
     return Restart(store, Hostmgr())
 
 
-async def test_what_is_on_hosts_comes_back_with_its_allocation_and_what_waits_is_queued(store: Store) -> None:
+async def test_tasks_on_hosts_are_restored_with_allocation_and_waiting_ones_queued(
+    store: Store,
+) -> None:
     made = await prepared(
         store,
         {
@@ -179,7 +181,7 @@ async def test_what_is_on_hosts_comes_back_with_its_allocation_and_what_waits_is
     assert [task.instance for task in made.driver.scheduler.registry.on_host("h1")] == [0, 2]
 
 
-async def test_what_waits_is_queued_in_gangs(store: Store) -> None:
+async def test_waiting_tasks_are_queued_in_gangs(store: Store) -> None:
     made = await prepared(store, dict.fromkeys(range(5), S.PENDING), minimum=3)
     await made.begin()
     await made.recovery.requeue()
@@ -208,7 +210,7 @@ async def test_a_gang_that_is_spread_over_pages_is_queued_as_one(store: Store) -
 
 
 async def test_jobs_are_queued_in_the_order_in_which_they_began_to_wait(store: Store) -> None:
-    """First in, first out, whatever their ids."""
+    """First in, first out, independent of ids."""
     made = await prepared(store, {})
     jobs = [f"{number}1111111-1111-4111-8111-111111111111" for number in (7, 3, 9, 5)]
     for at, job in enumerate(jobs):
@@ -219,18 +221,18 @@ async def test_jobs_are_queued_in_the_order_in_which_they_began_to_wait(store: S
     assert queued == [job for job in jobs for _ in range(2)]
 
 
-async def test_how_far_it_is_is_told_and_others_have_their_turn(
+async def test_recovery_reports_progress_and_lets_other_tasks_run(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = await prepared(store, dict.fromkeys(range(4000), S.RUNNING))
     await fill(store, {0: S.PENDING}, job=OTHER_JOB)
-    turns = 0
+    runs_of_others = 0
 
     async def others() -> None:
-        nonlocal turns
+        nonlocal runs_of_others
         while True:
             await asyncio.sleep(0)
-            turns += 1
+            runs_of_others += 1
 
     pages = Paged(store.tasks, 4000)
     await pages.read(JOB)
@@ -238,7 +240,7 @@ async def test_how_far_it_is_is_told_and_others_have_their_turn(
     with caplog.at_level(logging.INFO, "resmgr.drivers.recovery"):
         await made.begin(pages)  # type: ignore[arg-type]
     other.cancel()
-    assert turns >= 8, "while one page is taken in"
+    assert runs_of_others >= 8, "while one page is taken in"
     lines = [record.getMessage() for record in caplog.records]
     assert any(line.startswith("1 of 2 active jobs are read, 4000 tasks, in ") for line in lines)
     assert lines[-2].startswith("2 of 2 active jobs are read, 4001 tasks, in ")
@@ -357,7 +359,7 @@ async def test_a_job_that_is_not_active_is_not_read(store: Store) -> None:
     assert made.states() == {}
 
 
-async def test_a_job_whose_pool_is_gone_is_left_out(store: Store) -> None:
+async def test_a_job_of_a_deleted_pool_is_left_out(store: Store) -> None:
     made = await prepared(store, {0: S.RUNNING, 1: S.PENDING})
     await store.pools.delete("a")
     await made.begin()

@@ -15,7 +15,7 @@ from tests.unit.resmgr.world import JOB, OTHER_JOB, World, kinds, needs, proposa
 S = TaskState
 
 
-def test_a_task_goes_all_the_way_and_gives_back_what_it_had() -> None:
+def test_a_task_passes_all_states_and_frees_its_allocation() -> None:
     world = World()
     world.enqueue(0, of=needs(10))
     assert world.state(0) is S.PENDING
@@ -80,7 +80,7 @@ def test_a_known_run_is_left_as_it_is_and_an_older_one_too() -> None:
     assert (world.state(0), world.pool().tasks) == (S.READY, 1)
 
 
-def test_a_newer_run_takes_the_place_of_one_that_waits() -> None:
+def test_a_newer_run_replaces_a_waiting_one() -> None:
     world = World()
     world.enqueue(0, of=needs(10))
     world.admit()
@@ -134,7 +134,7 @@ def test_an_orphan_that_shows_life_is_kept() -> None:
     assert len(world.scheduler.registry.orphans) == 1
 
 
-def test_what_is_placed_stays_placed_when_the_rest_of_its_gang_was_launched() -> None:
+def test_a_placed_task_stays_placed_when_the_rest_of_its_gang_was_launched() -> None:
     world = World()
     world.enqueue(0, 1)
     world.admit()
@@ -159,7 +159,7 @@ def test_an_orphan_that_was_being_preempted_holds_its_allocation_until_it_ends()
     assert world.cpu() == 1
 
 
-def test_statuses_of_unknown_runs_say_nothing() -> None:
+def test_statuses_of_unknown_runs_are_ignored() -> None:
     world = World()
     world.enqueue(0)
     assert not world.observe(0, S.RUNNING, run=7)
@@ -286,7 +286,7 @@ def test_the_time_to_place_grows_with_each_failed_try() -> None:
     assert world.state(0) is S.READY
 
 
-def test_a_launch_that_does_not_happen_goes_back() -> None:
+def test_a_launch_that_does_not_happen_returns_to_the_ready_queue() -> None:
     world = World()
     world.enqueue(0)
     world.admit()
@@ -334,7 +334,7 @@ def test_a_gang_may_be_spread_over_hosts_in_one_call() -> None:
     assert world.hand_over() == [Run(JOB, 0, 1), Run(JOB, 2, 1), Run(JOB, 1, 1)]
 
 
-def test_a_gang_placed_in_part_is_rejected_and_goes_back_whole() -> None:
+def test_a_gang_placed_in_part_is_rejected_and_returns_whole() -> None:
     world = World()
     world.enqueue(0, 1, 2)
     world.enqueue(3)

@@ -39,7 +39,7 @@ def updates(state: task_pb2.TaskState.ValueType, *instances: int) -> pb.UpdateTa
     return request
 
 
-async def test_a_run_goes_from_jobmgr_to_the_engine_and_back(shell: Shell) -> None:
+async def test_a_run_passes_from_jobmgr_to_the_engine_and_back(shell: Shell) -> None:
     pool = await shell.pool()
     constraint = task_pb2.Constraint(type=task_pb2.Constraint.LABEL_CONSTRAINT)
     constraint.labelConstraint.label.key = "rack"
@@ -75,7 +75,7 @@ async def test_unknown_pools_and_inner_pools_take_no_gangs(shell: Shell) -> None
     assert await shell.states() == {}
 
 
-async def test_gangs_that_are_wrong_are_told_one_by_one_and_the_others_queued(shell: Shell) -> None:
+async def test_invalid_gangs_are_reported_one_by_one_and_the_others_queued(shell: Shell) -> None:
     pool = await shell.pool()
     mixed = pb.Gang(tasks=[wire_task(4), wire_task(5, type=resmgr_pb2.STATEFUL)])
     answer = await shell.enqueue(
@@ -108,7 +108,7 @@ async def test_a_gang_beyond_a_limit_is_refused(shell: Shell) -> None:
     assert await shell.states() == {run_id(2): "READY"}
 
 
-async def test_numbers_that_mean_nothing_are_refused(shell: Shell) -> None:
+async def test_unknown_numbers_are_refused(shell: Shell) -> None:
     request = pb.UpdateTasksStateRequest()
     request.taskStates.add(mesosTaskId=mesos_pb2.TaskID(value=run_id(0)), state=77)
     with pytest.raises(InvalidArgument, match=r"taskStates\[0\].state: 77"):
@@ -139,7 +139,7 @@ async def test_an_engine_waits_for_gangs_and_gets_them_at_once(shell: Shell) -> 
     assert await shell.dequeue(timeout=1) == []
 
 
-async def test_refused_placements_are_told_by_run(shell: Shell) -> None:
+async def test_refused_placements_are_reported_by_run(shell: Shell) -> None:
     pool = await shell.pool()
     await shell.enqueue(pool, wire_gang(0, 1), wire_gang(2))
     await shell.dequeue()
@@ -163,7 +163,7 @@ async def test_refused_placements_are_told_by_run(shell: Shell) -> None:
     assert [task.mesosTaskID.value for task in given.taskIDs] == [run_id(2)]
 
 
-async def test_an_engines_reason_is_told_with_the_task(shell: Shell) -> None:
+async def test_the_reason_of_an_engine_is_reported_with_the_task(shell: Shell) -> None:
     pool = await shell.pool()
     await shell.enqueue(pool, wire_gang(0))
     gangs = await shell.dequeue()
@@ -231,7 +231,7 @@ async def test_pending_tasks_come_in_queue_order(shell: Shell) -> None:
         await shell.tasks.GetPendingTasks(request, CLIENT)
 
 
-async def test_kill_takes_out_what_waits_and_names_the_state_of_what_runs(shell: Shell) -> None:
+async def test_kill_removes_waiting_tasks_and_names_the_state_of_others(shell: Shell) -> None:
     pool = await shell.pool()
     await shell.enqueue(pool, wire_gang(0), wire_gang(1))
     await shell.dequeue()
@@ -305,7 +305,7 @@ async def test_reasons_are_followed_as_deltas(shell: Shell) -> None:
     assert second.deltas[0].reason == "behind earlier gangs in queue pending of /a"
 
 
-async def test_who_asks_for_another_stream_gets_all_reasons_anew(shell: Shell) -> None:
+async def test_a_reader_of_another_stream_gets_all_reasons_again(shell: Shell) -> None:
     pool = await shell.pool()
     await shell.enqueue(pool, wire_gang(9), wire_gang(0, cpu=100), wire_gang(1))
     request = waiting_pb2.WaitForDeltasRequest(stream_id="an older one", after=77)
@@ -317,7 +317,7 @@ async def test_who_asks_for_another_stream_gets_all_reasons_anew(shell: Shell) -
     assert (len(answer.deltas), answer.last) == (1, 1)
 
 
-async def test_which_stream_it_is_is_told_at_once(shell: Shell) -> None:
+async def test_the_id_of_the_stream_is_returned_at_once(shell: Shell) -> None:
     request = waiting_pb2.WaitForDeltasRequest(timeout_ms=20_000)
     answer = await asyncio.wait_for(shell.waiting.WaitForDeltas(request, JOBMGR), 5)
     assert answer.stream_id == shell.driver.scheduler.reasons.stream_id

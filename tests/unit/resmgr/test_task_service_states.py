@@ -44,13 +44,13 @@ async def bring(shell: Shell, state: str) -> str:
         return pool
     await shell.hand_over()
     if state in ON_HOST:
-        await tell(shell, "RUNNING" if state == "PREEMPTING" else state)
+        await report(shell, "RUNNING" if state == "PREEMPTING" else state)
     if state == "PREEMPTING":
         shell.driver.scheduler.lifecycle.step(task, Event.PREEMPT, shell.driver.now())
     return pool
 
 
-async def tell(shell: Shell, state: str, run: int = 1) -> None:
+async def report(shell: Shell, state: str, run: int = 1) -> None:
     """By UpdateTasksState."""
     request = pb.UpdateTasksStateRequest()
     request.taskStates.add(
@@ -105,7 +105,7 @@ async def test_a_task_that_waits_is_killed_and_leaves_nothing(shell: Shell, stat
         assert not (await kill(shell, AHEAD)).error
     assert idle(shell)
     [error] = (await kill(shell, 0)).error
-    assert error.HasField("notFound"), "it is gone"
+    assert error.HasField("notFound"), "it is forgotten"
 
 
 @pytest.mark.parametrize("state", ON_HOST)
@@ -120,17 +120,17 @@ async def test_a_task_on_a_host_is_not_killed_here_and_its_state_named(shell: Sh
 @pytest.mark.parametrize("state", WAITING + ON_HOST)
 async def test_an_end_frees_everything_whatever_the_state(shell: Shell, state: str, end: str) -> None:
     await bring(shell, state)
-    await tell(shell, end)
+    await report(shell, end)
     if state == "PENDING":
         await kill(shell, AHEAD)
     assert idle(shell)
 
 
-@pytest.mark.parametrize("said", [*WAITING, "INITIALIZED", "UNKNOWN", "PREEMPTING", "DELETED"])
-async def test_states_that_only_this_side_knows_change_nothing_but_the_end(shell: Shell, said: str) -> None:
+@pytest.mark.parametrize("state", [*WAITING, "INITIALIZED", "UNKNOWN", "PREEMPTING", "DELETED"])
+async def test_states_that_only_this_side_knows_change_nothing_but_the_end(shell: Shell, state: str) -> None:
     await bring(shell, "LAUNCHED")
-    await tell(shell, said)
-    assert await state_of(shell) == (None if said == "DELETED" else "LAUNCHED")
+    await report(shell, state)
+    assert await state_of(shell) == (None if state == "DELETED" else "LAUNCHED")
 
 
 @pytest.mark.parametrize("state", WAITING + ON_HOST)
@@ -159,8 +159,8 @@ async def test_an_id_that_is_none_refuses_the_whole_call(shell: Shell) -> None:
     assert await state_of(shell) == "LAUNCHED"
 
 
-@pytest.mark.parametrize("call", [lambda shell: tell(shell, "LOST"), lambda shell: notify(shell)])
-async def test_what_became_of_runs_is_heard_when_all_runs_are_known(
+@pytest.mark.parametrize("call", [lambda shell: report(shell, "LOST"), lambda shell: notify(shell)])
+async def test_statuses_are_applied_once_all_runs_are_known(
     shell: Shell, call: Callable[[Shell], Awaitable[object]]
 ) -> None:
     shell.driver.recovered.clear()
@@ -181,7 +181,7 @@ async def test_a_host_has_what_is_placed_or_runs_there(shell: Shell, state: str)
     await bring(shell, state)
     there = state in ("PLACED", "LAUNCHING", *ON_HOST)
     assert await on_host(shell) == ([run_id(0)] if there else [])
-    await tell(shell, "LOST")
+    await report(shell, "LOST")
     assert await on_host(shell) == []
 
 
@@ -199,7 +199,7 @@ async def test_a_newer_run_leaves_an_orphan_of_what_may_live(shell: Shell, state
     assert await orphans(shell) == await orphans(shell, pool) == expected
     held = (await shell.usage(pool))["cpu"] - (95 if state == "PENDING" else 0)
     assert held == (11 if may_live else 1), "the orphan holds its allocation until it ends"
-    await tell(shell, "KILLED")
+    await report(shell, "KILLED")
     assert await orphans(shell) == []
     assert set(await shell.states()) - {run_id(AHEAD)} == {run_id(0, 2)}
 

@@ -50,14 +50,14 @@ class TestThreePoolsAlike:
 
     pools = tuple(pool(name, kind(20)) for name in "abc")
 
-    def test_what_one_does_not_demand_is_lent_to_the_others(self) -> None:
+    def test_capacity_that_one_does_not_demand_is_lent_to_the_others(self) -> None:
         assert cpu(self.pools, {"a": 10, "b": 80, "c": 80}) == {"a": 10, "b": 45, "c": 45}
 
     def test_all_demanding_more_than_a_third_get_a_third(self) -> None:
         got = cpu(self.pools, {"a": 50, "b": 80, "c": 80})
         assert got == {"a": 33.333, "b": 33.333, "c": 33.333}
 
-    def test_what_nobody_demands_goes_to_all(self) -> None:
+    def test_capacity_without_demand_is_shared_by_all(self) -> None:
         assert cpu(self.pools, {"a": 10, "b": 40, "c": 20}) == {"a": 20, "b": 50, "c": 30}
 
     def test_without_demand_all_is_dealt_by_share(self) -> None:
@@ -84,16 +84,16 @@ class TestShares:
         pools = [pool("a", kind(10, share=0)), pool("b", kind(0, share=0.001))]
         assert cpu(pools, {"a": 100, "b": 100}) == {"a": 10, "b": 90}
 
-    def test_share_0_gets_what_no_claimant_with_a_share_wants(self) -> None:
+    def test_share_0_gets_what_no_claimant_with_a_share_demands(self) -> None:
         pools = [pool("a", kind(10, share=0)), pool("b", kind(0)), pool("c", kind(0))]
         assert cpu(pools, {"a": 100, "b": 30, "c": 0}) == {"a": 70, "b": 30, "c": 0}
 
-    def test_all_of_share_0_are_alike(self) -> None:
+    def test_pools_of_share_0_are_treated_alike(self) -> None:
         pools = [pool("a", kind(share=0)), pool("b", kind(share=0))]
         assert cpu(pools, {"a": 100, "b": 100}) == {"a": 50, "b": 50}
         assert cpu(pools, {"a": 20, "b": 0}) == {"a": 60, "b": 40}
 
-    def test_what_is_left_over_goes_to_share_0_once_the_others_are_at_their_limits(self) -> None:
+    def test_the_rest_is_divided_among_share_0_once_the_others_are_at_their_limits(self) -> None:
         pools = [pool("a", kind(share=0)), pool("b", kind(limit=40))]
         assert cpu(pools, {}) == {"a": 60, "b": 40}
 
@@ -272,7 +272,7 @@ class TestSlack:
             20,
         ]
 
-    def test_cpu_of_share_0_is_what_nobody_else_takes(self) -> None:
+    def test_pools_of_share_0_get_the_cpu_that_no_other_takes(self) -> None:
         wants = Load(slack_demand=Resources.of(cpu=30))
         assert self.revocable(20, {"a": wants, "b": wants}, (0, 1)) == [0, 20]
         assert self.revocable(40, {"a": wants, "b": wants}, (0, 1)) == [10, 30]

@@ -23,7 +23,7 @@ from resmgr.core.entitlement.water_fill import cut, deal, divide, weights_of
         (10, [0, 100], [7, 1], [0, 10]),
     ],
 )
-def test_each_gets_what_it_wants_or_the_level(
+def test_each_gets_its_demand_or_the_level(
     amount: int, wants: list[int], weights: list[int], got: list[int]
 ) -> None:
     assert deal(amount, wants, weights) == got
@@ -40,14 +40,14 @@ def test_each_gets_what_it_wants_or_the_level(
         (0, [20, 20], [0, 0], [0, 0]),
     ],
 )
-def test_without_weight_is_served_last_and_alike(
+def test_claimants_without_weight_are_served_last_and_equally(
     amount: int, wants: list[int], weights: list[int], got: list[int]
 ) -> None:
     assert deal(amount, wants, weights) == got
 
 
 def test_order_is_exact_where_floats_are_not() -> None:
-    """Both are satisfied at levels that differ by less than a float can tell."""
+    """Both are satisfied at levels that differ by less than a float resolves."""
     n = 10**18
     assert deal(3 * n + 60, [n + 50, n, 10 * n], [n, n, n]) == [n + 30, n, n + 30]
 

@@ -11,7 +11,7 @@ from resmgr.core.preemption.decide import Memory, Rules, pools_to_examine, prepa
 from resmgr.core.preemption.protection import Allowance, protect
 from resmgr.core.preemption.strikes import Strikes
 from resmgr.core.preemption.view import Candidates, PoolView, View
-from tests.unit.resmgr_preemption.pictures import amounts, decide, numbers, task, waiting
+from tests.unit.resmgr_preemption.samples import amounts, decide, numbers, task, waiting
 
 EIGHT = Candidates.of([task(i, started=float(i)) for i in range(8)])
 OVER = PoolView("/a/b", allocation=amounts(8), entitlement=amounts(5), candidates=EIGHT)
@@ -32,7 +32,7 @@ def test_five_checks_in_a_row() -> None:
     assert seen == [0] * 9 + [3, 3]
 
 
-def test_strikes_start_over_for_who_is_left_out() -> None:
+def test_strikes_start_again_for_a_pool_that_was_not_over() -> None:
     strikes = Strikes().counted({"/a", "/b"}).counted({"/a"})
     assert (strikes.of("/a"), strikes.of("/b")) == (2, 0)
 
@@ -82,14 +82,14 @@ def test_policies_that_are_switched_off_take_nothing() -> None:
     assert check(waits, Memory(), Rules({"/a": ()}, strikes=1), 0.0)[0] == []
 
 
-def test_only_pools_that_may_lose_tasks_are_looked_at() -> None:
+def test_only_pools_that_may_lose_tasks_are_examined() -> None:
     waits = replace(FINE, path="/w", queues=((waiting(99),),))
     view, _ = prepare(View((OVER, replace(FINE, path="/f"), waits)), Memory(), Rules(), 0.0)
     assert pools_to_examine(view, Rules()) == {"/w"}
     assert pools_to_examine(view, Rules(strikes=1)) == {"/w", "/a/b"}
 
 
-def test_what_serves_pools_is_gone_for_the_gangs_that_wait_within() -> None:
+def test_victims_across_pools_are_no_candidates_within_the_pool() -> None:
     pool = replace(OVER, room=amounts(-3), queues=((waiting(99, 1),),))
     victims, _ = check(pool, Memory(), Rules(strikes=1), 0.0)
     assert victims == [7, 6, 5, 4]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.same_pool import SamePoolPolicy
 from resmgr.core.preemption.view import Candidates, PoolView
-from tests.unit.resmgr_preemption.pictures import amounts, numbers, task, victims, waiting
+from tests.unit.resmgr_preemption.samples import amounts, numbers, task, victims, waiting
 
 
 def found(pool: PoolView) -> list[Victim]:
@@ -88,7 +88,7 @@ def test_keeps_the_budget_by_taking_none() -> None:
     assert taken(replace(pool, budget=2, largest=9)) == [0, 1]
 
 
-def test_names_who_gets_it_and_why() -> None:
+def test_names_the_beneficiary_and_the_reason() -> None:
     (victim,) = found(PoolView("/a", candidates=FOUR, queues=((waiting(9, 1),),)))
     assert (victim.pool, victim.benefits, victim.kinds) == ("/a", "/a", ("cpu",))
     assert victim.reason == (

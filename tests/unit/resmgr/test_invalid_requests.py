@@ -75,15 +75,15 @@ async def test_percentages_that_are_none_are_refused(sane: Shell, name: str, per
     assert message == f"{name}.maxPercent: {percent} is not a percentage from 0 to 100"
 
 
-async def test_a_gang_larger_than_a_limit_is_refused_and_one_larger_than_the_cluster_told(
+async def test_a_gang_above_a_limit_is_refused_and_one_above_the_cluster_set_aside(
     sane: Shell,
 ) -> None:
     pool = await sane.pool(limit=150)
     answer = await sane.enqueue(pool, wire_gang(0, 1, 2, cpu=60), wire_gang(3, 4, cpu=60))
     failed = {each.task.taskId.value: each.message for each in answer.error.failure.failed}
     assert failed == dict.fromkeys(map(run_id, (0, 1, 2)), "cpu: gang 180 > limit 150 of /a")
-    told = "needs 120 cpu at a time; the cluster has 100"
-    assert await reasons(sane) == {run_id(3): told, run_id(4): told}
+    expected = "needs 120 cpu at a time; the cluster has 100"
+    assert await reasons(sane) == {run_id(3): expected, run_id(4): expected}
 
 
 async def test_a_limit_that_sank_below_a_waiting_gang_is_its_reason(sane: Shell) -> None:
@@ -94,11 +94,11 @@ async def test_a_limit_that_sank_below_a_waiting_gang_is_its_reason(sane: Shell)
     assert not (await sane.pools.UpdateResourcePool(update, CLIENT)).HasField("error")
     while sane.driver.cycle():
         pass
-    told = "cpu: allocation 30 + gang 80 > entitlement 50 in /a"
-    assert await reasons(sane) == {run_id(0): told, run_id(1): ""}
+    expected = "cpu: allocation 30 + gang 80 > entitlement 50 in /a"
+    assert await reasons(sane) == {run_id(0): expected, run_id(1): ""}
 
 
-async def test_more_than_the_reservation_the_controllers_or_the_slack_ever_give_waits_with_its_reason(
+async def test_a_gang_beyond_reservation_controller_limit_or_slack_waits_with_its_reason(
     sane: Shell,
 ) -> None:
     sane.driver.scheduler.set_capacity(CAPACITY, Resources.of(10))
@@ -121,7 +121,7 @@ async def test_more_than_the_reservation_the_controllers_or_the_slack_ever_give_
     assert (await sane.states())[run_id(3)] == "READY"
 
 
-async def test_a_pool_that_was_deleted_takes_nothing_and_keeps_nothing(sane: Shell) -> None:
+async def test_a_deleted_pool_accepts_and_holds_nothing(sane: Shell) -> None:
     pool = await sane.pool()
     request = respool_pb2.DeleteRequest(path=respool_pb2.ResourcePoolPath(value="/a"))
     await sane.enqueue(pool, wire_gang(0))
@@ -135,7 +135,7 @@ async def test_a_pool_that_was_deleted_takes_nothing_and_keeps_nothing(sane: She
     assert await sane.states() == {}
 
 
-async def test_a_cluster_of_nothing_admits_nothing_and_says_so(sane: Shell) -> None:
+async def test_a_cluster_without_capacity_admits_nothing_and_reports_the_reason(sane: Shell) -> None:
     parent = await sane.pool(reservation=0)
     pool = await sane.pool("b", parent, reservation=0)
     sane.driver.scheduler.set_capacity(ZERO, ZERO)
@@ -145,15 +145,15 @@ async def test_a_cluster_of_nothing_admits_nothing_and_says_so(sane: Shell) -> N
     for _ in range(20):
         sane.driver.cycle()
     assert (await sane.driver.preempt()) == []
-    told = await reasons(sane)
-    assert told[run_id(2)] == "cpu: allocation 0 + gang 1 > entitlement 0 in /a/b"
-    assert told[run_id(0)] == told[run_id(1)] == "behind earlier gangs in queue pending of /a/b"
+    expected = await reasons(sane)
+    assert expected[run_id(2)] == "cpu: allocation 0 + gang 1 > entitlement 0 in /a/b"
+    assert expected[run_id(0)] == expected[run_id(1)] == "behind earlier gangs in queue pending of /a/b"
     assert all(not any(each.entitlement) for each in sane.driver.scheduler.tree)
     refused = await sane.pools.CreateResourcePool(respool_pb2.CreateRequest(config=pool_config("c")), CLIENT)
     assert "10.0 is not at most 0" in refused.error.invalidResourcePoolConfig.message
 
 
-async def test_a_gang_of_nobody_and_one_that_is_twice_itself(sane: Shell) -> None:
+async def test_an_empty_gang_and_a_gang_with_a_repeated_task(sane: Shell) -> None:
     pool = await sane.pool()
     assert not (await sane.enqueue(pool, pb.Gang(), wire_gang(0, 0, 0))).HasField("error")
     assert await sane.states() == {run_id(0): "READY"}
@@ -166,7 +166,7 @@ def wrong_placement() -> pb.SetPlacementsRequest:
     return pb.SetPlacementsRequest(placements=[placement])
 
 
-async def test_placements_of_nonsense_are_told_one_by_one(sane: Shell) -> None:
+async def test_invalid_placements_are_reported_one_by_one(sane: Shell) -> None:
     answer = await sane.tasks.SetPlacements(wrong_placement(), ENGINE)
     assert "nonsense" in answer.error.failure.failed[0].message
 
@@ -194,13 +194,13 @@ CALLS: dict[str, tuple[Callable[[Shell], Any], type[PelotonError]]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_questions_about_nobody_are_answered_with_an_error(sane: Shell, name: str) -> None:
+async def test_queries_for_unknown_ids_are_errors(sane: Shell, name: str) -> None:
     call, error = CALLS[name]
     with pytest.raises(error):
         await call(sane)
 
 
-async def test_kills_of_nobody_are_told(sane: Shell) -> None:
+async def test_kills_of_unknown_tasks_are_reported(sane: Shell) -> None:
     tasks = [peloton_pb2.TaskID(value=value) for value in ("", "nonsense", f"{JOB}-4294967296")]
     answer = await sane.tasks.KillTasks(pb.KillTasksRequest(tasks=tasks), JOBMGR)
     assert len(answer.error) == 3

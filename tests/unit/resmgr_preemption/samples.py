@@ -1,4 +1,4 @@
-"""Small views, in whole units of cpu and memory."""
+"""Samples of views, in whole units of cpu and memory."""
 
 from __future__ import annotations
 

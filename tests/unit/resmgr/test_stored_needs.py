@@ -1,4 +1,4 @@
-"""What instances ask for, as the store has them."""
+"""The needs of instances, read from the store."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from resmgr.wire.tasks import Translator
 from tests.unit.resmgr.world import JOB
 
 
-def test_an_instance_asks_for_what_it_was_enqueued_with() -> None:
-    """As jobmgr's message says, whether or not the instance overrides something, and in whatever order."""
+def test_a_stored_instance_has_the_needs_with_which_it_was_enqueued() -> None:
+    """The same as in jobmgr's message, with and without overrides, in any order."""
     wire = job_pb2.JobConfig(name="job", instanceCount=6, sla=job_pb2.SlaConfig(minimumRunningInstances=3))
     wire.sla.preemptible = True
     wire.defaultConfig.resource.cpuLimit = 1.0

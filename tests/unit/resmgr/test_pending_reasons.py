@@ -19,7 +19,7 @@ def deltas(reasons: Reasons, after: int = 0) -> list[tuple[int, str]]:
     return [(delta.run.instance, delta.reason) for delta in reasons.read(after, 1000)]
 
 
-def test_each_change_is_told_once() -> None:
+def test_each_change_is_reported_once() -> None:
     world = blocked(2)
     reasons = world.scheduler.reasons
     assert reasons.flush(world.now)
@@ -32,7 +32,7 @@ def test_each_change_is_told_once() -> None:
     assert len(deltas(reasons)) == 2
 
 
-def test_a_task_is_told_of_at_most_once_a_second_and_then_with_what_holds() -> None:
+def test_a_task_is_reported_at_most_once_a_second_with_its_current_reason() -> None:
     world = blocked(1)
     reasons, task = world.scheduler.reasons, world.task(0)
     reasons.flush(world.now)
@@ -43,7 +43,7 @@ def test_a_task_is_told_of_at_most_once_a_second_and_then_with_what_holds() -> N
     assert deltas(reasons, 1) == [(0, "reason 4")]
 
 
-def test_an_empty_reason_is_told_only_where_there_was_one() -> None:
+def test_an_empty_reason_is_reported_only_after_another_one() -> None:
     world = blocked(2)
     reasons = world.scheduler.reasons
     reasons.flush(world.now)
@@ -54,13 +54,13 @@ def test_an_empty_reason_is_told_only_where_there_was_one() -> None:
     assert deltas(reasons, 2) == [(0, ""), (1, "")]
 
 
-def test_a_reason_that_comes_and_goes_unseen_is_not_told() -> None:
+def test_a_reason_that_ends_before_a_flush_is_not_reported() -> None:
     world = blocked(1)
     world.scheduler.kill(JOB, 0)
     assert not world.scheduler.reasons.flush(world.now)
 
 
-def test_the_log_is_bounded_and_who_fell_off_starts_anew() -> None:
+def test_the_log_is_bounded_and_a_reader_that_is_too_late_starts_again() -> None:
     world = blocked(1)
     reasons = Reasons("first", capacity=3)
     task = world.task(0)
@@ -87,24 +87,24 @@ def test_a_new_stream_holds_every_task_that_has_a_reason() -> None:
     assert not reasons.flush(world.now)
 
 
-def test_a_new_stream_tells_more_tasks_than_the_log_holds() -> None:
-    """It is not begun anew before its end, nor are all looked at in one step."""
+def test_a_new_stream_reports_more_tasks_than_the_log_holds() -> None:
+    """It does not start again before its end, and not all tasks are examined in one step."""
     world = blocked(50)
     for _ in range(9):
         world.later(1)
         world.admit()
-    told = [instance for instance in range(50) if world.task(instance).reason]
-    assert told == list(range(50))
+    expected = [instance for instance in range(50) if world.task(instance).reason]
+    assert expected == list(range(50))
     reasons = Reasons("first", capacity=10)
     reasons.restart("second", world.scheduler.registry.iterate_in_steps())
     found: list[int] = []
     while reasons.more(len(found)):
         assert reasons.holds("second", len(found))
         found += [delta.run.instance for delta in reasons.read(len(found), 4)]
-    assert found == told
+    assert found == expected
 
 
-def test_tasks_may_go_while_a_new_stream_is_read() -> None:
+def test_tasks_may_end_while_a_new_stream_is_read() -> None:
     world = blocked(9)
     reasons = world.scheduler.reasons
     reasons.restart("second", world.scheduler.registry.iterate_in_steps())
@@ -136,7 +136,7 @@ def test_a_delta_names_the_state() -> None:
     assert (delta.state, delta.reason) == (TaskState.PLACED, "")
 
 
-def test_a_long_queue_is_told_in_portions() -> None:
+def test_reasons_of_a_long_queue_are_set_in_portions() -> None:
     world = World()
     world.enqueue(999)
     world.enqueue(0, of=needs(100))
@@ -144,7 +144,7 @@ def test_a_long_queue_is_told_in_portions() -> None:
         world.enqueue(instance)
     world.admit()
     world.admit()
-    told = [instance for instance in range(251) if world.task(instance).reason]
-    assert told == list(range(200))
+    expected = [instance for instance in range(251) if world.task(instance).reason]
+    assert expected == list(range(200))
     world.later(0.2)
     assert all(world.task(instance).reason for instance in range(251))

@@ -31,7 +31,7 @@ def comparison(made: Restart, interval: float = 3600.0) -> StoreAudit:
     return StoreAudit(made.driver, made.recovery, interval)
 
 
-async def test_what_is_alike_stays(store: Store) -> None:
+async def test_equal_tasks_stay(store: Store) -> None:
     made = await recovered(store, {0: S.RUNNING, 1: S.PENDING, 2: S.SUCCEEDED, 3: S.INITIALIZED})
     before, audit = made.states(), comparison(made)
     for _ in range(3):
@@ -53,7 +53,7 @@ async def test_what_is_over_is_forgotten(store: Store) -> None:
     await store.jobs.retire(OTHER_JOB)
     audit = comparison(made)
     await audit.audit()
-    assert len(made.states()) == 8, "it may be heard of in a moment"
+    assert len(made.states()) == 8, "it may be reported in a moment"
     await audit.audit()
     assert made.states() == {(JOB, 4): S.RUNNING, (JOB, 5): S.RUNNING}
     assert made.cpu() == 4
@@ -73,7 +73,7 @@ async def test_what_is_on_a_host_is_taken_in(store: Store) -> None:
     assert made.states() == {(JOB, 0): S.RUNNING, (JOB, 1): S.LAUNCHED, (JOB, 2): S.RUNNING}
 
 
-async def test_what_waits_is_queued_as_a_gang(store: Store) -> None:
+async def test_waiting_tasks_are_queued_as_a_gang(store: Store) -> None:
     made = await recovered(store, {9: S.RUNNING}, minimum=3)
     await store.write_all(JOB, runtimes(dict.fromkeys(range(4), S.PENDING)))
     audit = comparison(made)
@@ -84,7 +84,7 @@ async def test_what_waits_is_queued_as_a_gang(store: Store) -> None:
 
 
 async def test_what_differs_for_a_moment_only_is_left(store: Store) -> None:
-    """An end that was heard of here, and then in jobmgr."""
+    """An end that was reported here, and then in jobmgr."""
     made = await recovered(store, {0: S.RUNNING, 1: S.RUNNING})
     made.driver.scheduler.observe(Run(JOB, 0, 1), S.SUCCEEDED, made.driver.now())
     audit = comparison(made)
@@ -94,7 +94,7 @@ async def test_what_differs_for_a_moment_only_is_left(store: Store) -> None:
     assert made.states() == {(JOB, 1): S.RUNNING}
 
 
-async def test_it_goes_on_where_the_store_could_not_tell(
+async def test_the_audit_continues_after_a_failure_of_the_store(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = await recovered(store, {0: S.RUNNING})

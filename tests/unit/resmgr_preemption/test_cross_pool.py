@@ -9,7 +9,7 @@ import pytest
 from peloton.model.states import TaskState
 from resmgr.core.preemption.cross_pool import CrossPoolPolicy
 from resmgr.core.preemption.view import Candidate, Candidates, PoolView
-from tests.unit.resmgr_preemption.pictures import amounts, numbers, task, victims
+from tests.unit.resmgr_preemption.samples import amounts, numbers, task, victims
 
 READY, PLACING, RUNNING = TaskState.READY, TaskState.PLACING, TaskState.RUNNING
 
@@ -118,7 +118,7 @@ def test_a_gang_beyond_the_largest_budget_makes_place_for_others() -> None:
     assert taken(replace(over(*gang, task(8), cpu=1), budget=2, largest=2)) == [8]
 
 
-def test_names_who_gets_it_and_why() -> None:
+def test_names_the_beneficiary_and_the_reason() -> None:
     pool = over(task(1, started=3), task(2, started=2), task(3, started=1), cpu=3)
     first = PoolView("/b", amounts(1), amounts(2), demand=amounts(5))
     second = PoolView("/c", amounts(0), amounts(1), demand=amounts(5))
