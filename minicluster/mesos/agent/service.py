@@ -105,7 +105,8 @@ class AgentService:
     # --- the link ---
 
     def _send(self, message: agent_link.AgentMessage) -> None:
-        if self._writer is not None:
+        """Send a message, unless the link is broken: what needs an answer is sent again over the next one."""
+        if self._writer is not None and not self._writer.is_closing():
             self._writer.write(agent_link.encode(message))
 
     def master_seen(self, elected: Elected | None) -> None:

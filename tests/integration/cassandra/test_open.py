@@ -337,7 +337,7 @@ def test_the_command_for_sqlite(
     file = tmp_path / "daemon.yaml"
     path = Path("a # of ?") / "peloton.db"
     file.write_text(yaml.safe_dump({"storage": {"path": str(path if relative else tmp_path / path)}}))
-    with pytest.raises(SystemExit, match="is not there"):
+    with pytest.raises(SystemExit, match="does not exist"):
         command.main(["check", "-c", str(file)])
     command.main(["up", "-c", str(file)])
     command.main(["check", "-c", str(file)])
