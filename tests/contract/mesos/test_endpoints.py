@@ -84,13 +84,21 @@ class Operated:
                 if isinstance(there["body"], str):
                     assert reply.body.decode() == there["body"]
                 else:
-                    binding.match(self.talk.localised(there["body"]), json.loads(reply.body))
+                    recorded_body = self.talk.localised(there["body"])
+                    binding.match(sorted_agents(recorded_body), sorted_agents(json.loads(reply.body)))
             except Mismatch as mismatch:
                 if asyncio.get_running_loop().time() > deadline:
                     raise Mismatch(f"{path}: {mismatch}") from None
                 await asyncio.sleep(0.05)
             else:
                 return
+
+
+def sorted_agents(body: Any) -> Any:
+    """List the agents by hostname: a master lists them in the order in which they registered with it."""
+    if isinstance(body, dict) and isinstance(body.get("slaves"), list):
+        return {**body, "slaves": sorted(body["slaves"], key=lambda agent: str(agent.get("hostname")))}
+    return body
 
 
 @pytest.fixture
