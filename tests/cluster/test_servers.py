@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -106,8 +107,10 @@ def test_a_cluster_with_a_dead_server_is_reported_and_restarted(folder: Path) ->
     found = components(folder)
     assert found["cassandra"]["state"] == "running"
     assert cluster("restart", "jobmgr0").returncode == 0
-    jobs = peloton("job", "query", ZK_SERVERS=found["zookeeper"]["addresses"]["zk"])
-    assert "smallest" in jobs.stdout, (jobs.stdout, jobs.stderr)
+    leader, deadline = found["zookeeper"]["addresses"]["zk"], time.monotonic() + 60
+    while "smallest" not in (jobs := peloton("job", "query", ZK_SERVERS=leader)).stdout:
+        log = (folder / "log" / "jobmgr0.log").read_text()[-4000:]
+        assert time.monotonic() < deadline, (jobs.stdout, jobs.stderr, log)
 
 
 def test_a_cluster_on_external_servers(folder: Path, tmp_path: Path) -> None:
