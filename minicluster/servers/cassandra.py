@@ -1,6 +1,6 @@
 """A Cassandra server of one node: real and small.
 
-`Server.durable` sets whether its data survive a kill.
+`Server.lasting` sets which of its data survive a kill.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import socket
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from minicluster.servers.maven import class_path, jars, java
@@ -56,6 +57,17 @@ LOGBACK = """<configuration>
 """
 
 
+class Lasting(Enum):
+    """What a server that was killed knows when it is started again."""
+
+    NOTHING = "nothing"
+    """Not even its tables, which are made sooner: for tests."""
+    MOST = "most"
+    """All but the last second's writes, as Cassandra comes: several servers hold each row elsewhere."""
+    ALL = "all"
+    """Each write waits for the disk."""
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """Settings of one server."""
@@ -70,9 +82,7 @@ class Server:
     heap: str = "512m"
     quick: bool = True
     """Start sooner, at the price of peak speed: for tests and short work."""
-    durable: bool = True
-    """Each write waits for the disk, with the others of these 10 ms: a server that is killed loses nothing.
-    Without, not even its tables outlive it, which are made sooner: for tests."""
+    lasting: Lasting = Lasting.MOST
 
 
 def configure(server: Server) -> None:
@@ -131,7 +141,7 @@ def _properties(server: Server) -> dict[str, object]:
         "cassandra.superuser_setup_delay_ms": 0,
         "cassandra.auth_bcrypt_gensalt_log2_rounds": 4,
         # Where true, changes of the schema are not flushed, and the commit log is read only after the schema.
-        "cassandra.unsafesystem": str(not server.durable).lower(),
+        "cassandra.unsafesystem": str(server.lasting is Lasting.NOTHING).lower(),
         "logback.configurationFile": (folder / "logback.xml").as_uri(),
         "java.io.tmpdir": folder,
         "jdk.attach.allowAttachSelf": "true",
@@ -151,7 +161,7 @@ def _settings(server: Server) -> dict[str, object]:
         "saved_caches_directory": str(data / "saved_caches"),
         "hints_directory": str(data / "hints"),
         "cdc_raw_directory": str(data / "cdc_raw"),
-        **_commit_log(server.durable),
+        **_commit_log(server.lasting),
         "commitlog_disk_access_mode": "mmap",
         "commitlog_total_space": "256MiB",
         "listen_address": HOST,
@@ -182,8 +192,8 @@ def _settings(server: Server) -> dict[str, object]:
     }
 
 
-def _commit_log(durable: bool) -> dict[str, str]:
-    """Return how the commit log reaches the disk. After a kill, nothing else is read again."""
-    if durable:
-        return {"commitlog_sync": "group", "commitlog_sync_group_window": "10ms"}
+def _commit_log(lasting: Lasting) -> dict[str, str]:
+    """Return when the log is synchronized: a server that was killed reads nothing that came later."""
+    if lasting is Lasting.ALL:
+        return {"commitlog_sync": "batch"}
     return {"commitlog_sync": "periodic", "commitlog_sync_period": "1000ms"}

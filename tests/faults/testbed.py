@@ -24,6 +24,7 @@ from minicluster.components import Component
 from minicluster.mesos.agent.cleanup import kill_tasks
 from minicluster.processes import Process
 from minicluster.progress import Progress
+from minicluster.servers.cassandra import Lasting
 from minicluster.settings import ClusterSettings, DaemonSettings, Instances
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2
@@ -216,7 +217,7 @@ class Testbed:
         if not self.setup.cassandra:
             return {}
         folder = self.folder / "cassandra"
-        self.cassandra = self._stack.enter_context(cassandra_server(folder, durable=True))
+        self.cassandra = self._stack.enter_context(cassandra_server(folder, lasting=Lasting.ALL))
         self.store = Proxy("127.0.0.1", self.cassandra.port)
         self.store.start()
         self._stack.callback(self.store.close)

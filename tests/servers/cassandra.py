@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from minicluster.servers.cassandra import HOST, Server, command, configure, serves
+from minicluster.servers.cassandra import HOST, Lasting, Server, command, configure, serves
 from minicluster.servers.maven import Broken
 
 USERNAME = PASSWORD = "cassandra"
@@ -104,15 +104,15 @@ class CassandraServer:
 
 @contextmanager
 def cassandra_server(
-    folder: Path, *, authenticate: bool = True, quick: bool = True, durable: bool = False
+    folder: Path, *, authenticate: bool = True, quick: bool = True, lasting: Lasting = Lasting.NOTHING
 ) -> Iterator[CassandraServer]:
-    """A running server with its files in `folder`, which it makes; they are removed at the end. `durable`
+    """A running server with its files in `folder`, which it makes; they are removed at the end. `lasting`
     is for one that is to be killed and started again.
 
     Raises Missing without Java 17 or Maven, Broken where the server does not start.
     """
     port, storage_port = _free_ports(2)
-    server = CassandraServer(Server(folder, port, storage_port, authenticate, quick=quick, durable=durable))
+    server = CassandraServer(Server(folder, port, storage_port, authenticate, quick=quick, lasting=lasting))
     configure(server.server)
     try:
         server.start()

@@ -341,7 +341,7 @@ def test_the_command_for_sqlite(
         command.main(["check", "-c", str(file)])
     command.main(["up", "-c", str(file)])
     command.main(["check", "-c", str(file)])
-    assert capsys.readouterr().out.count("has schema version 1") == 2
+    assert capsys.readouterr().out.count("has schema version 3") == 2
 
 
 @pytest.mark.parametrize("storage", [None, "sqlite"])

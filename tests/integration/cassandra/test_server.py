@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from minicluster.servers.cassandra import Lasting
 from minicluster.servers.maven import Missing
 from storage.cassandra.connection import connect
 from storage.cassandra.migrate import up
@@ -19,7 +20,7 @@ from tests.servers.store import settings_for
 @pytest.mark.timeout(240)
 async def test_what_was_written_outlives_a_kill(tmp_path: Path) -> None:
     try:
-        with cassandra_server(tmp_path, durable=True) as server:
+        with cassandra_server(tmp_path, lasting=Lasting.ALL) as server:
             settings = settings_for(server, tmp_path)
             up(settings)
             store = await open_store(settings)
