@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # The tests of whole clusters mostly wait: three workers keep two cores busy.
-WORKERS := -n 3 --dist loadgroup --no-loadscope-reorder
+WORKERS := -n 3 --no-loadscope-reorder
 PROTOS := $(shell find proto -name '*.proto')
 
 .PHONY: setup lint test faults demo demo-elastic minicluster bench descriptors settings diagrams clean

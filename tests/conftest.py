@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from tests.servers.cassandra import CassandraServer, cassandra_server
 from tests.servers.maven import Missing
@@ -28,21 +30,24 @@ LONGEST_FIRST = ("tests/cluster", "tests/faults", "tests/contract/storage", "tes
 ON_CASSANDRA = ("tests/contract/storage", "tests/integration/cassandra")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+class ModuleScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist does not export its types
     """Keep the tests of one module in one worker, and those of one server: each worker starts its own."""
-    for item in items:
-        folder = _folder(item)
-        group = "cassandra" if folder.startswith(ON_CASSANDRA) else item.location[0]
-        item.add_marker(pytest.mark.xdist_group(group))
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.partition("::")[0]
+        return "cassandra" if module.startswith(ON_CASSANDRA) else module
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ModuleScheduling:
+    return ModuleScheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_rank)
 
 
-def _folder(item: pytest.Item) -> str:
-    return item.location[0].rpartition("/")[0]
-
-
 def _rank(item: pytest.Item) -> int:
-    ranks = (at for at, folder in enumerate(LONGEST_FIRST) if _folder(item).startswith(folder))
+    ranks = (at for at, folder in enumerate(LONGEST_FIRST) if item.location[0].startswith(folder))
     return next(ranks, len(LONGEST_FIRST))
 
 

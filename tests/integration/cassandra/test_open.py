@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +18,12 @@ import yaml
 
 from peloton.errors import Fenced, PelotonError, Refused, Unavailable
 from storage.cassandra.connection import Connection, connect
-from storage.cassandra.migrate import TAKE_LOCK, migrations, up, version
+from storage.cassandra.migrate import FREE_LOCK, TAKE_LOCK, migrations, up, version
 from storage.cassandra.store import CassandraStore, connected
 from storage.config import CassandraSettings
 from storage.selection import migrate as command
 from storage.selection.factory import Stores, open_store
+from storage.sqlite import migrate as sqlite
 from tests.contract.storage.samples import job_id, job_runtime, spec, task_runtime
 from tests.integration.cassandra.test_tls import pass_on
 from tests.servers.cassandra import CassandraServer
@@ -57,16 +59,26 @@ async def test_a_migration_cut_off_is_finished(fresh: CassandraSettings) -> None
     assert await asyncio.to_thread(up, fresh, {1: broken[1].replace("no statement;", "")}) == 1
 
 
-async def test_who_waits_for_another_machines_migration_says_so(
+def test_who_waits_for_another_machines_migration_says_so(
     fresh: CassandraSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await asyncio.to_thread(up, fresh, {1: migrations()[1]})
-    opened = connect(fresh, fresh.keyspace)
-    opened.execute(TAKE_LOCK.replace("TTL 60", "TTL 2"), (uuid4(),))
-    opened.close()
-    assert await asyncio.to_thread(up, fresh) == NEWEST
-    (line,) = [record.message for record in caplog.records if record.name == "storage.cassandra.migrate"]
-    assert line == "another machine is changing the schema of keyspace fresh: waiting for it, 120 s at most"
+    def told() -> list[str]:
+        return [each.message for each in caplog.records if each.name == "storage.cassandra.migrate"]
+
+    up(fresh, {1: migrations()[1]})
+    opened, holder = connect(fresh, fresh.keyspace), uuid4()
+    opened.execute(TAKE_LOCK, (holder,))
+    with ThreadPoolExecutor() as threads:
+        migrating = threads.submit(up, fresh)
+        while not told() and not migrating.done():
+            time.sleep(0.05)
+        assert not migrating.done()
+        opened.execute(FREE_LOCK, (holder,))
+        opened.close()
+        assert migrating.result() == NEWEST
+    assert told() == [
+        "another machine is changing the schema of keyspace fresh: waiting for it, 120 s at most"
+    ]
 
 
 async def test_the_first_versions_tables_are_brought_up_to_date(fresh: CassandraSettings) -> None:
@@ -341,7 +353,7 @@ def test_the_command_for_sqlite(
         command.main(["check", "-c", str(file)])
     command.main(["up", "-c", str(file)])
     command.main(["check", "-c", str(file)])
-    assert capsys.readouterr().out.count("has schema version 3") == 2
+    assert capsys.readouterr().out.count(f"has schema version {max(sqlite.migrations())}") == 2
 
 
 @pytest.mark.parametrize("storage", [None, "sqlite"])
