@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
 from peloton.cli.__main__ import main
 
 from .conftest import Harness, wait_for
@@ -19,11 +22,15 @@ LACK = "needs 5 cpu on one host; the largest of 3 hosts has 4"
 
 
 @pytest.fixture
-def large(harness: Harness) -> str:
-    """A job of 200 gangs of 5 cpus, on hosts of 4."""
+def large(harness: Harness) -> Iterator[str]:
+    """A job of 200 gangs of 5 cpus, on hosts of 4, stopped at the end: it would fill a larger host."""
     config = harness.config("true", 200)
     config.defaultConfig.resource.cpuLimit = 5
-    return harness.create(config)
+    job_id = harness.create(config)
+    yield job_id
+    request = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job_id))
+    harness.client.task_svc.Stop(request, timeout=30)
+    assert harness.ended(job_id).state == job_pb2.KILLED
 
 
 def reasons(harness: Harness, job_id: str) -> set[str]:
@@ -85,7 +92,8 @@ def test_infeasible_tasks_start_when_a_larger_host_registers(harness: Harness) -
     config = harness.config("true", 3)
     config.defaultConfig.resource.cpuLimit = 6
     job_id = harness.create(config)
-    wait_for(lambda: all("6 cpu" in reason for reason in reasons(harness, job_id)), SECONDS)
+    told = {"needs 6 cpu on one host; the largest of 3 hosts has 4"}
+    wait_for(lambda: reasons(harness, job_id) == told, SECONDS, lambda: str(reasons(harness, job_id)))
     agent = next(part.name for part in harness.cluster.components() if part.kind == "mesos-agent")
     harness.cluster.stop([agent])
     harness.cluster.start([agent], {"resources": "cpus:6;mem:2048;disk:20000;ports:[31000-31999]"})
