@@ -27,6 +27,8 @@ def shares(ports: Sequence[int], needs: Sequence[int | None]) -> list[tuple[int,
     `needs` has each run's number of ports; one that is unknown gets what the others leave. Where the ports
     cannot be told apart, a run that needs some gets None.
     """
+    if not ports and not any(needs):
+        return [()] * len(needs)
     unknown = needs.count(None)
     rest = len(ports) - sum(need or 0 for need in needs)
     if rest and (rest < 0 or unknown != 1):
