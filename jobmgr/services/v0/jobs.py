@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from jobmgr.engine.engine import Engine
+from jobmgr.engine.workflows import Begun
 from jobmgr.services.common.job_query import InvalidPool, job_query
 from jobmgr.services.common.ranges import chosen
 from jobmgr.services.common.view import JOB_NOT_FOUND, InternalRefusal, JobView, as_cached, parsed, view
@@ -22,12 +23,12 @@ from peloton.errors import AlreadyExists, Conflict, InvalidArgument, NotFound, R
 from peloton.model.ids import is_uuid
 from peloton.model.job import JobPage, JobQuery, JobSpec
 from peloton.model.states import JobState, JobType
+from peloton.model.workflow import WorkflowOptions, ranges_of
 from peloton.wire.job import job_info_to, job_runtime_to, job_spec, job_summary_to
 from peloton.wire.payload import job_config
 
 UPDATE_TRIES = 5
 """Tries of an update that conflicts with others of the same job."""
-NO_WORKFLOWS = "is a workflow, which this server does not run yet: TaskManager.{0} acts on instances at once"
 
 
 class JobManager(job_pb2_grpc.JobManagerServicer):
@@ -181,20 +182,47 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         """Stop instances, or the whole job."""
         job = await view(self._engine, request.id.value)
         _check_version(job, request.resourceVersion)
-        if 0 < request.stopConfig.batchSize < job.spec.instance_count:
-            raise NotImplementedError("Stop in batches " + NO_WORKFLOWS.format("Stop"))
+        batch = request.stopConfig.batchSize
+        if batch and job.spec.type is not JobType.BATCH:
+            begun = await self._roll(self._engine.workflows.stop, job, request.ranges, batch)
+            return job_pb2.StopResponse(resourceVersion=begun.version.config, updateID=_update_id(begun))
+        _check_at_once(job, batch)
         instances = chosen(request.ranges, job.spec.instance_count)
         if instances is None or instances:
             await self._engine.stop(job.job_id, instances)
         return job_pb2.StopResponse(resourceVersion=job.runtime.config_version)
 
     async def Restart(self, request: job_pb2.RestartRequest, context: Any) -> job_pb2.RestartResponse:
-        """Refuse: rolling restarts are not served yet."""
-        raise NotImplementedError("Restart " + NO_WORKFLOWS.format("Restart"))
+        """Restart instances, of a service by batches."""
+        job = await view(self._engine, request.id.value)
+        _check_version(job, request.resourceVersion)
+        batch = request.restartConfig.batchSize
+        if job.spec.type is not JobType.BATCH:
+            begun = await self._roll(self._engine.workflows.restart, job, request.ranges, batch)
+            return job_pb2.RestartResponse(resourceVersion=begun.version.config, updateID=_update_id(begun))
+        _check_at_once(job, batch)
+        await self._engine.restart(job.job_id, chosen(request.ranges, job.spec.instance_count))
+        return job_pb2.RestartResponse(resourceVersion=job.runtime.config_version)
 
     async def Start(self, request: job_pb2.StartRequest, context: Any) -> job_pb2.StartResponse:
-        """Refuse: rolling starts are not served yet."""
-        raise NotImplementedError("Start " + NO_WORKFLOWS.format("Start"))
+        """Start instances that were stopped, of a service by batches."""
+        job = await view(self._engine, request.id.value)
+        _check_version(job, request.resourceVersion)
+        batch = request.startConfig.batchSize
+        if job.spec.type is not JobType.BATCH:
+            begun = await self._roll(self._engine.workflows.start, job, request.ranges, batch)
+            return job_pb2.StartResponse(resourceVersion=begun.version.config, updateID=_update_id(begun))
+        _check_at_once(job, batch)
+        await self._engine.start(job.job_id, chosen(request.ranges, job.spec.instance_count))
+        return job_pb2.StartResponse(resourceVersion=job.runtime.config_version)
+
+    async def _roll(
+        self, begin: Callable[..., Awaitable[Begun]], job: JobView, ranges: Any, batch: int
+    ) -> Begun:
+        """Begin a workflow over the instances that the ranges name, in batches."""
+        instances = chosen(ranges, job.spec.instance_count)
+        of = () if instances is None else ranges_of(instances)
+        return await begin(job.job_id, of, WorkflowOptions(batch_size=batch))
 
     async def Refresh(self, request: job_pb2.RefreshRequest, context: Any) -> job_pb2.RefreshResponse:
         """Read a job from the store again."""
@@ -225,6 +253,16 @@ def _id(job_id: str) -> peloton_pb2.JobID:
 
 def _invalid_config(job_id: str, error: InvalidArgument | Refused) -> job_pb2.InvalidJobConfig:
     return job_pb2.InvalidJobConfig(id=_id(job_id), message=str(error))
+
+
+def _update_id(begun: Begun) -> peloton_pb2.UpdateID:
+    return peloton_pb2.UpdateID(value=begun.workflow_id)
+
+
+def _check_at_once(job: JobView, batch: int) -> None:
+    """Raise InvalidArgument for a batch job whose instances are to be changed by batches."""
+    if 0 < batch < job.spec.instance_count:
+        raise InvalidArgument("batchSize", batch, "0: only services are changed by batches")
 
 
 def _check_secrets(given: int) -> None:

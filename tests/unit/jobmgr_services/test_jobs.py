@@ -168,16 +168,9 @@ async def test_stop_refuses(with_job: Served) -> None:
     with status(grpc.StatusCode.INVALID_ARGUMENT, "0 to 2"):
         await with_job.jobs.Stop(job_pb2.StopRequest(id=job_id(), ranges=ranges))
     batches = job_pb2.StopConfig(batchSize=1)
-    with status(grpc.StatusCode.UNIMPLEMENTED, "TaskManager.Stop"):
+    with status(grpc.StatusCode.INVALID_ARGUMENT, "only services are changed by batches"):
         await with_job.jobs.Stop(job_pb2.StopRequest(id=job_id(), stopConfig=batches))
     assert with_job.engine.requests == []
-
-
-async def test_workflows_are_refused(with_job: Served) -> None:
-    with status(grpc.StatusCode.UNIMPLEMENTED, "workflow"):
-        await with_job.jobs.Restart(job_pb2.RestartRequest(id=job_id()))
-    with status(grpc.StatusCode.UNIMPLEMENTED, "workflow"):
-        await with_job.jobs.Start(job_pb2.StartRequest(id=job_id()))
 
 
 async def test_refresh_cache_and_active_jobs(with_job: Served) -> None:
