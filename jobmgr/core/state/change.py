@@ -187,7 +187,8 @@ class Change:
     def spec_of(self, instance: int) -> JobSpec:
         """Return the spec of the version that an instance has; the newest where it has no row yet."""
         task = self.task(instance)
-        return self.spec if task is NOT_CREATED else self.specs[task.config_version]
+        gone = task.state is TaskState.DELETED or task is NOT_CREATED
+        return self.spec if gone else self.specs[task.config_version]
 
     def task_spec(self, instance: int) -> TaskSpec:
         """Return the instance's part of its spec."""

@@ -361,3 +361,16 @@ def test_what_has_ended_stays_as_it_is() -> None:
     for cause in WorkflowCause:
         for ended in (each for each in W if each.terminal):
             assert not MACHINE.allows(ended, cause)
+
+
+def test_an_instance_that_was_removed_is_not_looked_for_in_resmgr() -> None:
+    it = running(3)
+    it.end(2, S.LOST)
+    it.cycle()
+    it.update(service(2))
+    it.settle()
+    it.update(service(2, command="new"))
+    it.settle()
+    assert it.rows[2].state is S.DELETED
+    it.cycle(ev.Compared(JOB, [(2, it.rows[2].run)]))
+    assert (it.states(), it.versions()) == (["RUNNING"] * 2, [3, 3])

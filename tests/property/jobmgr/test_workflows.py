@@ -1,0 +1,288 @@
+"""Random histories of a service: whatever is asked, fails or falls, its workflows keep their promises.
+
+`PELOTON_EXAMPLES` sets how many histories are played.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Any
+
+import pytest
+
+from jobmgr.core.state import events as ev
+from jobmgr.core.workflow.planner import batch_size
+from peloton.errors import PelotonError
+from peloton.model.availability import is_serving
+from peloton.model.states import JobState, TaskState
+from peloton.model.workflow import (
+    Range,
+    Workflow,
+    WorkflowOptions,
+    WorkflowState,
+    WorkflowType,
+)
+from tests.unit.jobmgr_core.services import Service, service
+from tests.unit.jobmgr_core.specs import JOB
+
+EXAMPLES = int(os.environ.get("PELOTON_EXAMPLES", "150"))
+CHUNK = 50
+STEPS = 60
+S, W, T, A = TaskState, WorkflowState, WorkflowType, ev.WorkflowAction
+COMMANDS = ("good", "other", "bad")
+
+
+class Walk:
+    """One history. Runs of the command `bad` end by themselves; a checked service may turn unhealthy."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = draw = random.Random(seed)
+        self.checked = draw.random() < 0.3
+        self.log: list[str] = []
+        created = None
+        if draw.random() < 0.3:
+            options = WorkflowOptions(batch_size=draw.choice((0, 1, 2)))
+            created = Workflow("create", JOB, T.UPDATE, W.INITIALIZED, options, 1, 0)
+        self.bad = service(command="bad", checked=self.checked).default.fingerprint
+        self.it = Service(service(draw.randint(1, 6), command="good", checked=self.checked), created=created)
+        self.seen = 0
+        """Events of workflows that were looked at."""
+        self.ended: dict[str, WorkflowState] = {}
+
+    def play(self) -> None:
+        steps: list[tuple[float, Any]] = [
+            (6, self.go_on),
+            (2, self.finish_a_run),
+            (3, self.fail_bad_runs),
+            (1, self.lose_a_run),
+            (1, self.judge_health),
+            (1, self.wait),
+            (1, self.fall),
+            (0.5, self.crash),
+            (0.8, self.update),
+            (0.6, self.restart),
+            (0.3, self.start_or_stop),
+            (1, self.steer),
+            (0.4, self.goal),
+            (0.4, self.one_instance),
+        ]
+        weights, acts = [weight for weight, _ in steps], [act for _, act in steps]
+        for _ in range(STEPS):
+            act = self.random.choices(acts, weights)[0]
+            self.log.append(act.__name__)
+            act()
+            self.check()
+        self.come_to_an_end()
+
+    # Steps.
+
+    def go_on(self) -> None:
+        it, draw = self.it, self.random
+        kind = draw.randrange(4)
+        if kind == 0:
+            it.cycle()
+        elif kind == 1 and it.todo:
+            it.carry_out(it.todo.pop(draw.randrange(len(it.todo))))
+        elif kind == 2:
+            it.place()
+        else:
+            it.run(*draw.sample(range(8), 4))
+
+    def finish_a_run(self) -> None:
+        if key := self._live():
+            self.it.end(key[0], self.random.choice((S.FAILED, S.SUCCEEDED, S.KILLED)))
+
+    def fail_bad_runs(self) -> None:
+        """Runs of the bad config end, as they always do."""
+        it = self.it
+        for instance, run in sorted(it.alive):
+            task = it.rows[instance]
+            own = it.specs[task.config_version].default.fingerprint
+            if task.run == run and own == self.bad and it.alive[instance, run] is S.RUNNING:
+                it.end(instance)
+
+    def lose_a_run(self) -> None:
+        if key := self._live():
+            self.it.end(key[0], S.LOST)
+
+    def judge_health(self) -> None:
+        key = self._live()
+        if key and self.checked and self.it.alive[key] is S.RUNNING:
+            healthy = self.random.random() < 0.7
+            self.it.say(*key, S.RUNNING, healthy=healthy)
+            if not healthy and self.random.random() < 0.5:
+                self.it.end(key[0], S.KILLED, healthy=False)
+
+    def wait(self) -> None:
+        """Time passes. A launch does not take minutes: the driver's calls are over before that."""
+        self.it.act()
+        self.it.wait(self.random.choice((1, 31, 120, 4000)))
+
+    def fall(self) -> None:
+        self.it.fall()
+
+    def crash(self) -> None:
+        """The leader falls between storing and acting."""
+        self.it.cycle(crash=True)
+        self.it.fall()
+
+    def update(self) -> None:
+        draw = self.random
+        spec = service(draw.randint(1, 7), command=draw.choice(COMMANDS), checked=self.checked)
+        attempts = draw.choice((0, 1, 2))
+        self._begin(
+            T.UPDATE,
+            spec,
+            batch_percentage=draw.choice((0, 0, 30)),
+            rollback_on_failure=draw.random() < 0.5,
+            max_instance_attempts=attempts,
+            max_failure_instances=draw.choice((1, 1, 2, 0)) if attempts else 0,
+            start_paused=draw.random() < 0.1,
+            in_place=draw.random() < 0.2,
+            start_tasks=draw.random() < 0.3,
+            stop_before_update=draw.random() < 0.2,
+        )
+
+    def restart(self) -> None:
+        first = self.random.randrange(5)
+        ranges = self.random.choice(((), (Range(first, first + 2),)))
+        self._begin(T.RESTART, None, ranges=ranges)
+
+    def start_or_stop(self) -> None:
+        first = self.random.randrange(5)
+        ranges = self.random.choice(((), (Range(first, first + 2),)))
+        self._begin(self.random.choice((T.START, T.STOP)), None, ranges=ranges)
+
+    def steer(self) -> None:
+        self.it.steer(self.random.choice(list(A)))
+
+    def goal(self) -> None:
+        self.it.ask(ev.JobGoalRequested(JOB, self.random.choice((JobState.RUNNING, JobState.KILLED))))
+
+    def one_instance(self) -> None:
+        kind = self.random.choice((ev.StopRequested, ev.StartRequested, ev.RestartRequested))
+        self.it.ask(kind(JOB, [self.random.randrange(7)]))
+
+    def _begin(self, type_: WorkflowType, spec: Any, **options: Any) -> None:
+        before = self.it.workflow
+        reply = self.it.begin(type_, spec, batch_size=self.random.choice((0, 1, 1, 2, 3)), **options)
+        if isinstance(reply, PelotonError):
+            return
+        if before is not None and not self.it.workflows[before.id].state.terminal:
+            raise AssertionError(f"{before.id} was overtaken and goes on")
+
+    def _live(self) -> tuple[int, int] | None:
+        current = [key for key in self.it.alive if self.it.rows[key[0]].run == key[1]]
+        return self.random.choice(sorted(current)) if current else None
+
+    # Promises.
+
+    def check(self) -> None:
+        it = self.it
+        assert not it.twice, "an instance ran twice"
+        held = it.core.active.jobs[JOB].job
+        there = it.tasks
+        assert dict(held.created()) == there
+        assert it.runtime.config_version in it.specs
+        for task in there.values():
+            assert task.desired_config_version in it.specs
+        for workflow in it.workflows.values():
+            self._check_end(workflow)
+        running = it.workflow
+        if running is not None and not running.state.terminal:
+            self._check_batch(running)
+            assert it.runtime.config_version == running.target_version
+
+    def _check_end(self, workflow: Workflow) -> None:
+        """What has ended stays as it is."""
+        if workflow.state.terminal:
+            assert self.ended.setdefault(workflow.id, workflow.state) is workflow.state
+
+    def _check_batch(self, workflow: Workflow) -> None:
+        """Whenever the workflow takes instances up, no more than a batch of those it took up are not done."""
+        target = workflow.target_version
+        state = W.ROLLING_BACKWARD if workflow.rolling_back else W.ROLLING_FORWARD
+        mine = [e for e in self.it.history if e.workflow_id == workflow.id and e.instance >= 0]
+        fresh = self.it.history[self.seen :]
+        self.seen = len(self.it.history)
+        taken_up = [e.instance for e in fresh if e.workflow_id == workflow.id and e.state is state]
+        if not any(i >= 0 and self.it.rows[i].goal is not S.KILLED for i in taken_up):
+            return  # an update that stops all instances first may stop them all at once
+        taken: set[int] = set()
+        started: set[int] = set()
+        for event in mine:
+            if event.state is state:
+                started.add(event.instance)
+            elif event.state in (W.SUCCEEDED, W.ROLLED_BACK, W.FAILED):
+                started.discard(event.instance)
+        for instance in started:
+            task = self.it.rows.get(instance)
+            if task is None or task.desired_config_version != target:
+                continue
+            if task.goal is S.KILLED or task.state is S.DELETED:
+                continue  # stopped by a user meanwhile, or before an update
+            if not (is_serving(task) and task.config_version == target):
+                taken.add(instance)
+        most = batch_size(workflow, self.it.specs[target].instance_count)
+        assert len(taken) <= most, f"{sorted(taken)} in flight of {workflow}"
+
+    def come_to_an_end(self) -> None:
+        """With runs that go well every workflow ends, unless it says what it waits for."""
+        it = self.it
+        for _ in range(60):
+            if it.runtime.goal is JobState.DELETED:
+                return
+            it.settle()
+            for key, state in list(it.alive.items()):
+                if state is S.RUNNING and self.checked:
+                    it.say(*key, S.RUNNING, healthy=True)
+            it.settle()
+            workflow = it.workflow
+            if workflow is None or workflow.state.terminal:
+                break
+            if workflow.state is W.PAUSED:
+                it.steer(A.RESUME)
+            it.wait(3700)
+            self.check()
+        workflow = it.workflow
+        assert workflow is None or workflow.state.terminal, it.core.rollouts.status(workflow)
+        if (
+            workflow is not None
+            and workflow.state in (W.SUCCEEDED, W.ROLLED_BACK)
+            and workflow.type is T.UPDATE
+        ):
+            self._check_versions(workflow)
+
+    def _check_versions(self, workflow: Workflow) -> None:
+        """All instances have the version that the update leads to, and there are as many as it says."""
+        it, target = self.it, workflow.target_version
+        if workflow.state is W.SUCCEEDED:
+            assert {task.desired_config_version for task in it.tasks.values()} <= {target}
+            assert sorted(it.tasks) == list(range(it.specs[target].instance_count))
+        else:
+            forward = workflow.config_version
+            assert all(task.desired_config_version != forward for task in it.tasks.values())
+
+
+def test_the_histories_differ() -> None:
+    logs = []
+    for seed in range(2):
+        walk = Walk(seed)
+        walk.play()
+        logs.append(walk.log)
+    assert logs[0] != logs[1]
+    again = Walk(0)
+    again.play()
+    assert again.log == logs[0]
+
+
+@pytest.mark.parametrize("first", range(0, EXAMPLES, CHUNK))
+def test_workflows_keep_their_promises(first: int) -> None:
+    for seed in range(first, min(first + CHUNK, EXAMPLES)):
+        walk = Walk(seed)
+        try:
+            walk.play()
+        except Exception as error:
+            error.add_note(f"seed {seed}: {walk.log}")
+            raise
