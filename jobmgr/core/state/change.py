@@ -356,6 +356,8 @@ class Change:
 
     def _put(self, instance: int, old: TaskRuntime, new: TaskRuntime) -> None:
         self.tasks[instance] = new
+        if old.state is TaskState.DELETED is new.state:
+            return
         if TaskState.DELETED in (old.state, new.state):
             self._put_removed(instance, old, new)
             return

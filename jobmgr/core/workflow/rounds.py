@@ -93,7 +93,8 @@ def roll_back(change: Change, workflow: Workflow, now: int, reason: str) -> Work
     change.grow(change.specs[workflow.previous_version])
     change.workflow_version += 1
     for instance in range(change.size):
-        if change.task(instance).failure_count:
+        task = change.task(instance)
+        if task.failure_count and task.state is not TaskState.DELETED:
             change.revise(instance, failure_count=0)
     return new
 
@@ -160,10 +161,11 @@ class _Round:
             change.grow(change.specs[workflow.target_version])
         held = self._rollouts.instances.get(change.job_id)
         if held is None or _key(held.aim) != (workflow.id, workflow.rolling_back, change.goal):
+            # As they are stored: what this cycle changes about them is an event of the workflow.
+            stored = change.job.tasks
+            tasks = ((i, stored[i] if i < len(stored) else NOT_CREATED) for i in range(change.size))
             aim = Aim(workflow, change.specs, change.goal)
-            tasks = ((instance, change.task(instance)) for instance in range(change.size))
             held = self._rollouts.instances[change.job_id] = Instances(aim, tasks)
-            return held
         held.aim = Aim(workflow, change.specs, change.goal)
         for instance in change.tasks:
             self._take(held, instance)

@@ -90,7 +90,8 @@ def _updated(aim: Aim, instance: int, task: TaskRuntime) -> Stage:
     if task.state in _NO_ROW:
         return Stage.ADD
     if task.goal is TaskState.DELETED:
-        return Stage.UPDATE
+        # Where the job is stopped, it is added again, stopped, once it is gone.
+        return Stage.ENDING if aim.job_goal in _ENDING_JOB else Stage.UPDATE
     if aim.workflow.rolling_back and not _is_touched(aim, task):
         return Stage.DONE
     return _renewed(aim, instance, task)

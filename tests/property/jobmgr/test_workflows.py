@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -184,6 +185,8 @@ class Walk:
         held = it.core.active.jobs[JOB].job
         there = it.tasks
         assert dict(held.created()) == there
+        assert it.runtime.config_counts == Counter(task.config_version for task in there.values())
+        assert it.runtime.task_counts == Counter(task.state for task in there.values())
         assert it.runtime.config_version in it.specs
         for task in there.values():
             assert task.desired_config_version in it.specs

@@ -374,3 +374,41 @@ def test_an_instance_that_was_removed_is_not_looked_for_in_resmgr() -> None:
     assert it.rows[2].state is S.DELETED
     it.cycle(ev.Compared(JOB, [(2, it.rows[2].run)]))
     assert (it.states(), it.versions()) == (["RUNNING"] * 2, [3, 3])
+
+
+def test_a_rollback_leaves_the_counts_of_removed_instances_alone() -> None:
+    it = running(3)
+    it.end(2)
+    it.update(service(2))
+    it.settle()
+    it.update(service(2, command="new"), batch_size=1, start_paused=True)
+    it.cycle()
+    it.steer(A.ROLL_BACK)
+    it.settle()
+    assert it.runtime.config_counts == {2: 2}
+    assert it.runtime.task_counts == {S.RUNNING: 2}
+
+
+def test_an_end_that_comes_with_the_first_cycle_of_a_leader_is_an_event() -> None:
+    it = running(2)
+    it.update(service(2, command="new"), batch_size=1, max_instance_attempts=1)
+    while it.rows[0].state is not S.LAUNCHED or it.rows[0].run != 2:
+        it.cycle()
+        it.act()
+        it.place()
+    it.fall()
+    it.alive.pop((0, 2), None)
+    it.say(0, 2, S.FAILED)
+    assert told(it, 0)[-1] == "FAILED"
+
+
+def test_an_instance_that_is_being_removed_comes_back_stopped_where_the_job_is() -> None:
+    it = running(3)
+    it.update(service(2))
+    it.cycle()
+    it.cycle()
+    assert it.rows[2].goal is S.DELETED
+    it.ask(ev.JobGoalRequested(JOB, JobState.KILLED))
+    it.update(service(3))
+    it.settle()
+    assert (state(it), it.states()) == (W.SUCCEEDED, ["KILLED"] * 3)

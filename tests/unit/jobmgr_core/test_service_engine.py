@@ -1,0 +1,173 @@
+"""Services over the engine, its drivers and a real store: leaders come and go in the middle of an update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from jobmgr.core.task.actions import Limits
+from jobmgr.engine.engine import Engine
+from mesos.v1 import mesos_pb2
+from peloton.errors import Conflict, InvalidArgument, NotFound
+from peloton.model.ids import parse_mesos_task_id
+from peloton.model.states import JobState, TaskState
+from peloton.model.workflow import (
+    EntityVersion,
+    Range,
+    WorkflowOptions,
+    WorkflowState,
+)
+from storage.interface import Store
+from tests.unit.jobmgr_core.services import service
+from tests.unit.jobmgr_core.specs import JOB, spec
+from tests.unit.jobmgr_core.steps import reach
+from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+
+S, W = TaskState, WorkflowState
+FAST = Limits(
+    kill_again_after=0.05,
+    kill_again_most=0.2,
+    confirm_after=0.05,
+    ask_after=0.05,
+    throttle_first=0.05,
+    throttle_most=0.2,
+)
+
+
+def ends_at_once(runs: Callable[[int, int], bool]) -> World:
+    """A world in which the runs of which `runs(instance, run)` is false fail as soon as they run."""
+
+    def behaviour(run: str) -> list[tuple[int, str]]:
+        _, instance, number = parse_mesos_task_id(run)
+        if runs(instance, number):
+            return runs_on(run)
+        return [*runs_on(run), (mesos_pb2.TASK_FAILED, "Command exited with status 1")]
+
+    return World(behaviour)
+
+
+def state(engine: Engine) -> WorkflowState | None:
+    job = engine.job(JOB)
+    return None if job is None or job.workflow is None else job.workflow.state
+
+
+async def fresh(store: Store) -> Engine:
+    """A leader that knows what is stored."""
+    engine = Engine(store, limits=FAST)
+    await engine.recovery.begin()
+    return engine
+
+
+async def test_a_service_is_run_again_when_its_instances_exit(store: Store) -> None:
+    world = ends_at_once(lambda instance, run: run > 2)
+    engine = Engine(store, limits=FAST)
+    async with Running(engine, world):
+        await engine.create_job(JOB, service(3))
+        await until(lambda: len(world.alive) == 3, "the third runs of all three are alive")
+        await reach(engine, S.RUNNING, 3)
+    assert sorted(world.launched) == [f"{JOB}-{i}-{run}" for i in range(3) for run in (1, 2, 3)]
+
+
+async def test_leaders_fall_in_the_middle_of_an_update(store: Store) -> None:
+    world = World(runs_on)
+    async with Running(Engine(store, limits=FAST), world) as running:
+        await running.engine.create_job(JOB, service(6))
+        await reach(running.engine, S.RUNNING, 6)
+        new = replace(service(7, command="new"), version=2)
+        begun = await running.engine.workflows.replace(JOB, new, WorkflowOptions(batch_size=2))
+        assert begun.version == EntityVersion(2, 1, 1)
+    for launches in (8, 10, 12):
+        async with Running(await fresh(store), world) as running:
+            await until(lambda n=launches: len(world.launched) >= n, f"{launches} launches")  # type: ignore[misc]
+    async with Running(await fresh(store), world) as running:
+        engine = running.engine
+        await until(lambda: state(engine) is W.SUCCEEDED, "the update is done")
+        job = await engine.load(JOB)
+        assert [task.config_version for _, task in job.created()] == [2] * 7
+        found = await engine.workflows.find(begun.workflow_id)
+        assert (found.workflow.done, found.workflow.failed, found.workflow.remaining) == (7, 0, 0)
+        events = await engine.workflows.events(begun.workflow_id, 0)
+        assert [event.state.name for event in events] == ["SUCCEEDED", "ROLLING_FORWARD"]
+    assert not world.twice
+
+
+async def test_a_bad_config_is_rolled_back(store: Store) -> None:
+    bad: set[str] = set()
+
+    def behaviour(run: str) -> list[tuple[int, str]]:
+        """Second runs are those of the bad config."""
+        if run.endswith("-2"):
+            bad.add(run)
+            return [*runs_on(run), (mesos_pb2.TASK_FAILED, "Command exited with status 1")]
+        return runs_on(run)
+
+    world = World(behaviour)
+    engine = Engine(store, limits=FAST)
+    async with Running(engine, world):
+        await engine.create_job(JOB, service(4))
+        await reach(engine, S.RUNNING, 4)
+        options = WorkflowOptions(
+            batch_size=1, max_instance_attempts=1, max_failure_instances=1, rollback_on_failure=True
+        )
+        await engine.workflows.replace(JOB, service(4, command="bad"), options)
+        await until(lambda: state(engine) is W.ROLLED_BACK, "the update is rolled back")
+        await reach(engine, S.RUNNING, 4)
+        job = await engine.load(JOB)
+        assert {task.config_version for _, task in job.created()} == {1}
+    assert 1 <= len(bad) < 4
+
+
+async def test_a_service_is_created_in_batches_stopped_started_and_deleted(store: Store) -> None:
+    world, engine = World(runs_on), Engine(store, limits=FAST)
+    async with Running(engine, world):
+        begun = await engine.workflows.create_job(JOB, service(4), WorkflowOptions(batch_size=1), "mine")
+        assert begun.version == EntityVersion(1, 1, 1)
+        await until(lambda: state(engine) is W.SUCCEEDED, "all are added")
+        with pytest.raises(Conflict, match="unexpected entity version"):
+            await engine.workflows.stop_job(JOB, EntityVersion(9, 9, 9))
+        assert await engine.workflows.stop_job(JOB, begun.version) == EntityVersion(1, 2, 1)
+        await reach(engine, S.KILLED, 4)
+        await engine.workflows.start_job(JOB)
+        await reach(engine, S.RUNNING, 4)
+        with pytest.raises(Conflict):
+            await engine.workflows.delete_job(JOB)
+        await engine.workflows.delete_job(JOB, force=True)
+        await until(lambda: engine.job(JOB) is None, "the job has ended")
+        await until(lambda: not world.alive, "nothing is left in Mesos")
+    with pytest.raises(NotFound):
+        await engine.workflows.find(begun.workflow_id)
+
+
+async def test_what_an_update_would_do_is_told(store: Store) -> None:
+    world, engine = World(runs_on), Engine(store, limits=FAST)
+    async with Running(engine, world):
+        await engine.create_job(JOB, service(3))
+        await reach(engine, S.RUNNING, 3)
+        changed = await engine.workflows.diff(JOB, service(5, command="new"))
+        assert (changed.added, changed.updated) == ((Range(3, 5),), (Range(0, 3),))
+        same = await engine.workflows.diff(JOB, service(2))
+        assert (same.unchanged, same.removed) == ((Range(0, 2),), (Range(2, 3),))
+        assert (await engine.load(JOB)).runtime.config_version == 1
+
+
+async def test_a_batch_job_has_no_workflows(store: Store) -> None:
+    engine = Engine(store, limits=FAST)
+    async with Running(engine, World(runs_on)):
+        await engine.create_job(JOB, spec(1))
+        with pytest.raises(InvalidArgument, match="only services"):
+            await engine.workflows.restart(JOB, (), WorkflowOptions())
+
+
+async def test_a_stopped_service_is_deleted_as_v0_does(store: Store) -> None:
+    engine = Engine(store, limits=FAST)
+    async with Running(engine, World(runs_on)):
+        await engine.create_job(JOB, service(2))
+        await reach(engine, S.RUNNING, 2)
+        await engine.stop(JOB, None)
+        await until(lambda: engine.job(JOB).runtime.state is JobState.KILLED, "it is KILLED")  # type: ignore[union-attr]
+        await engine.delete(JOB)
+        assert engine.job(JOB) is None
+        with pytest.raises(NotFound):
+            await store.jobs.runtime(JOB)
