@@ -145,7 +145,17 @@ async def test_every_method_but_those_of_admin_is_read_or_write(served: Served) 
         for name in each.methods
         if component_of(name) is Component.READ
     }
-    changing = ("Create", "Update", "Delete", "Start", "Stop", "Restart", "Refresh", "Patch", "Replace")
+    changing: tuple[str, ...] = (
+        "Create",
+        "Update",
+        "Delete",
+        "Start",
+        "Stop",
+        "Restart",
+        "Refresh",
+        "Patch",
+        "Replace",
+    )
     changing += ("Pause", "Resume", "Rollback", "Abort")
     for name in reading:
         method = name.partition(".")[2]
