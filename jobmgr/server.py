@@ -11,11 +11,13 @@ from jobmgr.services.v0.jobs import JobManager
 from jobmgr.services.v0.tasks import TaskManager
 from jobmgr.services.v0.updates import UpdateService
 from jobmgr.services.v1alpha.admin import AdminService
+from jobmgr.services.v1alpha.jobs import JobService
 from jobmgr.services.v1alpha.pods import PodService
 from peloton.api.v0.job.job_pb2_grpc import add_JobManagerServicer_to_server
 from peloton.api.v0.task.task_pb2_grpc import add_TaskManagerServicer_to_server
 from peloton.api.v0.update.svc.update_svc_pb2_grpc import add_UpdateServiceServicer_to_server
 from peloton.api.v1alpha.admin.svc.admin_svc_pb2_grpc import add_AdminServiceServicer_to_server
+from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import add_JobServiceServicer_to_server
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import add_PodServiceServicer_to_server
 from peloton.clock import Clock
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
@@ -32,6 +34,7 @@ NAMES = (
     "peloton.api.v0.task.TaskManager",
     OLDER_TASK_MANAGER,
     "peloton.api.v0.update.svc.UpdateService",
+    "peloton.api.v1alpha.job.stateless.svc.JobService",
     "peloton.api.v1alpha.pod.svc.PodService",
     "peloton.api.v1alpha.admin.svc.AdminService",
     "peloton.private.jobmgr.JobManagerService",
@@ -52,6 +55,7 @@ def services(engine: Engine, clock: Clock, hostmgr: Caller, feasibility: Caller)
         service(add_JobManagerServicer_to_server, jobs, [OLDER_JOB_MANAGER]),
         service(add_TaskManagerServicer_to_server, tasks, [OLDER_TASK_MANAGER]),
         service(add_UpdateServiceServicer_to_server, updates),
+        service(add_JobServiceServicer_to_server, JobService(engine, engine.workflows, clock)),
         service(add_PodServiceServicer_to_server, PodService(engine, sandboxes)),
         service(add_JobManagerServiceServicer_to_server, JobManagerService(engine)),
         service(add_FeasibilityServiceServicer_to_server, FeasibilityService(feasibility)),

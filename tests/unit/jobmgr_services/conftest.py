@@ -12,21 +12,18 @@ import grpc
 import pytest
 
 from jobmgr.server import services
-from jobmgr.services.v1alpha.jobs import JobService
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.task import task_pb2_grpc
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2_grpc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
-from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import add_JobServiceServicer_to_server
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2_grpc
 from peloton.clock import ManualClock
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2_grpc
-from peloton.rpc.server import RpcServer, service
+from peloton.rpc.server import RpcServer
 from storage.config import SqliteSettings
 from storage.sqlite.store import open_sqlite
 from tests.unit.jobmgr_services.configs import POOLS, job
-from tests.unit.jobmgr_services.fake_workflows import FakeWorkflows
 from tests.unit.jobmgr_services.fakes import NOW, FakeEngine, FakeHostmgr
 
 JOB = "a0000000-0000-4000-8000-00000000000a"
@@ -73,10 +70,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         await store.pools.write(pool)
     engine, hostmgr = FakeEngine(store), FakeHostmgr()
     server = RpcServer(lambda: "nobody leads")
-    clock, workflows = ManualClock(epoch=NOW), FakeWorkflows(engine, lambda: NOW)
-    jobs = JobService(engine, workflows, clock)  # type: ignore[arg-type]
-    server.activate(services(engine, clock, hostmgr, hostmgr))
-    server.activate([service(add_JobServiceServicer_to_server, jobs)])
+    server.activate(services(engine, ManualClock(epoch=NOW), hostmgr, hostmgr))
     port = await server.start("127.0.0.1", 0)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield Served(
@@ -88,7 +82,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
             jobmgrsvc_pb2_grpc.JobManagerServiceStub(channel),
             pod_svc_pb2_grpc.PodServiceStub(channel),
             stateless_svc_pb2_grpc.JobServiceStub(channel),
-            workflows,
+            engine.workflows,
             admin_svc_pb2_grpc.AdminServiceStub(channel),
         )
     await server.stop(0)

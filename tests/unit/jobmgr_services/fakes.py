@@ -15,6 +15,7 @@ from peloton.model.job import JobRuntime, JobSpec, JobSummary
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
 from storage.interface import Store
+from tests.unit.jobmgr_services.fake_workflows import FakeWorkflows
 
 NOW = 1_700_000_000 * 10**9
 
@@ -47,6 +48,7 @@ class FakeEngine(Engine):
         self.lockdown = Lockdown(store)
         self.held: dict[JobId, CachedJob] = {}
         self.requests: list[tuple[object, ...]] = []
+        self.workflows = FakeWorkflows(self, lambda: NOW)  # type: ignore[assignment]
         self.racing = 0
         """So many updates meet one of somebody else's."""
 

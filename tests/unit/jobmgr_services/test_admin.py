@@ -145,21 +145,9 @@ async def test_every_method_but_those_of_admin_is_read_or_write(served: Served) 
         for name in each.methods
         if component_of(name) is Component.READ
     }
-    changing: tuple[str, ...] = (
-        "Create",
-        "Update",
-        "Delete",
-        "Start",
-        "Stop",
-        "Restart",
-        "Refresh",
-        "Patch",
-        "Replace",
-    )
+    changing = ("Create", "Update", "Delete", "Start", "Stop", "Restart", "Refresh", "Patch", "Replace")
     changing += ("Pause", "Resume", "Rollback", "Abort")
     for name in reading:
-        method = name.partition(".")[2]
-        noun = "Update" if name.startswith("UpdateService.") else ""
-        assert not any(verb in (method.replace(noun, "") if noun else method) for verb in changing), name
+        assert not name.partition(".")[2].startswith(changing), name
     writing = {name for each in held for name in each.methods} - {name.partition(".")[2] for name in reading}
     assert all(name.startswith((*changing, "Lockdown", "RemoveLockdown")) for name in writing), writing

@@ -7,8 +7,6 @@ from typing import Any
 import grpc
 import pytest
 
-from jobmgr.validation import job as job_rules
-from jobmgr.validation import v1alpha as v1alpha_rules
 from peloton.api.v0 import peloton_pb2 as v0_peloton
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha import peloton_pb2
@@ -60,20 +58,6 @@ async def create(served: Served, text: str = "", **more: Any) -> str:
     answer = await served.services.CreateJob(pb.CreateJobRequest(job_id=job_id(), spec=job(text), **more))
     assert answer.job_id.value == JOB
     return str(answer.version.value)
-
-
-@pytest.fixture(autouse=True)
-def supported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let services through, which the engine does not run yet."""
-    real = job_rules.check_supported
-
-    def check(config: Any) -> None:
-        copy = type(config)()
-        copy.CopyFrom(config)
-        copy.type = 0
-        real(copy)
-
-    monkeypatch.setattr(v1alpha_rules, "check_supported", check)
 
 
 async def test_create(served: Served) -> None:

@@ -14,6 +14,8 @@ from jobmgr.engine.engine import Engine
 from jobmgr.server import services
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.task import task_pb2, task_pb2_grpc
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2_grpc
 from peloton.clock import SystemClock
 from peloton.rpc.server import RpcServer
 from storage.config import SqliteSettings
@@ -38,7 +40,9 @@ async def real(tmp_path: Path) -> AsyncIterator[Served]:
     port = await server.start("127.0.0.1", 0)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         jobs, tasks = job_pb2_grpc.JobManagerStub(channel), task_pb2_grpc.TaskManagerStub(channel)
-        yield Served(channel, engine, hostmgr, jobs, tasks, None)
+        pods = pod_svc_pb2_grpc.PodServiceStub(channel)
+        v1alpha = stateless_svc_pb2_grpc.JobServiceStub(channel)
+        yield Served(channel, engine, hostmgr, jobs, tasks, None, pods, v1alpha)
     await server.stop(0)
     lanes.cancel()
     await asyncio.wait([lanes])
