@@ -15,19 +15,25 @@ from hypothesis import strategies as st
 from jobmgr.services.common.sandbox import Sandboxes
 from jobmgr.services.v0.jobs import JobManager
 from jobmgr.services.v0.tasks import TaskManager
+from jobmgr.services.v1alpha.jobs import JobService
+from jobmgr.services.v1alpha.pods import PodService
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.clock import ManualClock
 from peloton.errors import PelotonError
 from peloton.model.states import TaskState
 from peloton.model.task import PodEvent
+from peloton.wire.v1alpha.job_status import entity_version
 from storage.config import SqliteSettings
 from storage.sqlite.store import open_sqlite
 from tests.property.jobmgr_validation.messages import mutate
 from tests.unit.jobmgr_services.configs import POOLS, job
 from tests.unit.jobmgr_services.conftest import JOB
 from tests.unit.jobmgr_services.fakes import NOW, FakeEngine, FakeHostmgr, task
+from tests.unit.wire.specs import job as service_spec
 
 JOB_CALLS = ("Create", "Get", "Query", "Update", "Delete", "Stop", "Refresh", "GetCache", "GetActiveJobs")
 TASK_CALLS = (
@@ -43,6 +49,13 @@ TASK_CALLS = (
     "GetPodEvents",
     "DeletePodEvents",
 )
+SERVICE_CALLS = tuple(
+    method.name
+    for method in stateless_svc_pb2.DESCRIPTOR.services_by_name["JobService"].methods
+    if not method.server_streaming
+)
+POD_CALLS = tuple(method.name for method in pod_svc_pb2.DESCRIPTOR.services_by_name["PodService"].methods)
+SERVICE = "a0000000-0000-4000-8000-00000000000c"
 
 
 class World:
@@ -62,8 +75,14 @@ class World:
             JobManager(engine, ManualClock(epoch=NOW)),
             TaskManager(engine, Sandboxes(hostmgr)),
         )
+        self.services = JobService(engine, engine.workflows, ManualClock(epoch=NOW))
+        self.pods = PodService(engine, Sandboxes(hostmgr))
         await self.jobs.Create(job_pb2.CreateRequest(id=peloton_pb2.JobID(value=JOB), config=job()), None)
         await engine.put(JOB, {0: task(run=2, host="h", agent_id="S"), 1: task()})
+        created = stateless_svc_pb2.CreateJobRequest(spec=service_spec())
+        created.job_id.value = SERVICE
+        await self.services.CreateJob(created, None)
+        await engine.put(SERVICE, {0: task(run=2, host="h", agent_id="S"), 1: task()})
         event = PodEvent(JOB, 0, 1, TaskState.FAILED, TaskState.SUCCEEDED, NOW, 1, 1, agent_id="S")
         await self.store.write_all(JOB, {}, [event])
 
@@ -113,3 +132,34 @@ def test_task_calls(world: World, data: st.DataObject) -> None:
         request.jobId.value = JOB
     mutate(data.draw, request, most=8)
     world.call(world.tasks, method, request)
+
+
+@EASY
+@given(st.data())
+def test_service_calls(world: World, data: st.DataObject) -> None:
+    method = data.draw(st.sampled_from(SERVICE_CALLS))
+    request = getattr(stateless_svc_pb2, f"{method}Request")()
+    fields = request.DESCRIPTOR.fields_by_name
+    if "job_id" in fields:
+        request.job_id.value = data.draw(st.sampled_from([SERVICE, SERVICE, JOB, "x"]))
+    if "version" in fields and data.draw(st.booleans()):
+        runtime = world.runner.run(world.services._engine.summary(SERVICE)).runtime
+        request.version.value = str(entity_version(runtime))
+    if "spec" in fields and method != "QueryPods" and method != "QueryJobs":
+        request.spec.CopyFrom(service_spec())
+    mutate(data.draw, request, most=4)
+    world.call(world.services, method, request)
+
+
+@EASY
+@given(st.data())
+def test_pod_calls(world: World, data: st.DataObject) -> None:
+    method = data.draw(st.sampled_from(POD_CALLS))
+    request = getattr(pod_svc_pb2, f"{method}Request")()
+    name = data.draw(st.sampled_from([f"{SERVICE}-0", f"{SERVICE}-1", f"{SERVICE}-2", f"{JOB}-0", "x"]))
+    request.pod_name.value = name
+    if "pod_id" in request.DESCRIPTOR.fields_by_name:
+        request.pod_id.value = data.draw(st.sampled_from(["", f"{name}-1", f"{name}-99", "7"]))
+    if data.draw(st.booleans()):
+        mutate(data.draw, request, most=2)
+    world.call(world.pods, method, request)
