@@ -11,6 +11,7 @@ from jobmgr.config import JobmgrSettings
 from jobmgr.drivers.spawn import expire, spawn_drivers
 from jobmgr.engine.engine import Engine
 from jobmgr.server import NAMES, services
+from jobmgr.services.v1alpha.watches import Watches
 from peloton.daemon.lifecycle import Daemon, run
 from peloton.membership.interface import Role
 from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
@@ -58,8 +59,10 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
                 cluster=settings.cluster,
             )
             daemon.spawn("old events", expire(store, daemon.clock, settings.event_days, settings.expiry))
+            watches = Watches(engine, daemon.clock)
+            stack.callback(watches.close)
             await stack.enter_async_context(
-                daemon.serving(*services(engine, daemon.clock, hostmgr, feasibility))
+                daemon.serving(*services(engine, daemon.clock, hostmgr, feasibility, watches))
             )
             daemon.before_stepping_down(finish)
             yield

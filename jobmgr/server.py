@@ -13,12 +13,15 @@ from jobmgr.services.v0.updates import UpdateService
 from jobmgr.services.v1alpha.admin import AdminService
 from jobmgr.services.v1alpha.jobs import JobService
 from jobmgr.services.v1alpha.pods import PodService
+from jobmgr.services.v1alpha.watch import WatchService
+from jobmgr.services.v1alpha.watches import Watches
 from peloton.api.v0.job.job_pb2_grpc import add_JobManagerServicer_to_server
 from peloton.api.v0.task.task_pb2_grpc import add_TaskManagerServicer_to_server
 from peloton.api.v0.update.svc.update_svc_pb2_grpc import add_UpdateServiceServicer_to_server
 from peloton.api.v1alpha.admin.svc.admin_svc_pb2_grpc import add_AdminServiceServicer_to_server
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import add_JobServiceServicer_to_server
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import add_PodServiceServicer_to_server
+from peloton.api.v1alpha.watch.svc.watch_svc_pb2_grpc import add_WatchServiceServicer_to_server
 from peloton.clock import Clock
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
 from peloton.private.jobmgrsvc.jobmgrsvc_pb2_grpc import add_JobManagerServiceServicer_to_server
@@ -36,13 +39,16 @@ NAMES = (
     "peloton.api.v0.update.svc.UpdateService",
     "peloton.api.v1alpha.job.stateless.svc.JobService",
     "peloton.api.v1alpha.pod.svc.PodService",
+    "peloton.api.v1alpha.watch.svc.WatchService",
     "peloton.api.v1alpha.admin.svc.AdminService",
     "peloton.private.jobmgr.JobManagerService",
     "peloton.private.hostmgr.feasibility.FeasibilityService",
 )
 
 
-def services(engine: Engine, clock: Clock, hostmgr: Caller, feasibility: Caller) -> tuple[Service, ...]:
+def services(
+    engine: Engine, clock: Clock, hostmgr: Caller, feasibility: Caller, watches: Watches | None = None
+) -> tuple[Service, ...]:
     """Return the services of the leader. A lockdown of Read or Write refuses calls of all but AdminService.
 
     `hostmgr` calls hostmgr's InternalHostService, `feasibility` its FeasibilityService.
@@ -51,12 +57,14 @@ def services(engine: Engine, clock: Clock, hostmgr: Caller, feasibility: Caller)
     updates = UpdateService(engine, clock)
     sandboxes = Sandboxes(hostmgr)
     tasks = TaskManager(engine, sandboxes)
+    watching = WatchService(engine, Watches(engine, clock) if watches is None else watches)
     served = (
         service(add_JobManagerServicer_to_server, jobs, [OLDER_JOB_MANAGER]),
         service(add_TaskManagerServicer_to_server, tasks, [OLDER_TASK_MANAGER]),
         service(add_UpdateServiceServicer_to_server, updates),
         service(add_JobServiceServicer_to_server, JobService(engine, engine.workflows, clock)),
         service(add_PodServiceServicer_to_server, PodService(engine, sandboxes)),
+        service(add_WatchServiceServicer_to_server, watching),
         service(add_JobManagerServiceServicer_to_server, JobManagerService(engine)),
         service(add_FeasibilityServiceServicer_to_server, FeasibilityService(feasibility)),
     )

@@ -7,7 +7,7 @@ from memory, which is always what is stored; any job with `load`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from jobmgr.core.state.cache import CachedJob
@@ -58,6 +58,8 @@ class Engine:
         self.unconfirmed: Queue[JobId] = Queue()
         """Jobs that may be stored although their creation failed."""
         self.workflows = Workflows(self, self.clock.wall)
+        self.on_delete: Callable[[JobId], None] | None = None
+        """Called with each job that is deleted."""
         self._finished = FinishedJobs(self.lanes)
         self._creating: dict[asyncio.Task[None], JobId] = {}
 
@@ -165,11 +167,13 @@ class Engine:
             raise Refused(f"Job is not in a terminal state: {state.name}")
         if job is not None:  # a service, which stays in memory when it is stopped
             await self.lanes.run_between_cycles(job_id, lambda: self._let_go(job_id))
-        await self._finished.delete(job_id)
+        await self.remove(job_id)
 
     async def remove(self, job_id: JobId) -> None:
-        """Delete a service that was stopped to be deleted, and all that is stored of it."""
+        """Delete a job that has ended or was stopped to be deleted, and all that is stored of it."""
         await self._finished.delete(job_id)
+        if self.on_delete is not None:
+            self.on_delete(job_id)
 
     async def _let_go(self, job_id: JobId) -> None:
         job = self.job(job_id)

@@ -58,6 +58,8 @@ class Lane:
         """Called before each write; it raises where this lane may not act."""
         self.on_end: Callable[[CachedJob], None] = lambda job: None
         """Called with each job that has ended."""
+        self.on_commit: Callable[[Cycle], None] | None = None
+        """Called with each cycle that is stored, after the cache is brought up to it."""
         self.problem = ""
         """Why nothing can be stored at present; empty while writes succeed."""
         self._clock = clock
@@ -129,6 +131,8 @@ class Lane:
         ended = self.core.commit(cycle)
         for job in ended:
             self.on_end(job)
+        if self.on_commit is not None:
+            self.on_commit(cycle)
         _count(cycle, len(ended))
         self._send(cycle.instructions)
         for (_, answer), reply in zip(batch, cycle.replies, strict=True):

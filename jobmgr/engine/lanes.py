@@ -15,6 +15,7 @@ from prometheus_client import Gauge
 
 from jobmgr.core.cycle import Core
 from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.events import Event, Placed
 from jobmgr.core.task.actions import Limits
 from jobmgr.engine.host_launches import PATIENCE_SECONDS, HostLaunches
@@ -84,6 +85,11 @@ class Lanes:
         """Set the function to call with each job that has ended."""
         for lane in self._lanes:
             lane.on_end = call
+
+    def on_commit(self, call: Callable[[Cycle], None] | None) -> None:
+        """Set the function to call with each cycle that is stored; None: no function."""
+        for lane in self._lanes:
+            lane.on_commit = call
 
     def job(self, job_id: JobId) -> CachedJob | None:
         """Return an active job that is in memory."""

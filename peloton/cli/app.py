@@ -26,6 +26,7 @@ GROUPS = {
     "host": LazyEntry("peloton.cli.commands.host:host", "Hosts of the cluster."),
     "resmgr": LazyEntry("peloton.cli.commands.resmgr:resmgr", "Look into the resource manager."),
     "hostmgr": LazyEntry("peloton.cli.commands.hostmgr:hostmgr", "Look into the host manager."),
+    "watch": LazyEntry("peloton.cli.commands.watch:watch", "Print changes of jobs and pods as they come."),
     "admin": LazyEntry("peloton.cli.commands.admin:admin", "Halt components of the job manager."),
     "minicluster": LazyEntry("minicluster.cli:minicluster", "A whole cluster on this machine."),
 }

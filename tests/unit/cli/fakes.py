@@ -16,6 +16,13 @@ import grpc
 from peloton.client.services import SERVICES
 
 
+class Stream:
+    """The answers of a call that streams; one that is (code, details) ends it."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = answers
+
+
 class FakeDaemons(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Answers a method with what `answers` holds for its name: a message, a failure as (code, details), a
     list of such, one per call (the last one stays), or a function of the request.
@@ -40,6 +47,19 @@ class FakeDaemons(grpc.GenericRpcHandler):  # type: ignore[misc]
             self.asked.append((method, request, metadata))
             return self._answer(method, request, context)
 
+        def stream(request: Any, context: Any) -> Iterator[Any]:
+            self.asked.append((method, request, metadata))
+            for answer in self.answers[method].answers:
+                if isinstance(answer, tuple):
+                    context.abort(*answer)
+                yield answer
+
+        if isinstance(self.answers.get(method), Stream):
+            return grpc.unary_stream_rpc_method_handler(
+                stream,
+                request_deserializer=self._requests[path].FromString,
+                response_serializer=lambda message: message.SerializeToString(),
+            )
         return grpc.unary_unary_rpc_method_handler(
             handle,
             request_deserializer=self._requests[path].FromString,

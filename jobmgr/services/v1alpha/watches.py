@@ -1,0 +1,195 @@
+"""Watches: what each watcher waits for, fed from the changes that the engine has stored.
+
+Changes are gathered for a moment and sent as the state that jobs and pods have then: one message for all
+watchers with the same filter. Each watcher has a bounded queue. Without watchers nothing is gathered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+
+import grpc
+
+from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.decisions import Cycle
+from jobmgr.engine.engine import Engine
+from jobmgr.services.v1alpha.watch_filters import Changes, Filter
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as pb
+from peloton.clock import Clock
+from peloton.errors import NotFound, Refused, ResourceExhausted
+
+MAX_WATCHES = 1000
+MAX_QUEUED = 100
+"""Messages that a watcher may be behind."""
+GATHER_SECONDS = 0.2
+"""Time from a change to the message, in which further changes join it."""
+MICROSECOND = 1000
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Why a watch has ended, as a gRPC status."""
+
+    code: grpc.StatusCode
+    text: str
+
+
+class Watch:
+    """One watcher."""
+
+    def __init__(self, watch_id: str, filter_: Filter, start_revision: int) -> None:
+        self.id = watch_id
+        self.filter = filter_
+        self.start_revision = start_revision
+        self.end: End | None = None
+        self._messages: deque[pb.WatchResponse] = deque()
+        self._some = asyncio.Event()
+
+    def put(self, message: pb.WatchResponse) -> bool:
+        """Queue a message; return False where the watcher is too far behind."""
+        if len(self._messages) >= MAX_QUEUED:
+            return False
+        self._messages.append(message)
+        self._some.set()
+        return True
+
+    def finish(self, code: grpc.StatusCode, text: str) -> None:
+        """End the watch; messages that are queued are dropped."""
+        self.end = End(code, text)
+        self._messages.clear()
+        self._some.set()
+
+    async def messages(self) -> AsyncIterator[pb.WatchResponse]:
+        """Yield the messages until the watch has ended."""
+        while True:
+            while self._messages:
+                yield self._messages.popleft()
+            if self.end is not None:
+                return
+            self._some.clear()
+            await self._some.wait()
+
+
+class Watches:
+    """All watches of the leader."""
+
+    def __init__(self, engine: Engine, clock: Clock, gather: float = GATHER_SECONDS) -> None:
+        """Gather changes for `gather` seconds before they are sent."""
+        self._engine = engine
+        self._gather = gather
+        self._watches: dict[str, Watch] = {}
+        self._changes = Changes()
+        self._timer: asyncio.TimerHandle | None = None
+        # Later leaders begin above it, unless more than a million messages are sent in a second.
+        self._revision = clock.wall() // MICROSECOND
+
+    @property
+    def count(self) -> int:
+        """The number of watches."""
+        return len(self._watches)
+
+    @property
+    def revision(self) -> int:
+        """The revision of the last message."""
+        return self._revision
+
+    def open(self, filter_: Filter, start_revision: int) -> Watch:
+        """Begin a watch.
+
+        Raises ResourceExhausted where there are too many, and Refused for a start in the past.
+        """
+        if 0 < start_revision <= self._revision:
+            raise Refused(
+                f"start_revision: changes of revision {start_revision} are not kept; the next one is "
+                f"{self._revision + 1}: begin with 0, then read what is of interest"
+            )
+        if len(self._watches) >= MAX_WATCHES:
+            raise ResourceExhausted(f"there are {MAX_WATCHES} watches already: cancel some")
+        if not self._watches:
+            self._listen(self._on_commit, self._on_delete)
+        watch = Watch(str(uuid.uuid4()), filter_, start_revision)
+        self._watches[watch.id] = watch
+        return watch
+
+    def cancel(self, watch_id: str) -> None:
+        """End a watch for its watcher. Raises NotFound."""
+        watch = self._watches.get(watch_id)
+        if watch is None:
+            raise NotFound(f"watch_id: there is no watch {watch_id!r}")
+        watch.finish(grpc.StatusCode.CANCELLED, f"watch {watch_id} is cancelled")
+        self.remove(watch)
+
+    def remove(self, watch: Watch) -> None:
+        """Forget a watch, if it is there."""
+        self._watches.pop(watch.id, None)
+        if not self._watches:
+            self._listen(None, None)
+            self._changes = Changes()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def close(self) -> None:
+        """End all watches: this job manager no longer leads."""
+        self._finish_all(grpc.StatusCode.UNAVAILABLE, "this job manager no longer leads: watch the next one")
+
+    def _finish_all(self, code: grpc.StatusCode, text: str) -> None:
+        for watch in list(self._watches.values()):
+            watch.finish(code, text)
+            self.remove(watch)
+
+    def _listen(
+        self, on_commit: Callable[[Cycle], None] | None, on_delete: Callable[[str], None] | None
+    ) -> None:
+        self._engine.lanes.on_commit(on_commit)
+        self._engine.on_delete = on_delete
+
+    def _on_commit(self, cycle: Cycle) -> None:
+        for change in cycle.changes.values():
+            if not change.empty:
+                self._add(change.job, change.tasks)
+
+    def _add(self, job: CachedJob, instances: Iterable[int]) -> None:
+        self._changes.add(job, instances)
+        self._schedule()
+
+    def _on_delete(self, job_id: str) -> None:
+        self._changes.delete(job_id)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._gather, self._flush)
+
+    def _flush(self) -> None:
+        """Send what was gathered."""
+        self._timer = None
+        changes, self._changes = self._changes, Changes()
+        self._revision += 1
+        made: dict[bytes, pb.WatchResponse | None] = {}
+        try:
+            for watch in list(self._watches.values()):
+                if self._revision >= watch.start_revision:
+                    self._send(watch, changes, made)
+        except Exception:
+            log.exception("changes cannot be sent: all watches end")
+            self._finish_all(grpc.StatusCode.INTERNAL, "changes cannot be sent; see the daemon's log")
+
+    def _send(self, watch: Watch, changes: Changes, made: dict[bytes, pb.WatchResponse | None]) -> None:
+        key = watch.filter.key
+        if key not in made:
+            message = watch.filter.message(changes)
+            if message is not None:
+                message.revision = self._revision
+            made[key] = message
+        shared = made[key]
+        if shared is not None and not watch.put(shared):
+            text = f"the watcher is more than {MAX_QUEUED} messages behind: watch again"
+            watch.finish(grpc.StatusCode.ABORTED, text)
+            self.remove(watch)
