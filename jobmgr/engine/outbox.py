@@ -82,7 +82,7 @@ class Outbox:
         self.settle: Queue[tuple[Run, TaskState]] = Queue()
         self.reconcile: Queue[tuple[Run, str]] = Queue()
         self.retire: Queue[JobId] = Queue()
-        self.delete: Queue[JobId] = Queue()
+        self.delete: Queue[JobId] = Queue(driving)
         self._routes: Mapping[type, Callable[[Any], None]] = {
             Enqueue: lambda it: (self.enqueue_again if it.again else self.enqueue).put([it]),
             Compare: lambda it: self.compare.put([it]),

@@ -246,9 +246,13 @@ class Workflows:
     async def current(self, job_id: JobId) -> WorkflowStatus | None:
         """Return the job's workflow that runs, or ran last; None where there was none."""
         job = await self._jobs.find(job_id)
-        if job is None or job.workflow is None:
+        return None if job is None else self.status(job)
+
+    def status(self, job: CachedJob) -> WorkflowStatus | None:
+        """Return the workflow of a job in memory that runs, or ran last; None where there was none."""
+        if job.workflow is None:
             return None
-        return await self._status(job.workflow)
+        return self._jobs.lanes.lane(job.job_id).core.rollouts.status(job.workflow)
 
     async def list(self, job_id: JobId, limit: int = 10) -> Sequence[WorkflowStatus]:
         """Return the job's last workflows, newest first. Also for a job without any."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from jobmgr.core.state.cache import CachedJob
@@ -18,6 +18,7 @@ from peloton.model.ids import JobId, is_uuid, parse_task_id
 from peloton.model.job import JobSummary
 from peloton.model.states import JobType
 from peloton.model.task import TaskRuntime
+from peloton.model.workflow import WorkflowStatus
 from peloton.wire.v1alpha.constraint import labels_from
 from peloton.wire.v1alpha.merge import pod_spec
 from peloton.wire.v1alpha.pod_status import pod_name, pod_status
@@ -28,7 +29,9 @@ _NO_CONTAINER = pod_pb2.ContainerSpec()
 class Changes:
     """Jobs that changed, with the instances that did, and jobs that were deleted."""
 
-    def __init__(self) -> None:
+    def __init__(self, workflow: Callable[[CachedJob], WorkflowStatus | None]) -> None:
+        """Begin without changes; `workflow` returns the last workflow of a job."""
+        self.workflow = workflow
         self.jobs: dict[JobId, CachedJob] = {}
         self.instances: dict[JobId, set[int]] = {}
         self.deleted: set[JobId] = set()
@@ -79,7 +82,11 @@ class JobFilter:
 
     def message(self, changes: Changes) -> pb.WatchResponse | None:
         """Return the changes that the filter lets through; None where there are none."""
-        found = [summary_message(_summary(job)) for job in changes.of(self.ids) if self._matches(job)]
+        found = [
+            summary_message(JobSummary(job.job_id, job.spec, job.runtime), changes.workflow(job))
+            for job in changes.of(self.ids)
+            if self._matches(job)
+        ]
         gone = [peloton_pb2.JobID(value=job_id) for job_id in sorted(self.ids & changes.deleted)]
         if not found and not gone:
             return None
@@ -137,10 +144,6 @@ def _pod(index: int, name: str, job_id: JobId) -> tuple[JobId, int]:
 
 def _has(labels: Sequence[Label], wanted: frozenset[Label]) -> bool:
     return not wanted or wanted <= set(labels)
-
-
-def _summary(job: CachedJob) -> JobSummary:
-    return JobSummary(job.job_id, job.spec, job.runtime)
 
 
 def _pod_summary(job: CachedJob, instance: int, task: TaskRuntime) -> pod_pb2.PodSummary:

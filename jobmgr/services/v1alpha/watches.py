@@ -84,7 +84,7 @@ class Watches:
         self._engine = engine
         self._gather = gather
         self._watches: dict[str, Watch] = {}
-        self._changes = Changes()
+        self._changes = self._none()
         self._timer: asyncio.TimerHandle | None = None
         # Later leaders begin above it, unless more than a million messages are sent in a second.
         self._revision = clock.wall() // MICROSECOND
@@ -130,7 +130,7 @@ class Watches:
         self._watches.pop(watch.id, None)
         if not self._watches:
             self._listen(None, None)
-            self._changes = Changes()
+            self._changes = self._none()
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
@@ -143,6 +143,9 @@ class Watches:
         for watch in list(self._watches.values()):
             watch.finish(code, text)
             self.remove(watch)
+
+    def _none(self) -> Changes:
+        return Changes(lambda job: self._engine.workflows.status(job))
 
     def _listen(
         self, on_commit: Callable[[Cycle], None] | None, on_delete: Callable[[str], None] | None
@@ -170,7 +173,7 @@ class Watches:
     def _flush(self) -> None:
         """Send what was gathered."""
         self._timer = None
-        changes, self._changes = self._changes, Changes()
+        changes, self._changes = self._changes, self._none()
         self._revision += 1
         made: dict[bytes, pb.WatchResponse | None] = {}
         try:

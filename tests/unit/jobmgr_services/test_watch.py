@@ -16,15 +16,19 @@ from jobmgr.server import services
 from jobmgr.services.v1alpha import watches as hub
 from jobmgr.services.v1alpha.watches import Watches
 from peloton.api.v1alpha import peloton_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.watch import watch_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as pb
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2_grpc
 from peloton.clock import SystemClock
 from peloton.model.ids import task_id
+from peloton.model.lockdown import Component
 from peloton.model.states import JobType
+from peloton.model.workflow import WorkflowOptions
 from peloton.rpc.server import RpcServer
 from storage.interface import Store
+from tests.unit.jobmgr_core.services import service
 from tests.unit.jobmgr_core.specs import spec
 from tests.unit.jobmgr_core.steps import ended
 from tests.unit.jobmgr_core.world import Running, World, runs_on, until
@@ -171,6 +175,21 @@ async def test_jobs_are_filtered_by_id_and_only_services_are_shown(watching: Wat
         assert [job.job_id.value for job in message.stateless_jobs] == [JOB]
 
 
+async def test_a_job_is_shown_with_its_workflow_and_pods_that_it_removes_are_told(watching: Watching) -> None:
+    engine = watching.engine
+    await engine.create_job(JOB, service(2))
+    await until(lambda: len(watching.world.alive) == 2, "both run")
+    job, _ = await watching.begin(stateless_job_filter=jobs(JOB))
+    pod, _ = await watching.begin(pod_filter=pods(job_id=peloton_pb2.JobID(value=JOB)))
+    await engine.workflows.replace(JOB, replace(service(1), version=2), WorkflowOptions())
+    done = stateless_pb2.WORKFLOW_STATE_SUCCEEDED
+    read = await read_until(
+        job, lambda message: message.stateless_jobs[0].status.workflow_status.state == done
+    )
+    assert read[-1].stateless_jobs[0].instance_count == 1
+    await read_until(pod, lambda message: list(message.pods_not_found) == [name(1)])
+
+
 async def test_what_does_not_exist_is_told_after_the_id(watching: Watching) -> None:
     await watching.engine.create_job(JOB, spec(1))
     call, _ = await watching.begin(stateless_job_filter=jobs(OTHER, JOB))
@@ -229,6 +248,15 @@ async def test_a_start_in_the_past_is_refused(watching: Watching) -> None:
     await until(lambda: watching.watches.revision > now and watching.world.alive, "a first message is sent")
     await watching.engine.stop(JOB, None)
     assert (await following(call)).revision >= now + 2
+
+
+async def test_a_lockdown_of_read_refuses_watches_but_ends_none(watching: Watching) -> None:
+    call, _ = await watching.begin(pod_filter=pods())
+    await watching.engine.lockdown.lock(Component.READ)
+    with status(grpc.StatusCode.FAILED_PRECONDITION, "Watch: an operator has locked Read calls"):
+        await the_end(watching.open(pod_filter=pods()))
+    await watching.engine.create_job(JOB, spec(1))
+    await read_until(call, runs(task_id(JOB, 0)))
 
 
 async def test_cancel_ends_a_watch_once(watching: Watching) -> None:
