@@ -202,7 +202,7 @@ async def test_what_does_not_exist_is_told_after_the_id(watching: Watching) -> N
 async def test_a_deleted_job_is_told(watching: Watching) -> None:
     await watching.engine.create_job(JOB, spec(1))
     await watching.engine.stop(JOB, None)
-    await ended(watching.engine)
+    await ended(watching.engine, JOB)
     job, _ = await watching.begin(stateless_job_filter=jobs(JOB))
     pod, _ = await watching.begin(pod_filter=pods(pod_names=[name(0)]))
     await watching.engine.delete(JOB)
