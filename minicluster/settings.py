@@ -30,7 +30,8 @@ clients and for other servers."""
 
 AGENT_PORT = 5051
 _ADDRESS = re.compile(r"[^:/\s]+:\d{1,5}")
-TaskTypeName = Literal["batch", "stateless", "stateful", "daemon"]
+TaskTypeName = Literal["batch", "stateless"]
+"""The types that placement engines serve."""
 
 
 class Agent(Settings):
@@ -57,13 +58,13 @@ class Instances(Settings):
     jobmgr: int = Field(1, ge=1, le=9)
     resmgr: int = Field(1, ge=1, le=9)
     hostmgr: int = Field(1, ge=1, le=9)
-    placement: tuple[TaskTypeName, ...] = ("batch",)
+    placement: tuple[TaskTypeName, ...] = ("batch", "stateless")
 
     @field_validator("placement")
     @classmethod
     def _some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value:
-            raise ValueError("at least one task type is needed: batch, stateless, stateful or daemon")
+            raise ValueError("at least one task type is needed: batch or stateless")
         return value
 
 

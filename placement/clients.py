@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from peloton.errors import RemoteFailure
 from peloton.model.shortage import Shortage
@@ -78,10 +78,10 @@ class HostmgrClaims:
         self._client = client
         self._feasibility = feasibility
 
-    async def acquire(self, needs: Needs, most: int) -> Acquired:
-        """Claim up to `most` hosts that have room for one such task."""
+    async def acquire(self, needs: Needs, most: int, names: Collection[str] = ()) -> Acquired:
+        """Claim up to `most` hosts that have room for one such task; of those with `names`, if given."""
         answer: hostsvc_pb2.AcquireHostOffersResponse = await self._client.call(
-            "AcquireHostOffers", acquire_request(needs, most), timeout=CALL_SECONDS
+            "AcquireHostOffers", acquire_request(needs, most, names), timeout=CALL_SECONDS
         )
         error = answer.error
         if error.HasField("invalidHostFilter") or error.HasField("failure"):

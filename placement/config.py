@@ -10,7 +10,7 @@ from peloton.config.settings import DaemonSettings
 from peloton.config.sources import Variable
 from peloton.model.states import TaskType
 
-TaskTypeName = Literal["batch"]
+TaskTypeName = Literal["batch", "stateless"]
 
 
 class PlacementSettings(DaemonSettings):
@@ -26,10 +26,13 @@ class PlacementSettings(DaemonSettings):
     """Gangs taken and not yet settled; no more are taken while there are as many."""
     max_hosts: int = Field(1000, ge=1)
     """Hosts claimed with one call."""
-    longest: float = Field(240.0, gt=0.0)
-    """Seconds that an engine tries to place a gang. Less than a claim lasts in hostmgr."""
+    longest: float = Field(0.0, ge=0.0)
+    """Seconds that an engine tries to place a gang; 0: 240 for batch, 60 for other types. Less than a claim
+    lasts in hostmgr."""
     patience: float = Field(2.0, ge=0.0)
     """Seconds that a gang waits for hosts which fit but are just being used, before it goes back."""
+    desired_host_patience: float = Field(10.0, ge=0.0)
+    """Seconds that a task which returns to its host waits for it, before it is placed elsewhere."""
 
     @field_validator("task_type", mode="before")
     @classmethod

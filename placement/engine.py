@@ -53,8 +53,7 @@ class Engine:
             group.create_task(self._keep_alive())
             while True:
                 gangs = await self._dequeue()
-                for family, members in _families(self._context, gangs):
-                    self._place(family, members, group)
+                self._place_all(gangs, group)
                 WAITING.set(self.waiting)
                 await self._until_room()
 
@@ -99,12 +98,18 @@ class Engine:
             self._progress.clear()
             await self._progress.wait()
 
+    def _place_all(self, gangs: Iterable[Gang], group: asyncio.TaskGroup) -> None:
+        for family, members in _families(self._context, gangs):
+            self._place(family, members, group)
+
     def _place(self, family: Family, gangs: Iterable[Gang], group: asyncio.TaskGroup) -> None:
         running = self._placings.get(family.key)
         if running is not None:
             running.add(gangs)
             return
-        new = self._placings[family.key] = Placing(family, self._context, self._progress.set)
+        new = self._placings[family.key] = Placing(
+            family, self._context, self._progress.set, lambda gangs: self._place_all(gangs, group)
+        )
         new.add(gangs)
         group.create_task(self._finish(family, new))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from peloton.backoff import Backoff
@@ -37,6 +37,9 @@ class Context:
     """Bounds the families that are placed at a time."""
     max_hosts: int = 1000
     patience: float = 2.0
+    """Seconds that a gang waits for hosts which fit but are in use."""
+    desired_host_patience: float = 10.0
+    """Seconds that a gang waits for its desired host."""
     estimates: HostEstimates = field(default_factory=HostEstimates)
     unreported: deque[Failure] = field(default_factory=lambda: deque(maxlen=MAX_UNREPORTED))
     """Failures that could not be reported to resmgr yet. The leases of their gangs last while this engine
@@ -59,12 +62,20 @@ class Placing:
     """Places the gangs of one family. More gangs may join while it runs."""
 
     def __init__(
-        self, family: Family, context: Context, on_progress: Callable[[], None] = lambda: None
+        self,
+        family: Family,
+        context: Context,
+        on_progress: Callable[[], None] = lambda: None,
+        on_undesired: Callable[[Sequence[Gang]], None] = lambda gangs: None,
     ) -> None:
-        """Call `on_progress` whenever gangs have been placed or given back."""
+        """Call `on_progress` whenever gangs have been placed or given back.
+
+        Call `on_undesired` with gangs that waited long enough for their desired host; they leave the family.
+        """
         self._family = family
         self._context = context
         self._on_progress = on_progress
+        self._on_undesired = on_undesired
         self._waiting: dict[Gang, float] = {}
         """Each gang with its monotonic time of arrival."""
         self._used_hosts: set[str] = set()
@@ -105,7 +116,19 @@ class Placing:
         no_match = _NoMatch()
         while gangs := self._candidates(no_match):
             await self._place_first(gangs[0], no_match)
+        if self._family.to_desired_host:
+            self._undesire()
+            return
         await self._fail(await self._with_shortages(self._given_up(no_match)))
+
+    def _undesire(self) -> None:
+        """Let gangs leave the family that waited long enough for their desired host."""
+        now, patience = self._context.clock.monotonic(), self._context.desired_host_patience
+        over = [gang for gang, since in self._waiting.items() if now - since >= patience]
+        for gang in over:
+            del self._waiting[gang]
+        if over:
+            self._on_undesired([gang.without_desired_host() for gang in over])
 
     def _candidates(self, no_match: _NoMatch) -> Sequence[Gang]:
         if not no_match.counts:
@@ -138,9 +161,7 @@ class Placing:
         """Add hosts for what the first gang misses to `hosts`; return whether any came."""
         context = self._context
         needs = filling.missing[0][0]
-        behind = [gang for gang in filling.unplaced if gang is not gangs[0]]
-        most = hosts_to_request(context.estimates, needs, filling.missing, behind, context.max_hosts)
-        answer = await self._acquire(needs, most + len(self._used_hosts))
+        answer = await self._acquire(needs, *self._request(needs, filling, gangs))
         context.estimates.learn(answer.hosts)
         CLAIMED.inc(len(answer.hosts))
         usable = [host for host in answer.hosts if host.hostname not in self._used_hosts]
@@ -153,9 +174,22 @@ class Placing:
             no_match.counts[needs] = answer.counts
         return bool(usable)
 
-    async def _acquire(self, needs: Needs, most: int) -> Acquired:
+    def _request(self, needs: Needs, filling: Filling, gangs: Sequence[Gang]) -> tuple[int, tuple[str, ...]]:
+        """Return how many hosts to claim for the gangs without a place, and their names; none: any hosts."""
+        context, family = self._context, self._family
+        if family.to_desired_host:
+            desired = dict.fromkeys(gang.desired_host for gang in filling.unplaced)
+            names = tuple(desired)[: context.max_hosts]
+            return len(names), names
+        behind = [gang for gang in filling.unplaced if gang is not gangs[0]]
+        most = hosts_to_request(
+            context.estimates, needs, filling.missing, behind, context.max_hosts, family.even
+        )
+        return most + len(self._used_hosts), ()
+
+    async def _acquire(self, needs: Needs, most: int, names: Collection[str]) -> Acquired:
         """Claim hosts. When cancelled, wait for the answer so that its hosts can be released."""
-        call = asyncio.ensure_future(self._context.claims.acquire(needs, most))
+        call = asyncio.ensure_future(self._context.claims.acquire(needs, most, names))
         try:
             return await asyncio.shield(call)
         except asyncio.CancelledError:

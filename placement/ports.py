@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -57,8 +57,8 @@ class GangQueue(Protocol):
 class Claims(Protocol):
     """Claims on hosts at hostmgr. Calls raise PelotonError; Unavailable where hostmgr cannot be reached."""
 
-    async def acquire(self, needs: Needs, most: int) -> Acquired:
-        """Claim up to `most` hosts that have room for one such task."""
+    async def acquire(self, needs: Needs, most: int, names: Collection[str] = ()) -> Acquired:
+        """Claim up to `most` hosts that have room for one such task; of those with `names`, if given."""
         ...
 
     async def release(self, hosts: Sequence[Host]) -> None:

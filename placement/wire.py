@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.model.constraint import Condition, Kind, LabelConstraint, OrConstraint
 from peloton.model.hostcounts import refusals
 from peloton.model.resources import Resources, milli
 from peloton.model.shortage import Shortage
@@ -15,6 +16,7 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
+from peloton.wire.constraint import constraint_to
 from peloton.wire.feasibility import LAUNCHES, host_filter, shortage_from, shortage_to
 from peloton.wire.hosts import claim_to
 from peloton.wire.ids import agent_id, run_id
@@ -38,7 +40,10 @@ def _gang(wire: resmgrsvc_pb2.Gang, known: _Known) -> Gang:
     first = wire.tasks[0]
     return Gang(
         first.jobId.value,
-        tuple(Task(task.id.value, task.taskId.value, _needs(task, known)) for task in wire.tasks),
+        tuple(
+            Task(task.id.value, task.taskId.value, _needs(task, known), task.desiredHost)
+            for task in wire.tasks
+        ),
         PlacementStrategy(first.placementStrategy),
         any(task.readyForHostReservation for task in wire.tasks),
         min(task.placementTimeoutSeconds for task in wire.tasks),
@@ -56,17 +61,32 @@ def _needs(wire: resmgr_pb2.Task, known: _Known) -> Needs:
     return needs
 
 
-def acquire_request(needs: Needs, most: int) -> hostsvc_pb2.AcquireHostOffersRequest:
-    """Build the request for up to `most` hosts."""
-    request = hostsvc_pb2.AcquireHostOffersRequest(filter=_filter(needs))
+def acquire_request(
+    needs: Needs, most: int, names: Collection[str] = ()
+) -> hostsvc_pb2.AcquireHostOffersRequest:
+    """Build the request for up to `most` hosts; of those with `names`, if given."""
+    request = hostsvc_pb2.AcquireHostOffersRequest(filter=_filter(needs, names))
     request.filter.quantity.maxHosts = most
     return request
 
 
-def _filter(needs: Needs) -> hostsvc_pb2.HostFilter:
+def _filter(needs: Needs, names: Collection[str] = ()) -> hostsvc_pb2.HostFilter:
     given = needs.host_class.constraint
     constraint = task_pb2.Constraint.FromString(given) if given else None
+    if names:
+        constraint = _on_hosts(names, constraint)
     return host_filter(resources_to(needs.resources), needs.ports, needs.revocable, constraint)
+
+
+def _on_hosts(names: Iterable[str], also: task_pb2.Constraint | None) -> task_pb2.Constraint:
+    """Build the constraint that a host has one of the names, and also meets another constraint."""
+    leaves = (LabelConstraint(Kind.HOST, Condition.EQUAL, ("hostname", name), 1) for name in names)
+    named = constraint_to(OrConstraint(tuple(leaves)))
+    if also is None:
+        return named
+    both = task_pb2.Constraint(type=task_pb2.Constraint.AND_CONSTRAINT)
+    both.andConstraint.constraints.extend((named, also))
+    return both
 
 
 def compare_request(shapes: Iterable[Shape]) -> feasibility_pb2.CheckGangsRequest:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from peloton.model.states import PlacementStrategy, TaskType
 from placement.core.fill import fill
 from placement.core.model import Filling, Gang, Host
-from placement.core.strategy import Family
+from placement.core.strategy import Family, rank_of
 
-_RESERVED, _REVOCABLE, _REST = range(3)
+LONGEST = 240.0
+"""Seconds that a gang is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,22 +22,15 @@ class Batch:
     """Forms a family of all gangs that may use the same hosts, and one of each job that is spread."""
 
     type: TaskType = TaskType.BATCH
-    longest: float = 240.0
+    longest: float = LONGEST
 
     def family(self, gang: Gang) -> Family:
         """Return the family of a gang: its rank, host classes, and its job where it is spread."""
         spread = gang.strategy is PlacementStrategy.SPREAD_JOB
         classes = frozenset(needs.host_class for needs, _ in gang.shape)
-        rank = _rank(gang)
+        rank = rank_of(gang)
         return Family((rank, classes, gang.job_id if spread else ""), rank, spread)
 
     def fill(self, family: Family, hosts: Sequence[Host], gangs: Sequence[Gang]) -> Filling:
         """Place gangs on hosts, first fit."""
         return fill(hosts, gangs, family.spread)
-
-
-def _rank(gang: Gang) -> int:
-    """Rank tasks that need a reserved host first, then revocable ones, then the rest."""
-    if gang.wants_reservation:
-        return _RESERVED
-    return _REVOCABLE if any(needs.revocable for needs, _ in gang.shape) else _REST

@@ -6,11 +6,11 @@ the index of the first host that may still have room is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from peloton.model.resources import Resources
-from placement.core.model import UNBOUNDED, Filling, Gang, Host, HostPlacement, Needs, Task
+from placement.core.bins import Bin
+from placement.core.model import Filling, Gang, Host, HostPlacement, Missing, Needs
 
 
 def fill(hosts: Sequence[Host], gangs: Sequence[Gang], spread: bool = False) -> Filling:
@@ -19,12 +19,24 @@ def fill(hosts: Sequence[Host], gangs: Sequence[Gang], spread: bool = False) -> 
     Fill a host before the next one, or with `spread` place one task on each host.
     """
     bins = _Bins(hosts, spread)
+    return place_each(gangs, bins.place, bins.placements)
+
+
+def place_each(
+    gangs: Sequence[Gang],
+    place: Callable[[Gang], Missing | None],
+    placements: Callable[[], Iterable[HostPlacement]],
+) -> Filling:
+    """Call `place` for each gang in turn; it returns None, or what found no room.
+
+    Do not try a gang again that is like one without room: hosts only get fuller.
+    """
     placed: list[Gang] = []
     unplaced: list[Gang] = []
-    missing: tuple[tuple[Needs, int], ...] = ()
-    no_room: set[tuple[tuple[Needs, int], ...]] = set()
+    missing: Missing = ()
+    no_room: set[Missing] = set()
     for gang in gangs:
-        short = () if no_room and gang.shape in no_room else bins.place(gang)
+        short = () if no_room and gang.shape in no_room else place(gang)
         if short is None:
             placed.append(gang)
             continue
@@ -32,65 +44,23 @@ def fill(hosts: Sequence[Host], gangs: Sequence[Gang], spread: bool = False) -> 
             missing = short
         no_room.add(gang.shape)
         unplaced.append(gang)
-    return Filling(tuple(bins.placements()), tuple(placed), tuple(unplaced), missing)
-
-
-def capacity(host: Host, needs: Needs) -> int:
-    """Return how many such tasks the host takes while nothing is placed on it."""
-    return _Bin(host).count(needs, alone=True) if host.host_class == needs.host_class else 0
-
-
-class _Bin:
-    """The free resources of a host during placement."""
-
-    __slots__ = ("free", "host", "ports", "slack_cpu", "tasks", "used")
-
-    def __init__(self, host: Host) -> None:
-        self.host = host
-        self.free = host.free
-        self.slack_cpu = host.slack_cpu
-        self.ports = sum(last - first + 1 for first, last in host.ports)
-        self.used = 0
-        self.tasks: list[Task] = []
-
-    def count(self, needs: Needs, alone: bool) -> int:
-        """Return how many such tasks have room; with `alone` each is a gang of its own."""
-        want, free = needs.resources, self.free
-        cpu = self.slack_cpu if needs.revocable else free.cpu
-        return min(
-            _times(cpu, want.cpu),
-            _times(free.memory, want.memory),
-            _times(free.disk, want.disk),
-            _times(free.gpu, want.gpu),
-            _times(self.ports, needs.ports),
-            max(0, self.host.launches - self.used) if alone else UNBOUNDED,
-        )
-
-    def take(self, needs: Needs, count: int) -> None:
-        """Take resources for `count` tasks; return them if it is negative."""
-        want = needs.resources.times(count)
-        if needs.revocable:
-            self.slack_cpu -= want.cpu
-            want = Resources(0, want.memory, want.disk, want.gpu)
-        self.free -= want
-        self.ports -= needs.ports * count
-        self.used += count
+    return Filling(tuple(placements()), tuple(placed), tuple(unplaced), missing)
 
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    bin_: _Bin
+    bin_: Bin
     needs: Needs
     count: int
 
 
 class _Bins:
     def __init__(self, hosts: Sequence[Host], spread: bool) -> None:
-        self._bins = [_Bin(host) for host in hosts]
+        self._bins = [Bin(host) for host in hosts]
         self._spread = spread
         self._first: dict[Needs, int] = {}
 
-    def place(self, gang: Gang) -> tuple[tuple[Needs, int], ...] | None:
+    def place(self, gang: Gang) -> Missing | None:
         """Place a gang and return None; or change nothing and return what found no room."""
         first = dict(self._first) if len(gang.tasks) > 1 else self._first
         taken: list[_Taken] = []
@@ -110,7 +80,7 @@ class _Bins:
         """Return the placement of each host that got tasks."""
         for bin_ in self._bins:
             if bin_.tasks:
-                yield HostPlacement(bin_.host, tuple(bin_.tasks), _ports(bin_))
+                yield bin_.placement()
 
     def _take(self, needs: Needs, count: int, taken: list[_Taken], alone: bool) -> int:
         """Take room for up to `count` tasks and record it in `taken`; return how many found none."""
@@ -127,7 +97,7 @@ class _Bins:
         self._first[needs] = at
         return count
 
-    def _count(self, bin_: _Bin, needs: Needs, alone: bool) -> int:
+    def _count(self, bin_: Bin, needs: Needs, alone: bool) -> int:
         if bin_.host.host_class != needs.host_class or (self._spread and bin_.used):
             return 0
         count = bin_.count(needs, alone)
@@ -146,20 +116,8 @@ class _Bins:
             next(places[task.needs]).tasks.append(task)
 
 
-def _by_needs(taken: Sequence[_Taken]) -> Mapping[Needs, Iterator[_Bin]]:
-    bins: dict[Needs, list[_Bin]] = {}
+def _by_needs(taken: Sequence[_Taken]) -> Mapping[Needs, Iterator[Bin]]:
+    bins: dict[Needs, list[Bin]] = {}
     for part in taken:
         bins.setdefault(part.needs, []).extend([part.bin_] * part.count)
     return {needs: iter(found) for needs, found in bins.items()}
-
-
-def _times(free: int, want: int) -> int:
-    if want <= 0:
-        return UNBOUNDED
-    return max(0, free // want)
-
-
-def _ports(bin_: _Bin) -> tuple[int, ...]:
-    wanted = sum(task.needs.ports for task in bin_.tasks)
-    free = (port for first, last in bin_.host.ports for port in range(first, last + 1))
-    return tuple(port for port, _ in zip(free, range(wanted), strict=False))

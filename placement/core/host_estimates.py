@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from placement.core.fill import capacity
+from placement.core.bins import capacity
 from placement.core.model import Gang, Host, HostClass, Needs
 
 FIRST_GUESS = 8
@@ -39,16 +39,17 @@ def hosts_to_request(
     missing: Iterable[tuple[Needs, int]],
     gangs: Iterable[Gang],
     most: int,
+    even: bool = False,
 ) -> int:
     """Return how many hosts to request, from 1 to `most`.
 
     Count what the first gang still misses and all tasks of the gangs behind it, as far as they are of the
-    host class of `needs`.
+    host class of `needs`; with `even` a host for each.
     """
     counts: dict[Needs, int] = {}
     for shape in (missing, *(gang.shape for gang in gangs)):
         for other, count in shape:
             if other.host_class == needs.host_class:
                 counts[other] = counts.get(other, 0) + count
-    hosts = sum(estimates.hosts_for(other, count) for other, count in counts.items())
+    hosts = sum(count if even else estimates.hosts_for(other, count) for other, count in counts.items())
     return max(1, min(most, math.ceil(hosts)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from peloton.model.ids import JobId, MesosTaskId, TaskId
 from peloton.model.resources import ZERO, Resources
@@ -36,6 +36,10 @@ class Needs:
     host_class: HostClass = HostClass()
 
 
+Missing = tuple[tuple[Needs, int], ...]
+"""Needs of a gang, each with the number of tasks that found no room."""
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """One run to be placed."""
@@ -43,6 +47,8 @@ class Task:
     id: TaskId
     run_id: MesosTaskId
     needs: Needs
+    desired_host: str = ""
+    """Name of the host that it should return to; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,15 @@ class Gang:
             counts[task.needs] = counts.get(task.needs, 0) + 1
         shape = counts.items() if len(counts) == 1 else sorted(counts.items(), key=_size, reverse=True)
         object.__setattr__(self, "shape", tuple(shape))
+
+    @property
+    def desired_host(self) -> str:
+        """The host that its only task should return to; empty: none."""
+        return self.tasks[0].desired_host if len(self.tasks) == 1 else ""
+
+    def without_desired_host(self) -> Gang:
+        """Return the gang as one that may be placed anywhere."""
+        return replace(self, tasks=tuple(replace(task, desired_host="") for task in self.tasks))
 
 
 def _size(part: tuple[Needs, int]) -> tuple[int, ...]:
@@ -120,5 +135,5 @@ class Filling:
     placed: tuple[Gang, ...]
     unplaced: tuple[Gang, ...]
     """In the order of their arrival."""
-    missing: tuple[tuple[Needs, int], ...] = ()
-    """Needs of the first unplaced gang, each with the number of tasks that found no room."""
+    missing: Missing = ()
+    """Of the first unplaced gang."""

@@ -9,6 +9,8 @@ from typing import Protocol
 from peloton.model.states import TaskType
 from placement.core.model import Filling, Gang, Host
 
+_RESERVED, _REVOCABLE, _REST = range(3)
+
 
 @dataclass(frozen=True, slots=True)
 class Family:
@@ -19,6 +21,10 @@ class Family:
     """Families with a lower rank are served first."""
     spread: bool = False
     """Place at most one of its tasks on a host."""
+    even: bool = False
+    """Place each task on the host with the most free resources: claim as many hosts as there are tasks."""
+    to_desired_host: bool = False
+    """Place each gang on its desired host."""
 
 
 class Strategy(Protocol):
@@ -41,3 +47,10 @@ class Strategy(Protocol):
     def fill(self, family: Family, hosts: Sequence[Host], gangs: Sequence[Gang]) -> Filling:
         """Place the gangs, in their order, on the hosts that are claimed for them."""
         ...
+
+
+def rank_of(gang: Gang) -> int:
+    """Rank tasks that need a reserved host first, then revocable ones, then the rest."""
+    if gang.wants_reservation:
+        return _RESERVED
+    return _REVOCABLE if any(needs.revocable for needs, _ in gang.shape) else _REST

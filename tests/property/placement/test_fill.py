@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peloton.model.resources import Resources, total
+from placement.core.even import fill_desired, fill_evenly
 from placement.core.fill import fill
 from placement.core.model import Filling, Gang, Host, HostClass, Needs, Task
 
@@ -125,3 +128,54 @@ def test_the_first_gang_that_is_left_finds_no_room_on_empty_hosts_of_what_remain
             if host.offer_id not in {placement.host.offer_id for placement in filling.placements}
         ]
         assert not fill(unused, [first]).placed
+
+
+@settings(max_examples=60, deadline=None)
+@given(hosts_of, gangs_of)
+def test_filling_evenly(hosts: list[Host], gangs: list[Gang]) -> None:
+    check(hosts, gangs, fill_evenly(hosts, gangs))
+
+
+@settings(max_examples=60, deadline=None)
+@given(hosts_of, gangs_of)
+def test_filling_evenly_takes_the_host_with_most_free(hosts: list[Host], gangs: list[Gang]) -> None:
+    """Of gangs of one task, each stands where comparing every host would put it."""
+    alone = [Gang("job", (task,)) for gang in gangs for task in gang.tasks]
+    filling = fill_evenly(hosts, alone)
+    rooms: dict[str, list[Task]] = {host.offer_id: [] for host in hosts}
+    for one in alone:
+        eligible = [host for host in hosts if fits(host, [*rooms[host.offer_id], *one.tasks])]
+        if eligible:
+            best = max(eligible, key=lambda host: left(host, rooms[host.offer_id]))
+            rooms[best.offer_id] += one.tasks
+    assert {placement.host.offer_id: list(placement.tasks) for placement in filling.placements} == {
+        offer: tasks for offer, tasks in rooms.items() if tasks
+    }
+
+
+def left(host: Host, tasks: Sequence[Task]) -> tuple[int, ...]:
+    free = host.free - total(
+        Resources(0 if task.needs.revocable else r.cpu, r.memory, r.disk, r.gpu)
+        for task in tasks
+        for r in [task.needs.resources]
+    )
+    return free.disk, free.memory, free.cpu, free.gpu
+
+
+@settings(max_examples=60, deadline=None)
+@given(hosts_of, gangs_of, st.randoms(use_true_random=False))
+def test_filling_of_desired_hosts(hosts: list[Host], gangs: list[Gang], random: Random) -> None:
+    names = [*(host.hostname for host in hosts), "gone"]
+    alone = [
+        Gang("job", (replace(task, desired_host=random.choice(names)),))
+        for gang in gangs
+        for task in gang.tasks
+    ]
+    filling = fill_desired(hosts, alone)
+    check(hosts, alone, filling)
+    for placement in filling.placements:
+        assert {task.desired_host for task in placement.tasks} == {placement.host.hostname}
+    full = {placement.host.hostname: placement.tasks for placement in filling.placements}
+    for gang in filling.unplaced:
+        for host in (host for host in hosts if host.hostname == gang.desired_host):
+            assert not fits(host, [*full.get(host.hostname, ()), *gang.tasks])

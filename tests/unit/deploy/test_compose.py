@@ -8,14 +8,16 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
+from placement.config import TaskTypeName
 from tests.unit.deploy.compose import ROOT, document, health_test, services
 from tests.unit.deploy.servers import answering, http
 
@@ -118,9 +120,10 @@ def _lines(file: Path) -> Iterator[str]:
 
 def test_all_daemons_run_and_leaders_run_twice() -> None:
     found = [DAEMON.fullmatch(each["command"][0])[1] for each in DAEMONS.values()]  # type: ignore[index]
-    assert {name: found.count(name) for name in found} == dict.fromkeys(
-        ("jobmgr", "resmgr", "hostmgr", "placement"), 2
-    )
+    assert Counter(found) == {"jobmgr": 2, "resmgr": 2, "hostmgr": 2, "placement": 4}
+    configs = [each["command"][-1] for each in DAEMONS.values()]
+    for task_type in get_args(TaskTypeName):
+        assert configs.count(f"/etc/peloton/placement-{task_type}.yaml") == 2
 
 
 @pytest.mark.parametrize("name", [name for name in DAEMONS if name.endswith("0")])

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from minicluster.components import command, components, embedded_servers, external_servers
 from minicluster.layout import Layout
 from minicluster.ports import FreePorts, default_ports, is_free
-from minicluster.settings import ClusterSettings, read_cluster
+from minicluster.settings import ClusterSettings, TaskTypeName, read_cluster
 from peloton.config.errors import ConfigError
+from placement import config as placement
 
 ISSUE = """
 agents:
@@ -42,6 +43,7 @@ def test_the_default_is_three_agents_and_one_of_each(tmp_path: Path) -> None:
         "resmgr0": (5290, 5394),
         "jobmgr0": (5292, 5392),
         "placement0": (5293, 5393),
+        "placement1": (5294, 5399),
     }
     resources = [agent.resources for agent in ClusterSettings().agents]
     assert resources[1] == "cpus:4;mem:2048;disk:20000;ports:[32000-32999]"
@@ -65,6 +67,14 @@ def test_the_whole_notation(tmp_path: Path) -> None:
     assert "--revocable=cpus:4" in agent
     assert by_name["resmgr1"].settings["debug"] is True
     assert by_name["hostmgr0"].settings["mesos"] == {"master": "127.0.0.1:5050", "encoding": "json"}
+
+
+def test_placement_engines_are_of_types_that_they_serve(tmp_path: Path) -> None:
+    assert get_args(TaskTypeName) == get_args(placement.TaskTypeName)
+    file = tmp_path / "cluster.yaml"
+    file.write_text("instances: {placement: [daemon]}")
+    with pytest.raises(ConfigError, match=r"instances\.placement.*.*'daemon': should be 'batch' or 'stateless'"):
+        read_cluster(file)
 
 
 def test_another_mesos_replaces_master_and_agents(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -12,8 +12,9 @@ from peloton.clock import SystemClock
 from peloton.errors import PelotonError
 from peloton.model.shortage import Shortage
 from placement.core.batch import Batch
-from placement.core.fill import capacity
+from placement.core.bins import capacity
 from placement.core.model import Gang, Host, HostPlacement, Needs, Shape
+from placement.core.service import Service
 from placement.engine import Engine
 from placement.placing import Context
 from placement.ports import Acquired, Failure, Rejection
@@ -89,11 +90,15 @@ class FakeHostmgr:
     """Of every shape."""
     compared: list[Shape] = field(default_factory=list)
 
-    async def acquire(self, needs: Needs, most: int) -> Acquired:
+    async def acquire(self, needs: Needs, most: int, names: Collection[str] = ()) -> Acquired:
         if self.errors:
             raise self.errors.pop()
         self.requested.append((needs, most))
-        hosts = [replace(host, host_class=needs.host_class) for host in self.free]
+        hosts = [
+            replace(host, host_class=needs.host_class)
+            for host in self.free
+            if not names or host.hostname in names
+        ]
         fitting = [host for host in hosts if capacity(host, needs)][: min(most, self.most)]
         for host in fitting:
             self.claimed[host.offer_id] = host
@@ -140,14 +145,22 @@ async def running(
     *,
     patience: float = 0.0,
     longest: float = 240.0,
+    services: bool = False,
+    desired_host_patience: float = 10.0,
     max_waiting: int = 4000,
     keep_alive: float = 10.0,
     prepare: Callable[[World], None] = lambda world: None,
 ) -> AsyncIterator[World]:
-    """An engine at work; it is stopped at the end."""
+    """An engine at work, of batch tasks or of `services`; it is stopped at the end."""
     resmgr, hostmgr = FakeResmgr(deque(gangs)), FakeHostmgr(list(hosts))
     context = Context(
-        Batch(longest=longest), resmgr, hostmgr, SystemClock(), asyncio.Semaphore(4), patience=patience
+        Service(longest=longest) if services else Batch(longest=longest),
+        resmgr,
+        hostmgr,
+        SystemClock(),
+        asyncio.Semaphore(4),
+        patience=patience,
+        desired_host_patience=desired_host_patience,
     )
     world = World(resmgr, hostmgr, Engine(context, max_waiting=max_waiting, keep_alive=keep_alive))
     prepare(world)

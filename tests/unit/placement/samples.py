@@ -30,9 +30,14 @@ def gang(*of: Needs, strategy: PlacementStrategy = PlacementStrategy.PACK_HOST, 
     return Gang(job, tuple(task(one, job) for one in of or (needs(),)), strategy)
 
 
-def task(of: Needs, job: str = JOB) -> Task:
+def task(of: Needs, job: str = JOB, desired_host: str = "") -> Task:
     instance = next(_instances)
-    return Task(task_id(job, instance), mesos_task_id(job, instance, 1), of)
+    return Task(task_id(job, instance), mesos_task_id(job, instance, 1), of, desired_host)
+
+
+def returning(host: str, of: Needs | None = None) -> Gang:
+    """A gang of one task that returns to a host."""
+    return Gang(JOB, (task(of or needs(), desired_host=host),))
 
 
 def host(

@@ -8,7 +8,8 @@ import pytest
 from peloton.model.hostcounts import counted
 from peloton.model.states import PlacementStrategy
 from placement.core.batch import Batch
-from placement.core.fill import capacity, fill
+from placement.core.bins import capacity
+from placement.core.fill import fill
 from placement.core.host_estimates import FIRST_GUESS, HostEstimates, hosts_to_request
 from placement.core.model import Filling, Gang
 from placement.core.reasons import busy, no_host_fits

@@ -24,6 +24,7 @@ from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2, placing_pb2_grpc
 from peloton.private.resmgrsvc import resmgrsvc_pb2, resmgrsvc_pb2_grpc
 from peloton.rpc.client import Channels, LeaderClient
+from peloton.wire.constraint import constraint_from
 from peloton.wire.feasibility import shortage_to
 from placement.clients import HostmgrClaims, ResmgrQueue
 from placement.core.model import Host, HostClass, HostPlacement, Needs, Shape
@@ -161,7 +162,7 @@ async def test_dequeued_gangs(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
     servicer.dequeued.gangs.add(
         tasks=[wire_task(1, placementStrategy=spread), wire_task(2, placementTimeoutSeconds=60)]
     )
-    servicer.dequeued.gangs.add(tasks=[wire_task(3, readyForHostReservation=True)])
+    servicer.dequeued.gangs.add(tasks=[wire_task(3, readyForHostReservation=True, desiredHost="h7")])
     first, second, third = await queue.dequeue(100, 1.5)
 
     (request,) = servicer.requests
@@ -174,6 +175,7 @@ async def test_dequeued_gangs(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
     assert second.strategy is PlacementStrategy.SPREAD_JOB
     assert second.tasks[0].needs is second.tasks[1].needs, "shared"
     assert third.wants_reservation
+    assert (first.desired_host, third.desired_host) == ("", "h7")
     assert (first.job_id, first.wants_reservation) == (JOB, False)
 
 
@@ -307,6 +309,18 @@ async def test_claiming_and_releasing_hosts(hostmgr: tuple[Hostmgr, HostmgrClaim
     await claims.release([host])
     (released,) = servicer.requests[1].hostOffers
     assert (released.hostname, released.agentId.value, released.id.value) == ("h1", "a1", "o1")
+
+
+@pytest.mark.parametrize("constraint", [None, CONSTRAINT])
+async def test_claiming_hosts_by_name(
+    hostmgr: tuple[Hostmgr, HostmgrClaims], constraint: task_pb2.Constraint | None
+) -> None:
+    servicer, claims = hostmgr
+    given = HostClass(CONSTRAINT.SerializeToString()) if constraint else HostClass()
+    await claims.acquire(Needs(Resources.of(1, 64), host_class=given), 2, ["h1", "h2"])
+    wanted = constraint_from(servicer.requests[0].filter.schedulingConstraint)
+    text = "(host hostname=h1 = 1 or host hostname=h2 = 1)"
+    assert str(wanted) == (f"({text} and host rack=r1 = 1)" if constraint else text)
 
 
 async def test_a_refused_claim(hostmgr: tuple[Hostmgr, HostmgrClaims]) -> None:

@@ -1,0 +1,45 @@
+"""The strategy of services: each task on the host with the most free resources, or back on its former host.
+
+See docs/behaviour/placement.md, Strategies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from peloton.model.states import PlacementStrategy, TaskType
+from placement.core.even import fill_desired, fill_evenly
+from placement.core.fill import fill
+from placement.core.model import Filling, Gang, Host
+from placement.core.strategy import Family, rank_of
+
+LONGEST = 60.0
+"""Seconds that a gang is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Forms a family of all gangs that may use the same hosts.
+
+    Gangs that return to a host form one of their own, and those of each job that is spread.
+    """
+
+    type: TaskType = TaskType.STATELESS
+    longest: float = LONGEST
+
+    def family(self, gang: Gang) -> Family:
+        """Return the family of a gang."""
+        classes = frozenset(needs.host_class for needs, _ in gang.shape)
+        rank = rank_of(gang)
+        if gang.desired_host:
+            return Family((rank, classes, "desired"), rank, to_desired_host=True)
+        if gang.strategy is PlacementStrategy.SPREAD_JOB:
+            return Family((rank, classes, gang.job_id), rank, spread=True)
+        return Family((rank, classes, ""), rank, even=True)
+
+    def fill(self, family: Family, hosts: Sequence[Host], gangs: Sequence[Gang]) -> Filling:
+        """Place gangs on hosts as their family wants it."""
+        if family.to_desired_host:
+            return fill_desired(hosts, gangs)
+        return fill_evenly(hosts, gangs) if family.even else fill(hosts, gangs, family.spread)
