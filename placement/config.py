@@ -31,7 +31,7 @@ class PlacementSettings(DaemonSettings):
     lasts in hostmgr."""
     patience: float = Field(2.0, ge=0.0)
     """Seconds that a gang waits for hosts which fit but are just being used, before it goes back."""
-    desired_host_patience: float = Field(10.0, ge=0.0)
+    desired_host_patience: float = Field(100.0, ge=0.0)
     """Seconds that a task which returns to its host waits for it, before it is placed elsewhere."""
 
     @field_validator("task_type", mode="before")

@@ -38,7 +38,7 @@ class Context:
     max_hosts: int = 1000
     patience: float = 2.0
     """Seconds that a gang waits for hosts which fit but are in use."""
-    desired_host_patience: float = 10.0
+    desired_host_patience: float = 100.0
     """Seconds that a gang waits for its desired host."""
     estimates: HostEstimates = field(default_factory=HostEstimates)
     unreported: deque[Failure] = field(default_factory=lambda: deque(maxlen=MAX_UNREPORTED))

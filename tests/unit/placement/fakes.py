@@ -146,7 +146,7 @@ async def running(
     patience: float = 0.0,
     longest: float = 240.0,
     services: bool = False,
-    desired_host_patience: float = 10.0,
+    desired_host_patience: float = 100.0,
     max_waiting: int = 4000,
     keep_alive: float = 10.0,
     prepare: Callable[[World], None] = lambda world: None,
