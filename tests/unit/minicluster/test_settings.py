@@ -73,7 +73,9 @@ def test_placement_engines_are_of_types_that_they_serve(tmp_path: Path) -> None:
     assert get_args(TaskTypeName) == get_args(placement.TaskTypeName)
     file = tmp_path / "cluster.yaml"
     file.write_text("instances: {placement: [daemon]}")
-    with pytest.raises(ConfigError, match=r"instances\.placement.*.*'daemon': should be 'batch' or 'stateless'"):
+    with pytest.raises(
+        ConfigError, match=r"instances\.placement.*.*'daemon': should be 'batch' or 'stateless'"
+    ):
         read_cluster(file)
 
 
