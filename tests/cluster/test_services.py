@@ -1,0 +1,121 @@
+"""A v1alpha service on a whole cluster: created, got back as given, listed, steered, stopped and deleted."""
+
+from __future__ import annotations
+
+import uuid
+
+import grpc
+import pytest
+
+from peloton.api.v0 import peloton_pb2 as v0_peloton
+from peloton.api.v0.job import job_pb2
+from peloton.api.v1alpha import peloton_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as jobs_pb
+from peloton.api.v1alpha.pod import pod_pb2
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as pods_pb
+from peloton.wire.v1alpha.twins import filled_job
+
+from .conftest import Harness, wait_for
+
+SECONDS = 30
+RUNNING, KILLED = pod_pb2.POD_STATE_RUNNING, pod_pb2.POD_STATE_KILLED
+
+
+class ServiceJob:
+    """A service of pods that run until they are stopped."""
+
+    def __init__(self, harness: Harness, instances: int) -> None:
+        self.jobs, self.pods = harness.client.stateless_svc, harness.client.pod_svc
+        self.id = peloton_pb2.JobID(value=str(uuid.uuid4()))
+        self.spec = _spec(harness.pool, instances)
+        request = jobs_pb.CreateJobRequest(job_id=self.id, spec=self.spec)
+        self.version = self.jobs.CreateJob(request, timeout=SECONDS).version
+
+    def get(self) -> jobs_pb.GetJobResponse:
+        answer: jobs_pb.GetJobResponse = self.jobs.GetJob(
+            jobs_pb.GetJobRequest(job_id=self.id), timeout=SECONDS
+        )
+        return answer
+
+    def list(self) -> list[pod_pb2.PodSummary]:
+        answers = self.jobs.ListPods(jobs_pb.ListPodsRequest(job_id=self.id), timeout=SECONDS)
+        return [pod for answer in answers for pod in answer.pods]
+
+    def await_states(self, *wanted: int) -> None:
+        wait_for(lambda: [pod.status.state for pod in self.list()] == [*wanted], 90, lambda: str(self.list()))
+
+    def name(self, instance: int) -> peloton_pb2.PodName:
+        return peloton_pb2.PodName(value=f"{self.id.value}-{instance}")
+
+    def run(self, instance: int) -> int:
+        return int(self.list()[instance].status.pod_id.value.rpartition("-")[2])
+
+
+def _spec(pool: str, instances: int) -> stateless_pb2.JobSpec:
+    spec = stateless_pb2.JobSpec(name="web", owning_team="infra", instance_count=instances)
+    spec.respool_id.value = pool
+    spec.sla.preemptible = True
+    spec.default_spec.mesos_spec.shell = True
+    container = spec.default_spec.containers.add(name="main")
+    container.resource.CopyFrom(pod_pb2.ResourceSpec(cpu_limit=0.1, mem_limit_mb=32, disk_limit_mb=8))
+    container.entrypoint.value = 'echo "started as $PELOTON_INSTANCE_ID"; sleep 600'
+    return spec
+
+
+def test_a_service_from_create_to_delete(harness: Harness) -> None:
+    service = ServiceJob(harness, 3)
+    service.await_states(RUNNING, RUNNING, RUNNING)
+    got = service.get().job_info
+    got.spec.ClearField("revision")
+    assert got.spec == filled_job(service.spec)
+    assert dict(got.status.pod_stats) == {"POD_STATE_RUNNING": 3}
+    assert [pod.pod_name for pod in service.list()] == [service.name(i) for i in range(3)]
+
+    v0 = job_pb2.GetRequest(id=v0_peloton.JobID(value=service.id.value))
+    seen = harness.client.job_svc.Get(v0, timeout=SECONDS).jobInfo
+    assert (seen.config.type, seen.runtime.state) == (job_pb2.SERVICE, job_pb2.RUNNING)
+
+    stopped = service.jobs.StopJob(
+        jobs_pb.StopJobRequest(job_id=service.id, version=service.get().job_info.status.version),
+        timeout=SECONDS,
+    )
+    service.await_states(KILLED, KILLED, KILLED)
+    wait_for(
+        lambda: service.get().job_info.status.state == stateless_pb2.JOB_STATE_KILLED,
+        SECONDS,
+        lambda: str(service.get().job_info.status),
+    )
+    with pytest.raises(grpc.RpcError) as stale:
+        service.jobs.DeleteJob(
+            jobs_pb.DeleteJobRequest(job_id=service.id, version=service.version), timeout=SECONDS
+        )
+    assert stale.value.code() is grpc.StatusCode.ABORTED
+    assert stale.value.details() == "unexpected entity version"
+    delete = jobs_pb.DeleteJobRequest(job_id=service.id, version=stopped.version)
+    service.jobs.DeleteJob(delete, timeout=SECONDS)
+    with pytest.raises(grpc.RpcError) as gone:
+        service.get()
+    assert gone.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_single_pods(harness: Harness) -> None:
+    service = ServiceJob(harness, 2)
+    service.await_states(RUNNING, RUNNING)
+    service.pods.StopPod(pods_pb.StopPodRequest(pod_name=service.name(1)), timeout=SECONDS)
+    service.await_states(RUNNING, KILLED)
+    service.pods.StartPod(pods_pb.StartPodRequest(pod_name=service.name(1)), timeout=SECONDS)
+    service.await_states(RUNNING, RUNNING)
+    assert [service.run(i) for i in range(2)] == [1, 2]
+    service.pods.RestartPod(pods_pb.RestartPodRequest(pod_name=service.name(0)), timeout=SECONDS)
+    wait_for(lambda: service.run(0) == 2, SECONDS, lambda: str(service.list()))
+    service.await_states(RUNNING, RUNNING)
+    pod = service.pods.GetPod(pods_pb.GetPodRequest(pod_name=service.name(0), limit=5), timeout=SECONDS)
+    assert [each.status.pod_id.value for each in pod.previous] == [f"{service.name(0).value}-1"]
+    sandbox = service.pods.BrowsePodSandbox(
+        pods_pb.BrowsePodSandboxRequest(pod_name=service.name(0)), timeout=SECONDS
+    )
+    assert any(path.endswith("/stdout") for path in sandbox.paths)
+    version = service.get().job_info.status.version
+    force = jobs_pb.DeleteJobRequest(job_id=service.id, version=version, force=True)
+    service.jobs.DeleteJob(force, timeout=SECONDS)
