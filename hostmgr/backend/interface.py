@@ -180,6 +180,15 @@ class Backend(Protocol):
         """Acknowledge statuses, so that the cluster manager sends the following ones."""
         ...
 
+    def killed_with_framework(
+        self, runs: Iterable[tuple[MesosTaskId, str]], framework_id: str, at: int
+    ) -> Sequence[StatusEvent]:
+        """Return statuses by which runs were killed when their framework was removed.
+
+        `runs` are given as (run, agent id), `at` in nanoseconds since 1970.
+        """
+        ...
+
     async def drain(self) -> None:
         """Wait until more calls may be queued. Raises Unavailable where the connection ends meanwhile."""
         ...

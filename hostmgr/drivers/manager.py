@@ -25,6 +25,7 @@ from hostmgr.core.launches import Launches
 from hostmgr.core.offers import Need, Offer
 from hostmgr.core.reconcile import Reconciler
 from hostmgr.core.runs import Runs
+from hostmgr.drivers.framework_removal import report_removal
 from hostmgr.drivers.status_updates import Entry, StatusUpdates
 from peloton.clock import Clock
 from peloton.errors import InvalidArgument, Unavailable
@@ -102,8 +103,12 @@ class HostManager:
         log.info("subscribed with the Mesos master at %s as %s", registration.master, self.framework_id)
 
     async def on_framework_removed(self) -> None:
-        """Forget the framework id."""
+        """Report the framework's runs as killed, then forget its id.
+
+        The id is forgotten last: if this leader fails meanwhile, the next one learns of the removal again.
+        """
         log.error("Mesos has removed framework %s: subscribing as a new one", self.framework_id)
+        await report_removal(self._store, self.backend, self.status_updates, self._clock, self.framework_id)
         self.framework_id = ""
         await self._store.hosts.write_framework_id(self._name, "")
 

@@ -21,7 +21,7 @@ from hostmgr.core.hosts import LaunchPlan
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.calls import Call, Calls
 from hostmgr.mesos.connection import Handler, MesosDriver
-from hostmgr.mesos.statuses import status_from
+from hostmgr.mesos.statuses import killed_with_framework, status_from
 from hostmgr.mesos.stream import Event
 from hostmgr.mesos.taskinfo import task_info
 from hostmgr.mesos.translate import ResourceTemplates, offer_from
@@ -91,6 +91,12 @@ class MesosBackend:
         """Write an ACKNOWLEDGE for each status. Raises Unavailable."""
         calls = self._subscribed()
         self._send(*(calls.acknowledge(each) for each in statuses))
+
+    def killed_with_framework(
+        self, runs: Iterable[tuple[MesosTaskId, str]], framework_id: str, at: int
+    ) -> Sequence[StatusEvent]:
+        """Return the statuses that a Mesos master records and does not send."""
+        return [killed_with_framework(*run, framework_id, at) for run in runs]
 
     async def drain(self) -> None:
         """Wait for room for more calls. Raises Unavailable."""

@@ -14,7 +14,7 @@ from peloton.model.task import Launch
 
 KILL_GRACE_SECONDS = 30
 EXECUTOR_NAME = "AuroraExecutor"
-_DELAY, _INTERVAL, _TIMEOUT, _FAILURES = 15, 10, 20, 3
+_INTERVAL, _TIMEOUT, _FAILURES = 10, 20, 3
 _Check = task_pb2.HealthCheckConfig
 
 
@@ -99,7 +99,7 @@ def _run_by_executor(info: mesos_pb2.TaskInfo, config: task_pb2.TaskConfig) -> N
 
 def _add_health_check(wire: mesos_pb2.HealthCheck, check: _Check, command: mesos_pb2.CommandInfo) -> None:
     """Add a health check. Raises InvalidArgument for a kind of check that Mesos does not have."""
-    wire.delay_seconds = check.initialIntervalSecs or _DELAY
+    wire.delay_seconds = check.initialIntervalSecs
     wire.interval_seconds = check.intervalSecs or _INTERVAL
     wire.timeout_seconds = check.timeoutSecs or _TIMEOUT
     wire.consecutive_failures = check.maxConsecutiveFailures or _FAILURES

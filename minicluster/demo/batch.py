@@ -17,7 +17,7 @@ from minicluster.settings import ClusterSettings
 from minicluster.temporary import run_program, temporary_cluster
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.cli.sandbox import SandboxFile, path_of
+from peloton.cli.sandbox import Agent, SandboxFile, path_of
 from peloton.client import PelotonClient
 from peloton.errors import PelotonError
 
@@ -77,7 +77,8 @@ def first_line(client: PelotonClient, job_id: str, instance: int) -> str:
     path = path_of(list(sandbox.paths), "stdout")
     if path is None:
         return f"(no output: {' '.join(str(sandbox.error).split()) or 'no file stdout'})"
-    text = SandboxFile(sandbox.hostname, int(sandbox.port), path, TIMEOUT).read(0).decode(errors="replace")
+    agent = Agent(sandbox.hostname, int(sandbox.port), TIMEOUT)
+    text = SandboxFile(agent, path).read(0).decode(errors="replace")
     return text.partition("\n")[0]
 
 

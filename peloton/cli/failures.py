@@ -17,6 +17,7 @@ FLAGS = {
     "hostmgr": "-u/--hostmgr or HOSTMGR_URL",
 }
 _TRANSIENT = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
+_OF_CONFIGS = ("InvalidJobConfig", "InvalidResourcePoolConfig")
 _REFUSALS = ("error", "notFound", "outOfRange")
 
 
@@ -81,8 +82,8 @@ def _refusal_text(refusal: Any) -> str:
     value = next((part.value for _, part in refusal.ListFields() if hasattr(part, "value")), "")
     kind = str(refusal.DESCRIPTOR.name)
     if text:
-        # The caller gave the pool by its path, and the id of one that was not created means nothing.
-        known = not value or value in text or kind == "InvalidResourcePoolConfig"
+        # The id of what was not created means nothing to the caller.
+        known = not value or value in text or kind in _OF_CONFIGS
         return text if known else f"{text}: {value}"
     if kind == "InstanceIdOutOfRange":
         count = refusal.instanceCount

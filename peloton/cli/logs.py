@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from peloton.cli.failures import CallFailed, check
-from peloton.cli.sandbox import SandboxFile, path_of
+from peloton.cli.sandbox import Agent, Sandbox, SandboxFile
 from peloton.cli.session import Session
 from peloton.errors import NotFound, Refused, Unavailable
 from peloton.model.states import TaskState
@@ -91,11 +91,13 @@ class Logs:
             refusal = response.error.notRunning.message or response.error.failure.message
             return Refused(refusal or f"instance {self.instance} has no sandbox: it was not launched")
         check(response)
-        path = path_of(list(response.paths), self.filename)
-        if path is None:
-            names = ", ".join(sorted(one.rpartition("/")[2] for one in response.paths)) or "none"
-            return NotFound(f"no file {self.filename!r} in the sandbox; files there: {names}")
-        return SandboxFile(response.hostname, int(response.port or 5051), path, self.session.timeout)
+        agent = Agent(response.hostname, int(response.port or 5051), self.session.timeout)
+        sandbox = Sandbox(agent, tuple(response.paths))
+        try:
+            file: SandboxFile = self._with_retries(lambda: sandbox.file(self.filename))
+        except NotFound as missing:
+            return missing
+        return file
 
     def _ended(self) -> bool:
         """Return whether the run is over: in a terminal state, or no longer the current one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +11,13 @@ import click
 
 from peloton.durations import parse_duration
 
-_RANGE = re.compile(r"(\d*):(\d*)\Z")
+_RANGE = re.compile(r"(\d{0,10}):(\d{0,10})\Z")
+_NUMBER = re.compile(r"\d{1,10}\Z")
 LAST_INSTANCE = 2**31 - 1
+UINT32_MAX, UINT64_MAX = 2**32 - 1, 2**64 - 1
+"""Largest numbers of fields of the wire interface."""
+COUNT = click.IntRange(1, UINT32_MAX)
+INDEX = click.IntRange(0, UINT32_MAX)
 
 
 class Duration(click.ParamType[float]):
@@ -32,6 +38,22 @@ class Duration(click.ParamType[float]):
         return seconds
 
 
+class Amount(click.ParamType[float]):
+    """An amount of a resource: 0 or more, and finite."""
+
+    name = "float"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Parse an amount."""
+        try:
+            amount = float(value)
+        except ValueError:
+            amount = -1
+        if not 0 <= amount < math.inf:
+            self.fail(f"{value!r} is not a number of 0 or more", param, ctx)
+        return amount
+
+
 class InstanceRange(click.ParamType[tuple[int, int]]):
     """`from:to`, `to` being the first one left out; `3` is `3:4`, `:5` begins at 0, `5:` goes to the end."""
 
@@ -43,7 +65,9 @@ class InstanceRange(click.ParamType[tuple[int, int]]):
         """Parse a range into its first instance and the one after its last."""
         if isinstance(value, tuple):
             return value
-        text = f"{value}:{int(value) + 1}" if str(value).isdecimal() and str(value).isascii() else str(value)
+        text = str(value)
+        if text.isascii() and _NUMBER.match(text):
+            text = f"{text}:{int(text) + 1}"
         found = _RANGE.match(text)
         if found is None or not text.isascii():
             self.fail(f"{value!r} is not a range of instances, such as 0:10", param, ctx)

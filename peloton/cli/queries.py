@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from peloton.cli.params import EnumName, Labels, Words
+from peloton.cli.params import COUNT, INDEX, EnumName, Labels, Words
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import QueryRequest
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 PAGE = 100
 """Largest page that the server gives (docs/behaviour/jobs.md)."""
+JOB_NAME = (
+    "Jobs whose name matches this wildcard: * stands for any text, ? for one character; "
+    "without either, a part of the name is enough."
+)
 
 
 def _job_states() -> Any:
@@ -82,14 +86,12 @@ def job_query_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("-k", "--keywords", type=Words(), default="", help="Words that the config holds."),
         click.option("-s", "--states", type=EnumName(_job_states), default="", help="Jobs in one of these."),
         click.option("--owner", default="", help="Jobs of this owner."),
-        click.option("--name", default="", help="Jobs whose name matches; * stands for any text."),
+        click.option("--name", default="", help=JOB_NAME),
         click.option(
             "-d", "--timerange", type=click.IntRange(0, 36500), default=0, help="Last so many days."
         ),
         page_options("creation_time", "DESC"),
-        click.option(
-            "-q", "--total", type=click.IntRange(1), default=100, show_default=True, help="Look at so many."
-        ),
+        click.option("-q", "--total", type=COUNT, default=100, show_default=True, help="Look at so many."),
     )(command)
     return cast("Callable[..., Any]", decorated)
 
@@ -106,9 +108,7 @@ def page_options(sort: str, order: str) -> Callable[..., Any]:
             show_default=True,
             help="Show so many.",
         ),
-        click.option(
-            "-o", "--offset", type=click.IntRange(0), default=0, help="Leave out the first so many."
-        ),
+        click.option("-o", "--offset", type=INDEX, default=0, help="Leave out the first so many."),
         click.option("-p", "--sort", type=Words(), default=sort, show_default=True, help="Sort by these."),
         click.option(
             "-a",

@@ -18,23 +18,130 @@ if TYPE_CHECKING:
 
 _CHUNK = 64 * 1024
 _LARGEST_ANSWER = 16 * 1024 * 1024
+MOST_NAMES = 30
+"""Files that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """The HTTP server of a Mesos agent; `timeout` is in seconds, for connecting and for each read."""
+
+    host: str
+    port: int
+    timeout: float
+
+    def stream(self, endpoint: str, query: Mapping[str, str]) -> Iterator[bytes]:
+        """Yield the body of an answer as it arrives.
+
+        Raises NotFound, Unavailable, and PelotonError for any other answer.
+        """
+        import httpx
+
+        failure = f"{self} cannot be reached"
+        try:
+            url = httpx.URL(scheme="http", host=self.host, port=self.port, path=endpoint, params=query)
+            with _client().stream("GET", url, timeout=self.timeout) as response:
+                self._check(response.status_code, endpoint, query["path"])
+                failure = f"{self}: the connection broke"
+                yield from response.iter_bytes()
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise Unavailable(f"{failure}: {error}") from error
+
+    def read(self, endpoint: str, query: Mapping[str, str]) -> bytes:
+        """Return the body of an answer, which is bounded. Raises as `stream`."""
+        body = bytearray()
+        for piece in self.stream(endpoint, query):
+            body += piece
+            if len(body) > _LARGEST_ANSWER:
+                raise PelotonError(f"{self} answered more than {_LARGEST_ANSWER} bytes to {endpoint}")
+        return bytes(body)
+
+    def browse(self, folder: str) -> list[Entry]:
+        """Return what a folder holds. Raises NotFound where there is none."""
+        body = self.read("/files/browse", {"path": folder})
+        try:
+            return [Entry(str(one["path"]), str(one["mode"]).startswith("d")) for one in json.loads(body)]
+        except (ValueError, KeyError, TypeError) as error:
+            raise PelotonError(f"{self} lists files in an unknown form: {error!r}") from error
+
+    def _check(self, status: int, endpoint: str, path: str) -> None:
+        if status == 404:
+            raise NotFound(f"{self} has no file {path}")
+        if status != 200:
+            raise PelotonError(f"{self} answered {status} to {endpoint}")
+
+    def __str__(self) -> str:
+        return f"agent {self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or folder, by the agent's own path."""
+
+    path: str
+    folder: bool
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rstrip("/").rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """The directory of a run; `paths` are some of the files right in it."""
+
+    agent: Agent
+    paths: tuple[str, ...]
+
+    def file(self, name: str) -> SandboxFile:
+        """Return the file with this path in the sandbox. Raises NotFound with what is there instead."""
+        parts = [part for part in name.split("/") if part not in ("", ".")]
+        if not parts or ".." in parts:
+            raise NotFound(f"{name!r} is no path inside of the sandbox")
+        return SandboxFile(self.agent, path_of(list(self.paths), name) or self._find(parts))
+
+    def _find(self, parts: list[str]) -> str:
+        if not self.paths:
+            raise NotFound(f"no file {'/'.join(parts)!r} in the sandbox: it is empty")
+        entries = self._entries(parts[:-1])
+        entry = next((one for one in entries if one.name == parts[-1]), None)
+        if entry is None:
+            place = f"in {'/'.join(parts[:-1])}" if parts[1:] else "there"
+            raise NotFound(f"no file {'/'.join(parts)!r} in the sandbox; {place}: {_names(entries)}")
+        if entry.folder:
+            raise NotFound(
+                f"{'/'.join(parts)!r} is a folder of the sandbox; in it: {_names(self._entries(parts))}"
+            )
+        return entry.path
+
+    def _entries(self, folder: list[str]) -> list[Entry]:
+        root = min(self.paths, key=len).rpartition("/")[0]
+        try:
+            return self.agent.browse("/".join([root, *folder]))
+        except NotFound:
+            if not folder:
+                raise
+            there = _names(self.agent.browse(root))
+            raise NotFound(f"no folder {'/'.join(folder)!r} in the sandbox; there: {there}") from None
+
+
+def _names(entries: list[Entry]) -> str:
+    names = sorted(one.name + "/" * one.folder for one in entries)
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return (", ".join(names[:MOST_NAMES]) or "nothing") + more
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxFile:
-    """One file of a run on the agent at `host:port`.
+    """One file of a run; `path` is the path by which its agent knows it."""
 
-    `path` is the path by which the agent knows it; `timeout` is in seconds, for connecting and for each read.
-    """
-
-    host: str
-    port: int
+    agent: Agent
     path: str
-    timeout: float
 
     def download(self) -> Iterator[bytes]:
         """Return the whole file in pieces. Raises NotFound or Unavailable."""
-        return self._get("/files/download", {"path": self.path})
+        return self.agent.stream("/files/download", {"path": self.path})
 
     def read(self, offset: int) -> bytes:
         """Return bytes from `offset` on, as many as the agent gives at once; empty at the end of the file.
@@ -42,37 +149,7 @@ class SandboxFile:
         Raises NotFound or Unavailable.
         """
         query = {"path": self.path, "offset": str(offset), "length": str(_CHUNK)}
-        body = bytearray()
-        for piece in self._get("/files/read", query):
-            body += piece
-            if len(body) > _LARGEST_ANSWER:
-                raise PelotonError(
-                    f"{self._where()} answered more than {_LARGEST_ANSWER} bytes to /files/read"
-                )
-        return file_data(bytes(body), self._where())
-
-    def _get(self, endpoint: str, query: Mapping[str, str]) -> Iterator[bytes]:
-        """Yield the body of an answer as it arrives."""
-        import httpx
-
-        failure = f"{self._where()} cannot be reached"
-        try:
-            url = httpx.URL(scheme="http", host=self.host, port=self.port, path=endpoint, params=query)
-            with _client().stream("GET", url, timeout=self.timeout) as response:
-                self._check(response.status_code, endpoint)
-                failure = f"{self._where()}: the connection broke"
-                yield from response.iter_bytes()
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Unavailable(f"{failure}: {error}") from error
-
-    def _check(self, status: int, endpoint: str) -> None:
-        if status == 404:
-            raise NotFound(f"{self._where()} has no file {self.path}")
-        if status != 200:
-            raise PelotonError(f"{self._where()} answered {status} to {endpoint}")
-
-    def _where(self) -> str:
-        return f"agent {self.host}:{self.port}"
+        return file_data(self.agent.read("/files/read", query), str(self.agent))
 
 
 @cache

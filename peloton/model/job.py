@@ -45,6 +45,7 @@ class JobSpec:
     """The config as it was given."""
     owning_team: str = ""
     owner: str = ""
+    """As given. What queries and summaries call a job's owner is its owning team."""
     labels: tuple[Label, ...] = ()
     placement_strategy: PlacementStrategy = PlacementStrategy.INVALID
 

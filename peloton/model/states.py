@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Literal
 
 
 class TaskState(IntEnum):
@@ -87,6 +88,10 @@ class TaskType(IntEnum):
     STATELESS = 2
     STATEFUL = 3
     DAEMON = 4
+
+
+PlacedTaskType = Literal["batch"]
+"""Task types that placement engines place, as settings name them."""
 
 
 class HealthState(IntEnum):

@@ -119,7 +119,7 @@ def job_summary_to(job: JobSummary) -> job_pb2.JobSummary:
         id=peloton_pb2.JobID(value=job.job_id),
         name=spec.name,
         type=job_pb2.JobType.ValueType(spec.type),
-        owner=spec.owner,
+        owner=spec.owning_team,
         owningTeam=spec.owning_team,
         labels=labels_to(spec.labels),
         instanceCount=spec.instance_count,

@@ -32,6 +32,7 @@ class IndexedFields(NamedTuple):
 
     name: str
     owner: str
+    """The owning team: what queries and summaries call the owner of a job."""
     pool_id: PoolId
     labels: tuple[Label, ...]
 
@@ -82,9 +83,11 @@ def indexed_fields(payload: Payload) -> IndexedFields:
     """Return what the job index holds of a config, without decoding the rest."""
     if payload.api is ApiVersion.V1ALPHA:
         spec = stateless_pb2.JobSpec.FromString(payload.data)
-        return IndexedFields(spec.name, spec.owner, spec.respool_id.value, v1alpha_labels_from(spec.labels))
+        return IndexedFields(
+            spec.name, spec.owning_team, spec.respool_id.value, v1alpha_labels_from(spec.labels)
+        )
     config = job_pb2.JobConfig.FromString(payload.data)
-    return IndexedFields(config.name, config.owner, config.respoolID.value, labels_from(config.labels))
+    return IndexedFields(config.name, config.owningTeam, config.respoolID.value, labels_from(config.labels))
 
 
 def summary(payload: Payload) -> Payload:

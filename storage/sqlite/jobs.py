@@ -129,7 +129,7 @@ def _insert_config(db: sqlite3.Connection, job_id: JobId, spec: JobSpec, texts: 
 
 def _index(db: sqlite3.Connection, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
     times = (runtime.creation_time, runtime.completion_time)
-    words = (spec.name, spec.owner, spec.pool_id, label_lines(spec.labels))
+    words = (spec.name, spec.owning_team, spec.pool_id, label_lines(spec.labels))
     db.execute(REPLACE_INDEX, (job_id, runtime.config_version, int(runtime.state), *times, *words))
 
 

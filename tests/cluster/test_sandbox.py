@@ -7,9 +7,12 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.cli.__main__ import main
 
 from .conftest import Harness, wait_for
 
@@ -58,6 +61,20 @@ def test_output_of_each_run(harness: Harness, tmp_path: Path) -> None:
     runs = harness.client.task_svc.Get(request, timeout=SECONDS).results
     assert [run.runtime.state for run in runs] == [task_pb2.SUCCEEDED, task_pb2.FAILED]
     assert runs[1].runtime.message == "Command exited with status 3"
+
+
+def test_files_in_folders(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job_id = harness.create(harness.config("mkdir -p out/deep; echo inside > 'out/deep/a b.txt'"))
+    assert harness.ended(job_id).state == job_pb2.SUCCEEDED
+    for name, value in harness.cluster.urls().items():
+        monkeypatch.setenv(name, value)
+    capfd.readouterr()
+    assert main(["task", "logs", job_id, "0", "-f", "out/deep/a b.txt"]) == 0
+    assert capfd.readouterr().out == "inside\n"
+    assert main(["task", "logs", job_id, "0", "-f", "out"]) == 1
+    assert capfd.readouterr().err == "peloton: 'out' is a folder of the sandbox; in it: deep/\n"
 
 
 def test_the_sandbox_of_a_run_on_a_lost_agent(harness: Harness) -> None:

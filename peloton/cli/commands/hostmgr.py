@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from peloton.cli.groups import Group
-from peloton.cli.params import Words
+from peloton.cli.params import Amount, Words
 from peloton.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
     from peloton.private.hostmgr.hostsvc.hostsvc_pb2 import GetHostsByQueryResponse
 
-AMOUNT = click.FloatRange(0)
+AMOUNT = Amount()
 
 
 @click.group(cls=Group)

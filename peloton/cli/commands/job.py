@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli.groups import Group
-from peloton.cli.params import Labels
-from peloton.cli.queries import JobQuery, job_query_options
+from peloton.cli.params import COUNT, Labels
+from peloton.cli.queries import PAGE, JobQuery, job_query_options
 from peloton.cli.session import Session, pass_session, pool_id
 from peloton.errors import InvalidArgument, PelotonError, Refused
 
@@ -114,11 +114,14 @@ def delete(session: Session, job_id: str) -> None:
     "-f", "--force", is_flag=True, help="Do not ask before jobs found by owner or labels are stopped."
 )
 @click.option(
-    "-n", "--limit", type=click.IntRange(1), default=100, show_default=True, help="Stop at most so many."
+    "-n",
+    "--limit",
+    type=click.IntRange(1, PAGE),
+    default=100,
+    show_default=True,
+    help="Stop at most so many.",
 )
-@click.option(
-    "-q", "--total", type=click.IntRange(1), default=100, show_default=True, help="Look at so many."
-)
+@click.option("-q", "--total", type=COUNT, default=100, show_default=True, help="Look at so many.")
 @pass_session
 def stop(
     session: Session,
@@ -156,7 +159,8 @@ def _stop(session: Session, job_id: str) -> dict[str, Any] | None:
     try:
         response = session.call("task_svc", "Stop", task_pb2.StopRequest(jobId=_id(job_id)))
     except Refused as refusal:
-        say(f"peloton: job {job_id}: {refusal}")
+        said = str(refusal)
+        say(f"peloton: {said}" if job_id in said else f"peloton: job {job_id}: {said}")
         return None
     count = len(response.stoppedInstanceIds)
     if not session.json:
@@ -170,11 +174,9 @@ def _stop(session: Session, job_id: str) -> dict[str, Any] | None:
 def _active(
     session: Session, owner: str | None, labels: list[tuple[str, str]] | None, limit: int, total: int
 ) -> list[str]:
-    query = JobQuery(
-        owner=owner or "", labels=labels or [], states=_unended(), limit=min(limit, 100), total=total
-    )
+    query = JobQuery(owner=owner or "", labels=labels or [], states=_unended(), limit=limit, total=total)
     response = session.call("job_svc", "Query", query.request())
-    return [one.id.value for one in response.results][:limit]
+    return [one.id.value for one in response.results]
 
 
 def _unended() -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from peloton.cli.groups import Group
-from peloton.cli.params import Words
+from peloton.cli.params import COUNT, Words
 from peloton.cli.session import Session, pass_session, pool_id
 
 
@@ -51,9 +51,7 @@ def active(session: Session, job: str, respool: str, states: list[str]) -> None:
 
 @tasks.command()
 @click.argument("respool", metavar="RESPOOL")
-@click.option(
-    "--limit", type=click.IntRange(1), default=100, show_default=True, help="So many gangs of each queue."
-)
+@click.option("--limit", type=COUNT, default=100, show_default=True, help="So many gangs of each queue.")
 @pass_session
 def pending(session: Session, respool: str, limit: int) -> None:
     """List gangs that wait for admission in the pool RESPOOL (its id or path), queue by queue in order."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli.groups import Group
-from peloton.cli.params import EnumName, InstanceRange, Words
+from peloton.cli.params import INDEX, UINT64_MAX, EnumName, InstanceRange, Words
 from peloton.cli.queries import page_options, pagination
 from peloton.cli.session import Session, pass_session
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from peloton.api.v0.task.task_pb2 import InstanceRange as RangeMessage
 
 JOB = click.argument("job_id", metavar="JOB")
-INSTANCE = click.argument("instance", type=click.IntRange(0, 2**32 - 1))
+INSTANCE = click.argument("instance", type=INDEX)
+RUNS = click.IntRange(0, UINT64_MAX)
 RANGES = click.option(
     "-r",
     "--range",
@@ -134,7 +135,11 @@ def restart(session: Session, job_id: str, ranges: tuple[tuple[int, int], ...]) 
 @INSTANCE
 @click.argument("run", metavar="[TASKID]", default="")
 @click.option(
-    "-f", "--filename", default="stdout", show_default=True, help="The file of the sandbox to show."
+    "-f",
+    "--filename",
+    default="stdout",
+    show_default=True,
+    help="The file of the sandbox to show, such as out/report.txt.",
 )
 @click.option(
     "-F", "--follow", is_flag=True, help="Go on until the run has ended; wait for it if it has not begun."
@@ -172,9 +177,7 @@ def logs(session: Session, job_id: str, instance: int, run: str, filename: str, 
 @JOB
 @INSTANCE
 @click.option("-r", "--run", default="", help="Only this run: its number or Mesos task id.")
-@click.option(
-    "-l", "--limit", type=click.IntRange(0), default=0, help="The last so many runs.  [default: 10]"
-)
+@click.option("-l", "--limit", type=RUNS, default=0, help="The last so many runs.  [default: 10]")
 @pass_session
 def events(session: Session, job_id: str, instance: int, run: str, limit: int) -> None:
     """Show the history of an instance, run by run."""

@@ -60,7 +60,7 @@ def job_summary(job: JobSummary) -> stateless_pb2.JobSummary:
     return stateless_pb2.JobSummary(
         job_id=peloton_pb2.JobID(value=job.job_id),
         name=spec.name,
-        owner=spec.owner,
+        owner=spec.owning_team,
         owning_team=spec.owning_team,
         labels=labels_to(spec.labels),
         instance_count=spec.instance_count,

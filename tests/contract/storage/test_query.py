@@ -18,17 +18,17 @@ FRAME = JobQuery(limit=100, order=(("creation_time", False),))
 async def jobs(store: Store) -> Store:
     """Four jobs, created an hour apart: number n at hour n."""
     rows = {
-        1: (spec(name="wordcount-a", owner="ann"), job_runtime(JobState.RUNNING)),
+        1: (spec(name="wordcount-a", team="ann"), job_runtime(JobState.RUNNING)),
         2: (
-            spec(name="wordcount-b", owner="bob", labels=(("team", "maps"), ("env", "prod"))),
+            spec(name="wordcount-b", team="bob", labels=(("team", "maps"), ("env", "prod"))),
             job_runtime(JobState.SUCCEEDED, completed=10 * HOUR),
         ),
         3: (
-            spec(name="sort[1]", owner="ann", pool_id=OTHER_POOL, labels=(("env", "test"), ("a\nb", '"]'))),
+            spec(name="sort[1]", team="ann", pool_id=OTHER_POOL, labels=(("env", "test"), ("a\nb", '"]'))),
             job_runtime(JobState.FAILED, completed=9 * HOUR),
         ),
         4: (
-            spec(name="Grüße", owner="eve", labels=(), command="python GRÜSSE.py --input 50%_x"),
+            spec(name="Grüße", team="eve", labels=(), command="python GRÜSSE.py --input 50%_x"),
             job_runtime(JobState.RUNNING),
         ),
     }
@@ -52,6 +52,7 @@ async def found(store: Store, query: JobQuery) -> list[int]:
         ({"labels": (("a\nb", '"]'),)}, [3]),
         ({"owner": "ann"}, [1, 3]),
         ({"owner": "an"}, []),
+        ({"owner": "maintainer"}, []),
         ({"pool_id": OTHER_POOL}, [3]),
         ({"pool_id": POOL_ID}, [1, 2, 4]),
         ({"states": frozenset({JobState.RUNNING})}, [1, 4]),

@@ -116,6 +116,8 @@ class FakeAgent:
     def answer(self, target: str) -> tuple[int, bytes]:
         parts = urlsplit(target)
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        if parts.path == "/files/browse":
+            return self._browse(query["path"].rstrip("/") + "/")
         content = self.files.get(query["path"])
         if content is None:
             return 404, b""
@@ -127,6 +129,12 @@ class FakeAgent:
         text = json.dumps({"data": "@", "offset": offset}).encode()
         quoted = piece.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
         return 200, text.replace(b"@", quoted)
+
+    def _browse(self, folder: str) -> tuple[int, bytes]:
+        inside = [path.removeprefix(folder) for path in self.files if path.startswith(folder)]
+        modes = {path.partition("/")[0]: "d" if "/" in path else "-" for path in inside}
+        entries = [{"path": folder + name, "mode": f"{mode}rw-r--r--"} for name, mode in modes.items()]
+        return (200, json.dumps(entries).encode()) if inside else (404, b"")
 
 
 @contextmanager

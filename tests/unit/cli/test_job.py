@@ -149,6 +149,23 @@ def test_secret_options_belong_together(run: Run, daemons: FakeDaemons, spec: st
     assert not daemons.asked
 
 
+def test_a_job_whose_config_is_refused_has_no_id(run: Run, daemons: FakeDaemons, spec: str) -> None:
+    refusal = job_pb2.InvalidJobConfig(
+        id=peloton_pb2.JobID(value="made-and-dropped"),
+        message="instanceCount: 0 is not a number from 1 to 10",
+    )
+    daemons.answers["Create"] = job_pb2.CreateResponse(
+        error=job_pb2.CreateResponse.Error(invalidConfig=refusal)
+    )
+    assert run("job", "create", "/a", spec).err == "peloton: instanceCount: 0 is not a number from 1 to 10\n"
+
+
+def test_a_job_that_cannot_be_stopped_is_named_once(run: Run, daemons: FakeDaemons) -> None:
+    missing = errors_pb2.JobNotFound(id=peloton_pb2.JobID(value="nope"), message="job not found")
+    daemons.answers["Stop"] = task_pb2.StopResponse(error=task_pb2.StopResponse.Error(notFound=missing))
+    assert run("job", "stop", "nope").err == "peloton: job not found: nope\n"
+
+
 def test_refused_create_shows_the_servers_message(run: Run, daemons: FakeDaemons, spec: str) -> None:
     refusal = job_pb2.InvalidJobConfig(message="instanceCount: 0 is not between 1 and 100000")
     daemons.answers["Create"] = job_pb2.CreateResponse(

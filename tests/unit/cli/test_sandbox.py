@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from peloton.cli import sandbox
 from peloton.cli.sandbox import SandboxFile
 from peloton.errors import NotFound, PelotonError, Unavailable
 
@@ -56,7 +57,7 @@ def port() -> Iterator[int]:
 
 
 def file(port: int, path: str) -> SandboxFile:
-    return SandboxFile("127.0.0.1", port, path, 5.0)
+    return SandboxFile(sandbox.Agent("127.0.0.1", port, 5.0), path)
 
 
 def test_download_and_read(port: int) -> None:

@@ -179,10 +179,39 @@ def test_logs_writes_the_file_byte_for_byte(run: Run, daemons: FakeDaemons, agen
 
 @pytest.mark.usefixtures("sandbox")
 def test_logs_of_a_missing_file(run: Run, agent: FakeAgent) -> None:
+    agent.files = {f"{SANDBOX}/stderr": b"", f"{SANDBOX}/old/stdout": b""}
     outcome = run("task", "logs", JOB, "0", "-f", "core")
-    assert outcome.err == "peloton: no file 'core' in the sandbox; files there: stderr, stdout, stdout\n"
+    assert outcome.err == "peloton: no file 'core' in the sandbox; there: old/, stderr\n"
     outcome = run("task", "logs", JOB, "0")
     assert outcome.code == 1 and outcome.err.endswith(f"has no file {SANDBOX}/stdout\n")
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_logs_of_a_file_in_a_folder(run: Run, agent: FakeAgent) -> None:
+    agent.files = {
+        f"{SANDBOX}/stdout": b"",
+        f"{SANDBOX}/out/deep/a b.txt": b"found\n",
+        f"{SANDBOX}/out/x": b"",
+    }
+    for name in ("out/deep/a b.txt", "/out//deep/a b.txt", "./out/deep/a b.txt"):
+        assert run("task", "logs", JOB, "0", "-f", name) == (0, "found\n", "")
+    for name, said in (
+        ("out", "'out' is a folder of the sandbox; in it: deep/, x"),
+        ("out/deep", "'out/deep' is a folder of the sandbox; in it: a b.txt"),
+        ("out/y", "no file 'out/y' in the sandbox; in out: deep/, x"),
+        ("nowhere/y", "no folder 'nowhere' in the sandbox; there: out/, stdout"),
+        ("stdoutt", "no file 'stdoutt' in the sandbox; there: out/, stdout"),
+        ("out/../../x", "'out/../../x' is no path inside of the sandbox"),
+        ("", "'' is no path inside of the sandbox"),
+    ):
+        assert run("task", "logs", JOB, "0", "-f", name) == (1, "", f"peloton: {said}\n")
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_follow_of_a_file_in_a_folder(run: Run, daemons: FakeDaemons, agent: FakeAgent) -> None:
+    agent.files = {f"{SANDBOX}/stdout": b"", f"{SANDBOX}/out/x": b"deep\n"}
+    daemons.answers["Get"] = current("SUCCEEDED")
+    assert run("task", "logs", JOB, "0", "-F", "-f", "out/x") == (0, "deep\n", "")
 
 
 def test_logs_of_a_run_that_was_not_launched(run: Run, daemons: FakeDaemons) -> None:

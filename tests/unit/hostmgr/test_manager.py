@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
@@ -12,8 +14,9 @@ from hostmgr.core.launches import Launches, LaunchPolicy
 from hostmgr.core.reconcile import Policy, Reconciler
 from hostmgr.core.runs import Runs
 from hostmgr.core.table import HostTable
+from hostmgr.drivers import framework_removal
 from hostmgr.drivers.manager import CALLS_AT_ONCE, HostManager
-from hostmgr.drivers.status_updates import CLIENTS, HOLDER
+from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Entry
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.backend import MesosBackend
 from hostmgr.mesos.calls import Call
@@ -24,11 +27,14 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.clock import ManualClock
 from peloton.errors import InvalidArgument, Unavailable
-from peloton.eventstream import EventRing
+from peloton.eventstream import EventRing, Numbered
 from peloton.mesos.detector import MasterAddress
+from peloton.model.states import TaskState
+from peloton.model.task import TaskRuntime
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.wire.launch import launch_from
 
+S = TaskState
 JOB = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
 MASTER = MasterAddress("m", 5050)
 
@@ -53,11 +59,23 @@ class Driver:
 
 
 class Store:
-    """The part that holds the framework id."""
+    """The parts that hold the framework id, jobs and tasks."""
 
     def __init__(self) -> None:
         self.written: list[str] = []
-        self.hosts = self
+        self.rows: dict[int, TaskRuntime] = {}
+        self.failures = 0
+        self.hosts = self.jobs = self.tasks = self
+
+    async def active(self) -> list[str]:
+        return [JOB] if self.rows else []
+
+    async def list(self, job_id: str) -> AsyncIterator[dict[int, TaskRuntime]]:
+        yield {i: row for i, row in self.rows.items() if i < 2}
+        if self.failures:
+            self.failures -= 1
+            raise Unavailable("the store is away")
+        yield {i: row for i, row in self.rows.items() if i >= 2}
 
     async def write_framework_id(self, name: str, framework_id: str) -> None:
         self.written.append(framework_id)
@@ -132,6 +150,30 @@ async def test_the_framework_id_is_stored_once(it: Fixture) -> None:
     await it.subscribe()
     assert it.store.written == ["f-0000"]
     await it.backend.on_framework_removed()
+    assert it.store.written == ["f-0000", ""]
+
+
+async def test_runs_of_a_removed_framework_are_reported_before_its_id_is_forgotten(
+    it: Fixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(framework_removal, "RETRY_SECONDS", 0.01)
+    await it.subscribe()
+    states = (S.RUNNING, S.LAUNCHED, S.STARTING, S.KILLING, S.SUCCEEDED, S.PENDING)
+    it.store.rows = {i: TaskRuntime(state, S.SUCCEEDED, 1, 1, 1, 1) for i, state in enumerate(states)}
+    it.store.failures = 1
+    removing = asyncio.create_task(it.manager.on_framework_removed())
+    reported: list[Numbered[Entry]] = []
+    updates = it.manager.status_updates
+    async with asyncio.timeout(20):
+        while len(reported) < 3:
+            reported += await updates.wait("jobmgr", "s1", len(reported), 0, 100, 1.0)
+    assert it.store.written == ["f-0000"], "jobmgr has not stored it"
+    statuses = [each.event.message.mesosTaskStatus for each in reported]
+    assert [each.task_id.value for each in statuses] == [f"{JOB}-{i}-1" for i in (0, 2, 3)]
+    assert {each.state for each in statuses} == {mesos_pb2.TASK_KILLED}
+    assert {each.reason for each in statuses} == {mesos_pb2.TaskStatus.REASON_FRAMEWORK_REMOVED}
+    await updates.wait("jobmgr", "s1", 3, 3, 100, 0)
+    await asyncio.wait_for(removing, 20)
     assert it.store.written == ["f-0000", ""]
 
 

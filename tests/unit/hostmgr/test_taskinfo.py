@@ -98,9 +98,11 @@ def test_command_health_check_inherits_the_environment() -> None:
     wanted.healthCheck.commandCheck.command = "true"
     check = info(wanted).health_check
     assert (check.type, check.command.value) == (mesos_pb2.HealthCheck.COMMAND, "true")
-    assert (check.delay_seconds, check.interval_seconds, check.timeout_seconds) == (15, 10, 20)
+    assert (check.delay_seconds, check.interval_seconds, check.timeout_seconds) == (0, 10, 20)
     assert check.consecutive_failures == 3
     assert check.command.environment == info(wanted).command.environment
+    wanted.healthCheck.initialIntervalSecs = 15
+    assert info(wanted).health_check.delay_seconds == 15
     wanted.healthCheck.commandCheck.unshareEnvironments = True
     assert not info(wanted).health_check.command.HasField("environment")
 

@@ -120,6 +120,17 @@ async def test_update_adds_instances(with_job: Served) -> None:
     assert (await with_job.jobs.Update(request)).message == "nothing to change"
 
 
+async def test_a_jobs_owner_is_its_owning_team(served: Served) -> None:
+    await served.create('owner: "somebody" owningTeam: "crawlers"')
+
+    async def query(owner: str) -> list[str]:
+        request = job_pb2.QueryRequest(spec=job_pb2.QuerySpec(owner=owner))
+        return [found.owner for found in (await served.jobs.Query(request)).results]
+
+    assert await query("crawlers") == ["crawlers"]
+    assert await query("somebody") == []
+
+
 async def test_concurrent_updates(with_job: Served) -> None:
     request = job_pb2.UpdateRequest(id=job_id(), config=job("instanceCount: 5"))
     with_job.engine.racing = 2

@@ -199,7 +199,8 @@ def _by(key: str, order: str = "ASC") -> str:
         ('names: "second"', ([1], 1)),
         ('names: "none"', ([], 0)),
         (f"pagination {{ {_by('instance_id', 'DESC')} }}", ([1, 0], 2)),
-        (f"pagination {{ {_by('creation_time', 'DESC')} limit: 1 }}", ([1], 2)),
+        (f"pagination {{ {_by('creation_time')} }}", ([1, 0], 2)),
+        (f"pagination {{ {_by('creation_time', 'DESC')} limit: 1 }}", ([0], 2)),
         (f"pagination {{ {_by('host', 'DESC')} offset: 1 }}", ([0], 2)),
         (f"pagination {{ {_by('name', 'DESC')} maxLimit: 1 }}", ([1], 1)),
         (f"pagination {{ {_by('state', 'DESC')} {_by('message')} {_by('reason')} }}", ([1, 0], 2)),
@@ -207,10 +208,21 @@ def _by(key: str, order: str = "ASC") -> str:
 )
 async def test_query(served: Served, text: str, found: tuple[list[int], int], over: bool) -> None:
     await served.create('instanceConfig { key: 1 value { name: "second" } }')
-    await served.engine.put(JOB, {0: task(), 1: task(state=TaskState.RUNNING, host="h2", created_at=NOW + 1)})
+    runs = task(state=TaskState.RUNNING, host="h2", created_at=NOW + 1, start_time=NOW + 2)
+    await served.engine.put(JOB, {0: task(), 1: runs})
     if over:
         await ended(served)
     assert await _query(served, text) == found
+
+
+async def test_creation_time_is_the_runs_start_and_comes_last_where_there_is_none(served: Served) -> None:
+    await served.create("instanceCount: 4")
+    starts = {0: NOW + 30, 1: 0, 2: NOW + 10, 3: NOW + 20}
+    await served.engine.put(
+        JOB, {i: task(start_time=start, created_at=NOW + i) for i, start in starts.items()}
+    )
+    assert (await _query(served, f"pagination {{ {_by('creation_time')} }}"))[0] == [2, 3, 0, 1]
+    assert (await _query(served, f"pagination {{ {_by('creation_time', 'DESC')} }}"))[0] == [1, 0, 3, 2]
 
 
 async def test_query_shows_ten(served: Served) -> None:

@@ -355,6 +355,19 @@ REFUSED = {
         "defaultConfig.constraint.andConstraint.constraints[0].labelConstraint.kind",
         "8 is not",
     ),
+    "OR without terms": (
+        "defaultConfig { constraint { type: OR_CONSTRAINT } }",
+        BATCH,
+        "defaultConfig.constraint.orConstraint.constraints",
+        "a list of at least one constraint",
+    ),
+    "OR without terms within an AND": (
+        "instanceConfig { key: 1 value { constraint { type: AND_CONSTRAINT andConstraint { constraints { "
+        "type: OR_CONSTRAINT } } } } }",
+        BATCH,
+        "instanceConfig[1].constraint.andConstraint.constraints[0].orConstraint.constraints",
+        "a list of at least one constraint",
+    ),
     "volume without path": (
         "defaultConfig { volume { sizeMB: 10 } }",
         SERVICE,
@@ -432,6 +445,18 @@ def test_refuses_job_id(job_id: str) -> None:
             'instanceConfig { key: 1 value { volume { containerPath: "x" sizeMB: 1 } } }',
             "instanceConfig[1].volume",
         ),
+        (
+            "defaultConfig { constraint { type: LABEL_CONSTRAINT labelConstraint { kind: TASK "
+            "condition: CONDITION_LESS_THAN requirement: 1 } } }",
+            "defaultConfig.constraint.labelConstraint.kind",
+        ),
+        (
+            "instanceConfig { key: 2 value { constraint { type: OR_CONSTRAINT orConstraint { constraints { "
+            "type: AND_CONSTRAINT andConstraint { constraints { type: LABEL_CONSTRAINT labelConstraint { "
+            "kind: TASK condition: CONDITION_EQUAL } } } } } } } }",
+            "instanceConfig[2].constraint.orConstraint.constraints[0].andConstraint.constraints[0]"
+            ".labelConstraint.kind",
+        ),
     ],
 )
 def test_refuses_unsupported_jobs(text: str, path: str) -> None:
@@ -439,6 +464,18 @@ def test_refuses_unsupported_jobs(text: str, path: str) -> None:
     with pytest.raises(InvalidArgument) as refusal:
         check_supported(config)
     assert refusal.value.field == path
+
+
+def test_an_and_without_terms_and_constraints_on_hosts_are_supported() -> None:
+    check_supported(
+        validated(
+            job(
+                "defaultConfig { constraint { type: AND_CONSTRAINT } } "
+                "instanceConfig { key: 1 value { constraint { type: LABEL_CONSTRAINT labelConstraint { "
+                "kind: HOST condition: CONDITION_EQUAL requirement: 1 } } } }"
+            )
+        )
+    )
 
 
 def test_batch_is_supported() -> None:

@@ -69,7 +69,7 @@ def test_values_clipped_by_create_are_clipped_by_update() -> None:
         ("type: SERVICE", "type"),
         ("placementStrategy: PLACEMENT_STRATEGY_PACK_HOST", "placementStrategy"),
         (f'respoolID {{ value: "{PARENT}" }}', "respoolID"),
-        ('defaultConfig { command { value: "b" } }', "defaultConfig"),
+        ('defaultConfig { command { value: "b" } }', "defaultConfig.command.value"),
         ("instanceCount: 2", "instanceCount"),
         ('instanceConfig { key: 0 value { name: "x" } }', "instanceConfig[0]"),
         ('instanceConfig { key: 2 value { name: "x" } }', "instanceConfig[2]"),
@@ -93,3 +93,28 @@ def test_an_existing_override_may_not_be_left_out() -> None:
     with pytest.raises(InvalidArgument) as refusal:
         validated_update(old(), new)
     assert refusal.value.field == "instanceConfig[0]"
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (
+            'defaultConfig { command { value: "exit 1" } }',
+            "defaultConfig.command.value: 'exit 1' is not 'echo hello', which an update keeps",
+        ),
+        ("type: SERVICE", "type: 'SERVICE' is not 'BATCH', which an update keeps"),
+        (
+            'description: "' + "long " * 40 + '"',
+            "description: '" + "long " * 15 + "lon… is not '', which an update keeps",
+        ),
+        (
+            'labels { key: "c" }',
+            """labels: 'key: "a" value: "b", key: "c"' is not 'key: "a" value: "b"', which an update keeps""",
+        ),
+        ("sla { preemptible: true }", "sla.preemptible: True is not False, which an update keeps"),
+    ],
+)
+def test_a_refusal_names_what_differs_and_no_more(more: str, told: str) -> None:
+    with pytest.raises(InvalidArgument) as refusal:
+        validated_update(old(), job(OLD + more))
+    assert str(refusal.value) == told
