@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jobmgr.validation.task import check_command, check_enum, check_labels, check_task
+from jobmgr.validation.task import check_command, check_enum, check_host_constraint, check_labels, check_task
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
@@ -50,6 +50,8 @@ def check_supported(config: job_pb2.JobConfig) -> None:
     for path, task in _task_configs(config):
         if task.HasField("volume"):
             raise InvalidArgument(f"{path}.volume", "a volume", "run by this server yet: leave it out")
+        if task.HasField("constraint"):
+            check_host_constraint(task.constraint, f"{path}.constraint")
 
 
 def validated(config: job_pb2.JobConfig) -> job_pb2.JobConfig:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -35,6 +35,42 @@ def check_task(config: task_pb2.TaskConfig, path: str, job_type: int) -> None:
     _check_volume(config, f"{path}.volume")
     if config.HasField("constraint"):
         constraint_from(config.constraint, f"{path}.constraint")
+        _check_terms(config.constraint, f"{path}.constraint")
+
+
+def check_host_constraint(wire: task_pb2.Constraint, path: str) -> None:
+    """Raise InvalidArgument where a leaf of the tree is about other tasks' labels. The tree is complete."""
+    leaf = wire.type == task_pb2.Constraint.LABEL_CONSTRAINT
+    if leaf and wire.labelConstraint.kind == task_pb2.LabelConstraint.TASK:
+        raise InvalidArgument(
+            f"{path}.labelConstraint.kind",
+            "TASK",
+            "HOST (2): constraints on the labels of tasks (affinity, anti-affinity, host limits) are not "
+            "supported yet",
+        )
+    for part, at in _terms(wire, path):
+        check_host_constraint(part, at)
+
+
+def _check_terms(wire: task_pb2.Constraint, path: str) -> None:
+    """Refuse an OR without terms, which holds nowhere: its task would wait for ever."""
+    if wire.type == task_pb2.Constraint.OR_CONSTRAINT and not wire.orConstraint.constraints:
+        raise InvalidArgument(
+            f"{path}.orConstraint.constraints", [], "a list of at least one constraint: no host fits none"
+        )
+    for part, at in _terms(wire, path):
+        _check_terms(part, at)
+
+
+def _terms(wire: task_pb2.Constraint, path: str) -> Iterator[tuple[task_pb2.Constraint, str]]:
+    """Iterate over what an AND or OR joins, with the paths."""
+    if wire.type == task_pb2.Constraint.AND_CONSTRAINT:
+        name, parts = "andConstraint", wire.andConstraint.constraints
+    else:
+        name, parts = "orConstraint", wire.orConstraint.constraints
+    if wire.type != task_pb2.Constraint.LABEL_CONSTRAINT:
+        for i, part in enumerate(parts):
+            yield part, f"{path}.{name}.constraints[{i}]"
 
 
 def check_command(config: task_pb2.TaskConfig, path: str) -> None:

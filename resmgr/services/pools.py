@@ -9,6 +9,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.api.v0.respool import respool_pb2_grpc
 from peloton.errors import InvalidArgument, NotFound, Refused
+from peloton.model.ids import ROOT_POOL
 from peloton.model.pool import PoolConfig
 from peloton.model.resources import KINDS, MILLI
 from peloton.rpc.server import caller
@@ -82,13 +83,14 @@ class PoolService(respool_pb2_grpc.ResourceManagerServicer):
         return pb.DeleteResponse()
 
     async def GetResourcePool(self, request: pb.GetRequest, context: Any) -> pb.GetResponse:
-        """Return a pool and, if requested, its children."""
+        """Return a pool and, if requested, its children; without an id the root with its children."""
+        wanted = request.id.value
         try:
-            pool = self._tree.get(request.id.value)
+            pool = self._tree.get(wanted or ROOT_POOL)
         except NotFound as missing:
             found = pb.ResourcePoolNotFound(id=request.id, message=str(missing))
             return pb.GetResponse(error=pb.GetResponse.Error(notFound=found))
-        children = pool.children.values() if request.includeChildPools else ()
+        children = pool.children.values() if request.includeChildPools or not wanted else ()
         return pb.GetResponse(poolinfo=_info(pool), childPools=[_info(child) for child in children])
 
     async def LookupResourcePoolID(self, request: pb.LookupRequest, context: Any) -> pb.LookupResponse:

@@ -10,7 +10,7 @@ from peloton.api.v1alpha.respool import respool_pb2
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as pb
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2_grpc
 from peloton.errors import InvalidArgument
-from peloton.model.ids import PoolId, is_uuid
+from peloton.model.ids import ROOT_POOL, PoolId, is_uuid
 from peloton.model.resources import KINDS, MILLI
 from peloton.rpc.server import caller
 from peloton.wire.pool_v1alpha import pool_config, pool_spec_to
@@ -36,9 +36,10 @@ class PoolServiceV1Alpha(respool_svc_pb2_grpc.ResourcePoolServiceServicer):
     async def GetResourcePool(
         self, request: pb.GetResourcePoolRequest, context: Any
     ) -> pb.GetResourcePoolResponse:
-        """Return a pool and, if requested, its children."""
-        pool = self._changes.tree.get(request.respool_id.value)
-        children = pool.children.values() if request.include_child_pools else ()
+        """Return a pool and, if requested, its children; without an id the root with its children."""
+        wanted = request.respool_id.value
+        pool = self._changes.tree.get(wanted or ROOT_POOL)
+        children = pool.children.values() if request.include_child_pools or not wanted else ()
         return pb.GetResourcePoolResponse(respool=_info(pool), child_respools=map(_info, children))
 
     async def DeleteResourcePool(

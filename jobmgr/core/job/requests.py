@@ -16,7 +16,7 @@ from jobmgr.core.state.events import (
     StopRequested,
 )
 from jobmgr.core.task.creation import first_runtime
-from jobmgr.core.task.goal import Goal, goal_of
+from jobmgr.core.task.goal import STOPPED, Goal, goal_of
 from peloton.errors import Conflict, PelotonError, Refused
 from peloton.model.ids import JobId
 from peloton.model.states import JobState, TaskState
@@ -59,7 +59,7 @@ def on_start_requested(active: ActiveJobs, cycle: Cycle, event: StartRequested) 
     """Start the next runs of instances that were stopped; return them."""
 
     def eligible(task: TaskRuntime) -> bool:
-        return task.goal is TaskState.KILLED
+        return task.goal in STOPPED
 
     return _begin_next_runs(active, cycle, event.job_id, event.instances, "start", eligible)
 
@@ -68,7 +68,7 @@ def on_restart_requested(active: ActiveJobs, cycle: Cycle, event: RestartRequest
     """Restart instances that are not stopped; return them."""
 
     def eligible(task: TaskRuntime) -> bool:
-        return task.goal is not TaskState.KILLED
+        return task.goal not in STOPPED
 
     return _begin_next_runs(active, cycle, event.job_id, event.instances, "restart", eligible)
 

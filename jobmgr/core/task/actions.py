@@ -25,7 +25,7 @@ from jobmgr.core.task.usage import NANOSECONDS, added, used
 from peloton.deadlines import Deadlines
 from peloton.model.ids import JobId
 from peloton.model.states import ON_HOST_TASK_STATES, HealthState, TaskState, TerminationReason
-from peloton.model.task import TaskRuntime, TaskStatus, Termination
+from peloton.model.task import TaskRuntime, TaskSpec, TaskStatus, Termination
 
 NO_PORTS: dict[str, int] = {}
 
@@ -198,6 +198,7 @@ class TaskActions:
             termination=Termination(reason),
             message=message,
             reason="",
+            health=_health_at_end(change.task_spec(instance)),
         )
         if restarted:
             self.next_run(change, instance, task)
@@ -239,11 +240,12 @@ class TaskActions:
         requested = task.termination if task.state is TaskState.KILLING else None
         preempted = requested is not None and requested.reason is TerminationReason.PREEMPTED_RESOURCES
         done = preempted and state is TaskState.SUCCEEDED
+        stays = preempted and task.goal is TaskState.PREEMPTING
         message = f"{task.message}; {status.message}" if preempted and not done else status.message
         change.move(
             instance,
             ENDED[state],
-            goal=TaskState.KILLED if goal is Goal.STOP else task.goal,
+            goal=TaskState.KILLED if goal is Goal.STOP and not stays else task.goal,
             desired_run=task.run if done else task.desired_run,
             completion_time=completed,
             agent_id=task.agent_id or status.agent_id,
@@ -252,7 +254,7 @@ class TaskActions:
             termination=termination(state, requested, status.message),
             failure_count=failures,
             resource_usage=added(task.resource_usage, usage) if usage else task.resource_usage,
-            health=HealthState.INVALID if spec.health_checked else task.health,
+            health=_health_at_end(spec),
         )
 
     def kill(self, change: Change, instance: int, task: TaskRuntime) -> None:
@@ -282,7 +284,7 @@ class TaskActions:
         if not on_host or instance in change.in_flight.pending:
             return
         if change.task_spec(instance).kill_on_preempt:
-            self.kill_for(change, instance, TerminationReason.PREEMPTED_RESOURCES, message)
+            self._kill(change, instance, TaskState.PREEMPTING, TerminationReason.PREEMPTED_RESOURCES, message)
             return
         change.revise(instance, desired_run=task.run + 1, desired_host="")
         self._kill(change, instance, task.goal, TerminationReason.PREEMPTED_RESOURCES, message)
@@ -357,3 +359,8 @@ class TaskActions:
         change.in_flight.unconfirmed.discard(instance)
         change.in_flight.missing.discard(instance)
         self.clear_deadline(change, instance)
+
+
+def _health_at_end(spec: TaskSpec) -> HealthState:
+    """Return the health of an ended run: no check says anything about it."""
+    return HealthState.INVALID if spec.health_checked else HealthState.DISABLED

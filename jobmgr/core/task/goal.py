@@ -90,14 +90,16 @@ RULES: Mapping[tuple[TaskState, Goal], Action] = {
 
 _ENDING_JOB = frozenset({JobState.KILLED, JobState.DELETED})
 ENDING_GOALS = frozenset({Goal.STOP, Goal.REMOVE})
-"""Aims after which no run follows."""
+"""Goals after which no run follows."""
+STOPPED = frozenset({TaskState.KILLED, TaskState.PREEMPTING})
+"""Stored goals of tasks that stay ended; PREEMPTING is that of a preempted task with killOnPreempt."""
 
 
 def goal_of(job_goal: JobState, task: TaskRuntime) -> Goal:
     """Return the goal of a task. A job that is to end stops all its tasks, whatever their own goals."""
     if task.goal is TaskState.DELETED:
         return Goal.REMOVE
-    if job_goal in _ENDING_JOB or task.goal is TaskState.KILLED:
+    if job_goal in _ENDING_JOB or task.goal in STOPPED:
         return Goal.STOP
     if task.desired_run > task.run:
         return Goal.RESTART

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -30,8 +31,8 @@ class TaskQuery(NamedTuple):
     page: Page
 
 
-_KEYS: dict[str, Callable[[Row], int | str]] = {
-    "creation_time": lambda row: row.runtime.created_at,
+_KEYS: dict[str, Callable[[Row], float | str]] = {
+    "creation_time": lambda row: row.runtime.start_time or math.inf,  # the run's; last what has not started
     "host": lambda row: row.runtime.host,
     "instance_id": lambda row: row.instance,
     "message": lambda row: row.runtime.message,

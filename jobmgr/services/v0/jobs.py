@@ -173,6 +173,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         config = await asyncio.to_thread(validated_update, job.config, new)
         if config == job.config:
             return job.spec
+        check_supported(config)
         version = job.spec.version + 1
         config.changeLog.version = version
         config.changeLog.updatedAt = self._clock.wall()

@@ -12,14 +12,14 @@ from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, MILLI
 
 
-def check_alone(config: PoolConfig) -> None:
-    """Check name, amounts and percentages by themselves."""
+def check_alone(config: PoolConfig, force: bool = False) -> None:
+    """Check name, amounts and percentages; with `force` a limit may be below its reservation."""
     if not config.name.strip():
         raise InvalidArgument("name", config.name, "a name")
     if "/" in config.name:
         raise InvalidArgument("name", config.name, "a name without /")
     for i, (name, kind) in enumerate(config.kinds.items()):
-        _check_kind(f"resources[{i}]", name, kind)
+        _check_kind(f"resources[{i}]", name, kind, force)
     _check_percent("controllerLimit.maxPercent", config.controller_limit_percent)
     _check_percent("slackLimit.maxPercent", config.slack_limit_percent)
 
@@ -49,12 +49,12 @@ def check_against_tree(
         _check_children(name, config, below)
 
 
-def _check_kind(path: str, name: str, kind: KindConfig) -> None:
+def _check_kind(path: str, name: str, kind: KindConfig, force: bool) -> None:
     if name not in KINDS:
         raise InvalidArgument(f"{path}.kind", name, f"one of {', '.join(KINDS)}")
     if kind.reservation < 0:
         raise InvalidArgument(f"{path}.reservation", kind.reservation / MILLI, "0 or more")
-    if kind.limit < kind.reservation:
+    if kind.limit < kind.reservation and not force:
         reservation = kind.reservation / MILLI
         raise InvalidArgument(
             f"{path}.limit", kind.limit / MILLI, f"at least the reservation of {name}, {reservation:g}"

@@ -293,14 +293,14 @@ class PoolTree:
         return pool
 
     def check_update(self, config: PoolConfig, force: bool = False) -> None:
-        """Check a changed config. `force` skips the comparison with relatives.
+        """Check a changed config. `force` skips what relates amounts to each other and to those of relatives.
 
         Raises NotFound or InvalidArgument.
         """
         pool = self.get(config.id)
         if pool is self.root:
             raise InvalidArgument("id", config.id, "a pool that may change: the root is fixed")
-        check_alone(config)
+        check_alone(config, force)
         assert pool.parent is not None
         if config.parent != pool.parent.id:
             raise InvalidArgument("parent", config.parent, f"{pool.parent.id!r}: a pool keeps its parent")

@@ -13,8 +13,8 @@ from jobmgr.engine.engine import Engine
 from peloton.errors import Unavailable
 from peloton.model.ids import Run, mesos_task_id
 from peloton.model.job import JobSpec
-from peloton.model.states import TaskState, TerminationReason
-from peloton.model.task import Termination
+from peloton.model.states import HealthState, TaskState, TerminationReason
+from peloton.model.task import TaskStatus, Termination
 from peloton.wire.job import job_spec
 from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, config, spec
@@ -65,10 +65,39 @@ def test_kill_on_preempt_stays_killed() -> None:
     job = time.core.active.jobs[JOB].job
     time.say(S.KILLED)
     [task] = job.tasks
-    assert (task.state, task.goal, task.run) == (S.KILLED, S.KILLED, 1)
+    assert (task.state, task.goal, task.run) == (S.KILLED, S.PREEMPTING, 1), "Spark's drivers read it"
     assert task.termination is not None
     assert task.termination.reason is PREEMPTED
     assert task.message.startswith(f"preempted: {WHY}; ")
+
+
+def test_a_preempted_task_that_stays_killed_may_be_started_again() -> None:
+    wire = config(2, preemptible=True)
+    wire.defaultConfig.preemptionPolicy.killOnPreempt = True
+    time = running(job_spec(wire, 1))
+    preempt(time)
+    assert (time.task().state, time.task().goal) == (S.KILLING, S.PREEMPTING)
+    assert ins.Kill((Run(JOB, 0, 1),)) in time.after(60.0)
+    time.say(S.KILLED)
+    time.after(3600.0)
+    assert (time.task().state, time.task().run) == (S.KILLED, 1)
+    time.run_cycle(ev.StartRequested(JOB, [0]))
+    assert (time.task().goal, time.task().run) == (S.SUCCEEDED, 2)
+
+
+@pytest.mark.parametrize("checked", [True, False])
+@pytest.mark.parametrize("end", [S.FAILED, S.SUCCEEDED, S.KILLED])
+def test_the_health_of_an_ended_task_is_invalid_where_it_had_a_check(checked: bool, end: TaskState) -> None:
+    wire = config(2)
+    wire.defaultConfig.healthCheck.enabled = checked
+    time = running(job_spec(wire, 1))
+    sick = TaskStatus(mesos_task_id(JOB, 0, 1), S.RUNNING, 0, healthy=not checked)
+    time.run_cycle(ev.Statuses([(Run(JOB, 0, 1), sick)]))
+    if end is S.KILLED:
+        time.run_cycle(ev.StopRequested(JOB, [0]))
+    time.say(end)
+    assert time.task().state is end
+    assert time.task().health is (HealthState.INVALID if checked else HealthState.DISABLED)
 
 
 @pytest.mark.parametrize("end", [S.FAILED, S.LOST])

@@ -116,7 +116,7 @@ async def test_a_new_leader_reads_all_versions_in_use_before_it_decides(store: S
 def test_a_preempted_instance_is_restarted_or_stays_killed_by_its_own_version() -> None:
     led = leader(row(S.RUNNING, 1), row(S.RUNNING, 2))
     led.run_cycle(ev.Preempted([(Run(JOB, instance, 1), "make room") for instance in (0, 1)]))
-    assert [task(led, instance).goal for instance in (0, 1)] == [S.SUCCEEDED, S.KILLED]
+    assert [task(led, instance).goal for instance in (0, 1)] == [S.SUCCEEDED, S.PREEMPTING]
     led.run_cycle(status(0, S.KILLED))
     assert (task(led, 0).run, task(led, 0).state) == (2, S.INITIALIZED)
 

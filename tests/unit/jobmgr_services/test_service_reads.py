@@ -89,7 +89,7 @@ async def test_get_the_summary(three: Served) -> None:
     assert (summary.job_id.value, summary.name, summary.owner, summary.owning_team) == (
         JOB,
         "web",
-        "ann",
+        "infra",
         "infra",
     )
     assert [(label.key, label.value) for label in summary.labels] == [("tier", "front")]
@@ -222,8 +222,8 @@ async def query_jobs(served: Served, **fields: Any) -> list[str]:
 async def test_query_jobs(three: Served) -> None:
     assert await query_jobs(three) == [JOB]
     labels = [peloton_pb2.Label(key="tier", value="front")]
-    assert await query_jobs(three, labels=labels, name="w*", owner="ann", keywords=["serve"]) == [JOB]
-    assert await query_jobs(three, owner="bob") == []
+    assert await query_jobs(three, labels=labels, name="w*", owner="infra", keywords=["serve"]) == [JOB]
+    assert await query_jobs(three, owner="ann") == []
     assert await query_jobs(three, job_states=[stateless_pb2.JOB_STATE_KILLED]) == []
     answer = await three.services.QueryJobs(pb.QueryJobsRequest())
     (found,) = answer.records

@@ -215,7 +215,7 @@ async def test_query(served: Served, text: str, found: tuple[list[int], int], ov
     assert await _query(served, text) == found
 
 
-async def test_creation_time_is_the_runs_start_and_comes_last_where_there_is_none(served: Served) -> None:
+async def test_creation_time_is_the_start_of_the_run(served: Served) -> None:
     await served.create("instanceCount: 4")
     starts = {0: NOW + 30, 1: 0, 2: NOW + 10, 3: NOW + 20}
     await served.engine.put(

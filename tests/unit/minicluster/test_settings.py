@@ -105,7 +105,7 @@ def test_several_masters_are_found_through_zookeeper(tmp_path: Path) -> None:
         ("instances: {placement: [btch]}", "instances.placement.0: 'btch'"),
         *(
             (f"instances: {{placement: [{name}]}}", f"instances.placement.0: '{name}'")
-            for name in ("stateless", "stateful", "daemon")  # the engine does not place them yet
+            for name in ("stateful", "daemon")  # no engine places them yet
         ),
         ("agents: [{hostname: a}, {hostname: a}]", "hostnames must differ: a, a"),
         ("agents: [{resources: x}]", "agents.0.hostname"),

@@ -110,6 +110,17 @@ async def test_a_wrong_update_is_refused_unless_forced(shell: Shell) -> None:
     assert (await shell.pools.UpdateResourcePool(request, CLIENT)).error.notFound.id.value == "nobody"
 
 
+async def test_without_an_id_the_root_is_told_with_its_children(shell: Shell) -> None:
+    made = [await shell.pool("a"), await shell.pool("b")]
+    await shell.pool("c", made[0], reservation=1)
+    for request in (pb.GetRequest(), pb.GetRequest(includeChildPools=True)):
+        answer = await shell.pools.GetResourcePool(request, CLIENT)
+        assert (answer.poolinfo.id.value, answer.poolinfo.path.value) == ("root", "/")
+        assert [child.id.value for child in answer.childPools] == made
+    named = await shell.pools.GetResourcePool(pb.GetRequest(id=pool_id("root")), CLIENT)
+    assert not named.childPools, "where the root is named, its children are asked for as any pool's"
+
+
 async def test_unknown_pools_and_paths(shell: Shell) -> None:
     answer = await shell.pools.GetResourcePool(pb.GetRequest(id=pool_id("nobody")), CLIENT)
     assert answer.error.notFound.id.value == "nobody"

@@ -108,6 +108,13 @@ async def test_both_versions_show_the_same_tree(shell: Shell, stub: Any) -> None
     assert (await shell.usage(wanted))["cpu"] == 0
 
 
+async def test_without_an_id_the_root_is_told_with_its_children(stub: Any) -> None:
+    made = await create(stub, spec())
+    answer = await stub.GetResourcePool(pb.GetResourcePoolRequest())
+    assert answer.respool.respool_id.value == "root"
+    assert [child.respool_id.value for child in answer.child_respools] == [made]
+
+
 async def test_refusals_are_statuses(shell: Shell, stub: Any) -> None:
     made = await create(stub, spec())
     assert await refused(create(stub, spec())) == (
@@ -129,7 +136,7 @@ async def test_refusals_are_statuses(shell: Shell, stub: Any) -> None:
     for unknown in (
         update(stub, NOBODY, spec()),
         delete(stub, NOBODY),
-        get(stub, ""),
+        get(stub, NOBODY),
         stub.LookupResourcePoolID(
             pb.LookupResourcePoolIDRequest(path=respool_pb2.ResourcePoolPath(value="/z"))
         ),

@@ -146,6 +146,14 @@ def test_an_update_keeps_the_parent_and_fits_between_parent_and_children() -> No
     assert pools.get("x").limit[0] == 100_000
 
 
+def test_force_skips_that_a_limit_is_below_the_reservation() -> None:
+    pools = tree(PARENT, PoolConfig("x", "x", "p", cpu(10, 40)))
+    with pytest.raises(InvalidArgument, match=r"resources\[0\]\.limit: 5\.0 is not at least"):
+        update(pools, PoolConfig("x", "x", "p", cpu(10, 5)))
+    update(pools, PoolConfig("x", "x", "p", cpu(10, 5)), force=True)
+    assert (pools.get("x").reservation[0], pools.get("x").limit[0]) == (10_000, 5_000)
+
+
 def test_force_skips_what_relates_a_pool_to_others_only() -> None:
     pools = tree(PARENT, PoolConfig("x", "x", "p", cpu(10, 40)))
     update(pools, PoolConfig("x", "x", "p", cpu(60, 400)), force=True)

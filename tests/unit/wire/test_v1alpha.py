@@ -256,7 +256,7 @@ def test_a_v0_service_is_seen_as_a_spec() -> None:
 def test_index_and_summary_of_a_spec() -> None:
     given = job("instance_spec { key: 1 value { containers { command { value: 'needle' } } } }")
     payload = spec_from_v1alpha(given, 1).payload
-    assert tuple(indexed_fields(payload)) == ("web", "ann", POOL, (("tier", "front"),))
+    assert tuple(indexed_fields(payload)) == ("web", "infra", POOL, (("tier", "front"),))
     short, texts = summary_and_texts(payload)
     assert "needle" in texts and "serve --port 80" in texts
     assert short == summary(payload) and not v1alpha_spec(short).instance_spec
