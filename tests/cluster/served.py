@@ -24,6 +24,7 @@ from minicluster.settings import ClusterSettings
 from minicluster.temporary import run_program, temporary_cluster
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
 
 from .conftest import Harness
 
@@ -91,6 +92,7 @@ def job_types(harness: Harness) -> Mapping[str, bool]:
         assert not refused or "is not run by this server yet" in refused, refused
         found[name] = not refused
         if not refused:
+            harness.client.task_svc.Stop(task_pb2.StopRequest(jobId=answer.jobId), timeout=30)
             harness.ended(answer.jobId.value)
             harness.client.job_svc.Delete(
                 job_pb2.DeleteRequest(id=peloton_pb2.JobID(value=answer.jobId.value)), timeout=30
