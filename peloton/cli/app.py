@@ -19,7 +19,8 @@ GROUPS = {
     "task": LazyEntry(
         "peloton.cli.commands.task:task", "Look at and control the instances of a job; read their output."
     ),
-    "pod": LazyEntry("peloton.cli.commands.pod:pod", "Show the history of an instance, run by run."),
+    "pod": LazyEntry("peloton.cli.commands.pod:pod", "Look at and control single instances, run by run."),
+    "update": LazyEntry("peloton.cli.commands.update:update", "Update services, instance by instance."),
     "respool": LazyEntry(
         "peloton.cli.commands.respool:respool", "Resource pools: how teams share the cluster."
     ),

@@ -29,6 +29,13 @@ def enum_numbers(enum: EnumDescriptor) -> Mapping[str, int]:
     return short | {normalized(name): number for name, number in names.items()}
 
 
+def short_names(enum: EnumDescriptor) -> list[str]:
+    """Return the names of an enum without the prefix that all of them share."""
+    names = [value.name for value in enum.values]
+    cut = _shared_prefix(names)
+    return [name[cut:] for name in names]
+
+
 def _shared_prefix(names: list[str]) -> int:
     """Return the length of the words (`STATE_` in `STATE_UP`, `STATE_DOWN`) that all names begin with."""
     first, last = min(names), max(names)

@@ -10,14 +10,28 @@ from typing import Any
 import click
 
 from peloton.durations import parse_duration
+from peloton.errors import shown
 
 _RANGE = re.compile(r"(\d{0,10}):(\d{0,10})\Z")
 _NUMBER = re.compile(r"\d{1,10}\Z")
 LAST_INSTANCE = 2**31 - 1
 UINT32_MAX, UINT64_MAX = 2**32 - 1, 2**64 - 1
 """Largest numbers of fields of the wire interface."""
-COUNT = click.IntRange(1, UINT32_MAX)
-INDEX = click.IntRange(0, UINT32_MAX)
+
+
+class WholeNumber(click.IntRange):
+    """A whole number from `min` to `max`; a refusal names both bounds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Parse a number and check its bounds."""
+        try:
+            return int(super().convert(value, param, ctx))
+        except click.BadParameter:
+            self.fail(f"{shown(value)} is not a whole number from {self.min} to {self.max}", param, ctx)
+
+
+COUNT = WholeNumber(1, UINT32_MAX)
+INDEX = WholeNumber(0, UINT32_MAX)
 
 
 class Duration(click.ParamType[float]):
@@ -93,10 +107,10 @@ class EnumName(click.ParamType[list[int]]):
         """Parse names into the numbers of the enum."""
         if isinstance(value, list):
             return value
-        from peloton.cli.matching import enum_numbers, normalized, suggestion
+        from peloton.cli.matching import enum_numbers, normalized, short_names, suggestion
 
         descriptor = self._enum()
-        numbers, names = enum_numbers(descriptor), [entry.name for entry in descriptor.values]
+        numbers, names = enum_numbers(descriptor), short_names(descriptor)
         found: list[int] = []
         for part in split(value):
             number = numbers.get(normalized(part))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from peloton.cli.params import COUNT, INDEX, EnumName, Labels, Words
+from peloton.cli.params import COUNT, INDEX, EnumName, Labels, WholeNumber, Words
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import QueryRequest
@@ -87,9 +87,7 @@ def job_query_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("-s", "--states", type=EnumName(_job_states), default="", help="Jobs in one of these."),
         click.option("--owner", default="", help="Jobs of this owner."),
         click.option("--name", default="", help=JOB_NAME),
-        click.option(
-            "-d", "--timerange", type=click.IntRange(0, 36500), default=0, help="Last so many days."
-        ),
+        click.option("-d", "--timerange", type=WholeNumber(0, 36500), default=0, help="Last so many days."),
         page_options("creation_time", "DESC"),
         click.option("-q", "--total", type=COUNT, default=100, show_default=True, help="Look at so many."),
     )(command)
@@ -103,7 +101,7 @@ def page_options(sort: str, order: str) -> Callable[..., Any]:
         click.option(
             "-n",
             "--limit",
-            type=click.IntRange(1, PAGE),
+            type=WholeNumber(1, PAGE),
             default=PAGE,
             show_default=True,
             help="Show so many.",

@@ -18,7 +18,8 @@ This page is made by `python -m peloton.cli.reference > docs/cli.md`.
   the field's path, its value and what would be right. Examples: [examples](../examples).
 - **Ranges** of instances are `from:to`, `to` being the first left out; `3` is `3:4`, `5:` goes to the end.
 - **Durations** are `20s`, `5m`, `1m30s`, `500ms`. **Lists** are separated by commas. States have no case.
-- **Pools** are given by their path, such as `/a/b`. **Jobs** are given by their id, a UUID.
+- **Pools** are given by their path, such as `/a/b`. **Jobs** are given by their id, a UUID,
+  **pods** by their name, `JOB-INSTANCE`.
 - **Output**: tables, YAML for one object. With `-j`, standard output holds one JSON value and nothing else.
 - **Exit codes**: 0 done; 1 failed, with one line on standard error that says why; 2 called wrongly;
   130 interrupted. `job create --follow` ends with 0 only if the job SUCCEEDED.

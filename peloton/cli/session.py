@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,19 @@ class Session:
         except grpc.RpcError as error:
             role = SERVICES[service].role
             raise call_failed(error, method, role, self.client.address(role), seconds) from error
+
+    def stream(self, service: str, method: str, request: Any) -> Iterator[Any]:
+        """Call a service that answers with a stream, and yield its messages. Raises CallFailed."""
+        import grpc
+
+        from peloton.cli.failures import call_failed
+        from peloton.client.services import SERVICES
+
+        try:
+            yield from getattr(getattr(self.client, service), method)(request, timeout=self.timeout)
+        except grpc.RpcError as error:
+            role = SERVICES[service].role
+            raise call_failed(error, method, role, self.client.address(role), self.timeout) from error
 
     def show(self, value: Any, human: Callable[[], str]) -> None:
         """Print `value`, a message or plain data, as JSON with --json, else what `human` returns."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peloton.cli.commands.rolling import ROLLING
+from peloton.cli.commands.stateless import stateless
 from peloton.cli.groups import Group
 from peloton.cli.params import COUNT, Labels
 from peloton.cli.queries import PAGE, JobQuery, job_query_options
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 @click.group(cls=Group)
 def job() -> None:
     """Create, watch, change and stop jobs."""
+
+
+for _command in (*ROLLING, stateless):
+    job.add_command(_command)
 
 
 def secret_options(command: Callable[..., Any]) -> Callable[..., Any]:

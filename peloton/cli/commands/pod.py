@@ -1,9 +1,10 @@
-"""`peloton pod`: the history of an instance."""
+"""`peloton pod`: single instances of jobs."""
 
 from __future__ import annotations
 
 import click
 
+from peloton.cli.commands.pod_service import POD_COMMANDS
 from peloton.cli.commands.task import INSTANCE, JOB, RUNS, show_events
 from peloton.cli.groups import Group
 from peloton.cli.session import Session, pass_session
@@ -11,7 +12,11 @@ from peloton.cli.session import Session, pass_session
 
 @click.group(cls=Group)
 def pod() -> None:
-    """Show the history of an instance, run by run."""
+    """Look at and control single instances, each a pod named JOB-INSTANCE."""
+
+
+for _command in POD_COMMANDS:
+    pod.add_command(_command)
 
 
 @pod.command()

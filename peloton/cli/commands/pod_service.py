@@ -1,0 +1,185 @@
+"""The commands of `peloton pod` that name a pod: by the v1alpha PodService."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peloton.cli.commands.stateless_reads import pagination
+from peloton.cli.groups import Command
+from peloton.cli.params import INDEX, EnumName, Words
+from peloton.cli.queries import page_options
+from peloton.cli.session import Session, pass_session
+from peloton.cli.versions import call_job
+
+if TYPE_CHECKING:
+    from peloton.api.v1alpha.pod.pod_pb2 import PodStatus
+
+NAME = click.argument("name", metavar="POD")
+"""A pod's name: `<job>-<instance>`."""
+
+
+def _pod_states() -> Any:
+    from peloton.api.v1alpha.pod import pod_pb2
+
+    return pod_pb2.PodState.DESCRIPTOR
+
+
+@click.command(cls=Command)
+@NAME
+@click.option("--statusonly", is_flag=True, help="Leave out the specs.")
+@click.option("--limit", type=INDEX, default=0, show_default=True, help="Show so many earlier runs too.")
+@pass_session
+def get(session: Session, name: str, statusonly: bool, limit: int) -> None:
+    """Show a pod, named JOB-INSTANCE: the spec and the status of its current run."""
+    from peloton.cli.output import yaml_text
+
+    response = _call(session, "GetPod", name, status_only=statusonly, limit=limit)
+    session.show(response, lambda: yaml_text(response))
+
+
+@click.command(cls=Command)
+@click.argument("job_id", metavar="JOB")
+@click.option("-s", "--states", type=EnumName(_pod_states), default="", help="Pods in one of these.")
+@click.option("--names", type=Words(), default="", help="Pods with one of these names, JOB-INSTANCE.")
+@click.option("--hosts", type=Words(), default="", help="Pods on one of these hosts.")
+@page_options("instance_id", "ASC")
+@pass_session
+def query(session: Session, /, job_id: str, **given: Any) -> None:
+    """Find pods of a job by state, name and host."""
+    from peloton.api.v1alpha import peloton_pb2
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+    from peloton.api.v1alpha.pod import pod_pb2
+    from peloton.cli.service_rows import pod_table
+
+    spec = pod_pb2.QuerySpec(
+        pod_states=[pod_pb2.PodState.ValueType(state) for state in given["states"]],
+        names=[peloton_pb2.PodName(value=name) for name in given["names"]],
+        hosts=given["hosts"],
+        pagination=pagination(given["limit"], given["offset"], given["sort"], given["sortorder"]),
+    )
+    request = pb.QueryPodsRequest(
+        job_id=peloton_pb2.JobID(value=job_id), spec=spec, summary_only=not session.json
+    )
+    response = call_job(session, "QueryPods", request)
+    session.show(response, lambda: pod_table((_name(pod.status), pod.status) for pod in response.pods))
+
+
+@click.command(cls=Command)
+@NAME
+@pass_session
+def start(session: Session, name: str) -> None:
+    """Start a pod that was stopped."""
+    response = _call(session, "StartPod", name)
+    session.show(response, lambda: f"Pod {name} is being started")
+
+
+@click.command(cls=Command)
+@NAME
+@pass_session
+def stop(session: Session, name: str) -> None:
+    """Stop a pod."""
+    response = _call(session, "StopPod", name)
+    session.show(response, lambda: f"Pod {name} is being stopped")
+
+
+@click.command(cls=Command)
+@NAME
+@pass_session
+def restart(session: Session, name: str) -> None:
+    """Stop a pod and start it again."""
+    response = _call(session, "RestartPod", name)
+    session.show(response, lambda: f"Pod {name} is being restarted")
+
+
+@click.command("events-v1alpha", cls=Command)
+@NAME
+@click.option("-p", "--podid", "run", default="", help="Only this run: its pod id or number.")
+@pass_session
+def events(session: Session, name: str, run: str) -> None:
+    """Show the events of a pod's last 10 runs, newest first."""
+    from peloton.cli.service_rows import pod_event_table
+
+    response = _call(session, "GetPodEvents", name, run)
+    session.show(response, lambda: pod_event_table(response.events))
+
+
+@click.command(cls=Command)
+@NAME
+@click.option(
+    "-f", "--filename", default="stdout", show_default=True, help="The file of the sandbox to show."
+)
+@click.option("-p", "--podid", "run", default="", help="Of this run: its pod id or number.")
+@pass_session
+def logs(session: Session, name: str, filename: str, run: str) -> None:
+    """Print the output of a pod's current run.
+
+    With -j, the file is the text of one JSON object.
+    """
+    from peloton.cli.sandbox import Agent, Sandbox
+
+    response = _call(session, "BrowsePodSandbox", name, run)
+    agent = Agent(response.hostname, int(response.port or 5051), session.timeout)
+    file = Sandbox(agent, tuple(response.paths)).file(filename)
+    if session.json:
+        text = b"".join(file.download()).decode(errors="replace")
+        session.show({"podName": name, "filename": filename, "text": text}, str)
+        return
+    for piece in file.download():
+        sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
+
+
+@click.command(cls=Command)
+@NAME
+@pass_session
+def refresh(session: Session, name: str) -> None:
+    """Have the job manager read a pod from the store again."""
+    response = _call(session, "RefreshPod", name)
+    session.show(response, lambda: f"Pod {name} refreshed")
+
+
+@click.command(cls=Command)
+@NAME
+@pass_session
+def cache(session: Session, name: str) -> None:
+    """Show what the job manager holds of a pod in memory."""
+    from peloton.cli.output import yaml_text
+
+    response = _call(session, "GetPodCache", name)
+    session.show(response, lambda: yaml_text(response))
+
+
+@click.command("delete-events", cls=Command)
+@NAME
+@click.argument("run", metavar="PODID")
+@pass_session
+def delete_events(session: Session, name: str, run: str) -> None:
+    """Delete the events of the run PODID (a pod id, or a run's number) and of those before it."""
+    response = _call(session, "DeletePodEvents", name, run)
+    session.show(response, lambda: f"Events of pod {name} deleted up to {_pod_id(name, run)}")
+
+
+POD_COMMANDS = (get, query, start, stop, restart, events, logs, refresh, cache, delete_events)
+
+
+def _call(session: Session, method: str, name: str, run: str = "", **fields: Any) -> Any:
+    """Call a method of the PodService for the pod `name`, and its run where one is given."""
+    from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as pb
+
+    request = getattr(pb, f"{method}Request")(**fields)
+    request.pod_name.value = name
+    if run:
+        request.pod_id.value = _pod_id(name, run)
+    return session.call("pod_svc", method, request)
+
+
+def _pod_id(name: str, run: str) -> str:
+    """Return the id of a run given by its number; return any other text as it is."""
+    return f"{name}-{run}" if run.isascii() and run.isdecimal() else run
+
+
+def _name(status: PodStatus) -> str:
+    return status.pod_id.value.rpartition("-")[0]

@@ -1,0 +1,245 @@
+"""`peloton job stateless`: services of the v1alpha API, and what changes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peloton.cli.commands.stateless_reads import READS
+from peloton.cli.commands.workflow import workflow
+from peloton.cli.groups import Group
+from peloton.cli.params import INDEX, InstanceRange
+from peloton.cli.session import Session, pass_session
+from peloton.cli.updates import (
+    BATCH_SIZE,
+    OPAQUE_DATA,
+    UpdateFlags,
+    create_options,
+    take_pool,
+    update_options,
+)
+from peloton.cli.versions import VERSION, EntityVersion, call_job, replaceable
+
+if TYPE_CHECKING:
+    from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec
+    from peloton.api.v1alpha.peloton_pb2 import JobID
+
+JOB = click.argument("job_id", metavar="JOB")
+
+
+@click.group(cls=Group)
+def stateless() -> None:
+    """Services: jobs whose instances run until they are stopped."""
+
+
+stateless.add_command(workflow)
+for _command in READS:
+    stateless.add_command(_command)
+
+
+@stateless.command()
+@click.argument("respool")
+@click.argument("spec")
+@BATCH_SIZE
+@click.option(
+    "-i", "--jobID", "job_id", default="", help="UUID of the new job.  [default: the server makes one]"
+)
+@create_options
+@pass_session
+def create(session: Session, /, respool: str, spec: str, job_id: str, **given: Any) -> None:
+    """Create a service from SPEC (YAML, `-` for standard input) in the pool at path RESPOOL.
+
+    BATCH-SIZE instances are started at a time, all at once with 0.
+    """
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+
+    flags, content = UpdateFlags(**given), _read(spec)
+    take_pool(session, content.respool_id, "respool_id", respool)
+    request = pb.CreateJobRequest(job_id=_id(job_id), spec=content, create_spec=flags.create_spec())
+    _set_opaque_data(request, flags.opaque_data)
+    response = call_job(session, "CreateJob", request)
+    session.show(
+        response, lambda: f"Job {response.job_id.value} created, entity version {response.version.value}"
+    )
+
+
+@stateless.command()
+@JOB
+@click.argument("spec")
+@BATCH_SIZE
+@click.argument("respool")
+@click.argument("version", metavar="[ENTITYVERSION]", type=EntityVersion(), required=False)
+@update_options
+@pass_session
+def replace(
+    session: Session, /, job_id: str, spec: str, respool: str, version: str | None, **given: Any
+) -> None:
+    """Update a service to the new SPEC, BATCH-SIZE instances at a time, all at once with 0.
+
+    With ENTITYVERSION only if the job is still at this version. Without it the present version is taken; an
+    update or restart that is under way is then replaced with --override only.
+    """
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+
+    flags, content = UpdateFlags(**given), _read(spec)
+    take_pool(session, content.respool_id, "respool_id", respool)
+    request = pb.ReplaceJobRequest(job_id=_id(job_id), spec=content, update_spec=flags.spec())
+    request.version.value = version or replaceable(session, job_id, flags.override)
+    _set_opaque_data(request, flags.opaque_data)
+    response = call_job(session, "ReplaceJob", request, version or "")
+    _show(session, response, f"Job {job_id} is being updated")
+
+
+@stateless.command("replace-diff")
+@JOB
+@click.argument("spec")
+@click.argument("respool")
+@VERSION
+@pass_session
+def replace_diff(session: Session, job_id: str, spec: str, respool: str, version: str) -> None:
+    """Show what `replace` with SPEC would do to the instances, and change nothing."""
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+    from peloton.cli.service_rows import closed_spans
+
+    content = _read(spec)
+    take_pool(session, content.respool_id, "respool_id", respool)
+    request = pb.GetReplaceJobDiffRequest(job_id=_id(job_id), spec=content)
+    request.version.value = version
+    response = call_job(session, "GetReplaceJobDiff", request, version)
+    kinds = ("added", "removed", "updated", "unchanged")
+    session.show(
+        response,
+        lambda: "\n".join(
+            f"{kind}: {closed_spans(getattr(response, f'instances_{kind}'))}" for kind in kinds
+        ),
+    )
+
+
+@stateless.command()
+@JOB
+@BATCH_SIZE
+@click.argument("version", metavar="ENTITYVERSION", type=EntityVersion())
+@update_options
+@pass_session
+def rollback(session: Session, /, job_id: str, version: str, **given: Any) -> None:
+    """Update a service back to the spec that it had at ENTITYVERSION, BATCH-SIZE instances at a time.
+
+    `list-updates` shows the versions there were. An update or restart that is under way is replaced with
+    --override only.
+    """
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+
+    flags = UpdateFlags(**given)
+    now = replaceable(session, job_id, flags.override)
+    earlier = pb.GetJobRequest(job_id=_id(job_id))
+    earlier.version.value = version
+    spec = call_job(session, "GetJob", earlier).job_info.spec
+    request = pb.ReplaceJobRequest(job_id=_id(job_id), spec=spec, update_spec=flags.spec())
+    request.version.value = now
+    _set_opaque_data(request, flags.opaque_data)
+    response = call_job(session, "ReplaceJob", request)
+    _show(session, response, f"Job {job_id} is being updated to its spec of {version}")
+
+
+@stateless.command()
+@JOB
+@VERSION
+@click.option(
+    "-r",
+    "--range",
+    "ranges",
+    type=InstanceRange(),
+    multiple=True,
+    help="from:to, more than once.  [default: all]",
+)
+@click.option(
+    "--batch-size", type=INDEX, default=0, help="Restart so many at a time.  [default: all at once]"
+)
+@click.option("--in-place", is_flag=True, help="Start instances again on the hosts they were on.")
+@OPAQUE_DATA
+@pass_session
+def restart(
+    session: Session,
+    job_id: str,
+    version: str,
+    ranges: tuple[tuple[int, int], ...],
+    batch_size: int,
+    in_place: bool,
+    opaque_data: str,
+) -> None:
+    """Restart the instances of a service."""
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+
+    request = pb.RestartJobRequest(job_id=_id(job_id))
+    request.version.value = version
+    request.restart_spec.batch_size, request.restart_spec.in_place = batch_size, in_place
+    for low, high in ranges:
+        request.restart_spec.ranges.add(**{"from": low, "to": high})
+    _set_opaque_data(request, opaque_data)
+    response = call_job(session, "RestartJob", request, version)
+    _show(session, response, f"Job {job_id} is being restarted")
+
+
+@stateless.command()
+@JOB
+@VERSION
+@pass_session
+def start(session: Session, job_id: str, version: str) -> None:
+    """Start a service that was stopped, with all of its instances."""
+    _switch(session, "StartJob", job_id, version, f"Job {job_id} is being started")
+
+
+@stateless.command()
+@JOB
+@VERSION
+@pass_session
+def stop(session: Session, job_id: str, version: str) -> None:
+    """Stop all instances of a service."""
+    _switch(session, "StopJob", job_id, version, f"Job {job_id} is being stopped")
+
+
+@stateless.command()
+@JOB
+@VERSION
+@click.option("-f", "--force", is_flag=True, help="Stop it first where it runs.")
+@pass_session
+def delete(session: Session, job_id: str, version: str, force: bool) -> None:
+    """Delete a service that was stopped, with its pods."""
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+
+    request = pb.DeleteJobRequest(job_id=_id(job_id), force=force)
+    request.version.value = version
+    response = call_job(session, "DeleteJob", request, version)
+    session.show(response, lambda: f"Job {job_id} {'is being deleted' if force else 'deleted'}")
+
+
+def _switch(session: Session, method: str, job_id: str, version: str, done: str) -> None:
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+
+    request = getattr(pb, f"{method}Request")(job_id=_id(job_id))
+    request.version.value = version
+    _show(session, call_job(session, method, request, version), done)
+
+
+def _show(session: Session, response: Any, done: str) -> None:
+    """Print what was begun, with the entity version that the next command needs."""
+    session.show(response, lambda: f"{done}, entity version {response.version.value}")
+
+
+def _id(value: str) -> JobID:
+    from peloton.api.v1alpha import peloton_pb2
+
+    return peloton_pb2.JobID(value=value)
+
+
+def _read(spec: str) -> JobSpec:
+    from peloton.api.v1alpha.job.stateless import stateless_pb2
+    from peloton.cli.spec import read_spec
+
+    return read_spec(stateless_pb2.JobSpec, spec)
+
+
+def _set_opaque_data(request: Any, text: str) -> None:
+    if text:
+        request.opaque_data.data = text

@@ -1,0 +1,172 @@
+"""`peloton update`: updates of services by the v0 API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peloton.cli.groups import Group
+from peloton.cli.params import WholeNumber
+from peloton.cli.session import Session, pass_session
+from peloton.cli.updates import BATCH_SIZE, OPAQUE_DATA, UpdateFlags, take_pool, update_options
+from peloton.errors import Refused
+
+if TYPE_CHECKING:
+    from peloton.api.v0.peloton_pb2 import JobID, UpdateID
+
+JOB = click.argument("job_id", metavar="JOB")
+UPDATE = click.argument("update_id", metavar="UPDATE")
+
+
+@click.group(cls=Group)
+def update() -> None:
+    """Update services, instance by instance."""
+
+
+@update.command()
+@JOB
+@click.argument("config")
+@BATCH_SIZE
+@click.argument("respool")
+@update_options
+@pass_session
+def create(session: Session, /, job_id: str, config: str, respool: str, **given: Any) -> None:
+    """Update a service to CONFIG (YAML, `-` for standard input), BATCH-SIZE instances at a time.
+
+    RESPOOL is the path of the pool that the job is in. An update that is under way is replaced with
+    --override only.
+    """
+    from peloton.api.v0.job import job_pb2
+    from peloton.api.v0.update.svc import update_svc_pb2 as pb
+    from peloton.cli.spec import read_spec
+
+    flags, spec = UpdateFlags(**given), read_spec(job_pb2.JobConfig, config)
+    take_pool(session, spec.respoolID, "respoolID", respool)
+    if not flags.override:
+        _check_ended(session, job_id)
+    request = pb.CreateUpdateRequest(jobId=_job(job_id), jobConfig=spec, updateConfig=flags.config())
+    if flags.opaque_data:
+        request.opaque_data.data = flags.opaque_data
+    response = _call(session, "CreateUpdate", request, f"job {job_id}")
+    session.show(response, lambda: f"Job {job_id} is being updated by update {response.updateID.value}")
+
+
+@update.command()
+@UPDATE
+@pass_session
+def get(session: Session, update_id: str) -> None:
+    """Show an update: its options and how far it is."""
+    from peloton.api.v0.update.svc import update_svc_pb2 as pb
+    from peloton.cli.output import yaml_text
+
+    response = _call(session, "GetUpdate", pb.GetUpdateRequest(updateId=_id(update_id)), update_id)
+    session.show(response, lambda: yaml_text(response.updateInfo))
+
+
+@update.command("list")
+@JOB
+@click.option("--limit", type=WholeNumber(1, 1000), default=10, show_default=True, help="The last so many.")
+@pass_session
+def list_(session: Session, job_id: str, limit: int) -> None:
+    """List the updates of a job, newest first."""
+    from peloton.api.v0.update.svc import update_svc_pb2 as pb
+    from peloton.cli.service_rows import update_table
+
+    request = pb.ListUpdatesRequest(jobID=_job(job_id), limit=limit)
+    response = _call(session, "ListUpdates", request, f"job {job_id}")
+    session.show(response, lambda: update_table(response.updateInfo))
+
+
+@update.command()
+@UPDATE
+@pass_session
+def cache(session: Session, update_id: str) -> None:
+    """Show what the job manager holds of an update in memory."""
+    from peloton.api.v0.update.svc import update_svc_pb2 as pb
+    from peloton.cli.output import yaml_text
+
+    request = pb.GetUpdateCacheRequest(updateId=_id(update_id))
+    response = _call(session, "GetUpdateCache", request, update_id)
+    session.show(response, lambda: yaml_text(response))
+
+
+@update.command()
+@UPDATE
+@OPAQUE_DATA
+@pass_session
+def pause(session: Session, update_id: str, opaque_data: str) -> None:
+    """Halt an update after the instances that are in flight."""
+    _control(session, "PauseUpdate", update_id, opaque_data, "paused")
+
+
+@update.command()
+@UPDATE
+@OPAQUE_DATA
+@pass_session
+def resume(session: Session, update_id: str, opaque_data: str) -> None:
+    """Let an update go on after a pause."""
+    _control(session, "ResumeUpdate", update_id, opaque_data, "resumed")
+
+
+@update.command()
+@UPDATE
+@OPAQUE_DATA
+@pass_session
+def abort(session: Session, update_id: str, opaque_data: str) -> None:
+    """End an update; the instances stay as they are."""
+    _control(session, "AbortUpdate", update_id, opaque_data, "aborted")
+
+
+def _control(session: Session, method: str, update_id: str, opaque_data: str, done: str) -> None:
+    from peloton.api.v0.update.svc import update_svc_pb2 as pb
+
+    request = getattr(pb, f"{method}Request")(updateId=_id(update_id))
+    if opaque_data:
+        request.opaque_data.data = opaque_data
+    response = _call(session, method, request, update_id)
+    session.show(response, lambda: f"Update {update_id} {done}")
+
+
+def _call(session: Session, method: str, request: Any, subject: str) -> Any:
+    """Call a method, and name the subject of the request where it is not found. Raises CallFailed."""
+    from peloton.cli.failures import CallFailed
+
+    try:
+        return session.call("update_svc", method, request)
+    except CallFailed as failure:
+        if failure.code != "NOT_FOUND" or subject in str(failure):
+            raise
+        raise CallFailed(failure.code, f"{subject}: {failure}") from failure
+
+
+def _check_ended(session: Session, job_id: str) -> None:
+    """Raise Refused where an update of the job is under way."""
+    from peloton.api.v0.update import update_pb2
+    from peloton.api.v0.update.svc import update_svc_pb2 as pb
+
+    running = (
+        update_pb2.INITIALIZED,
+        update_pb2.ROLLING_FORWARD,
+        update_pb2.PAUSED,
+        update_pb2.ROLLING_BACKWARD,
+    )
+    request = pb.ListUpdatesRequest(jobID=_job(job_id), limit=1)
+    for last in _call(session, "ListUpdates", request, f"job {job_id}").updateInfo:
+        if last.status.state in running:
+            state = update_pb2.State.Name(last.status.state)
+            raise Refused(
+                f"job {job_id}: update {last.updateId.value} is under way ({state}): --override replaces it"
+            )
+
+
+def _job(value: str) -> JobID:
+    from peloton.api.v0 import peloton_pb2
+
+    return peloton_pb2.JobID(value=value)
+
+
+def _id(value: str) -> UpdateID:
+    from peloton.api.v0 import peloton_pb2
+
+    return peloton_pb2.UpdateID(value=value)

@@ -1,0 +1,86 @@
+"""`peloton job stateless workflow`: pause, resume and end the update or restart of a service."""
+
+from __future__ import annotations
+
+import click
+
+from peloton.cli.groups import Group
+from peloton.cli.params import INDEX
+from peloton.cli.session import Session, pass_session
+from peloton.cli.updates import OPAQUE_DATA
+from peloton.cli.versions import VERSION, call_job
+
+JOB = click.argument("job_id", metavar="JOB")
+INSTANCE = click.argument("instance", type=INDEX)
+
+
+@click.group(cls=Group)
+def workflow() -> None:
+    """Control the update or restart of a service that is under way."""
+
+
+@workflow.command()
+@JOB
+@VERSION
+@OPAQUE_DATA
+@pass_session
+def pause(session: Session, job_id: str, version: str, opaque_data: str) -> None:
+    """Halt it after the instances that are in flight."""
+    _control(session, "PauseJobWorkflow", job_id, version, opaque_data, "paused")
+
+
+@workflow.command()
+@JOB
+@VERSION
+@OPAQUE_DATA
+@pass_session
+def resume(session: Session, job_id: str, version: str, opaque_data: str) -> None:
+    """Let it go on after a pause."""
+    _control(session, "ResumeJobWorkflow", job_id, version, opaque_data, "resumed")
+
+
+@workflow.command()
+@JOB
+@VERSION
+@OPAQUE_DATA
+@pass_session
+def abort(session: Session, job_id: str, version: str, opaque_data: str) -> None:
+    """End it; the instances stay as they are."""
+    _control(session, "AbortJobWorkflow", job_id, version, opaque_data, "aborted")
+
+
+@workflow.command()
+@JOB
+@INSTANCE
+@click.option(
+    "-l",
+    "--limit",
+    type=INDEX,
+    default=0,
+    help="The last so many events.  [default: all]",
+)
+@pass_session
+def events(session: Session, job_id: str, instance: int, limit: int) -> None:
+    """Show what the last workflow did to an instance, newest first."""
+    from peloton.api.v1alpha import peloton_pb2
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+    from peloton.cli.service_rows import workflow_event_table
+
+    request = pb.GetWorkflowEventsRequest(
+        job_id=peloton_pb2.JobID(value=job_id), instance_id=instance, limit=limit
+    )
+    response = call_job(session, "GetWorkflowEvents", request)
+    session.show(response, lambda: workflow_event_table(response.events))
+
+
+def _control(session: Session, method: str, job_id: str, version: str, opaque_data: str, done: str) -> None:
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+
+    request = getattr(pb, f"{method}Request")()
+    request.job_id.value, request.version.value = job_id, version
+    if opaque_data:
+        request.opaque_data.data = opaque_data
+    response = call_job(session, method, request, version)
+    session.show(
+        response, lambda: f"Workflow of job {job_id} {done}, entity version {response.version.value}"
+    )

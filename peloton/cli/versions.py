@@ -1,0 +1,128 @@
+"""Entity versions of services, and calls that name a job: their failures say which job, and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peloton.cli.session import Session
+from peloton.errors import Refused
+from peloton.model.ids import is_uuid
+
+if TYPE_CHECKING:
+    from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobStatus, WorkflowStatus
+    from peloton.cli.failures import CallFailed
+
+_VERSION = re.compile(r"\d+-\d+-\d+\Z", re.ASCII)
+_STALE = "unexpected entity version"
+"""The message of the job manager for a version that is not the present one."""
+
+
+class EntityVersion(click.ParamType[str]):
+    """`<config>-<desired state>-<workflow>`, three numbers."""
+
+    name = "entityVersion"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the form of a version."""
+        if not _VERSION.match(value):
+            self.fail(
+                f"{value!r} is not an entity version, such as 3-1-2: "
+                "`peloton job stateless get JOB --summaryonly` shows the present one",
+                param,
+                ctx,
+            )
+        return str(value)
+
+
+VERSION = click.argument("version", metavar="ENTITYVERSION", type=EntityVersion())
+"""The entity version that the caller saw last."""
+
+
+def call_job(session: Session, method: str, request: Any, version: str = "") -> Any:
+    """Call a method of the v1alpha JobService whose request has a job id, and return the answer.
+
+    `version` is the entity version that the user gave, empty where the command looked it up. Raises
+    CallFailed.
+    """
+    from peloton.cli.failures import CallFailed
+
+    job_id = request.job_id.value
+    try:
+        return session.call("stateless_svc", method, request)
+    except CallFailed as failure:
+        raise _job_failure(failure, job_id, version) from failure
+
+
+def stream_job(session: Session, method: str, request: Any) -> Iterator[Any]:
+    """Call a method that answers with a stream as `call_job` does, and yield its messages."""
+    from peloton.cli.failures import CallFailed
+
+    try:
+        yield from session.stream("stateless_svc", method, request)
+    except CallFailed as failure:
+        raise _job_failure(failure, request.job_id.value, "") from failure
+
+
+def _job_failure(failure: CallFailed, job_id: str, version: str) -> CallFailed:
+    """Return a failure of a call for a job, with a text that names the job and how to go on."""
+    from peloton.cli.failures import CallFailed
+
+    text = str(failure)
+    if failure.code == "ABORTED" and _STALE in text:
+        text = _stale(job_id, version)
+    elif failure.code == "NOT_FOUND" and job_id not in text:
+        text = f"job {job_id}: {text}"
+        if not is_uuid(job_id):
+            text += ": a job is given by its id, a UUID; `peloton job stateless query --name NAME` finds it"
+    return CallFailed(failure.code, text)
+
+
+def _stale(job_id: str, version: str) -> str:
+    if not version:
+        return f"job {job_id} was changed by others at the same time: look at it, then try again"
+    return (
+        f"job {job_id}: {version} is not its present entity version ({_STALE}): "
+        f"`peloton job stateless get {job_id} --summaryonly` shows it, as status.version"
+    )
+
+
+def present(session: Session, job_id: str) -> JobStatus:
+    """Return the status of a job, with its entity version and its last workflow."""
+    from peloton.api.v1alpha import peloton_pb2
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+
+    request = pb.GetJobRequest(job_id=peloton_pb2.JobID(value=job_id), summary_only=True)
+    status: JobStatus = call_job(session, "GetJob", request).summary.status
+    return status
+
+
+def replaceable(session: Session, job_id: str, override: bool) -> str:
+    """Return the present entity version. Raises Refused where a workflow runs, unless `override`."""
+    status = present(session, job_id)
+    if not override and _runs(status.workflow_status):
+        raise Refused(f"job {job_id}: {_progress(status.workflow_status)}: --override replaces it")
+    return str(status.version.value)
+
+
+def _runs(workflow: WorkflowStatus) -> bool:
+    from peloton.api.v1alpha.job.stateless import stateless_pb2 as pb
+
+    return workflow.state in (
+        pb.WORKFLOW_STATE_INITIALIZED,
+        pb.WORKFLOW_STATE_ROLLING_FORWARD,
+        pb.WORKFLOW_STATE_PAUSED,
+        pb.WORKFLOW_STATE_ROLLING_BACKWARD,
+    )
+
+
+def _progress(workflow: WorkflowStatus) -> str:
+    from peloton.api.v1alpha.job.stateless import stateless_pb2 as pb
+
+    kind = "a restart" if workflow.type == pb.WORKFLOW_TYPE_RESTART else "an update"
+    state = pb.WorkflowState.Name(workflow.state).removeprefix("WORKFLOW_STATE_")
+    done, left = workflow.num_instances_completed, workflow.num_instances_remaining
+    return f"{kind} is under way ({state}, {done} instances done, {left} to go)"
