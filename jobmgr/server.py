@@ -65,7 +65,7 @@ def services(
         service(add_JobServiceServicer_to_server, JobService(engine, engine.workflows, clock)),
         service(add_PodServiceServicer_to_server, PodService(engine, sandboxes)),
         service(add_WatchServiceServicer_to_server, watching),
-        service(add_JobManagerServiceServicer_to_server, JobManagerService(engine)),
+        service(add_JobManagerServiceServicer_to_server, JobManagerService(engine, engine.workflows)),
         service(add_FeasibilityServiceServicer_to_server, FeasibilityService(feasibility)),
     )
     admin = service(add_AdminServiceServicer_to_server, AdminService(engine.lockdown))

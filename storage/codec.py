@@ -184,9 +184,9 @@ POD_EVENT = Codec(
     PodEvent,
     (
         "state goal config_version desired_config_version previous_run desired_run agent_id hostname message "
-        "reason health"
+        "reason health termination"
     ),
-    {"state": _task_state, "goal": _task_state, "health": _health},
+    {"state": _task_state, "goal": _task_state, "health": _health, "termination": _termination},
 )
 """Without job_id, instance, run and timestamp, which are the row's key."""
 POOL = Codec(

@@ -56,7 +56,7 @@ def _correct(active: ActiveJobs, change: Change, run: Run, task: TaskRuntime, st
         if not change.set_event_text(run.instance, run.run, status.state, *text):
             event = pod_event(change.job_id, run.instance, ended)
             changed = replace(event, run=run.run, state=status.state, message=text[0], reason=text[1])
-            change.events.append(changed)
+            change.events.append(replace(changed, termination=None))
 
 
 def _apply(

@@ -139,15 +139,18 @@ class Engine:
         started: list[int] = await self.lanes.request(StartRequested(job_id, instances))
         return started
 
-    async def restart(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
+    async def restart(
+        self, job_id: JobId, instances: Sequence[int] | None, check_sla: bool = False
+    ) -> list[int]:
         """Stop the current run and begin the next one, whatever the retry policy (None: all instances).
 
-        Instances whose goal is KILLED are left out. Return those that are restarted. Raises NotFound, and
-        Refused where the job has ended or is being stopped as a whole.
+        Instances whose goal is KILLED are left out. Return those that are restarted. Raises NotFound, Refused
+        where the job has ended or is being stopped as a whole, and, with `check_sla`, Conflict where more
+        instances of a service would be unavailable than its SLA allows.
         """
         if await self.find(job_id) is None:
             await self._refuse_ended(job_id, "restart tasks of")
-        restarted: list[int] = await self.lanes.request(RestartRequested(job_id, instances))
+        restarted: list[int] = await self.lanes.request(RestartRequested(job_id, instances, check_sla))
         return restarted
 
     async def delete(self, job_id: JobId) -> None:

@@ -27,11 +27,16 @@ def is_serving(task: TaskRuntime) -> bool:
 
 
 def availability_of(task: TaskRuntime | None) -> Availability:
-    """Return the class of an instance; None stands for one without a row."""
+    """Return the class of an instance; None stands for one without a row.
+
+    One that is stopped only until its next run, as by an update that stops first, is UNAVAILABLE.
+    """
     if task is None or task.state is TaskState.UNKNOWN:
         return Availability.INVALID
     if task.goal is TaskState.DELETED or task.state is TaskState.DELETED:
         return Availability.DELETED
+    if task.desired_run > task.run:
+        return Availability.UNAVAILABLE
     if task.goal is TaskState.KILLED:
         return Availability.KILLED
     return Availability.AVAILABLE if is_serving(task) else Availability.UNAVAILABLE

@@ -111,6 +111,8 @@ class PodEvent:
     message: str = ""
     reason: str = ""
     health: HealthState = HealthState.DISABLED
+    termination: Termination | None = None
+    """How the run ended, or, of a live one, why it is to end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from jobmgr.core.job.active_jobs import ActiveJobs
+from jobmgr.core.job.availability import disruption
 from jobmgr.core.state.cache import NOT_CREATED
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
@@ -19,12 +21,13 @@ from jobmgr.core.task.creation import first_runtime
 from jobmgr.core.task.goal import STOPPED, Goal, goal_of
 from peloton.errors import Conflict, PelotonError, Refused
 from peloton.model.ids import JobId
-from peloton.model.states import JobState, TaskState
-from peloton.model.task import TaskRuntime
+from peloton.model.states import JobState, TaskState, TerminationReason
+from peloton.model.task import TaskRuntime, Termination
 from peloton.model.workflow import EntityVersion
 
 STALE = "unexpected entity version"
 """Clients know this message: nothing is added to it."""
+_SLA_AWARE = Termination(TerminationReason.KILLED_FOR_SLA_AWARE_RESTART)
 Answer = list[int] | PelotonError
 """The instances that a request applies to, or why it is refused."""
 
@@ -61,16 +64,20 @@ def on_start_requested(active: ActiveJobs, cycle: Cycle, event: StartRequested) 
     def eligible(task: TaskRuntime) -> bool:
         return task.goal in STOPPED
 
-    return _begin_next_runs(active, cycle, event.job_id, event.instances, "start", eligible)
+    return _begin_next_runs(active, cycle, event.job_id, event.instances, _NextRuns("start", eligible))
 
 
 def on_restart_requested(active: ActiveJobs, cycle: Cycle, event: RestartRequested) -> Answer:
-    """Restart instances that are not stopped; return them."""
+    """Restart instances that are not stopped; return them.
+
+    Conflict, and nothing is restarted, where the SLA is to be checked and would break.
+    """
 
     def eligible(task: TaskRuntime) -> bool:
         return task.goal not in STOPPED
 
-    return _begin_next_runs(active, cycle, event.job_id, event.instances, "restart", eligible)
+    wanted = _NextRuns("restart", eligible, event.check_sla)
+    return _begin_next_runs(active, cycle, event.job_id, event.instances, wanted)
 
 
 def _stop_task(active: ActiveJobs, change: Change, instance: int) -> bool:
@@ -177,32 +184,53 @@ def _stop_job(active: ActiveJobs, change: Change) -> list[int]:
     return [i for i in instances if not change.task(i).state.terminal]
 
 
+@dataclass(frozen=True, slots=True)
+class _NextRuns:
+    """A request for the next runs of instances."""
+
+    verb: str
+    eligible: Callable[[TaskRuntime], bool]
+    check_sla: bool = False
+
+
 def _begin_next_runs(
-    active: ActiveJobs,
-    cycle: Cycle,
-    job_id: JobId,
-    instances: Sequence[int] | None,
-    verb: str,
-    eligible: Callable[[TaskRuntime], bool],
+    active: ActiveJobs, cycle: Cycle, job_id: JobId, instances: Sequence[int] | None, wanted: _NextRuns
 ) -> Answer:
     """Make the next run the desired one of the eligible instances; return them."""
-    change = active.change(cycle, job_id)
+    change, verb = active.change(cycle, job_id), wanted.verb
     if change is None or (change.job.runtime.state.terminal and not change.service):
         return Refused(f"cannot {verb} tasks in a terminated job")
     if change.goal is JobState.KILLED and change.service and verb == "start":
         resume_service(change)
     if change.goal in (JobState.KILLED, JobState.DELETED):
         return Refused(f"cannot {verb} tasks in a job that is being stopped")
-    accepted = []
-    for instance in _created(change, instances):
-        task = change.task(instance)
-        if not eligible(task):
-            continue
-        accepted.append(instance)
-        if goal_of(change.goal, task) is not Goal.RESTART:
-            change.revise(instance, goal=change.running_goal, desired_run=task.run + 1)
-            active.actions.evaluate(change, instance)
+    accepted = [i for i in _created(change, instances) if wanted.eligible(change.task(i))]
+    if wanted.check_sla and (breach := _breach(change, accepted)) is not None:
+        return breach
+    for instance in accepted:
+        if goal_of(change.goal, change.task(instance)) is not Goal.RESTART:
+            _begin_next_run(active, change, instance, wanted.check_sla)
     return accepted
+
+
+def _breach(change: Change, instances: Sequence[int]) -> Conflict | None:
+    """Return the refusal where killing the instances would break the SLA of a service."""
+    tasks = map(change.task, range(change.size))
+    effect = disruption(change.spec, change.goal, tasks, map(change.task, instances))
+    return None if effect.allowed else Conflict(f"the SLA of job {change.job_id} would break: {effect}")
+
+
+def _begin_next_run(active: ActiveJobs, change: Change, instance: int, sla_aware: bool) -> None:
+    """Make the next run the desired one. The run that is to end for it gets the reason, if it is live."""
+    task = change.task(instance)
+    ends = sla_aware and task.state is not TaskState.KILLING and not task.state.terminal
+    change.revise(
+        instance,
+        goal=change.running_goal,
+        desired_run=task.run + 1,
+        termination=_SLA_AWARE if ends else task.termination,
+    )
+    active.actions.evaluate(change, instance)
 
 
 def _created(change: Change, instances: Sequence[int] | None) -> list[int]:

@@ -15,7 +15,7 @@ from jobmgr.core.state.task_states import Cause, Details, state_after
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, JobType, TaskState
-from peloton.model.task import PodEvent, TaskRuntime, TaskSpec
+from peloton.model.task import PodEvent, TaskRuntime, TaskSpec, Termination
 from peloton.model.workflow import Workflow, WorkflowEvent, WorkflowId, WorkflowType
 
 K = TypeVar("K")
@@ -61,6 +61,7 @@ def pod_event(job_id: JobId, instance: int, task: TaskRuntime) -> PodEvent:
         task.message,
         task.reason,
         task.health,
+        task.termination,
     )
 
 
@@ -246,22 +247,34 @@ class Change:
     def correct(self, instance: int, **details: Unpack[Details]) -> TaskRuntime:
         """Set fields of a task whose run has ended, from a late status.
 
-        The event of the end, which is the task's last step, gets the new message and reason.
+        The event of the end, which is the task's last step, gets the new message, reason and termination.
         """
         old = self.task(instance)
         new = self.tasks[instance] = next_revision(old, old.state, old.updated_at, details)
         if new.start_time and not old.start_time:
             self._ran = True
-        if not self.set_event_text(instance, new.run, new.state, new.message, new.reason):
+        if not self.set_event_text(instance, new.run, new.state, new.message, new.reason, new.termination):
             self.events.append(pod_event(self.job_id, instance, new))
         return new
 
-    def set_event_text(self, instance: int, run: int, state: TaskState, message: str, reason: str) -> bool:
-        """Set message and reason of an event of this cycle; return whether there is one."""
+    def set_event_text(
+        self,
+        instance: int,
+        run: int,
+        state: TaskState,
+        message: str,
+        reason: str,
+        termination: Termination | None = None,
+    ) -> bool:
+        """Set message, reason and, where given, termination of an event of this cycle.
+
+        Return whether there is one.
+        """
         for at in range(len(self.events) - 1, -1, -1):
             event = self.events[at]
             if (event.instance, event.run, event.state) == (instance, run, state):
-                self.events[at] = replace(event, message=message, reason=reason)
+                how = termination or event.termination
+                self.events[at] = replace(event, message=message, reason=reason, termination=how)
                 return True
         return False
 

@@ -79,6 +79,8 @@ class RestartRequested:
 
     job_id: JobId
     instances: Sequence[int] | None
+    check_sla: bool = False
+    """Whether to refuse where more instances of a service would be unavailable than its SLA allows."""
 
 
 @dataclass(frozen=True, slots=True)

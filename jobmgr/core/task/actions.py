@@ -20,7 +20,13 @@ from jobmgr.core.task.retry import (
     stored_cause,
     throttled_for,
 )
-from jobmgr.core.task.status_rules import MAX_MESSAGE, end_state, ended_run_message, termination
+from jobmgr.core.task.status_rules import (
+    MAX_MESSAGE,
+    end_state,
+    ended_run_message,
+    restart_reason,
+    termination,
+)
 from jobmgr.core.task.usage import NANOSECONDS, added, used
 from peloton.deadlines import Deadlines
 from peloton.model.ids import JobId
@@ -189,7 +195,7 @@ class TaskActions:
         change.in_flight.finish(instance)
         self._clear(change, instance)
         restarted = goal is Goal.RESTART
-        reason = TerminationReason.KILLED_FOR_RESTART if restarted else TerminationReason.KILLED_ON_REQUEST
+        reason = restart_reason(change.task(instance)) if restarted else TerminationReason.KILLED_ON_REQUEST
         task = change.move(
             instance,
             Cause.CANCELLED,
@@ -262,10 +268,10 @@ class TaskActions:
         goal = goal_of(change.goal, task)
         if goal is Goal.REMOVE:
             self._kill(change, instance, task.goal, TerminationReason.KILLED_FOR_UPDATE, "to be removed")
+        elif goal is Goal.RESTART and (not change.updating or task.termination is not None):
+            self._kill(change, instance, task.goal, restart_reason(task), "to be restarted")
         elif change.updating and task.desired_run > task.run:
             self._kill(change, instance, task.goal, TerminationReason.KILLED_FOR_UPDATE, "to be updated")
-        elif goal is Goal.RESTART:
-            self._kill(change, instance, task.goal, TerminationReason.KILLED_FOR_RESTART, "to be restarted")
         else:
             self.kill_for(change, instance, TerminationReason.KILLED_ON_REQUEST, "to be stopped")
 

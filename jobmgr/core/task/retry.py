@@ -118,6 +118,11 @@ def throttled_for(task: TaskRuntime, age: float, first: float, longest: float) -
     return max(exponential(task.failure_count, first, longest) - age, 0.0)
 
 
+def is_throttled(task: TaskRuntime) -> bool:
+    """Return whether a service's instance waits before its next run; one that was stopped does not."""
+    return task.message == THROTTLED and task.goal is TaskState.RUNNING and task.state.terminal
+
+
 def explain_end(cause: EndCause, message: str, again: bool) -> str:
     """Return the message of an end, with an explanation where the task did not cause it."""
     suffix = f": {message}" if message else ""

@@ -88,3 +88,8 @@ def termination(end: TaskState, requested: Termination | None, message: str) -> 
     reason = requested.reason if requested and end is TaskState.KILLED else TerminationReason.FAILED
     exited, signalled = _EXITED.search(message), _SIGNALLED.search(message)
     return Termination(reason, int(exited[1]) if exited else 0, signalled[1].strip() if signalled else "")
+
+
+def restart_reason(task: TaskRuntime) -> TerminationReason:
+    """Return why a live run ends that is to be restarted: as its request said, else for the restart."""
+    return TerminationReason.KILLED_FOR_RESTART if task.termination is None else task.termination.reason

@@ -69,6 +69,7 @@ def _runtime(events: Sequence[PodEvent]) -> TaskRuntime:
         message=last.message,
         reason=last.reason,
         health=last.health,
+        termination=next((e.termination for e in events if e.state.terminal and e.termination), None),
         created_at=events[-1].timestamp,
         updated_at=last.timestamp,
     )

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import fnmatch
+from collections.abc import AsyncIterator
 from typing import Any
 
+from jobmgr.core.job.availability import instance_availability
 from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.task.retry import is_throttled
 from jobmgr.engine.engine import Engine
-from jobmgr.services.common.view import JOB_NOT_FOUND
+from jobmgr.engine.workflows import Workflows
+from jobmgr.services.common.view import JOB_NOT_FOUND, YIELD_EVERY, view
+from jobmgr.services.v1alpha.workflow_reads import cached_job
 from peloton.api.v1alpha import peloton_pb2
 from peloton.errors import NotFound
 from peloton.model.ids import is_uuid
+from peloton.model.states import JobState, JobType
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2, jobmgrsvc_pb2_grpc
-
-NOT_BUILT = "is about services, which this server does not run yet"
+from peloton.wire.v1alpha.pod_status import pod_name
 
 
 class JobManagerService(jobmgrsvc_pb2_grpc.JobManagerServiceServicer):
     """Answers the calls of JobManagerService."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, workflows: Workflows) -> None:
         self._engine = engine
+        self._workflows = workflows
 
     async def RefreshJob(
         self, request: jobmgrsvc_pb2.RefreshJobRequest, context: Any
@@ -46,20 +53,51 @@ class JobManagerService(jobmgrsvc_pb2_grpc.JobManagerServiceServicer):
     async def GetThrottledPods(
         self, request: jobmgrsvc_pb2.GetThrottledPodsRequest, context: Any
     ) -> jobmgrsvc_pb2.GetThrottledPodsResponse:
-        """Refuse: services are not served yet."""
-        raise NotImplementedError("GetThrottledPods " + NOT_BUILT)
+        """Return the pods of services that failed and wait before their next run, by job and instance."""
+        answer = jobmgrsvc_pb2.GetThrottledPodsResponse()
+        async for job in self._services():
+            for instance, task in job.created():
+                if instance % YIELD_EVERY == 0:
+                    await asyncio.sleep(0)
+                if is_throttled(task):
+                    answer.throttled_pods.append(pod_name(job.job_id, instance))
+        return answer
 
     async def GetJobCache(
         self, request: jobmgrsvc_pb2.GetJobCacheRequest, context: Any
     ) -> jobmgrsvc_pb2.GetJobCacheResponse:
-        """Refuse: services are not served yet."""
-        raise NotImplementedError("GetJobCache " + NOT_BUILT + "; for batch jobs ask JobManager.GetCache")
+        """Return a job as it is in memory. Raises NotFound for one that has ended."""
+        spec, status = await cached_job(self._engine, self._workflows, request.job_id.value)
+        return jobmgrsvc_pb2.GetJobCacheResponse(spec=spec, status=status)
 
     async def GetInstanceAvailabilityInfoForJob(
         self, request: jobmgrsvc_pb2.GetInstanceAvailabilityInfoForJobRequest, context: Any
     ) -> jobmgrsvc_pb2.GetInstanceAvailabilityInfoForJobResponse:
-        """Refuse: services are not served yet."""
-        raise NotImplementedError("GetInstanceAvailabilityInfoForJob " + NOT_BUILT)
+        """Return the class of the named instances; without names, of all that the job has or is removing.
+
+        INVALID stands for an instance that the job does not have, or has no row of yet. Raises NotFound.
+        """
+        job = await view(self._engine, request.job_id.value)
+        rows = {instance: task async for instance, task in job.tasks()}
+        answer = jobmgrsvc_pb2.GetInstanceAvailabilityInfoForJobResponse()
+        for instance in request.instances or {*range(job.spec.instance_count), *rows}:
+            found = instance_availability(job.runtime.goal, rows.get(instance))
+            answer.instance_availability_map[instance] = found.name
+        return answer
+
+    async def _services(self) -> AsyncIterator[CachedJob]:
+        """Yield the services that shall run. Those that are not in memory yet are read first."""
+        for job_id in sorted(self._engine.active_jobs()):
+            try:
+                job = await self._engine.find(job_id)
+            except NotFound:  # deleted since
+                continue
+            if (
+                job is not None
+                and job.spec.type is not JobType.BATCH
+                and job.runtime.goal is JobState.RUNNING
+            ):
+                yield job
 
 
 def _matches(job: CachedJob, spec: jobmgrsvc_pb2.QueryJobCacheRequest.CacheQuerySpec) -> bool:

@@ -13,7 +13,7 @@ from jobmgr.services.common.view import JOB_NOT_FOUND, as_cached, view
 from jobmgr.services.v1alpha.job_info import spec_message, status_message, summary_message
 from jobmgr.services.v1alpha.pod_info import Pods
 from jobmgr.services.v1alpha.queries import applied, pod_query, v1alpha_job_query
-from jobmgr.services.v1alpha.workflow_reads import WorkflowReads
+from jobmgr.services.v1alpha.workflow_reads import WorkflowReads, cached_job
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
@@ -69,12 +69,8 @@ class JobReads(WorkflowReads):
 
     async def GetJobCache(self, request: pb.GetJobCacheRequest, context: Any) -> pb.GetJobCacheResponse:
         """Return a job as it is in memory. Raises NotFound for one that has ended."""
-        job_id = request.job_id.value
-        if self._engine.job(job_id) is None:
-            raise NotFound(f"{JOB_NOT_FOUND} in memory: only active jobs are held there")
-        job = await view(self._engine, job_id)
-        status = status_message(job, await self._last_workflow(job))
-        return pb.GetJobCacheResponse(spec=spec_message(job.spec), status=status)
+        spec, status = await cached_job(self._engine, self._workflows, request.job_id.value)
+        return pb.GetJobCacheResponse(spec=spec, status=status)
 
     async def ListPods(self, request: pb.ListPodsRequest, context: Any) -> AsyncIterator[pb.ListPodsResponse]:
         """Send the pods of a job, or of a range of it, in order."""

@@ -49,11 +49,12 @@ class PodService(pod_svc_pb2_grpc.PodServiceServicer):
         return pb.StopPodResponse()
 
     async def RestartPod(self, request: pb.RestartPodRequest, context: Any) -> pb.RestartPodResponse:
-        """Stop the pod and start it again. One whose goal is KILLED is left as it is."""
+        """Stop the pod and start it again. One whose goal is KILLED is left as it is.
+
+        Raises Conflict where the SLA is to be checked and would break.
+        """
         job, instance = await self._pod(request.pod_name.value)
-        if request.check_sla:
-            raise NotImplementedError("RestartPod with check_sla is not served yet: leave check_sla out")
-        await self._engine.restart(job.job_id, [instance])
+        await self._engine.restart(job.job_id, [instance], request.check_sla)
         return pb.RestartPodResponse()
 
     async def GetPod(self, request: pb.GetPodRequest, context: Any) -> pb.GetPodResponse:

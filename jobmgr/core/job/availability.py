@@ -1,0 +1,63 @@
+"""Availability of a service's instances, and whether its SLA allows kills (docs/behaviour/jobs.md, SLA)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from peloton.model.availability import Availability, availability_of
+from peloton.model.job import JobSpec
+from peloton.model.states import JobState, JobType
+from peloton.model.task import TaskRuntime
+
+_ENDING_JOB = frozenset({JobState.KILLED, JobState.DELETED})
+
+
+@dataclass(frozen=True, slots=True)
+class Disruption:
+    """The effect of killing some instances of a job."""
+
+    limit: int
+    """The most instances that may be unavailable; 0: no limit."""
+    unavailable: int
+    """Number of instances that are unavailable before the kills."""
+    added: int
+    """Number of available instances that would be killed."""
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the SLA holds. Killing what is unavailable already never breaks it."""
+        return not self.limit or not self.added or self.unavailable + self.added <= self.limit
+
+    def __str__(self) -> str:
+        """Describe the effect for an error message."""
+        return (
+            f"{self.unavailable} instances are unavailable, {self.added} more would be, and "
+            f"maximumUnavailableInstances is {self.limit}"
+        )
+
+
+def instance_availability(goal: JobState, task: TaskRuntime | None) -> Availability:
+    """Return the class of an instance of a job with this goal; None stands for an instance without a row.
+
+    A job that is to end stops all its instances, whatever their own goals.
+    """
+    found = availability_of(task)
+    stopped = goal in _ENDING_JOB and found in (Availability.AVAILABLE, Availability.UNAVAILABLE)
+    return Availability.KILLED if stopped else found
+
+
+def disruption(
+    spec: JobSpec, goal: JobState, tasks: Iterable[TaskRuntime], kills: Iterable[TaskRuntime]
+) -> Disruption:
+    """Return the effect of killing `kills`, which are some of `tasks`, all instances of a job.
+
+    Only the class UNAVAILABLE counts: instances that are stopped or are being removed are not wanted, and
+    those that a workflow is still to add have never been promised. Batch jobs have no limit.
+    """
+    limit = 0 if spec.type is JobType.BATCH else spec.sla.maximum_unavailable_instances
+    if not limit:
+        return Disruption(0, 0, 0)
+    unavailable = sum(instance_availability(goal, task) is Availability.UNAVAILABLE for task in tasks)
+    added = sum(instance_availability(goal, task) is Availability.AVAILABLE for task in kills)
+    return Disruption(limit, unavailable, added)

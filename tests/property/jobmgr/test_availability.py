@@ -1,0 +1,141 @@
+"""The SLA of services: the pure decision, and random histories of restarts that are held to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobmgr.core.job.availability import disruption, instance_availability
+from jobmgr.core.state import events as ev
+from peloton.errors import Conflict
+from peloton.model.availability import Availability
+from peloton.model.states import HealthState, JobState, TaskState
+from peloton.model.task import TaskRuntime
+from tests.unit.jobmgr_core.services import Service, service
+from tests.unit.jobmgr_core.specs import JOB
+from tests.unit.jobmgr_core.test_availability import limited, task
+
+S, A = TaskState, Availability
+INSTANCES = 5
+TASKS = st.builds(
+    task,
+    st.sampled_from(
+        (S.UNKNOWN, S.INITIALIZED, S.PENDING, S.LAUNCHED, S.STARTING, S.RUNNING, S.RUNNING, S.RUNNING)
+        + (S.KILLING, S.SUCCEEDED, S.FAILED, S.LOST, S.KILLED, S.DELETED)
+    ),
+    st.sampled_from((S.RUNNING, S.RUNNING, S.RUNNING, S.KILLED, S.DELETED)),
+    health=st.sampled_from(HealthState),
+    desired_run=st.sampled_from((1, 1, 1, 2)),
+)
+JOBS = st.lists(TASKS, min_size=1, max_size=12)
+LIMITS = st.integers(0, 6)
+CHOICES = st.sets(st.integers(0, 11))
+
+
+def down(tasks: list[TaskRuntime]) -> set[int]:
+    """The instances that shall run and do not serve."""
+    return {
+        i for i, each in enumerate(tasks) if instance_availability(JobState.RUNNING, each) is A.UNAVAILABLE
+    }
+
+
+def killed(tasks: list[TaskRuntime], chosen: set[int]) -> list[TaskRuntime]:
+    return [replace(each, state=S.KILLING) if i in chosen else each for i, each in enumerate(tasks)]
+
+
+@given(JOBS, LIMITS, CHOICES)
+@settings(deadline=None)
+def test_kills_are_allowed_if_the_sla_holds_after_them(
+    tasks: list[TaskRuntime], most: int, chosen: set[int]
+) -> None:
+    present = {i for i in chosen if i < len(tasks) and tasks[i].state not in (S.UNKNOWN, S.DELETED)}
+    kills = [tasks[i] for i in present]
+    before, after = down(tasks), down(killed(tasks, present))
+    allowed = disruption(limited(most), JobState.RUNNING, tasks, kills).allowed
+    assert before <= after
+    assert allowed is (not most or len(after) <= most or after == before)
+
+
+@given(JOBS, LIMITS, CHOICES, CHOICES)
+@settings(deadline=None)
+def test_less_is_allowed_where_more_is(
+    tasks: list[TaskRuntime], most: int, some: set[int], others: set[int]
+) -> None:
+    def allowed(limit: int, chosen: set[int]) -> bool:
+        kills = [tasks[i] for i in chosen if i < len(tasks)]
+        return disruption(limited(limit), JobState.RUNNING, tasks, kills).allowed
+
+    if allowed(most, some | others):
+        assert allowed(most, some) and allowed(most + 1 if most else 0, some | others)
+    assert allowed(len(tasks), some)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ("checked", "checked", "restart", "stop", "start", "fail", "lose", "sick", "well")
+            + ("step", "step", "settle", "wait", "fall")
+        ),
+        st.sets(st.integers(0, INSTANCES - 1), min_size=1, max_size=3),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS, st.integers(0, 4))
+@settings(max_examples=120, deadline=None)
+def test_checked_restarts_never_break_the_sla(steps: list[tuple[str, set[int]]], most: int) -> None:
+    it = Service(limited(most, INSTANCES, checked=True))
+    it.settle()
+    for kind, chosen in steps:
+        _step(it, kind, chosen, most)
+        assert not it.twice
+
+
+def _step(it: Service, kind: str, chosen: set[int], most: int) -> None:
+    instances = sorted(chosen)
+    if kind == "checked":
+        _checked(it, instances, most)
+    elif kind in ("restart", "stop", "start"):
+        request = {"restart": ev.RestartRequested, "stop": ev.StopRequested, "start": ev.StartRequested}
+        it.ask(request[kind](JOB, instances))
+    elif kind in ("fail", "lose", "sick", "well"):
+        for instance, run in sorted(it.alive):
+            if instance in chosen and it.rows[instance].run == run:
+                _report(it, instance, run, kind)
+    elif kind == "wait":
+        it.wait(40)
+    else:
+        {"step": it.step, "settle": it.settle, "fall": it.fall}[kind]()
+
+
+def _report(it: Service, instance: int, run: int, kind: str) -> None:
+    if kind in ("fail", "lose"):
+        it.end(instance, S.FAILED if kind == "fail" else S.LOST)
+    elif it.alive[instance, run] is S.RUNNING:
+        it.say(instance, run, S.RUNNING, healthy=kind == "well")
+
+
+def _checked(it: Service, instances: list[int], most: int) -> None:
+    """A refusal changes nothing; what is granted leaves no more down than the SLA says, or than were."""
+    it.cycle()
+    rows, before = dict(it.rows), _down(it)
+    added = {i for i in instances if instance_availability(it.runtime.goal, it.rows[i]) is A.AVAILABLE}
+    reply = it.ask(ev.RestartRequested(JOB, instances, check_sla=True))
+    if isinstance(reply, Conflict):
+        assert most and added and len(before | added) > most
+        assert it.rows == rows
+    else:
+        assert isinstance(reply, list)
+        assert _down(it) == before | added
+        assert not most or not added or len(_down(it)) <= most
+
+
+def _down(it: Service) -> set[int]:
+    return down([it.rows[i] for i in range(INSTANCES)])
+
+
+def test_a_service_has_no_limit_unless_it_gives_one() -> None:
+    assert not service().sla.maximum_unavailable_instances
