@@ -25,6 +25,7 @@ GROUPS = {
         "peloton.cli.commands.respool:respool", "Resource pools: how teams share the cluster."
     ),
     "host": LazyEntry("peloton.cli.commands.host:host", "Hosts of the cluster."),
+    "jobmgr": LazyEntry("peloton.cli.commands.jobmgr:jobmgr", "Look into the job manager."),
     "resmgr": LazyEntry("peloton.cli.commands.resmgr:resmgr", "Look into the resource manager."),
     "hostmgr": LazyEntry("peloton.cli.commands.hostmgr:hostmgr", "Look into the host manager."),
     "watch": LazyEntry("peloton.cli.commands.watch:watch", "Print changes of jobs and pods as they come."),

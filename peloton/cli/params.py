@@ -148,6 +148,22 @@ class Words(click.ParamType[list[str]]):
         return value if isinstance(value, list) else split(value)
 
 
+class Instances(click.ParamType[list[int]]):
+    """A comma-separated list of instance ids."""
+
+    name = "0,1,…"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+        """Parse the ids."""
+        if isinstance(value, list):
+            return value
+        words = split(value)
+        for word in words:
+            if not (word.isascii() and word.isdecimal()) or int(word) >= LAST_INSTANCE:
+                self.fail(f"{word!r} is not the id of an instance, such as 0", param, ctx)
+        return [int(word) for word in words]
+
+
 def split(value: str) -> list[str]:
     """Return the parts of a comma-separated list, without blanks and empty ones."""
     return [part.strip() for part in value.split(",") if part.strip()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 
 import grpc
 import pytest
@@ -14,6 +15,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as jobs_pb
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as pods_pb
+from peloton.private.jobmgrsvc import jobmgrsvc_pb2
 from peloton.wire.v1alpha.twins import filled_job
 
 from .conftest import Harness, wait_for
@@ -25,10 +27,16 @@ RUNNING, KILLED = pod_pb2.POD_STATE_RUNNING, pod_pb2.POD_STATE_KILLED
 class ServiceJob:
     """A service of pods that run until they are stopped."""
 
-    def __init__(self, harness: Harness, instances: int) -> None:
+    def __init__(
+        self,
+        harness: Harness,
+        instances: int,
+        adjust: Callable[[stateless_pb2.JobSpec], None] = lambda spec: None,
+    ) -> None:
         self.jobs, self.pods = harness.client.stateless_svc, harness.client.pod_svc
         self.id = peloton_pb2.JobID(value=str(uuid.uuid4()))
         self.spec = _spec(harness.pool, instances)
+        adjust(self.spec)
         request = jobs_pb.CreateJobRequest(job_id=self.id, spec=self.spec)
         self.version = self.jobs.CreateJob(request, timeout=SECONDS).version
 
@@ -116,6 +124,57 @@ def test_single_pods(harness: Harness) -> None:
         pods_pb.BrowsePodSandboxRequest(pod_name=service.name(0)), timeout=SECONDS
     )
     assert any(path.endswith("/stdout") for path in sandbox.paths)
+    version = service.get().job_info.status.version
+    force = jobs_pb.DeleteJobRequest(job_id=service.id, version=version, force=True)
+    service.jobs.DeleteJob(force, timeout=SECONDS)
+
+
+def test_restarts_within_the_sla(harness: Harness) -> None:
+    """One pod of two may be down."""
+    service = ServiceJob(harness, 2, lambda spec: setattr(spec.sla, "maximum_unavailable_instances", 1))
+    service.await_states(RUNNING, RUNNING)
+    first, second = (pods_pb.RestartPodRequest(pod_name=service.name(i), check_sla=True) for i in range(2))
+    service.pods.RestartPod(first, timeout=SECONDS)
+    with pytest.raises(grpc.RpcError) as refused:
+        service.pods.RestartPod(second, timeout=SECONDS)
+    assert refused.value.code() is grpc.StatusCode.ABORTED
+    wait_for(lambda: service.run(0) == 2, SECONDS, lambda: str(service.list()))
+    service.await_states(RUNNING, RUNNING)
+    service.pods.RestartPod(second, timeout=SECONDS)
+    wait_for(lambda: service.run(1) == 2, SECONDS, lambda: str(service.list()))
+    service.await_states(RUNNING, RUNNING)
+    pod = service.pods.GetPod(pods_pb.GetPodRequest(pod_name=service.name(0), limit=5), timeout=SECONDS)
+    end = pod.previous[0].status.containers_status[0].terminationStatus
+    assert end.reason == pod_pb2.TerminationStatus.TERMINATION_STATUS_REASON_KILLED_FOR_SLA_AWARE_RESTART
+    private = harness.client.jobmgr_private_svc
+    classes = private.GetInstanceAvailabilityInfoForJob(
+        jobmgrsvc_pb2.GetInstanceAvailabilityInfoForJobRequest(job_id=service.id), timeout=SECONDS
+    )
+    assert dict(classes.instance_availability_map) == {0: "AVAILABLE", 1: "AVAILABLE"}
+    version = service.get().job_info.status.version
+    force = jobs_pb.DeleteJobRequest(job_id=service.id, version=version, force=True)
+    service.jobs.DeleteJob(force, timeout=SECONDS)
+
+
+def test_a_pod_that_fails_is_throttled(harness: Harness) -> None:
+    def failing(spec: stateless_pb2.JobSpec) -> None:
+        spec.default_spec.containers[0].entrypoint.value = "exit 3"
+
+    service = ServiceJob(harness, 1, failing)
+
+    def throttled() -> list[str]:
+        answer = harness.client.jobmgr_private_svc.GetThrottledPods(
+            jobmgrsvc_pb2.GetThrottledPodsRequest(), timeout=SECONDS
+        )
+        return [pod.value for pod in answer.throttled_pods]
+
+    wait_for(lambda: service.name(0).value in throttled(), 90, lambda: str(service.list()))
+    held = harness.client.jobmgr_private_svc.GetJobCache(
+        jobmgrsvc_pb2.GetJobCacheRequest(job_id=service.id), timeout=SECONDS
+    )
+    assert held.spec.name == "web"
+    service.pods.StopPod(pods_pb.StopPodRequest(pod_name=service.name(0)), timeout=SECONDS)
+    assert service.name(0).value not in throttled()
     version = service.get().job_info.status.version
     force = jobs_pb.DeleteJobRequest(job_id=service.id, version=version, force=True)
     service.jobs.DeleteJob(force, timeout=SECONDS)

@@ -120,6 +120,7 @@ def event(
         message='it\'s "on"',
         reason="A_REASON",
         health=HealthState.HEALTHY,
+        termination=Termination(TerminationReason.KILLED_FOR_SLA_AWARE_RESTART, 0, "Terminated"),
     )
 
 

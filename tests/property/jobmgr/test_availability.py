@@ -19,12 +19,11 @@ from tests.unit.jobmgr_core.test_availability import limited, task
 
 S, A = TaskState, Availability
 INSTANCES = 5
+STATES = sorted({*S} - {S.READY, S.PLACING, S.PLACED, S.LAUNCHING, S.PREEMPTING, S.RESERVED})
+"""Those that jobmgr stores."""
 TASKS = st.builds(
     task,
-    st.sampled_from(
-        (S.UNKNOWN, S.INITIALIZED, S.PENDING, S.LAUNCHED, S.STARTING, S.RUNNING, S.RUNNING, S.RUNNING)
-        + (S.KILLING, S.SUCCEEDED, S.FAILED, S.LOST, S.KILLED, S.DELETED)
-    ),
+    st.sampled_from([*STATES, *[S.RUNNING] * 6]),
     st.sampled_from((S.RUNNING, S.RUNNING, S.RUNNING, S.KILLED, S.DELETED)),
     health=st.sampled_from(HealthState),
     desired_run=st.sampled_from((1, 1, 1, 2)),
@@ -72,12 +71,23 @@ def test_less_is_allowed_where_more_is(
     assert allowed(len(tasks), some)
 
 
+KINDS = (
+    "checked",
+    "restart",
+    "stop",
+    "start",
+    "fail",
+    "lose",
+    "sick",
+    "well",
+    "step",
+    "settle",
+    "wait",
+    "fall",
+)
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(
-            ("checked", "checked", "restart", "stop", "start", "fail", "lose", "sick", "well")
-            + ("step", "step", "settle", "wait", "fall")
-        ),
+        st.sampled_from([*KINDS, "checked", "step", "settle"]),
         st.sets(st.integers(0, INSTANCES - 1), min_size=1, max_size=3),
     ),
     max_size=40,

@@ -87,8 +87,10 @@ class FakeEngine(Engine):
             raise Refused("the job is being stopped")
         return await self._act("start", job_id, instances)
 
-    async def restart(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
-        return await self._act("restart", job_id, instances)
+    async def restart(
+        self, job_id: JobId, instances: Sequence[int] | None, check_sla: bool = False
+    ) -> list[int]:
+        return await self._act("restart within the SLA" if check_sla else "restart", job_id, instances)
 
     async def _act(self, what: str, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
         """Instance 0 never can."""
@@ -111,6 +113,10 @@ class FakeEngine(Engine):
         self.requests.append(("refresh", first, end))
 
     def job(self, job_id: JobId) -> CachedJob | None:
+        return self.held.get(job_id)
+
+    async def find(self, job_id: JobId) -> CachedJob | None:
+        await self._known(job_id)
         return self.held.get(job_id)
 
     async def summary(self, job_id: JobId) -> JobSummary:

@@ -96,6 +96,11 @@ async def test_start_stop_and_restart(three: Served, method: str, asked: str) ->
     assert three.engine.requests == [(asked, [1]), (asked, [1])]
 
 
+async def test_restart_within_the_sla(three: Served) -> None:
+    await three.pods.RestartPod(pb.RestartPodRequest(pod_name=name(1), check_sla=True))
+    assert three.engine.requests == [("restart within the SLA", [1])]
+
+
 async def test_start_in_a_batch_job_that_has_ended(with_job: Served) -> None:
     await with_job.engine.end(JOB, state=JobState.FAILED)
     with pytest.raises(grpc.aio.AioRpcError) as failure:

@@ -17,6 +17,7 @@ from peloton.api.v0.task import task_pb2, task_pb2_grpc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2_grpc
 from peloton.clock import SystemClock
+from peloton.private.jobmgrsvc import jobmgrsvc_pb2_grpc
 from peloton.rpc.server import RpcServer
 from storage.config import SqliteSettings
 from storage.sqlite.store import open_sqlite
@@ -42,7 +43,8 @@ async def real(tmp_path: Path) -> AsyncIterator[Served]:
         jobs, tasks = job_pb2_grpc.JobManagerStub(channel), task_pb2_grpc.TaskManagerStub(channel)
         pods = pod_svc_pb2_grpc.PodServiceStub(channel)
         v1alpha = stateless_svc_pb2_grpc.JobServiceStub(channel)
-        yield Served(channel, engine, hostmgr, jobs, tasks, None, pods, v1alpha)
+        private = jobmgrsvc_pb2_grpc.JobManagerServiceStub(channel)
+        yield Served(channel, engine, hostmgr, jobs, tasks, private, pods, v1alpha)
     await server.stop(0)
     lanes.cancel()
     await asyncio.wait([lanes])
