@@ -12,8 +12,8 @@ from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.task.retry import is_throttled
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Workflows
+from jobmgr.services.common.job_info import cached_job
 from jobmgr.services.common.view import JOB_NOT_FOUND, YIELD_EVERY, view
-from jobmgr.services.v1alpha.workflow_reads import cached_job
 from peloton.api.v1alpha import peloton_pb2
 from peloton.errors import NotFound
 from peloton.model.ids import is_uuid

@@ -7,13 +7,13 @@ from typing import Any
 
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Workflows
+from jobmgr.services.common.job_info import cached_job, spec_message, status_message, summary_message
 from jobmgr.services.common.ranges import bounds
 from jobmgr.services.common.task_query import Row, cut, matches
 from jobmgr.services.common.view import JOB_NOT_FOUND, as_cached, view
-from jobmgr.services.v1alpha.job_info import spec_message, status_message, summary_message
 from jobmgr.services.v1alpha.pod_info import Pods
 from jobmgr.services.v1alpha.queries import applied, pod_query, v1alpha_job_query
-from jobmgr.services.v1alpha.workflow_reads import WorkflowReads, cached_job
+from jobmgr.services.v1alpha.workflow_reads import WorkflowReads
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb

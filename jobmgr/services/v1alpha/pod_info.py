@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
+from jobmgr.services.common.job_info import parsed_spec
 from jobmgr.services.common.view import JobView
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
-from peloton.model.payload import Payload
 from peloton.model.task import TaskRuntime
-from peloton.wire.payload import v1alpha_spec
 from peloton.wire.v1alpha.merge import pod_spec
 from peloton.wire.v1alpha.pod_status import pod_name, pod_status
 from peloton.wire.v1alpha.twins import filled_pod
@@ -57,9 +54,3 @@ class Pods:
     def _status(self, instance: int, runtime: TaskRuntime, spec: pod_pb2.PodSpec) -> pod_pb2.PodStatus:
         container = spec.containers[0] if spec.containers else _NO_CONTAINER
         return pod_status(self._job.job_id, instance, runtime, container)
-
-
-@lru_cache(maxsize=32)
-def parsed_spec(payload: Payload) -> stateless_pb2.JobSpec:
-    """Return a parsed spec, twin fields as given. Shared between calls: not to be changed."""
-    return v1alpha_spec(payload)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from jobmgr.core.state.cache import CachedJob
-from jobmgr.services.v1alpha.job_info import summary_message
-from jobmgr.services.v1alpha.pod_info import parsed_spec
+from jobmgr.services.common.job_info import parsed_spec, summary_message
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.watch import watch_pb2

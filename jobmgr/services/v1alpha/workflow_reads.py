@@ -6,14 +6,12 @@ from typing import Any
 
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Workflows
-from jobmgr.services.common.view import JOB_NOT_FOUND, JobView, view
-from jobmgr.services.v1alpha.job_info import spec_message, status_message
+from jobmgr.services.common.job_info import last_workflow
+from jobmgr.services.common.view import JobView, view
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
 from peloton.errors import NotFound
-from peloton.model.ids import JobId
-from peloton.model.states import JobType
 from peloton.model.workflow import WorkflowStatus
 from peloton.wire.v1alpha.workflow import workflow_event, workflow_info
 
@@ -68,20 +66,3 @@ class WorkflowReads(stateless_svc_pb2_grpc.JobServiceServicer):
         if status is None:
             return None
         return workflow_info(status, await self._workflows.events(status.workflow.id))
-
-
-async def last_workflow(workflows: Workflows, job: JobView) -> WorkflowStatus | None:
-    """Return the workflow of a job that runs, or ran last; None where there is none, as in batch jobs."""
-    if job.spec.type is JobType.BATCH:
-        return None
-    return await workflows.current(job.job_id)
-
-
-async def cached_job(
-    engine: Engine, workflows: Workflows, job_id: JobId
-) -> tuple[stateless_pb2.JobSpec, stateless_pb2.JobStatus]:
-    """Return spec and status of a job as it is in memory. Raises NotFound for one that has ended."""
-    if engine.job(job_id) is None:
-        raise NotFound(f"{JOB_NOT_FOUND} in memory: only active jobs are held there")
-    job = await view(engine, job_id)
-    return spec_message(job.spec), status_message(job, await last_workflow(workflows, job))

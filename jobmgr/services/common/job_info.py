@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 
-from jobmgr.services.common.view import JobView
-from jobmgr.services.v1alpha.pod_info import parsed_spec
+from jobmgr.engine.engine import Engine
+from jobmgr.engine.workflows import Workflows
+from jobmgr.services.common.view import JOB_NOT_FOUND, JobView, view
 from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.errors import NotFound
+from peloton.model.ids import JobId
 from peloton.model.job import JobSpec, JobSummary
-from peloton.model.states import TaskState
+from peloton.model.payload import Payload
+from peloton.model.states import JobType, TaskState
 from peloton.model.workflow import WorkflowStatus
+from peloton.wire.payload import v1alpha_spec
 from peloton.wire.v1alpha.job_status import job_status, job_summary
 from peloton.wire.v1alpha.twins import filled_job
 from peloton.wire.v1alpha.workflow import workflow_status
@@ -50,3 +56,26 @@ def _counts(job: JobView) -> dict[int, Counter[TaskState]] | None:
     for _, task in job.cached.created():
         counts.setdefault(task.config_version, Counter())[task.state] += 1
     return counts
+
+
+async def last_workflow(workflows: Workflows, job: JobView) -> WorkflowStatus | None:
+    """Return the workflow of a job that runs, or ran last; None where there is none, as in batch jobs."""
+    if job.spec.type is JobType.BATCH:
+        return None
+    return await workflows.current(job.job_id)
+
+
+async def cached_job(
+    engine: Engine, workflows: Workflows, job_id: JobId
+) -> tuple[stateless_pb2.JobSpec, stateless_pb2.JobStatus]:
+    """Return spec and status of a job as it is in memory. Raises NotFound for one that has ended."""
+    if engine.job(job_id) is None:
+        raise NotFound(f"{JOB_NOT_FOUND} in memory: only active jobs are held there")
+    job = await view(engine, job_id)
+    return spec_message(job.spec), status_message(job, await last_workflow(workflows, job))
+
+
+@lru_cache(maxsize=32)
+def parsed_spec(payload: Payload) -> stateless_pb2.JobSpec:
+    """Return a parsed spec, twin fields as given. Shared between calls: not to be changed."""
+    return v1alpha_spec(payload)
