@@ -89,9 +89,10 @@ class CassandraStore:
         async def write(when: int) -> None:
             known = None if runtime is None else await self._jobs.row(job_id, runtime.config_version)
             rows = chain(encoded_tasks(job_id, tasks, when), encoded_events(events, when))
-            await self._rows.write(job_id, rows, when)
+            # Workflows come before the tasks: a workflow goes on from whatever tasks are stored.
             if workflows or workflow_events:
                 await self._workflow_rows.write(workflows, workflow_events, when)
+            await self._rows.write(job_id, rows, when)
             if runtime is not None:
                 await self._jobs.replace(job_id, runtime, text, known=known)
 

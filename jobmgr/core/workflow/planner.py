@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from jobmgr.core.workflow.stages import Aim, Stage, is_held, stage_of
+from jobmgr.core.workflow.stages import Aim, Stage, is_held, is_underway, stage_of
 from peloton.model.availability import Availability, availability_of
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
@@ -36,7 +36,9 @@ class Instances:
         self.aim = aim
         self.by_stage: dict[Stage, set[int]] = {stage: set() for stage in Stage}
         self.by_cost: tuple[set[int], ...] = tuple(set() for _ in range(len(_ORDER)))
-        """Those in UPDATE, by the place of their availability in `_ORDER`."""
+        """Those in UPDATE that are not underway, by the place of their availability in `_ORDER`."""
+        self.underway: set[int] = set()
+        """Those that are not taken up, and have their part of the batch already."""
         self._tasks: dict[int, TaskRuntime] = {}
         self._stages: dict[int, Stage] = {}
         for instance, task in tasks:
@@ -45,17 +47,21 @@ class Instances:
     def take(self, instance: int, task: TaskRuntime) -> tuple[Stage | None, Stage]:
         """Take an instance as it is now. Returns its stage before and now."""
         before, after = self._stages.get(instance), stage_of(self.aim, instance, task)
-        if before is Stage.UPDATE:
-            self.by_cost[_ORDER[availability_of(self._tasks[instance])]].discard(instance)
-        if after is Stage.UPDATE:
+        if before is not None:
+            self._leave(instance, before, self._tasks[instance])
+        self.by_stage[after].add(instance)
+        if is_underway(self.aim, after, task):
+            self.underway.add(instance)
+        elif after is Stage.UPDATE:
             self.by_cost[_ORDER[availability_of(task)]].add(instance)
-        if before is not after:
-            if before is not None:
-                self.by_stage[before].discard(instance)
-            self.by_stage[after].add(instance)
-            self._stages[instance] = after
-        self._tasks[instance] = task
+        self._stages[instance], self._tasks[instance] = after, task
         return before, after
+
+    def _leave(self, instance: int, stage: Stage, task: TaskRuntime) -> None:
+        self.by_stage[stage].discard(instance)
+        self.underway.discard(instance)
+        if stage is Stage.UPDATE:
+            self.by_cost[_ORDER[availability_of(task)]].discard(instance)
 
     def task(self, instance: int) -> TaskRuntime:
         """Return an instance as it was taken last."""
@@ -139,11 +145,12 @@ def _round(workflow: Workflow, instances: Instances, counts: Plan, now: int, lim
         more = len(holds) == left
         reason = "" if holds else _waiting(workflow, instances, now)
         return _with(counts, adopts=adopts, holds=holds, more=more, reason=reason)
-    room = batch_size(workflow, instances.aim.count) - instances.count(Stage.CURRENT)
-    left = min(left, max(room, 0))
+    turned, left = _turned(workflow, instances, left)
     adds = _first(instances.by_stage[Stage.ADD], left)
     updates = _by_cost(instances, left - len(adds))
-    removes = _first(instances.by_stage[Stage.REMOVE], left - len(adds) - len(updates))
+    removes = _first(instances.by_stage[Stage.REMOVE] - instances.underway, left - len(adds) - len(updates))
+    updates = _first(turned & instances.by_stage[Stage.UPDATE], limit) + updates
+    removes = _first(turned & instances.by_stage[Stage.REMOVE], limit) + removes
     changed = len(adopts) + len(adds) + len(updates) + len(removes)
     return _with(
         counts,
@@ -154,6 +161,17 @@ def _round(workflow: Workflow, instances: Instances, counts: Plan, now: int, lim
         more=changed >= limit,
         reason="" if changed else _waiting(workflow, instances, now),
     )
+
+
+def _turned(workflow: Workflow, instances: Instances, limit: int) -> tuple[set[int], int]:
+    """Return the instances in flight that a rollback turns round now, and how many others may be taken up.
+
+    Those that are adopted while they are not up are in flight from then on.
+    """
+    room = max(batch_size(workflow, instances.aim.count) - instances.count(Stage.CURRENT), 0)
+    underway = instances.underway
+    turned = set(_first(underway - instances.by_stage[Stage.ADOPT], min(limit, room)))
+    return turned, min(limit - len(turned), max(room - len(underway), 0))
 
 
 def _holds(workflow: Workflow, instances: Instances, limit: int) -> tuple[tuple[int, ...], bool]:

@@ -314,6 +314,11 @@ class _Round:
             self._rollouts.forget(change.job_id)
 
     def _end(self, next_: Plan) -> None:
+        if self._stops_job():
+            # It ends once the goal is stored.
+            stop_service(self._active, self._change, JobState.KILLED)
+            self._rollouts.wake(self._change.job_id)
+            return
         self._count(next_)
         workflow, change = self._workflow, self._change
         if workflow.aborting and next_.remaining:
@@ -321,10 +326,15 @@ class _Round:
         else:
             moved(change, workflow, WorkflowCause.DONE, self._now, workflow.reason)
         self._rollouts.forget(change.job_id)
+
+    def _stops_job(self) -> bool:
+        """Return whether a STOP has stopped all instances of a job whose goal is another one."""
+        change = self._change
+        if not self._stops or change.goal in _ENDING_JOB:
+            return False
         tasks = [change.task(i) for i in range(change.size)]
         there = [task for task in tasks if task.state not in (TaskState.UNKNOWN, TaskState.DELETED)]
-        if self._stops and there and all(task.goal is TaskState.KILLED for task in there):
-            stop_service(self._active, change, JobState.KILLED)
+        return bool(there) and all(task.goal is TaskState.KILLED for task in there)
 
 
 def _key(aim: Aim) -> tuple[str, bool, JobState]:

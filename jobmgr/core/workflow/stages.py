@@ -43,6 +43,10 @@ class Stage(Enum):
     """Taken up, and out of attempts."""
 
 
+_TURNED = frozenset({Stage.UPDATE, Stage.REMOVE})
+"""Stages of instances that a rollback may find in flight."""
+
+
 @dataclass(frozen=True, slots=True)
 class Aim:
     """What a workflow brings instances to, in its present direction."""
@@ -66,6 +70,21 @@ class Aim:
 def is_held(task: TaskRuntime) -> bool:
     """Return whether a workflow has stopped the instance, to start it later: nobody else wants it stopped."""
     return task.goal is TaskState.KILLED and task.desired_run > task.run
+
+
+def is_underway(aim: Aim, stage: Stage, task: TaskRuntime) -> bool:
+    """Return whether an instance that is not taken up yet has its part of the batch already.
+
+    That is one which will be in flight as soon as it is adopted, and one that a rollback finds in flight.
+    """
+    serves = is_serving(task) and task.desired_run <= task.run
+    if stage is Stage.ADOPT:
+        return task.goal is TaskState.RUNNING and not serves
+    if stage not in _TURNED or not aim.workflow.rolling_back or is_held(task):
+        return False
+    if task.goal is TaskState.DELETED:
+        return True
+    return task.desired_config_version == aim.workflow.config_version and not serves
 
 
 def stage_of(aim: Aim, instance: int, task: TaskRuntime) -> Stage:

@@ -7,31 +7,84 @@ from __future__ import annotations
 
 import os
 import random
-from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from jobmgr.core.state import events as ev
-from jobmgr.core.workflow.planner import batch_size
+from jobmgr.core.state.change import Change
 from peloton.errors import PelotonError
-from peloton.model.availability import is_serving
+from peloton.model.ids import Run
 from peloton.model.states import JobState, TaskState
+from peloton.model.task import TaskRuntime
 from peloton.model.workflow import (
+    WHOLE_WORKFLOW,
     Range,
     Workflow,
     WorkflowOptions,
     WorkflowState,
     WorkflowType,
 )
+from tests.property.jobmgr.promises import Promises, check_cache, check_reason
 from tests.unit.jobmgr_core.services import Service, service
 from tests.unit.jobmgr_core.specs import JOB
 
-EXAMPLES = int(os.environ.get("PELOTON_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("PELOTON_EXAMPLES", "100"))
 CHUNK = 50
-STEPS = 60
+STEPS = 80
 S, W, T, A = TaskState, WorkflowState, WorkflowType, ev.WorkflowAction
 COMMANDS = ("good", "other", "bad")
+
+
+class Watched(Service):
+    """A service whose promises are checked after each cycle."""
+
+    decided: Mapping[int, TaskRuntime] = MappingProxyType({})
+    """What the last cycle decided: it may have asked for a part of it only because of another part."""
+    tear: random.Random | None = None
+    """Set: the next write is torn: it ends after the workflows, some of the rows, or all but the runtime."""
+
+    def cycle(self, *events: ev.Event, crash: bool = False) -> list[Any]:
+        """As its base."""
+        self.decided = {}
+        replies = super().cycle(*events, crash=crash)
+        decided = {**self.rows, **self.decided}
+        self.promises.touched = _touched(events)
+        self.promises.check(self.rows, decided, self.workflows, self.history, self.runtime, self.specs)
+        return replies
+
+    def store(self, change: Change) -> None:
+        """As its base, or a part of it. Events of rows that are not stored are left out, too."""
+        self.decided = change.tasks
+        if self.tear is None:
+            super().store(change)
+            return
+        share = self.tear.choice((0.0, 0.5, 1.0))
+        some = {i: task for i, task in change.tasks.items() if self.tear.random() < share}
+        self.rows.update(some)
+        self.workflows.update(change.workflows)
+        self.history += [each for each in change.workflow_events if each.instance in (WHOLE_WORKFLOW, *some)]
+
+    @cached_property
+    def promises(self) -> Promises:
+        """The checks."""
+        return Promises()
+
+
+def _touched(events: Sequence[ev.Event]) -> set[int]:
+    """Return the instances that events take down, or may."""
+    found: set[int] = set()
+    for event in events:
+        if isinstance(event, ev.RestartRequested | ev.StopRequested):
+            found.update(event.instances or ())
+        elif isinstance(event, ev.Preempted):
+            found.update(run.instance for run, _ in event.runs)
+        elif isinstance(event, ev.Statuses):
+            found.update(run.instance for run, status in event.statuses)
+    return found
 
 
 class Walk:
@@ -40,20 +93,19 @@ class Walk:
     def __init__(self, seed: int) -> None:
         self.random = draw = random.Random(seed)
         self.checked = draw.random() < 0.3
+        self.calm = draw.random() < 0.6
+        """Whether most of what is begun comes to its end before the next request."""
         self.log: list[str] = []
         created = None
         if draw.random() < 0.3:
             options = WorkflowOptions(batch_size=draw.choice((0, 1, 2)))
             created = Workflow("create", JOB, T.UPDATE, W.INITIALIZED, options, 1, 0)
         self.bad = service(command="bad", checked=self.checked).default.fingerprint
-        self.it = Service(service(draw.randint(1, 6), command="good", checked=self.checked), created=created)
-        self.seen = 0
-        """Events of workflows that were looked at."""
-        self.ended: dict[str, WorkflowState] = {}
+        self.it = Watched(service(draw.randint(1, 6), command="good", checked=self.checked), created=created)
 
     def play(self) -> None:
         steps: list[tuple[float, Any]] = [
-            (6, self.go_on),
+            (20, self.go_all_on) if self.calm else (6, self.go_on),
             (2, self.finish_a_run),
             (3, self.fail_bad_runs),
             (1, self.lose_a_run),
@@ -61,6 +113,9 @@ class Walk:
             (1, self.wait),
             (1, self.fall),
             (0.5, self.crash),
+            (0.5, self.tear_a_write),
+            (0.4, self.lose_a_host),
+            (0.4, self.preempt),
             (0.8, self.update),
             (0.6, self.restart),
             (0.3, self.start_or_stop),
@@ -90,6 +145,14 @@ class Walk:
         else:
             it.run(*draw.sample(range(8), 4))
 
+    def go_all_on(self) -> None:
+        """Whatever is under way goes one step further; most checks pass."""
+        it = self.it
+        it.step()
+        for (instance, run), state in sorted(it.alive.items()):
+            if self.checked and state is S.RUNNING and self.random.random() < 0.7:
+                it.say(instance, run, S.RUNNING, healthy=True)
+
     def finish_a_run(self) -> None:
         if key := self._live():
             self.it.end(key[0], self.random.choice((S.FAILED, S.SUCCEEDED, S.KILLED)))
@@ -106,6 +169,18 @@ class Walk:
     def lose_a_run(self) -> None:
         if key := self._live():
             self.it.end(key[0], S.LOST)
+
+    def lose_a_host(self) -> None:
+        """All runs on one of three hosts are lost at once."""
+        lost = self.random.randrange(3)
+        for instance, run in sorted(self.it.alive):
+            if run == self.it.rows[instance].run and (instance + run) % 3 == lost:
+                self.it.end(instance, S.LOST)
+
+    def preempt(self) -> None:
+        """A run makes room for another pool's."""
+        if key := self._live():
+            self.it.cycle(ev.Preempted([(Run(JOB, *key), "the pool is over its entitlement")]))
 
     def judge_health(self) -> None:
         key = self._live()
@@ -126,6 +201,16 @@ class Walk:
     def crash(self) -> None:
         """The leader falls between storing and acting."""
         self.it.cycle(crash=True)
+        self.it.fall()
+
+    def tear_a_write(self) -> None:
+        """The leader falls in the middle of a write."""
+        acts = (self.it.cycle, self.finish_a_run, self.update, self.steer, self.goal, self.one_instance)
+        act = self.random.choice((*acts, self.it.place, self.restart, self.start_or_stop))
+        self.log.append(act.__name__)
+        self.it.tear = self.random
+        act()
+        self.it.tear = None
         self.it.fall()
 
     def update(self) -> None:
@@ -182,53 +267,11 @@ class Walk:
     def check(self) -> None:
         it = self.it
         assert not it.twice, "an instance ran twice"
-        held = it.core.active.jobs[JOB].job
-        there = it.tasks
-        assert dict(held.created()) == there
-        assert it.runtime.config_counts == Counter(task.config_version for task in there.values())
-        assert it.runtime.task_counts == Counter(task.state for task in there.values())
-        assert it.runtime.config_version in it.specs
-        for task in there.values():
-            assert task.desired_config_version in it.specs
-        for workflow in it.workflows.values():
-            self._check_end(workflow)
+        check_cache(it.core, it.rows, it.specs)
         running = it.workflow
         if running is not None and not running.state.terminal:
-            self._check_batch(running)
-            assert it.runtime.config_version == running.target_version
-
-    def _check_end(self, workflow: Workflow) -> None:
-        """What has ended stays as it is."""
-        if workflow.state.terminal:
-            assert self.ended.setdefault(workflow.id, workflow.state) is workflow.state
-
-    def _check_batch(self, workflow: Workflow) -> None:
-        """Whenever the workflow takes instances up, no more than a batch of those it took up are not done."""
-        target = workflow.target_version
-        state = W.ROLLING_BACKWARD if workflow.rolling_back else W.ROLLING_FORWARD
-        mine = [e for e in self.it.history if e.workflow_id == workflow.id and e.instance >= 0]
-        fresh = self.it.history[self.seen :]
-        self.seen = len(self.it.history)
-        taken_up = [e.instance for e in fresh if e.workflow_id == workflow.id and e.state is state]
-        if not any(i >= 0 and self.it.rows[i].goal is not S.KILLED for i in taken_up):
-            return  # an update that stops all instances first may stop them all at once
-        taken: set[int] = set()
-        started: set[int] = set()
-        for event in mine:
-            if event.state is state:
-                started.add(event.instance)
-            elif event.state in (W.SUCCEEDED, W.ROLLED_BACK, W.FAILED):
-                started.discard(event.instance)
-        for instance in started:
-            task = self.it.rows.get(instance)
-            if task is None or task.desired_config_version != target:
-                continue
-            if task.goal is S.KILLED or task.state is S.DELETED:
-                continue  # stopped by a user meanwhile, or before an update
-            if not (is_serving(task) and task.config_version == target):
-                taken.add(instance)
-        most = batch_size(workflow, self.it.specs[target].instance_count)
-        assert len(taken) <= most, f"{sorted(taken)} in flight of {workflow}"
+            assert it.runtime.config_version == running.target_version or JOB in it.core.rollouts.pending
+            check_reason(it.core, running)
 
     def come_to_an_end(self) -> None:
         """With runs that go well every workflow ends, unless it says what it waits for."""

@@ -9,6 +9,7 @@ from typing import Any
 from jobmgr.core.cycle import Core
 from jobmgr.core.state import events as ev
 from jobmgr.core.state import instructions as ins
+from jobmgr.core.state.change import Change
 from jobmgr.core.task.actions import Limits
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
@@ -111,14 +112,18 @@ class Service:
         """One cycle: what it decides is stored, then its instructions wait to be carried out."""
         cycle = self.core.run_cycle(list(events), ev.Now(self.wall, self.monotonic))
         for change in cycle.changes.values():
-            self.rows.update(change.tasks)
-            self.runtime = change.runtime or self.runtime
-            self.workflows.update(change.workflows)
-            self.history += change.workflow_events
+            self.store(change)
         self.core.commit(cycle)
         if not crash:
             self.todo += cycle.instructions
         return cycle.replies
+
+    def store(self, change: Change) -> None:
+        """Store a change as a whole."""
+        self.rows.update(change.tasks)
+        self.workflows.update(change.workflows)
+        self.history += change.workflow_events
+        self.runtime = change.runtime or self.runtime
 
     def ask(self, event: ev.Event) -> Any:
         (reply,) = self.cycle(event)
@@ -231,7 +236,7 @@ class Service:
         for _ in range(limit):
             before = (dict(self.rows), dict(self.workflows))
             self.step()
-            if before == (self.rows, self.workflows) and not self.todo:
+            if before == (self.rows, self.workflows) and not self.todo and not self.core.rollouts.pending:
                 return
         raise AssertionError(f"not settled: {self.rows} {self.workflow}")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from jobmgr.core.state import events as ev
+from jobmgr.core.state.change import Change
 from jobmgr.core.workflow.states import MACHINE, WorkflowCause
 from peloton.errors import Conflict, InvalidArgument
 from peloton.model.states import HealthState, JobState, TaskState
@@ -412,3 +413,76 @@ def test_an_instance_that_is_being_removed_comes_back_stopped_where_the_job_is()
     it.update(service(3))
     it.settle()
     assert (state(it), it.states()) == (W.SUCCEEDED, ["KILLED"] * 3)
+
+
+def test_a_rollback_adds_none_beside_what_it_finds_in_flight() -> None:
+    it = running(3)
+    it.update(service(2, command="new"), batch_size=1)
+    while it.rows[2].goal is not S.DELETED:
+        it.step()
+    it.end(0)
+    it.act()
+    assert (it.rows[2].state, state(it)) == (S.DELETED, W.ROLLING_FORWARD)
+    it.steer(A.ROLL_BACK)
+    it.cycle()
+    assert it.rows[0].desired_config_version == 1
+    assert it.rows[2].state is S.DELETED, "0 is in flight: 2 has to wait"
+    it.settle()
+    assert (state(it), it.versions(), it.states()) == (W.ROLLED_BACK, [1] * 3, ["RUNNING"] * 3)
+
+
+def test_a_rollback_removes_none_beside_what_it_finds_in_flight() -> None:
+    it = running(1)
+    it.update(service(3, command="new"), batch_size=1)
+    while 2 not in it.rows:
+        it.cycle()
+        it.act()
+        it.place()
+        it.act()
+        it.run()
+    assert (it.rows[1].state, it.rows[2].state) == (S.RUNNING, S.INITIALIZED)
+    it.steer(A.ROLL_BACK)
+    it.cycle()
+    going = [i for i, task in it.rows.items() if task.goal is S.DELETED]
+    assert going == [2], "it is not up: it is removed before others"
+
+
+class Torn(Service):
+    """Its next write ends after the workflows, where `torn` is set."""
+
+    torn = False
+
+    def store(self, change: Change) -> None:
+        """As its base, or a part of it."""
+        if not self.torn:
+            super().store(change)
+        self.workflows.update(change.workflows)
+
+
+def test_a_stop_of_all_instances_has_ended_only_where_the_goal_of_the_job_is_stored() -> None:
+    it = Torn(service(2))
+    it.settle()
+    it.begin(T.STOP)
+    while {task.state for task in it.rows.values()} != {S.KILLED}:
+        it.step()
+    it.torn = True
+    it.cycle()
+    it.torn = False
+    it.fall()
+    it.settle()
+    assert (state(it), it.runtime.goal) == (W.SUCCEEDED, JobState.KILLED)
+
+
+def test_what_is_adopted_while_it_is_down_has_its_part_of_the_batch() -> None:
+    it = running(4)
+    it.update(service(4, command="new"), batch_size=2)
+    while it.rows[1].state is not S.PENDING:
+        it.cycle()
+        it.act()
+    it.update(service(5, command="new"), batch_size=1)
+    it.cycle()
+    it.cycle()
+    assert [task.desired_config_version for task in it.rows.values()] == [3, 3, 1, 1]
+    assert it.states() == ["PENDING"] * 2 + ["RUNNING"] * 2
+    it.settle()
+    assert (state(it), it.versions(), it.states()) == (W.SUCCEEDED, [3] * 5, ["RUNNING"] * 5)
