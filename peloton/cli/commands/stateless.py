@@ -211,7 +211,7 @@ def delete(session: Session, job_id: str, version: str, force: bool) -> None:
     request = pb.DeleteJobRequest(job_id=_id(job_id), force=force)
     request.version.value = version
     response = call_job(session, "DeleteJob", request, version)
-    session.show(response, lambda: f"Job {job_id} {'is being deleted' if force else 'deleted'}")
+    session.show(response, lambda: f"Job {job_id} is being deleted")
 
 
 def _switch(session: Session, method: str, job_id: str, version: str, done: str) -> None:

@@ -180,6 +180,12 @@ def test_examples_of_jobs(file: Path) -> None:
     assert config.defaultConfig.command.value and not config.HasField("respoolID")
 
 
+def test_example_of_a_service() -> None:
+    spec = read_spec(stateless_pb2.JobSpec, str(EXAMPLES / "web_service.yaml"))
+    assert (spec.name, spec.instance_count, spec.sla.maximum_unavailable_instances) == ("web", 3, 1)
+    assert spec.default_spec.containers[0].entrypoint.value and not spec.HasField("respool_id")
+
+
 def test_example_of_a_pool() -> None:
     config = read_spec(respool_pb2.ResourcePoolConfig, str(EXAMPLES / "default_respool.yaml"))
     limits = {one.kind: one.limit for one in config.resources}

@@ -196,7 +196,7 @@ def test_restart_sends_its_ranges(run: Run, daemons: FakeDaemons) -> None:
     [
         (("start",), "StartJob", f"Job {JOB} is being started, entity version 2-1-2"),
         (("stop",), "StopJob", f"Job {JOB} is being stopped, entity version 2-1-2"),
-        (("delete",), "DeleteJob", f"Job {JOB} deleted"),
+        (("delete",), "DeleteJob", f"Job {JOB} is being deleted"),
         (("workflow", "pause"), "PauseJobWorkflow", f"Workflow of job {JOB} paused, entity version 2-1-2"),
         (("workflow", "resume"), "ResumeJobWorkflow", f"Workflow of job {JOB} resumed, entity version 2-1-2"),
         (("workflow", "abort"), "AbortJobWorkflow", f"Workflow of job {JOB} aborted, entity version 2-1-2"),

@@ -1,0 +1,113 @@
+"""The commands for services on a whole cluster: the walk of docs/user-guide.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peloton.cli.__main__ import main
+
+from .conftest import Harness, wait_for
+
+SPEC = Path(__file__).resolve().parents[2] / "examples" / "web_service.yaml"
+SECONDS = 60
+Peloton = Callable[..., str]
+
+
+@pytest.fixture
+def peloton(harness: Harness, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Peloton:
+    """Runs a command; returns its output, or its failure where it has none."""
+    for name, url in harness.cluster.urls().items():
+        monkeypatch.setenv(name, url)
+
+    def run(*arguments: str) -> str:
+        capfd.readouterr()
+        code = main(list(arguments))
+        out, err = capfd.readouterr()
+        assert (code == 0) == (not err), (code, out, err)
+        return out or err
+
+    return run
+
+
+class Service:
+    """The job that the walk creates."""
+
+    def __init__(self, peloton: Peloton, created: str) -> None:
+        self.peloton, self.id = peloton, created.split()[1]
+
+    def summary(self) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(
+            self.peloton("job", "stateless", "get", self.id, "--summaryonly", "-j")
+        )
+        status: dict[str, Any] = answer["summary"]["status"]
+        return status
+
+    @property
+    def version(self) -> str:
+        return str(self.summary()["version"]["value"])
+
+    def await_workflow(self, state: str, **pods: int) -> None:
+        wanted = {f"POD_STATE_{name}": count for name, count in pods.items()}
+
+        def reached() -> bool:
+            status = self.summary()
+            stats = {name: count for name, count in status["pod_stats"].items() if count}
+            return status["workflow_status"]["state"] == f"WORKFLOW_STATE_{state}" and stats == wanted
+
+        wait_for(reached, SECONDS, lambda: str(self.summary()))
+
+    def await_output(self, instance: int, text: str) -> None:
+        def output() -> str:
+            return self.peloton("pod", "logs", f"{self.id}-{instance}")
+
+        wait_for(lambda: output() == text, SECONDS, output)
+
+
+def test_the_walk_of_the_user_guide(peloton: Peloton, tmp_path: Path) -> None:
+    service = Service(peloton, peloton("job", "stateless", "create", "/test", str(SPEC), "2"))
+    service.await_workflow("SUCCEEDED", RUNNING=3)
+    rows = peloton("job", "stateless", "list-pods", service.id).splitlines()
+    assert [row.split()[:3] for row in rows[1:]] == [
+        [str(i), f"{service.id}-{i}", "RUNNING"] for i in range(3)
+    ]
+    service.await_output(1, "version 1 of instance 1\n")
+
+    second = tmp_path / "web2.yaml"
+    second.write_text(SPEC.read_text().replace("version 1", "version 2"))
+    first_version = service.version
+    diff = peloton("job", "stateless", "replace-diff", service.id, str(second), "/test", first_version)
+    assert diff == "added: none\nremoved: none\nupdated: 0-2\nunchanged: none\n"
+    peloton("job", "stateless", "replace", service.id, str(second), "1", "/test", first_version)
+    service.await_workflow("SUCCEEDED", RUNNING=3)
+    service.await_output(2, "version 2 of instance 2\n")
+    stale = peloton("job", "stateless", "stop", service.id, first_version)
+    assert f"{first_version} is not its present entity version" in stale
+
+    peloton("job", "stateless", "rollback", service.id, "0", first_version, "--start-paused")
+    service.await_workflow("PAUSED", RUNNING=3)
+    refused = peloton("job", "stateless", "replace", service.id, str(second), "0", "/test")
+    assert "an update is under way (PAUSED, 0 instances done, 3 to go): --override replaces it" in refused
+    peloton("job", "stateless", "workflow", "resume", service.id, service.version)
+    service.await_workflow("SUCCEEDED", RUNNING=3)
+    service.await_output(0, "version 1 of instance 0\n")
+    states = peloton("job", "stateless", "list-updates", service.id).splitlines()[1:]
+    assert [row.split()[:2] for row in states] == [["UPDATE", "SUCCEEDED"]] * 3
+
+    peloton("job", "stateless", "restart", service.id, service.version, "-r", "1:2")
+    service.await_workflow("SUCCEEDED", RUNNING=3)
+    events = peloton("job", "stateless", "workflow", "events", service.id, "1").splitlines()
+    assert events[1].split()[1:] == ["RESTART", "SUCCEEDED"]
+
+    peloton("pod", "stop", f"{service.id}-2")
+    service.await_workflow("SUCCEEDED", RUNNING=2, KILLED=1)
+    assert peloton("pod", "query", service.id, "-s", "killed").splitlines()[1].split()[0] == "2"
+    peloton("job", "stateless", "stop", service.id, service.version)
+    service.await_workflow("SUCCEEDED", KILLED=3)
+    wait_for(lambda: service.summary()["state"] == "JOB_STATE_KILLED", SECONDS)
+    peloton("job", "stateless", "delete", service.id, service.version)
+    wait_for(lambda: "(NOT_FOUND)" in peloton("job", "stateless", "get", service.id), SECONDS)
