@@ -21,7 +21,9 @@ class OutOfRange(InvalidArgument):
     def __init__(self, wire: WireRange, count: int) -> None:
         self.count = count
         super().__init__(
-            "range", f"{_begin(wire)}:{wire.to}", f"within the job's instances, 0 to {count - 1}"
+            "range",
+            f"{_begin(wire)}:{'' if wire.to >= OPEN_END else wire.to}",
+            f"within the job's instances, 0 to {count - 1}",
         )
 
 

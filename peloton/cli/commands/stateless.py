@@ -50,7 +50,8 @@ for _command in READS:
 def create(session: Session, /, respool: str, spec: str, job_id: str, **given: Any) -> None:
     """Create a service from SPEC (YAML, `-` for standard input) in the pool at path RESPOOL.
 
-    BATCH-SIZE instances are started at a time, all at once with 0.
+    BATCH-SIZE instances are started at a time, all at once with 0. Instances that no host of the cluster
+    could take are warned of on standard error.
     """
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 
@@ -62,6 +63,7 @@ def create(session: Session, /, respool: str, spec: str, job_id: str, **given: A
     session.show(
         response, lambda: f"Job {response.job_id.value} created, entity version {response.version.value}"
     )
+    _warn(session, content)
 
 
 @stateless.command()
@@ -78,7 +80,7 @@ def replace(
     """Update a service to the new SPEC, BATCH-SIZE instances at a time, all at once with 0.
 
     With ENTITYVERSION only if the job is still at this version. Without it the present version is taken; an
-    update or restart that is under way is then replaced with --override only.
+    update or restart that is under way is then replaced with --override only. Warnings are those of `create`.
     """
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 
@@ -89,6 +91,7 @@ def replace(
     _set_opaque_data(request, flags.opaque_data)
     response = call_job(session, "ReplaceJob", request, version or "")
     _show(session, response, f"Job {job_id} is being updated")
+    _warn(session, content)
 
 
 @stateless.command("replace-diff")
@@ -225,6 +228,16 @@ def _switch(session: Session, method: str, job_id: str, version: str, done: str)
 def _show(session: Session, response: Any, done: str) -> None:
     """Print what was begun, with the entity version that the next command needs."""
     session.show(response, lambda: f"{done}, entity version {response.version.value}")
+
+
+def _warn(session: Session, spec: JobSpec) -> None:
+    """Print which instances of a spec that was accepted no host could take."""
+    from peloton.cli.feasibility import warnings
+    from peloton.cli.output import say
+    from peloton.wire.v1alpha.job_config import job_config_of
+
+    for warning in warnings(session, job_config_of(spec)):
+        say(warning)
 
 
 def _id(value: str) -> JobID:

@@ -15,6 +15,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.cli.rows import TASK_HEADS
+from peloton.private.hostmgr.feasibility import feasibility_pb2
 
 from .conftest import Run
 from .fakes import FakeDaemons, Stream
@@ -54,6 +55,7 @@ def answers(daemons: FakeDaemons) -> None:
     daemons.answers["AbortJobWorkflow"] = pb.AbortJobWorkflowResponse(version=VERSION)
     daemons.answers["RefreshJob"] = pb.RefreshJobResponse()
     daemons.answers["GetJob"] = lambda request: got(request, "SUCCEEDED")
+    daemons.answers["CheckGangs"] = feasibility_pb2.CheckGangsResponse()
 
 
 def job_id() -> peloton_pb2.JobID:
@@ -86,6 +88,33 @@ def test_create_sends_the_spec_with_its_pool(run: Run, daemons: FakeDaemons, spe
         batch_size=2, max_instance_retries=4, max_tolerable_instance_failures=5, start_paused=True
     )
     assert request.opaque_data.data == "why"
+
+
+@pytest.mark.parametrize("command", ["create", "replace"])
+def test_instances_that_no_host_could_take_are_warned_of(
+    run: Run, daemons: FakeDaemons, tmp_path: Path, command: str
+) -> None:
+    file = tmp_path / "web.yaml"
+    file.write_text(
+        "instance_count: 3\ndefault_spec: {containers: [{resource: {cpu_limit: 1}}]}\n"
+        "instance_spec: {2: {containers: [{resource: {cpu_limit: 99}}]}}\n"
+    )
+
+    def checked(request: feasibility_pb2.CheckGangsRequest) -> feasibility_pb2.CheckGangsResponse:
+        answer = feasibility_pb2.CheckGangsResponse()
+        for gang in request.gangs:
+            cpu = gang.members[0].filter.resourceConstraint.minimum.cpuLimit
+            answer.verdicts.add(shortage=feasibility_pb2.Shortage(text="needs 99 cpu") if cpu > 9 else None)
+        return answer
+
+    daemons.answers["CheckGangs"] = checked
+    arguments = ["/infra", str(file), "1"] if command == "create" else [JOB, str(file), "1", "/infra"]
+    outcome = run("job", "stateless", command, *arguments)
+    assert (outcome.code, outcome.err) == (
+        0,
+        "warning: instance 2 cannot be placed, not even on empty hosts: needs 99 cpu; "
+        "waiting until the hosts change\n",
+    )
 
 
 def test_create_refuses_a_spec_with_a_typing_error(run: Run, daemons: FakeDaemons, tmp_path: Path) -> None:

@@ -304,7 +304,11 @@ async def test_restart(served: Served) -> None:
 
 @pytest.mark.parametrize(
     ("pairs", "message"),
-    [([(1, 9)], "within the job's instances, 0 to 2"), ([(1, 1)], "is not ranges that hold some")],
+    [
+        ([(1, 9)], "range: '1:9' is not within the job's instances, 0 to 2"),
+        ([(9, 2**31 - 1)], "range: '9:' is not within the job's instances, 0 to 2"),
+        ([(1, 1)], "is not ranges that hold some"),
+    ],
 )
 async def test_restart_refused(served: Served, pairs: list[tuple[int, int]], message: str) -> None:
     seen = await create(served)
