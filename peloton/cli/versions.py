@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from peloton.cli.failures import CallFailed
 
 _VERSION = re.compile(r"\d+-\d+-\d+\Z", re.ASCII)
+_WHERE = "`peloton job stateless get JOB --summaryonly` shows the present one"
 _STALE = "unexpected entity version"
 """The message of the job manager for a version that is not the present one."""
 
@@ -29,13 +30,12 @@ class EntityVersion(click.ParamType[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check the form of a version."""
         if not _VERSION.match(value):
-            self.fail(
-                f"{value!r} is not an entity version, such as 3-1-2: "
-                "`peloton job stateless get JOB --summaryonly` shows the present one",
-                param,
-                ctx,
-            )
+            self.fail(f"{value!r} is not an entity version, such as 3-1-2: {_WHERE}", param, ctx)
         return str(value)
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
+        """Return how to find what is missing."""
+        return f"It is a version such as 3-1-2: {_WHERE}"
 
 
 VERSION = click.argument("version", metavar="ENTITYVERSION", type=EntityVersion())

@@ -17,8 +17,8 @@ from peloton.cli.versions import call_job
 if TYPE_CHECKING:
     from peloton.api.v1alpha.pod.pod_pb2 import PodStatus
 
-NAME = click.argument("name", metavar="POD")
-"""A pod's name: `<job>-<instance>`."""
+NAME = click.argument("name", metavar="JOB-INSTANCE")
+"""The name of a pod."""
 
 
 def _pod_states() -> Any:
@@ -33,7 +33,7 @@ def _pod_states() -> Any:
 @click.option("--limit", type=INDEX, default=0, show_default=True, help="Show so many earlier runs too.")
 @pass_session
 def get(session: Session, name: str, statusonly: bool, limit: int) -> None:
-    """Show a pod, named JOB-INSTANCE: the spec and the status of its current run."""
+    """Show a pod: the spec and the status of its current run."""
     from peloton.cli.output import yaml_text
 
     response = _call(session, "GetPod", name, status_only=statusonly, limit=limit)

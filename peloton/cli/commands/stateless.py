@@ -247,10 +247,38 @@ def _id(value: str) -> JobID:
 
 
 def _read(spec: str) -> JobSpec:
+    """Read a spec, and print which of its entrypoints have no effect. Raises SpecError."""
     from peloton.api.v1alpha.job.stateless import stateless_pb2
+    from peloton.cli.output import say
     from peloton.cli.spec import read_spec
 
-    return read_spec(stateless_pb2.JobSpec, spec)
+    content = read_spec(stateless_pb2.JobSpec, spec)
+    for path in _overruled(content):
+        say(
+            f"warning: {spec}: {path}.entrypoint has no effect: it differs from command, which is used; "
+            "leave out one"
+        )
+    return content
+
+
+def _overruled(spec: JobSpec) -> list[str]:
+    """Return the paths of the containers whose command and entrypoint differ.
+
+    `get` prints both of them, and a user who edits what it printed may edit one alone.
+    """
+    from peloton.wire.v1alpha.twins import entrypoint_of
+
+    pods = {"default_spec": spec.default_spec}
+    pods |= {f"instance_spec[{instance}]": pod for instance, pod in sorted(spec.instance_spec.items())}
+    return [
+        f"{path}.{field}[{at}]"
+        for path, pod in pods.items()
+        for field in ("init_containers", "containers")
+        for at, container in enumerate(getattr(pod, field))
+        if container.HasField("command")
+        and container.HasField("entrypoint")
+        and entrypoint_of(container.command) != container.entrypoint
+    ]
 
 
 def _set_opaque_data(request: Any, text: str) -> None:

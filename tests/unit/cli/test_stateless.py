@@ -157,6 +157,22 @@ def test_replace_sends_the_version_and_the_flags(run: Run, daemons: FakeDaemons,
     assert not daemons.requests("GetJob"), "a version that is given is not looked up"
 
 
+def test_an_edited_entrypoint_beside_the_old_command_is_warned_of(
+    run: Run, daemons: FakeDaemons, tmp_path: Path
+) -> None:
+    file = tmp_path / "web.yaml"
+    file.write_text(
+        "default_spec: {containers: [{command: {value: old}, entrypoint: {value: old}}]}\n"
+        "instance_spec: {4: {containers: [{command: {value: old}, entrypoint: {value: new}}]}}\n"
+    )
+    outcome = run("job", "stateless", "replace", JOB, str(file), "1", "/infra")
+    assert (outcome.code, outcome.err) == (
+        0,
+        f"warning: {file}: instance_spec[4].containers[0].entrypoint has no effect: it differs from command, "
+        "which is used; leave out one\n",
+    )
+
+
 def test_replace_without_a_version_takes_the_present_one(run: Run, daemons: FakeDaemons, spec: str) -> None:
     assert run("job", "stateless", "replace", JOB, spec, "0", "/infra").code == 0
     assert daemons.requests("ReplaceJob")[0].version.value == "5-1-7"
@@ -276,6 +292,7 @@ def test_opaque_data_of_a_pause(run: Run, daemons: FakeDaemons) -> None:
         (("create", "/infra", "web.yaml", "one"), "'one' is not a whole number from 0 to 4294967295"),
         (("create", "/infra", "web.yaml", "4294967296"), "is not a whole number from 0 to 4294967295"),
         (("create", "/infra", "web.yaml"), "Missing argument 'BATCH-SIZE'"),
+        (("stop", JOB), "It is a version such as 3-1-2: `peloton job stateless get JOB --summaryonly` shows"),
         (("restart", JOB, "1-1-1", "--batch-size", "-1"), "'-1' is not a whole number from 0 to"),
         (("restart", JOB, "1-1-1", "-r", "5:2"), "'5:2' is empty"),
         (("replace", JOB, "web.yaml", "1", "/infra", "-"), "'-' is not an entity version, such as 3-1-2"),
