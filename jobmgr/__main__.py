@@ -57,6 +57,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
                 kills=settings.task_kill.bucket(),
                 shut_downs=settings.executor_shutdown.bucket(),
                 cluster=settings.cluster,
+                workflows_kept=settings.workflows_kept,
             )
             daemon.spawn("old events", expire(store, daemon.clock, settings.event_days, settings.expiry))
             watches = Watches(engine, daemon.clock)

@@ -71,6 +71,9 @@ class JobmgrSettings(DaemonSettings):
     """Days that events of ended runs are kept. Cassandra drops all events after 90 by itself; to drop them
     earlier, all events there are have to be read once a day."""
 
+    workflows_kept: int = Field(10, ge=1)
+    """Workflows of each job that are kept, with their events. The oldest ones are deleted when one begins."""
+
     @property
     def expiry(self) -> float:
         """Seconds from one look for old events to the next."""

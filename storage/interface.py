@@ -119,7 +119,10 @@ class PodEvents(Protocol):
 
 
 class Workflows(Protocol):
-    """Workflows of services, and their events, which are kept for 90 days. `Store.write_all` writes them."""
+    """Workflows of services, and their events. `Store.write_all` writes them.
+
+    Cassandra drops events after 90 days.
+    """
 
     async def get(self, workflow_id: WorkflowId) -> Workflow:
         """Return a workflow. Raises NotFound."""
@@ -133,6 +136,13 @@ class Workflows(Protocol):
         self, workflow_id: WorkflowId, instance: int = WHOLE_WORKFLOW, limit: int = 0
     ) -> Sequence[WorkflowEvent]:
         """Return the last events of a workflow, or of one of its instances, newest first; 0: all."""
+        ...
+
+    async def prune(self, job_id: JobId, keep: int, current: WorkflowId) -> int:
+        """Delete the workflows of a job with their events, but for the last `keep` ones and `current`.
+
+        Returns how many were deleted. Where it is cut off it may be repeated.
+        """
         ...
 
 

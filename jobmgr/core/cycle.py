@@ -63,7 +63,7 @@ from jobmgr.core.state.events import (
     WorkflowRequested,
     WorkflowSteered,
 )
-from jobmgr.core.state.instructions import Compare, Enqueue, Kill, Reconcile, Retire, Withdraw
+from jobmgr.core.state.instructions import Compare, Enqueue, Kill, Prune, Reconcile, Retire, Withdraw
 from jobmgr.core.status_updates import on_statuses
 from jobmgr.core.task.actions import Limits
 from jobmgr.core.workflow import requests as workflow_requests
@@ -206,6 +206,9 @@ class Core:
         state = change.job.runtime.state if change.runtime is None else change.runtime.state
         if state.terminal and not change.incomplete and not change.lives_on:
             instructions.append(Retire(job_id, delete=change.goal is JobState.DELETED))
+        before, workflow = change.job.workflow, change.workflow
+        if before is not None and workflow is not None and workflow.id != before.id:
+            instructions.append(Prune(job_id, workflow.id))
 
 
 def _handle(active: ActiveJobs, cycle: Cycle, event: JobEvent) -> Reply:

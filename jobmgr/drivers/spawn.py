@@ -13,6 +13,7 @@ from jobmgr.drivers.kill import Killer
 from jobmgr.drivers.launch import Launcher, Placements, Settler
 from jobmgr.drivers.pending_reasons import PendingReasonStream
 from jobmgr.drivers.preemption import PreemptionStream
+from jobmgr.drivers.prune import WORKFLOWS_KEPT, prune
 from jobmgr.drivers.retry import Bucket
 from jobmgr.drivers.status_stream import StatusStream
 from jobmgr.drivers.system_labels import SystemLabels
@@ -51,11 +52,13 @@ def spawn_drivers(
     shut_downs: Bucket = NO_LIMIT,
     finish_within: float = FINISH_SECONDS,
     cluster: str = "",
+    workflows_kept: int = WORKFLOWS_KEPT,
 ) -> Callable[[], Awaitable[None]]:
     """Start the lanes, their sources of events, and what carries out their instructions.
 
     Return what to do before an orderly end: it takes no more placements and finishes the launches that are
-    under way, for at most `finish_within` seconds. `cluster` is the name in the labels of tasks.
+    under way, for at most `finish_within` seconds. `cluster` is the name in the labels of tasks,
+    `workflows_kept` the number of workflows that are kept of each job.
     """
     lanes, outbox = engine.lanes, engine.outbox
     enqueuer = Enqueuer(resmgr, lanes.job, lanes.post)
@@ -84,6 +87,7 @@ def spawn_drivers(
     spawn("evict", after(PreemptionStream(resmgr, preemption, lanes.post, kill_gate).run))
     spawn("retire", retire(engine.store, outbox.retire))
     spawn("delete", delete(engine, outbox.delete))
+    spawn("prune", prune(engine.store, outbox.prune, workflows_kept))
     spawn("adopt", adopt(engine))
 
     async def finish() -> None:

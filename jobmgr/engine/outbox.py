@@ -13,6 +13,7 @@ from jobmgr.core.state.instructions import (
     Instruction,
     Kill,
     Launch,
+    Prune,
     Reconcile,
     Release,
     Retire,
@@ -83,6 +84,7 @@ class Outbox:
         self.reconcile: Queue[tuple[Run, str]] = Queue()
         self.retire: Queue[JobId] = Queue()
         self.delete: Queue[JobId] = Queue(driving)
+        self.prune: Queue[Prune] = Queue()
         self._routes: Mapping[type, Callable[[Any], None]] = {
             Enqueue: lambda it: (self.enqueue_again if it.again else self.enqueue).put([it]),
             Compare: lambda it: self.compare.put([it]),
@@ -94,6 +96,7 @@ class Outbox:
             Settle: lambda it: self.settle.put(it.runs),
             Reconcile: lambda it: self.reconcile.put(it.runs),
             Retire: lambda it: (self.delete if it.delete else self.retire).put([it.job_id]),
+            Prune: lambda it: self.prune.put([it]),
         }
 
     def send(self, instructions: Iterable[Instruction]) -> None:

@@ -60,7 +60,7 @@ class CassandraStore:
         self.jobs: Jobs = self._jobs
         self.tasks: Tasks = CassandraTasks(session, rows)
         self.pod_events: PodEvents = CassandraPodEvents(session, gate)
-        self.workflows: Workflows = CassandraWorkflows(session)
+        self.workflows: Workflows = CassandraWorkflows(session, gate, rows, workflow_rows)
         self.pools: Pools = CassandraPools(session, gate)
         self.hosts: Hosts = CassandraHosts(session, gate)
         self.lockdowns: Lockdowns = CassandraLockdowns(session, gate)

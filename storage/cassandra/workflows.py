@@ -18,7 +18,8 @@ from peloton.model.workflow import (
 )
 from storage.cassandra.batch_encoder import Bound
 from storage.cassandra.session import Row, Session
-from storage.cassandra.tasks import BUCKET, LARGEST
+from storage.cassandra.tasks import BUCKET, LARGEST, Rows
+from storage.cassandra.terms import Gate
 from storage.codec import WORKFLOW
 
 _EVENTS_AT_ONCE = 1000
@@ -50,11 +51,26 @@ class WorkflowRows:
         """Delete all workflows of a job, its list of them last, so that this may be repeated."""
         ids = [workflow_id for (workflow_id,) in await self._session.rows("read_workflow_ids", job_id)]
         for workflow_id in ids:
-            for bucket in (_WHOLE_BUCKET, *buckets):
-                await self._session.write("delete_workflow_events", when, workflow_id, bucket)
-            await self._session.write("delete_workflow_job", when, workflow_id)
+            await self._delete_rest(workflow_id, buckets, when)
         if ids:
             await self._session.write("delete_workflows", when, job_id)
+
+    async def prune(
+        self, job_id: JobId, keep: int, current: WorkflowId, buckets: Iterable[int], when: int
+    ) -> int:
+        """Delete all but the last `keep` workflows and `current`, the row that lists each one last."""
+        rows = await self._session.rows("read_workflow_numbers", job_id)
+        old = [(number, workflow_id) for number, workflow_id in rows[keep:] if workflow_id != current]
+        for number, workflow_id in old:
+            await self._delete_rest(workflow_id, buckets, when)
+            await self._session.write("delete_workflow", when, job_id, number, workflow_id)
+        return len(old)
+
+    async def _delete_rest(self, workflow_id: WorkflowId, buckets: Iterable[int], when: int) -> None:
+        """Delete the events of a workflow, and its row by id."""
+        for bucket in (_WHOLE_BUCKET, *buckets):
+            await self._session.write("delete_workflow_events", when, workflow_id, bucket)
+        await self._session.write("delete_workflow_job", when, workflow_id)
 
     def _workflows(self, workflows: Sequence[Workflow], when: int) -> Iterable[Bound]:
         for workflow in workflows:
@@ -65,8 +81,11 @@ class WorkflowRows:
 class CassandraWorkflows:
     """Workflows in the Cassandra store."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, gate: Gate, tasks: Rows, rows: WorkflowRows) -> None:
         self._session = session
+        self._gate = gate
+        self._tasks = tasks
+        self._rows = rows
 
     async def get(self, workflow_id: WorkflowId) -> Workflow:
         """Return a workflow. Raises NotFound."""
@@ -94,6 +113,15 @@ class CassandraWorkflows:
             WorkflowEvent(workflow_id, job_id, instance, WorkflowType(kind), WorkflowState(state), at)
             for at, state, kind in rows
         )
+
+    async def prune(self, job_id: JobId, keep: int, current: WorkflowId) -> int:
+        """Delete the workflows of a job with their events, but for the last `keep` ones and `current`."""
+
+        async def write(when: int) -> int:
+            buckets = await self._tasks.buckets(job_id)
+            return await self._rows.prune(job_id, keep, current, buckets, when)
+
+        return await self._gate.run(job_id, write)
 
     async def _get(self, workflow_id: WorkflowId) -> Workflow:
         place = await self._session.row("read_workflow_job", workflow_id)

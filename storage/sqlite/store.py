@@ -45,7 +45,7 @@ class SqliteStore:
         self.jobs: Jobs = SqliteJobs(writer, readers)
         self.tasks: Tasks = SqliteTasks(writer, readers)
         self.pod_events: PodEvents = SqlitePodEvents(writer, readers)
-        self.workflows: Workflows = SqliteWorkflows(readers)
+        self.workflows: Workflows = SqliteWorkflows(writer, readers)
         self.pools: Pools = SqlitePools(writer, readers)
         self.hosts: Hosts = SqliteHosts(writer, readers)
         self.lockdowns: Lockdowns = SqliteLockdowns(writer, readers)

@@ -19,7 +19,7 @@ from peloton.model.workflow import (
 from storage.codec import WORKFLOW
 from storage.sqlite.reader import Readers
 from storage.sqlite.rows import insert
-from storage.sqlite.writer import Write
+from storage.sqlite.writer import Write, Writer
 
 PUT_WORKFLOW = "INSERT OR REPLACE INTO workflows (workflow_id, job_id, number, workflow)"
 PUT_EVENT = "INSERT OR REPLACE INTO workflow_events (workflow_id, instance, timestamp, state, type)"
@@ -33,6 +33,11 @@ ORDER BY timestamp DESC, state DESC LIMIT ?
 DELETE_OF_JOB = (
     "DELETE FROM workflow_events WHERE workflow_id IN (SELECT workflow_id FROM workflows WHERE job_id = ?)",
     "DELETE FROM workflows WHERE job_id = ?",
+)
+SELECT_IDS = "SELECT workflow_id FROM workflows WHERE job_id = ? ORDER BY number DESC, workflow_id"
+DELETE_ONE = (
+    "DELETE FROM workflow_events WHERE workflow_id = ?",
+    "DELETE FROM workflows WHERE workflow_id = ?",
 )
 _NO_LIMIT = -1
 
@@ -56,7 +61,8 @@ def writing(workflows: Sequence[Workflow], events: Sequence[WorkflowEvent]) -> W
 class SqliteWorkflows:
     """Workflows in the SQLite store."""
 
-    def __init__(self, readers: Readers) -> None:
+    def __init__(self, writer: Writer, readers: Readers) -> None:
+        self._writer = writer
         self._readers = readers
 
     async def get(self, workflow_id: WorkflowId) -> Workflow:
@@ -73,6 +79,19 @@ class SqliteWorkflows:
     ) -> Sequence[WorkflowEvent]:
         """Return the last events of a workflow, or of one of its instances, newest first; 0: all."""
         return await self._readers.run(partial(_events, workflow_id, instance, limit or _NO_LIMIT))
+
+    async def prune(self, job_id: JobId, keep: int, current: WorkflowId) -> int:
+        """Delete the workflows of a job with their events, but for the last `keep` ones and `current`."""
+        rows = await self._readers.run(lambda db: db.execute(SELECT_IDS, (job_id,)).fetchall())
+        old = [workflow_id for (workflow_id,) in rows[keep:] if workflow_id != current]
+        for workflow_id in old:
+            await self._writer.submit(partial(_delete, workflow_id))
+        return len(old)
+
+
+def _delete(workflow_id: WorkflowId, db: sqlite3.Connection) -> None:
+    for statement in DELETE_ONE:
+        db.execute(statement, (workflow_id,))
 
 
 def _get(workflow_id: WorkflowId, db: sqlite3.Connection) -> Workflow:

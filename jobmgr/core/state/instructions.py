@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from jobmgr.core.state.events import RunOf, Span
 from peloton.model.ids import JobId, Run
 from peloton.model.states import TaskState
+from peloton.model.workflow import WorkflowId
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,4 +93,14 @@ class Retire:
     """Whether it is to be deleted, too."""
 
 
-Instruction = Enqueue | Compare | Withdraw | Launch | Release | Kill | ShutDown | Settle | Reconcile | Retire
+@dataclass(frozen=True, slots=True)
+class Prune:
+    """Delete the oldest workflows of a job: a new one has begun."""
+
+    job_id: JobId
+    current: WorkflowId
+
+
+Instruction = (
+    Enqueue | Compare | Withdraw | Launch | Release | Kill | ShutDown | Settle | Reconcile | Retire | Prune
+)

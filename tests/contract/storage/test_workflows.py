@@ -116,3 +116,23 @@ async def test_workflows_go_with_their_job(open_handle: Opener) -> None:
     await store.jobs.create(JOB, spec(), job_runtime(), workflow(1))
     assert list(await store.workflows.events(workflow(1).id)) == []
     assert list(await store.workflows.events(workflow(1).id, 1500)) == []
+
+
+async def test_all_but_the_last_workflows_are_pruned_with_their_events(store: Store) -> None:
+    await store.jobs.create(JOB, spec(), job_runtime())
+    await store.jobs.create(OTHER, spec(), job_runtime(), workflow(1, OTHER))
+    all_of_them = [workflow(number) for number in range(1, 6)]
+    steps = [event(each, instance, 1, S.ROLLING_FORWARD) for each in all_of_them for instance in (-1, 1500)]
+    await store.write_all(JOB, {1500: task_runtime()}, workflows=all_of_them, workflow_events=steps)
+    first, second, third, fourth, fifth = all_of_them
+    assert await store.workflows.prune(JOB, 2, current=second.id) == 2
+    assert list(await store.workflows.list(JOB, 10)) == [fifth, fourth, second]
+    for gone in (first, third):
+        with pytest.raises(NotFound, match=gone.id):
+            await store.workflows.get(gone.id)
+    assert len(await store.workflows.events(fourth.id, 1500)) == 1
+    await store.write_all(JOB, {}, workflows=[first])
+    assert list(await store.workflows.events(first.id)) == []
+    assert list(await store.workflows.events(first.id, 1500)) == []
+    assert await store.workflows.prune(JOB, 10, current=fifth.id) == 0
+    assert len(await store.workflows.list(OTHER, 10)) == 1

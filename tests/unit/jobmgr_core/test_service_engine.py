@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from jobmgr.core.task.actions import Limits
+from jobmgr.drivers.prune import WORKFLOWS_KEPT
 from jobmgr.engine.engine import Engine
 from mesos.v1 import mesos_pb2
 from peloton.errors import Conflict, InvalidArgument, NotFound
@@ -171,3 +173,24 @@ async def test_a_stopped_service_is_deleted_as_v0_does(store: Store) -> None:
         assert engine.job(JOB) is None
         with pytest.raises(NotFound):
             await store.jobs.runtime(JOB)
+
+
+async def test_old_workflows_are_deleted(store: Store) -> None:
+    engine = Engine(store, limits=FAST)
+    async with Running(engine, World(runs_on)):
+        await engine.create_job(JOB, service(2))
+        await reach(engine, S.RUNNING, 2)
+        begun = []
+        for _ in range(WORKFLOWS_KEPT + 3):
+            begun.append((await engine.workflows.restart(JOB, (), WorkflowOptions(batch_size=1))).workflow_id)
+            await engine.workflows.abort(JOB)
+
+        async def kept() -> list[str]:
+            return [each.id for each in await store.workflows.list(JOB, 100)]
+
+        async with asyncio.timeout(20):
+            while await kept() != begun[: -WORKFLOWS_KEPT - 1 : -1]:  # noqa: ASYNC110 - the store only answers
+                await asyncio.sleep(0.01)
+        with pytest.raises(NotFound):
+            await engine.workflows.find(begun[0])
+        assert [each.state.name for each in await engine.workflows.events(begun[-1])][-1] == "INITIALIZED"
