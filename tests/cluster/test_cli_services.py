@@ -57,7 +57,8 @@ class Service:
         def reached() -> bool:
             status = self.summary()
             stats = {name: count for name, count in status["pod_stats"].items() if count}
-            return status["workflow_status"]["state"] == f"WORKFLOW_STATE_{state}" and stats == wanted
+            last = status.get("workflow_status", {}).get("state", "none").removeprefix("WORKFLOW_STATE_")
+            return last == state and stats == wanted
 
         wait_for(reached, SECONDS, lambda: str(self.summary()))
 
@@ -111,3 +112,46 @@ def test_the_walk_of_the_user_guide(peloton: Peloton, tmp_path: Path) -> None:
     wait_for(lambda: service.summary()["state"] == "JOB_STATE_KILLED", SECONDS)
     peloton("job", "stateless", "delete", service.id, service.version)
     wait_for(lambda: "(NOT_FOUND)" in peloton("job", "stateless", "get", service.id), SECONDS)
+
+
+V0 = """
+name: web0
+type: SERVICE
+owningTeam: infra
+instanceCount: 2
+sla: {preemptible: true}
+defaultConfig:
+  resource: {cpuLimit: 0.1, memLimitMb: 32, diskLimitMb: 8}
+  command: {shell: true, value: 'sleep 600'}
+"""
+
+
+def test_updates_and_rolling_commands_of_the_v0_api(peloton: Peloton, tmp_path: Path) -> None:
+    first, second = tmp_path / "web.yaml", tmp_path / "web2.yaml"
+    first.write_text(V0)
+    second.write_text(V0.replace("sleep 600", "sleep 700").replace("Count: 2", "Count: 3"))
+    service = Service(peloton, peloton("job", "create", "/test", str(first)))
+    service.await_workflow("none", RUNNING=2)
+
+    created = peloton("update", "create", service.id, str(second), "1", "/test", "--start-paused")
+    update = created.split()[-1]
+    service.await_workflow("PAUSED", RUNNING=2)
+    refused = peloton("update", "create", service.id, str(second), "1", "/test")
+    assert f"update {update} is under way (PAUSED): --override replaces it" in refused
+    assert "state: PAUSED" in peloton("update", "get", update)
+    assert "instancesAdded:\n- 2\n" in peloton("update", "cache", update)
+    peloton("update", "resume", update)
+    service.await_workflow("SUCCEEDED", RUNNING=3)
+    assert peloton("update", "list", service.id).splitlines()[1].split()[:3] == [update, "SUCCEEDED", "3"]
+    assert "is SUCCEEDED" in peloton("update", "abort", update)
+
+    peloton("job", "rolling-restart", service.id, "2")
+    service.await_workflow("SUCCEEDED", RUNNING=3)
+    assert json.loads(peloton("pod", "get", f"{service.id}-2", "-j"))["current"]["status"]["pod_id"] == {
+        "value": f"{service.id}-2-2"
+    }
+    peloton("job", "rolling-stop", service.id, "1", "-r", "0:2")
+    service.await_workflow("SUCCEEDED", RUNNING=1, KILLED=2)
+    peloton("job", "rolling-start", service.id, "1", "-r", "1:2")
+    service.await_workflow("SUCCEEDED", RUNNING=2, KILLED=1)
+    peloton("job", "stateless", "delete", service.id, service.version, "-f")

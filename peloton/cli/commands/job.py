@@ -11,7 +11,7 @@ import click
 from peloton.cli.commands.rolling import ROLLING
 from peloton.cli.commands.stateless import stateless
 from peloton.cli.groups import Group
-from peloton.cli.params import COUNT, Labels
+from peloton.cli.params import COUNT, Labels, WholeNumber
 from peloton.cli.queries import PAGE, JobQuery, job_query_options
 from peloton.cli.session import Session, pass_session, pool_id
 from peloton.errors import InvalidArgument, PelotonError, Refused
@@ -122,7 +122,7 @@ def delete(session: Session, job_id: str) -> None:
 @click.option(
     "-n",
     "--limit",
-    type=click.IntRange(1, PAGE),
+    type=WholeNumber(1, PAGE),
     default=100,
     show_default=True,
     help="Stop at most so many.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli.groups import Group
-from peloton.cli.params import INDEX, UINT64_MAX, EnumName, InstanceRange, Words
+from peloton.cli.params import INDEX, UINT64_MAX, EnumName, InstanceRange, WholeNumber, Words
 from peloton.cli.queries import page_options, pagination
 from peloton.cli.session import Session, pass_session
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 JOB = click.argument("job_id", metavar="JOB")
 INSTANCE = click.argument("instance", type=INDEX)
-RUNS = click.IntRange(0, UINT64_MAX)
+RUNS = WholeNumber(0, UINT64_MAX)
 RANGES = click.option(
     "-r",
     "--range",
