@@ -7,7 +7,7 @@ from enum import IntEnum
 from peloton.model.states import HealthState, TaskState
 from peloton.model.task import TaskRuntime
 
-HEALTHY_STATES = frozenset({HealthState.DISABLED, HealthState.HEALTHY})
+HEALTHY_STATES = (HealthState.DISABLED, HealthState.HEALTHY)
 """Health of a running instance that is available."""
 
 
@@ -21,9 +21,19 @@ class Availability(IntEnum):
     UNAVAILABLE = 4
 
 
+_UNKNOWN, _RUNNING, _KILLED, _DELETED = (
+    TaskState.UNKNOWN,
+    TaskState.RUNNING,
+    TaskState.KILLED,
+    TaskState.DELETED,
+)
+_AVAILABLE, _UNAVAILABLE = Availability.AVAILABLE, Availability.UNAVAILABLE
+"""Looked up once: a member of an enumeration costs more than what is done with it here."""
+
+
 def is_serving(task: TaskRuntime) -> bool:
     """Return whether the run is RUNNING and its health checks, if any, pass."""
-    return task.state is TaskState.RUNNING and task.health in HEALTHY_STATES
+    return task.state is _RUNNING and task.health in HEALTHY_STATES
 
 
 def availability_of(task: TaskRuntime | None) -> Availability:
@@ -31,12 +41,12 @@ def availability_of(task: TaskRuntime | None) -> Availability:
 
     One that is stopped only until its next run, as by an update that stops first, is UNAVAILABLE.
     """
-    if task is None or task.state is TaskState.UNKNOWN:
+    if task is None or task.state is _UNKNOWN:
         return Availability.INVALID
-    if task.goal is TaskState.DELETED or task.state is TaskState.DELETED:
+    if task.goal is _DELETED or task.state is _DELETED:
         return Availability.DELETED
     if task.desired_run > task.run:
-        return Availability.UNAVAILABLE
-    if task.goal is TaskState.KILLED:
+        return _UNAVAILABLE
+    if task.goal is _KILLED:
         return Availability.KILLED
-    return Availability.AVAILABLE if is_serving(task) else Availability.UNAVAILABLE
+    return _AVAILABLE if is_serving(task) else _UNAVAILABLE

@@ -11,6 +11,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as jobs_pb
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as pods_pb
+from peloton.cli.__main__ import main
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2
 from peloton.wire.v1alpha.twins import filled_job
 
@@ -112,7 +113,17 @@ def test_restarts_within_the_sla(harness: Harness) -> None:
     service.jobs.DeleteJob(force, timeout=SECONDS)
 
 
-def test_a_pod_that_fails_is_throttled(harness: Harness) -> None:
+def test_a_pod_that_fails_is_throttled(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name, url in harness.cluster.urls().items():
+        monkeypatch.setenv(name, url)
+
+    def printed(*command: str) -> str:
+        capfd.readouterr()
+        assert main(["jobmgr", *command]) == 0
+        return capfd.readouterr().out
+
     def failing(spec: stateless_pb2.JobSpec) -> None:
         spec.default_spec.containers[0].entrypoint.value = "exit 3"
 
@@ -125,6 +136,12 @@ def test_a_pod_that_fails_is_throttled(harness: Harness) -> None:
         return [pod.value for pod in answer.throttled_pods]
 
     wait_for(lambda: service.name(0).value in throttled(), 90, lambda: str(service.list()))
+    assert service.name(0).value in printed("throttled-pods").split()
+    assert f"{service.id.value}  web" in printed("query-job-cache", "--name", "w?b")
+    assert printed("instance-availability", service.id.value, "-i", "0,1").splitlines()[1:] == [
+        "0         UNAVAILABLE",
+        "1         INVALID",
+    ]
     held = harness.client.jobmgr_private_svc.GetJobCache(
         jobmgrsvc_pb2.GetJobCacheRequest(job_id=service.id), timeout=SECONDS
     )

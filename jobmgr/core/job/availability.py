@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import countOf
 
 from peloton.model.availability import Availability, availability_of
 from peloton.model.job import JobSpec
@@ -11,6 +12,7 @@ from peloton.model.states import JobState, JobType
 from peloton.model.task import TaskRuntime
 
 _ENDING_JOB = frozenset({JobState.KILLED, JobState.DELETED})
+_WANTED = frozenset({Availability.AVAILABLE, Availability.UNAVAILABLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,7 @@ def instance_availability(goal: JobState, task: TaskRuntime | None) -> Availabil
     A job that is to end stops all its instances, whatever their own goals.
     """
     found = availability_of(task)
-    stopped = goal in _ENDING_JOB and found in (Availability.AVAILABLE, Availability.UNAVAILABLE)
-    return Availability.KILLED if stopped else found
+    return Availability.KILLED if goal in _ENDING_JOB and found in _WANTED else found
 
 
 def disruption(
@@ -56,8 +57,8 @@ def disruption(
     those that a workflow is still to add have never been promised. Batch jobs have no limit.
     """
     limit = 0 if spec.type is JobType.BATCH else spec.sla.maximum_unavailable_instances
-    if not limit:
-        return Disruption(0, 0, 0)
-    unavailable = sum(instance_availability(goal, task) is Availability.UNAVAILABLE for task in tasks)
-    added = sum(instance_availability(goal, task) is Availability.AVAILABLE for task in kills)
+    if not limit or goal in _ENDING_JOB:
+        return Disruption(limit, 0, 0)
+    unavailable = countOf(map(availability_of, tasks), Availability.UNAVAILABLE)
+    added = countOf(map(availability_of, kills), Availability.AVAILABLE)
     return Disruption(limit, unavailable, added)

@@ -72,22 +72,12 @@ def test_less_is_allowed_where_more_is(
 
 
 KINDS = (
-    "checked",
-    "restart",
-    "stop",
-    "start",
-    "fail",
-    "lose",
-    "sick",
-    "well",
-    "step",
-    "settle",
-    "wait",
-    "fall",
+    *("checked", "restart", "stop", "start", "fail", "lose", "sick", "well"),
+    *("step", "settle", "wait", "fall", "update", "roll", "abort", "on"),
 )
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from([*KINDS, "checked", "step", "settle"]),
+        st.sampled_from([*KINDS, "checked", "checked", "step", "on", "on"]),
         st.sets(st.integers(0, INSTANCES - 1), min_size=1, max_size=3),
     ),
     max_size=40,
@@ -117,8 +107,29 @@ def _step(it: Service, kind: str, chosen: set[int], most: int) -> None:
                 _report(it, instance, run, kind)
     elif kind == "wait":
         it.wait(40)
+    elif kind in ("update", "roll", "abort"):
+        _workflow(it, kind, most)
+    elif kind == "on":
+        _serve(it)
     else:
         {"step": it.step, "settle": it.settle, "fall": it.fall}[kind]()
+
+
+def _workflow(it: Service, kind: str, most: int) -> None:
+    """An update by single instances, which a later one ends; or what an operator does about it."""
+    if kind == "update":
+        spec = limited(most, INSTANCES, command=f"number {len(it.specs)}", checked=True)
+        it.update(spec, batch_size=1, stop_before_update=len(it.specs) % 3 == 0)
+    else:
+        it.steer(ev.WorkflowAction.ROLL_BACK if kind == "roll" else ev.WorkflowAction.ABORT)
+
+
+def _serve(it: Service) -> None:
+    """All that is under way goes on until all runs are healthy."""
+    it.settle()
+    for (instance, run), state in sorted(it.alive.items()):
+        if state is S.RUNNING:
+            it.say(instance, run, S.RUNNING, healthy=True)
 
 
 def _report(it: Service, instance: int, run: int, kind: str) -> None:
@@ -139,8 +150,9 @@ def _checked(it: Service, instances: list[int], most: int) -> None:
         assert it.rows == rows
     else:
         assert isinstance(reply, list)
-        assert _down(it) == before | added
-        assert not most or not added or len(_down(it)) <= most
+        assert not most or not added or len(before | added) <= most
+        if it.workflow is None or it.workflow.state.terminal:
+            assert _down(it) == before | added
 
 
 def _down(it: Service) -> set[int]:
