@@ -71,7 +71,7 @@ from jobmgr.core.workflow import rounds
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState
-from peloton.model.workflow import Workflow
+from peloton.model.workflow import WHOLE_WORKFLOW, Workflow
 
 DUE_PER_CYCLE = 2000
 """Deadlines."""
@@ -153,6 +153,9 @@ class Core:
     def _handle_deadlines(self, cycle: Cycle) -> None:
         keys = self.active.actions.deadlines.due(cycle.now.monotonic, DUE_PER_CYCLE)
         for job_id, instance in keys:
+            if instance == WHOLE_WORKFLOW:
+                self.rollouts.wake(job_id)
+                continue
             change = self.active.change(cycle, job_id)
             if change is not None:
                 on_deadline(self.active, cycle, change, instance)

@@ -134,6 +134,8 @@ class Lane:
         if self.on_commit is not None:
             self.on_commit(cycle)
         _count(cycle, len(ended))
+        for workflow_id, job_id, reason in cycle.silent:
+            log.warning("workflow %s of job %s makes no progress: %s", workflow_id, job_id, reason)
         self._send(cycle.instructions)
         for (_, answer), reply in zip(batch, cycle.replies, strict=True):
             _answer(answer, reply)

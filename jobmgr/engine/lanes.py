@@ -31,6 +31,9 @@ from storage.interface import Fence, Store, unfenced
 
 STEP_DOWN_SECONDS = 30.0
 ACTIVE_JOBS = Gauge("jobmgr_active_jobs", "Jobs that have not ended.")
+SILENT_WORKFLOWS = Gauge(
+    "jobmgr_silent_workflows", "Workflows that run, are not paused, and have made no progress for 30 minutes."
+)
 log = logging.getLogger(__name__)
 
 
@@ -54,6 +57,9 @@ class Lanes:
         self._launches = HostLaunches(outbox.send, self.post, patience)
         self._lanes = [Lane(Core(limits), store, clock, self._launches.send, fence) for _ in range(count)]
         ACTIVE_JOBS.set_function(lambda: float(len(self.jobs())))
+        SILENT_WORKFLOWS.set_function(
+            lambda: float(sum(len(lane.core.rollouts.silent) for lane in self._lanes))
+        )
 
     def __len__(self) -> int:
         return len(self._lanes)

@@ -10,7 +10,7 @@ from jobmgr.core.state.instructions import Instruction
 from peloton.errors import PelotonError
 from peloton.model.ids import JobId, Run
 from peloton.model.task import TaskStatus
-from peloton.model.workflow import EntityVersion
+from peloton.model.workflow import EntityVersion, WorkflowId
 
 Reply = list[int] | list[tuple[Run, TaskStatus]] | EntityVersion | PelotonError | None
 """The answer to an event: the instances that a request applies to, statuses of jobs that have ended, the
@@ -30,5 +30,7 @@ class Cycle:
     """Runs to reconcile with Mesos, each with its agent's id."""
     orphans: list[Run] = field(default_factory=list)
     """Runs to kill that are not the current ones of their instances."""
+    silent: list[tuple[WorkflowId, JobId, str]] = field(default_factory=list)
+    """Workflows without progress for long, each with what it waits for."""
     more: bool = False
     """Whether the next cycle has something to do even without an event."""

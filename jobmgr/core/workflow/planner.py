@@ -119,6 +119,11 @@ def batch_size(workflow: Workflow, count: int) -> int:
     return 2**31
 
 
+def silence(workflow: Workflow, now: int) -> int:
+    """Return the nanoseconds since a workflow has made progress."""
+    return now - max(workflow.updated_at, workflow.created_at)
+
+
 def plan(workflow: Workflow, instances: Instances, now: int, limit: int = 2**31) -> Plan:
     """Return what a workflow does next, to at most `limit` instances. `now`: nanoseconds since 1970."""
     done, failed = instances.count(Stage.DONE), instances.count(Stage.FAILED)
@@ -218,7 +223,7 @@ def _waiting(workflow: Workflow, instances: Instances, now: int) -> str:
     held = [i for i in instances.by_stage[Stage.UPDATE] if is_held(instances.task(i))]
     if held and not current:
         parts.append(f"{len(held)} to be stopped before the update ({_named(held)})")
-    silent = now - max(workflow.updated_at, workflow.created_at)
+    silent = silence(workflow, now)
     late = f"; no progress for {silent // 60_000_000_000} min" if silent >= SILENT_NANOSECONDS else ""
     return "waits for instances: " + "; ".join(parts) + late
 

@@ -13,7 +13,8 @@ from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.task_states import Cause
 from jobmgr.core.task.actions import NO_PORTS
 from jobmgr.core.task.creation import first_runtime
-from jobmgr.core.workflow.planner import Instances, Plan, plan
+from jobmgr.core.task.usage import NANOSECONDS
+from jobmgr.core.workflow.planner import SILENT_NANOSECONDS, Instances, Plan, plan, silence
 from jobmgr.core.workflow.stages import Aim, Stage
 from jobmgr.core.workflow.states import MACHINE, WorkflowCause
 from peloton.model.ids import JobId
@@ -40,6 +41,8 @@ class Rollouts:
         """Jobs whose workflow has a round in the next cycle, whatever happens."""
         self.reasons: dict[JobId, str] = {}
         """What each workflow waits for."""
+        self.silent: set[JobId] = set()
+        """Jobs whose workflow has made no progress for long."""
 
     def wake(self, job_id: JobId) -> None:
         """Give the job's workflow a round in the next cycle."""
@@ -63,6 +66,7 @@ class Rollouts:
         self.instances.pop(job_id, None)
         self.pending.pop(job_id, None)
         self.reasons.pop(job_id, None)
+        self.silent.discard(job_id)
 
 
 def moved(change: Change, workflow: Workflow, cause: WorkflowCause, now: int, reason: str = "") -> Workflow:
@@ -124,6 +128,25 @@ def _round(active: ActiveJobs, rollouts: Rollouts, cycle: Cycle, change: Change)
         paused = workflow.options.start_paused
         workflow = moved(change, workflow, WorkflowCause.PAUSE if paused else WorkflowCause.BEGIN, now)
     _Round(active, rollouts, change, workflow, now).run()
+    if change.workflow is not None and not change.workflow.state.terminal:
+        _report_silence(active, rollouts, cycle, change.workflow)
+
+
+def _report_silence(active: ActiveJobs, rollouts: Rollouts, cycle: Cycle, workflow: Workflow) -> None:
+    """Report a workflow without progress, and once more each SILENT_NANOSECONDS while that lasts.
+
+    One that a user has paused waits for the user, and is not reported.
+    """
+    job_id, deadlines = workflow.job_id, active.actions.deadlines
+    left = SILENT_NANOSECONDS - silence(workflow, cycle.now.wall)
+    if workflow.state is WorkflowState.PAUSED or left > 0:
+        rollouts.silent.discard(job_id)
+    elif deadlines.get((job_id, WHOLE_WORKFLOW)) is None:
+        rollouts.silent.add(job_id)
+        cycle.silent.append((workflow.id, job_id, rollouts.reasons.get(job_id, "")))
+    if deadlines.get((job_id, WHOLE_WORKFLOW)) is None:
+        seconds = (left if left > 0 else SILENT_NANOSECONDS) / NANOSECONDS
+        deadlines.set((job_id, WHOLE_WORKFLOW), cycle.now.monotonic + seconds)
 
 
 class _Round:

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from prometheus_client import REGISTRY
 
 from jobmgr.core.task.actions import Limits
 from jobmgr.drivers.prune import WORKFLOWS_KEPT
 from jobmgr.engine.engine import Engine
 from mesos.v1 import mesos_pb2
+from peloton.clock import ManualClock
 from peloton.errors import Conflict, InvalidArgument, NotFound
 from peloton.model.ids import parse_mesos_task_id
 from peloton.model.states import JobState, TaskState
@@ -194,3 +196,24 @@ async def test_old_workflows_are_deleted(store: Store) -> None:
         with pytest.raises(NotFound):
             await engine.workflows.find(begun[0])
         assert [each.state.name for each in await engine.workflows.events(begun[-1])][-1] == "INITIALIZED"
+
+
+async def test_a_workflow_without_progress_is_logged_and_counted(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    world, clock = World(lambda run: runs_on(run) if run.endswith("-1") else []), ManualClock()
+    engine = Engine(store, clock)
+    async with Running(engine, world):
+        await engine.create_job(JOB, service(2))
+        await reach(engine, S.RUNNING, 2)
+        begun = await engine.workflows.restart(JOB, (), WorkflowOptions(batch_size=1))
+        await until(lambda: len(world.launched) == 3, "the first instance is launched again")
+        assert REGISTRY.get_sample_value("jobmgr_silent_workflows") == 0
+        clock.advance(1801)
+        await engine.lanes.flush()
+        assert REGISTRY.get_sample_value("jobmgr_silent_workflows") == 1
+        told = f"workflow {begun.workflow_id} of job {JOB} makes no progress"
+        assert f"{told}: waits for instances: 1 in flight (0)" in caplog.text
+        current = await engine.workflows.current(JOB)
+        assert current is not None
+        assert current.workflow.reason.endswith("; no progress for 30 min")

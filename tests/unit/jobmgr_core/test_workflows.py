@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from jobmgr.core.state import events as ev
 from jobmgr.core.state.change import Change
+from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.workflow.states import MACHINE, WorkflowCause
 from peloton.errors import Conflict, InvalidArgument
 from peloton.model.states import HealthState, JobState, TaskState
@@ -486,3 +487,52 @@ def test_what_is_adopted_while_it_is_down_has_its_part_of_the_batch() -> None:
     assert it.states() == ["PENDING"] * 2 + ["RUNNING"] * 2
     it.settle()
     assert (state(it), it.versions(), it.states()) == (W.SUCCEEDED, [3] * 5, ["RUNNING"] * 5)
+
+
+class Reported(Service):
+    """A service whose cycles' reports are kept."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.reports: list[str] = []
+        run = self.core.run_cycle
+
+        def kept(events: Sequence[ev.Event], now: ev.Now) -> Cycle:
+            cycle = run(events, now)
+            self.reports += [reason for _, _, reason in cycle.silent]
+            return cycle
+
+        self.core.run_cycle = kept  # type: ignore[method-assign]
+
+
+def test_a_workflow_without_progress_is_reported_until_it_goes_on() -> None:
+    it = Reported(service(2))
+    it.settle()
+    it.update(service(2, command="new"), batch_size=1)
+    while it.rows[0].state is not S.PENDING:
+        it.cycle()
+        it.act()
+    it.wait(1500)
+    assert not it.reports
+    assert it.core.idle_until() is not None, "it comes up without an event"
+    it.wait(301)
+    assert it.reports == ["waits for instances: 1 in flight (0): 1 PENDING; no progress for 30 min"]
+    assert it.core.rollouts.silent == {JOB}
+    it.wait(900)
+    assert len(it.reports) == 1
+    it.wait(901)
+    assert len(it.reports) == 2, "it is reported again while that lasts"
+    it.settle()
+    assert (state(it), it.core.rollouts.silent) == (W.SUCCEEDED, set())
+    it.wait(4000)
+    assert len(it.reports) == 2
+
+
+def test_a_paused_workflow_waits_for_its_user_and_is_not_reported() -> None:
+    it = Reported(service(2))
+    it.settle()
+    it.update(service(2, command="new"), start_paused=True)
+    it.settle()
+    it.wait(1801)
+    it.wait(1801)
+    assert not it.reports
