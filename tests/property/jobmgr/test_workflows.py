@@ -8,16 +8,20 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 
+from jobmgr.core.job.availability import instance_availability
 from jobmgr.core.state import events as ev
 from jobmgr.core.state.change import Change
-from peloton.errors import PelotonError
+from peloton.errors import Conflict, PelotonError
+from peloton.model.availability import Availability
 from peloton.model.ids import Run
+from peloton.model.job import JobSpec
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
 from peloton.model.workflow import (
@@ -101,7 +105,9 @@ class Walk:
             options = WorkflowOptions(batch_size=draw.choice((0, 1, 2)))
             created = Workflow("create", JOB, T.UPDATE, W.INITIALIZED, options, 1, 0)
         self.bad = service(command="bad", checked=self.checked).default.fingerprint
-        self.it = Watched(service(draw.randint(1, 6), command="good", checked=self.checked), created=created)
+        self.most = draw.choice((0, 1, 1, 2))
+        """Instances that may be unavailable; 0: no limit."""
+        self.it = Watched(self._spec(draw.randint(1, 6), "good"), created=created)
 
     def play(self) -> None:
         steps: list[tuple[float, Any]] = [
@@ -122,6 +128,7 @@ class Walk:
             (1, self.steer),
             (0.4, self.goal),
             (0.4, self.one_instance),
+            (0.4, self.restart_within_the_sla),
         ]
         weights, acts = [weight for weight, _ in steps], [act for _, act in steps]
         for _ in range(STEPS):
@@ -215,7 +222,7 @@ class Walk:
 
     def update(self) -> None:
         draw = self.random
-        spec = service(draw.randint(1, 7), command=draw.choice(COMMANDS), checked=self.checked)
+        spec = self._spec(draw.randint(1, 7), draw.choice(COMMANDS))
         attempts = draw.choice((0, 1, 2))
         self._begin(
             T.UPDATE,
@@ -249,6 +256,23 @@ class Walk:
     def one_instance(self) -> None:
         kind = self.random.choice((ev.StopRequested, ev.StartRequested, ev.RestartRequested))
         self.it.ask(kind(JOB, [self.random.randrange(7)]))
+
+    def restart_within_the_sla(self) -> None:
+        """Restarts are granted exactly where no more instances are down than the SLA of the job allows."""
+        it, there, most = self.it, sorted(self.it.tasks), self.most
+        chosen = self.random.sample(there, min(len(there), self.random.randint(1, 3)))
+        before = {i: instance_availability(it.runtime.goal, task) for i, task in it.tasks.items()}
+        down = sum(found is Availability.UNAVAILABLE for found in before.values())
+        added = sum(before[i] is Availability.AVAILABLE for i in chosen)
+        reply = it.ask(ev.RestartRequested(JOB, chosen, check_sla=True))
+        if isinstance(reply, Conflict):
+            assert most and added and down + added > most
+        elif not isinstance(reply, PelotonError):
+            assert not most or not added or down + added <= most
+
+    def _spec(self, instances: int, command: str) -> JobSpec:
+        spec = service(instances, command=command, checked=self.checked)
+        return replace(spec, sla=replace(spec.sla, maximum_unavailable_instances=self.most))
 
     def _begin(self, type_: WorkflowType, spec: Any, **options: Any) -> None:
         before = self.it.workflow
