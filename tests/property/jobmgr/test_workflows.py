@@ -17,6 +17,7 @@ import pytest
 
 from jobmgr.core.job.availability import instance_availability
 from jobmgr.core.state import events as ev
+from jobmgr.core.state import instructions as ins
 from jobmgr.core.state.change import Change
 from peloton.errors import Conflict, PelotonError
 from peloton.model.availability import Availability
@@ -203,12 +204,20 @@ class Walk:
         self.it.wait(self.random.choice((1, 31, 120, 4000)))
 
     def fall(self) -> None:
-        self.it.fall()
+        """The leader falls. The next one is told of all runs, and kills those that were given up."""
+        it = self.it
+        it.fall()
+        for instance, run in sorted(it.alive):
+            if run != it.rows[instance].run:
+                it.say(instance, run, S.STARTING)
+        for kill in [each for each in it.todo if isinstance(each, ins.Kill)]:
+            it.todo.remove(kill)
+            it.carry_out(kill)
 
     def crash(self) -> None:
         """The leader falls between storing and acting."""
         self.it.cycle(crash=True)
-        self.it.fall()
+        self.fall()
 
     def tear_a_write(self) -> None:
         """The leader falls in the middle of a write."""
@@ -218,7 +227,7 @@ class Walk:
         self.it.tear = self.random
         act()
         self.it.tear = None
-        self.it.fall()
+        self.fall()
 
     def update(self) -> None:
         draw = self.random
