@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from tests.faults.end_rules import invalid_ends
 from tests.faults.history import ENDS, GIVEN_UP, OVER, TERMINAL, Call, Event, History, Instance, Job, Run
 from tests.faults.leadership_rules import overlapping_leaders
+from tests.faults.workflow_rules import broken_workflows
 
 EPSILON = 1e-6
 FOREVER = float("inf")
@@ -66,6 +67,7 @@ def check(history: History) -> Verdict:
             *wrong,
             *(Violation(*finding) for finding in invalid_ends(history)),
             *(Violation(*finding) for finding in overlapping_leaders(history.actions, history.events)),
+            *(Violation(*finding) for finding in broken_workflows(history.workflows, history.events)),
         ],
         unavoidable,
     )

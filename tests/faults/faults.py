@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from tests.faults import crash_points
 from tests.faults.crash_points import STATES, WAYS, AtPoint, at_state
 from tests.faults.fault import CASSANDRA, MASTERS, NOTHING, ZOOKEEPER, Fault, FaultContext
-from tests.faults.testbed import PING_SECONDS, PINGS, until
+from tests.faults.testbed import LEADERS, PING_SECONDS, PINGS, until
+from tests.faults.workflow_faults import in_workflows
 from tests.faults.workload import NO_RETRIES
 
+BATCH, STATELESS = "placement0", "placement1"
+"""Placement engines by the task type that they serve."""
 AGENT = "mesos-agent{}"
 AGENTS = 3
 LAUNCH_SECONDS = 30.0
@@ -49,13 +52,26 @@ class StopLeader(KillLeader):
 
 @dataclass(frozen=True, slots=True)
 class KillPlacement:
+    engine: str = BATCH
     needs: frozenset[str] = NOTHING
     long: bool = False
 
     def strike(self, at: FaultContext) -> None:
-        at.testbed.kill("placement0")
+        at.testbed.kill(self.engine)
         at.wait(0.5, 3)
-        at.testbed.start("placement0")
+        at.testbed.start(self.engine)
+
+
+@dataclass(frozen=True, slots=True)
+class FreezePlacement:
+    """SIGSTOP past the end of a session, and SIGCONT. It has nobody to stand in for it."""
+
+    engine: str = BATCH
+    needs: frozenset[str] = ZOOKEEPER
+    long: bool = False
+
+    def strike(self, at: FaultContext) -> None:
+        _freeze(at, self.engine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +83,16 @@ class FreezeLeader:
     long: bool = False
 
     def strike(self, at: FaultContext) -> None:
-        name = at.testbed.leader(self.role)
-        at.testbed.signal(name, signal.SIGSTOP)
-        try:
-            at.wait(1.5 * at.testbed.setup.session_seconds, 2.5 * at.testbed.setup.session_seconds)
-        finally:
-            at.testbed.signal(name, signal.SIGCONT)
+        _freeze(at, at.testbed.leader(self.role))
+
+
+def _freeze(at: FaultContext, name: str) -> None:
+    session = at.testbed.setup.session_seconds
+    at.testbed.signal(name, signal.SIGSTOP)
+    try:
+        at.wait(1.5 * session, 2.5 * session)
+    finally:
+        at.testbed.signal(name, signal.SIGCONT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +328,15 @@ AT_STATES: Mapping[str, Fault] = {
     },
 }
 """Leaders killed and stopped as jobmgr reaches each state that it stores."""
+IN_WORKFLOWS: Mapping[str, Fault] = in_workflows(
+    {
+        **{f"kill-{role}": KillLeader(role) for role in LEADERS},
+        "kill-placement": KillPlacement(STATELESS),
+        **{f"freeze-{role}": FreezeLeader(role) for role in LEADERS},
+        "freeze-placement": FreezePlacement(STATELESS),
+    }
+)
+"""Daemons killed and frozen in the middle of an update of a service, and of a roll back."""
 FAULTS: Mapping[str, Fault] = {
     "kill-jobmgr": KillLeader("jobmgr"),
     "kill-resmgr": KillLeader("resmgr"),
@@ -341,6 +370,7 @@ FAULTS: Mapping[str, Fault] = {
     "freeze-jobmgr": FreezeLeader("jobmgr"),
     "freeze-resmgr": FreezeLeader("resmgr"),
     "freeze-hostmgr": FreezeLeader("hostmgr"),
+    **IN_WORKFLOWS,
     "sessions-expired": SessionsExpired(),
     "zookeeper-down": ZooKeeperDown(),
     "cassandra-slow": CassandraSlow(),

@@ -104,6 +104,39 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Pod:
+    """How an instance was found after the workflow."""
+
+    state: str
+    """By v1alpha's ListPods, as are the versions."""
+    version: int
+    """Of the config of the current run."""
+    label: str
+    """What the command that started last says it is; empty where none started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow:
+    """One workflow of a service, from the request to some time after its end."""
+
+    job: str
+    instances: int
+    most_down: int
+    """Batch size and tolerated failures."""
+    began: float
+    """Seconds since the epoch: before the request. All instances are up then."""
+    until: float
+    """When `pods` were listed."""
+    wanted_state: str
+    wanted_label: str
+    state: str
+    """Found at the end, as are `version` and `pods`."""
+    version: int
+    """Of the job's config."""
+    pods: Mapping[int, Pod]
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """The state after the cluster has settled."""
 
@@ -119,6 +152,7 @@ class History:
     end: End
     actions: Sequence[LeaderAction] = ()
     """In the order in which they began."""
+    workflows: Sequence[Workflow] = ()
 
 
 @dataclass(slots=True)

@@ -124,7 +124,6 @@ def _expected(testbed: Testbed, workload: Workload) -> bool:
 def _proof(testbed: Testbed, workload: Workload, since: float) -> tuple[list[str], Sequence[str]]:
     jobs = {job_id: job for job_id in workload.jobs if (job := workload.api.job(job_id)) is not None}
     events = of_jobs(testbed.events(since), workload.jobs)
-    verdict = check(
-        History(events, workload.api.calls, End(jobs, testbed.live()), testbed.actions.since(since))
-    )
+    end, actions = End(jobs, testbed.live()), testbed.actions.since(since)
+    verdict = check(History(events, workload.api.calls, end, actions, workload.workflows))
     return [str(violation) for violation in verdict.violations], verdict.unavoidable

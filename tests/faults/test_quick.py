@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import lacking
-from tests.faults.faults import AT_STATES, FAULTS, InTurn
+from tests.faults.faults import AT_STATES, FAULTS, IN_WORKFLOWS, InTurn
 from tests.faults.rounds import play
 from tests.faults.testbed import Setup, Testbed
 from tests.servers.maven import Missing
@@ -26,6 +26,7 @@ ROUNDS = {
     "freezes": ("freeze-jobmgr", "freeze-resmgr", "freeze-hostmgr"),
     "mesos": ("kill-mesos-master", "mesos-cut", "updates-mangled"),
     "agents": ("agent-restarts", "agent-restarts-launching", "agent-gone-launching", "agent-back"),
+    "workflows": ("kill-jobmgr-in-update",),
     "zookeeper": ("sessions-expired", "zookeeper-down"),
     "cassandra": ("cassandra-slow", "cassandra-unknown", "cassandra-down"),
 }
@@ -33,11 +34,12 @@ FAILOVER = "mesos-failover"
 
 
 def test_no_fault_is_left_out() -> None:
-    """Of those at states, and of those with agents that launch or do not, some stand for all."""
+    """Of those at states and in workflows, and of those with agents that launch or do not, some stand for
+    all."""
     played = {FAILOVER, *(name for names in ROUNDS.values() for name in names)}
     others = {"agent-gone", "agent-back-launching"}
-    assert played | AT_STATES.keys() | others == FAULTS.keys()
-    assert played & AT_STATES.keys()
+    assert played | AT_STATES.keys() | IN_WORKFLOWS.keys() | others == FAULTS.keys()
+    assert played & AT_STATES.keys() and played & IN_WORKFLOWS.keys()
 
 
 @pytest.mark.timeout(300)

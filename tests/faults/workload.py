@@ -19,7 +19,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.client import PelotonClient
 from peloton.client.discovery import DiscoveryError
-from tests.faults.history import TERMINAL, Call, Instance, Job
+from tests.faults.history import TERMINAL, Call, Instance, Job, Workflow
 
 PATIENCE = 90.0
 """Seconds until an unanswered call fails."""
@@ -32,6 +32,8 @@ NO_RETRIES = (0, 1)
 ENDLESS = "sleep 100000"
 FAILS = "exit 1"
 """Part of each command that fails by itself."""
+Answered = Callable[[Callable[[], Any]], Any]
+"""Repeats a call until it is answered; returns the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class Api:
 
     def create(self, config: job_pb2.JobConfig, job_id: str) -> None:
         request = job_pb2.CreateRequest(id=_id(job_id), config=config)
-        answer = self._answered(lambda: self._client.job_svc.Create(request, timeout=TRY))
+        answer = self.answered(lambda: self._client.job_svc.Create(request, timeout=TRY))
         if answer.HasField("error") and not answer.error.HasField("alreadyExists"):
             raise Refused(f"create: {answer.error}")
         task = config.defaultConfig
@@ -91,7 +93,7 @@ class Api:
         changed.instanceCount = instances
         request = job_pb2.UpdateRequest(id=_id(job_id), config=changed)
         self._note("perhaps-update", job_id, instances)
-        answer = self._answered(lambda: self._client.job_svc.Update(request, timeout=TRY))
+        answer = self.answered(lambda: self._client.job_svc.Update(request, timeout=TRY))
         if answer.HasField("error"):
             raise Refused(f"update: {answer.error}")
         self._note("update", job_id, instances)
@@ -100,7 +102,7 @@ class Api:
         """The whole job, or instances from … up to, without, …."""
         ranges = [task_pb2.InstanceRange(**{"from": instances[0], "to": instances[1]})] if instances else []
         request = task_pb2.StopRequest(jobId=_id(job_id), ranges=ranges)
-        answer = self._answered(lambda: self._client.task_svc.Stop(request, timeout=TRY))
+        answer = self.answered(lambda: self._client.task_svc.Stop(request, timeout=TRY))
         if answer.HasField("error"):
             raise Refused(f"stop: {answer.error}")
         stopped = tuple(range(*instances)) if instances else None
@@ -108,7 +110,7 @@ class Api:
 
     def state(self, job_id: str) -> job_pb2.RuntimeInfo:
         request = job_pb2.GetRequest(id=_id(job_id))
-        runtime: job_pb2.RuntimeInfo = self._answered(
+        runtime: job_pb2.RuntimeInfo = self.answered(
             lambda: self._client.job_svc.Get(request, timeout=TRY)
         ).jobInfo.runtime
         return runtime
@@ -125,11 +127,11 @@ class Api:
     def job(self, job_id: str) -> Job | None:
         """None for one that is not there."""
         get = job_pb2.GetRequest(id=_id(job_id))
-        answer = self._answered(lambda: self._client.job_svc.Get(get, timeout=TRY))
+        answer = self.answered(lambda: self._client.job_svc.Get(get, timeout=TRY))
         if answer.error.HasField("notFound"):
             return None
         listing = task_pb2.ListRequest(jobId=_id(job_id))
-        tasks = self._answered(lambda: self._client.task_svc.List(listing, timeout=TRY)).result.value
+        tasks = self.answered(lambda: self._client.task_svc.List(listing, timeout=TRY)).result.value
         runtime = answer.jobInfo.runtime
         return Job(
             job_pb2.JobState.Name(runtime.state),
@@ -141,7 +143,7 @@ class Api:
     def _note(self, method: str, job_id: str, instances: int) -> None:
         self.calls.append(Call(method, job_id, time.time(), instances))
 
-    def _answered(self, call: Callable[[], Any]) -> Any:
+    def answered(self, call: Callable[[], Any]) -> Any:
         """Raise Refused for a refusal, TimeoutError without an answer."""
         began = time.monotonic()
         while True:
@@ -178,6 +180,8 @@ class Workload:
     """Jobs that end."""
     staying: list[str] = field(default_factory=list)
     """Jobs that run until they are stopped."""
+    workflows: list[Workflow] = field(default_factory=list)
+    """Of services, which are among `staying` too."""
     troubles: list[str] = field(default_factory=list)
     _steps: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     _thread: threading.Thread | None = None
@@ -205,6 +209,16 @@ class Workload:
         self.ending.append(job_id)
         begins(job_id)
         self._beside(lambda: self.api.create(config, job_id))
+        return job_id
+
+    def add_staying(self, instances: int) -> str:
+        """Return the id of a further job that is to be created by other calls than the workload's own, has
+        runs that fail, and stays until it is stopped."""
+        job_id = self._id()
+        self.api.calls.append(
+            Call("create", job_id, time.time(), instances, max_failures=RETRIES, fails=True)
+        )
+        self.staying.append(job_id)
         return job_id
 
     def stop(self, job_id: str) -> None:
@@ -278,8 +292,10 @@ class Workload:
     def _new(
         self, command: str, instances: int, max_failures: int, **sla: Any
     ) -> tuple[str, job_pb2.JobConfig]:
-        job_id = str(uuid.UUID(int=self.random.getrandbits(128), version=4))
-        return job_id, self.api.config(command, instances, max_failures, **sla)
+        return self._id(), self.api.config(command, instances, max_failures, **sla)
+
+    def _id(self) -> str:
+        return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
 
     def _at(self, seconds: float, step: Callable[[], None]) -> None:
         self._steps.append((seconds, step))
