@@ -37,6 +37,7 @@ WRITES = {
     "jobs": {"create", "add_config", "delete", "retire"},
     "tasks": set(),
     "pod_events": {"delete", "expire"},
+    "workflows": {"prune"},
     "pools": {"write", "delete"},
     "hosts": {"write_framework_id", "write", "delete"},
     "lockdowns": {"write", "delete"},

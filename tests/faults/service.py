@@ -45,23 +45,21 @@ class Service:
 
     def create(self, pool: str, instances: int) -> None:
         """Return when all instances run."""
-        self.instances = instances
-        request = jobs_pb.CreateJobRequest(job_id=self._id, spec=self._spec(pool, instances))
+        self.pool, self.instances = pool, instances
+        request = jobs_pb.CreateJobRequest(job_id=self._id, spec=self._spec(OLD, ENDLESS))
         _once(self._jobs.CreateJob, request)
         until(self.runs, RUNNING_SECONDS, f"all instances of service {self.job}")
 
     def update(self, *, fails: bool) -> None:
         """Begin an update, to a config whose instances fail and which is rolled back, or to a good one."""
-        job = self._get()
-        spec = job.job_info.spec
-        spec.default_spec.containers[0].entrypoint.value = self._command(NEW, FAILS if fails else ENDLESS)
+        spec = self._spec(NEW, FAILS if fails else ENDLESS)
         terms = stateless_pb2.UpdateSpec(
             batch_size=BATCH,
             rollback_on_failure=True,
             max_instance_retries=1,
             max_tolerable_instance_failures=TOLERATED,
         )
-        version = job.job_info.status.version
+        version = self._get().job_info.status.version
         request = jobs_pb.ReplaceJobRequest(job_id=self._id, spec=spec, version=version, update_spec=terms)
         self._wanted = (ROLLED_BACK, OLD) if fails else (SUCCEEDED, NEW)
         self._began = time.time()
@@ -116,18 +114,17 @@ class Service:
         request = jobs_pb.GetJobRequest(job_id=self._id)
         return self._answered(lambda: self._jobs.GetJob(request, timeout=TRY))
 
-    def _command(self, label: str, then: str) -> str:
-        return f'echo {label} > "{self._folder}/{self.job}-$PELOTON_INSTANCE_ID"; {then}'
-
-    def _spec(self, pool: str, instances: int) -> stateless_pb2.JobSpec:
+    def _spec(self, label: str, command: str) -> stateless_pb2.JobSpec:
         """With a health check: what exits at once has not been up."""
-        spec = stateless_pb2.JobSpec(name="faults", owning_team="faults", instance_count=instances)
-        spec.respool_id.value = pool
+        spec = stateless_pb2.JobSpec(name="faults", owning_team="faults", instance_count=self.instances)
+        spec.respool_id.value = self.pool
         spec.sla.preemptible = True
         spec.default_spec.mesos_spec.shell = True
         container = spec.default_spec.containers.add(name="main")
         container.resource.CopyFrom(pod_pb2.ResourceSpec(cpu_limit=0.05, mem_limit_mb=32, disk_limit_mb=8))
-        container.entrypoint.value = self._command(OLD, ENDLESS)
+        container.entrypoint.value = (
+            f'echo {label} > "{self._folder}/{self.job}-$PELOTON_INSTANCE_ID"; {command}'
+        )
         liveness = container.liveness_check
         liveness.enabled, liveness.type = True, pod_pb2.HealthCheckSpec.HEALTH_CHECK_TYPE_COMMAND
         liveness.command_check.command = "true"

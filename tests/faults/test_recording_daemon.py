@@ -7,8 +7,9 @@ import inspect
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
@@ -33,15 +34,13 @@ from tests.faults.recording_daemon import (
 )
 from tests.faults.triggers import Trigger, set_trigger, take
 
-PORTS = {
-    "jobs": interface.Jobs,
-    "tasks": interface.Tasks,
-    "pod_events": interface.PodEvents,
-    "pools": interface.Pools,
-    "hosts": interface.Hosts,
-    "lockdowns": interface.Lockdowns,
-}
-READS = {"config", "runtime", "query", "active", "get", "list", "all", "framework_id"}
+PORTS: Mapping[str, type] = get_type_hints(interface.Store)
+"""Repositories of the store."""
+READS = {"config", "runtime", "query", "active", "get", "list", "events", "all", "framework_id"}
+
+
+def test_no_repository_of_the_store_is_left_out() -> None:
+    assert WRITES.keys() == PORTS.keys()
 
 
 @pytest.mark.parametrize("name", PORTS)
