@@ -122,7 +122,7 @@ class Workflow:
     job: str
     instances: int
     most_down: int
-    """Batch size and tolerated failures."""
+    """Batch size, and tolerated failures where the new config is bad."""
     began: float
     """Seconds since the epoch: before the request. All instances are up then."""
     until: float

@@ -77,14 +77,14 @@ class Service:
         return bool(stats["POD_STATE_RUNNING"] == self.instances)
 
     def outcome(self) -> Workflow:
-        """Wait for the end of the update, and until all instances run on what it led to. Never raise for
-        what the cluster does wrong: that is found in what is returned."""
+        """Wait for the end of the update, and until all instances run what it led to, for so long as that
+        may take: what is wrong then is for the checker. Raise TimeoutError where nobody answers."""
         with suppress(TimeoutError):
             until(lambda: self.progress()[0] in ENDS, WORKFLOW_SECONDS, "the end of the workflow")
             until(self._rests, RUNNING_SECONDS, "all instances as they should be")
         state, _, _ = self.progress()
         pods, version = self._pods(), _config(self._get().job_info.status.version)
-        most_down = BATCH + TOLERATED
+        most_down = BATCH + (TOLERATED if self._wanted[0] == ROLLED_BACK else 0)
         spans = (self._began, time.time())
         return Workflow(self.job, self.instances, most_down, *spans, *self._wanted, state, version, pods)
 

@@ -1,8 +1,8 @@
 """Rules of services and their workflows. Pure.
 
 A workflow ends in the state that its spec leads to, with every instance up on the config that it leads to.
-Until then, and whatever leader dies or freezes, no more instances are down at a time than its batch, and the
-instances that may fail. An instance is up while one of its runs is, from TASK_RUNNING to its end by the
+Until then, and whatever leader dies or freezes, no more instances are down at a time than its batch and the
+failures that it tolerates. An instance is up while one of its runs is, from TASK_RUNNING to its end by the
 agent's clock; a run that fails by itself has never been up.
 """
 
