@@ -208,7 +208,8 @@ class TaskActions:
         )
         if restarted:
             self.next_run(change, instance, task)
-        elif goal is Goal.REMOVE:
+        elif goal is not Goal.STOP:
+            # To be removed, or wanted again since it was withdrawn.
             self.evaluate(change, instance)
 
     def end(self, change: Change, instance: int, status: TaskStatus) -> None:
