@@ -38,6 +38,8 @@ from tests.unit.jobmgr_core.services import Service, service
 from tests.unit.jobmgr_core.specs import JOB
 
 EXAMPLES = int(os.environ.get("PELOTON_EXAMPLES", "100"))
+FAILED_ONCE = (3758,)
+"""3758: a job is started while the withdrawal of a run that it did not want is under way."""
 CHUNK = 50
 STEPS = 80
 S, W, T, A = TaskState, WorkflowState, WorkflowType, ev.WorkflowAction
@@ -359,9 +361,18 @@ def test_the_histories_differ() -> None:
 @pytest.mark.parametrize("first", range(0, EXAMPLES, CHUNK))
 def test_workflows_keep_their_promises(first: int) -> None:
     for seed in range(first, min(first + CHUNK, EXAMPLES)):
-        walk = Walk(seed)
-        try:
-            walk.play()
-        except Exception as error:
-            error.add_note(f"seed {seed}: {walk.log}")
-            raise
+        play(seed)
+
+
+@pytest.mark.parametrize("seed", FAILED_ONCE)
+def test_histories_that_failed_once(seed: int) -> None:
+    play(seed)
+
+
+def play(seed: int) -> None:
+    walk = Walk(seed)
+    try:
+        walk.play()
+    except Exception as error:
+        error.add_note(f"seed {seed}: {walk.log}")
+        raise
