@@ -14,7 +14,7 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -164,8 +164,8 @@ class Bench:
             spent = usage(self._cluster)["jobmgr0"].cpu - before
             await asyncio.sleep(SETTLE_SECONDS)
             broken = [each.exception() for each in streams if each.done()]
-            for stream in streams:
-                stream.cancel()
+            # The server ends the streams: many that are cancelled here block the end of this process.
+            await asyncio.to_thread(self._cluster.stop, ["jobmgr0"])
             await asyncio.wait(streams)
         if broken:
             raise PelotonError(f"{len(broken)} watches ended, the first by {broken[0]!r}"[:500])
@@ -230,10 +230,20 @@ class Seen:
             await asyncio.sleep(POLL_SECONDS)
 
 
+async def _until_stopped(stream: grpc.aio.UnaryStreamCall[bytes, bytes]) -> AsyncIterator[bytes]:
+    """Yield messages until the server stops. Raises grpc.RpcError where the watch ends otherwise."""
+    try:
+        async for message in stream:
+            yield message
+    except grpc.RpcError as error:
+        if error.code() is not grpc.StatusCode.UNAVAILABLE:
+            raise
+
+
 async def _read(stream: grpc.aio.UnaryStreamCall[bytes, bytes], seen: Seen, decode: bool) -> None:
     """Read one watch to its end. Few watchers decode: the others are to cost the server, not this process."""
     first = True
-    async for message in stream:
+    async for message in _until_stopped(stream):
         if first:
             first = False
             seen.begun += 1
