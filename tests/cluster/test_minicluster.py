@@ -25,7 +25,7 @@ from .conftest import Harness, wait_for
 
 COMPONENTS = [
     *("mesos-master", "mesos-agent0", "mesos-agent1", "mesos-agent2"),
-    *("hostmgr0", "resmgr0", "jobmgr0", "placement0"),
+    *("hostmgr0", "resmgr0", "jobmgr0", "placement0", "placement1"),
 ]
 
 
