@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
 from minicluster.mesos.common.launch_costs import parse_seconds
 from peloton.config.settings import Settings, validated
 from peloton.config.sources import Tree, read_yaml
+from peloton.model.states import PlacedTaskType
 
 BASE_PORTS = {
     "zookeeper": (2181, 0),
@@ -30,8 +31,6 @@ clients and for other servers."""
 
 AGENT_PORT = 5051
 _ADDRESS = re.compile(r"[^:/\s]+:\d{1,5}")
-TaskTypeName = Literal["batch", "stateless"]
-"""The types that placement engines serve."""
 
 
 class Agent(Settings):
@@ -58,13 +57,13 @@ class Instances(Settings):
     jobmgr: int = Field(1, ge=1, le=9)
     resmgr: int = Field(1, ge=1, le=9)
     hostmgr: int = Field(1, ge=1, le=9)
-    placement: tuple[TaskTypeName, ...] = ("batch", "stateless")
+    placement: tuple[PlacedTaskType, ...] = ("batch", "stateless")
 
     @field_validator("placement")
     @classmethod
     def _some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value:
-            raise ValueError("at least one task type is needed: batch or stateless")
+            raise ValueError(f"at least one task type is needed, of {', '.join(get_args(PlacedTaskType))}")
         return value
 
 

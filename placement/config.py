@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, field_validator
 
 from peloton.config.settings import DaemonSettings
 from peloton.config.sources import Variable
-from peloton.model.states import TaskType
-
-TaskTypeName = Literal["batch", "stateless"]
+from peloton.model.states import PlacedTaskType, TaskType
 
 
 class PlacementSettings(DaemonSettings):
     """Settings of a placement engine."""
 
-    task_type: Annotated[TaskTypeName, Variable("TASK_TYPE")] = "batch"
+    task_type: Annotated[PlacedTaskType, Variable("TASK_TYPE")] = "batch"
     """Which tasks this engine places. In any case of letters."""
     dequeue_limit: Annotated[int, Variable("TASK_DEQUEUE_LIMIT")] = Field(1000, ge=1, le=100_000)
     """Gangs taken at once."""

@@ -90,8 +90,8 @@ class TaskType(IntEnum):
     DAEMON = 4
 
 
-PlacedTaskType = Literal["batch"]
-"""Task types that placement engines place, as settings name them."""
+PlacedTaskType = Literal["batch", "stateless"]
+"""Task types that placement engines serve, as settings name them."""
 
 
 class HealthState(IntEnum):

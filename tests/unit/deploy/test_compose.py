@@ -17,7 +17,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from placement.config import TaskTypeName
+from peloton.model.states import PlacedTaskType
 from tests.unit.deploy.compose import ROOT, document, health_test, services
 from tests.unit.deploy.servers import answering, http
 
@@ -122,7 +122,7 @@ def test_all_daemons_run_and_leaders_run_twice() -> None:
     found = [DAEMON.fullmatch(each["command"][0])[1] for each in DAEMONS.values()]  # type: ignore[index]
     assert Counter(found) == {"jobmgr": 2, "resmgr": 2, "hostmgr": 2, "placement": 4}
     configs = [each["command"][-1] for each in DAEMONS.values()]
-    for task_type in get_args(TaskTypeName):
+    for task_type in get_args(PlacedTaskType):
         assert configs.count(f"/etc/peloton/placement-{task_type}.yaml") == 2
 
 

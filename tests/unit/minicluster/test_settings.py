@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from minicluster.components import command, components, embedded_servers, external_servers
 from minicluster.layout import Layout
 from minicluster.ports import FreePorts, default_ports, is_free
-from minicluster.settings import ClusterSettings, TaskTypeName, read_cluster
+from minicluster.settings import ClusterSettings, read_cluster
 from peloton.config.errors import ConfigError
-from placement import config as placement
 
 ISSUE = """
 agents:
@@ -66,11 +65,10 @@ def test_the_whole_notation(tmp_path: Path) -> None:
 
 
 def test_placement_engines_are_of_types_that_they_serve(tmp_path: Path) -> None:
-    assert get_args(TaskTypeName) == get_args(placement.TaskTypeName)
     file = tmp_path / "cluster.yaml"
     file.write_text("instances: {placement: [daemon]}")
     with pytest.raises(
-        ConfigError, match=r"instances\.placement.*.*'daemon': should be 'batch' or 'stateless'"
+        ConfigError, match=r"instances\.placement.*'daemon': should be 'batch' or 'stateless'"
     ):
         read_cluster(file)
 
