@@ -20,8 +20,8 @@ from tests.servers.zookeeper import ZooKeeperServer
 from .conftest import Harness, wait_for
 
 TASKS = 6
-
-
+SESSION_SECONDS = 5
+"""More than a busy machine delays a master by: one that leads and loses its session ends, as Mesos's does."""
 REREGISTER_SECONDS = 8
 """What an agent has to come back to a new master."""
 
@@ -34,7 +34,10 @@ def harness(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
         ports="free",
         membership=f"zookeeper={zookeeper.address}/{uuid.uuid4().hex}",
         mesos_masters=2,
-        master_flags=("--zk-session-timeout=2", f"--agent-reregister-timeout={REREGISTER_SECONDS}"),
+        master_flags=(
+            f"--zk-session-timeout={SESSION_SECONDS}",
+            f"--agent-reregister-timeout={REREGISTER_SECONDS}",
+        ),
         settings=DaemonSettings(hostmgr={"reconcile": reconcile}),
     )
     cluster.up(settings)
@@ -64,10 +67,11 @@ def leading_master(cluster: Cluster) -> str | None:
 
 def fail_over(cluster: Cluster) -> None:
     """Kill the master that leads; once another does, the killed one comes back behind it."""
+    wait_for(lambda: leading_master(cluster) is not None, 30, lambda: str(cluster.status()))
     dead = leading_master(cluster)
     assert dead is not None
     cluster.kill([dead])
-    wait_for(lambda: leading_master(cluster) not in (None, dead), 30)
+    wait_for(lambda: leading_master(cluster) not in (None, dead), 30, lambda: str(cluster.status()))
     cluster.start([dead])
 
 
