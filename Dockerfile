@@ -13,6 +13,7 @@ COPY jobmgr jobmgr
 COPY resmgr resmgr
 COPY placement placement
 COPY hostmgr hostmgr
+COPY archiver archiver
 COPY storage storage
 COPY minicluster minicluster
 # Wheels of our own code, with the stubs made from proto/, and of what it needs: nothing else is compiled.

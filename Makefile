@@ -51,7 +51,8 @@ descriptors: $(READY)
 
 settings: $(READY)
 	$(BIN)/python -m peloton.config.reference jobmgr.config:JobmgrSettings resmgr.config:ResmgrSettings \
-	  placement.config:PlacementSettings hostmgr.config:HostmgrSettings > docs/settings.md
+	  placement.config:PlacementSettings hostmgr.config:HostmgrSettings \
+	  archiver.config:ArchiverSettings > docs/settings.md
 
 diagrams: $(READY)
 	$(BIN)/python -m tools.diagrams

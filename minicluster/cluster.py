@@ -362,7 +362,7 @@ class Cluster:
     def _stop_all(self, parts: Sequence[Component], report: Progress = silent) -> None:
         """End components in the reverse order of starting, daemons together; then tasks that are left."""
         for kinds in (
-            ("placement", "jobmgr", "resmgr", "hostmgr"),
+            ("archiver", "placement", "jobmgr", "resmgr", "hostmgr"),
             ("mesos-agent",),
             ("mesos-master", ZOOKEEPER, CASSANDRA),
         ):

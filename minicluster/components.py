@@ -19,7 +19,7 @@ CONCURRENT_LAUNCHES = 1000
 """Runs that may be starting on one of our agents, where launches cost nothing."""
 ZOOKEEPER = "zookeeper"
 CASSANDRA = "cassandra"
-DAEMONS = ("hostmgr", "resmgr", "jobmgr", "placement")
+DAEMONS = ("hostmgr", "resmgr", "jobmgr", "placement", "archiver")
 """In the order of starting; any order would do, since they wait for each other."""
 PROTOCOLS = {ZOOKEEPER: "zk", CASSANDRA: "cql"}
 """Protocol of a component's first port, where that is not HTTP."""
@@ -222,8 +222,9 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
         "hostmgr": {**store, "mesos": {"master": master}, **_launch_limit(cluster)},
         "resmgr": store,
         "jobmgr": store,
+        "archiver": store,
     }
-    for kind in ("hostmgr", "resmgr", "jobmgr"):
+    for kind in ("hostmgr", "resmgr", "jobmgr", "archiver"):
         for i in range(getattr(cluster.instances, kind)):
             settings = {**shared, **own[kind]}
             yield _daemon(f"{kind}{i}", kind, ports(f"{kind}{i}", kind, i), settings, cluster)

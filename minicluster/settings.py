@@ -25,6 +25,7 @@ BASE_PORTS = {
     "stateless": (5294, 5399),
     "stateful": (5296, 5398),
     "daemon": (5298, 5390),
+    "archiver": (5295, 5395),
 }
 """HTTP and gRPC port of the first instance; each further one on the machine takes 10 more. Of Cassandra: for
 clients and for other servers."""
@@ -57,6 +58,7 @@ class Instances(Settings):
     jobmgr: int = Field(1, ge=1, le=9)
     resmgr: int = Field(1, ge=1, le=9)
     hostmgr: int = Field(1, ge=1, le=9)
+    archiver: int = Field(0, ge=0, le=9)
     placement: tuple[PlacedTaskType, ...] = ("batch", "stateless")
 
     @field_validator("placement")
@@ -74,6 +76,7 @@ class DaemonSettings(Settings):
     resmgr: dict[str, Any] = Field(default_factory=dict)
     hostmgr: dict[str, Any] = Field(default_factory=dict)
     placement: dict[str, Any] = Field(default_factory=dict)
+    archiver: dict[str, Any] = Field(default_factory=dict)
 
 
 def _three_agents() -> tuple[Agent, ...]:

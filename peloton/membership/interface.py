@@ -19,6 +19,7 @@ class Role(Enum):
     RESMGR = "resmgr"
     HOSTMGR = "hostmgr"
     PLACEMENT = "placement"
+    ARCHIVER = "archiver"
 
     @property
     def election(self) -> str:
@@ -36,6 +37,7 @@ _ELECTIONS = {
     "resmgr": "resourcemanager",
     "hostmgr": "hostmanager",
     "placement": "placement",
+    "archiver": "archiver",
 }
 
 

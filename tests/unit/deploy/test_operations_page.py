@@ -11,9 +11,9 @@ import pytest
 from tests.unit.deploy.compose import ROOT
 
 PAGE = (ROOT / "docs" / "operations.md").read_text()
-PREFIXES = ("health", "rpc", "jobmgr", "resmgr", "hostmgr", "placement")
+PREFIXES = ("health", "rpc", "jobmgr", "resmgr", "hostmgr", "placement", "archiver")
 METRICS = sorted(set(re.findall(rf"`[^`]*?\b((?:{'|'.join(PREFIXES)})_[a-z_]+)", PAGE)))
-MAINS = ("jobmgr.__main__", "resmgr.__main__", "hostmgr.__main__", "placement.__main__")
+MAINS = tuple(f"{name}.__main__" for name in PREFIXES[2:])
 """What a daemon imports; all its metrics are made thereby."""
 
 

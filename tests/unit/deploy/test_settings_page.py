@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from archiver.config import ArchiverSettings
 from hostmgr.config import HostmgrSettings
 from jobmgr.config import JobmgrSettings
 from peloton.config.reference import page
@@ -16,6 +17,7 @@ CLASSES: tuple[type[DaemonSettings], ...] = (
     ResmgrSettings,
     PlacementSettings,
     HostmgrSettings,
+    ArchiverSettings,
 )
 
 

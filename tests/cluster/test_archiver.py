@@ -1,0 +1,92 @@
+"""The archiver as a process, killed again and again while jobs end: each is archived, and only then gone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from archiver.reading import Archive
+from minicluster.cluster import Cluster
+from minicluster.settings import ClusterSettings, DaemonSettings, Instances
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+
+from .conftest import Harness, wait_for
+
+SECOND = 1 / 86_400
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("archive") / "jobs.jsonl"
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Iterator[Harness]:
+    cluster = Cluster(tmp_path_factory.mktemp("minicluster") / "cluster")
+    own = {"archive": str(archive), "age_days": 2 * SECOND, "interval": 0.2}
+    cluster.up(
+        ClusterSettings(ports="free", instances=Instances(archiver=1), settings=DaemonSettings(archiver=own))
+    )
+    try:
+        held = Harness(cluster)
+        yield held
+        held.client.close()
+    finally:
+        cluster.down()
+
+
+def is_gone(harness: Harness, job_id: str) -> bool:
+    request = job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id))
+    answer = harness.client.job_svc.Get(request, timeout=30)
+    return bool(answer.error.HasField("notFound"))
+
+
+def archived(path: Path) -> list[str]:
+    return [entry.job_id for entry in Archive(path).entries()] if path.exists() else []
+
+
+def test_jobs_are_archived_though_the_archiver_is_killed(harness: Harness, archive: Path) -> None:
+    service = harness.config("sleep 600", 1, type=job_pb2.SERVICE)
+    service.defaultConfig.ClearField("restartPolicy")
+    kept = [harness.create(service), harness.create(harness.config("sleep 600"))]
+    jobs = [harness.create(harness.config("echo $PELOTON_TASK_ID", 20)) for _ in range(6)]
+    kills = 0
+    deadline = time.monotonic() + 120
+    while not all(is_gone(harness, job) for job in jobs):
+        assert time.monotonic() < deadline, [job for job in jobs if not is_gone(harness, job)]
+        before = len(archived(archive))
+        harness.cluster.kill(["archiver0"])
+        kills += 1
+        harness.cluster.start(["archiver0"])
+        wait_for(
+            lambda before=before: (
+                len(archived(archive)) > before  # type: ignore[misc]
+                or all(is_gone(harness, job) for job in jobs)
+            ),
+            60,
+        )
+    assert kills > 1
+    assert sorted(archived(archive)) == sorted(jobs)
+    for job in Archive(archive).jobs():
+        assert job.runtime.state == job_pb2.SUCCEEDED
+        assert len(job.tasks) == 20
+        assert all(events[0].actualState == "SUCCEEDED" for events in job.events.values())
+        assert len(job.events) == 20
+    assert not any(is_gone(harness, job) for job in kept)
+
+
+def test_the_command_reads_the_archive(harness: Harness, archive: Path) -> None:
+    done = subprocess.run(
+        [Path(sys.executable).with_name("peloton-archive"), "list", archive],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [line.split()[0] for line in done.stdout.splitlines()] == archived(archive)
+    assert done.stdout
