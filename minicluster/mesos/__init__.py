@@ -26,7 +26,9 @@ agents as they come back and from the frameworks as they subscribe again. The re
 a node in their ZooKeeper, not a replicated log: one master of any number can lead, whether the others live
 or not.
 
-Not here, and dropped or refused: custom executors, task groups, reservations and volumes, ACLs, the event
-stream of the operator API, enforcement of quotas. Labels that steer tasks on simulated agents are in
-``master.core.simulation``.
+Dynamic reservations and persistent volumes are carried out by ``master.core.operations`` and
+``agent.volumes``: an agent checkpoints them, so that they outlive the agent's process, its id, and masters.
+
+Not here, and dropped or refused: custom executors, task groups, ACLs, enforcement of quotas. Labels that
+steer tasks on simulated agents are in ``master.core.simulated_agents``.
 """

@@ -13,7 +13,7 @@ import shutil
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from mesos.v1 import mesos_pb2 as mesos
@@ -22,10 +22,12 @@ from minicluster.mesos.agent.fetcher import FetchError, fetch
 from minicluster.mesos.agent.layout import Layout, overwrite
 from minicluster.mesos.agent.memory_limits import MemoryLimits
 from minicluster.mesos.agent.supervisor_pool import Order
+from minicluster.mesos.agent.volumes import MountError, link_volumes, volume_dir, volumes_of
 from minicluster.mesos.common import resources as res
 
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR")
 _DOCKER_PATIENCE_SECONDS = 3.0
+_SANDBOX_IN_DOCKER = "/mnt/mesos/sandbox"
 T = TypeVar("T")
 
 
@@ -142,11 +144,13 @@ def _argv_in_image(command: mesos.CommandInfo) -> list[str]:
     return [*([command.value] if command.value else []), *command.arguments]
 
 
-def _docker_argv(image: str, task: mesos.TaskInfo, place: RunLocation, env: dict[str, str]) -> list[str]:
-    inside = "/mnt/mesos/sandbox"
+def _docker_argv(
+    image: str, task: mesos.TaskInfo, place: RunLocation, env: dict[str, str], mounts: list[str]
+) -> list[str]:
+    inside = _SANDBOX_IN_DOCKER
     memory = max(_memory(task), 0) // (1024 * 1024)
     argv = ["docker", "run", "--rm", "--init", "--name", f"mesos-{place.container_id}", "--net=host"]
-    argv += ["-v", f"{place.sandbox}:{inside}", "-w", inside]
+    argv += ["-v", f"{place.sandbox}:{inside}", "-w", inside, *mounts]
     argv += [f"--memory={memory}m"] if memory else []
     shown = {**env, "MESOS_SANDBOX": inside}
     for name in sorted(set(shown) - set(_INHERITED)):
@@ -207,6 +211,7 @@ class Launcher:
         if self._images is Images.REFUSE:
             _refuse_images(task.container)
         user = _user(task.command, place.sandbox)
+        self._mount(task, place, user)
         for uri in task.command.uris:
             try:
                 fetch(uri, place.sandbox)
@@ -218,12 +223,21 @@ class Launcher:
                 ) from error
         return self._spec(task, place, user)
 
+    def _mount(self, task: mesos.TaskInfo, place: RunLocation, user: tuple[int, int] | None) -> None:
+        """Show a task its persistent volumes, unless docker mounts them."""
+        if self._images is Images.DOCKER and image_of(task) is not None:
+            return
+        try:
+            link_volumes(self._layout, task, place.sandbox, user)
+        except MountError as error:
+            raise LaunchError(str(error)) from error
+
     def _spec(self, task: mesos.TaskInfo, place: RunLocation, user: tuple[int, int] | None) -> dict[str, Any]:
         env = environment(task, place)
         image = image_of(task)
         (file, argv), after = file_and_argv(task.command), None
         if image is not None and self._images is Images.DOCKER:
-            argv = _docker_argv(image, task, place, env)
+            argv = _docker_argv(image, task, place, env, self._docker_mounts(task))
             file, after = argv[0], ["docker", "rm", "-f", f"mesos-{place.container_id}"]
         elif image is not None:
             with (place.sandbox / "stderr").open("a") as stderr:
@@ -246,6 +260,13 @@ class Launcher:
             "after": after,
             "after_json": json.dumps(after),
         }
+
+    def _docker_mounts(self, task: mesos.TaskInfo) -> list[str]:
+        mounts = []
+        for volume in volumes_of(task):
+            inside = PurePosixPath(_SANDBOX_IN_DOCKER) / volume.disk.volume.container_path
+            mounts += ["-v", f"{volume_dir(self._layout, volume)}:{inside}"]
+        return mounts
 
     def _limit(
         self, task: mesos.TaskInfo, place: RunLocation, in_docker: bool

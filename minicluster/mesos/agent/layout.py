@@ -2,6 +2,8 @@
 
 ``meta/agent.json``
     The agent's id, resources and attributes; there as long as the agent may come back under that id.
+``meta/resources.json``, ``volumes/roles/<role>/<persistence id>/``
+    Dynamic reservations and persistent volumes, see ``volumes``. They stay when the agent gets another id.
 ``meta/runs/<container>.log``
     The checkpoint of a run: framework, task, then status updates and acknowledgements. Gone when the task's
     end has been acknowledged.
@@ -48,6 +50,7 @@ class Layout:
     exits: Path = field(init=False)
     spare: Path = field(init=False)
     slaves: Path = field(init=False)
+    volumes: Path = field(init=False)
 
     def __post_init__(self) -> None:
         meta = self.work_dir / "meta"
@@ -59,6 +62,7 @@ class Layout:
             ("exits", meta / "exits"),
             ("spare", meta / "spare"),
             ("slaves", self.work_dir / "slaves"),
+            ("volumes", self.work_dir / "volumes"),
         ):
             object.__setattr__(self, name, path)
 
@@ -66,6 +70,11 @@ class Layout:
     def agent_file(self) -> Path:
         """The agent's identity."""
         return self.meta / "agent.json"
+
+    @property
+    def resources_file(self) -> Path:
+        """The agent's dynamic reservations and persistent volumes."""
+        return self.meta / "resources.json"
 
     @property
     def cgroup_file(self) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from minicluster.mesos.agent.metrics import snapshot
 from minicluster.mesos.agent.runs import Runs
 from minicluster.mesos.agent.sandbox_files import Files
 from minicluster.mesos.agent.state_json import state
+from minicluster.mesos.agent.volumes import Volumes
 from minicluster.mesos.common import agent_link
 from minicluster.mesos.common import resources as res
 from minicluster.mesos.common.http import JSON, NOT_FOUND, Connection, Request, Response, Server
@@ -63,6 +65,7 @@ class AgentService:
         self._moved = asyncio.Event()
         self._silence = 90.0
         self._leaving = False
+        self._volumes = Volumes(layout)
         self.runs = Runs(layout, launcher, config.ip, self._send, config.first_retry, config.costs)
         self.agent_id: str | None = None
         self.server = Server(self._handle, lambda: None)
@@ -78,6 +81,7 @@ class AgentService:
 
         Raise Refusal when this one was started with other resources or attributes.
         """
+        self._volumes.recover()
         saved = read_json(self._layout.agent_file)
         if saved is None:
             return
@@ -164,7 +168,9 @@ class AgentService:
 
     def _registration(self) -> agent_link.Register:
         info = self._info()
-        return agent_link.Register(info, self._config.ip, VERSION, self.runs.frameworks(), self.runs.report())
+        frameworks, tasks = self.runs.frameworks(), self.runs.report()
+        kept = self._volumes.resources
+        return agent_link.Register(info, self._config.ip, VERSION, frameworks, tasks, kept)
 
     async def _listen(self, reader: asyncio.StreamReader, registered: Callable[[str], None]) -> None:
         decoder = agent_link.Decoder()
@@ -204,8 +210,16 @@ class AgentService:
             runs.shutdown_framework(message.framework_id)
         elif isinstance(message, agent_link.ResendUpdates):
             runs.resend(message.framework_id)
+        elif isinstance(message, agent_link.ApplyResources):
+            self._apply(message)
         elif isinstance(message, agent_link.Refused):
             raise _Ended(message.reason)
+
+    def _apply(self, message: agent_link.ApplyResources) -> None:
+        self._volumes.apply(message.resources)
+        if message.operation_id:
+            done = (message.framework_id, message.operation_id, uuid.uuid4().bytes)
+            self._send(agent_link.OperationApplied(*done))
 
     # --- leaving ---
 

@@ -99,6 +99,18 @@ class ResendUpdates:
     framework_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class ApplyResources:
+    """Checkpoint these dynamic reservations and persistent volumes in place of the earlier ones.
+
+    With an operation id: answer by OperationApplied.
+    """
+
+    resources: tuple[mesos.Resource, ...]
+    framework_id: str = ""
+    operation_id: str = ""
+
+
 MasterMessage = (
     Registered
     | Refused
@@ -109,6 +121,7 @@ MasterMessage = (
     | ShutdownFramework
     | Acknowledge
     | ResendUpdates
+    | ApplyResources
 )
 
 
@@ -137,6 +150,8 @@ class Register:
     version: str
     frameworks: tuple[mesos.FrameworkInfo, ...] = ()
     tasks: tuple[AgentTask, ...] = ()
+    checkpointed: tuple[mesos.Resource, ...] = ()
+    """Its dynamic reservations and persistent volumes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,18 +173,28 @@ class Update:
     latest_state: int
 
 
-AgentMessage = Register | Unregister | Pong | Update
+@dataclass(frozen=True, slots=True)
+class OperationApplied:
+    """The agent has carried out an operation of a framework."""
+
+    framework_id: str
+    operation_id: str
+    uuid: bytes
+
+
+AgentMessage = Register | Unregister | Pong | Update | OperationApplied
 
 _TYPES: dict[str, type[Any]] = {
     cls.__name__: cls
     for cls in (
         *(Registered, Refused, Ping, Launch, Kill, ShutdownExecutor, ShutdownFramework, Acknowledge),
-        *(ResendUpdates, Register, Unregister, Pong, Update, AgentTask),
+        *(ResendUpdates, ApplyResources, Register, Unregister, Pong, Update, OperationApplied, AgentTask),
     )
 }
 _FIELDS = {cls: frozenset(item.name for item in fields(cls)) for cls in _TYPES.values()}
 _MESSAGES: dict[str, type[Message]] = {
-    cls.__name__: cls for cls in (mesos.AgentInfo, mesos.FrameworkInfo, mesos.TaskInfo, mesos.TaskStatus)
+    cls.__name__: cls
+    for cls in (mesos.AgentInfo, mesos.FrameworkInfo, mesos.Resource, mesos.TaskInfo, mesos.TaskStatus)
 }
 
 

@@ -9,6 +9,7 @@ tasks have exactly one.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from mesos.v1 import mesos_pb2 as mesos
@@ -44,10 +45,29 @@ class Kind(NamedTuple):
         """The role it is reserved for, ``*`` when it is not reserved."""
         return self.reservations[-1].role if self.reservations else "*"
 
+    @property
+    def volume_id(self) -> str:
+        """The persistence id of a persistent volume; empty for anything else."""
+        return _volume_ids(self.extra)[0] if self.extra else ""
+
 
 Bundle = dict[Kind, Quantity]
 
 _plain: dict[str, Kind] = {}
+
+
+def _partial(extra: bytes) -> mesos.Resource:
+    """Parse a Resource without its required fields."""
+    resource = mesos.Resource()
+    resource.MergeFromString(extra)
+    return resource
+
+
+@lru_cache(maxsize=4096)
+def _volume_ids(extra: bytes) -> tuple[str, str]:
+    """Return the persistence id and the container path in a kind's ``extra``."""
+    disk = _partial(extra).disk
+    return disk.persistence.id, disk.volume.container_path
 
 
 def plain(name: str) -> Kind:
@@ -160,6 +180,74 @@ def contains(bundle: Bundle, wanted: Bundle) -> bool:
     return all(_includes(bundle.get(kind), quantity) for kind, quantity in wanted.items())
 
 
+def aligned(wanted: Bundle, available: Bundle) -> Bundle:
+    """Return ``wanted`` with its persistent volumes as ``available`` has them.
+
+    Where a volume is mounted is no part of what it is: a task may mount it elsewhere than its creator.
+    """
+    if not any(kind.extra for kind in wanted):
+        return wanted
+    known = {(kind.volume_id, kind.reservations): kind for kind in available if kind.volume_id}
+    return {known.get((kind.volume_id, kind.reservations), kind): wanted[kind] for kind in wanted}
+
+
+def unreserved(bundle: Bundle) -> Bundle:
+    """Return the same amounts without their last reservation."""
+    out: Bundle = {}
+    for kind, quantity in bundle.items():
+        add(out, {_canonical(kind._replace(reservations=kind.reservations[:-1])): quantity})
+    return out
+
+
+def without_volumes(bundle: Bundle) -> Bundle:
+    """Return the same amounts with persistent volumes as the disk that they are made of."""
+    out: Bundle = {}
+    for kind, quantity in bundle.items():
+        add(out, {_canonical(kind._replace(extra=_without_persistence(kind.extra))): quantity})
+    return out
+
+
+def checkpointed(bundle: Bundle) -> Bundle:
+    """Return what an agent must remember: dynamic reservations, and persistent volumes."""
+    return {
+        kind: quantity
+        for kind, quantity in bundle.items()
+        if kind.volume_id or any(item.type == DYNAMIC for item in kind.reservations)
+    }
+
+
+def restored(base: Bundle, kept: Bundle) -> Bundle | None:
+    """Return the resources that an agent began with, with what it remembers; None where they do not fit."""
+    disk = without_volumes(kept)
+    while dynamic := {kind: disk[kind] for kind in disk if _is_dynamic(kind)}:
+        subtract(disk, dynamic)
+        add(disk, unreserved(dynamic))
+    if not contains(base, disk):
+        return None
+    whole = dict(base)
+    subtract(whole, disk)
+    add(whole, kept)
+    return whole
+
+
+def _is_dynamic(kind: Kind) -> bool:
+    return bool(kind.reservations) and kind.reservations[-1].type == DYNAMIC
+
+
+def _canonical(kind: Kind) -> Kind:
+    return plain(kind.name) if kind == Kind(kind.name) else kind
+
+
+def _without_persistence(extra: bytes) -> bytes:
+    resource = _partial(extra)
+    if resource.HasField("disk"):
+        resource.disk.ClearField("persistence")
+        resource.disk.ClearField("volume")
+        if not resource.disk.HasField("source"):
+            resource.ClearField("disk")
+    return resource.SerializePartialToString(deterministic=True)
+
+
 def scalars(bundle: Bundle) -> dict[str, int]:
     """Sum the scalars by name, in thousandths, whatever they are reserved for."""
     out: dict[str, int] = {}
@@ -258,7 +346,8 @@ def _write_claim(info: mesos.Resource.ReservationInfo, item: Reservation) -> Non
         info.labels.ParseFromString(item.labels)
 
 
-def _write_old_form(message: mesos.Resource, kind: Kind) -> None:
+def write_old_form(message: mesos.Resource, kind: Kind) -> None:
+    """Write a kind's last reservation as ``role`` and ``reservation``."""
     message.role = kind.role
     if kind.reservations and kind.reservations[-1].type == DYNAMIC:
         message.reservation.SetInParent()
@@ -275,7 +364,7 @@ def _template(kind: Kind, refined: bool, role: str) -> mesos.Resource:
         template = mesos.Resource(name=kind.name)
         if kind.extra:
             template.MergeFromString(kind.extra)
-        (_write_new_form if refined else _write_old_form)(template, kind)
+        (_write_new_form if refined else write_old_form)(template, kind)
         if kind.revocable:
             template.revocable.SetInParent()
         if role:
@@ -334,7 +423,8 @@ def kind_text(kind: Kind, role: str = "") -> str:
     allocated = f"(allocated: {role})" if role else ""
     claims = ",".join(_claim_text(item) for item in kind.reservations)
     reserved = f"(reservations: [{claims}])" if claims else ""
-    return f"{kind.name}{allocated}{reserved}{'{REV}' if kind.revocable else ''}"
+    volume = "[{}:{}]".format(*_volume_ids(kind.extra)) if kind.volume_id else ""
+    return f"{kind.name}{allocated}{reserved}{'{REV}' if kind.revocable else ''}{volume}"
 
 
 def text(bundle: Bundle, role: str = "") -> str:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
+from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.master import master_pb2 as master
-from minicluster.mesos.common.http import JSON, Request, Response, refuse
-from minicluster.mesos.master.core import agents, frameworks, maintenance, quota
+from minicluster.mesos.common.http import ACCEPTED, JSON, Request, Response, refuse
+from minicluster.mesos.master.core import agents, frameworks, maintenance, operations, quota
 from minicluster.mesos.master.core import operator_views as views
 from minicluster.mesos.master.core.state import Agent, Cluster
 from minicluster.mesos.master.scheduler_api import NOT_ACCEPTABLE, accepted_type, method_error, parse
@@ -41,6 +42,13 @@ _BODIES: dict[int, str] = {
     Call.UPDATE_QUOTA: "update_quota",
     Call.TEARDOWN: "teardown",
     Call.MARK_AGENT_GONE: "mark_agent_gone",
+}
+
+_RESOURCES: dict[int, mesos.Offer.Operation.Type.ValueType] = {
+    Call.RESERVE_RESOURCES: mesos.Offer.Operation.RESERVE,
+    Call.UNRESERVE_RESOURCES: mesos.Offer.Operation.UNRESERVE,
+    Call.CREATE_VOLUMES: mesos.Offer.Operation.CREATE,
+    Call.DESTROY_VOLUMES: mesos.Offer.Operation.DESTROY,
 }
 
 _MAINTENANCE = (Call.UPDATE_MAINTENANCE_SCHEDULE, Call.START_MAINTENANCE, Call.STOP_MAINTENANCE)
@@ -148,6 +156,8 @@ class OperatorApi:
             return OK if error is None else refuse(400, error)
         if call.type in (Call.LIST_FILES, Call.READ_FILE):
             return refuse(404, "")
+        if call.type in _RESOURCES:
+            return self._resources_call(call)
         if call.type in (Call.DRAIN_AGENT, Call.DEACTIVATE_AGENT, Call.REACTIVATE_AGENT):
             return self._agent_call(call, now)
         return refuse(501, f"{Call.Type.Name(call.type)} is not served by this master")
@@ -178,6 +188,23 @@ class OperatorApi:
             )
             agents.drain(self._cluster, agent, limit, now)
         return OK
+
+    def _resources_call(self, call: master.Call) -> Response:
+        body = getattr(call, _BODIES[call.type])
+        agent = self._cluster.agents.get(body.agent_id.value)
+        if agent is None:
+            return refuse(400, "No agent found with specified ID")
+        operation = mesos.Offer.Operation(type=_RESOURCES[call.type])
+        if call.type == Call.RESERVE_RESOURCES:
+            operation.reserve.resources.extend(body.resources)
+        elif call.type == Call.UNRESERVE_RESOURCES:
+            operation.unreserve.resources.extend(body.resources)
+        elif call.type == Call.CREATE_VOLUMES:
+            operation.create.volumes.extend(body.volumes)
+        else:
+            operation.destroy.volumes.extend(body.volumes)
+        status, text = operations.by_operator(self._cluster, agent, operation)
+        return ACCEPTED if status == ACCEPTED.status else refuse(status, text)
 
     def _teardown(self, framework_id: str, now: float) -> Response:
         framework = self._cluster.frameworks.get(framework_id)

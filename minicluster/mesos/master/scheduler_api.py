@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from minicluster.mesos.common.http import ACCEPTED, JSON, PROTOBUF, Request, Response, refuse
-from minicluster.mesos.master.core import accept, frameworks, tasks
+from minicluster.mesos.master.core import accept, frameworks, operations, tasks
 from minicluster.mesos.master.core.state import Cluster, Framework
 from peloton.mesos import json as mesos_json
 
@@ -211,6 +211,7 @@ _ACTIONS: dict[int, _Action] = {
     Call.KILL: lambda c, f, call, now: tasks.kill(c, f, call.kill, now),
     Call.SHUTDOWN: lambda c, f, call, now: tasks.shutdown(c, f, call.shutdown),
     Call.RECONCILE: lambda c, f, call, now: tasks.reconcile(c, f, call.reconcile.tasks, now),
+    Call.RECONCILE_OPERATIONS: lambda c, f, call, now: operations.reconcile(c, f, call.reconcile_operations),
     Call.REVIVE: lambda c, f, call, now: frameworks.revive(c, f, call.revive.roles, now),
     Call.SUPPRESS: lambda c, f, call, now: frameworks.suppress(f, call.suppress.roles),
     Call.TEARDOWN: lambda c, f, call, now: frameworks.remove(c, f, now),
@@ -221,8 +222,8 @@ _ACTIONS: dict[int, _Action] = {
         c, f, call.decline_inverse_offers.inverse_offer_ids, call.decline_inverse_offers.filters, False, now
     ),
 }
-"""What is carried out. MESSAGE, REQUEST and the calls about operations are taken and come to nothing: there
-are no executors of frameworks here and no operations that answer."""
+"""What is carried out. MESSAGE, REQUEST and ACKNOWLEDGE_OPERATION_STATUS are taken and come to nothing: there
+are no executors of frameworks here, and statuses of operations are not repeated."""
 
 
 _COUNTED: dict[int, str] = {

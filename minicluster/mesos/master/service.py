@@ -25,7 +25,7 @@ from minicluster.mesos.common.http import (
     Server,
     refuse,
 )
-from minicluster.mesos.master.core import agents, allocator, frameworks, tasks
+from minicluster.mesos.master.core import agents, allocator, frameworks, operations, tasks
 from minicluster.mesos.master.core.simulated_agents import Simulation, SimulationConfig, registrations
 from minicluster.mesos.master.core.state import Agent, Cluster, MasterConfig, Outbox
 from minicluster.mesos.master.election import Leadership
@@ -281,6 +281,9 @@ class MasterService:
             tasks.status_update(self.cluster, agent, message)
         elif isinstance(message, agent_link.Pong):
             agents.pong(agent)
+        elif isinstance(message, agent_link.OperationApplied):
+            operation = (message.framework_id, message.operation_id, message.uuid)
+            operations.applied(self.cluster, agent, *operation)
         elif isinstance(message, agent_link.Unregister):
             agents.unregister(self.cluster, agent, self.now())
             self._links.pop(agent.id).close()

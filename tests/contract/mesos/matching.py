@@ -144,7 +144,7 @@ class Binding:
         raise Mismatch(f"{where}: nothing matches {_short(recorded)}: {'; '.join(reasons[:5])}")
 
     def _match_text(self, recorded: str, actual: str, where: str) -> None:
-        if where.rsplit(".", 1)[-1] in _OPAQUE:
+        if where.removesuffix(".value").rsplit(".", 1)[-1] in _OPAQUE:
             self.bind(recorded, actual, where)
             return
         recorded, actual = _in_order(recorded), _in_order(actual)
@@ -158,7 +158,10 @@ class Binding:
 def _in_order(text: str) -> str:
     """Put the resources that a message lists in alphabetical order; in offers their order varies."""
     head, sep, tail = text.partition("is more than available ")
-    return head + sep + "; ".join(sorted(tail.split("; "))) if sep else text
+    if sep:
+        return head + sep + "; ".join(sorted(tail.split("; ")))
+    head, sep, tail = text.partition(" does not contain ")
+    return "; ".join(sorted(head.split("; "))) + sep + tail if sep else text
 
 
 def _short(value: Any) -> str:

@@ -29,6 +29,7 @@ OPERATOR_IGNORED = frozenset(
         ".weight",
     }
 )
+RESOURCES_IGNORED = frozenset({".agent_info.checkpoint", ".agents.capabilities", ".slaves[0].capabilities"})
 HTTP_DETAILS = (
     *(f"call-{number}" for number in (*range(1, 19), 23, 24)),
     *("subscribe-close", "subscribe-shared"),
@@ -121,6 +122,16 @@ SCENARIOS = (
         skip=("browse, /slave(1)-less and with the jsonp",),
         until="virtual path of an ended task",
         ignored=frozenset({".size"}),  # a real executor writes into stderr itself
+    ),
+    *(
+        Scenario(
+            name,
+            accept_scale=30,  # what tasks leave is not offered before the states are read
+            revive=True,
+            master_flags=("--allocation-interval", "3"),
+            ignored=RESOURCES_IGNORED,
+        )
+        for name in ("14-resources", "14-resources-refinement")
     ),
     Scenario(
         "15-health",

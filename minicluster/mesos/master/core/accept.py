@@ -8,7 +8,7 @@ from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from minicluster.mesos.common import resources as res
 from minicluster.mesos.common.agent_link import Launch
-from minicluster.mesos.master.core import events, operator_events, validation
+from minicluster.mesos.master.core import events, operations, operator_events, validation
 from minicluster.mesos.master.core.allocator import add_filter, refuse_seconds
 from minicluster.mesos.master.core.state import Agent, Cluster, Framework, Task
 
@@ -29,8 +29,9 @@ def decline(cluster: Cluster, framework: Framework, call: scheduler.Call.Decline
 def accept(cluster: Cluster, framework: Framework, call: scheduler.Call.Accept, now: float) -> None:
     """Launch tasks on offers; what is left of them is free again, and filtered.
 
-    LAUNCH is carried out; the tasks of a LAUNCH_GROUP get TASK_ERROR; operations of any other type, or
-    without a type, are dropped in silence, as Mesos drops those it does not know.
+    LAUNCH, RESERVE, UNRESERVE, CREATE and DESTROY are carried out in their order; the tasks of a LAUNCH_GROUP
+    get TASK_ERROR; operations of any other type, or without a type, are dropped in silence, as Mesos drops
+    those it does not know.
     """
     offer_ids = [item.value for item in call.offer_ids]
     if not offer_ids and not call.operations:
@@ -75,6 +76,10 @@ def _refuse_offers(
     for task in _tasks_of(call.operations):
         message = f"Task launched with invalid offers: {error}"
         _answer(cluster, framework, task, state, message, _REASON.REASON_INVALID_OFFERS, now)
+    for operation in call.operations:
+        if operations.resources_of(operation) is not None:
+            message = f"Operation attempted with invalid offers: {error}"
+            operations.report_error(cluster, framework, operation, message)
 
 
 def _answer(
@@ -109,6 +114,8 @@ def _carry_out(
             message = "Task groups are not run by this cluster"
             reason = _REASON.REASON_TASK_GROUP_INVALID
             _answer(cluster, framework, task, mesos.TASK_ERROR, message, reason, now)
+    elif operations.resources_of(operation) is not None:
+        operations.carry_out(cluster, framework, agent, role, operation, left)
 
 
 def _launch(
@@ -127,6 +134,7 @@ def _launch(
         roles = validation.roles_of(list(task.resources), role)
         if task.HasField("executor"):
             res.add(wanted, res.from_messages(task.executor.resources))
+        wanted = res.aligned(wanted, left)
         error = validation.size_error(wanted, roles, left, role)
     if error is not None:
         reason = _REASON.REASON_TASK_INVALID

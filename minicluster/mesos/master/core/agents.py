@@ -17,7 +17,7 @@ from minicluster.mesos.common.agent_link import (
     ResendUpdates,
     ShutdownFramework,
 )
-from minicluster.mesos.master.core import events, operator_events
+from minicluster.mesos.master.core import events, operations, operator_events
 from minicluster.mesos.master.core.allocator import allocate
 from minicluster.mesos.master.core.frameworks import recover
 from minicluster.mesos.master.core.state import Agent, Cluster, Framework, Task, is_terminal
@@ -36,9 +36,13 @@ def register(cluster: Cluster, message: Register, now: float, *, simulated: bool
         _remove(cluster, other, mesos.TASK_LOST, f"Agent {other.hostname} removed: {_NEW_AGENT}", now)
     known = cluster.agents.get(info.id.value) if info.HasField("id") else None
     agent = known or _admit(cluster, message, now, simulated)
+    if agent is None:
+        return f"the resources of agent {info.hostname} do not contain what it has checkpointed"
     if known is not None:
         _reconnect(known, message, now)
     cluster.send_to_agent(agent, Registered(agent.id, cluster.config.agent_ping_timeout))
+    if known is not None:  # an operation may not have reached it
+        operations.send_resources(cluster, agent)
     if info.HasField("id"):
         _reregistered(cluster, agent, message, known is not None, now)
     _unavailability(cluster, agent)
@@ -65,12 +69,14 @@ def _at_same_address(cluster: Cluster, info: mesos.AgentInfo, ip: str) -> list[A
     ]
 
 
-def _admit(cluster: Cluster, message: Register, now: float, simulated: bool) -> Agent:
+def _admit(cluster: Cluster, message: Register, now: float, simulated: bool) -> Agent | None:
+    total = res.restored(res.from_messages(message.info.resources), res.from_messages(message.checkpointed))
+    if total is None:
+        return None
     info = _without_revocable(message.info)
     before = info.HasField("id")
     if not before:
         info.id.value = cluster.new_agent_id()
-    total = res.from_messages(message.info.resources)
     agent = Agent(info.id.value, info, message.ip, message.version, total, dict(total), now)
     agent.reregistered = now if before else None
     agent.simulated = simulated
@@ -150,7 +156,7 @@ def _adopt(cluster: Cluster, agent: Agent, framework: Framework, known: AgentTas
     framework.unreachable.pop(known.task.task_id.value, None)
     roles = [item.allocation_info.role for item in known.task.resources if item.allocation_info.role]
     role = roles[0] if roles else (framework.roles[0] if framework.roles else "*")
-    bundle = res.from_messages(known.task.resources)
+    bundle = res.aligned(res.from_messages(known.task.resources), agent.total)
     task = Task(known.task, framework.id, agent.id, role, bundle)
     framework.tasks[task.id] = task
     agent.tasks[(framework.id, task.id)] = task

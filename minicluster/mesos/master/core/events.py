@@ -64,6 +64,13 @@ def update(status: mesos.TaskStatus) -> Event:
     return event
 
 
+def operation(status: mesos.OperationStatus) -> Event:
+    """Return the event of an operation's status."""
+    event = Event(type=Event.UPDATE_OPERATION_STATUS)
+    event.update_operation_status.status.CopyFrom(status)
+    return event
+
+
 def master_status(
     task_id: str,
     state: int,

@@ -30,10 +30,10 @@ def nanoseconds(when: float) -> mesos.TimeInfo:
 
 
 def both_forms(bundle: res.Bundle, role: str = "") -> list[mesos.Resource]:
-    """Return resources in the new form, with ``role`` of the old one as well."""
+    """Return resources in the new form, with ``role`` and ``reservation`` of the old one as well."""
     messages = res.to_messages(bundle, role=role)
     for message, kind in zip(messages, bundle, strict=True):
-        message.role = kind.role
+        res.write_old_form(message, kind)
     return messages
 
 

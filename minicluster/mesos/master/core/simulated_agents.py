@@ -16,9 +16,11 @@ from minicluster.mesos.common import resources as res
 from minicluster.mesos.common.agent_link import (
     Acknowledge,
     AgentMessage,
+    ApplyResources,
     Kill,
     Launch,
     MasterMessage,
+    OperationApplied,
     Register,
     ResendUpdates,
     ShutdownExecutor,
@@ -146,6 +148,9 @@ class Simulation:
                     out.append((agent_id, self._update(key, status)))
         elif isinstance(message, ShutdownFramework):
             self._drop(message.framework_id)
+        elif isinstance(message, ApplyResources) and message.operation_id:
+            done = OperationApplied(message.framework_id, message.operation_id, self._new_uuid())
+            out.append((agent_id, done))
         return out
 
     def _update(self, key: Key, status: mesos.TaskStatus) -> Update:
