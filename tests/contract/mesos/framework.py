@@ -36,13 +36,13 @@ class Framework:
     updates: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
-    async def subscribe(cls, port: int, framework_id: str = "") -> Framework:
-        """Subscribe, as a new framework unless it has an id."""
+    async def subscribe(cls, port: int, framework_id: str = "", **info: Any) -> Framework:
+        """Subscribe, as a new framework unless it has an id; `info` is merged over INFO."""
         wire = await Wire.open("127.0.0.1", port)
         known = {"value": framework_id}
-        call: dict[str, Any] = {"type": "SUBSCRIBE", "subscribe": {"framework_info": INFO}}
+        call: dict[str, Any] = {"type": "SUBSCRIBE", "subscribe": {"framework_info": {**INFO, **info}}}
         if framework_id:
-            call |= {"framework_id": known, "subscribe": {"framework_info": {**INFO, "id": known}}}
+            call |= {"framework_id": known, "subscribe": {"framework_info": {**INFO, **info, "id": known}}}
         body = json.dumps(call).encode()
         wire.send("POST", render("POST", "/api/v1/scheduler", _TYPES, body, "x"))
         reply = await wire.reply()

@@ -81,9 +81,7 @@ def apply(cluster: Cluster, agent: Agent, exchange: Exchange, report: tuple[str,
     send_resources(cluster, agent, *report)
 
 
-def send_resources(
-    cluster: Cluster, agent: Agent, framework_id: str = "", operation_id: str = ""
-) -> None:
+def send_resources(cluster: Cluster, agent: Agent, framework_id: str = "", operation_id: str = "") -> None:
     """Send an agent the dynamic reservations and volumes that it has."""
     kept = tuple(res.to_messages(res.checkpointed(agent.total)))
     cluster.send_to_agent(agent, ApplyResources(kept, framework_id, operation_id))
