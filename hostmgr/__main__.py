@@ -158,7 +158,7 @@ def _mesos(daemon: Hostmgr, framework_id: str, detector: MasterDetector, access:
     operator = OperatorClient(
         detector, wire, settings.mesos.operator_timeout, access.authorization, access.tls
     )
-    return MesosBackend(connect, AgentReader(operator, settings.mesos.role))
+    return MesosBackend(connect, AgentReader(operator, settings.mesos.role), settings.mesos.principal)
 
 
 @asynccontextmanager

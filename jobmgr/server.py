@@ -5,11 +5,14 @@ from __future__ import annotations
 from jobmgr.engine.engine import Engine
 from jobmgr.services.common.lockdown import guarded
 from jobmgr.services.common.sandbox import Sandboxes
+from jobmgr.services.common.volumes import Volumes
 from jobmgr.services.private.feasibility import FeasibilityService
 from jobmgr.services.private.job_manager import JobManagerService
 from jobmgr.services.v0.jobs import JobManager
 from jobmgr.services.v0.tasks import TaskManager
 from jobmgr.services.v0.updates import UpdateService
+from jobmgr.services.v0.volumes import VolumeService
+from jobmgr.services.v1alpha import volumes as v1alpha_volumes
 from jobmgr.services.v1alpha.admin import AdminService
 from jobmgr.services.v1alpha.jobs import JobService
 from jobmgr.services.v1alpha.pods import PodService
@@ -18,9 +21,11 @@ from jobmgr.services.v1alpha.watches import Watches
 from peloton.api.v0.job.job_pb2_grpc import add_JobManagerServicer_to_server
 from peloton.api.v0.task.task_pb2_grpc import add_TaskManagerServicer_to_server
 from peloton.api.v0.update.svc.update_svc_pb2_grpc import add_UpdateServiceServicer_to_server
+from peloton.api.v0.volume.svc import volume_svc_pb2_grpc
 from peloton.api.v1alpha.admin.svc.admin_svc_pb2_grpc import add_AdminServiceServicer_to_server
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import add_JobServiceServicer_to_server
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import add_PodServiceServicer_to_server
+from peloton.api.v1alpha.volume.svc import volume_svc_pb2_grpc as v1alpha_volume_svc
 from peloton.api.v1alpha.watch.svc.watch_svc_pb2_grpc import add_WatchServiceServicer_to_server
 from peloton.clock import Clock
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
@@ -37,6 +42,8 @@ NAMES = (
     "peloton.api.v0.task.TaskManager",
     OLDER_TASK_MANAGER,
     "peloton.api.v0.update.svc.UpdateService",
+    "peloton.api.v0.volume.svc.VolumeService",
+    "peloton.api.v1alpha.volume.svc.VolumeService",
     "peloton.api.v1alpha.job.stateless.svc.JobService",
     "peloton.api.v1alpha.pod.svc.PodService",
     "peloton.api.v1alpha.watch.svc.WatchService",
@@ -58,10 +65,15 @@ def services(
     sandboxes = Sandboxes(hostmgr)
     tasks = TaskManager(engine, sandboxes)
     watching = WatchService(engine, Watches(engine, clock) if watches is None else watches)
+    volumes = Volumes(engine)
     served = (
         service(add_JobManagerServicer_to_server, jobs, [OLDER_JOB_MANAGER]),
         service(add_TaskManagerServicer_to_server, tasks, [OLDER_TASK_MANAGER]),
         service(add_UpdateServiceServicer_to_server, updates),
+        service(volume_svc_pb2_grpc.add_VolumeServiceServicer_to_server, VolumeService(volumes)),
+        service(
+            v1alpha_volume_svc.add_VolumeServiceServicer_to_server, v1alpha_volumes.VolumeService(volumes)
+        ),
         service(add_JobServiceServicer_to_server, JobService(engine, engine.workflows, clock)),
         service(add_PodServiceServicer_to_server, PodService(engine, sandboxes)),
         service(add_WatchServiceServicer_to_server, watching),

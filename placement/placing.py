@@ -13,7 +13,7 @@ from peloton.clock import Clock
 from peloton.errors import PelotonError
 from placement.core.host_estimates import HostEstimates, hosts_to_request
 from placement.core.model import Filling, Gang, Host, HostPlacement, Needs, Shape
-from placement.core.reasons import busy, may_be_infeasible, no_host_fits
+from placement.core.reasons import busy, host_of_volume, may_be_infeasible, no_host_fits
 from placement.core.strategy import Family, Strategy
 from placement.metrics import CLAIMED, FAILED, PLACED, REJECTED, UNUSED
 from placement.ports import Acquired, Claims, Failure, GangQueue
@@ -116,6 +116,9 @@ class Placing:
         no_match = _NoMatch()
         while gangs := self._candidates(no_match):
             await self._place_first(gangs[0], no_match)
+        if self._family.to_volume:
+            await self._fail(self._given_up(no_match))
+            return
         if self._family.to_desired_host:
             self._undesire()
             return
@@ -235,7 +238,10 @@ class Placing:
                 patience = self._context.patience if busy(counts) else 0.0
                 if now - since >= min(patience, longest):
                     missing = no_match.missing.get(gang.shape, gang.shape)
-                    reason = no_host_fits(gang, missing, counts, no_match.on_used_hosts)
+                    if self._family.to_volume:
+                        reason = host_of_volume(gang, counts)
+                    else:
+                        reason = no_host_fits(gang, missing, counts, no_match.on_used_hosts)
                     failed.append(Failure(gang, reason, counts))
             elif now - since >= longest:
                 failed.append(Failure(gang, f"not placed within {longest:g} s"))

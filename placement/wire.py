@@ -11,6 +11,7 @@ from peloton.model.hostcounts import refusals
 from peloton.model.resources import Resources, milli
 from peloton.model.shortage import Shortage
 from peloton.model.states import PlacementStrategy, TaskType
+from peloton.model.volume import owner_of
 from peloton.private.hostmgr.feasibility import feasibility_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.resmgr import resmgr_pb2
@@ -113,12 +114,15 @@ def host_from(wire: hostsvc_pb2.HostOffer, host_class: HostClass) -> Host:
     slack_cpu = 0
     ports: list[tuple[int, int]] = []
     launches = UNBOUNDED
+    volumes_of = set()
     for resource in wire.resources:
         if resource.name == "ports":
             ports += [(part.begin, part.end) for part in resource.ranges.range]
         elif resource.name == LAUNCHES:
             launches = int(resource.scalar.value)
-        elif resource.name not in amounts or resource.HasField("disk") or resource.HasField("shared"):
+        elif resource.HasField("disk"):
+            volumes_of.add(owner_of(resource.disk.persistence.id))
+        elif resource.name not in amounts or resource.HasField("shared"):
             continue
         elif not resource.HasField("revocable"):
             amounts[resource.name] += milli(resource.scalar.value)
@@ -132,6 +136,7 @@ def host_from(wire: hostsvc_pb2.HostOffer, host_class: HostClass) -> Host:
         Resources(*amounts.values()),
         slack_cpu,
         tuple(sorted(ports)),
+        frozenset(volumes_of - {""}),
         launches,
     )
 

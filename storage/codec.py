@@ -23,6 +23,7 @@ from peloton.model.payload import ApiVersion, Payload
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.states import HealthState, HostState, JobState, TaskState, TerminationReason
 from peloton.model.task import PodEvent, TaskRuntime, Termination
+from peloton.model.volume import Volume, VolumeState
 from peloton.model.workflow import Range, Ranges, Workflow, WorkflowOptions, WorkflowState, WorkflowType
 
 _TAG = b"\0"
@@ -214,6 +215,11 @@ WORKFLOW = Codec(
         "updated": _ranges,
         "removed": _ranges,
     },
+)
+VOLUME = Codec(
+    Volume,
+    "id job_id instance hostname size_mb container_path state goal created_at updated_at",
+    {"state": VolumeState, "goal": VolumeState},
 )
 HOST = Codec(
     HostInfo,

@@ -21,6 +21,7 @@ from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
 from peloton.model.lockdown import Component
 from peloton.model.pool import PoolConfig
 from peloton.model.task import PodEvent, TaskRuntime
+from peloton.model.volume import Volume, VolumeId
 from peloton.model.workflow import WHOLE_WORKFLOW, Workflow, WorkflowEvent, WorkflowId
 
 Fence = Callable[[], None]
@@ -202,6 +203,26 @@ class Lockdowns(Protocol):
         ...
 
 
+class Volumes(Protocol):
+    """Persistent volumes. They outlive their jobs."""
+
+    async def get(self, volume_id: VolumeId) -> Volume:
+        """Return a volume. Raises NotFound."""
+        ...
+
+    async def of_job(self, job_id: JobId) -> Sequence[Volume]:
+        """Return all volumes of a job, deleted ones included, by instance and age."""
+        ...
+
+    async def all(self) -> Sequence[Volume]:
+        """Return all volumes, deleted ones included."""
+        ...
+
+    async def write(self, volume: Volume) -> None:
+        """Insert or replace a volume that no task uses; `Store.write_all` writes volumes with their tasks."""
+        ...
+
+
 class Store(Protocol):
     """All repositories of one database."""
 
@@ -212,6 +233,7 @@ class Store(Protocol):
     pools: Pools
     hosts: Hosts
     lockdowns: Lockdowns
+    volumes: Volumes
 
     async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
         """Write as `role` in `term` from now on, and call `fence` before each write, as late as possible.
@@ -228,8 +250,9 @@ class Store(Protocol):
         runtime: JobRuntime | None = None,
         workflows: Sequence[Workflow] = (),
         workflow_events: Sequence[WorkflowEvent] = (),
+        volumes: Sequence[Volume] = (),
     ) -> None:
-        """Write task runtimes, their events, the runtime and workflows of one job together.
+        """Write task runtimes, their events, the runtime, workflows and volumes of one job together.
 
         Raises NotFound for the runtime of a job, or a version of its config, that is not stored. Of events of
         one run, time and state, the last one written stays.

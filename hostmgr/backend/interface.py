@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
-from hostmgr.core.hosts import LaunchPlan
+from hostmgr.core.hosts import LaunchPlan, OfferedVolume
 from hostmgr.core.offers import Offer
 from hostmgr.core.table import Agent
 from peloton.model.ids import MesosTaskId
@@ -158,6 +158,10 @@ class Backend(Protocol):
 
     def launch(self, plan: LaunchPlan, launches: Sequence[Launch]) -> None:
         """Launch tasks on the plan's offers. Raises InvalidArgument for a task that cannot be described."""
+        ...
+
+    def destroy_volume(self, volume: OfferedVolume) -> None:
+        """Destroy a persistent volume, and free its disk, on the offer that holds it."""
         ...
 
     def decline(self, offer_ids: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass, replace
 
 from hostmgr.core.filter import HostFilter, Ranking, Result
-from hostmgr.core.offers import InsufficientOffers, Need, Offer, Taken, free, take
+from hostmgr.core.offers import Entry, InsufficientOffers, Need, Offer, Taken, free, take
 from hostmgr.core.states import ClaimCause
 from hostmgr.core.table import Agent, HostTable
 from peloton.errors import Refused
@@ -63,6 +63,14 @@ class LaunchPlan:
     offers: tuple[Offer, ...]
     taken: tuple[tuple[Taken, ...], ...]
     task_ids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedVolume:
+    """A persistent volume, and the offer that holds it."""
+
+    offer: Offer
+    entry: Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +269,22 @@ class Hosts:
     def offers(self) -> list[Offer]:
         """Return all offers."""
         return [offer for offer, _ in self._offers.values()]
+
+    def offered_volume(self, volume_id: str) -> OfferedVolume | None:
+        """Return a persistent volume that is offered, and so in no task's use."""
+        for offer, _ in self._offers.values():
+            for entry in offer.entries:
+                if entry.volume == volume_id:
+                    return OfferedVolume(offer, entry)
+        return None
+
+    def has_volume(self, volume_id: str) -> bool:
+        """Return whether an agent has a persistent volume, by the map of agents."""
+        return any(volume_id in agent.volumes for agent in self._agents.values())
+
+    def claimed(self, agent_id: str) -> bool:
+        """Return whether a host is claimed."""
+        return agent_id in self._claim_of
 
     def life(self, agent_id: str) -> HostState:
         """Return the state of a host of the agent map. UP where its loss is known and the map is older."""

@@ -3,16 +3,18 @@
 A resource of Mesos comes as several entries of one name: reserved for the own role or not, revocable or not,
 spread over several offers of one agent. A task takes from reserved entries first, then from unreserved
 ones, and may use both (docs/behaviour/tasks.md). A revocable task takes its CPU from revocable entries only.
+A persistent volume is an entry of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from peloton.errors import Refused
 from peloton.model.constraint import Label
 from peloton.model.resources import Resources
+from peloton.model.volume import VolumeMount
 
 CPU, MEMORY, DISK, GPU, PORTS = "cpus", "mem", "disk", "gpus", "ports"
 """Names in Mesos of the resources that Peloton counts; other entries are ignored."""
@@ -34,6 +36,8 @@ class Entry:
     revocable: bool = False
     amount: int = 0
     ranges: tuple[Range, ...] = ()
+    volume: str = ""
+    """The id of a persistent volume, which only its task takes; empty for anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +71,20 @@ class Need:
     resources: Resources
     revocable: bool = False
     ports: tuple[int, ...] = ()
+    volume: VolumeMount | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A part of an entry that a task takes: an amount, or ports."""
+    """A part of an entry that a task takes: an amount, ports, or a volume."""
 
     template: int
     amount: int = 0
     ranges: tuple[Range, ...] = ()
+    volume: VolumeMount | None = None
+    """The entry is this volume; or the disk that it is to be created on."""
+    reserved: bool = False
+    """Of a volume that is to be created: whether its disk is reserved already."""
 
 
 class InsufficientOffers(Refused):
@@ -88,6 +97,8 @@ def free(offers: Iterable[Offer]) -> Free:
     slack_cpu = ports = 0
     for offer in offers:
         for entry in offer.entries:
+            if entry.volume:
+                continue
             if entry.name == PORTS:
                 ports += sum(last - first + 1 for first, last in entry.ranges)
             elif not entry.revocable:
@@ -111,16 +122,25 @@ class _OfferPool:
         self._ports: list[tuple[int, int, int]] = []
         """First, last, template."""
         self._used: set[int] = set()
-        entries = [entry for offer in offers for entry in offer.entries]
+        self._volumes: dict[str, Entry] = {}
+        self._disk: list[Entry] = []
+        """Disk that volumes can be created on: unreserved first, so that it is given back as it was."""
+        entries = [entry for offer in offers for entry in offer.entries if not entry.volume]
+        for offer in offers:
+            self._volumes.update((entry.volume, entry) for entry in offer.entries if entry.volume)
         for entry in sorted(entries, key=lambda entry: not entry.reserved):
             if entry.name == PORTS:
                 self._ports += [(first, last, entry.template) for first, last in entry.ranges]
             else:
                 amounts = self._amounts.setdefault((entry.name, entry.revocable), {})
                 amounts[entry.template] = amounts.get(entry.template, 0) + entry.amount
+        disk = [entry for entry in entries if entry.name == DISK and not entry.revocable]
+        self._disk = sorted({entry.template: entry for entry in disk}.values(), key=lambda it: it.reserved)
 
     def take(self, need: Need) -> tuple[Taken, ...]:
         taken: list[Taken] = []
+        if need.volume is not None:
+            taken.append(self._volume(need.task_id, need.volume))
         for name, amount in zip(SCALARS, need.resources.values(), strict=True):
             taken += self._scalar(need, name, amount)
         by_template: dict[int, list[Range]] = {}
@@ -128,6 +148,23 @@ class _OfferPool:
             by_template.setdefault(self._port(need, port), []).append((port, port))
         taken += [Taken(template, ranges=tuple(ranges)) for template, ranges in by_template.items()]
         return tuple(taken)
+
+    def _volume(self, task_id: str, volume: VolumeMount) -> Taken:
+        """Take a volume; or disk of one kind for a new one, before anything else is taken."""
+        entry = self._volumes.pop(volume.id, None)
+        if entry is not None:
+            return Taken(entry.template, entry.amount, volume=replace(volume, create=False))
+        if not volume.create:
+            raise InsufficientOffers(f"{task_id}: volume {volume.id} is not in the host's offers")
+        amounts = self._amounts.get((DISK, False), {})
+        for entry in self._disk:
+            if amounts[entry.template] >= volume.size:
+                amounts[entry.template] -= volume.size
+                return Taken(entry.template, volume.size, volume=volume, reserved=entry.reserved)
+        raise InsufficientOffers(
+            f"{task_id}: the volume's {volume.size / 1000:g} MB are more than the disk left in one piece in "
+            "the host's offers"
+        )
 
     def _port(self, need: Need, port: int) -> int:
         """Return the template of the entry that holds the port."""

@@ -48,6 +48,8 @@ class Agent:
     allocated: Resources = ZERO
     allocated_slack_cpu: int = 0
     ip: str = ""
+    volumes: frozenset[str] = frozenset()
+    """Ids of its persistent volumes."""
     wire: object = field(default=None, compare=False, repr=False)
     """The message that the internal API shows; no decision depends on it."""
 

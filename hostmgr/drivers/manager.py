@@ -28,7 +28,7 @@ from hostmgr.core.runs import Runs
 from hostmgr.drivers.framework_removal import report_removal
 from hostmgr.drivers.status_updates import Entry, StatusUpdates
 from peloton.clock import Clock
-from peloton.errors import InvalidArgument, Unavailable
+from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
 from peloton.eventstream import EventRing
 from peloton.model.ids import MesosTaskId
 from peloton.model.task import Launch
@@ -242,6 +242,23 @@ class HostManager:
             self.launches.begin(each.task_id, plan.claim.agent_id)
         LAUNCHED.inc(len(launched))
 
+    def destroy_volume(self, volume_id: str) -> None:
+        """Destroy a persistent volume that no task uses, and free its disk.
+
+        Raises NotFound where no agent has it, Refused while it is not offered, which it is not while a task
+        uses it, and Unavailable without a connection or while its host is claimed.
+        """
+        self._require_connection()
+        offered = self.hosts.offered_volume(volume_id)
+        if offered is None:
+            if not self.hosts.has_volume(volume_id):
+                raise NotFound(f"no agent has the volume {volume_id}")
+            raise Refused(f"volume {volume_id} is in use, or not offered by Mesos at the moment")
+        if self.hosts.claimed(offered.offer.agent_id):
+            raise Unavailable(f"{offered.offer.hostname} is claimed by a placement engine at the moment")
+        self.backend.destroy_volume(offered)
+        self.hosts.remove_offer(offered.offer.id)
+
     def kill(self, runs: Iterable[MesosTaskId]) -> None:
         """Kill runs, known here or not. Raises Unavailable without a connection."""
         self._require_connection()
@@ -310,7 +327,7 @@ class HostManager:
 
 
 def _need(launch: Launch) -> Need:
-    return Need(launch.mesos_task_id, launch.resources, launch.revocable, launch.dynamic_ports)
+    return Need(launch.mesos_task_id, launch.resources, launch.revocable, launch.dynamic_ports, launch.volume)
 
 
 def _check_distinct(needs: Sequence[Need]) -> None:

@@ -17,7 +17,9 @@ from hostmgr.backend.interface import (
     Registration,
     StatusEvent,
 )
-from hostmgr.core.hosts import LaunchPlan
+from hostmgr.core.hosts import LaunchPlan, OfferedVolume
+from hostmgr.core.offers import Taken
+from hostmgr.mesos import volumes
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.calls import Call, Calls
 from hostmgr.mesos.connection import Handler, MesosDriver
@@ -25,6 +27,7 @@ from hostmgr.mesos.statuses import killed_with_framework, status_from
 from hostmgr.mesos.stream import Event
 from hostmgr.mesos.taskinfo import task_info
 from hostmgr.mesos.translate import ResourceTemplates, offer_from
+from mesos.v1.mesos_pb2 import Resource
 from peloton.errors import Unavailable
 from peloton.mesos.detector import MasterAddress
 from peloton.model.ids import MesosTaskId
@@ -37,8 +40,11 @@ REFUSE_SECONDS = 0.0
 class MesosBackend:
     """Translate between the port and the driver, whose handler it is."""
 
-    def __init__(self, connect: Callable[[Handler], MesosDriver], agent_reader: AgentReader) -> None:
-        """Create the driver by `connect`, which receives the handler."""
+    def __init__(
+        self, connect: Callable[[Handler], MesosDriver], agent_reader: AgentReader, principal: str = ""
+    ) -> None:
+        """Create the driver by `connect`, which receives the handler. `principal` owns reservations."""
+        self._principal = principal
         self._driver = connect(self)
         self._agent_reader = agent_reader
         self._calls: Calls | None = None
@@ -62,12 +68,35 @@ class MesosBackend:
 
     def launch(self, plan: LaunchPlan, launches: Sequence[Launch]) -> None:
         """Write one ACCEPT for all offers of the plan. Raises InvalidArgument, Unavailable."""
-        resource, agent_id = self._templates.resource, plan.claim.agent_id
+        agent_id, operations = plan.claim.agent_id, self._operations(plan)
         tasks = [
-            task_info(launch, agent_id, map(resource, taken))
+            task_info(launch, agent_id, map(self._resource, taken))
             for launch, taken in zip(launches, plan.taken, strict=True)
         ]
-        self._send(self._subscribed().accept([offer.id for offer in plan.offers], tasks, REFUSE_SECONDS))
+        offers = [offer.id for offer in plan.offers]
+        self._send(self._subscribed().accept(offers, tasks, REFUSE_SECONDS, operations))
+
+    def destroy_volume(self, volume: OfferedVolume) -> None:
+        """Write one ACCEPT that destroys a volume and ends its reservation. Raises Unavailable."""
+        taken = Taken(volume.entry.template, volume.entry.amount)
+        operations = volumes.destroyed(self._templates.resource(taken))
+        self._send(self._subscribed().accept([volume.offer.id], (), REFUSE_SECONDS, operations))
+
+    def _resource(self, taken: Taken) -> Resource:
+        """Return what a task takes as Mesos has it when the task starts: a new volume exists by then."""
+        resource = self._templates.resource(taken)
+        if taken.volume is None:
+            return resource
+        return volumes.mounted(resource, taken, self._principal)
+
+    def _operations(self, plan: LaunchPlan) -> list[volumes.Operation]:
+        """Return the operations that create the new volumes of a launch."""
+        new = [each for task in plan.taken for each in task if each.volume is not None and each.volume.create]
+        return [
+            operation
+            for taken in new
+            for operation in volumes.created(self._templates.resource(taken), taken, self._principal)
+        ]
 
     def decline(self, offer_ids: Iterable[str]) -> None:
         """Write one DECLINE. Raises Unavailable."""

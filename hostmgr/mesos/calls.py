@@ -68,9 +68,13 @@ class Calls:
         self._id = mesos_pb2.FrameworkID(value=framework_id)
 
     def accept(
-        self, offer_ids: Iterable[str], tasks: Sequence[mesos_pb2.TaskInfo], refuse_seconds: float
+        self,
+        offer_ids: Iterable[str],
+        tasks: Sequence[mesos_pb2.TaskInfo],
+        refuse_seconds: float,
+        operations: Iterable[mesos_pb2.Offer.Operation] = (),
     ) -> Call:
-        """Return an ACCEPT that launches `tasks` on offers of one agent.
+        """Return an ACCEPT that carries out `operations`, then launches `tasks`, on offers of one agent.
 
         Mesos offers the rest again after `refuse_seconds`.
         """
@@ -78,8 +82,10 @@ class Calls:
         call.accept.filters.refuse_seconds = refuse_seconds
         for each in offer_ids:
             call.accept.offer_ids.add(value=each)
-        operation = call.accept.operations.add(type=mesos_pb2.Offer.Operation.LAUNCH)
-        operation.launch.task_infos.extend(tasks)
+        call.accept.operations.extend(operations)
+        if tasks:
+            operation = call.accept.operations.add(type=mesos_pb2.Offer.Operation.LAUNCH)
+            operation.launch.task_infos.extend(tasks)
         return call
 
     def decline(self, offer_ids: Iterable[str], refuse_seconds: float = 0.0) -> Call:

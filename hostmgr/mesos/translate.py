@@ -26,7 +26,8 @@ class ResourceTemplates:
 
     def number(self, resource: mesos_pb2.Resource) -> int:
         """Return the number of a resource's template. Most differ in few fields, which are compared first."""
-        if resource.reservations or resource.HasField("reservation") or resource.HasField("provider_id"):
+        other = resource.reservations or resource.HasField("reservation") or resource.HasField("provider_id")
+        if other or resource.HasField("disk"):
             return self._whole(resource)
         key = (resource.name, resource.role, resource.allocation_info.role, resource.HasField("revocable"))
         number = self._common.get(key)
@@ -69,10 +70,15 @@ def revocable(resource: mesos_pb2.Resource) -> bool:
 
 
 def _countable(resource: mesos_pb2.Resource) -> bool:
-    """Return whether tasks can take it: it is of a known kind, and neither a volume nor shared."""
-    if resource.HasField("disk") or resource.HasField("shared"):
+    """Return whether tasks can take it: it is of a known kind and not shared; of disks, a volume or plain."""
+    if resource.HasField("shared") or (resource.HasField("disk") and not volume_id(resource)):
         return False
     return resource.name in SCALARS or resource.name == PORTS
+
+
+def volume_id(resource: mesos_pb2.Resource) -> str:
+    """Return the id of a persistent volume; empty for anything else."""
+    return resource.disk.persistence.id if resource.HasField("disk") else ""
 
 
 def offer_from(wire: mesos_pb2.Offer, templates: ResourceTemplates) -> Offer:
@@ -100,6 +106,7 @@ def _entry(resource: mesos_pb2.Resource, templates: ResourceTemplates) -> Entry:
         revocable=revocable(resource),
         amount=milli(resource.scalar.value),
         ranges=tuple((each.begin, each.end) for each in resource.ranges.range),
+        volume=volume_id(resource),
     )
 
 
@@ -150,5 +157,6 @@ def agent_from(wire: master_pb2.Response.GetAgents.Agent, role: str) -> Agent:
         allocated,
         allocated_slack_cpu,
         address_of(wire),
+        frozenset(found for each in wire.total_resources if (found := volume_id(each))),
         wire,
     )

@@ -120,8 +120,6 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
         """
         if not request.tasks:
             raise InvalidArgument("tasks", "[]", "at least one task")
-        if any(task.HasField("volume") for task in request.tasks):
-            raise NotImplementedError("persistent volumes are not built yet")
         self._manager.launch(
             request.id.value,
             request.hostname,
@@ -131,6 +129,22 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
         )
         await self._manager.room()
         return pb.LaunchTasksResponse()
+
+    async def DestroyVolumes(
+        self, request: pb.DestroyVolumesRequest, context: Any
+    ) -> pb.DestroyVolumesResponse:
+        """Destroy persistent volumes, named by their persistence ids, and free their disk.
+
+        Mesos carries it out after the answer; the map of agents shows the result. Raises InvalidArgument for
+        a resource that is no volume, NotFound for one that no agent has, Refused for one in use, and
+        Unavailable while its host is claimed.
+        """
+        ids = [each.disk.persistence.id for each in request.volumes]
+        if not ids or not all(ids):
+            raise InvalidArgument("volumes", ids, "resources with disk.persistence.id, at least one")
+        for each in ids:
+            self._manager.destroy_volume(each)
+        return pb.DestroyVolumesResponse()
 
     async def KillTasks(self, request: pb.KillTasksRequest, context: Any) -> pb.KillTasksResponse:
         """Kill runs, known here or not: Mesos reports the states of unknown ones, as in a reconciliation."""

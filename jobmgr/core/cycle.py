@@ -17,6 +17,7 @@ from jobmgr.core.job.requests import (
     on_restart_requested,
     on_start_requested,
     on_stop_requested,
+    on_volume_deletion_requested,
 )
 from jobmgr.core.job.sweeps import compare, create, evaluate
 from jobmgr.core.launching import (
@@ -58,12 +59,22 @@ from jobmgr.core.state.events import (
     StartRequested,
     Statuses,
     StopRequested,
+    VolumeDeletionRequested,
     Withdrawn,
     WorkflowRepeated,
     WorkflowRequested,
     WorkflowSteered,
 )
-from jobmgr.core.state.instructions import Compare, Enqueue, Kill, Prune, Reconcile, Retire, Withdraw
+from jobmgr.core.state.instructions import (
+    Compare,
+    DestroyVolume,
+    Enqueue,
+    Kill,
+    Prune,
+    Reconcile,
+    Retire,
+    Withdraw,
+)
 from jobmgr.core.status_updates import on_statuses
 from jobmgr.core.task.actions import Limits
 from jobmgr.core.workflow import requests as workflow_requests
@@ -209,6 +220,7 @@ class Core:
         state = change.job.runtime.state if change.runtime is None else change.runtime.state
         if state.terminal and not change.incomplete and not change.lives_on:
             instructions.append(Retire(job_id, delete=change.goal is JobState.DELETED))
+        instructions += (DestroyVolume(each) for each in change.volumes.values() if each.to_destroy)
         before, workflow = change.job.workflow, change.workflow
         if before is not None and workflow is not None and workflow.id != before.id:
             instructions.append(Prune(job_id, workflow.id))
@@ -229,6 +241,8 @@ def _handle(active: ActiveJobs, cycle: Cycle, event: JobEvent) -> Reply:
             return on_restart_requested(active, cycle, event)
         case JobGoalRequested():
             return on_job_goal_requested(active, cycle, event)
+        case VolumeDeletionRequested():
+            return on_volume_deletion_requested(active, cycle, event)
         case Placed() | Launched() | LaunchRefused() | LaunchUncertain():
             _handle_launch(active, cycle, event)
         case (

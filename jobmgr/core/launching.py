@@ -15,6 +15,7 @@ from jobmgr.core.state.task_states import Cause
 from jobmgr.core.task.actions import NO_PORTS
 from jobmgr.core.task.goal import Goal, goal_of
 from jobmgr.core.task.retry import delay
+from jobmgr.core.task.volumes import home_for_launch
 from peloton.model.ids import Run
 from peloton.model.states import ON_HOST_TASK_STATES, TaskState, TerminationReason
 from peloton.model.task import PortSpec, TaskRuntime, TaskStatus
@@ -141,6 +142,10 @@ def _place(active: ActiveJobs, cycle: Cycle, placement: Placement) -> None:
             settled.append((run, TaskState.LOST))
             message = f"placed on {placement.hostname} without the ports that it needs"
             active.actions.not_started(change, run.instance, message, INVALID)
+        elif task.volume_id and placement.hostname != task.desired_host:
+            settled.append((run, TaskState.LOST))
+            message = f"placed on {placement.hostname}, while its volume is on {task.desired_host}"
+            active.actions.not_started(change, run.instance, message, INVALID)
         elif _is_too_many(change, run.instance, task):
             settled.append((run, TaskState.LOST))
             message = f"maximumRunningInstances of {change.spec.sla.maximum_running_instances} are scheduled"
@@ -171,12 +176,15 @@ def _note_launch(
 ) -> None:
     """Note the host of a run, to be stored before the launch."""
     change.in_flight.begin(run.instance, PendingOp.LAUNCH)
+    home = home_for_launch(change, run, task, placement.hostname)
     change.move(
         run.instance,
         Cause.PLACED,
         host=placement.hostname,
         agent_id=placement.agent_id,
         ports=_named(change.task_spec(run.instance).ports, ports),
+        volume_id=home.volume_id,
+        desired_host=home.host or task.desired_host,
         message="",
         reason="",
     )

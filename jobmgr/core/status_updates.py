@@ -13,6 +13,7 @@ from jobmgr.core.state.task_states import REPORTED
 from jobmgr.core.task.late_updates import corrections, previous_run_message, usage_of
 from jobmgr.core.task.status_rules import MAX_MESSAGE, Verdict, health, judge
 from jobmgr.core.task.usage import added
+from jobmgr.core.task.volumes import note_started
 from peloton.model.ids import Run
 from peloton.model.states import HealthState, TaskState
 from peloton.model.task import TaskRuntime, TaskStatus
@@ -76,6 +77,8 @@ def _forward(
     active: ActiveJobs, change: Change, instance: int, task: TaskRuntime, status: TaskStatus
 ) -> None:
     running = status.state is TaskState.RUNNING
+    if status.state is not TaskState.LAUNCHED:
+        note_started(change, task)
     change.move(
         instance,
         REPORTED[status.state],

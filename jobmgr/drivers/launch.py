@@ -20,8 +20,10 @@ from jobmgr.engine.transient import TRANSIENT, backoff
 from peloton.api.v0 import peloton_pb2
 from peloton.errors import InvalidArgument, PelotonError, Refused
 from peloton.model.ids import JobId, Run, mesos_task_id, parse_mesos_task_id, task_id
+from peloton.model.resources import MILLI
 from peloton.model.states import TaskState
-from peloton.model.task import TaskRuntime
+from peloton.model.task import TaskRuntime, TaskSpec
+from peloton.model.volume import VolumeMount, VolumeState
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
@@ -29,6 +31,7 @@ from peloton.rpc.client import Caller
 from peloton.rpc.errors import InvalidRequest
 from peloton.wire.hosts import claim_to
 from peloton.wire.ids import agent_id
+from peloton.wire.launch import volume_to
 
 PLACEMENTS_PER_CALL = 1000
 POLL_SECONDS = 10.0
@@ -194,9 +197,22 @@ class Launcher:
         self._labels.put(launchable.config, spec)
         if spec.revocable(run.instance):
             launchable.config.revocable = True
+        self._add_volume(launchable, job, task, spec.task(run.instance))
         for port in spec.task(run.instance).ports:
             if port.value == 0:
                 launchable.ports[port.name] = task.ports[port.name]
+
+    def _add_volume(
+        self, launchable: hostsvc_pb2.LaunchableTask, job: CachedJob, task: TaskRuntime, spec: TaskSpec
+    ) -> None:
+        """Add the volume of a stateful task, to be created where this is its first run."""
+        if spec.volume is None:
+            return
+        volume = job.volumes.get(task.volume_id)
+        new = volume is not None and volume.state is VolumeState.INITIALIZED
+        size = spec.volume.size_mb * MILLI if volume is None else volume.size_mb * MILLI
+        mount = VolumeMount(task.volume_id, size, spec.volume.container_path, new)
+        launchable.volume.CopyFrom(volume_to(mount))
 
 
 class Settler:

@@ -17,6 +17,7 @@ from jobmgr.drivers.prune import WORKFLOWS_KEPT, prune
 from jobmgr.drivers.retry import Bucket
 from jobmgr.drivers.status_stream import StatusStream
 from jobmgr.drivers.system_labels import SystemLabels
+from jobmgr.drivers.volumes import VolumeDestroyer
 from jobmgr.engine.engine import ADOPTION_DELAYS, Engine
 from jobmgr.engine.outbox import Queue
 from jobmgr.engine.transient import TRANSIENT, backoff
@@ -87,6 +88,7 @@ def spawn_drivers(
     spawn("evict", after(PreemptionStream(resmgr, preemption, lanes.post, kill_gate).run))
     spawn("retire", retire(engine.store, outbox.retire))
     spawn("delete", delete(engine, outbox.delete))
+    spawn("destroy volumes", VolumeDestroyer(hostmgr, engine.store, engine.clock).run(outbox.destroy))
     spawn("prune", prune(engine.store, outbox.prune, workflows_kept))
     spawn("adopt", adopt(engine))
 

@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from jobmgr.core.state.cache import CachedJob
-from jobmgr.core.state.events import JobUpdated, RestartRequested, StartRequested, StopRequested
+from jobmgr.core.state.events import (
+    JobUpdated,
+    RestartRequested,
+    StartRequested,
+    StopRequested,
+    VolumeDeletionRequested,
+)
+from jobmgr.core.state.instructions import DestroyVolume
 from jobmgr.core.task.actions import Limits
 from jobmgr.engine.finished_jobs import FinishedJobs
 from jobmgr.engine.lanes import Lanes
@@ -25,6 +32,7 @@ from peloton.model.ids import JobId, Run
 from peloton.model.job import JobRuntime, JobSpec, JobSummary
 from peloton.model.states import JobState, JobType
 from peloton.model.task import TaskStatus
+from peloton.model.volume import VolumeId, VolumeState
 from peloton.model.workflow import Workflow
 from storage.interface import Fence, Store, unfenced
 
@@ -152,6 +160,27 @@ class Engine:
             await self._refuse_ended(job_id, "restart tasks of")
         restarted: list[int] = await self.lanes.request(RestartRequested(job_id, instances, check_sla))
         return restarted
+
+    async def delete_volume(self, volume_id: VolumeId) -> None:
+        """Delete a volume. Its host destroys it afterwards, or when it comes back.
+
+        Nothing changes where it is deleted already. Raises NotFound, and Refused while a run uses it.
+        """
+        volume = await self.store.volumes.get(volume_id)
+        if volume.goal is VolumeState.DELETED:
+            return
+        if await self._is_active(volume.job_id):
+            await self.lanes.request(VolumeDeletionRequested(volume.job_id, volume))
+            return
+        deleted = replace(volume, goal=VolumeState.DELETED, updated_at=self.clock.wall())
+        await self.store.volumes.write(deleted)
+        self.outbox.send([DestroyVolume(deleted)])
+
+    async def _is_active(self, job_id: JobId) -> bool:
+        try:
+            return await self.find(job_id) is not None
+        except NotFound:
+            return False
 
     async def delete(self, job_id: JobId) -> None:
         """Delete a job that has ended, with all that is stored of it.

@@ -172,6 +172,7 @@ class Lane:
                     change.runtime,
                     tuple(change.workflows.values()),
                     change.workflow_events,
+                    tuple(change.volumes.values()),
                 )
                 self.problem = ""
                 return

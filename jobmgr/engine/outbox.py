@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from jobmgr.core.state.instructions import (
     Compare,
+    DestroyVolume,
     Enqueue,
     Instruction,
     Kill,
@@ -25,6 +26,7 @@ from jobmgr.engine.lockdown import Gate, Lockdown
 from peloton.model.ids import JobId, Run
 from peloton.model.lockdown import Component
 from peloton.model.states import TaskState
+from peloton.model.volume import Volume
 
 T = TypeVar("T")
 
@@ -85,6 +87,7 @@ class Outbox:
         self.retire: Queue[JobId] = Queue()
         self.delete: Queue[JobId] = Queue(driving)
         self.prune: Queue[Prune] = Queue()
+        self.destroy: Queue[Volume] = Queue(killing)
         self._routes: Mapping[type, Callable[[Any], None]] = {
             Enqueue: lambda it: (self.enqueue_again if it.again else self.enqueue).put([it]),
             Compare: lambda it: self.compare.put([it]),
@@ -97,6 +100,7 @@ class Outbox:
             Reconcile: lambda it: self.reconcile.put(it.runs),
             Retire: lambda it: (self.delete if it.delete else self.retire).put([it.job_id]),
             Prune: lambda it: self.prune.put([it]),
+            DestroyVolume: lambda it: self.destroy.put([it.volume]),
         }
 
     def send(self, instructions: Iterable[Instruction]) -> None:

@@ -19,6 +19,7 @@ from peloton.daemon.progress import TELL_SECONDS, Gauges, Progress
 from peloton.errors import NotFound
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime
+from peloton.model.volume import VolumeState
 from storage.interface import Store
 
 JOBS_AT_ONCE = 8
@@ -53,6 +54,9 @@ async def _read_rest(
         some = missing[at : at + VERSIONS_AT_ONCE]
         specs = await asyncio.gather(*(store.jobs.config(job_id, version) for version in some))
         job.specs.update(zip(some, specs, strict=True))
+    if any(spec.stateful for spec in job.specs.values()):
+        volumes = await store.volumes.of_job(job_id)
+        job.volumes = {each.id: each for each in volumes if each.goal is not VolumeState.DELETED}
     return job
 
 

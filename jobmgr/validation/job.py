@@ -48,8 +48,6 @@ def check_supported(config: job_pb2.JobConfig) -> None:
     if config.type == job_pb2.DAEMON:
         raise InvalidArgument("type", "DAEMON", "run by this server yet: BATCH and SERVICE are")
     for path, task in _task_configs(config):
-        if task.HasField("volume"):
-            raise InvalidArgument(f"{path}.volume", "a volume", "run by this server yet: leave it out")
         if task.HasField("constraint"):
             check_host_constraint(task.constraint, f"{path}.constraint")
 
@@ -69,6 +67,7 @@ def validated(config: job_pb2.JobConfig) -> job_pb2.JobConfig:
     _check_default(config)
     for instance in sorted(config.instanceConfig):
         _check_instance(config, instance)
+    _check_volumes(config)
     return _clipped(config)
 
 
@@ -148,6 +147,20 @@ def _check_instance(config: job_pb2.JobConfig, instance: int) -> None:
     if override.preemptionPolicy.type and instance < config.sla.minimumRunningInstances:
         _refuse_own_preemptible(config, override, path)
     _check_revocable(config, task, path)
+
+
+def _check_volumes(config: job_pb2.JobConfig) -> None:
+    """Check what a stateful task cannot be: it is not preempted, and is placed alone."""
+    minimum = config.sla.minimumRunningInstances
+    for path, override in _task_configs(config):
+        task = override if path == "defaultConfig" else merged(config.defaultConfig, override)
+        if not task.HasField("volume"):
+            continue
+        if task.revocable or config.sla.revocable:
+            raise InvalidArgument(f"{path}.revocable", True, "allowed in a task with a volume; make it false")
+        if minimum > 1:
+            text = "0 or 1 in a job with volumes: its instances return to their hosts one by one"
+            raise InvalidArgument("sla.minimumRunningInstances", minimum, text)
 
 
 def _refuse_own_preemptible(config: job_pb2.JobConfig, task: task_pb2.TaskConfig, path: str) -> None:

@@ -54,7 +54,9 @@ class JobSpec:
         return self.overrides.get(instance, self.default)
 
     def preemptible(self, instance: int) -> bool:
-        """Return whether the instance may be preempted."""
+        """Return whether the instance may be preempted. A stateful one may not: it could run nowhere else."""
+        if self.task(instance).stateful:
+            return False
         own = self.task(instance).preemptible
         return self.sla.preemptible if own is None else own
 
@@ -69,6 +71,11 @@ class JobSpec:
         if self.task(instance).stateful:
             return TaskType.STATEFUL
         return TaskType.BATCH if self.type is JobType.BATCH else TaskType.STATELESS
+
+    @property
+    def stateful(self) -> bool:
+        """Return whether an instance has a volume."""
+        return self.default.stateful or any(task.stateful for task in self.overrides.values())
 
     @property
     def gang_size(self) -> int:

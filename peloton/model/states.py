@@ -90,7 +90,7 @@ class TaskType(IntEnum):
     DAEMON = 4
 
 
-PlacedTaskType = Literal["batch", "stateless"]
+PlacedTaskType = Literal["batch", "stateless", "stateful"]
 """Task types that placement engines serve, as settings name them."""
 
 

@@ -9,6 +9,7 @@ from peloton.model.constraint import Constraint, Label
 from peloton.model.ids import JobId, MesosTaskId
 from peloton.model.resources import ZERO, Resources
 from peloton.model.states import HealthState, TaskState, TerminationReason
+from peloton.model.volume import VolumeMount, VolumeSpec
 
 MAX_FAILURES = 100
 """The most failures that a restart policy allows an instance; higher settings count as this."""
@@ -37,12 +38,18 @@ class TaskSpec:
     kill_on_preempt: bool = False
     controller: bool = False
     revocable: bool = False
-    stateful: bool = False
+    volume: VolumeSpec | None = None
+    """The persistent volume, which makes the task stateful."""
     health_checked: bool = False
     kill_grace_seconds: int = 0
     """0: the default of 30 s."""
     fingerprint: bytes = b""
     """Digest of the whole merged config: instances whose digests are equal run the same."""
+
+    @property
+    def stateful(self) -> bool:
+        """Whether the task has a persistent volume."""
+        return self.volume is not None
 
     @property
     def dynamic_ports(self) -> int:
@@ -145,3 +152,4 @@ class Launch:
     """Number of each named port, static ones included."""
     dynamic_ports: tuple[int, ...] = ()
     """Those that are taken out of the host's offers."""
+    volume: VolumeMount | None = None

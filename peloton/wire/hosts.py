@@ -50,3 +50,10 @@ def scalar(name: str, amount: int) -> mesos_pb2.Resource:
     return mesos_pb2.Resource(
         name=name, type=mesos_pb2.Value.SCALAR, scalar=mesos_pb2.Value.Scalar(value=amount / MILLI)
     )
+
+
+def volume_resource(volume_id: str) -> mesos_pb2.Resource:
+    """Return the resource that names a persistent volume."""
+    resource = mesos_pb2.Resource(name="disk", type=mesos_pb2.Value.SCALAR)
+    resource.disk.persistence.id = volume_id
+    return resource

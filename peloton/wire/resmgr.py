@@ -7,10 +7,18 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.model.ids import JobId, mesos_task_id, task_id
 from peloton.model.job import JobSpec
-from peloton.model.task import TaskRuntime
+from peloton.model.resources import Resources
+from peloton.model.task import TaskRuntime, TaskSpec
 from peloton.private.resmgr import resmgr_pb2
 from peloton.wire.constraint import constraint_to
 from peloton.wire.task import resources_to
+
+
+def _resources(task: TaskSpec, runtime: TaskRuntime) -> Resources:
+    """Return what a run needs of a host's free resources. A volume that exists is not among these."""
+    if task.volume is None or runtime.volume_id:
+        return task.resources
+    return task.resources + Resources.of(disk=task.volume.size_mb)
 
 
 def resmgr_task(job_id: JobId, spec: JobSpec, instance: int, runtime: TaskRuntime) -> resmgr_pb2.Task:
@@ -26,7 +34,7 @@ def resmgr_task(job_id: JobId, spec: JobSpec, instance: int, runtime: TaskRuntim
         id=peloton_pb2.TaskID(value=task_id(job_id, instance)),
         jobId=peloton_pb2.JobID(value=job_id),
         taskId=mesos_pb2.TaskID(value=run),
-        resource=resources_to(task.resources),
+        resource=resources_to(_resources(task, runtime)),
         priority=spec.sla.priority,
         preemptible=spec.preemptible(instance),
         type=resmgr_pb2.TaskType.ValueType(spec.task_type(instance)),

@@ -12,6 +12,7 @@ from peloton.model.ids import JobId, mesos_task_id, parse_mesos_task_id
 from peloton.model.resources import MAX_AMOUNT, Resources, checked_milli
 from peloton.model.states import HealthState, TaskState, TerminationReason
 from peloton.model.task import PodEvent, PortSpec, TaskRuntime, TaskSpec, Termination
+from peloton.model.volume import VolumeSpec
 from peloton.wire.constraint import constraint_from, labels_from
 
 _PREEMPTIBLE = {
@@ -60,7 +61,11 @@ def task_spec(config: task_pb2.TaskConfig, path: str = "config") -> TaskSpec:
         kill_on_preempt=config.preemptionPolicy.killOnPreempt,
         controller=config.controller,
         revocable=config.revocable,
-        stateful=config.HasField("volume"),
+        volume=(
+            VolumeSpec(config.volume.sizeMB, config.volume.containerPath)
+            if config.HasField("volume")
+            else None
+        ),
         health_checked=config.HasField("healthCheck") and config.healthCheck.enabled,
         kill_grace_seconds=config.killGracePeriodSeconds,
         fingerprint=blake2b(config.SerializeToString(deterministic=True), digest_size=16).digest(),

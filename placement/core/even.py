@@ -18,8 +18,11 @@ def fill_evenly(hosts: Sequence[Host], gangs: Sequence[Gang]) -> Filling:
     return place_each(gangs, bins.place, bins.placements)
 
 
-def fill_desired(hosts: Sequence[Host], gangs: Sequence[Gang]) -> Filling:
-    """Place gangs of one task on their desired hosts, or not at all."""
+def fill_desired(hosts: Sequence[Host], gangs: Sequence[Gang], with_volume: bool = False) -> Filling:
+    """Place gangs of one task on their desired hosts, or not at all.
+
+    With `with_volume` the host must offer the task's volume: it does not while an earlier run ends.
+    """
     named: dict[str, list[Bin]] = {}
     for host in hosts:
         named.setdefault(host.hostname, []).append(Bin(host))
@@ -27,9 +30,10 @@ def fill_desired(hosts: Sequence[Host], gangs: Sequence[Gang]) -> Filling:
     unplaced: list[Gang] = []
     for gang in gangs:
         task = gang.tasks[0]
-        bin_ = next(
-            (each for each in named.get(gang.desired_host, ()) if _has_room(each, task.needs, True)), None
-        )
+        bins = named.get(gang.desired_host, ())
+        if with_volume:
+            bins = [each for each in bins if task.id in each.host.volumes_of]
+        bin_ = next((each for each in bins if _has_room(each, task.needs, True)), None)
         if bin_ is None:
             unplaced.append(gang)
             continue

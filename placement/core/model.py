@@ -112,6 +112,8 @@ class Host:
     """Revocable CPU, in thousandths of a core."""
     ports: tuple[tuple[int, int], ...] = ()
     """Free ports, as ranges with both ends inside."""
+    volumes_of: frozenset[TaskId] = frozenset()
+    """Tasks whose persistent volumes are on the host and not in use."""
     launches: int = UNBOUNDED
     """Number of tasks that may be launched on it now. Gangs of several tasks may exceed it, as they may be
     larger than the bound ever is."""

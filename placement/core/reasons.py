@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from peloton.model.hostcounts import describe_no_match, refusals
+from peloton.model.hostcounts import counted, describe_no_match, refusals
 from placement.core.model import Gang, Needs
 
 BUSY = ("mismatch_status", "no_offer", "too_many_starting")
@@ -28,6 +28,13 @@ def no_host_fits(
     if found:
         more.append(f"room for {found} of {len(gang.tasks)} tasks that belong together")
     return describe_no_match(counts if refusals(counts) or not on_used_hosts else None, more)
+
+
+def host_of_volume(gang: Gang, counts: Mapping[str, int]) -> str:
+    """Describe why a gang waits for the host of its volume."""
+    others = {reason: count for reason, count in counts.items() if reason != "mismatch_constraints"}
+    why = counted(others) if refusals(others) else "the host is gone, or its volume is in use"
+    return f"waits for host {gang.desired_host}, which has its volume: {why}"
 
 
 def may_be_infeasible(gang: Gang, counts: Mapping[str, int]) -> bool:

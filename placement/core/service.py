@@ -1,5 +1,7 @@
 """The strategy of services: each task on the host with the most free resources, or back on its former host.
 
+A stateful task has a desired host from when its volume was created, and is placed nowhere else.
+
 See docs/behaviour/placement.md, Strategies.
 """
 
@@ -33,7 +35,8 @@ class Service:
         classes = frozenset(needs.host_class for needs, _ in gang.shape)
         rank = rank_of(gang)
         if gang.desired_host:
-            return Family((rank, classes, "desired"), rank, to_desired_host=True)
+            stateful = self.type is TaskType.STATEFUL
+            return Family((rank, classes, "desired"), rank, to_desired_host=True, to_volume=stateful)
         if gang.strategy is PlacementStrategy.SPREAD_JOB:
             return Family((rank, classes, gang.job_id), rank, spread=True)
         return Family((rank, classes, ""), rank, even=True)
@@ -41,5 +44,5 @@ class Service:
     def fill(self, family: Family, hosts: Sequence[Host], gangs: Sequence[Gang]) -> Filling:
         """Place gangs on hosts as their family wants it."""
         if family.to_desired_host:
-            return fill_desired(hosts, gangs)
+            return fill_desired(hosts, gangs, family.to_volume)
         return fill_evenly(hosts, gangs) if family.even else fill(hosts, gangs, family.spread)

@@ -25,6 +25,8 @@ class Family:
     """Place each task on the host with the most free resources: claim as many hosts as there are tasks."""
     to_desired_host: bool = False
     """Place each gang on its desired host."""
+    to_volume: bool = False
+    """Place each gang on its desired host only, where its volume is."""
 
 
 class Strategy(Protocol):

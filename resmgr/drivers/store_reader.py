@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class SpecVersion:
-    """One version of a job's spec. Instances without overrides share their needs."""
+    """One version of a job's spec. Instances without overrides and volumes share their needs."""
 
     def __init__(self, translator: Translator, job_id: JobId, spec: JobSpec) -> None:
         self._translator = translator
@@ -64,7 +64,7 @@ class SpecVersion:
         return None if self.readable_needs(instance, runtime) is None else self.new_task(instance, runtime)
 
     def _needs(self, instance: int, runtime: TaskRuntime) -> Needs:
-        own = instance in self.spec.overrides
+        own = instance in self.spec.overrides or self.spec.task(instance).stateful
         if self._shared is not None and not own:
             return self._shared
         needs = self._translator.needs(resmgr_task(self.job_id, self.spec, instance, runtime))

@@ -10,6 +10,7 @@ from peloton.membership.interface import Role
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime
 from peloton.model.task import PodEvent, TaskRuntime
+from peloton.model.volume import Volume
 from peloton.model.workflow import Workflow, WorkflowEvent
 from storage.cassandra.cleanup import Cleanup
 from storage.cassandra.cluster import CassandraHosts, CassandraLockdowns, CassandraPools
@@ -22,6 +23,7 @@ from storage.cassandra.migrate import check, up
 from storage.cassandra.session import Session
 from storage.cassandra.tasks import CassandraTasks, Rows, encoded_events, encoded_tasks
 from storage.cassandra.terms import Gate, Terms
+from storage.cassandra.volumes import CassandraVolumes, write_volumes
 from storage.cassandra.workflows import CassandraWorkflows, WorkflowRows
 from storage.codec import JOB_RUNTIME
 from storage.config import CassandraSettings
@@ -33,6 +35,7 @@ from storage.interface import (
     PodEvents,
     Pools,
     Tasks,
+    Volumes,
     Workflows,
     unfenced,
 )
@@ -64,6 +67,7 @@ class CassandraStore:
         self.pools: Pools = CassandraPools(session, gate)
         self.hosts: Hosts = CassandraHosts(session, gate)
         self.lockdowns: Lockdowns = CassandraLockdowns(session, gate)
+        self.volumes: Volumes = CassandraVolumes(session, gate)
 
     async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
         """Write as `role` in `term` from now on, and call `fence` before each write, as late as possible."""
@@ -82,14 +86,17 @@ class CassandraStore:
         runtime: JobRuntime | None = None,
         workflows: Sequence[Workflow] = (),
         workflow_events: Sequence[WorkflowEvent] = (),
+        volumes: Sequence[Volume] = (),
     ) -> None:
-        """Write task runtimes, their events, the runtime and workflows of one job together."""
+        """Write task runtimes, their events, the runtime, workflows and volumes of one job together."""
         text = "" if runtime is None else JOB_RUNTIME.encode(runtime)
 
         async def write(when: int) -> None:
             known = None if runtime is None else await self._jobs.row(job_id, runtime.config_version)
             rows = chain(encoded_tasks(job_id, tasks, when), encoded_events(events, when))
-            # Workflows come before the tasks: a workflow goes on from whatever tasks are stored.
+            # Workflows come before the tasks: a workflow goes on from whatever tasks are stored. Volumes do:
+            # a task's volume must be known.
+            await write_volumes(self._session, volumes, when)
             if workflows or workflow_events:
                 await self._workflow_rows.write(workflows, workflow_events, when)
             await self._rows.write(job_id, rows, when)

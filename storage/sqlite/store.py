@@ -11,6 +11,7 @@ from peloton.errors import PelotonError
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime
 from peloton.model.task import PodEvent, TaskRuntime
+from peloton.model.volume import Volume
 from peloton.model.workflow import Workflow, WorkflowEvent
 from storage.config import SqliteSettings
 from storage.interface import (
@@ -21,6 +22,7 @@ from storage.interface import (
     PodEvents,
     Pools,
     Tasks,
+    Volumes,
     Workflows,
     unfenced,
 )
@@ -32,6 +34,7 @@ from storage.sqlite.jobs import SqliteJobs, writing_runtime
 from storage.sqlite.migrate import migrate, migrations
 from storage.sqlite.reader import Readers
 from storage.sqlite.tasks import SqliteTasks
+from storage.sqlite.volumes import SqliteVolumes, writing_volumes
 from storage.sqlite.workflows import SqliteWorkflows, writing
 from storage.sqlite.writer import Write, Writer
 
@@ -49,6 +52,7 @@ class SqliteStore:
         self.pools: Pools = SqlitePools(writer, readers)
         self.hosts: Hosts = SqliteHosts(writer, readers)
         self.lockdowns: Lockdowns = SqliteLockdowns(writer, readers)
+        self.volumes: Volumes = SqliteVolumes(writer, readers)
 
     async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
         """Write as `role` in `term` from now on, and call `fence` before each write, as late as possible."""
@@ -62,14 +66,17 @@ class SqliteStore:
         runtime: JobRuntime | None = None,
         workflows: Sequence[Workflow] = (),
         workflow_events: Sequence[WorkflowEvent] = (),
+        volumes: Sequence[Volume] = (),
     ) -> None:
-        """Write task runtimes, their events, the runtime and workflows of one job together."""
+        """Write task runtimes, their events, the runtime, workflows and volumes of one job together."""
         parts: list[Write[None]] = []
         if runtime is not None:
             parts.append(writing_runtime(job_id, runtime))
         parts += task_rows.writing(job_id, tasks), appending(events)
         if workflows or workflow_events:
             parts.append(writing(workflows, workflow_events))
+        if volumes:
+            parts.append(writing_volumes(volumes))
 
         def write(db: sqlite3.Connection) -> None:
             for part in parts:

@@ -16,7 +16,9 @@ from jobmgr.core.state.events import (
     RestartRequested,
     StartRequested,
     StopRequested,
+    VolumeDeletionRequested,
 )
+from jobmgr.core.task import volumes
 from jobmgr.core.task.creation import first_runtime
 from jobmgr.core.task.goal import STOPPED, Goal, goal_of
 from peloton.errors import Conflict, PelotonError, Refused
@@ -120,6 +122,20 @@ def on_job_goal_requested(
     else:
         stop_service(active, change, event.goal)
     return version_of(change)
+
+
+def on_volume_deletion_requested(
+    active: ActiveJobs, cycle: Cycle, event: VolumeDeletionRequested
+) -> PelotonError | None:
+    """Delete a volume that no run uses. An instance that waits for its host may then go anywhere."""
+    change = active.change(cycle, event.job_id)
+    if change is None:
+        return Refused(f"job {event.job_id} has ended meanwhile: try again")
+    volume = change.volume(event.volume.id) or event.volume
+    refused = volumes.deletion_refused(change, volume)
+    if refused is None and volumes.delete(change, volume):
+        active.actions.evaluate(change, volume.instance)
+    return refused
 
 
 def _refused_goal(change: Change, goal: JobState) -> PelotonError | None:

@@ -13,6 +13,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobType, TaskState
 from peloton.model.task import TaskRuntime, TaskSpec
+from peloton.model.volume import Volume, VolumeId
 from peloton.model.workflow import Workflow
 
 NOT_CREATED = TaskRuntime(
@@ -54,6 +55,7 @@ class CachedJob:
         "spec",
         "specs",
         "tasks",
+        "volumes",
         "workflow",
     )
 
@@ -77,6 +79,8 @@ class CachedJob:
         """Number of tasks by the version that they get with their next run."""
         self.pending_reasons: dict[int, PendingReason] = {}
         """Why instances wait in resmgr, as far as it has reported a reason."""
+        self.volumes: dict[VolumeId, Volume] = {}
+        """The volumes of the job that are not deleted."""
 
     def task(self, instance: int) -> TaskRuntime | None:
         """Return a runtime; None where there is no such instance, or its row is not stored yet."""

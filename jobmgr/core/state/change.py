@@ -16,6 +16,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, JobType, TaskState
 from peloton.model.task import PodEvent, TaskRuntime, TaskSpec, Termination
+from peloton.model.volume import Volume, VolumeId, VolumeState
 from peloton.model.workflow import Workflow, WorkflowEvent, WorkflowId, WorkflowType
 
 K = TypeVar("K")
@@ -103,6 +104,7 @@ class Change:
         "spec",
         "specs",
         "tasks",
+        "volumes",
         "withdrawals",
         "workflow",
         "workflow_events",
@@ -126,6 +128,8 @@ class Change:
         self.workflows: dict[WorkflowId, Workflow] = {}
         """Those that this cycle begins or changes."""
         self.workflow_events: list[WorkflowEvent] = []
+        self.volumes: dict[VolumeId, Volume] = {}
+        """Those that this cycle creates or changes."""
         self.tasks: dict[int, TaskRuntime] = {}
         self.counts: dict[TaskState, int] = dict(job.counts)
         self.events: list[PodEvent] = []
@@ -212,6 +216,14 @@ class Change:
         """Take the job's workflow as it is from now on."""
         self.workflow = self.workflows[workflow.id] = workflow
         self.workflow_events += events
+
+    def volume(self, volume_id: VolumeId) -> Volume | None:
+        """Return a volume of the job; None where it has no such volume."""
+        return self.volumes.get(volume_id) or self.job.volumes.get(volume_id)
+
+    def put_volume(self, volume: Volume) -> None:
+        """Take a volume as it is from now on."""
+        self.volumes[volume.id] = volume
 
     def move(self, instance: int, cause: Cause, **details: Unpack[Details]) -> TaskRuntime:
         """Take a task to the state that `cause` leads to, and set `details`. Return the new runtime.
@@ -346,6 +358,11 @@ class Change:
         """Bring the cache up to the change, which is stored."""
         job = self.job
         job.workflow = self.workflow
+        for volume in self.volumes.values():
+            if volume.goal is VolumeState.DELETED:
+                job.volumes.pop(volume.id, None)
+            else:
+                job.volumes[volume.id] = volume
         another = self.spec is not job.spec
         if another:
             job.grow(self.spec)
@@ -365,7 +382,7 @@ class Change:
     @property
     def empty(self) -> bool:
         """Whether there is nothing to store."""
-        return not self.tasks and self.runtime is None and not self.workflows
+        return not self.tasks and self.runtime is None and not self.workflows and not self.volumes
 
     def _put(self, instance: int, old: TaskRuntime, new: TaskRuntime) -> None:
         self.tasks[instance] = new

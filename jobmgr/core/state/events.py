@@ -11,6 +11,7 @@ from peloton.model.ids import JobId, Run
 from peloton.model.job import JobSpec
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskStatus
+from peloton.model.volume import Volume
 from peloton.model.workflow import EntityVersion, Workflow, WorkflowId
 
 RunOf = tuple[int, int]
@@ -231,6 +232,14 @@ class LaunchUncertain:
     runs: Sequence[Run]
 
 
+@dataclass(frozen=True, slots=True)
+class VolumeDeletionRequested:
+    """A volume is to be deleted; `volume` is as it is stored. Refused while a run uses it."""
+
+    job_id: JobId
+    volume: Volume
+
+
 WorkflowRequest = WorkflowRequested | WorkflowSteered | WorkflowRepeated
 JobEvent = (
     JobUpdated
@@ -238,6 +247,7 @@ JobEvent = (
     | StartRequested
     | RestartRequested
     | JobGoalRequested
+    | VolumeDeletionRequested
     | Statuses
     | Placed
     | PendingReasons

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from jobmgr.core.state.events import RunOf, Span
 from peloton.model.ids import JobId, Run
 from peloton.model.states import TaskState
+from peloton.model.volume import Volume
 from peloton.model.workflow import WorkflowId
 
 
@@ -101,6 +102,24 @@ class Prune:
     current: WorkflowId
 
 
+@dataclass(frozen=True, slots=True)
+class DestroyVolume:
+    """Destroy a volume on its host, as soon as it is there and unused."""
+
+    volume: Volume
+
+
 Instruction = (
-    Enqueue | Compare | Withdraw | Launch | Release | Kill | ShutDown | Settle | Reconcile | Retire | Prune
+    Enqueue
+    | Compare
+    | Withdraw
+    | Launch
+    | Release
+    | Kill
+    | ShutDown
+    | Settle
+    | Reconcile
+    | Retire
+    | Prune
+    | DestroyVolume
 )

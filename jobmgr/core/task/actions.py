@@ -28,6 +28,7 @@ from jobmgr.core.task.status_rules import (
     termination,
 )
 from jobmgr.core.task.usage import NANOSECONDS, added, used
+from jobmgr.core.task.volumes import home_for_next_run, note_ended
 from peloton.deadlines import Deadlines
 from peloton.model.ids import JobId
 from peloton.model.states import ON_HOST_TASK_STATES, HealthState, TaskState, TerminationReason
@@ -138,11 +139,13 @@ class TaskActions:
     def next_run(self, change: Change, instance: int, task: TaskRuntime) -> None:
         """Begin the next run, with the version of the config that is desired.
 
-        A run that was asked for keeps the host that it is to go to.
+        A run that was asked for keeps the host that it is to go to; a stateful one goes to its volume.
         """
         in_flight = change.in_flight
         checked = change.specs[task.desired_config_version].task(instance).health_checked
         restarted = task.desired_run > task.run
+        home = home_for_next_run(change, instance, task, task.desired_config_version)
+        stateful = change.specs[task.desired_config_version].task(instance).stateful
         in_flight.finish(instance)
         in_flight.unconfirmed.discard(instance)
         self.clear_deadline(change, instance)
@@ -161,7 +164,8 @@ class TaskActions:
             completion_time=0,
             termination=None,
             health=HealthState.UNKNOWN if checked else HealthState.DISABLED,
-            desired_host=task.desired_host if restarted else "",
+            desired_host=home.host or (task.desired_host if restarted and not stateful else ""),
+            volume_id=home.volume_id,
             reason="",
             message=ended_run_message(task.run, task.state, task.message),
         )
@@ -219,6 +223,7 @@ class TaskActions:
         cause = end_cause(task.state, status)
         counts = counts_for_service(cause, status.state) if change.service else cause.is_failure
         failures = task.failure_count + (running and counts)
+        note_ended(change, task, cause, status)
         again = running and not change.service and runs_again(cause, failures, change.task_spec(instance))
         if running and not (change.service and counts):
             status = replace(status, message=explain_end(cause, status.message, again or change.service))

@@ -14,6 +14,7 @@ from jobmgr.core.state.task_states import Cause
 from jobmgr.core.task.actions import NO_PORTS
 from jobmgr.core.task.creation import first_runtime
 from jobmgr.core.task.usage import NANOSECONDS
+from jobmgr.core.task.volumes import home_for_next_run
 from jobmgr.core.workflow.planner import SILENT_NANOSECONDS, Instances, Plan, plan, silence
 from jobmgr.core.workflow.stages import Aim, Stage
 from jobmgr.core.workflow.states import MACHINE, WorkflowCause
@@ -246,6 +247,7 @@ class _Round:
 
     def _come_back(self, instance: int, task: TaskRuntime) -> None:
         version = self._workflow.target_version
+        home = home_for_next_run(self._change, instance, task, version)
         self._change.move(
             instance,
             Cause.CREATED_STOPPED if self._stopped else Cause.CREATED,
@@ -263,7 +265,8 @@ class _Round:
             termination=None,
             failure_count=0,
             health=HealthState.DISABLED,
-            desired_host="",
+            desired_host=home.host,
+            volume_id=home.volume_id,
             reason="",
             message="",
         )

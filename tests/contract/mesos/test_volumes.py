@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.contract.mesos.cluster import Processes
 from tests.contract.mesos.framework import Framework, eventually
-from tests.contract.mesos.test_agent import Cluster, Processes
+from tests.contract.mesos.test_agent import Cluster
 
-DATABASE = {"roles": ["db"], "principal": "db"}
+DATABASE: dict[str, Any] = {"roles": ["db"], "principal": "db"}
 END = ("TASK_FINISHED", "TASK_FAILED", "TASK_ERROR")
 DISK = {
     "name": "disk",

@@ -160,14 +160,15 @@ def test_resources_go_back_in_the_form_in_which_they_came() -> None:
             scalar("cpus", 1, role="peloton", allocation_info={"role": "peloton"}),
             scalar("cpus", 2, role="*", revocable={}),
             scalar("disk", 9, disk={"persistence": {"id": "v"}}),
+            scalar("disk", 9, disk={"source": {"type": "MOUNT"}}),
             scalar("widgets", 9),
         ],
     )
     entries = offer_from(offer, templates).entries
-    assert [(each.reserved, each.revocable, each.amount) for each in entries] == [
-        (False, False, 3000), (True, False, 1000), (False, True, 2000),
+    assert [(each.reserved, each.revocable, each.amount, each.volume) for each in entries] == [
+        (False, False, 3000, ""), (True, False, 1000, ""), (False, True, 2000, ""), (False, False, 9000, "v"),
     ]  # fmt: skip
-    assert len({each.template for each in entries}) == 3
+    assert len({each.template for each in entries}) == 4
     back = templates.resource(Taken(entries[1].template, 250))
     assert (back.role, back.allocation_info.role, back.scalar.value) == ("peloton", "peloton", 0.25)
     assert templates.resource(Taken(entries[2].template, 1)).HasField("revocable")

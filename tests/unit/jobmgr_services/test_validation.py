@@ -442,10 +442,6 @@ def test_refuses_job_id(job_id: str) -> None:
     [
         ("type: DAEMON", "type"),
         (
-            'instanceConfig { key: 1 value { volume { containerPath: "x" sizeMB: 1 } } }',
-            "instanceConfig[1].volume",
-        ),
-        (
             "defaultConfig { constraint { type: LABEL_CONSTRAINT labelConstraint { kind: TASK "
             "condition: CONDITION_LESS_THAN requirement: 1 } } }",
             "defaultConfig.constraint.labelConstraint.kind",

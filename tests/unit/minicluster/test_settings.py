@@ -68,7 +68,7 @@ def test_placement_engines_are_of_types_that_they_serve(tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text("instances: {placement: [daemon]}")
     with pytest.raises(
-        ConfigError, match=r"instances\.placement.*'daemon': should be 'batch' or 'stateless'"
+        ConfigError, match=r"instances\.placement.*'daemon': should be 'batch', 'stateless' or 'stateful'"
     ):
         read_cluster(file)
 
@@ -103,7 +103,7 @@ def test_several_masters_are_found_through_zookeeper(tmp_path: Path) -> None:
         ("instances: {placement: [btch]}", "instances.placement.0: 'btch'"),
         *(
             (f"instances: {{placement: [{name}]}}", f"instances.placement.0: '{name}'")
-            for name in ("stateful", "daemon")  # no engine places them yet
+            for name in ("daemon",)  # no engine places them yet
         ),
         ("agents: [{hostname: a}, {hostname: a}]", "hostnames must differ: a, a"),
         ("agents: [{resources: x}]", "agents.0.hostname"),

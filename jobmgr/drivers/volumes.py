@@ -1,0 +1,107 @@
+"""Destroys deleted volumes on their hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import replace
+
+from jobmgr.drivers.retry import CALL_SECONDS
+from jobmgr.engine.outbox import Queue
+from jobmgr.engine.transient import TRANSIENT, backoff
+from peloton.clock import NANOSECONDS, Clock
+from peloton.errors import NotFound, PelotonError
+from peloton.model.volume import Volume, VolumeId, VolumeState
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.rpc.client import Caller
+from peloton.wire.hosts import volume_resource
+from storage.interface import Store
+
+RETRY_SECONDS = 2.0
+UNSEEN_SECONDS = 30.0
+"""Time after which a volume that hostmgr does not see on a host is believed not to be there: hostmgr reads
+Mesos' map of agents each 10 s."""
+VOLUMES_AT_ONCE = 100
+log = logging.getLogger(__name__)
+
+
+class VolumeDestroyer:
+    """Carries out DestroyVolume, again until the volume is gone. Begins with what is stored as deleted.
+
+    A volume on a host that is not there stays deleted, and is destroyed when the host comes back.
+    """
+
+    def __init__(
+        self, hostmgr: Caller, store: Store, clock: Clock, retry_seconds: float = RETRY_SECONDS
+    ) -> None:
+        self._hostmgr = hostmgr
+        self._store = store
+        self._clock = clock
+        self._retry_seconds = retry_seconds
+        self._waiting: dict[VolumeId, Volume] = {}
+        self._sent: set[VolumeId] = set()
+        """Volumes that Mesos was asked to destroy."""
+        self._problems: dict[VolumeId, str] = {}
+
+    async def run(self, queue: Queue[Volume]) -> None:
+        """Destroy volumes; run for ever."""
+        await self._read()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._retry_seconds if self._waiting else None):
+                    taken = await queue.take(VOLUMES_AT_ONCE)
+                    self._waiting.update((each.id, each) for each in taken)
+            for volume in list(self._waiting.values()):
+                await self._try(volume)
+
+    async def _read(self) -> None:
+        delays = backoff()
+        while True:
+            try:
+                stored = await self._store.volumes.all()
+                break
+            except TRANSIENT as error:
+                log.warning("cannot read volumes, will try again: %s", error)
+            await delays.wait()
+        self._waiting.update((each.id, each) for each in stored if each.to_destroy)
+
+    async def _try(self, volume: Volume) -> None:
+        try:
+            if not await self._destroyed(volume):
+                return
+            done = replace(volume, state=VolumeState.DELETED, updated_at=self._clock.wall())
+            await self._store.volumes.write(done)
+        except PelotonError as error:
+            self._note(volume, str(error))
+            return
+        del self._waiting[volume.id]
+        self._sent.discard(volume.id)
+        self._problems.pop(volume.id, None)
+        log.info("volume %s on %s is destroyed", volume.id, volume.hostname)
+
+    async def _destroyed(self, volume: Volume) -> bool:
+        """Have a volume destroyed; return whether it is gone. Raises PelotonError where nobody can tell."""
+        request = hostsvc_pb2.DestroyVolumesRequest(volumes=[volume_resource(volume.id)])
+        try:
+            await self._hostmgr.call("DestroyVolumes", request, timeout=CALL_SECONDS, retry=False)
+        except NotFound:
+            return await self._is_unseen(volume)
+        self._sent.add(volume.id)
+        return False
+
+    async def _is_unseen(self, volume: Volume) -> bool:
+        """Return whether a volume that hostmgr does not know is gone, and not only its host."""
+        request = hostsvc_pb2.GetMesosAgentInfoRequest(hostname=volume.hostname)
+        answer = await self._hostmgr.call("GetMesosAgentInfo", request, timeout=CALL_SECONDS)
+        if not answer.agents:
+            self._note(volume, f"host {volume.hostname} is not there")
+            return False
+        age = (self._clock.wall() - volume.updated_at) / NANOSECONDS
+        return volume.id in self._sent or age >= UNSEEN_SECONDS
+
+    def _note(self, volume: Volume, problem: str) -> None:
+        """Log why a volume is not destroyed yet, once."""
+        if self._problems.get(volume.id) != problem:
+            log.warning("volume %s is not destroyed yet: %s", volume.id, problem)
+        self._problems[volume.id] = problem

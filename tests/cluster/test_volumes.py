@@ -1,0 +1,124 @@
+"""Stateful jobs on a whole cluster: volumes keep hosts and data, and are freed when they are deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from minicluster.cluster import Cluster
+from minicluster.settings import ClusterSettings, Instances
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.api.v0.volume import volume_pb2
+from peloton.api.v0.volume.svc import volume_svc_pb2 as pb
+
+from .conftest import Harness, wait_for
+
+SECONDS = 60
+WRITES = "echo $PELOTON_TASK_ID >> data/runs; sleep 600"
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    cluster = Cluster(tmp_path_factory.mktemp("minicluster") / "cluster")
+    instances = Instances(placement=("stateless", "stateful"))
+    cluster.up(ClusterSettings(ports="free", instances=instances))
+    try:
+        held = Harness(cluster)
+        yield held
+        held.client.close()
+    finally:
+        cluster.down()
+
+
+class Database:
+    """A stateful service, each of whose runs writes a line into its volume."""
+
+    def __init__(self, harness: Harness, instances: int = 1) -> None:
+        self.harness = harness
+        config = harness.config(WRITES, instances, type=job_pb2.SERVICE)
+        config.defaultConfig.ClearField("restartPolicy")
+        config.defaultConfig.volume.CopyFrom(
+            task_pb2.PersistentVolumeConfig(containerPath="data", sizeMB=100)
+        )
+        self.id = harness.create(config)
+
+    def running(self, run: int, instance: int = 0) -> task_pb2.RuntimeInfo:
+        """Waits until this run of the instance runs."""
+        wanted = f"{self.id}-{instance}-{run}"
+        self.seen: task_pb2.RuntimeInfo = task_pb2.RuntimeInfo()
+
+        def runs() -> bool:
+            self.seen = self.harness.running(self.id, instance)
+            return self.seen.mesosTaskId.value == wanted
+
+        wait_for(runs, SECONDS, lambda: str(self.seen))
+        return self.seen
+
+    def volumes(self) -> dict[str, volume_pb2.PersistentVolumeInfo]:
+        request = pb.ListVolumesRequest(jobId=peloton_pb2.JobID(value=self.id))
+        return dict(self.harness.client.volume_svc.ListVolumes(request, timeout=30).volumes)
+
+    def delete(self, volume_id: str) -> None:
+        request = pb.DeleteVolumeRequest(id=peloton_pb2.VolumeID(value=volume_id))
+        self.harness.client.volume_svc.DeleteVolume(request, timeout=30)
+
+    def act(self, method: str) -> None:
+        """Starts, stops or restarts all instances."""
+        request = getattr(task_pb2, f"{method}Request")(jobId=peloton_pb2.JobID(value=self.id))
+        getattr(self.harness.client.task_svc, method)(request, timeout=30)
+
+    def folders(self, volume_id: str) -> list[Path]:
+        """The directories of a volume on all agents."""
+        return list(self.harness.cluster.layout.root.glob(f"**/volumes/roles/*/{volume_id}"))
+
+    def lines(self, volume_id: str) -> int:
+        [folder] = self.folders(volume_id)
+        return len((folder / "runs").read_text().splitlines())
+
+
+def test_an_instance_comes_back_to_its_volume(harness: Harness) -> None:
+    database = Database(harness)
+    first = database.running(1)
+    [volume] = database.volumes().values()
+    assert (volume.hostname, volume.sizeMB, volume.containerPath) == (first.host, 100, "data")
+    assert (volume.state, volume.goalState) == (volume_pb2.CREATED, volume_pb2.CREATED)
+    assert first.volumeID == volume.id
+    for run in (2, 3):
+        database.act("Restart")
+        again = database.running(run)
+        assert (again.host, again.volumeID) == (first.host, volume.id)
+        wait_for(lambda run=run: database.lines(volume.id.value) == run, SECONDS)  # type: ignore[misc]
+    assert database.volumes() == {volume.id.value: volume}
+    harness.cluster.kill(["jobmgr0"])
+    harness.cluster.start(["jobmgr0"])
+    database.act("Restart")
+    assert database.running(4).host == first.host
+    wait_for(lambda: database.lines(volume.id.value) == 4, SECONDS)
+
+
+def test_a_volume_is_deleted_only_while_nobody_uses_it(harness: Harness) -> None:
+    database = Database(harness)
+    host = database.running(1).host
+    [volume_id] = database.volumes()
+    with pytest.raises(grpc.RpcError) as used:
+        database.delete(volume_id)
+    assert used.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert f"volume {volume_id} is in use: run 1 of instance 0 is RUNNING on {host}" in used.value.details()
+    database.act("Stop")
+    wait_for(lambda: harness.tasks(database.id)[0].runtime.state == task_pb2.KILLED, SECONDS)
+    assert database.folders(volume_id)
+    database.delete(volume_id)
+    wait_for(
+        lambda: database.volumes()[volume_id].state == volume_pb2.DELETED,
+        SECONDS,
+        lambda: str(database.volumes()),
+    )
+    assert not database.folders(volume_id)
+    database.act("Start")
+    database.running(2)
+    assert set(database.volumes()) == {volume_id, f"{database.id}-0-2"}
