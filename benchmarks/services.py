@@ -1,6 +1,7 @@
 """Services through real daemon processes on simulated agents: creation, updates, idling, watching.
 
-    python benchmarks/services.py [--instances 10000] [--hosts 5000] [--services 1000] [--watchers 1000]
+    python benchmarks/services.py [large] [idle] [watch] [--instances 10000] [--hosts 5000] [--services 1000]
+                                  [--watchers 1000]
 
 Prints one figure per line: seconds until all instances of a service run, instances per second of an update in
 batches, CPU of jobmgr while many services idle, and the delay with which watchers of all pods see changes.
@@ -39,7 +40,8 @@ FOREVER = 1e6
 POLL_SECONDS = 0.2
 PER_SERVICE = 10
 IDLE_SECONDS = 30.0
-SERVICES_PER_SECOND = 40
+PARTS = ("large", "idle", "watch")
+SERVICES_PER_SECOND = 20
 """Services that are created while they are watched."""
 WATCH_SECONDS = 10.0
 SETTLE_SECONDS = 5.0
@@ -64,6 +66,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all unless given")
     parser.add_argument("--instances", type=int, default=10_000, help="of the large service")
     parser.add_argument("--hosts", type=int, default=5_000)
     parser.add_argument("--batch", type=int, default=500, help="instances of the update in flight at a time")
@@ -71,7 +74,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--watchers", type=int, default=1_000, help="of all pods")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds until a step is given up")
     parser.add_argument("--keep-logs", type=Path, help="copy the daemons' logs to this folder")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"{', '.join(sorted(unknown))}: no part; there are {', '.join(PARTS)}")
+    options.parts = options.parts or PARTS
+    return options
 
 
 def measure(options: argparse.Namespace) -> int:
@@ -82,11 +89,14 @@ def measure(options: argparse.Namespace) -> int:
         client_of(cluster) as client,
     ):
         bench = Bench(client, cluster, make_pool(client), options.timeout)
-        job_id = bench.measure_creation(options.instances)
-        bench.measure_update(job_id, options.instances, options.batch)
-        bench.delete(job_id)
-        bench.measure_idle(options.services)
-        asyncio.run(bench.measure_watchers(options.watchers))
+        if "large" in options.parts:
+            job_id = bench.measure_creation(options.instances)
+            bench.measure_update(job_id, options.instances, options.batch)
+            bench.delete(job_id)
+        if "idle" in options.parts:
+            bench.measure_idle(options.services)
+        if "watch" in options.parts:
+            asyncio.run(bench.measure_watchers(options.watchers))
     print(f"load average: {os.getloadavg()[0]:.1f}")
     return 0
 
@@ -157,9 +167,7 @@ class Bench:
             ]
             await seen.wait(watchers, streams)
             before, begun = usage(self._cluster)["jobmgr0"].cpu, time.monotonic()
-            for at in range(round(SERVICES_PER_SECOND * WATCH_SECONDS)):
-                await asyncio.sleep(max(0.0, begun + at / SERVICES_PER_SECOND - time.monotonic()))
-                await asyncio.to_thread(self._create, PER_SERVICE)
+            await self._create_steadily(begun)
             seconds = time.monotonic() - begun
             spent = usage(self._cluster)["jobmgr0"].cpu - before
             await asyncio.sleep(SETTLE_SECONDS)
@@ -171,11 +179,20 @@ class Bench:
             raise PelotonError(f"{len(broken)} watches ended, the first by {broken[0]!r}"[:500])
         decoding = -(-watchers // DECODE_EACH)
         lags = sorted(seen.lags)
-        print(f"changes of pods per second: {len(lags) / decoding / seconds:.0f}")
+        print(f"services created per second: {SERVICES_PER_SECOND * WATCH_SECONDS / seconds:.0f}")
+        print(f"changes of pods per second: {sum(seen.revisions.values()) / seconds:.0f}")
+        print(f"pods in the messages to one watcher per second: {len(lags) / decoding / seconds:.0f}")
         print(f"messages to {watchers} watchers per second: {seen.messages / seconds:.0f}")
         print(f"delay of a change at a watcher p50 s: {lags[len(lags) // 2]:.2f}")
         print(f"delay of a change at a watcher p99 s: {lags[len(lags) * 99 // 100]:.2f}")
         print(f"jobmgr's CPU with {watchers} watchers, percent: {100 * spent / seconds:.0f}")
+
+    async def _create_steadily(self, begun: float) -> None:
+        """Create services, each at its time after `begun` even where the one before is not answered yet."""
+        async with asyncio.TaskGroup() as creations:
+            for at in range(round(SERVICES_PER_SECOND * WATCH_SECONDS)):
+                await asyncio.sleep(max(0.0, begun + at / SERVICES_PER_SECOND - time.monotonic()))
+                creations.create_task(asyncio.to_thread(self._create, PER_SERVICE))
 
     def _create(self, instances: int) -> peloton_pb2.JobID:
         job_id = peloton_pb2.JobID(value=str(uuid.uuid4()))
@@ -223,6 +240,16 @@ class Seen:
     messages: int = 0
     lags: list[float] = field(default_factory=list)
     """Seconds between each change and its arrival, at the watchers that decode."""
+    revisions: dict[str, int] = field(default_factory=dict)
+    """The last revision of each pod; each change adds one, and a message may stand for several changes."""
+
+    def decode(self, message: bytes) -> None:
+        """Take the pods of a message that arrives now."""
+        now = time.time_ns()
+        for pod in watch_svc_pb2.WatchResponse.FromString(message).pods:
+            revision = pod.status.revision
+            self.lags.append((now - revision.updated_at) / NANOSECONDS)
+            self.revisions[pod.pod_name.value] = revision.version
 
     async def wait(self, watchers: int, streams: Sequence[asyncio.Task[None]]) -> None:
         """Wait until all watches have begun, or one has ended."""
@@ -250,9 +277,7 @@ async def _read(stream: grpc.aio.UnaryStreamCall[bytes, bytes], seen: Seen, deco
             continue
         seen.messages += 1
         if decode:
-            now = time.time_ns()
-            pods = watch_svc_pb2.WatchResponse.FromString(message).pods
-            seen.lags += ((now - pod.status.revision.updated_at) / NANOSECONDS for pod in pods)
+            seen.decode(message)
 
 
 if __name__ == "__main__":

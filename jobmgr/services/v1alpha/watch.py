@@ -23,9 +23,10 @@ class WatchService(watch_svc_pb2_grpc.WatchServiceServicer):
         self._engine = engine
         self._watches = watches
 
-    async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchResponse]:
-        """Stream changes. The first message has the watch_id alone; the second one what does not exist.
+    async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchResponse | bytes]:
+        """Stream changes, serialized already.
 
+        The first message has the watch_id alone, the second one what does not exist.
         Raises InvalidArgument for a wrong filter, ResourceExhausted, and Refused for a start in the past.
         Ends with ABORTED where the watcher is too slow, CANCELLED after Cancel, and UNAVAILABLE where this
         instance no longer leads.

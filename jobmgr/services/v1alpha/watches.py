@@ -1,7 +1,8 @@
 """Watches: what each watcher waits for, fed from the changes that the engine has stored.
 
 Changes are gathered for a moment and sent as the state that jobs and pods have then: one message for all
-watchers with the same filter. Each watcher has a bounded queue. Without watchers nothing is gathered.
+watchers with the same filter, serialized once. Each watcher has a bounded queue. Without watchers nothing is
+gathered.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ MAX_QUEUED = 100
 """Messages that a watcher may be behind."""
 GATHER_SECONDS = 0.2
 """Time from a change to the message, in which further changes join it."""
+MESSAGES_PER_SECOND = 2000
+"""To all watchers together: where there are many, each gets fewer messages with more changes."""
 MICROSECOND = 1000
 log = logging.getLogger(__name__)
 
@@ -48,10 +51,10 @@ class Watch:
         self.filter = filter_
         self.start_revision = start_revision
         self.end: End | None = None
-        self._messages: deque[pb.WatchResponse] = deque()
+        self._messages: deque[bytes] = deque()
         self._some = asyncio.Event()
 
-    def put(self, message: pb.WatchResponse) -> bool:
+    def put(self, message: bytes) -> bool:
         """Queue a message; return False where the watcher is too far behind."""
         if len(self._messages) >= MAX_QUEUED:
             return False
@@ -65,8 +68,8 @@ class Watch:
         self._messages.clear()
         self._some.set()
 
-    async def messages(self) -> AsyncIterator[pb.WatchResponse]:
-        """Yield the messages until the watch has ended."""
+    async def messages(self) -> AsyncIterator[bytes]:
+        """Yield the serialized messages until the watch has ended."""
         while True:
             while self._messages:
                 yield self._messages.popleft()
@@ -80,7 +83,7 @@ class Watches:
     """All watches of the leader."""
 
     def __init__(self, engine: Engine, clock: Clock, gather: float = GATHER_SECONDS) -> None:
-        """Gather changes for `gather` seconds before they are sent."""
+        """Gather changes for at least `gather` seconds before they are sent."""
         self._engine = engine
         self._gather = gather
         self._watches: dict[str, Watch] = {}
@@ -93,6 +96,11 @@ class Watches:
     def count(self) -> int:
         """The number of watches."""
         return len(self._watches)
+
+    @property
+    def interval(self) -> float:
+        """The seconds from a change to its message: longer where there are many watches."""
+        return max(self._gather, len(self._watches) / MESSAGES_PER_SECOND)
 
     @property
     def revision(self) -> int:
@@ -168,14 +176,14 @@ class Watches:
 
     def _schedule(self) -> None:
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._gather, self._flush)
+            self._timer = asyncio.get_running_loop().call_later(self.interval, self._flush)
 
     def _flush(self) -> None:
         """Send what was gathered."""
         self._timer = None
         changes, self._changes = self._changes, self._none()
         self._revision += 1
-        made: dict[bytes, pb.WatchResponse | None] = {}
+        made: dict[bytes, bytes | None] = {}
         try:
             for watch in list(self._watches.values()):
                 if self._revision >= watch.start_revision:
@@ -184,13 +192,16 @@ class Watches:
             log.exception("changes cannot be sent: all watches end")
             self._finish_all(grpc.StatusCode.INTERNAL, "changes cannot be sent; see the daemon's log")
 
-    def _send(self, watch: Watch, changes: Changes, made: dict[bytes, pb.WatchResponse | None]) -> None:
+    def _serialized(self, message: pb.WatchResponse | None) -> bytes | None:
+        if message is None:
+            return None
+        message.revision = self._revision
+        return message.SerializeToString()
+
+    def _send(self, watch: Watch, changes: Changes, made: dict[bytes, bytes | None]) -> None:
         key = watch.filter.key
         if key not in made:
-            message = watch.filter.message(changes)
-            if message is not None:
-                message.revision = self._revision
-            made[key] = message
+            made[key] = self._serialized(watch.filter.message(changes))
         shared = made[key]
         if shared is not None and not watch.put(shared):
             text = f"the watcher is more than {MAX_QUEUED} messages behind: watch again"

@@ -14,6 +14,7 @@ import pytest
 from jobmgr.engine.engine import Engine
 from jobmgr.server import services
 from jobmgr.services.v1alpha import watches as hub
+from jobmgr.services.v1alpha.watch_filters import PodFilter
 from jobmgr.services.v1alpha.watches import Watches
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
@@ -305,7 +306,8 @@ async def test_a_slow_watcher_is_ended_and_holds_no_messages(watching: Watching)
         assert slow.end is None
         watching.watches._changes.delete(JOB)
         watching.watches._flush()
-        assert [pod.value for pod in (await anext(messages)).pods_not_found] == [task_id(JOB, 0)]
+        gone = pb.WatchResponse.FromString(await anext(messages)).pods_not_found
+        assert [pod.value for pod in gone] == [task_id(JOB, 0)]
     watching.watches._changes.delete(JOB)
     watching.watches._flush()
     assert slow.end is not None
@@ -313,10 +315,26 @@ async def test_a_slow_watcher_is_ended_and_holds_no_messages(watching: Watching)
     assert slow.end.text == "the watcher is more than 100 messages behind: watch again"
     assert [message async for message in slow.messages()] == []
     assert watching.watches.count == 1
-    assert (await anext(messages)).pods_not_found
+    assert pb.WatchResponse.FromString(await anext(messages)).pods_not_found
 
 
-def hub_filter() -> Any:
-    from jobmgr.services.v1alpha.watch_filters import PodFilter
+async def test_a_message_is_serialized_once_for_watchers_with_the_same_filter(watching: Watching) -> None:
+    same = [watching.watches.open(hub_filter(), 0) for _ in range(2)]
+    every = watching.watches.open(hub_filter(pods(pod_names=[name(0), name(1)])), 0)
+    watching.watches._changes.delete(JOB)
+    watching.watches._flush()
+    one, other, longer = [await anext(watch.messages()) for watch in (*same, every)]
+    assert one is other
+    assert len(pb.WatchResponse.FromString(longer).pods_not_found) == 2
 
-    return PodFilter(pods(pod_names=[name(0)]))
+
+def test_many_watchers_get_fewer_messages(store: Store) -> None:
+    watches = Watches(Engine(store), SystemClock())
+    for count, seconds in ((1, 0.2), (400, 0.2), (1000, 0.5)):
+        while watches.count < count:
+            watches.open(hub_filter(), 0)
+        assert watches.interval == seconds
+
+
+def hub_filter(wire: watch_pb2.PodFilter | None = None) -> PodFilter:
+    return PodFilter(pods(pod_names=[name(0)]) if wire is None else wire)
