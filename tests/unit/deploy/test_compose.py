@@ -120,7 +120,7 @@ def _lines(file: Path) -> Iterator[str]:
 
 def test_all_daemons_run_and_leaders_run_twice() -> None:
     found = [DAEMON.fullmatch(each["command"][0])[1] for each in DAEMONS.values()]  # type: ignore[index]
-    assert Counter(found) == {"jobmgr": 2, "resmgr": 2, "hostmgr": 2, "placement": 4}
+    assert Counter(found) == {"jobmgr": 2, "resmgr": 2, "hostmgr": 2, "placement": 6}
     configs = [each["command"][-1] for each in DAEMONS.values()]
     for task_type in get_args(PlacedTaskType):
         assert configs.count(f"/etc/peloton/placement-{task_type}.yaml") == 2
