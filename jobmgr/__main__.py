@@ -63,7 +63,9 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
             watches = Watches(engine, daemon.clock)
             stack.callback(watches.close)
             await stack.enter_async_context(
-                daemon.serving(*services(engine, daemon.clock, hostmgr, feasibility, watches))
+                daemon.serving(
+                    *services(engine, daemon.clock, hostmgr, feasibility, watches, settings.enable_secrets)
+                )
             )
             daemon.before_stepping_down(finish)
             yield

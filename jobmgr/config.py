@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from jobmgr.core.task.actions import Limits
 from jobmgr.drivers.retry import Bucket
 from peloton.config.settings import DaemonSettings, Settings
+from peloton.config.sources import Variable
 from storage.config import StorageSettings
 
 
@@ -71,6 +74,8 @@ class JobmgrSettings(DaemonSettings):
     """Days that events of ended runs are kept. Cassandra drops all events after 90 by itself; to drop them
     earlier, all events there are have to be read once a day."""
 
+    enable_secrets: Annotated[bool, Variable("ENABLE_SECRETS")] = False
+    """Whether jobs may have secrets. Their contents are kept in the store as they are given."""
     workflows_kept: int = Field(10, ge=1)
     """Workflows of each job that are kept, with their events. The oldest ones are deleted when one begins."""
 

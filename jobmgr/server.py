@@ -54,14 +54,20 @@ NAMES = (
 
 
 def services(
-    engine: Engine, clock: Clock, hostmgr: Caller, feasibility: Caller, watches: Watches | None = None
+    engine: Engine,
+    clock: Clock,
+    hostmgr: Caller,
+    feasibility: Caller,
+    watches: Watches | None = None,
+    enable_secrets: bool = False,
 ) -> tuple[Service, ...]:
     """Return the services of the leader. A lockdown of Read or Write refuses calls of all but AdminService.
 
     `hostmgr` calls hostmgr's InternalHostService, `feasibility` its FeasibilityService.
     """
-    jobs = JobManager(engine, clock)
+    jobs = JobManager(engine, clock, enable_secrets=enable_secrets)
     updates = UpdateService(engine, clock)
+    stateless = JobService(engine, engine.workflows, clock, enable_secrets=enable_secrets)
     sandboxes = Sandboxes(hostmgr)
     tasks = TaskManager(engine, sandboxes)
     watching = WatchService(engine, Watches(engine, clock) if watches is None else watches)
@@ -74,7 +80,7 @@ def services(
         service(
             v1alpha_volume_svc.add_VolumeServiceServicer_to_server, v1alpha_volumes.VolumeService(volumes)
         ),
-        service(add_JobServiceServicer_to_server, JobService(engine, engine.workflows, clock)),
+        service(add_JobServiceServicer_to_server, stateless),
         service(add_PodServiceServicer_to_server, PodService(engine, sandboxes)),
         service(add_WatchServiceServicer_to_server, watching),
         service(add_JobManagerServiceServicer_to_server, JobManagerService(engine, engine.workflows)),

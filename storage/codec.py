@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, fields, is_dataclass
+from dataclasses import astuple, fields, is_dataclass, replace
 from enum import IntEnum
 from operator import attrgetter, itemgetter
 from typing import Any, Generic, TypeVar, cast
@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar, cast
 from peloton.errors import InvalidArgument
 from peloton.model.host import HostInfo
 from peloton.model.job import JobRuntime
-from peloton.model.payload import ApiVersion, Payload
+from peloton.model.payload import ApiVersion, Payload, SecretRef
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.states import HealthState, HostState, JobState, TaskState, TerminationReason
 from peloton.model.task import PodEvent, TaskRuntime, Termination
@@ -28,6 +28,7 @@ from peloton.model.workflow import Range, Ranges, Workflow, WorkflowOptions, Wor
 
 _TAG = b"\0"
 """Before and after the name of a payload's API. No protobuf message begins with a zero byte."""
+_SECRETS = b"secrets"
 T = TypeVar("T")
 E = TypeVar("E", bound=IntEnum)
 _APIS = {each.value.encode(): each for each in ApiVersion}
@@ -35,7 +36,14 @@ Decoders = Mapping[str, Callable[[Any], Any]]
 
 
 def encode_payload(payload: Payload) -> bytes:
-    """Encode a payload. One of the v0 API has no tag: rows of older programs have none."""
+    """Encode a payload. One of the v0 API has no tag: rows of older programs have none.
+
+    References to secrets come first, as JSON behind a tag of their own.
+    """
+    if payload.secrets:
+        references = _encode([astuple(each) for each in payload.secrets]).encode()
+        rest = encode_payload(replace(payload, secrets=()))
+        return b"".join((_TAG, _SECRETS, _TAG, references, _TAG, rest))
     if payload.api is ApiVersion.V0:
         return payload.data
     return b"".join((_TAG, payload.api.value.encode(), _TAG, payload.data))
@@ -46,6 +54,10 @@ def decode_payload(data: bytes) -> Payload:
     if not data.startswith(_TAG):
         return Payload(ApiVersion.V0, data)
     name, _, rest = data[1:].partition(_TAG)
+    if name == _SECRETS:
+        references, _, rest = rest.partition(_TAG)
+        secrets = tuple(SecretRef(*values) for values in json.loads(references))
+        return replace(decode_payload(rest), secrets=secrets)
     api = _APIS.get(name)
     if api is None:
         raise InvalidArgument("payload.api", name, f"one of {', '.join(each.value for each in ApiVersion)}")

@@ -19,6 +19,7 @@ from peloton.model.host import HostInfo
 from peloton.model.ids import JobId, PoolId
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
 from peloton.model.lockdown import Component
+from peloton.model.payload import NO_SECRETS, SecretBytes
 from peloton.model.pool import PoolConfig
 from peloton.model.task import PodEvent, TaskRuntime
 from peloton.model.volume import Volume, VolumeId
@@ -37,16 +38,26 @@ class Jobs(Protocol):
     """Configs by version, runtimes, the set of active jobs and the index that queries read."""
 
     async def create(
-        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, workflow: Workflow | None = None
+        self,
+        job_id: JobId,
+        spec: JobSpec,
+        runtime: JobRuntime,
+        workflow: Workflow | None = None,
+        secrets: SecretBytes = NO_SECRETS,
     ) -> None:
-        """Store config, runtime, index row, membership in the active set and first workflow, all or none.
+        """Store config, runtime, index row, membership in the active set, first workflow and secrets.
+
+        All are stored or none; in Cassandra, secrets of a creation whose outcome is unknown may be left.
 
         Raises AlreadyExists, also where the same job is created twice at once.
         """
         ...
 
-    async def add_config(self, job_id: JobId, spec: JobSpec) -> None:
-        """Store a further version of the config. Raises AlreadyExists for a version that exists."""
+    async def add_config(self, job_id: JobId, spec: JobSpec, secrets: SecretBytes = NO_SECRETS) -> None:
+        """Store a further version of the config, and secrets that are new in it.
+
+        Raises AlreadyExists for a version that exists; the secrets may then be stored.
+        """
         ...
 
     async def config(self, job_id: JobId, version: int) -> JobSpec:
@@ -58,7 +69,7 @@ class Jobs(Protocol):
         ...
 
     async def delete(self, job_id: JobId) -> None:
-        """Delete configs, runtime, tasks, events, workflows and index row of the job, if it exists."""
+        """Delete a job, if it exists: configs, runtime, tasks, events, workflows, secrets and index row."""
         ...
 
     async def query(self, query: JobQuery) -> JobPage:
@@ -147,6 +158,17 @@ class Workflows(Protocol):
         ...
 
 
+class Secrets(Protocol):
+    """The contents of secret files of jobs, apart from the configs, which name them by key.
+
+    `Jobs.create` and `Jobs.add_config` write them, and `Jobs.delete` deletes them.
+    """
+
+    async def read(self, job_id: JobId, key: str) -> bytes:
+        """Return the content that is stored under a key of a job. Raises NotFound."""
+        ...
+
+
 class Pools(Protocol):
     """Resource pools."""
 
@@ -230,6 +252,7 @@ class Store(Protocol):
     tasks: Tasks
     pod_events: PodEvents
     workflows: Workflows
+    secrets: Secrets
     pools: Pools
     hosts: Hosts
     lockdowns: Lockdowns

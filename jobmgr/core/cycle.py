@@ -26,6 +26,7 @@ from jobmgr.core.launching import (
     on_launch_uncertain,
     on_launched,
     on_placed,
+    on_secret_missing,
 )
 from jobmgr.core.resmgr_events import (
     on_compared,
@@ -56,6 +57,7 @@ from jobmgr.core.state.events import (
     Preempted,
     ResmgrChanged,
     RestartRequested,
+    SecretMissing,
     StartRequested,
     Statuses,
     StopRequested,
@@ -243,7 +245,7 @@ def _handle(active: ActiveJobs, cycle: Cycle, event: JobEvent) -> Reply:
             return on_job_goal_requested(active, cycle, event)
         case VolumeDeletionRequested():
             return on_volume_deletion_requested(active, cycle, event)
-        case Placed() | Launched() | LaunchRefused() | LaunchUncertain():
+        case Placed() | Launched() | LaunchRefused() | LaunchUncertain() | SecretMissing():
             _handle_launch(active, cycle, event)
         case (
             PendingReasons()
@@ -261,7 +263,9 @@ def _handle(active: ActiveJobs, cycle: Cycle, event: JobEvent) -> Reply:
 
 
 def _handle_launch(
-    active: ActiveJobs, cycle: Cycle, event: Placed | Launched | LaunchRefused | LaunchUncertain
+    active: ActiveJobs,
+    cycle: Cycle,
+    event: Placed | Launched | LaunchRefused | LaunchUncertain | SecretMissing,
 ) -> None:
     match event:
         case Placed():
@@ -272,6 +276,8 @@ def _handle_launch(
             on_launch_refused(active, cycle, event)
         case LaunchUncertain():
             on_launch_uncertain(active, cycle, event)
+        case SecretMissing():
+            on_secret_missing(active, cycle, event)
         case _:
             assert_never(event)
 

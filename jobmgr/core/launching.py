@@ -7,7 +7,14 @@ from jobmgr.core.job.dispatch import free_slots
 from jobmgr.core.state.cache import NOT_CREATED
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
-from jobmgr.core.state.events import Launched, LaunchRefused, LaunchUncertain, Placed, Placement
+from jobmgr.core.state.events import (
+    Launched,
+    LaunchRefused,
+    LaunchUncertain,
+    Placed,
+    Placement,
+    SecretMissing,
+)
 from jobmgr.core.state.in_flight import PendingOp
 from jobmgr.core.state.instructions import Launch, Release, Settle, ShutDown
 from jobmgr.core.state.ports import ports_needed, shares
@@ -24,6 +31,8 @@ FAULTY = "CONTAINER_LAUNCH_FAILED"
 """The reason of a run that cannot be launched at all."""
 INVALID = "INVALID_OFFERS"
 """The reason of a run whose placement was not valid."""
+SECRET_NOT_FOUND = "SECRET_NOT_FOUND"
+"""The reason of a run whose job has a secret that is not stored."""
 _WAITS = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
 
 
@@ -63,6 +72,24 @@ def on_launch_refused(active: ActiveJobs, cycle: Cycle, event: LaunchRefused) ->
             active.actions.end(change, run.instance, _faulty(run, event.message))
         else:
             active.actions.not_started(change, run.instance, event.message, INVALID)
+    _settle(cycle, settled)
+
+
+def on_secret_missing(active: ActiveJobs, cycle: Cycle, event: SecretMissing) -> None:
+    """End runs that cannot have their secrets as KILLED; their instances stay so until they are started."""
+    settled = []
+    for run in event.runs:
+        settled.append((run, TaskState.KILLED))
+        change = _current(active, cycle, run)
+        if change is None:
+            continue
+        change.in_flight.finish(run.instance, PendingOp.LAUNCH)
+        if change.task(run.instance).state is not TaskState.LAUNCHED:
+            active.actions.evaluate(change, run.instance)
+            continue
+        change.revise(run.instance, goal=TaskState.KILLED, desired_run=run.run)
+        killed = TaskStatus("", TaskState.KILLED, 0, message=event.message, reason=SECRET_NOT_FOUND)
+        active.actions.end(change, run.instance, killed)
     _settle(cycle, settled)
 
 

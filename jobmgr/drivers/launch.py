@@ -5,12 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from jobmgr.core.state.cache import CachedJob
-from jobmgr.core.state.events import Event, Launched, LaunchRefused, LaunchUncertain, Placed, Placement
+from jobmgr.core.state.events import (
+    Event,
+    Launched,
+    LaunchRefused,
+    LaunchUncertain,
+    Placed,
+    Placement,
+    SecretMissing,
+)
 from jobmgr.core.state.instructions import Launch, Release
 from jobmgr.drivers.backlog import Backlog
 from jobmgr.drivers.retry import CALL_SECONDS, for_ever, until_answered
+from jobmgr.drivers.secret_files import SecretFiles
 from jobmgr.drivers.system_labels import SystemLabels
 from jobmgr.drivers.task_configs import TaskConfigs
 from jobmgr.engine.lanes import Lanes
@@ -32,6 +42,7 @@ from peloton.rpc.errors import InvalidRequest
 from peloton.wire.hosts import claim_to
 from peloton.wire.ids import agent_id
 from peloton.wire.launch import volume_to
+from storage.interface import Secrets
 
 PLACEMENTS_PER_CALL = 1000
 POLL_SECONDS = 10.0
@@ -96,12 +107,14 @@ class Launcher:
         post: Callable[[Event], None],
         releases: Queue[Release],
         labels: SystemLabels,
+        secrets: Secrets,
     ) -> None:
         self._hostmgr = hostmgr
         self._releases = releases
         self._jobs = jobs
         self._post = post
         self._labels = labels
+        self._secrets = secrets
         self._configs = TaskConfigs()
         self._under_way = 0
         self._ended = asyncio.Event()
@@ -153,7 +166,9 @@ class Launcher:
         """
         jobs = {run.job_id: self._jobs(run.job_id) for run in launch.runs}
         await self._labels.learn(job.spec for job in jobs.values() if job is not None)
-        request = self._request(launch)
+        secrets = SecretFiles(self._secrets)
+        launch = await self._with_secrets(launch, secrets)
+        request = self._request(launch, secrets)
         if not request.tasks:
             self._release(launch)
             return Launched(launch.runs)
@@ -173,7 +188,22 @@ class Launcher:
             await delays.wait()
         return LaunchUncertain(launch.runs)
 
-    def _request(self, launch: Launch) -> hostsvc_pb2.LaunchTasksRequest:
+    async def _with_secrets(self, launch: Launch, secrets: SecretFiles) -> Launch:
+        """Read the secrets of the runs; return the launch without those whose secrets are missing."""
+        lacking: list[Run] = []
+        for run in launch.runs:
+            job = self._jobs(run.job_id)
+            task = None if job is None else job.task(run.instance)
+            if job is None or task is None or task.run != run.run:
+                continue
+            missing = await secrets.read(run.job_id, job.spec_of(run.instance).payload.secrets)
+            if missing is not None:
+                text = f"the secret {missing.id} ({missing.path}) is not stored"
+                self._post(SecretMissing((run,), text))
+                lacking.append(run)
+        return replace(launch, runs=tuple(run for run in launch.runs if run not in lacking))
+
+    def _request(self, launch: Launch, secrets: SecretFiles) -> hostsvc_pb2.LaunchTasksRequest:
         request = hostsvc_pb2.LaunchTasksRequest(
             hostname=launch.hostname,
             agentId=agent_id(launch.agent_id),
@@ -183,17 +213,23 @@ class Launcher:
             job = self._jobs(run.job_id)
             task = job.task(run.instance) if job is not None else None
             if job is not None and task is not None and task.run == run.run:
-                self._add(request, job, run, task)
+                self._add(request, job, run, task, secrets)
         return request
 
     def _add(
-        self, request: hostsvc_pb2.LaunchTasksRequest, job: CachedJob, run: Run, task: TaskRuntime
+        self,
+        request: hostsvc_pb2.LaunchTasksRequest,
+        job: CachedJob,
+        run: Run,
+        task: TaskRuntime,
+        secrets: SecretFiles,
     ) -> None:
         launchable = request.tasks.add()
         launchable.taskId.value = mesos_task_id(*run)
         launchable.id.value = task_id(run.job_id, run.instance)
         launchable.config.CopyFrom(self._configs.task(job, run.instance))
         spec = job.spec_of(run.instance)
+        secrets.put(launchable.config, run.job_id, spec.payload.secrets)
         self._labels.put(launchable.config, spec)
         if spec.revocable(run.instance):
             launchable.config.revocable = True

@@ -68,7 +68,7 @@ def spawn_drivers(
     placements = Placements(resmgr, lanes, launch_gate)
     after = engine.recovery.run_after
     labels = SystemLabels(engine.store.pools.all, cluster)
-    launcher = Launcher(hostmgr, lanes.job, lanes.post, outbox.release, labels)
+    launcher = Launcher(hostmgr, lanes.job, lanes.post, outbox.release, labels, engine.store.secrets)
     killer = Killer(hostmgr, reconciler, kills, shut_downs)
     spawn("lanes", lanes.run())
     spawn("recovery", engine.recovery.run())

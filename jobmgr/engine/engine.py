@@ -30,6 +30,7 @@ from peloton.clock import Clock, SystemClock
 from peloton.errors import AlreadyExists, Conflict, NotFound, Refused, Unavailable
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobRuntime, JobSpec, JobSummary
+from peloton.model.payload import NO_SECRETS, SecretBytes
 from peloton.model.states import JobState, JobType
 from peloton.model.task import TaskStatus
 from peloton.model.volume import VolumeId, VolumeState
@@ -71,8 +72,10 @@ class Engine:
         self._finished = FinishedJobs(self.lanes)
         self._creating: dict[asyncio.Task[None], JobId] = {}
 
-    async def create_job(self, job_id: JobId, spec: JobSpec) -> None:
+    async def create_job(self, job_id: JobId, spec: JobSpec, secrets: SecretBytes = NO_SECRETS) -> None:
         """Store a new job (`spec.version` 1) and start it; the rows of its tasks follow in the background.
+
+        `secrets` are the contents that the spec's payload refers to.
 
         The creation goes on where the caller is cancelled. Raises AlreadyExists.
         """
@@ -84,25 +87,35 @@ class Engine:
             creation_time=now,
             updated_at=now,
         )
-        await self.start_creating(job_id, spec, runtime, None)
+        await self.start_creating(job_id, spec, runtime, None, secrets)
 
     async def start_creating(
-        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, workflow: Workflow | None
+        self,
+        job_id: JobId,
+        spec: JobSpec,
+        runtime: JobRuntime,
+        workflow: Workflow | None,
+        secrets: SecretBytes = NO_SECRETS,
     ) -> None:
         """Store a new job and take it on. A caller who does not wait for the end breaks nothing off.
 
         Raises AlreadyExists.
         """
-        creating = asyncio.create_task(self._create(job_id, spec, runtime, workflow))
+        creating = asyncio.create_task(self._create(job_id, spec, runtime, workflow, secrets))
         self._creating[creating] = job_id
         creating.add_done_callback(self._creating.pop)
         await asyncio.shield(creating)
 
     async def _create(
-        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, workflow: Workflow | None
+        self,
+        job_id: JobId,
+        spec: JobSpec,
+        runtime: JobRuntime,
+        workflow: Workflow | None,
+        secrets: SecretBytes,
     ) -> None:
         try:
-            await self.store.jobs.create(job_id, spec, runtime, workflow)
+            await self.store.jobs.create(job_id, spec, runtime, workflow, secrets)
         except AlreadyExists:
             await self.find(job_id)
             raise
@@ -111,7 +124,7 @@ class Engine:
             raise
         self.lanes.create(job_id, spec, runtime, workflow)
 
-    async def update_job(self, job_id: JobId, spec: JobSpec) -> None:
+    async def update_job(self, job_id: JobId, spec: JobSpec, secrets: SecretBytes = NO_SECRETS) -> None:
         """Take the next version of the config (`spec.version` = the current one + 1), which adds instances.
 
         The caller has checked that it changes nothing else. Raises NotFound, Conflict where the version is
@@ -124,7 +137,7 @@ class Engine:
         base = spec.version - 1
         if base != job.spec.version:
             raise Conflict(f"the config is at version {job.spec.version}, not {base}")
-        stored = await self.store_version(job_id, spec)
+        stored = await self.store_version(job_id, spec, secrets)
         await self.lanes.request(JobUpdated(job_id, stored, base))
 
     async def stop(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
@@ -265,12 +278,12 @@ class Engine:
         """Return the ids of the jobs that have not ended."""
         return self.lanes.jobs()
 
-    async def store_version(self, job_id: JobId, spec: JobSpec) -> JobSpec:
+    async def store_version(self, job_id: JobId, spec: JobSpec, secrets: SecretBytes = NO_SECRETS) -> JobSpec:
         """Store a config as the next free version; unused versions of interrupted updates are skipped."""
         for version in range(spec.version, spec.version + MAX_VERSION_TRIES):
             try:
                 stored = replace(spec, version=version)
-                await self.store.jobs.add_config(job_id, stored)
+                await self.store.jobs.add_config(job_id, stored, secrets)
                 return stored
             except AlreadyExists:
                 continue

@@ -10,6 +10,7 @@ from jobmgr.core.state.events import (
     Launched,
     LaunchRefused,
     Placed,
+    SecretMissing,
     Statuses,
     Withdrawn,
 )
@@ -23,6 +24,6 @@ def weight(event: Event) -> int:
         return sum(len(placement.runs) for placement in event.placements)
     if isinstance(event, Compared):
         return len(event.missing) + 1
-    if isinstance(event, Enqueued | Withdrawn | EnqueueRefused | Launched | LaunchRefused):
+    if isinstance(event, Enqueued | Withdrawn | EnqueueRefused | Launched | LaunchRefused | SecretMissing):
         return len(event.runs)
     return 1

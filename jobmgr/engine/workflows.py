@@ -29,6 +29,7 @@ from jobmgr.engine.lanes import Lanes
 from peloton.errors import Conflict, InvalidArgument
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.payload import NO_SECRETS, SecretBytes
 from peloton.model.states import JobState, JobType
 from peloton.model.workflow import (
     WHOLE_WORKFLOW,
@@ -62,12 +63,17 @@ class Jobs(Protocol):
         ...
 
     async def start_creating(
-        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, workflow: Workflow | None
+        self,
+        job_id: JobId,
+        spec: JobSpec,
+        runtime: JobRuntime,
+        workflow: Workflow | None,
+        secrets: SecretBytes = NO_SECRETS,
     ) -> None:
         """Store a new job and take it on. Raises AlreadyExists."""
         ...
 
-    async def store_version(self, job_id: JobId, spec: JobSpec) -> JobSpec:
+    async def store_version(self, job_id: JobId, spec: JobSpec, secrets: SecretBytes = NO_SECRETS) -> JobSpec:
         """Store a version of a config under the first number from `spec.version` on that is free."""
         ...
 
@@ -90,11 +96,17 @@ class Workflows:
         self._new_id = new_id
 
     async def create_job(
-        self, job_id: JobId, spec: JobSpec, options: WorkflowOptions, opaque_data: str = ""
+        self,
+        job_id: JobId,
+        spec: JobSpec,
+        options: WorkflowOptions,
+        opaque_data: str = "",
+        secrets: SecretBytes = NO_SECRETS,
     ) -> Begun:
         """Store a new service (`spec.version` 1) whose instances are added by an UPDATE from nothing.
 
-        Raises AlreadyExists. `Engine.create_job` creates one without a workflow, all instances at once.
+        `secrets` are the contents that the spec's payload refers to. Raises AlreadyExists.
+        `Engine.create_job` creates one without a workflow, all instances at once.
         """
         now = self._wall()
         workflow = replace(
@@ -113,7 +125,7 @@ class Workflows:
             workflow_version=1,
             update_id=workflow.id,
         )
-        await self._jobs.start_creating(job_id, spec, runtime, workflow)
+        await self._jobs.start_creating(job_id, spec, runtime, workflow, secrets)
         return Begun(workflow.id, _version(spec, runtime))
 
     async def replace(
@@ -123,10 +135,12 @@ class Workflows:
         options: WorkflowOptions,
         opaque_data: str = "",
         expected: EntityVersion | None = None,
+        secrets: SecretBytes = NO_SECRETS,
     ) -> Begun:
         """Start an UPDATE to a spec, whose version is given by the engine. It aborts an UPDATE that runs.
 
-        Repeating the UPDATE that runs only takes the new opaque data and a new workflow version.
+        `secrets` are the new contents that the spec's payload refers to. Repeating the UPDATE that runs only
+        takes the new opaque data and a new workflow version.
         """
         workflow = self._fresh(job_id, WorkflowType.UPDATE, options, opaque_data)
 
@@ -135,7 +149,7 @@ class Workflows:
             running = _running(job)
             if running is not None and _is_same(job, running, spec, workflow):
                 return await self._repeat(job_id, running, opaque_data, expected)
-            return await self._begin(job, workflow, spec, expected)
+            return await self._begin(job, workflow, spec, expected, secrets)
 
         return await self._try(job_id, expected, ask)
 
@@ -348,7 +362,12 @@ class Workflows:
         raise Conflict(f"job {job_id} is changed by others all the time")
 
     async def _begin(
-        self, job: CachedJob, workflow: Workflow, spec: JobSpec, expected: EntityVersion | None
+        self,
+        job: CachedJob,
+        workflow: Workflow,
+        spec: JobSpec,
+        expected: EntityVersion | None,
+        secrets: SecretBytes = NO_SECRETS,
     ) -> Begun:
         running = _running(job)
         if running is not None and not (running.type is workflow.type is WorkflowType.UPDATE):
@@ -358,7 +377,7 @@ class Workflows:
             raise InvalidArgument("workflow", workflow.type.name, what)
         base = job.spec.version
         newest = max(base, *job.specs) + 1
-        stored = await self._jobs.store_version(job.job_id, replace(spec, version=newest))
+        stored = await self._jobs.store_version(job.job_id, replace(spec, version=newest), secrets)
         event = WorkflowRequested(job.job_id, workflow, stored, base, expected)
         version: EntityVersion = await self._jobs.lanes.request(event)
         return Begun(workflow.id, version)

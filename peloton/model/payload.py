@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
+
+SecretBytes = Mapping[str, bytes]
+"""The contents of secret files by key. No other object of the model has them, so that nothing shows them."""
+NO_SECRETS: SecretBytes = MappingProxyType({})
 
 
 class ApiVersion(Enum):
@@ -11,6 +17,18 @@ class ApiVersion(Enum):
 
     V0 = "v0"
     V1ALPHA = "v1alpha"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRef:
+    """A secret file of a job, without its content."""
+
+    id: str
+    """A UUID, by which clients know the secret."""
+    path: str
+    """Absolute path of the file in the containers."""
+    key: str
+    """Names the content in the store. Another content has another key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +41,5 @@ class Payload:
     api: ApiVersion
     data: bytes
     """The serialised message of that API."""
+    secrets: tuple[SecretRef, ...] = ()
+    """The secret files of all instances."""

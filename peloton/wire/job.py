@@ -7,7 +7,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.clock import parse_rfc3339, rfc3339
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec, JobSummary, Sla
-from peloton.model.payload import ApiVersion, Payload
+from peloton.model.payload import ApiVersion, Payload, SecretRef
 from peloton.model.states import JobState, JobType, PlacementStrategy, TaskState
 from peloton.wire.constraint import labels_from, labels_to
 from peloton.wire.overrides import merged
@@ -20,6 +20,8 @@ def job_spec(config: job_pb2.JobConfig, version: int, payload: Payload | None = 
     Raises InvalidArgument for an incomplete constraint.
     """
     sla = config.sla
+    payload = config_payload(config) if payload is None else payload
+    secrets = payload.secrets
     return JobSpec(
         version=version,
         name=config.name,
@@ -35,22 +37,24 @@ def job_spec(config: job_pb2.JobConfig, version: int, payload: Payload | None = 
             max_running_time=sla.maxRunningTime,
             maximum_unavailable_instances=sla.maximumUnavailableInstances,
         ),
-        default=task_spec(config.defaultConfig, "defaultConfig"),
+        default=task_spec(config.defaultConfig, "defaultConfig", secrets),
         overrides={
-            instance: task_spec(merged(config.defaultConfig, override), f"instanceConfig[{instance}]")
+            instance: task_spec(
+                merged(config.defaultConfig, override), f"instanceConfig[{instance}]", secrets
+            )
             for instance, override in config.instanceConfig.items()
         },
         owning_team=config.owningTeam,
         owner=config.owner,
         labels=labels_from(config.labels),
         placement_strategy=PlacementStrategy(config.placementStrategy),
-        payload=config_payload(config) if payload is None else payload,
+        payload=payload,
     )
 
 
-def config_payload(config: job_pb2.JobConfig) -> Payload:
-    """Return the payload that keeps a config as it was given."""
-    return Payload(ApiVersion.V0, config.SerializeToString(deterministic=True))
+def config_payload(config: job_pb2.JobConfig, secrets: tuple[SecretRef, ...] = ()) -> Payload:
+    """Return the payload that keeps a config as it was given, with its references to secrets."""
+    return Payload(ApiVersion.V0, config.SerializeToString(deterministic=True), secrets)
 
 
 def sla_to(sla: Sla) -> job_pb2.SlaConfig:

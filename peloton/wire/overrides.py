@@ -10,9 +10,9 @@ from __future__ import annotations
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from mesos.v1 import mesos_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.wire.secrets import is_secret
 
 _FIELDS = tuple(task_pb2.TaskConfig.DESCRIPTOR.fields)
 
@@ -53,12 +53,8 @@ def task_config(config: job_pb2.JobConfig, instance: int) -> task_pb2.TaskConfig
 
 
 def _keep_secrets(default: task_pb2.TaskConfig, result: task_pb2.TaskConfig) -> None:
-    kept = [volume for volume in default.container.volumes if _is_secret(volume)]
+    kept = [volume for volume in default.container.volumes if is_secret(volume)]
     if not kept or not result.HasField("container"):
         return
-    held = {volume.container_path for volume in result.container.volumes if _is_secret(volume)}
+    held = {volume.container_path for volume in result.container.volumes if is_secret(volume)}
     result.container.volumes.extend(volume for volume in kept if volume.container_path not in held)
-
-
-def _is_secret(volume: mesos_pb2.Volume) -> bool:
-    return volume.source.type == mesos_pb2.Volume.Source.SECRET

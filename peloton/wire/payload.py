@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -13,7 +14,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.model.constraint import Label
 from peloton.model.ids import PoolId
 from peloton.model.job import JobSpec
-from peloton.model.payload import ApiVersion, Payload
+from peloton.model.payload import ApiVersion, Payload, SecretRef
 from peloton.wire.constraint import labels_from
 from peloton.wire.job import job_spec
 from peloton.wire.v1alpha.constraint import labels_from as v1alpha_labels_from
@@ -51,17 +52,19 @@ def v1alpha_spec(payload: Payload) -> stateless_pb2.JobSpec:
     return job_spec_of(job_pb2.JobConfig.FromString(payload.data))
 
 
-def v1alpha_payload(spec: stateless_pb2.JobSpec) -> Payload:
-    """Return the payload that keeps a spec of the v1alpha API as it was given."""
-    return Payload(ApiVersion.V1ALPHA, spec.SerializeToString(deterministic=True))
+def v1alpha_payload(spec: stateless_pb2.JobSpec, secrets: tuple[SecretRef, ...] = ()) -> Payload:
+    """Return the payload that keeps a spec of the v1alpha API as it was given, with its secrets."""
+    return Payload(ApiVersion.V1ALPHA, spec.SerializeToString(deterministic=True), secrets)
 
 
-def spec_from_v1alpha(spec: stateless_pb2.JobSpec, version: int) -> JobSpec:
+def spec_from_v1alpha(
+    spec: stateless_pb2.JobSpec, version: int, secrets: tuple[SecretRef, ...] = ()
+) -> JobSpec:
     """Decode a spec of the v1alpha API.
 
     Raises InvalidArgument, with the path of the field, for what this server does not run.
     """
-    return job_spec(job_config_of(spec), version, v1alpha_payload(spec))
+    return job_spec(job_config_of(spec), version, v1alpha_payload(spec, secrets))
 
 
 def spec_from_payload(payload: Payload, version: int) -> JobSpec:
@@ -71,7 +74,7 @@ def spec_from_payload(payload: Payload, version: int) -> JobSpec:
 
 def same_config(one: Payload, other: Payload) -> bool:
     """Return whether two configs differ in their change logs at most."""
-    if one.api is not other.api:
+    if one.api is not other.api or one.secrets != other.secrets:
         return False
     first, second = job_config(one), job_config(other)
     for config in (first, second):
@@ -92,14 +95,14 @@ def indexed_fields(payload: Payload) -> IndexedFields:
 
 def summary(payload: Payload) -> Payload:
     """Return the payload without the configs of single instances."""
-    return _summary(payload.api, _message(payload))
+    return _summary(payload, _message(payload))
 
 
 def summary_and_texts(payload: Payload) -> tuple[Payload, list[str]]:
     """Return the summary, and all texts of the config: strings, not numbers, flags or names of fields."""
     message = _message(payload)
     texts = list(_texts(message))
-    return _summary(payload.api, message), texts
+    return _summary(payload, message), texts
 
 
 def _message(payload: Payload) -> Message:
@@ -107,10 +110,10 @@ def _message(payload: Payload) -> Message:
     return _MESSAGES[payload.api].FromString(payload.data)
 
 
-def _summary(api: ApiVersion, message: Message) -> Payload:
+def _summary(payload: Payload, message: Message) -> Payload:
     """Clear the configs of instances in the message, and serialise it."""
-    message.ClearField(_INSTANCES[api])
-    return Payload(api, message.SerializeToString(deterministic=True))
+    message.ClearField(_INSTANCES[payload.api])
+    return replace(payload, data=message.SerializeToString(deterministic=True))
 
 
 def _texts(message: Message) -> Iterator[str]:

@@ -9,6 +9,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.clock import parse_rfc3339, rfc3339
 from peloton.model.ids import JobId, mesos_task_id, parse_mesos_task_id
+from peloton.model.payload import SecretRef
 from peloton.model.resources import MAX_AMOUNT, Resources, checked_milli
 from peloton.model.states import HealthState, TaskState, TerminationReason
 from peloton.model.task import PodEvent, PortSpec, TaskRuntime, TaskSpec, Termination
@@ -41,8 +42,10 @@ def resources_to(amount: Resources) -> task_pb2.ResourceConfig:
     return task_pb2.ResourceConfig(cpuLimit=cpu, memLimitMb=memory, diskLimitMb=disk, gpuLimit=gpu)
 
 
-def task_spec(config: task_pb2.TaskConfig, path: str = "config") -> TaskSpec:
-    """Decode the parts of a merged config that decisions need.
+def task_spec(
+    config: task_pb2.TaskConfig, path: str = "config", secrets: tuple[SecretRef, ...] = ()
+) -> TaskSpec:
+    """Decode the parts of a merged config that decisions need. `secrets` are the secret files of the job.
 
     Raises InvalidArgument with the path of the field for an incomplete constraint. jobmgr makes all other
     checks.
@@ -68,8 +71,15 @@ def task_spec(config: task_pb2.TaskConfig, path: str = "config") -> TaskSpec:
         ),
         health_checked=config.HasField("healthCheck") and config.healthCheck.enabled,
         kill_grace_seconds=config.killGracePeriodSeconds,
-        fingerprint=blake2b(config.SerializeToString(deterministic=True), digest_size=16).digest(),
+        fingerprint=_fingerprint(config, secrets),
     )
+
+
+def _fingerprint(config: task_pb2.TaskConfig, secrets: tuple[SecretRef, ...]) -> bytes:
+    digest = blake2b(config.SerializeToString(deterministic=True), digest_size=16)
+    if secrets:
+        digest.update(repr(secrets).encode())
+    return digest.digest()
 
 
 def runtime_to(job_id: JobId, instance: int, runtime: TaskRuntime) -> task_pb2.RuntimeInfo:

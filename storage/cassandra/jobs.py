@@ -12,11 +12,13 @@ from zlib import crc32
 from peloton.errors import AlreadyExists, Conflict, NotFound, Unavailable
 from peloton.model.ids import JobId
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
+from peloton.model.payload import NO_SECRETS, SecretBytes
 from peloton.model.workflow import Workflow
 from peloton.wire.payload import spec_from_payload
 from storage.cassandra.batch_encoder import Bound
 from storage.cassandra.configs import ConfigRow, Configs, config_row
 from storage.cassandra.index import JobIndex
+from storage.cassandra.secrets import SecretRows
 from storage.cassandra.session import Session
 from storage.cassandra.tasks import Rows
 from storage.cassandra.terms import Gate, Terms
@@ -60,6 +62,7 @@ class CassandraJobs:
         workflows: WorkflowRows,
         configs: Configs,
         index: JobIndex,
+        secrets: SecretRows,
     ) -> None:
         self._session = session
         self._gate = gate
@@ -68,21 +71,29 @@ class CassandraJobs:
         self._workflows = workflows
         self._configs = configs
         self._index = index
+        self._secrets = secrets
 
     async def create(
-        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, workflow: Workflow | None = None
+        self,
+        job_id: JobId,
+        spec: JobSpec,
+        runtime: JobRuntime,
+        workflow: Workflow | None = None,
+        secrets: SecretBytes = NO_SECRETS,
     ) -> None:
-        """Store config, runtime, index row, membership in the active set and first workflow, all or none."""
+        """Store config, runtime, index row, membership in the active set, first workflow and secrets."""
         text = JOB_RUNTIME.encode(runtime)
 
         async def write(when: int) -> None:
             if workflow is not None:
                 await self._workflows.write((workflow,), (), when)
+            await self._secrets.put(job_id, secrets, when)
             try:
                 await self._create(when, job_id, spec, runtime, text)
             except AlreadyExists:
                 if workflow is not None:
                     await self._workflows.drop(workflow, self._session.timestamp())
+                await self._secrets.drop(job_id, secrets, self._session.timestamp())
                 raise
 
         await self._gate.run(job_id, write)
@@ -109,9 +120,17 @@ class CassandraJobs:
         await self._noted(job_id, Change(text, row.indexed))
         await self._session.write("confirm_active", _bucket(job_id), job_id, when)
 
-    async def add_config(self, job_id: JobId, spec: JobSpec) -> None:
-        """Store a further version of the config. Raises AlreadyExists for a version that exists."""
-        await self._gate.run(job_id, lambda when: self._add_config(when, job_id, spec))
+    async def add_config(self, job_id: JobId, spec: JobSpec, secrets: SecretBytes = NO_SECRETS) -> None:
+        """Store a further version of the config, and secrets that are new in it.
+
+        Raises AlreadyExists for a version that exists.
+        """
+
+        async def write(when: int) -> None:
+            await self._secrets.put(job_id, secrets, when)
+            await self._add_config(when, job_id, spec)
+
+        await self._gate.run(job_id, write)
 
     async def _add_config(self, when: int, job_id: JobId, spec: JobSpec) -> None:
         row = await config_row(job_id, spec)
@@ -175,7 +194,7 @@ class CassandraJobs:
         return row
 
     async def delete(self, job_id: JobId) -> None:
-        """Delete configs, runtime, tasks, events, workflows and index row of the job, if it exists."""
+        """Delete a job, if it exists: configs, runtime, tasks, events, workflows, secrets and index row."""
         await self._gate.run(job_id, lambda when: self._delete(when, job_id))
 
     async def _delete(self, when: int, job_id: JobId) -> None:
@@ -229,6 +248,7 @@ class CassandraJobs:
         """Delete what belongs to a deleted job; its entry in the active set is deleted last."""
         await self._workflows.delete(job_id, await self._rows.buckets(job_id), when)
         await self._rows.delete(job_id, when)
+        await self._secrets.delete(job_id, when)
         await self._session.write("delete_active", when, _bucket(job_id), job_id)
 
     async def _set_retired(self, job_id: JobId) -> JobRow | None:

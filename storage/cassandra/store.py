@@ -20,6 +20,7 @@ from storage.cassandra.events import CassandraPodEvents
 from storage.cassandra.index import JobIndex
 from storage.cassandra.jobs import CassandraJobs
 from storage.cassandra.migrate import check, up
+from storage.cassandra.secrets import CassandraSecrets, SecretRows
 from storage.cassandra.session import Session
 from storage.cassandra.tasks import CassandraTasks, Rows, encoded_events, encoded_tasks
 from storage.cassandra.terms import Gate, Terms
@@ -34,6 +35,7 @@ from storage.interface import (
     Lockdowns,
     PodEvents,
     Pools,
+    Secrets,
     Tasks,
     Volumes,
     Workflows,
@@ -58,12 +60,15 @@ class CassandraStore:
         configs = Configs(session)
         self._workflow_rows = workflow_rows = WorkflowRows(session)
         self._index = JobIndex(session, configs, terms)
-        self._jobs = CassandraJobs(session, gate, terms, rows, workflow_rows, configs, self._index)
+        self._jobs = CassandraJobs(
+            session, gate, terms, rows, workflow_rows, configs, self._index, SecretRows(session)
+        )
         self._cleanup = Cleanup(session, self._jobs, configs)
         self.jobs: Jobs = self._jobs
         self.tasks: Tasks = CassandraTasks(session, rows)
         self.pod_events: PodEvents = CassandraPodEvents(session, gate)
         self.workflows: Workflows = CassandraWorkflows(session, gate, rows, workflow_rows)
+        self.secrets: Secrets = CassandraSecrets(session)
         self.pools: Pools = CassandraPools(session, gate)
         self.hosts: Hosts = CassandraHosts(session, gate)
         self.lockdowns: Lockdowns = CassandraLockdowns(session, gate)

@@ -10,7 +10,7 @@ from functools import partial
 from peloton.errors import AlreadyExists, NotFound
 from peloton.model.ids import JobId
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
-from peloton.model.payload import Payload
+from peloton.model.payload import NO_SECRETS, Payload, SecretBytes
 from peloton.model.workflow import Workflow
 from peloton.wire.payload import spec_from_payload
 from storage.codec import JOB_RUNTIME, decode_payload, encode_payload
@@ -18,6 +18,7 @@ from storage.jobindex.entries import IndexedTexts, indexed_texts, label_lines
 from storage.jobindex.query import find
 from storage.jobindex.tables import INSERT_CONFIG, REPLACE_INDEX, UPDATE_INDEX
 from storage.sqlite.reader import Readers
+from storage.sqlite.secrets import writing_secrets
 from storage.sqlite.workflows import DELETE_OF_JOB, writing
 from storage.sqlite.writer import Write, Writer
 
@@ -32,7 +33,7 @@ SELECT_INDEXED_VERSION = "SELECT config_version FROM job_index WHERE job_id = ?"
 DELETE_JOB = (
     *(
         f"DELETE FROM {table} WHERE job_id = ?"
-        for table in ("jobs", "job_configs", "job_index", "tasks", "pod_events")
+        for table in ("jobs", "job_configs", "job_index", "tasks", "pod_events", "secrets")
     ),
     *DELETE_OF_JOB,
 )
@@ -62,11 +63,17 @@ class SqliteJobs:
         self._readers = readers
 
     async def create(
-        self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, workflow: Workflow | None = None
+        self,
+        job_id: JobId,
+        spec: JobSpec,
+        runtime: JobRuntime,
+        workflow: Workflow | None = None,
+        secrets: SecretBytes = NO_SECRETS,
     ) -> None:
-        """Store config, runtime, index row, membership in the active set and first workflow, all or none."""
+        """Store config, runtime, index row, membership in the active set, first workflow and secrets."""
         texts = await _texts(spec)
         write_workflow = writing((workflow,) if workflow is not None else (), ())
+        write_secrets = writing_secrets(job_id, secrets)
         runtime_text = JOB_RUNTIME.encode(runtime)
 
         def write(db: sqlite3.Connection) -> None:
@@ -75,13 +82,23 @@ class SqliteJobs:
             _insert_config(db, job_id, spec, texts)
             _index(db, job_id, spec, runtime)
             write_workflow(db)
+            write_secrets(db)
 
         await self._writer.submit(write)
 
-    async def add_config(self, job_id: JobId, spec: JobSpec) -> None:
-        """Store a further version of the config. Raises AlreadyExists for a version that exists."""
+    async def add_config(self, job_id: JobId, spec: JobSpec, secrets: SecretBytes = NO_SECRETS) -> None:
+        """Store a further version of the config, and secrets that are new in it.
+
+        Raises AlreadyExists for a version that exists.
+        """
         texts = await _texts(spec)
-        await self._writer.submit(lambda db: _insert_config(db, job_id, spec, texts))
+        write_secrets = writing_secrets(job_id, secrets)
+
+        def write(db: sqlite3.Connection) -> None:
+            _insert_config(db, job_id, spec, texts)
+            write_secrets(db)
+
+        await self._writer.submit(write)
 
     async def config(self, job_id: JobId, version: int) -> JobSpec:
         """Return a version of the config. Raises NotFound."""
@@ -92,7 +109,7 @@ class SqliteJobs:
         return await self._readers.run(partial(_runtime, job_id))
 
     async def delete(self, job_id: JobId) -> None:
-        """Delete configs, runtime, tasks, events, workflows and index row of the job, if it exists."""
+        """Delete a job, if it exists: configs, runtime, tasks, events, workflows, secrets and index row."""
 
         def write(db: sqlite3.Connection) -> None:
             for statement in DELETE_JOB:

@@ -21,6 +21,7 @@ from storage.interface import (
     Lockdowns,
     PodEvents,
     Pools,
+    Secrets,
     Tasks,
     Volumes,
     Workflows,
@@ -33,6 +34,7 @@ from storage.sqlite.events import SqlitePodEvents, appending
 from storage.sqlite.jobs import SqliteJobs, writing_runtime
 from storage.sqlite.migrate import migrate, migrations
 from storage.sqlite.reader import Readers
+from storage.sqlite.secrets import SqliteSecrets
 from storage.sqlite.tasks import SqliteTasks
 from storage.sqlite.volumes import SqliteVolumes, writing_volumes
 from storage.sqlite.workflows import SqliteWorkflows, writing
@@ -49,6 +51,7 @@ class SqliteStore:
         self.tasks: Tasks = SqliteTasks(writer, readers)
         self.pod_events: PodEvents = SqlitePodEvents(writer, readers)
         self.workflows: Workflows = SqliteWorkflows(writer, readers)
+        self.secrets: Secrets = SqliteSecrets(readers)
         self.pools: Pools = SqlitePools(writer, readers)
         self.hosts: Hosts = SqliteHosts(writer, readers)
         self.lockdowns: Lockdowns = SqliteLockdowns(writer, readers)

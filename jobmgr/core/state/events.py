@@ -226,6 +226,14 @@ class LaunchRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretMissing:
+    """Runs were not launched: a secret of their job is not stored."""
+
+    runs: Sequence[Run]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchUncertain:
     """It is unknown whether runs were launched."""
 
@@ -260,6 +268,7 @@ JobEvent = (
     | Launched
     | LaunchRefused
     | LaunchUncertain
+    | SecretMissing
 )
 """All but what is asked of workflows."""
 Event = JobEvent | WorkflowRequest

@@ -11,6 +11,7 @@ from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Begun
 from jobmgr.services.common.job_query import InvalidPool, job_query
 from jobmgr.services.common.ranges import chosen
+from jobmgr.services.common.secrets import Prepared, SecretChecks, check_no_secret_volumes, given_v0, shown_v0
 from jobmgr.services.common.view import JOB_NOT_FOUND, InternalRefusal, JobView, as_cached, parsed, view
 from jobmgr.validation.job import check_job_id, check_pool, check_supported, validated
 from jobmgr.validation.update import validated_update
@@ -20,11 +21,11 @@ from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.query import query_pb2
 from peloton.clock import Clock
 from peloton.errors import AlreadyExists, Conflict, InvalidArgument, NotFound, Refused
-from peloton.model.ids import is_uuid
+from peloton.model.ids import JobId, is_uuid
 from peloton.model.job import JobPage, JobQuery, JobSpec
 from peloton.model.states import JobState, JobType
 from peloton.model.workflow import WorkflowOptions, ranges_of
-from peloton.wire.job import job_info_to, job_runtime_to, job_spec, job_summary_to
+from peloton.wire.job import config_payload, job_info_to, job_runtime_to, job_spec, job_summary_to
 from peloton.wire.payload import job_config
 
 UPDATE_TRIES = 5
@@ -35,11 +36,16 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
     """Answers the calls of JobManager."""
 
     def __init__(
-        self, engine: Engine, clock: Clock, new_id: Callable[[], str] = lambda: str(uuid.uuid4())
+        self,
+        engine: Engine,
+        clock: Clock,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        enable_secrets: bool = False,
     ) -> None:
         self._engine = engine
         self._clock = clock
         self._new_id = new_id
+        self._secrets = SecretChecks(engine.store.secrets, enable_secrets)
 
     async def Create(self, request: job_pb2.CreateRequest, context: Any) -> job_pb2.CreateResponse:
         """Create a job."""
@@ -51,8 +57,8 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             answer.error.invalidJobId.CopyFrom(job_pb2.InvalidJobId(id=_id(job_id), message=str(error)))
             return answer
         try:
-            spec = await self._new_spec(request)
-            await self._engine.create_job(job_id, spec)
+            spec, secrets = await self._new_spec(job_id, request)
+            await self._engine.create_job(job_id, spec, secrets.contents)
         except InvalidArgument as error:
             answer.error.invalidConfig.CopyFrom(_invalid_config(job_id, error))
         except AlreadyExists:
@@ -63,15 +69,17 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             answer.jobId.value = job_id
         return answer
 
-    async def _new_spec(self, request: job_pb2.CreateRequest) -> JobSpec:
+    async def _new_spec(self, job_id: JobId, request: job_pb2.CreateRequest) -> tuple[JobSpec, Prepared]:
         """Validate a new job. Raises InvalidArgument."""
-        _check_secrets(len(request.secrets))
         config = await asyncio.to_thread(validated, request.config)
         check_supported(config)
+        check_no_secret_volumes(config)
+        secrets = await self._secrets.prepare(job_id, given_v0(request.secrets), config)
         check_pool(config.respoolID.value, await self._engine.store.pools.all())
         now = self._clock.wall()
         config.changeLog.CopyFrom(peloton_pb2.ChangeLog(version=1, createdAt=now, updatedAt=now))
-        return await asyncio.to_thread(job_spec, config, 1)
+        spec = await asyncio.to_thread(job_spec, config, 1, config_payload(config, secrets.refs))
+        return spec, secrets
 
     async def Get(self, request: job_pb2.GetRequest, context: Any) -> job_pb2.GetResponse:
         """Return config and runtime of a job."""
@@ -83,6 +91,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         else:
             answer.jobInfo.CopyFrom(job_info_to(job.job_id, job.config, job.runtime))
             answer.jobInfo.config.changeLog.version = job.spec.version
+            answer.secrets.extend(shown_v0(job.spec.payload.secrets))
         return answer
 
     async def Query(self, request: job_pb2.QueryRequest, context: Any) -> job_pb2.QueryResponse:
@@ -148,21 +157,20 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         Raises NotFound, InvalidArgument, Refused, and Conflict where other updates come before again and
         again.
         """
-        _check_secrets(len(request.secrets))
         for _ in range(UPDATE_TRIES):
             job = await view(self._engine, request.id.value)
-            spec = await self._next_spec(job, request.config)
+            spec, secrets = await self._next_spec(job, request)
             added = spec.instance_count - job.spec.instance_count
             if spec.version == job.spec.version:
                 return "nothing to change"
             try:
-                await self._engine.update_job(job.job_id, spec)
+                await self._engine.update_job(job.job_id, spec, secrets.contents)
             except Conflict:
                 continue
-            return f"added {added} instances"
+            return f"added {added} instances" if added else "changed the secrets"
         raise Conflict(f"job {request.id.value} is being updated by others")
 
-    async def _next_spec(self, job: JobView, new: job_pb2.JobConfig) -> JobSpec:
+    async def _next_spec(self, job: JobView, request: job_pb2.UpdateRequest) -> tuple[JobSpec, Prepared]:
         """Return the next version, or the present one where nothing changes."""
         if job.spec.type is not JobType.BATCH:
             raise Refused(f"type: {job.spec.type.name}: only batch jobs can be updated with this call")
@@ -170,14 +178,18 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             raise Refused(f"the job has ended ({job.runtime.state.name}): it cannot be updated any more")
         if job.runtime.goal is JobState.KILLED:
             raise Refused("the job is being stopped: it cannot be updated any more")
-        config = await asyncio.to_thread(validated_update, job.config, new)
-        if config == job.config:
-            return job.spec
+        config = await asyncio.to_thread(validated_update, job.config, request.config)
+        held = job.spec.payload.secrets
+        secrets = await self._secrets.prepare(job.job_id, given_v0(request.secrets), config, held)
+        if config == job.config and secrets.refs == held:
+            return job.spec, secrets
         check_supported(config)
+        check_no_secret_volumes(config)
         version = job.spec.version + 1
         config.changeLog.version = version
         config.changeLog.updatedAt = self._clock.wall()
-        return await asyncio.to_thread(job_spec, config, version)
+        spec = await asyncio.to_thread(job_spec, config, version, config_payload(config, secrets.refs))
+        return spec, secrets
 
     async def Stop(self, request: job_pb2.StopRequest, context: Any) -> job_pb2.StopResponse:
         """Stop instances, or the whole job."""
@@ -264,11 +276,6 @@ def _check_at_once(job: JobView, batch: int) -> None:
     """Raise InvalidArgument for a batch job whose instances are to be changed by batches."""
     if 0 < batch < job.spec.instance_count:
         raise InvalidArgument("batchSize", batch, "0: only services are changed by batches")
-
-
-def _check_secrets(given: int) -> None:
-    if given:
-        raise InvalidArgument("secrets", f"{given} secrets", "taken by this server: secrets are not enabled")
 
 
 def _check_version(job: JobView, expected: int) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from jobmgr.engine.engine import Engine
+from jobmgr.services.common.secrets import SecretChecks, check_no_secret_volumes
 from jobmgr.services.common.view import view
 from jobmgr.validation.job import check_supported, validated
 from peloton.api.v0.job import job_pb2
@@ -17,7 +18,7 @@ from peloton.model.ids import is_uuid
 from peloton.model.job import JobSpec
 from peloton.model.states import JobType
 from peloton.model.workflow import Workflow, WorkflowStatus
-from peloton.wire.job import job_spec
+from peloton.wire.job import config_payload, job_spec
 from peloton.wire.workflow import options_from, update_cache, update_info
 
 DEFAULT_LIMIT = 10
@@ -31,6 +32,7 @@ class UpdateService(update_svc_pb2_grpc.UpdateServiceServicer):
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
         self._clock = clock
+        self._secrets = SecretChecks(engine.store.secrets, enabled=False)
 
     async def CreateUpdate(self, request: pb.CreateUpdateRequest, context: Any) -> pb.CreateUpdateResponse:
         """Start an update of a service to a new config.
@@ -60,10 +62,13 @@ class UpdateService(update_svc_pb2_grpc.UpdateServiceServicer):
             whole.respoolID.CopyFrom(config.respoolID)
         whole = await asyncio.to_thread(validated, whole)
         check_supported(whole)
+        check_no_secret_volumes(whole)
+        secrets = self._secrets.kept(old.payload.secrets, whole)
         whole.changeLog.createdAt = config.changeLog.createdAt
         whole.changeLog.updatedAt = self._clock.wall()
         whole.changeLog.version = old.version + 1
-        return await asyncio.to_thread(job_spec, whole, old.version + 1)
+        payload = config_payload(whole, secrets.refs)
+        return await asyncio.to_thread(job_spec, whole, old.version + 1, payload)
 
     async def GetUpdate(self, request: pb.GetUpdateRequest, context: Any) -> pb.GetUpdateResponse:
         """Return an update. Raises NotFound."""

@@ -9,6 +9,7 @@ from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Workflows
 from jobmgr.services.common.job_info import cached_job, spec_message, status_message, summary_message
 from jobmgr.services.common.ranges import bounds
+from jobmgr.services.common.secrets import shown_v1alpha
 from jobmgr.services.common.task_query import Row, cut, matches
 from jobmgr.services.common.view import JOB_NOT_FOUND, as_cached, view
 from jobmgr.services.v1alpha.pod_info import Pods
@@ -53,7 +54,11 @@ class JobReads(WorkflowReads):
         info = stateless_pb2.JobInfo(
             job_id=request.job_id, spec=spec_message(spec), status=status_message(job, workflow)
         )
-        return pb.GetJobResponse(job_info=info, workflow_info=await self._workflow_info(workflow))
+        return pb.GetJobResponse(
+            job_info=info,
+            secrets=shown_v1alpha(spec.payload.secrets),
+            workflow_info=await self._workflow_info(workflow),
+        )
 
     async def GetJobIDFromJobName(
         self, request: pb.GetJobIDFromJobNameRequest, context: Any

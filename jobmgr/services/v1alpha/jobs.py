@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Workflows
 from jobmgr.services.common.ranges import chosen
+from jobmgr.services.common.secrets import Prepared, SecretChecks, check_no_secret_volumes, given_v1alpha
 from jobmgr.services.common.view import JobView, view
 from jobmgr.services.v1alpha.job_reads import JobReads
 from jobmgr.validation.job import check_pool
 from jobmgr.validation.v1alpha import check_spec
+from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
@@ -29,6 +31,8 @@ from peloton.wire.v1alpha.patch import patched
 from peloton.wire.v1alpha.paths import v1alpha_error
 from peloton.wire.v1alpha.workflow import closed, create_options, restart_options, update_options
 
+Prepare = Callable[[job_pb2.JobConfig], Awaitable[Prepared]]
+"""Checks the secrets of a request against the config, and returns what to store."""
 STALE = "unexpected entity version"
 """Clients know this message: nothing is added to it."""
 
@@ -46,19 +50,25 @@ class JobService(JobReads):
         workflows: Workflows,
         clock: Clock,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        enable_secrets: bool = False,
     ) -> None:
         super().__init__(engine, workflows, clock)
         self._new_id = new_id
+        self._secrets = SecretChecks(engine.store.secrets, enable_secrets)
 
     async def CreateJob(self, request: pb.CreateJobRequest, context: Any) -> pb.CreateJobResponse:
         """Create a service. Raises InvalidArgument for an invalid spec, AlreadyExists for an id in use."""
         job_id = request.job_id.value or self._new_id()
         if not is_uuid(job_id):
             raise InvalidArgument("job_id", job_id, "a UUID of 36 characters")
-        _check_secrets(len(request.secrets))
-        spec = await self._valid(request.spec, 1, created_at=self._clock.wall())
+        given = given_v1alpha(request.secrets)
+        spec, secrets = await self._valid(
+            request.spec, 1, self._clock.wall(), lambda config: self._secrets.prepare(job_id, given, config)
+        )
         options = create_options(request.create_spec)
-        begun = await self._workflows.create_job(job_id, spec, options, request.opaque_data.data)
+        begun = await self._workflows.create_job(
+            job_id, spec, options, request.opaque_data.data, secrets.contents
+        )
         answer = pb.CreateJobResponse(version=version_to(begun.version))
         answer.job_id.value = job_id
         return answer
@@ -66,32 +76,35 @@ class JobService(JobReads):
     async def ReplaceJob(self, request: pb.ReplaceJobRequest, context: Any) -> pb.ReplaceJobResponse:
         """Start an update to a new spec."""
         job, expected = await self._service(request.job_id, request.version)
-        _check_secrets(len(request.secrets))
         options = update_options(request.update_spec)
-        version = await self._replace(job, expected, request.spec, options, request.opaque_data.data)
+        version = await self._replace(job, expected, request, request.spec, options)
         return pb.ReplaceJobResponse(version=version)
 
     async def PatchJob(self, request: pb.PatchJobRequest, context: Any) -> pb.PatchJobResponse:
         """Start an update to the present spec with the fields that are given laid over it."""
         job, expected = await self._service(request.job_id, request.version)
-        _check_secrets(len(request.secrets))
         if expected.config != job.spec.version:
             raise Conflict(STALE)
         spec = patched(v1alpha_spec(job.spec.payload), request.spec)
         options = update_options(request.update_spec)
-        version = await self._replace(job, expected, spec, options, request.opaque_data.data)
+        version = await self._replace(job, expected, request, spec, options)
         return pb.PatchJobResponse(version=version)
 
     async def _replace(
         self,
         job: JobView,
         expected: EntityVersion,
-        given: stateless_pb2.JobSpec,
+        request: pb.ReplaceJobRequest | pb.PatchJobRequest,
+        new: stateless_pb2.JobSpec,
         options: WorkflowOptions,
-        opaque_data: str,
     ) -> peloton_pb2.EntityVersion:
-        spec = await self._next(job, given)
-        begun = await self._workflows.replace(job.job_id, spec, options, opaque_data, expected)
+        given, held = given_v1alpha(request.secrets), job.spec.payload.secrets
+        spec, secrets = await self._next(
+            job, new, lambda config: self._secrets.prepare(job.job_id, given, config, held)
+        )
+        begun = await self._workflows.replace(
+            job.job_id, spec, options, request.opaque_data.data, expected, secrets.contents
+        )
         return version_to(begun.version)
 
     async def GetReplaceJobDiff(
@@ -99,7 +112,11 @@ class JobService(JobReads):
     ) -> pb.GetReplaceJobDiffResponse:
         """Return what ReplaceJob would do to each instance, in closed ranges."""
         job, expected = await self._service(request.job_id, request.version)
-        spec = await self._next(job, request.spec)
+
+        async def kept(config: job_pb2.JobConfig) -> Prepared:
+            return self._secrets.kept(job.spec.payload.secrets, config)
+
+        spec, _ = await self._next(job, request.spec, kept)
         diff = await self._workflows.diff(job.job_id, spec, expected)
         return pb.GetReplaceJobDiffResponse(
             instances_added=closed(diff.added),
@@ -189,7 +206,9 @@ class JobService(JobReads):
             raise InvalidArgument("job_id", job_id.value, "the id of a service: it is a batch job")
         return job, EntityVersion.parse(version.value)
 
-    async def _next(self, job: JobView, given: stateless_pb2.JobSpec) -> JobSpec:
+    async def _next(
+        self, job: JobView, given: stateless_pb2.JobSpec, prepare: Prepare
+    ) -> tuple[JobSpec, Prepared]:
         """Return the spec that follows the job's. Raises InvalidArgument."""
         if job.spec.type is not JobType.SERVICE:
             raise InvalidArgument("job_id", job.job_id, f"the id of a SERVICE: it is a {job.spec.type.name}")
@@ -200,26 +219,32 @@ class JobService(JobReads):
         if spec.respool_id.value != job.spec.pool_id:
             expected = f"{job.spec.pool_id!r}: a job stays in its pool"
             raise InvalidArgument("respool_id", spec.respool_id.value, expected)
-        return await self._valid(spec, job.spec.version + 1, created_at=job.runtime.creation_time)
+        return await self._valid(spec, job.spec.version + 1, job.runtime.creation_time, prepare)
 
-    async def _valid(self, given: stateless_pb2.JobSpec, version: int, created_at: int) -> JobSpec:
-        """Return the model's form of a spec. Raises InvalidArgument with the path of the field."""
+    async def _valid(
+        self, given: stateless_pb2.JobSpec, version: int, created_at: int, prepare: Prepare
+    ) -> tuple[JobSpec, Prepared]:
+        """Return the model's form of a spec, and its secrets. Raises InvalidArgument with the path."""
         config = await asyncio.to_thread(check_spec, given)
         try:
+            check_no_secret_volumes(config)
+            secrets = await prepare(config)
             check_pool(config.respoolID.value, await self._engine.store.pools.all())
         except InvalidArgument as error:
-            raise v1alpha_error(error) from None
+            raise v1alpha_error(_secret_error(error)) from None
         spec = stateless_pb2.JobSpec()
         spec.CopyFrom(given)
         spec.revision.CopyFrom(
             peloton_pb2.Revision(version=version, created_at=created_at, updated_at=self._clock.wall())
         )
-        return await asyncio.to_thread(spec_from_v1alpha, spec, version)
+        return await asyncio.to_thread(spec_from_v1alpha, spec, version, secrets.refs), secrets
 
 
-def _check_secrets(given: int) -> None:
-    if given:
-        raise InvalidArgument("secrets", f"{given} secrets", "taken by this server: secrets are not enabled")
+def _secret_error(error: InvalidArgument) -> InvalidArgument:
+    """Name the id of a secret as this API does."""
+    if not error.field.startswith("secrets["):
+        return error
+    return InvalidArgument(error.field.replace("].id", "].secret_id"), error.value, error.expected)
 
 
 def _check_version(job: JobView, expected: EntityVersion) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from minicluster.mesos.agent.layout import Layout, read_json
 from minicluster.mesos.agent.memory_limits import remove_cgroup
+from minicluster.mesos.agent.secret_files import drop
 from minicluster.mesos.common.process_identity import Identity, is_alive, signal_group, with_variable
 
 CONTAINER_VARIABLE = "MESOS_CONTAINER_ID"
@@ -61,6 +62,7 @@ def end_container(layout: Layout, container_id: str) -> bool:
     if after:
         subprocess.run(after, check=False, capture_output=True, timeout=30)
     layout.pid_file(container_id).unlink(missing_ok=True)
+    drop(layout, container_id)
     return found
 
 

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from mesos.v1 import mesos_pb2 as mesos
+from minicluster.mesos.agent import secret_files
 from minicluster.mesos.agent.cleanup import CONTAINER_VARIABLE
 from minicluster.mesos.agent.fetcher import FetchError, fetch
 from minicluster.mesos.agent.layout import Layout, overwrite
@@ -235,9 +236,19 @@ class Launcher:
     def _spec(self, task: mesos.TaskInfo, place: RunLocation, user: tuple[int, int] | None) -> dict[str, Any]:
         env = environment(task, place)
         image = image_of(task)
+        in_docker = image is not None and self._images is Images.DOCKER
         (file, argv), after = file_and_argv(task.command), None
-        if image is not None and self._images is Images.DOCKER:
-            argv = _docker_argv(image, task, place, env, self._docker_mounts(task))
+        secret_files.give(self._layout, place.container_id, task, None if in_docker else user)
+        if not in_docker:
+            try:
+                secret_files.link(self._layout, place.container_id, task, place.sandbox)
+            except secret_files.SecretError as error:
+                raise LaunchError(str(error)) from None
+        if image is not None and in_docker:
+            mounts = self._docker_mounts(task)
+            for secret, path in secret_files.files(self._layout, place.container_id, task):
+                mounts += ["-v", f"{secret}:{path}:ro"]
+            argv = _docker_argv(image, task, place, env, mounts)
             file, after = argv[0], ["docker", "rm", "-f", f"mesos-{place.container_id}"]
         elif image is not None:
             with (place.sandbox / "stderr").open("a") as stderr:

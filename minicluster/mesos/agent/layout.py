@@ -17,6 +17,8 @@
     /proc/PID/stat.
 ``meta/exits/<container>.json``
     How the task ended, which the supervisor has written over the record. Gone with the checkpoint.
+``meta/secrets/<container>/<number>``
+    The secret files of a run that has not ended, see ``secret_files``.
 ``meta/spare/<number>``
     Files to be used again, see ``spares``.
 ``meta/cgroup``
@@ -49,6 +51,7 @@ class Layout:
     pids: Path = field(init=False)
     exits: Path = field(init=False)
     spare: Path = field(init=False)
+    secrets: Path = field(init=False)
     slaves: Path = field(init=False)
     volumes: Path = field(init=False)
 
@@ -61,6 +64,7 @@ class Layout:
             ("pids", meta / "pids"),
             ("exits", meta / "exits"),
             ("spare", meta / "spare"),
+            ("secrets", meta / "secrets"),
             ("slaves", self.work_dir / "slaves"),
             ("volumes", self.work_dir / "volumes"),
         ):
@@ -93,6 +97,10 @@ class Layout:
         """Return the file that records how a run's task ended."""
         return self.exits / f"{container_id}.json"
 
+    def secrets_of(self, container_id: str) -> Path:
+        """Return the directory of the secret files of a run."""
+        return self.secrets / container_id
+
     def claim(self, container_id: str, attempt: int) -> Path:
         """Return the claim of one attempt to start a run."""
         return self.claim_dir / f"{container_id}.{attempt}"
@@ -108,7 +116,7 @@ class Layout:
 
     def make(self) -> None:
         """Create the directories."""
-        for path in (self.runs, self.claim_dir, self.pids, self.exits, self.spare, self.slaves):
+        for path in (self.runs, self.claim_dir, self.pids, self.exits, self.spare, self.secrets, self.slaves):
             path.mkdir(parents=True, exist_ok=True)
 
 

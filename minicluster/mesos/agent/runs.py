@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos.agent import statuses
+from minicluster.mesos.agent import secret_files, statuses
 from minicluster.mesos.agent.checkpoint import Checkpoint, SavedRun
 from minicluster.mesos.agent.cleanup import end_container, identity_of
 from minicluster.mesos.agent.health_checks import HealthChecks
@@ -40,6 +40,7 @@ from minicluster.mesos.agent.supervisor_pool import (
 from minicluster.mesos.common.agent_link import AgentTask, Update
 from minicluster.mesos.common.launch_costs import LaunchCosts
 from minicluster.mesos.common.process_identity import is_alive, signal_group
+from minicluster.mesos.common.secrets import secret_volumes
 from minicluster.mesos.common.status_updates import Key, UpdateStreams
 
 MAX_COMPLETED = 1000
@@ -152,6 +153,7 @@ class Runs:
         if task.kill_policy.HasField("grace_period"):
             run.grace = max(task.kill_policy.grace_period.nanoseconds / 1e9, 0.0)
         self.live[run.key] = run
+        run.task = task = secret_files.keep(self._layout, container_id, task)
         self._checkpoint.begin(container_id, framework, task)
         self._launching.add(run.key)
 
@@ -335,6 +337,8 @@ class Runs:
         run.ended = True
         self._launching.drop(run.key)
         self._health.stop(run.key)
+        if secret_volumes(run.task):
+            secret_files.drop(self._layout, run.place.container_id)
         self._report(run, details)
         if run.unreported:
             self._forget(run)
@@ -354,7 +358,9 @@ class Runs:
 
     def recover(self) -> None:
         """Find the tasks of an earlier agent process again."""
-        for saved in self._checkpoint.load():
+        found = self._checkpoint.load()
+        secret_files.drop_others(self._layout, {saved.container_id for saved in found})
+        for saved in found:
             run = self._restore(saved)
             self.live[run.key] = run
             if not run.ended:

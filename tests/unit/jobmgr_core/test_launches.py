@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from jobmgr.core.state import events as ev
 from jobmgr.core.state import instructions as ins
-from jobmgr.drivers import launch
+from jobmgr.drivers import launch, secret_files
 from jobmgr.drivers.launch import MAX_CALL_FAILURES, Launcher
+from jobmgr.drivers.secret_files import SecretFiles
 from jobmgr.drivers.system_labels import SystemLabels
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.outbox import Queue
 from peloton.backoff import Backoff
-from peloton.errors import PelotonError, Refused, RemoteFailure, Unavailable
-from peloton.model.ids import Run
+from peloton.errors import NotFound, PelotonError, Refused, RemoteFailure, Unavailable
+from peloton.model.ids import JobId, Run
+from peloton.model.job import JobSpec
+from peloton.model.payload import SecretRef
 from peloton.model.pool import PoolConfig
-from peloton.model.states import TaskState
+from peloton.model.states import JobState, TaskState
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.rpc.client import Caller
 from peloton.wire.job import job_spec
@@ -145,15 +149,20 @@ async def no_pools() -> tuple[PoolConfig, ...]:
     return ()
 
 
+class NoSecrets:
+    async def read(self, job_id: JobId, key: str) -> bytes:
+        raise NotFound(key)
+
+
 class OneLaunch(Launcher):
     """Of one run."""
 
     def __init__(self, hostmgr: Caller) -> None:
         self._outcome: asyncio.Future[ev.Event] = asyncio.get_running_loop().create_future()
         labels = SystemLabels(no_pools)
-        super().__init__(hostmgr, lambda job_id: None, self._outcome.set_result, Queue(), labels)
+        super().__init__(hostmgr, lambda job_id: None, self._outcome.set_result, Queue(), labels, NoSecrets())
 
-    def _request(self, launch: ins.Launch) -> hostsvc_pb2.LaunchTasksRequest:
+    def _request(self, launch: ins.Launch, secrets: SecretFiles) -> hostsvc_pb2.LaunchTasksRequest:
         return hostsvc_pb2.LaunchTasksRequest(tasks=[hostsvc_pb2.LaunchableTask()])
 
     async def outcome(self) -> ev.Event:
@@ -199,3 +208,68 @@ async def test_a_launch_that_hostmgr_fails_repeatedly_is_reconciled(
     hostmgr = Away(monkeypatch, 1000, RemoteFailure("hostmgr LaunchTasks: INTERNAL"))
     assert await OneLaunch(hostmgr).outcome() == ev.LaunchUncertain((Run(JOB, 0, 1),))
     assert hostmgr.calls == MAX_CALL_FAILURES
+
+
+def with_secret(of: JobSpec) -> JobSpec:
+    ref = SecretRef("an id", "/etc/key", "a key")
+    return job_spec(config(of.instance_count), 1, replace(of.payload, secrets=(ref,)))
+
+
+async def test_a_run_is_launched_with_its_secret(store: Store) -> None:
+    world = World()
+    async with Running(Engine(store), world) as running:
+        await running.engine.create_job(JOB, with_secret(spec(2)), {"a key": b"hidden"})
+        await ended(running.engine)
+    sent = [task for request in world.called("LaunchTasks") for task in request.tasks]
+    assert len(sent) == 2
+    for task in sent:
+        (volume,) = task.config.container.volumes
+        assert (volume.container_path, volume.source.secret.value.data) == ("/etc/key", b"hidden")
+    stored = await store.jobs.config(JOB, 1)
+    assert b"hidden" not in stored.payload.data
+
+
+@pytest.mark.parametrize("others", [False, True])
+async def test_a_run_without_its_secret_is_killed(store: Store, others: bool) -> None:
+    world = World()
+    async with Running(Engine(store), world) as running:
+        await running.engine.create_job(JOB, with_secret(spec(1)))
+        if others:
+            await running.engine.create_job(OTHER, spec(1))
+            await ended(running.engine, OTHER)
+        await ended(running.engine)
+        job = await running.engine.load(JOB)
+        await until(lambda: others or world.released, "the claim is released")
+        await until(
+            lambda: any(
+                (each.mesosTaskId.value, each.state) == (f"{JOB}-0-1", TaskState.KILLED)
+                for request in world.called("UpdateTasksState")
+                for each in request.taskStates
+            ),
+            "resmgr is told",
+        )
+    task = job.tasks[0]
+    assert (task.state, task.goal, task.run) == (TaskState.KILLED, TaskState.KILLED, 1)
+    assert task.reason == "SECRET_NOT_FOUND"
+    assert task.message == "the secret an id (/etc/key) is not stored"
+    assert job.runtime.state is JobState.KILLED
+    assert world.launched == [f"{OTHER}-0-1"] * others
+
+
+async def test_secrets_are_read_until_the_store_answers(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secret_files, "backoff", lambda: Backoff(0.001, 0.001))
+    read, left = store.secrets.read, [Unavailable("away"), Unavailable("away")]
+
+    async def sometimes(job_id: JobId, key: str) -> bytes:
+        if left:
+            raise left.pop()
+        return await read(job_id, key)
+
+    monkeypatch.setattr(store.secrets, "read", sometimes)
+    async with Running(Engine(store), World()) as running:
+        await running.engine.create_job(JOB, with_secret(spec(1)), {"a key": b"hidden"})
+        await ended(running.engine)
+        assert (await running.engine.load(JOB)).runtime.state is JobState.SUCCEEDED
+    assert not left

@@ -10,6 +10,7 @@ from jobmgr.engine.workflows import Begun
 from peloton.errors import Conflict, InvalidArgument
 from peloton.model.ids import JobId
 from peloton.model.job import JobSpec
+from peloton.model.payload import NO_SECRETS, SecretBytes
 from peloton.model.states import JobState
 from peloton.model.workflow import (
     ConfigDiff,
@@ -39,9 +40,14 @@ class FakeWorkflows:
         self.events_of: list[WorkflowEvent] = []
 
     async def create_job(
-        self, job_id: JobId, spec: JobSpec, options: WorkflowOptions, opaque_data: str = ""
+        self,
+        job_id: JobId,
+        spec: JobSpec,
+        options: WorkflowOptions,
+        opaque_data: str = "",
+        secrets: SecretBytes = NO_SECRETS,
     ) -> Begun:
-        await self._engine.create_job(job_id, spec)
+        await self._engine.create_job(job_id, spec, secrets)
         cached = self._engine.held[job_id]
         cached.runtime = replace(cached.runtime, goal=JobState.RUNNING)
         return self._begin(job_id, WorkflowType.UPDATE, spec.version, (), options, opaque_data)
@@ -53,9 +59,10 @@ class FakeWorkflows:
         options: WorkflowOptions,
         opaque_data: str = "",
         expected: EntityVersion | None = None,
+        secrets: SecretBytes = NO_SECRETS,
     ) -> Begun:
         self._check(job_id, expected)
-        await self._engine.store.jobs.add_config(job_id, spec)
+        await self._engine.store.jobs.add_config(job_id, spec, secrets)
         cached = self._engine.held[job_id]
         cached.spec = cached.specs[spec.version] = spec
         cached.runtime = replace(cached.runtime, config_version=spec.version)
@@ -131,7 +138,7 @@ class FakeWorkflows:
         return ConfigDiff(added, (), (Range(0, 1),), (Range(1, present),))
 
     def _check(self, job_id: JobId, expected: EntityVersion | None) -> None:
-        if expected != entity_version(self._engine.held[job_id].runtime):
+        if expected is not None and expected != entity_version(self._engine.held[job_id].runtime):
             raise Conflict(STALE)
 
     def _begin(

@@ -12,6 +12,7 @@ from jobmgr.engine.lockdown import Lockdown
 from peloton.errors import Conflict, NotFound, Refused
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec, JobSummary
+from peloton.model.payload import NO_SECRETS, SecretBytes
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
 from storage.interface import Store
@@ -52,12 +53,12 @@ class FakeEngine(Engine):
         self.racing = 0
         """So many updates meet one of somebody else's."""
 
-    async def create_job(self, job_id: JobId, spec: JobSpec) -> None:
+    async def create_job(self, job_id: JobId, spec: JobSpec, secrets: SecretBytes = NO_SECRETS) -> None:
         fresh = runtime(state=JobState.PENDING)
-        await self.store.jobs.create(job_id, spec, fresh)
+        await self.store.jobs.create(job_id, spec, fresh, None, secrets)
         self.held[job_id] = CachedJob(job_id, spec, fresh)
 
-    async def update_job(self, job_id: JobId, spec: JobSpec) -> None:
+    async def update_job(self, job_id: JobId, spec: JobSpec, secrets: SecretBytes = NO_SECRETS) -> None:
         self.requests.append(("update", spec.version))
         cached = self.held[job_id]
         if self.racing:
@@ -65,7 +66,7 @@ class FakeEngine(Engine):
             cached.spec = replace(cached.spec, version=spec.version)
         if spec.version != cached.spec.version + 1:
             raise Conflict("somebody was faster")
-        await self.store.jobs.add_config(job_id, spec)
+        await self.store.jobs.add_config(job_id, spec, secrets)
         cached.grow(spec)
         cached.runtime = replace(cached.runtime, config_version=spec.version)
 

@@ -137,7 +137,7 @@ async def test_create_refused_outside_the_spec(served: Served) -> None:
     call = served.services.CreateJob
     with status(grpc.StatusCode.INVALID_ARGUMENT, "job_id: 'x' is not a UUID"):
         await call(pb.CreateJobRequest(job_id=job_id("x"), spec=job()))
-    with status(grpc.StatusCode.INVALID_ARGUMENT, "secrets: '1 secrets' is not taken by this server"):
+    with status(grpc.StatusCode.INVALID_ARGUMENT, "secrets: '1 secret' is not taken by this server"):
         await call(pb.CreateJobRequest(spec=job(), secrets=[peloton_pb2.Secret(path="/s")]))
     with status(grpc.StatusCode.INVALID_ARGUMENT, "instance_count: 0 is not"):
         await call(pb.CreateJobRequest())

@@ -8,6 +8,7 @@ from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from minicluster.mesos.common import resources as res
 from minicluster.mesos.common.agent_link import Launch
+from minicluster.mesos.common.secrets import without_secrets
 from minicluster.mesos.master.core import events, operations, operator_events, validation
 from minicluster.mesos.master.core.allocator import add_filter, refuse_seconds
 from minicluster.mesos.master.core.state import Agent, Cluster, Framework, Task
@@ -148,7 +149,7 @@ def _launch(
     res.subtract(left, wanted)
     res.subtract(agent.free, wanted)
     res.add(framework.allocated, wanted)
-    record = Task(task, framework.id, agent.id, role, wanted)
+    record = Task(without_secrets(task), framework.id, agent.id, role, wanted)
     framework.tasks[record.id] = record
     agent.tasks[(framework.id, record.id)] = record
     cluster.send_to_agent(agent, Launch(framework.info, task))

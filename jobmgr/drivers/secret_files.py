@@ -1,0 +1,48 @@
+"""The secret files of tasks that are launched."""
+
+from __future__ import annotations
+
+import logging
+
+from jobmgr.engine.transient import TRANSIENT, backoff
+from peloton.api.v0.task import task_pb2
+from peloton.errors import NotFound
+from peloton.model.ids import JobId
+from peloton.model.payload import SecretRef
+from peloton.wire.secrets import add_secret
+from storage.interface import Secrets
+
+log = logging.getLogger(__name__)
+Refs = tuple[SecretRef, ...]
+
+
+class SecretFiles:
+    """The secret files of the runs of one launch: read from the store, added as volumes."""
+
+    def __init__(self, stored: Secrets) -> None:
+        self._stored = stored
+        self._read: dict[tuple[JobId, str], bytes] = {}
+
+    async def read(self, job_id: JobId, refs: Refs) -> SecretRef | None:
+        """Read contents, until the store answers; return the first that is not stored, None where all are."""
+        for ref in refs:
+            if (job_id, ref.key) not in self._read and not await self._found(job_id, ref):
+                return ref
+        return None
+
+    def put(self, config: task_pb2.TaskConfig, job_id: JobId, refs: Refs) -> None:
+        """Add secrets that have been read to a config."""
+        for ref in refs:
+            add_secret(config, ref.path, self._read[job_id, ref.key])
+
+    async def _found(self, job_id: JobId, ref: SecretRef) -> bool:
+        delays = backoff()
+        while True:
+            try:
+                self._read[job_id, ref.key] = await self._stored.read(job_id, ref.key)
+                return True
+            except NotFound:
+                return False
+            except TRANSIENT as error:
+                log.warning("cannot read the secrets of job %s, will try again: %s", job_id, error)
+            await delays.wait()
