@@ -35,6 +35,7 @@ from hostmgr.services.claims import ClaimService
 from hostmgr.services.events import EventStream
 from hostmgr.services.feasibility import Feasibility
 from hostmgr.services.internal import InternalHosts
+from hostmgr.services.matching import Matching
 from hostmgr.services.passing import Passing
 from hostmgr.services.query import HostQueries
 from hostmgr.services.reconcile import ReconcileTasks
@@ -48,6 +49,7 @@ from peloton.private.eventstream.eventstream_pb2_grpc import add_EventStreamServ
 from peloton.private.hostmgr.claims.claims_pb2_grpc import add_ClaimServiceServicer_to_server
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import add_InternalHostServiceServicer_to_server
+from peloton.private.hostmgr.matching.matching_pb2_grpc import add_MatchingServiceServicer_to_server
 from peloton.private.hostmgr.passing.passing_pb2_grpc import add_PassingServiceServicer_to_server
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import add_ReconcileServiceServicer_to_server
 from peloton.rpc.server import service
@@ -62,6 +64,7 @@ SERVICES = (
     "peloton.private.hostmgr.hostsvc.InternalHostService",
     "peloton.private.hostmgr.claims.ClaimService",
     "peloton.private.hostmgr.feasibility.FeasibilityService",
+    "peloton.private.hostmgr.matching.MatchingService",
     "peloton.private.eventstream.EventStreamService",
     "peloton.private.hostmgr.reconcile.ReconcileService",
     "peloton.private.hostmgr.passing.PassingService",
@@ -176,6 +179,7 @@ async def _serve(
         service(add_InternalHostServiceServicer_to_server, InternalHosts(manager, cluster, reconciliation)),
         service(add_ClaimServiceServicer_to_server, ClaimService(manager)),
         service(add_FeasibilityServiceServicer_to_server, Feasibility(manager.hosts.table, cluster)),
+        service(add_MatchingServiceServicer_to_server, Matching(manager.hosts.table, cluster, daemon.clock)),
         service(add_EventStreamServiceServicer_to_server, EventStream(manager.status_updates)),
         service(add_PassingServiceServicer_to_server, Passing(manager.status_updates)),
         service(add_ReconcileServiceServicer_to_server, ReconcileTasks(manager)),

@@ -17,6 +17,7 @@ from peloton.membership.interface import Role
 from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import FeasibilityServiceStub
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
+from peloton.private.hostmgr.matching.matching_pb2_grpc import MatchingServiceStub
 from peloton.private.hostmgr.passing.passing_pb2_grpc import PassingServiceStub
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import ReconcileServiceStub
 from peloton.private.resmgr.holding.holding_pb2_grpc import HoldingServiceStub
@@ -54,6 +55,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
                 events=daemon.client(Role.HOSTMGR, EventStreamServiceStub),
                 passing=daemon.client(Role.HOSTMGR, PassingServiceStub),
                 reconciler=daemon.client(Role.HOSTMGR, ReconcileServiceStub),
+                matching=daemon.client(Role.HOSTMGR, MatchingServiceStub),
                 kills=settings.task_kill.bucket(),
                 shut_downs=settings.executor_shutdown.bucket(),
                 cluster=settings.cluster,

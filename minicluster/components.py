@@ -229,10 +229,11 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
             settings = {**shared, **own[kind]}
             yield _daemon(f"{kind}{i}", kind, ports(f"{kind}{i}", kind, i), settings, cluster)
     seen: Counter[str] = Counter()
-    for i, task_type in enumerate(cluster.instances.placement):
-        found = ports(f"placement{i}", task_type, seen[task_type])
-        seen[task_type] += 1
-        settings = {**shared, "task_type": task_type}
+    for i, task_types in enumerate(cluster.instances.placement):
+        first = task_types[0]
+        found = ports(f"placement{i}", first, seen[first])
+        seen[first] += 1
+        settings = {**shared, "task_type": list(task_types)}
         yield _daemon(f"placement{i}", "placement", found, settings, cluster)
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from minicluster.mesos.common.launch_costs import parse_seconds
 from peloton.config.settings import Settings, validated
 from peloton.config.sources import Tree, read_yaml
-from peloton.model.states import PlacedTaskType
+from peloton.config.tasktypes import PlacedTaskTypes
 
 BASE_PORTS = {
     "zookeeper": (2181, 0),
@@ -53,19 +53,19 @@ class Simulated(Settings):
 
 
 class Instances(Settings):
-    """How many instances of each daemon run; of placement, the task type of each."""
+    """How many instances of each daemon run; of placement, the task types of each."""
 
     jobmgr: int = Field(1, ge=1, le=9)
     resmgr: int = Field(1, ge=1, le=9)
     hostmgr: int = Field(1, ge=1, le=9)
     archiver: int = Field(0, ge=0, le=9)
-    placement: tuple[PlacedTaskType, ...] = ("batch", "stateless")
+    placement: tuple[PlacedTaskTypes, ...] = (("batch",), ("stateless", "stateful", "daemon"))
 
     @field_validator("placement")
     @classmethod
-    def _some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _some(cls, value: tuple[PlacedTaskTypes, ...]) -> tuple[PlacedTaskTypes, ...]:
         if not value:
-            raise ValueError(f"at least one task type is needed, of {', '.join(get_args(PlacedTaskType))}")
+            raise ValueError("at least one placement engine is needed")
         return value
 
 

@@ -16,7 +16,7 @@ from peloton.private.resmgr.placing.placing_pb2_grpc import PlacingServiceStub
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import ResourceManagerServiceStub
 from placement.clients import HostmgrClaims, ResmgrQueue
 from placement.config import PlacementSettings
-from placement.core import batch, service
+from placement.core import batch, daemon, service
 from placement.core.strategy import Strategy
 from placement.engine import Engine
 from placement.placing import Context
@@ -25,41 +25,43 @@ FAMILIES_AT_ONCE = 16
 """Families that are placed at a time."""
 
 
-def strategy(settings: PlacementSettings) -> Strategy:
-    """Return the strategy for the task type of the engine."""
-    if settings.type is TaskType.BATCH:
-        return batch.Batch(longest=settings.longest or batch.LONGEST)
-    return service.Service(settings.type, settings.longest or service.LONGEST)
+def strategy(type_: TaskType, longest: float) -> Strategy:
+    """Return the strategy for a task type. `longest`: seconds that a gang is tried; 0: the type's own."""
+    if type_ is TaskType.BATCH:
+        return batch.Batch(longest=longest or batch.LONGEST)
+    if type_ is TaskType.DAEMON:
+        return daemon.OnePerHost(longest=longest or daemon.LONGEST)
+    return service.Service(type_, longest or service.LONGEST)
 
 
-def build(daemon: Daemon[PlacementSettings]) -> None:
-    """Set up the engine in a daemon."""
-    settings = daemon.settings
+def build(process: Daemon[PlacementSettings]) -> None:
+    """Set up an engine for each task type in a daemon. They share its connections."""
+    settings = process.settings
 
     @asynccontextmanager
     async def working() -> AsyncIterator[None]:
-        context = Context(
-            strategy=strategy(settings),
-            queue=ResmgrQueue(
-                daemon.client(Role.RESMGR, ResourceManagerServiceStub),
-                daemon.client(Role.RESMGR, PlacingServiceStub),
-                settings.type,
-            ),
-            claims=HostmgrClaims(
-                daemon.client(Role.HOSTMGR, InternalHostServiceStub),
-                daemon.client(Role.HOSTMGR, FeasibilityServiceStub),
-            ),
-            clock=daemon.clock,
-            slots=asyncio.Semaphore(FAMILIES_AT_ONCE),
-            max_hosts=settings.max_hosts,
-            patience=settings.patience,
-            desired_host_patience=settings.desired_host_patience,
+        queue = process.client(Role.RESMGR, ResourceManagerServiceStub)
+        placing = process.client(Role.RESMGR, PlacingServiceStub)
+        claims = HostmgrClaims(
+            process.client(Role.HOSTMGR, InternalHostServiceStub),
+            process.client(Role.HOSTMGR, FeasibilityServiceStub),
         )
-        engine = Engine(context, settings.dequeue_limit, settings.dequeue_wait, settings.max_waiting)
-        daemon.spawn("engine", engine.run())
+        for type_ in settings.types:
+            context = Context(
+                strategy=strategy(type_, settings.longest),
+                queue=ResmgrQueue(queue, placing, type_),
+                claims=claims,
+                clock=process.clock,
+                slots=asyncio.Semaphore(FAMILIES_AT_ONCE),
+                max_hosts=settings.max_hosts,
+                patience=settings.patience,
+                desired_host_patience=settings.desired_host_patience,
+            )
+            engine = Engine(context, settings.dequeue_limit, settings.dequeue_wait, settings.max_waiting)
+            process.spawn(f"{type_.name.lower()} engine", engine.run())
         yield
 
-    daemon.work(working)
+    process.work(working)
 
 
 def main() -> int:

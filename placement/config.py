@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from peloton.config.settings import DaemonSettings
 from peloton.config.sources import Variable
-from peloton.model.states import PlacedTaskType, TaskType
+from peloton.config.tasktypes import PlacedTaskTypes
+from peloton.model.states import TaskType
 
 
 class PlacementSettings(DaemonSettings):
     """Settings of a placement engine."""
 
-    task_type: Annotated[PlacedTaskType, Variable("TASK_TYPE")] = "batch"
-    """Which tasks this engine places. In any case of letters."""
+    task_type: Annotated[PlacedTaskTypes, Variable("TASK_TYPE")] = ("batch",)
+    """Which tasks this process places: one type, or several in a list or with commas between. In any case of
+    letters."""
     dequeue_limit: Annotated[int, Variable("TASK_DEQUEUE_LIMIT")] = Field(1000, ge=1, le=100_000)
     """Gangs taken at once."""
     dequeue_wait: float = Field(5.0, ge=0.0, le=60.0)
@@ -25,19 +27,14 @@ class PlacementSettings(DaemonSettings):
     max_hosts: int = Field(1000, ge=1)
     """Hosts claimed with one call."""
     longest: float = Field(0.0, ge=0.0)
-    """Seconds that an engine tries to place a gang; 0: 240 for batch, 60 for other types. Less than a claim
-    lasts in hostmgr."""
+    """Seconds that an engine tries to place a gang; 0: 240 for batch and daemon, 60 for stateless. Less than
+    a claim lasts in hostmgr."""
     patience: float = Field(2.0, ge=0.0)
     """Seconds that a gang waits for hosts which fit but are just being used, before it goes back."""
     desired_host_patience: float = Field(100.0, ge=0.0)
     """Seconds that a task which returns to its host waits for it, before it is placed elsewhere."""
 
-    @field_validator("task_type", mode="before")
-    @classmethod
-    def _in_lower_case(cls, value: object) -> object:
-        return value.lower() if isinstance(value, str) else value
-
     @property
-    def type(self) -> TaskType:
-        """The task type that this engine places."""
-        return TaskType[self.task_type.upper()]
+    def types(self) -> tuple[TaskType, ...]:
+        """The task types that this process places."""
+        return tuple(TaskType[name.upper()] for name in self.task_type)

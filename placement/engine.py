@@ -41,6 +41,7 @@ class Engine:
         self._progress = asyncio.Event()
         self._backoff = Backoff(0.1, 5.0, jitter=0.5)
         self._last_failure = ""
+        self._gauge = WAITING.labels(context.strategy.type.name.lower())
 
     @property
     def waiting(self) -> int:
@@ -54,7 +55,7 @@ class Engine:
             while True:
                 gangs = await self._dequeue()
                 self._place_all(gangs, group)
-                WAITING.set(self.waiting)
+                self._gauge.set(self.waiting)
                 await self._until_room()
 
     async def _dequeue(self) -> Sequence[Gang]:
@@ -118,7 +119,7 @@ class Engine:
         # No gang can have joined since run() found none waiting: nothing was awaited between.
         del self._placings[family.key]
         self._progress.set()
-        WAITING.set(self.waiting)
+        self._gauge.set(self.waiting)
 
 
 def _families(context: Context, gangs: Iterable[Gang]) -> list[tuple[Family, list[Gang]]]:

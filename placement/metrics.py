@@ -9,4 +9,4 @@ FAILED = Counter("placement_gangs_failed", "Gangs that went back to resmgr unpla
 REJECTED = Counter("placement_tasks_rejected", "Tasks that resmgr did not want placed any more.")
 CLAIMED = Counter("placement_hosts_claimed", "Hosts claimed in hostmgr.")
 UNUSED = Counter("placement_hosts_unused", "Hosts released again without a task.")
-WAITING = Gauge("placement_gangs_waiting", "Gangs taken from resmgr and not yet settled.")
+WAITING = Gauge("placement_gangs_waiting", "Gangs taken from resmgr and not yet settled.", ["type"])

@@ -13,7 +13,14 @@ from peloton.clock import Clock
 from peloton.errors import PelotonError
 from placement.core.host_estimates import HostEstimates, hosts_to_request
 from placement.core.model import Filling, Gang, Host, HostPlacement, Needs, Shape
-from placement.core.reasons import busy, host_of_volume, may_be_infeasible, no_host_fits
+from placement.core.reasons import (
+    busy,
+    host_of_volume,
+    may_be_infeasible,
+    no_host_fits,
+    of_named,
+    own_host_refuses,
+)
 from placement.core.strategy import Family, Strategy
 from placement.metrics import CLAIMED, FAILED, PLACED, REJECTED, UNUSED
 from placement.ports import Acquired, Claims, Failure, GangQueue
@@ -119,7 +126,7 @@ class Placing:
         if self._family.to_volume:
             await self._fail(self._given_up(no_match))
             return
-        if self._family.to_desired_host:
+        if self._family.to_desired_host and not self._family.nowhere_else:
             self._undesire()
             return
         await self._fail(await self._with_shortages(self._given_up(no_match)))
@@ -174,7 +181,7 @@ class Placing:
             no_match.on_used_hosts = len(again)
             await self._release(again)
         if not usable:
-            no_match.counts[needs] = answer.counts
+            no_match.counts[needs] = of_named(answer.counts) if self._family.nowhere_else else answer.counts
         return bool(usable)
 
     def _request(self, needs: Needs, filling: Filling, gangs: Sequence[Gang]) -> tuple[int, tuple[str, ...]]:
@@ -237,15 +244,18 @@ class Placing:
                 counts = no_match.counts[needs]
                 patience = self._context.patience if busy(counts) else 0.0
                 if now - since >= min(patience, longest):
-                    missing = no_match.missing.get(gang.shape, gang.shape)
-                    if self._family.to_volume:
-                        reason = host_of_volume(gang, counts)
-                    else:
-                        reason = no_host_fits(gang, missing, counts, no_match.on_used_hosts)
-                    failed.append(Failure(gang, reason, counts))
+                    failed.append(Failure(gang, self._reason(gang, counts, no_match), counts))
             elif now - since >= longest:
                 failed.append(Failure(gang, f"not placed within {longest:g} s"))
         return failed
+
+    def _reason(self, gang: Gang, counts: Mapping[str, int], no_match: _NoMatch) -> str:
+        if self._family.to_volume:
+            return host_of_volume(gang, counts)
+        if self._family.nowhere_else:
+            return own_host_refuses(gang, counts)
+        missing = no_match.missing.get(gang.shape, gang.shape)
+        return no_host_fits(gang, missing, counts, no_match.on_used_hosts)
 
     async def _with_shortages(self, failed: Sequence[Failure]) -> list[Failure]:
         """Add why gangs would not fit on empty hosts either, as far as hostmgr knows."""

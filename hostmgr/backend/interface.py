@@ -111,6 +111,8 @@ class AgentMap(NamedTuple):
     agents: Sequence[Agent]
     complete: bool
     """False while a new master waits for agents to register again."""
+    disconnected: frozenset[str] = frozenset()
+    """Hostnames of agents that are registered and not connected: they may come back or be lost."""
 
 
 class Listener(Protocol):

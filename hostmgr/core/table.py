@@ -172,6 +172,7 @@ class HostTable:
     def change_life(self, row: int, cause: LifeCause) -> None:
         """Change the life of the host. Raises IllegalTransition."""
         self._life[row] = LIFE.next(self.life(row), cause, self.hostnames[row])
+        self.version += 1
 
     def set_free(self, row: int, free: Free, offers: int) -> None:
         """Set the sums of the row's offers, and their number."""
@@ -262,6 +263,15 @@ class HostTable:
         if not want.revocable:
             return np.asarray((amounts >= need).all(axis=1), dtype=bool)
         return np.asarray((amounts[:, 1:] >= need[1:]).all(axis=1) & (slack >= need[0]), dtype=bool)
+
+    def eligible(self, want: HostFilter) -> Mask:
+        """Return which hosts are in service and may take such tasks, free or not, large enough or not."""
+        n = self._used
+        mask: Mask = self._alive[:n] & (self._life[:n] == HostState.UP)
+        for reason, passed in self.lasting_filters(want):
+            if reason is not Result.INSUFFICIENT_RESOURCES:
+                mask &= passed
+        return mask
 
     def alive(self) -> Mask:
         """Return which rows are hosts."""

@@ -37,6 +37,12 @@ class Cluster:
         self.quota: Mapping[str, int] = {}
         """Thousandths by kind (cpu, memory, …) where the role has a limit."""
         self.known = False
+        self.complete = False
+        """Whether the last read listed all agents: none was still to register with a new master."""
+        self.disconnected: frozenset[str] = frozenset()
+        """Hostnames of agents that are registered and not connected."""
+        self.version = 0
+        """Grows whenever `complete` or `disconnected` changes."""
         self._last_error = ""
         self._backend = backend
         self._hosts = hosts
@@ -80,6 +86,10 @@ class Cluster:
         self._hosts.set_agents(agent_map.agents, complete=complete)
         self.quota = quota
         self.known = True
+        seen = (agent_map.complete, agent_map.disconnected)
+        if seen != (self.complete, self.disconnected):
+            self.complete, self.disconnected = seen
+            self.version += 1
         AGENTS.set(len(self.agents))
 
     def _settled(self) -> bool:

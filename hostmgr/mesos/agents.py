@@ -29,7 +29,11 @@ class AgentReader:
         """Return the active agents. Raises Unavailable, InvalidArgument for an amount that is no number."""
         answer = await self._client.agents()
         self._read = await self._translated([each for each in answer.agents if each.active])
-        return AgentMap([agent for _, agent in self._read.values()], complete=not answer.recovered_agents)
+        return AgentMap(
+            [agent for _, agent in self._read.values()],
+            complete=not answer.recovered_agents,
+            disconnected=frozenset(each.agent_info.hostname for each in answer.agents if not each.active),
+        )
 
     async def quota(self) -> Mapping[str, int]:
         """Return the role's limits. Raises Unavailable, InvalidArgument for an amount that is no number."""

@@ -243,13 +243,13 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
         return answer
 
 
-def filter_from(wire: pb.HostFilter) -> HostFilter:
+def filter_from(wire: pb.HostFilter, path: str = "filter") -> HostFilter:
     """Translate a filter. Raises InvalidArgument for an incomplete constraint and for invalid amounts."""
     need = wire.resourceConstraint
-    minimum = resources_from(need.minimum, "filter.resourceConstraint.minimum")
+    minimum = resources_from(need.minimum, f"{path}.resourceConstraint.minimum")
     constraint = None
     if wire.HasField("schedulingConstraint"):
-        constraint = constraint_from(wire.schedulingConstraint, "filter.schedulingConstraint")
+        constraint = constraint_from(wire.schedulingConstraint, f"{path}.schedulingConstraint")
     return HostFilter(
         minimum=minimum,
         ports=need.numPorts,

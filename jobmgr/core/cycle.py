@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
+from jobmgr.core.job import daemon
 from jobmgr.core.job.active_jobs import ActiveJobs
 from jobmgr.core.job.dispatch import dispatch
 from jobmgr.core.job.requests import (
@@ -45,6 +46,7 @@ from jobmgr.core.state.events import (
     Enqueued,
     EnqueueRefused,
     Event,
+    HostsMatched,
     JobEvent,
     JobGoalRequested,
     JobUpdated,
@@ -83,7 +85,7 @@ from jobmgr.core.workflow import requests as workflow_requests
 from jobmgr.core.workflow import rounds
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobRuntime, JobSpec
-from peloton.model.states import JobState
+from peloton.model.states import JobState, JobType
 from peloton.model.workflow import WHOLE_WORKFLOW, Workflow
 
 DUE_PER_CYCLE = 2000
@@ -96,6 +98,7 @@ class Core:
     def __init__(self, limits: Limits | None = None) -> None:
         self.active = ActiveJobs(limits or Limits())
         self.rollouts = rounds.Rollouts()
+        self.daemons = daemon.Daemons()
 
     def run_cycle(self, events: Sequence[Event], now: Now) -> Cycle:
         """Decide what follows from events, in their order, and from deadlines that have passed."""
@@ -105,6 +108,7 @@ class Core:
             cycle.replies.append(self._answer(cycle, event))
         self._handle_deadlines(cycle)
         self._advance(cycle)
+        daemon.advance(self.active, self.daemons, cycle)
         rounds.advance(self.active, self.rollouts, cycle)
         self._close(cycle)
         return cycle
@@ -122,25 +126,30 @@ class Core:
     def recover(self, job: CachedJob) -> None:
         """Take an active job that was read from the store, with the workflow that runs."""
         self.active.recover(job)
-        self._wake_workflow(job)
+        self._wake(job)
 
     def refresh(self, job: CachedJob) -> None:
         """Take what was read from the store of a job that is known."""
         self.active.refresh(job)
-        self._wake_workflow(job)
+        self._wake(job)
 
     def create(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, workflow: Workflow | None) -> None:
         """Take a job that was just stored, with the workflow that adds its instances, if any."""
         self.active.create(job_id, spec, runtime, workflow)
         if workflow is not None:
             self.rollouts.wake(job_id)
+        if spec.type is JobType.DAEMON:
+            self.daemons.wake(job_id)
 
     def forget(self, job_id: JobId) -> None:
         """Let go of a job."""
         self.active.remove(job_id)
         self.rollouts.forget(job_id)
+        self.daemons.forget(job_id)
 
-    def _wake_workflow(self, job: CachedJob) -> None:
+    def _wake(self, job: CachedJob) -> None:
+        if job.spec.type is JobType.DAEMON:
+            self.daemons.wake(job.job_id)
         self.rollouts.forget(job.job_id)
         if job.workflow is not None and not job.workflow.state.terminal:
             self.rollouts.wake(job.job_id)
@@ -154,12 +163,16 @@ class Core:
                 return workflow_requests.steered(self.active, self.rollouts, cycle, event)
             case WorkflowRepeated():
                 return workflow_requests.repeated(self.active, cycle, event)
+            case HostsMatched():
+                if event.job_id in self.active.jobs:
+                    self.daemons.take(event)
+                return None
             case _:
                 return _handle(self.active, cycle, event)
 
     def idle_until(self) -> float | None:
         """Return when the next cycle is due without an event, in monotonic seconds; None: never."""
-        if self.active.unfinished or self.rollouts.pending:
+        if self.active.unfinished or self.rollouts.pending or self.daemons.pending:
             return self.active.actions.now.monotonic
         return self.active.actions.deadlines.next()
 

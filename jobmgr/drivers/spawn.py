@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, NoReturn
 
+from jobmgr.drivers.daemon_hosts import HostFollower
 from jobmgr.drivers.enqueue import Enqueuer
 from jobmgr.drivers.held_runs import Comparer
 from jobmgr.drivers.kill import Killer
@@ -49,6 +50,7 @@ def spawn_drivers(
     events: Caller,
     passing: Caller,
     reconciler: Caller,
+    matching: Caller,
     kills: Bucket = NO_LIMIT,
     shut_downs: Bucket = NO_LIMIT,
     finish_within: float = FINISH_SECONDS,
@@ -70,6 +72,7 @@ def spawn_drivers(
     labels = SystemLabels(engine.store.pools.all, cluster)
     launcher = Launcher(hostmgr, lanes.job, lanes.post, outbox.release, labels, engine.store.secrets)
     killer = Killer(hostmgr, reconciler, kills, shut_downs)
+    follower = HostFollower(matching, lanes)
     spawn("lanes", lanes.run())
     spawn("recovery", engine.recovery.run())
     spawn("enqueue", enqueuer.enqueue(outbox.enqueue))
@@ -86,6 +89,8 @@ def spawn_drivers(
     spawn("event stream", after(StatusStream(events, passing, engine).run))
     spawn("waiting reasons", after(PendingReasonStream(waiting, lanes).run))
     spawn("evict", after(PreemptionStream(resmgr, preemption, lanes.post, kill_gate).run))
+    spawn("daemon jobs", follower.take(outbox.follow))
+    spawn("daemon hosts", follower.run())
     spawn("retire", retire(engine.store, outbox.retire))
     spawn("delete", delete(engine, outbox.delete))
     spawn("destroy volumes", VolumeDestroyer(hostmgr, engine.store, engine.clock).run(outbox.destroy))

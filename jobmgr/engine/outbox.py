@@ -11,6 +11,7 @@ from jobmgr.core.state.instructions import (
     Compare,
     DestroyVolume,
     Enqueue,
+    FollowHosts,
     Instruction,
     Kill,
     Launch,
@@ -88,6 +89,7 @@ class Outbox:
         self.delete: Queue[JobId] = Queue(driving)
         self.prune: Queue[Prune] = Queue()
         self.destroy: Queue[Volume] = Queue(killing)
+        self.follow: Queue[JobId] = Queue()
         self._routes: Mapping[type, Callable[[Any], None]] = {
             Enqueue: lambda it: (self.enqueue_again if it.again else self.enqueue).put([it]),
             Compare: lambda it: self.compare.put([it]),
@@ -101,6 +103,7 @@ class Outbox:
             Retire: lambda it: (self.delete if it.delete else self.retire).put([it.job_id]),
             Prune: lambda it: self.prune.put([it]),
             DestroyVolume: lambda it: self.destroy.put([it.volume]),
+            FollowHosts: lambda it: self.follow.put([it.job_id]),
         }
 
     def send(self, instructions: Iterable[Instruction]) -> None:

@@ -9,11 +9,10 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.ids import ROOT_POOL, JobId, PoolId, is_uuid
+from peloton.model.job import MAX_INSTANCES
 from peloton.model.pool import PoolConfig
 from peloton.model.task import MAX_FAILURES
 from peloton.wire.overrides import merged
-
-MAX_INSTANCES = 100_000
 
 _PREEMPTIBLE = {
     task_pb2.PreemptionPolicy.TYPE_PREEMPTIBLE: True,
@@ -45,8 +44,6 @@ def check_pool(pool_id: PoolId, pools: Sequence[PoolConfig]) -> None:
 
 def check_supported(config: job_pb2.JobConfig) -> None:
     """Refuse the kinds of jobs that the goal-state engine cannot run yet."""
-    if config.type == job_pb2.DAEMON:
-        raise InvalidArgument("type", "DAEMON", "run by this server yet: BATCH and SERVICE are")
     for path, task in _task_configs(config):
         if task.HasField("constraint"):
             check_host_constraint(task.constraint, f"{path}.constraint")
@@ -79,6 +76,9 @@ def _check_complete(config: job_pb2.JobConfig) -> None:
 
 
 def _check_instances(config: job_pb2.JobConfig) -> None:
+    if config.type == job_pb2.DAEMON:
+        _check_daemon(config)
+        return
     count = config.instanceCount
     if not 1 <= count <= MAX_INSTANCES:
         raise InvalidArgument("instanceCount", count, f"a number from 1 to {MAX_INSTANCES}")
@@ -89,6 +89,37 @@ def _check_instances(config: job_pb2.JobConfig) -> None:
                 instance,
                 f"an instance id: below instanceCount, which is {count}",
             )
+
+
+def _check_daemon(config: job_pb2.JobConfig) -> None:
+    """Check what only a daemon job must be: alike on all hosts, and never preempted."""
+    if config.instanceConfig:
+        raise InvalidArgument(
+            f"instanceConfig[{min(config.instanceConfig)}]",
+            "a config",
+            "left out: the instances of a DAEMON job, one on each host, all have defaultConfig",
+        )
+    never = "allowed in a DAEMON job, which is never preempted"
+    if config.sla.preemptible:
+        raise InvalidArgument("sla.preemptible", True, never)
+    task = config.defaultConfig
+    if task.preemptionPolicy.type == task_pb2.PreemptionPolicy.TYPE_PREEMPTIBLE:
+        raise InvalidArgument("defaultConfig.preemptionPolicy.type", "TYPE_PREEMPTIBLE", never)
+    if task.controller:
+        raise InvalidArgument("defaultConfig.controller", True, "false in a DAEMON job: it has no controller")
+    if task.HasField("volume"):
+        raise InvalidArgument("defaultConfig.volume", "a volume", "allowed in a DAEMON job; leave it out")
+    if config.placementStrategy:
+        name = job_pb2.PlacementStrategy.Name(config.placementStrategy)
+        raise InvalidArgument("placementStrategy", name, "left out in a DAEMON job, which is on every host")
+
+
+def check_new_daemon(config: job_pb2.JobConfig) -> None:
+    """Refuse a number of instances in a new daemon job. An update may give the one that it was shown."""
+    if config.type == job_pb2.DAEMON and config.instanceCount:
+        raise InvalidArgument(
+            "instanceCount", config.instanceCount, "0 in a DAEMON job, whose hosts decide how many it has"
+        )
 
 
 def _check_sla(config: job_pb2.JobConfig) -> None:
@@ -117,7 +148,7 @@ def _check_sla(config: job_pb2.JobConfig) -> None:
 
 def _check_default(config: job_pb2.JobConfig) -> None:
     """Check the config of the instances that have no override."""
-    inheriting = _first_without_override(config, 0)
+    inheriting = 0 if config.type == job_pb2.DAEMON else _first_without_override(config, 0)
     if inheriting is None:
         return
     task, path = config.defaultConfig, "defaultConfig"

@@ -19,3 +19,19 @@ class HostInfo:
     labels: tuple[Label, ...] = ()
     current_pool: str = ""
     desired_pool: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostMatch:
+    """The hosts that a daemon job runs on, by its constraint."""
+
+    hosts: frozenset[str]
+    """Names of the hosts that match."""
+    disconnected: frozenset[str] = frozenset()
+    """Names of the hosts whose agents are registered and not connected; they need not be among `hosts`."""
+    complete: bool = True
+    """Whether all other hosts do not match or are gone."""
+
+    def excludes(self, host: str) -> bool:
+        """Return whether the host is known not to match, or to be gone."""
+        return self.complete and host not in self.hosts and host not in self.disconnected

@@ -11,6 +11,9 @@ from peloton.model.payload import Payload
 from peloton.model.states import JobState, JobType, PlacementStrategy, TaskState, TaskType
 from peloton.model.task import TaskSpec
 
+MAX_INSTANCES = 100_000
+"""The most instances that a job may have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sla:
@@ -37,6 +40,7 @@ class JobSpec:
     type: JobType
     pool_id: PoolId
     instance_count: int
+    """0 for a daemon job, whose hosts decide."""
     sla: Sla
     default: TaskSpec
     overrides: Mapping[int, TaskSpec]
@@ -122,6 +126,16 @@ class JobSummary:
     job_id: JobId
     spec: JobSpec
     runtime: JobRuntime
+
+    @property
+    def instance_count(self) -> int:
+        """Number of instances: of a daemon job as many as there are now, of others as the spec has it."""
+        return instance_count(self.spec, self.runtime)
+
+
+def instance_count(spec: JobSpec, runtime: JobRuntime) -> int:
+    """Return the number of instances: of a daemon job those there are now, of others those of its spec."""
+    return sum(runtime.task_counts.values()) if spec.type is JobType.DAEMON else spec.instance_count
 
 
 @dataclass(frozen=True, slots=True)

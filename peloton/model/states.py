@@ -90,7 +90,7 @@ class TaskType(IntEnum):
     DAEMON = 4
 
 
-PlacedTaskType = Literal["batch", "stateless", "stateful"]
+PlacedTaskType = Literal["batch", "stateless", "stateful", "daemon"]
 """Task types that placement engines serve, as settings name them."""
 
 

@@ -27,7 +27,7 @@ def job_spec(config: job_pb2.JobConfig, version: int, payload: Payload | None = 
         name=config.name,
         type=JobType(config.type),
         pool_id=config.respoolID.value,
-        instance_count=config.instanceCount,
+        instance_count=0 if config.type == job_pb2.DAEMON else config.instanceCount,
         sla=Sla(
             priority=sla.priority,
             preemptible=sla.preemptible,
@@ -126,7 +126,7 @@ def job_summary_to(job: JobSummary) -> job_pb2.JobSummary:
         owner=spec.owning_team,
         owningTeam=spec.owning_team,
         labels=labels_to(spec.labels),
-        instanceCount=spec.instance_count,
+        instanceCount=job.instance_count,
         respoolID=peloton_pb2.ResourcePoolID(value=spec.pool_id),
         runtime=job_runtime_to(job.runtime),
         sla=sla_to(spec.sla),

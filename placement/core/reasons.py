@@ -9,6 +9,8 @@ from placement.core.model import Gang, Needs
 
 BUSY = ("mismatch_status", "no_offer", "too_many_starting")
 """Match results of hosts that fit, but are claimed, in use or busy with launches: they soon change."""
+_UNNAMED = frozenset({"scarce_resources", "mismatch_gpu", "mismatch_constraints"})
+"""Match results of hosts that were not named in a claim, and may be of one that was."""
 LASTING = frozenset({"scarce_resources", "mismatch_gpu", "mismatch_constraints", "insufficient_resources"})
 """Match results that hold for an empty host too."""
 
@@ -35,6 +37,23 @@ def host_of_volume(gang: Gang, counts: Mapping[str, int]) -> str:
     others = {reason: count for reason, count in counts.items() if reason != "mismatch_constraints"}
     why = counted(others) if refusals(others) else "the host is gone, or its volume is in use"
     return f"waits for host {gang.desired_host}, which has its volume: {why}"
+
+
+def of_named(counts: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the match results of a claim for named hosts, without those of all other hosts."""
+    return {name: count for name, count in counts.items() if name not in _UNNAMED}
+
+
+def own_host_refuses(gang: Gang, counts: Mapping[str, int]) -> str:
+    """Describe why a gang was not placed on the one host that it is for.
+
+    `counts` are the match results of the hosts that were named in the last claim.
+    """
+    if not gang.desired_host:
+        return "no host is named that the task is for"
+    if not refusals(counts):
+        return f"waits for host {gang.desired_host}, which is not registered or does not meet the constraint"
+    return f"waits for host {gang.desired_host}: {counted(counts)}"
 
 
 def may_be_infeasible(gang: Gang, counts: Mapping[str, int]) -> bool:

@@ -27,6 +27,8 @@ class Family:
     """Place each gang on its desired host."""
     to_volume: bool = False
     """Place each gang on its desired host only, where its volume is."""
+    nowhere_else: bool = False
+    """Give a gang back that its desired host does not take, in place of placing it elsewhere."""
 
 
 class Strategy(Protocol):

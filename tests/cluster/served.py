@@ -82,7 +82,7 @@ def job_types(harness: Harness) -> Mapping[str, bool]:
     """Whether a job of each type is taken."""
     found = {}
     for name, number in job_pb2.JobType.items():
-        config = harness.config("true", type=number)
+        config = harness.config("true", 0 if number == job_pb2.DAEMON else 1, type=number)
         config.sla.Clear()
         config.defaultConfig.ClearField("restartPolicy")
         request = job_pb2.CreateRequest(config=config)

@@ -82,6 +82,11 @@ class CachedJob:
         self.volumes: dict[VolumeId, Volume] = {}
         """The volumes of the job that are not deleted."""
 
+    @property
+    def size(self) -> int:
+        """One more than the highest instance that clients may name."""
+        return len(self.tasks) if self.spec.type is JobType.DAEMON else self.spec.instance_count
+
     def task(self, instance: int) -> TaskRuntime | None:
         """Return a runtime; None where there is no such instance, or its row is not stored yet."""
         if not 0 <= instance < len(self.tasks):
@@ -168,7 +173,7 @@ class CachedJob:
         """
         tasks, size = self.tasks, self.spec.instance_count
         if self.spec.type is not JobType.BATCH:
-            self._extend(max(rows, default=0) + 1)
+            self.extend(max(rows, default=0) + 1)
         elif rows and max(rows) >= size:
             rows = {instance: task for instance, task in rows.items() if instance < size}
         for instance, task in rows.items():
@@ -210,7 +215,8 @@ class CachedJob:
     def grow(self, spec: JobSpec) -> None:
         """Take the version that the job goes by, which may have more instances."""
         self.spec = self.specs[spec.version] = spec
-        self._extend(spec.instance_count)
+        self.extend(spec.instance_count)
 
-    def _extend(self, size: int) -> None:
+    def extend(self, size: int) -> None:
+        """Make room for instances up to `size` - 1."""
         self.tasks.extend([NOT_CREATED] * (size - len(self.tasks)))

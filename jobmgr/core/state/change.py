@@ -88,6 +88,7 @@ class Change:
         "_now",
         "_ran",
         "_timestamps",
+        "_top",
         "_usage",
         "_versions",
         "counts",
@@ -147,6 +148,8 @@ class Change:
         self._desired: dict[int, int] = {}
         """Change of the number of instances, by the version that they get with their next run."""
         self._ran = False
+        self._top = 0
+        """One more than the highest instance that this cycle creates."""
         self._timestamps = timestamps
         self._now = wall
 
@@ -179,7 +182,16 @@ class Change:
     @property
     def size(self) -> int:
         """One more than the highest instance there may be, those that are being removed among them."""
-        return max(self.spec.instance_count, len(self.job.tasks))
+        return max(self.spec.instance_count, len(self.job.tasks), self._top)
+
+    @property
+    def follows_hosts(self) -> bool:
+        """Whether the job has an instance on each host that matches, in place of a number of instances."""
+        return self.spec.type is JobType.DAEMON
+
+    def next_host(self, task: TaskRuntime, host: str) -> str:
+        """Return the desired host of a task's next run: `host`, but of a daemon job always the task's own."""
+        return task.desired_host if self.follows_hosts else host
 
     def task(self, instance: int) -> TaskRuntime:
         """Return an instance's runtime; NOT_CREATED where there is no such instance, or no row yet."""
@@ -208,6 +220,7 @@ class Change:
         for instance in instances:
             self.tasks[instance] = task
             self.events.append(pod_event(self.job_id, instance, task))
+        self._top = max(self._top, *(instance + 1 for instance in instances))
         _add(self.counts, task.state, len(instances))
         _add(self._versions, task.config_version, len(instances))
         _add(self._desired, task.desired_config_version, len(instances))
@@ -366,6 +379,7 @@ class Change:
         another = self.spec is not job.spec
         if another:
             job.grow(self.spec)
+        job.extend(self._top)
         tasks, reasons = job.tasks, job.pending_reasons
         for instance, task in self.tasks.items():
             tasks[instance] = task

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from peloton.model.host import HostMatch
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobSpec
 from peloton.model.states import JobState, TaskState
@@ -248,6 +249,15 @@ class VolumeDeletionRequested:
     volume: Volume
 
 
+@dataclass(frozen=True, slots=True)
+class HostsMatched:
+    """hostmgr has told which hosts a daemon job runs on, by a version of its config."""
+
+    job_id: JobId
+    version: int
+    match: HostMatch
+
+
 WorkflowRequest = WorkflowRequested | WorkflowSteered | WorkflowRepeated
 JobEvent = (
     JobUpdated
@@ -271,4 +281,4 @@ JobEvent = (
     | SecretMissing
 )
 """All but what is asked of workflows."""
-Event = JobEvent | WorkflowRequest
+Event = JobEvent | WorkflowRequest | HostsMatched

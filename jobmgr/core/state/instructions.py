@@ -109,6 +109,16 @@ class DestroyVolume:
     volume: Volume
 
 
+@dataclass(frozen=True, slots=True)
+class FollowHosts:
+    """Report the hosts that match the newest config of a daemon job, now and whenever they change.
+
+    Answered by HostsMatched.
+    """
+
+    job_id: JobId
+
+
 Instruction = (
     Enqueue
     | Compare
@@ -122,4 +132,5 @@ Instruction = (
     | Retire
     | Prune
     | DestroyVolume
+    | FollowHosts
 )

@@ -113,7 +113,7 @@ class TaskActions:
             self.next_run(change, instance, task)
             return
         if task.message != THROTTLED:
-            change.revise(instance, message=THROTTLED, desired_host="")
+            change.revise(instance, message=THROTTLED, desired_host=change.next_host(task, ""))
         self.set_deadline(change, instance, seconds)
 
     def resume(self, change: Change, instance: int) -> None:
@@ -164,7 +164,9 @@ class TaskActions:
             completion_time=0,
             termination=None,
             health=HealthState.UNKNOWN if checked else HealthState.DISABLED,
-            desired_host=home.host or (task.desired_host if restarted and not stateful else ""),
+            desired_host=change.next_host(
+                task, home.host or (task.desired_host if restarted and not stateful else "")
+            ),
             volume_id=home.volume_id,
             reason="",
             message=ended_run_message(task.run, task.state, task.message),
@@ -298,7 +300,7 @@ class TaskActions:
         if change.task_spec(instance).kill_on_preempt:
             self._kill(change, instance, TaskState.PREEMPTING, TerminationReason.PREEMPTED_RESOURCES, message)
             return
-        change.revise(instance, desired_run=task.run + 1, desired_host="")
+        change.revise(instance, desired_run=task.run + 1, desired_host=change.next_host(task, ""))
         self._kill(change, instance, task.goal, TerminationReason.PREEMPTED_RESOURCES, message)
 
     def kill_again(self, change: Change, instance: int, task: TaskRuntime) -> None:

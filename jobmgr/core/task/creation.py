@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.task_states import Cause, state_after
 from jobmgr.core.task.actions import NO_PORTS
-from peloton.model.states import TaskState, TerminationReason
+from peloton.model.states import HealthState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, Termination
 
 
@@ -27,4 +27,39 @@ def first_runtime(change: Change, instance: int, stopped: bool) -> TaskRuntime:
         message="stopped before it was enqueued" if stopped else "",
         created_at=now,
         updated_at=now,
+    )
+
+
+def come_back(
+    change: Change,
+    instance: int,
+    task: TaskRuntime,
+    version: int,
+    *,
+    stopped: bool = False,
+    desired_host: str = "",
+    volume_id: str = "",
+) -> TaskRuntime:
+    """Give an instance that was removed its next run, with a version of the config."""
+    return change.move(
+        instance,
+        Cause.CREATED_STOPPED if stopped else Cause.CREATED,
+        goal=TaskState.KILLED if stopped else TaskState.RUNNING,
+        run=task.run + 1,
+        desired_run=task.run + 1,
+        previous_run=task.run,
+        config_version=version,
+        desired_config_version=version,
+        host="",
+        agent_id="",
+        ports=NO_PORTS,
+        start_time=0,
+        completion_time=change.timestamp() if stopped else 0,
+        termination=None,
+        failure_count=0,
+        health=HealthState.DISABLED,
+        desired_host=desired_host,
+        volume_id=volume_id,
+        reason="",
+        message="",
     )

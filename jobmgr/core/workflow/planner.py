@@ -76,6 +76,12 @@ class Instances:
         """Return how many instances are neither done nor failed."""
         return self.count(*_OPEN)
 
+    @property
+    def size(self) -> int:
+        """Return how many instances the job has: by the target version, or as the hosts have it."""
+        aim = self.aim
+        return len(self._stages) - self.count(Stage.NONE) if aim.follows_hosts else aim.count
+
     def count(self, *stages: Stage) -> int:
         """Return how many instances are in one of these stages."""
         return sum(len(self.by_stage[stage]) for stage in stages)
@@ -173,7 +179,7 @@ def _turned(workflow: Workflow, instances: Instances, limit: int) -> tuple[set[i
 
     Those that are adopted while they are not up are in flight from then on.
     """
-    room = max(batch_size(workflow, instances.aim.count) - instances.count(Stage.CURRENT), 0)
+    room = max(batch_size(workflow, instances.size) - instances.count(Stage.CURRENT), 0)
     underway = instances.underway
     turned = set(_first(underway - instances.by_stage[Stage.ADOPT], min(limit, room)))
     return turned, min(limit - len(turned), max(room - len(underway), 0))

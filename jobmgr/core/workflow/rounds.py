@@ -10,16 +10,14 @@ from jobmgr.core.job.requests import stop_service
 from jobmgr.core.state.cache import NOT_CREATED
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
-from jobmgr.core.state.task_states import Cause
-from jobmgr.core.task.actions import NO_PORTS
-from jobmgr.core.task.creation import first_runtime
+from jobmgr.core.task.creation import come_back, first_runtime
 from jobmgr.core.task.usage import NANOSECONDS
 from jobmgr.core.task.volumes import home_for_next_run
 from jobmgr.core.workflow.planner import SILENT_NANOSECONDS, Instances, Plan, plan, silence
 from jobmgr.core.workflow.stages import Aim, Stage
 from jobmgr.core.workflow.states import MACHINE, WorkflowCause
 from peloton.model.ids import JobId
-from peloton.model.states import HealthState, JobState, TaskState
+from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
 from peloton.model.workflow import (
     WHOLE_WORKFLOW,
@@ -241,35 +239,19 @@ class _Round:
     def _begin(self, instance: int, task: TaskRuntime) -> None:
         """Give an instance that was removed its next run; let an added one wait to be enqueued."""
         if task.state is TaskState.DELETED:
-            self._come_back(instance, task)
+            version = self._workflow.target_version
+            home = home_for_next_run(self._change, instance, task, version)
+            come_back(
+                self._change,
+                instance,
+                task,
+                version,
+                stopped=self._stopped,
+                desired_host=home.host,
+                volume_id=home.volume_id,
+            )
         if not self._stopped:
             self._change.in_flight.mark_ready(instance)
-
-    def _come_back(self, instance: int, task: TaskRuntime) -> None:
-        version = self._workflow.target_version
-        home = home_for_next_run(self._change, instance, task, version)
-        self._change.move(
-            instance,
-            Cause.CREATED_STOPPED if self._stopped else Cause.CREATED,
-            goal=TaskState.KILLED if self._stopped else TaskState.RUNNING,
-            run=task.run + 1,
-            desired_run=task.run + 1,
-            previous_run=task.run,
-            config_version=version,
-            desired_config_version=version,
-            host="",
-            agent_id="",
-            ports=NO_PORTS,
-            start_time=0,
-            completion_time=self._now if self._stopped else 0,
-            termination=None,
-            failure_count=0,
-            health=HealthState.DISABLED,
-            desired_host=home.host,
-            volume_id=home.volume_id,
-            reason="",
-            message="",
-        )
 
     def _update(self, instance: int, task: TaskRuntime) -> None:
         self._change.revise(
@@ -278,7 +260,7 @@ class _Round:
             desired_run=task.run + 1,
             desired_config_version=self._workflow.target_version,
             failure_count=0,
-            desired_host=task.host if self._workflow.options.in_place else "",
+            desired_host=self._change.next_host(task, task.host if self._workflow.options.in_place else ""),
         )
         self._active.actions.evaluate(self._change, instance)
 

@@ -15,7 +15,7 @@ from enum import Enum
 
 from peloton.model.availability import is_serving
 from peloton.model.job import JobSpec
-from peloton.model.states import JobState, TaskState
+from peloton.model.states import JobState, JobType, TaskState
 from peloton.model.task import TaskRuntime
 from peloton.model.workflow import Workflow, WorkflowType
 
@@ -66,6 +66,11 @@ class Aim:
         """Return how many instances the job has with the target version."""
         return self.specs[self.target].instance_count
 
+    @property
+    def follows_hosts(self) -> bool:
+        """Return whether hosts decide which instances there are, in place of the workflow."""
+        return self.specs[self.target].type is JobType.DAEMON
+
 
 def is_held(task: TaskRuntime) -> bool:
     """Return whether a workflow has stopped the instance, to start it later: nobody else wants it stopped."""
@@ -101,7 +106,10 @@ def stage_of(aim: Aim, instance: int, task: TaskRuntime) -> Stage:
 
 
 def _updated(aim: Aim, instance: int, task: TaskRuntime) -> Stage:
-    if instance >= aim.count:
+    if aim.follows_hosts:
+        if task.state in _NO_ROW or task.goal is TaskState.DELETED:
+            return Stage.NONE
+    elif instance >= aim.count:
         if task.state in _NO_ROW:
             mine = any(instance in some for some in aim.workflow.removed)
             return Stage.DONE if mine and task.state is TaskState.DELETED else Stage.NONE

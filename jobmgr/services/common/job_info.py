@@ -11,7 +11,7 @@ from jobmgr.services.common.view import JOB_NOT_FOUND, JobView, view
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.errors import NotFound
 from peloton.model.ids import JobId
-from peloton.model.job import JobSpec, JobSummary
+from peloton.model.job import JobRuntime, JobSpec, JobSummary, instance_count
 from peloton.model.payload import Payload
 from peloton.model.states import JobType, TaskState
 from peloton.model.workflow import WorkflowStatus
@@ -21,10 +21,11 @@ from peloton.wire.v1alpha.twins import filled_job
 from peloton.wire.v1alpha.workflow import workflow_status
 
 
-def spec_message(spec: JobSpec) -> stateless_pb2.JobSpec:
-    """Return a spec as it was given, with twin fields filled and its version."""
+def spec_message(spec: JobSpec, runtime: JobRuntime) -> stateless_pb2.JobSpec:
+    """Return a spec as it was given, with twin fields filled, its version and the number of instances."""
     message = filled_job(parsed_spec(spec.payload))
     message.revision.version = spec.version
+    message.instance_count = instance_count(spec, runtime)
     return message
 
 
@@ -72,7 +73,7 @@ async def cached_job(
     if engine.job(job_id) is None:
         raise NotFound(f"{JOB_NOT_FOUND} in memory: only active jobs are held there")
     job = await view(engine, job_id)
-    return spec_message(job.spec), status_message(job, await last_workflow(workflows, job))
+    return spec_message(job.spec, job.runtime), status_message(job, await last_workflow(workflows, job))
 
 
 @lru_cache(maxsize=32)

@@ -13,8 +13,9 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument, NotFound, PelotonError
 from peloton.model.ids import JobId, is_uuid
-from peloton.model.job import JobRuntime, JobSpec, JobSummary
+from peloton.model.job import MAX_INSTANCES, JobRuntime, JobSpec, JobSummary, instance_count
 from peloton.model.payload import Payload
+from peloton.model.states import JobType
 from peloton.model.task import TaskRuntime
 from peloton.wire.overrides import task_config
 from peloton.wire.payload import job_config
@@ -50,6 +51,18 @@ class JobView:
     """None for a job that has ended."""
     _configs: dict[int, job_pb2.JobConfig] = field(default_factory=dict)
     """Configs that were parsed, by version."""
+
+    @property
+    def size(self) -> int:
+        """One more than the highest instance that may be named."""
+        if self.spec.type is JobType.DAEMON:
+            return MAX_INSTANCES if self.cached is None else self.cached.size
+        return self.spec.instance_count
+
+    @property
+    def instance_count(self) -> int:
+        """Number of instances: of a daemon job as many as there are now, of others as the spec has it."""
+        return instance_count(self.spec, self.runtime)
 
     @property
     def config(self) -> job_pb2.JobConfig:

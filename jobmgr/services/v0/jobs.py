@@ -13,7 +13,13 @@ from jobmgr.services.common.job_query import InvalidPool, job_query
 from jobmgr.services.common.ranges import chosen
 from jobmgr.services.common.secrets import Prepared, SecretChecks, check_no_secret_volumes, given_v0, shown_v0
 from jobmgr.services.common.view import JOB_NOT_FOUND, InternalRefusal, JobView, as_cached, parsed, view
-from jobmgr.validation.job import check_job_id, check_pool, check_supported, validated
+from jobmgr.validation.job import (
+    check_job_id,
+    check_new_daemon,
+    check_pool,
+    check_supported,
+    validated,
+)
 from jobmgr.validation.update import validated_update
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
@@ -22,7 +28,7 @@ from peloton.api.v0.query import query_pb2
 from peloton.clock import Clock
 from peloton.errors import AlreadyExists, Conflict, InvalidArgument, NotFound, Refused
 from peloton.model.ids import JobId, is_uuid
-from peloton.model.job import JobPage, JobQuery, JobSpec
+from peloton.model.job import JobPage, JobQuery, JobSpec, JobSummary, instance_count
 from peloton.model.states import JobState, JobType
 from peloton.model.workflow import WorkflowOptions, ranges_of
 from peloton.wire.job import config_payload, job_info_to, job_runtime_to, job_spec, job_summary_to
@@ -73,6 +79,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         """Validate a new job. Raises InvalidArgument."""
         config = await asyncio.to_thread(validated, request.config)
         check_supported(config)
+        check_new_daemon(config)
         check_no_secret_volumes(config)
         secrets = await self._secrets.prepare(job_id, given_v0(request.secrets), config)
         check_pool(config.respoolID.value, await self._engine.store.pools.all())
@@ -92,6 +99,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             answer.jobInfo.CopyFrom(job_info_to(job.job_id, job.config, job.runtime))
             answer.jobInfo.config.changeLog.version = job.spec.version
             answer.secrets.extend(shown_v0(job.spec.payload.secrets))
+            answer.jobInfo.config.instanceCount = job.instance_count
         return answer
 
     async def Query(self, request: job_pb2.QueryRequest, context: Any) -> job_pb2.QueryResponse:
@@ -117,7 +125,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             job = as_cached(self._engine, stored)
             answer.results.append(job_summary_to(job))
             if not request.summaryOnly:
-                answer.records.append(job_info_to(job.job_id, _without_instances(job.spec), job.runtime))
+                answer.records.append(job_info_to(job.job_id, _without_instances(job), job.runtime))
         answer.pagination.CopyFrom(
             query_pb2.Pagination(offset=query.offset, limit=query.limit, total=page.total)
         )
@@ -200,7 +208,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             begun = await self._roll(self._engine.workflows.stop, job, request.ranges, batch)
             return job_pb2.StopResponse(resourceVersion=begun.version.config, updateID=_update_id(begun))
         _check_at_once(job, batch)
-        instances = chosen(request.ranges, job.spec.instance_count)
+        instances = chosen(request.ranges, job.size)
         if instances is None or instances:
             await self._engine.stop(job.job_id, instances)
         return job_pb2.StopResponse(resourceVersion=job.runtime.config_version)
@@ -214,7 +222,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             begun = await self._roll(self._engine.workflows.restart, job, request.ranges, batch)
             return job_pb2.RestartResponse(resourceVersion=begun.version.config, updateID=_update_id(begun))
         _check_at_once(job, batch)
-        await self._engine.restart(job.job_id, chosen(request.ranges, job.spec.instance_count))
+        await self._engine.restart(job.job_id, chosen(request.ranges, job.size))
         return job_pb2.RestartResponse(resourceVersion=job.runtime.config_version)
 
     async def Start(self, request: job_pb2.StartRequest, context: Any) -> job_pb2.StartResponse:
@@ -226,14 +234,14 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             begun = await self._roll(self._engine.workflows.start, job, request.ranges, batch)
             return job_pb2.StartResponse(resourceVersion=begun.version.config, updateID=_update_id(begun))
         _check_at_once(job, batch)
-        await self._engine.start(job.job_id, chosen(request.ranges, job.spec.instance_count))
+        await self._engine.start(job.job_id, chosen(request.ranges, job.size))
         return job_pb2.StartResponse(resourceVersion=job.runtime.config_version)
 
     async def _roll(
         self, begin: Callable[..., Awaitable[Begun]], job: JobView, ranges: Any, batch: int
     ) -> Begun:
         """Begin a workflow over the instances that the ranges name, in batches."""
-        instances = chosen(ranges, job.spec.instance_count)
+        instances = chosen(ranges, job.size)
         of = () if instances is None else ranges_of(instances)
         return await begin(job.job_id, of, WorkflowOptions(batch_size=batch))
 
@@ -255,9 +263,11 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         cached = self._engine.job(request.id.value)
         if cached is None:
             raise NotFound(f"{JOB_NOT_FOUND} in memory: only active jobs are held there")
-        return job_pb2.GetCacheResponse(
+        answer = job_pb2.GetCacheResponse(
             config=parsed(cached.spec.payload), runtime=job_runtime_to(cached.runtime)
         )
+        answer.config.instanceCount = instance_count(cached.spec, cached.runtime)
+        return answer
 
 
 def _id(job_id: str) -> peloton_pb2.JobID:
@@ -274,7 +284,7 @@ def _update_id(begun: Begun) -> peloton_pb2.UpdateID:
 
 def _check_at_once(job: JobView, batch: int) -> None:
     """Raise InvalidArgument for a batch job whose instances are to be changed by batches."""
-    if 0 < batch < job.spec.instance_count:
+    if 0 < batch < job.size:
         raise InvalidArgument("batchSize", batch, "0: only services are changed by batches")
 
 
@@ -284,9 +294,10 @@ def _check_version(job: JobView, expected: int) -> None:
         raise Conflict(f"resourceVersion {expected} is stale: the job is at {job.runtime.config_version}")
 
 
-def _without_instances(spec: JobSpec) -> job_pb2.JobConfig:
-    config = job_config(spec.payload)
+def _without_instances(job: JobSummary) -> job_pb2.JobConfig:
+    config = job_config(job.spec.payload)
     config.ClearField("instanceConfig")
+    config.instanceCount = job.instance_count
     return config
 
 

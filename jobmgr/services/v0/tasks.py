@@ -38,7 +38,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
         except NotFound:
             answer.notFound.CopyFrom(_not_found(request.jobId))
             return answer
-        if request.instanceId >= job.spec.instance_count:
+        if request.instanceId >= job.size:
             answer.outOfRange.CopyFrom(_out_of_range(job))
             return answer
         await self._fill(answer, job, request.instanceId)
@@ -63,7 +63,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
             answer.notFound.CopyFrom(_not_found(request.jobId))
             return answer
         answer.result.SetInParent()
-        first, end = 0, job.spec.instance_count
+        first, end = 0, job.size
         if request.HasField("range"):
             first, end = bounds(request.range, end)
         async for instance, runtime in job.tasks(first, end):
@@ -77,7 +77,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
             job = await view(self._engine, request.jobId.value)
             if job.spec.type is JobType.BATCH and job.runtime.state.terminal:
                 raise TerminatedJob("jobId", job.job_id, "a job that has not ended")
-            instances = chosen(request.ranges, job.spec.instance_count)
+            instances = chosen(request.ranges, job.size)
             started = await self._engine.start(job.job_id, instances) if instances != [] else []
         except NotFound:
             answer.error.notFound.CopyFrom(_not_found(request.jobId))
@@ -95,7 +95,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
         answer = task_pb2.StopResponse()
         try:
             job = await view(self._engine, request.jobId.value)
-            instances = chosen(request.ranges, job.spec.instance_count)
+            instances = chosen(request.ranges, job.size)
             stopped = await self._engine.stop(job.job_id, instances) if instances != [] else []
         except NotFound:
             answer.error.notFound.CopyFrom(_not_found(request.jobId))
@@ -111,7 +111,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
         answer = task_pb2.RestartResponse()
         try:
             job = await view(self._engine, request.jobId.value)
-            instances = chosen(request.ranges, job.spec.instance_count)
+            instances = chosen(request.ranges, job.size)
             if instances != []:
                 await self._engine.restart(job.job_id, instances)
         except NotFound:
@@ -140,7 +140,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
     async def Refresh(self, request: task_pb2.RefreshRequest, context: Any) -> task_pb2.RefreshResponse:
         """Read instances from the store again."""
         job = await view(self._engine, request.jobId.value)
-        first, end = 0, job.spec.instance_count
+        first, end = 0, job.size
         if request.HasField("range"):
             first, end = bounds(request.range, end)
         await self._engine.refresh_tasks(job.job_id, first, end)
@@ -154,7 +154,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
             raise NotFound(f"{JOB_NOT_FOUND} in memory: only active jobs are held there")
         runtime = cached.task(instance)
         if runtime is None:
-            raise NotFound(f"no instance {instance} in memory: the job has {cached.spec.instance_count}")
+            raise NotFound(f"no instance {instance} in memory: the job has {cached.size}")
         wire = runtime_to(job_id, instance, runtime)
         wire.reason = cached.reason(instance)
         return task_pb2.GetCacheResponse(runtime=wire, labels=labels_to(cached.task_spec(instance).labels))
@@ -197,7 +197,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
         except NotFound:
             answer.error.notFound.CopyFrom(_not_found(request.jobId))
             return answer
-        if request.instanceId >= job.spec.instance_count:
+        if request.instanceId >= job.size:
             answer.error.outOfRange.CopyFrom(_out_of_range(job))
             return answer
         try:
@@ -233,8 +233,8 @@ async def _rows(job: JobView) -> AsyncIterator[Row]:
 
 
 def _check_instance(job: JobView, instance: int) -> None:
-    if instance >= job.spec.instance_count:
-        raise InvalidArgument("instanceId", instance, f"an instance from 0 to {job.spec.instance_count - 1}")
+    if instance >= job.size:
+        raise InvalidArgument("instanceId", instance, f"an instance from 0 to {job.size - 1}")
 
 
 def _others(requested: Sequence[int] | None, done: Sequence[int]) -> list[int]:
@@ -248,9 +248,7 @@ def _not_found(job_id: peloton_pb2.JobID) -> errors_pb2.JobNotFound:
 
 
 def _out_of_range(job: JobView) -> task_pb2.InstanceIdOutOfRange:
-    return task_pb2.InstanceIdOutOfRange(
-        jobId=peloton_pb2.JobID(value=job.job_id), instanceCount=job.spec.instance_count
-    )
+    return task_pb2.InstanceIdOutOfRange(jobId=peloton_pb2.JobID(value=job.job_id), instanceCount=job.size)
 
 
 def _beyond(job_id: peloton_pb2.JobID, error: OutOfRange) -> task_pb2.InstanceIdOutOfRange:

@@ -52,7 +52,7 @@ class JobReads(WorkflowReads):
         if request.version.value:
             spec = await job.version(EntityVersion.parse(request.version.value).config)
         info = stateless_pb2.JobInfo(
-            job_id=request.job_id, spec=spec_message(spec), status=status_message(job, workflow)
+            job_id=request.job_id, spec=spec_message(spec, job.runtime), status=status_message(job, workflow)
         )
         return pb.GetJobResponse(
             job_info=info,
@@ -80,7 +80,7 @@ class JobReads(WorkflowReads):
     async def ListPods(self, request: pb.ListPodsRequest, context: Any) -> AsyncIterator[pb.ListPodsResponse]:
         """Send the pods of a job, or of a range of it, in order."""
         job = await view(self._engine, request.job_id.value)
-        first, end = 0, job.spec.instance_count
+        first, end = 0, job.size
         if request.HasField("range"):
             first, end = bounds(request.range, end)
         pods, answer = Pods(job), pb.ListPodsResponse()

@@ -129,7 +129,7 @@ class JobService(JobReads):
         """Start a restart of all instances, or of those in half-open ranges."""
         job, expected = await self._service(request.job_id, request.version)
         wanted = request.restart_spec
-        instances = chosen(wanted.ranges, job.spec.instance_count)
+        instances = chosen(wanted.ranges, job.size)
         if instances == []:
             raise InvalidArgument("restart_spec.ranges", "ranges without instances", "ranges that hold some")
         begun = await self._workflows.restart(

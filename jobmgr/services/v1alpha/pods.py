@@ -129,8 +129,8 @@ class PodService(pod_svc_pb2_grpc.PodServiceServicer):
         except InvalidArgument as error:
             raise InvalidArgument("pod_name", name, error.expected) from None
         job = await view(self._engine, job_id)
-        if instance >= job.spec.instance_count:
-            raise NotFound(f"pod {name} not found: the job has {job.spec.instance_count} instances")
+        if instance >= job.size:
+            raise NotFound(f"pod {name} not found: the job has {job.size} instances")
         return job, instance
 
     @staticmethod

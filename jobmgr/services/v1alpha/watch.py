@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from jobmgr.engine.engine import Engine
+from jobmgr.services.common.view import view
 from jobmgr.services.v1alpha.watch_filters import Filter, JobFilter, PodFilter
 from jobmgr.services.v1alpha.watches import Watches
 from peloton.api.v1alpha import peloton_pb2
@@ -65,7 +66,7 @@ class WatchService(watch_svc_pb2_grpc.WatchServiceServicer):
 
     async def _instances(self, job_id: JobId) -> int | None:
         try:
-            return (await self._engine.summary(job_id)).spec.instance_count
+            return (await view(self._engine, job_id)).size
         except NotFound:
             return None
 

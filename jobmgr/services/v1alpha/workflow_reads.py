@@ -53,8 +53,8 @@ class WorkflowReads(stateless_svc_pb2_grpc.JobServiceServicer):
         if status is not None:
             found = await self._workflows.events(status.workflow.id, request.instance_id, request.limit)
             answer.events.extend(map(workflow_event, found))
-        if not answer.events and request.instance_id >= job.spec.instance_count:
-            raise NotFound(f"no instance {request.instance_id}: the job has {job.spec.instance_count}")
+        if not answer.events and request.instance_id >= job.size:
+            raise NotFound(f"no instance {request.instance_id}: the job has {job.size}")
         return answer
 
     async def _last_workflow(self, job: JobView) -> WorkflowStatus | None:

@@ -63,7 +63,7 @@ def job_summary(job: JobSummary) -> stateless_pb2.JobSummary:
         owner=spec.owning_team,
         owning_team=spec.owning_team,
         labels=labels_to(spec.labels),
-        instance_count=spec.instance_count,
+        instance_count=job.instance_count,
         respool_id=peloton_pb2.ResourcePoolID(value=spec.pool_id),
         status=job_status(job.runtime),
         sla=_sla(spec.sla),

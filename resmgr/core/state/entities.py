@@ -112,6 +112,10 @@ class Task:
         return f"<{self.job.id}-{self.instance}-{self.run} {self.state.name}>"
 
 
+ABOVE_ALL = 1 << 32
+"""More than any priority, which has 32 bits."""
+
+
 class Gang:
     """Tasks that are admitted, placed and sent back together. Members leave it when they reach a host."""
 
@@ -124,6 +128,7 @@ class Gang:
         "pool",
         "priority",
         "queue",
+        "rank",
         "tasks",
         "tries",
     )
@@ -133,6 +138,8 @@ class Gang:
         self.tasks = tasks
         self.charge = total_charge([task.needs.charge for task in tasks])
         self.priority = tasks[0].needs.priority
+        self.rank = self.priority + (ABOVE_ALL if tasks[0].needs.type is TaskType.DAEMON else 0)
+        """The order in queues, high first: tasks of daemon jobs are placed before all others."""
         self.queue: GangContainer | None = None
         self.tries = 0
         """Failed placements since the last admission."""

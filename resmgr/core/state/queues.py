@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from sortedcontainers import SortedList
 
+from peloton.model.states import TaskType
 from resmgr.core.state.entities import Gang
 from resmgr.core.state.pools import Pool
 
@@ -26,8 +27,9 @@ class GangQueue:
     def __init__(self, name: str) -> None:
         self.name = name
         self._levels: dict[int, OrderedDict[Gang, None]] = {}
+        """By rank: the priority, above all those for daemon tasks."""
         self._order: SortedList = SortedList()
-        """Negated priorities of the levels, so that the highest comes first."""
+        """Negated ranks of the levels, so that the highest comes first."""
         self._first: OrderedDict[Gang, None] | None = None
         """The highest level."""
         self._length = 0
@@ -44,39 +46,39 @@ class GangQueue:
         """Add at the tail of its priority. The gang must be in no queue."""
         if gang.queue is not None:
             raise ValueError(f"{gang.tasks} is in queue {gang.queue.name} already")
-        self._level(gang.priority)[gang] = None
+        self._level(gang.rank)[gang] = None
         gang.queue = self
         self._length += 1
 
     def add_all(self, gangs: Sequence[Gang]) -> None:
         """Add gangs of one priority at its tail. They must be in no queue."""
-        self._level(gangs[0].priority).update(dict.fromkeys(gangs))
+        self._level(gangs[0].rank).update(dict.fromkeys(gangs))
         for gang in gangs:
             gang.queue = self
         self._length += len(gangs)
 
-    def _level(self, priority: int) -> OrderedDict[Gang, None]:
-        level = self._levels.get(priority)
+    def _level(self, rank: int) -> OrderedDict[Gang, None]:
+        level = self._levels.get(rank)
         if level is None:
-            level = self._levels[priority] = OrderedDict()
-            self._order.add(-priority)
+            level = self._levels[rank] = OrderedDict()
+            self._order.add(-rank)
             self._first = self._levels[-self._order[0]]
         return level
 
     def add_first(self, gang: Gang) -> None:
         """Add at the head of its priority, where it was before. The gang must be in no queue."""
         self.add(gang)
-        self._levels[gang.priority].move_to_end(gang, last=False)
+        self._levels[gang.rank].move_to_end(gang, last=False)
 
     def remove(self, gang: Gang) -> None:
         """Remove a gang. Raises KeyError where it is not in this queue."""
-        level = self._levels[gang.priority]
+        level = self._levels[gang.rank]
         del level[gang]
         gang.queue = None
         self._length -= 1
         if not level:
-            del self._levels[gang.priority]
-            self._order.remove(-gang.priority)
+            del self._levels[gang.rank]
+            self._order.remove(-gang.rank)
             self._first = self._levels[-self._order[0]] if self._order else None
 
     def head(self) -> Gang | None:
@@ -132,13 +134,18 @@ class PoolQueues:
         self.all = tuple(GangQueue(name) for name in NAMES)
         """In the order of NAMES."""
         self.pending = self.all[-1]
-        """Where every gang begins."""
+        """Where a gang begins, unless it is of a daemon job."""
         self.unexplained: deque[Gang] = deque()
         """Gangs that were queued here and have no reason for waiting yet."""
 
     def __len__(self) -> int:
         """Return the number of gangs."""
         return sum(map(len, self.all))
+
+    def first(self, gang: Gang) -> GangQueue:
+        """Return the queue where a gang begins: pending, or for daemon jobs the one that is tried first."""
+        daemon = gang.type is TaskType.DAEMON and not gang.preemptible
+        return self.all[0] if daemon else self.pending
 
 
 class PendingQueues:
@@ -153,22 +160,22 @@ class PendingQueues:
         return self.active.get(pool) or PoolQueues()
 
     def add(self, gang: Gang) -> None:
-        """Add at the tail of its pool's pending queue."""
+        """Add at the tail of the queue of its pool where it begins."""
         queues = self._counted(gang)
-        queues.pending.add(gang)
+        queues.first(gang).add(gang)
 
     def add_all(self, gangs: Sequence[Gang]) -> None:
-        """Add gangs of one pool and priority as `add` adds each."""
+        """Add gangs that need the same, of one pool, as `add` adds each."""
         queues = self._queues(gangs[0].pool)
         queues.unexplained.extend(gangs)
         for gang in gangs:
             gang.pool.add_demand(gang.charge)
-        queues.pending.add_all(gangs)
+        queues.first(gangs[0]).add_all(gangs)
 
     def add_first(self, gang: Gang) -> None:
-        """Add at the head of its priority in its pool's pending queue."""
+        """Add at the head of its priority in the queue of its pool where it begins."""
         queues = self._counted(gang)
-        queues.pending.add_first(gang)
+        queues.first(gang).add_first(gang)
 
     def finish(self, pool: Pool) -> None:
         """End a pool's part of an admission cycle: move it behind the others, or drop it once it is empty."""

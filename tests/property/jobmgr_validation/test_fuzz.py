@@ -19,7 +19,9 @@ from tests.unit.jobmgr_services.configs import job
 @st.composite
 def mutated(draw: st.DrawFn) -> job_pb2.JobConfig:
     """A valid config with a few fields, anywhere in the tree, set to something."""
-    config = job(draw(st.sampled_from(["", "type: SERVICE", "instanceConfig { key: 1 value {} }"])))
+    config = job(
+        draw(st.sampled_from(["", "type: SERVICE", "type: DAEMON", "instanceConfig { key: 1 value {} }"]))
+    )
     mutate(draw, config)
     return config
 
@@ -32,7 +34,8 @@ def _taken_or_refused(config: job_pb2.JobConfig) -> None:
         assert refusal.field and refusal.expected and "\n" not in str(refusal)
         return
     assert spec_from_payload(spec.payload, 1) == spec
-    assert 1 <= spec.instance_count <= 100_000
+    assert spec.instance_count <= 100_000
+    assert bool(spec.instance_count) != (config.type == job_pb2.DAEMON)
     for amount in spec.default.resources.values():
         assert amount >= 0
     assert not any(spec.overrides[i].controller for i in spec.overrides if i)

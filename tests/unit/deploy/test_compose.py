@@ -17,7 +17,9 @@ from typing import Any, get_args
 import pytest
 import yaml
 
+from peloton.config.sources import read_yaml
 from peloton.model.states import PlacedTaskType
+from placement.config import PlacementSettings
 from tests.unit.deploy.compose import ROOT, document, health_test, services
 from tests.unit.deploy.servers import answering, http
 
@@ -121,9 +123,10 @@ def _lines(file: Path) -> Iterator[str]:
 def test_all_daemons_run_and_leaders_run_twice() -> None:
     found = [DAEMON.fullmatch(each["command"][0])[1] for each in DAEMONS.values()]  # type: ignore[index]
     assert Counter(found) == {"jobmgr": 2, "resmgr": 2, "hostmgr": 2, "placement": 6}
-    configs = [each["command"][-1] for each in DAEMONS.values()]
-    for task_type in get_args(PlacedTaskType):
-        assert configs.count(f"/etc/peloton/placement-{task_type}.yaml") == 2
+    configs = [Path(each["command"][-1]).name for each in DAEMONS.values()]
+    engines = [read_yaml(ROOT / "deploy" / name) for name in configs if "placement" in name]
+    served = Counter(each for one in engines for each in PlacementSettings.model_validate(one).task_type)
+    assert served == dict.fromkeys(get_args(PlacedTaskType), 2)
 
 
 @pytest.mark.parametrize("name", [name for name in DAEMONS if name.endswith("0")])

@@ -285,6 +285,7 @@ class Running:
             events=world,
             passing=world,
             reconciler=world,
+            matching=world,
             finish_within=self._finish_within,
         )
         return self

@@ -49,7 +49,7 @@ async def test_create_twice(with_job: Served) -> None:
         (f'respoolID {{ value: "{PARENT}" }}', "respoolID"),
         ('respoolID { value: "root" }', "the root takes no jobs"),
         (f'respoolID {{ value: "{OTHER}" }}', "exists"),
-        ("type: DAEMON", "BATCH and SERVICE are"),
+        ("type: DAEMON", "0 in a DAEMON job, whose hosts decide"),
         ("defaultConfig { resource { cpuLimit: -1 } }", "defaultConfig.resource.cpuLimit: -1.0"),
         ("defaultConfig { container {} }", "defaultConfig.container.type"),
     ],

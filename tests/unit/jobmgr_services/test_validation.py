@@ -74,11 +74,65 @@ ACCEPTED = {
     "health off": ("defaultConfig { healthCheck { enabled: false } }", SERVICE),
     "volume": ('defaultConfig { volume { containerPath: "data" sizeMB: 10 } }', SERVICE),
     "daemon": ("type: DAEMON", BATCH),
+    "daemon without a number of instances": ("type: DAEMON", BATCH.replace("instanceCount: 3", "")),
+    "daemon with unavailable instances": (
+        "type: DAEMON sla { maximumUnavailableInstances: 1 priority: 2 }",
+        BATCH,
+    ),
 }
 
 REFUSED = {
     # text over the base, base, path, part of the message
     "no instances": ("", BATCH.replace("instanceCount: 3", ""), "instanceCount", "0 is not"),
+    "daemon with a config of its own": (
+        "type: DAEMON instanceConfig { key: 2 value {} }",
+        BATCH,
+        "instanceConfig[2]",
+        "all have defaultConfig",
+    ),
+    "preemptible daemon": (
+        "type: DAEMON sla { preemptible: true }",
+        BATCH,
+        "sla.preemptible",
+        "never preempted",
+    ),
+    "preemptible daemon task": (
+        "type: DAEMON defaultConfig { preemptionPolicy { type: TYPE_PREEMPTIBLE } }",
+        BATCH,
+        "defaultConfig.preemptionPolicy.type",
+        "never preempted",
+    ),
+    "revocable daemon": (
+        "type: DAEMON defaultConfig { revocable: true }",
+        BATCH,
+        "defaultConfig.revocable",
+        "preempt",
+    ),
+    "controller daemon": (
+        "type: DAEMON defaultConfig { controller: true }",
+        BATCH,
+        "defaultConfig.controller",
+        "false in a DAEMON job",
+    ),
+    "daemon with a volume": (
+        'type: DAEMON defaultConfig { volume { containerPath: "data" sizeMB: 10 } }',
+        BATCH,
+        "defaultConfig.volume",
+        "leave it out",
+    ),
+    "daemon in a gang": (
+        "type: DAEMON sla { minimumRunningInstances: 2 }",
+        BATCH,
+        "sla.minimumRunningInstances",
+        "0",
+    ),
+    "daemon with a strategy": (
+        "type: DAEMON placementStrategy: PLACEMENT_STRATEGY_SPREAD_JOB",
+        BATCH,
+        "placementStrategy",
+        "on every host",
+    ),
+    "daemon without command": ("type: DAEMON", NO_COMMAND, "defaultConfig.command", "must end up with one"),
     "too many instances": ("instanceCount: 100001", BATCH, "instanceCount", "100001 is not a number from 1"),
     "no command": ("", NO_COMMAND, "defaultConfig.command", "must end up with one"),
     "one without command": (
@@ -440,7 +494,6 @@ def test_refuses_job_id(job_id: str) -> None:
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        ("type: DAEMON", "type"),
         (
             "defaultConfig { constraint { type: LABEL_CONSTRAINT labelConstraint { kind: TASK "
             "condition: CONDITION_LESS_THAN requirement: 1 } } }",

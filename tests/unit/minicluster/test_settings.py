@@ -66,10 +66,9 @@ def test_the_whole_notation(tmp_path: Path) -> None:
 
 def test_placement_engines_are_of_types_that_they_serve(tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
-    file.write_text("instances: {placement: [daemon]}")
-    with pytest.raises(
-        ConfigError, match=r"instances\.placement.*'daemon': should be 'batch', 'stateless' or 'stateful'"
-    ):
+    file.write_text("instances: {placement: [service]}")
+    known = "'batch', 'stateless', 'stateful' or 'daemon'"
+    with pytest.raises(ConfigError, match=rf"instances\.placement.*'service': should be {known}"):
         read_cluster(file)
 
 
@@ -99,12 +98,11 @@ def test_several_masters_are_found_through_zookeeper(tmp_path: Path) -> None:
         ("agent: []", "agent: unknown setting"),
         ("ports: some", "ports: 'some'"),
         ("instances: {jobmgr: 0}", "instances.jobmgr: 0"),
-        ("instances: {placement: []}", "at least one task type"),
-        ("instances: {placement: [btch]}", "instances.placement.0: 'btch'"),
-        *(
-            (f"instances: {{placement: [{name}]}}", f"instances.placement.0: '{name}'")
-            for name in ("daemon",)  # no engine places them yet
-        ),
+        ("instances: {placement: []}", "at least one placement engine"),
+        ("instances: {placement: ['']}", "instances.placement.0.0: ''"),
+        ("instances: {placement: [btch]}", "instances.placement.0.0: 'btch'"),
+        ("instances: {placement: [[batch, batch]]}", "each task type once, not batch, batch"),
+        ("instances: {placement: [[]]}", "at least one task type"),
         ("agents: [{hostname: a}, {hostname: a}]", "hostnames must differ: a, a"),
         ("agents: [{resources: x}]", "agents.0.hostname"),
         ("mesos: nonsense", "mesos: 'nonsense'"),

@@ -13,8 +13,10 @@ from peloton.errors import PelotonError
 from peloton.model.shortage import Shortage
 from placement.core.batch import Batch
 from placement.core.bins import capacity
+from placement.core.daemon import OnePerHost
 from placement.core.model import Gang, Host, HostPlacement, Needs, Shape
 from placement.core.service import Service
+from placement.core.strategy import Strategy
 from placement.engine import Engine
 from placement.placing import Context
 from placement.ports import Acquired, Failure, Rejection
@@ -146,15 +148,16 @@ async def running(
     patience: float = 0.0,
     longest: float = 240.0,
     services: bool = False,
+    daemons: bool = False,
     desired_host_patience: float = 100.0,
     max_waiting: int = 4000,
     keep_alive: float = 10.0,
     prepare: Callable[[World], None] = lambda world: None,
 ) -> AsyncIterator[World]:
-    """An engine at work, of batch tasks or of `services`; it is stopped at the end."""
+    """An engine at work, of batch tasks, of `services` or of `daemons`; it is stopped at the end."""
     resmgr, hostmgr = FakeResmgr(deque(gangs)), FakeHostmgr(list(hosts))
     context = Context(
-        Service(longest=longest) if services else Batch(longest=longest),
+        _strategy(services, daemons, longest),
         resmgr,
         hostmgr,
         SystemClock(),
@@ -172,3 +175,9 @@ async def running(
         await asyncio.wait({task})
         if not task.cancelled() and (error := task.exception()) is not None:
             raise error
+
+
+def _strategy(services: bool, daemons: bool, longest: float) -> Strategy:
+    if daemons:
+        return OnePerHost(longest=longest)
+    return Service(longest=longest) if services else Batch(longest=longest)

@@ -296,3 +296,26 @@ def test_allocation_is_counted_by_what_tasks_are() -> None:
     }
     assert world.scheduler.tree.root.allocation() == world.pool().allocation()
     assert world.scheduler.tree.root.total_demand().cpu == 94_000
+
+
+def test_daemon_tasks_go_before_all_others_of_their_pool() -> None:
+    """Whatever their priority and their time: they are placed first."""
+    world = World(PoolConfig("a", "a", "root", kinds(reservation=100)))
+    daemon = Needs(Resources.of(cpu=30), type=TaskType.DAEMON)
+    world.enqueue(0, of=needs(30, priority=9))
+    world.enqueue(1, of=replace(needs(30, priority=9), preemptible=False))
+    world.enqueue(2, of=daemon)
+    world.enqueue(3, of=replace(daemon, priority=1))
+    assert queued(world) == {"non-preemptible": [3, 2], "pending": [0, 1]}
+    world.admit()
+    ready = world.scheduler.ready
+    assert [gang.tasks[0].instance for gang in ready[TaskType.DAEMON]] == [3, 2]
+    assert [gang.tasks[0].instance for gang in ready[TaskType.BATCH]] == [0]
+
+
+def test_a_daemon_task_waits_for_the_reservation_and_does_not_block_preemptible_ones() -> None:
+    world = World(PoolConfig("a", "a", "root", kinds(reservation=10)))
+    world.enqueue(0, of=Needs(Resources.of(cpu=11), type=TaskType.DAEMON))
+    world.enqueue(1, of=needs(20))
+    assert ready(world) == [1]
+    assert world.task(0).reason == "cpu: non-preemptible allocation 0 + gang 11 > reservation 10 in /a"

@@ -1,0 +1,132 @@
+"""Follows the hosts of daemon jobs: hostmgr reports them whenever they change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from jobmgr.core.state.events import HostsMatched
+from jobmgr.drivers.retry import CALL_SECONDS, for_ever
+from jobmgr.engine.lanes import Lanes
+from jobmgr.engine.outbox import Queue
+from peloton.model.host import HostMatch
+from peloton.model.ids import JobId
+from peloton.model.job import JobSpec
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.private.hostmgr.matching import matching_pb2
+from peloton.rpc.client import Caller
+from peloton.wire.constraint import constraint_to
+from peloton.wire.feasibility import host_filter
+from peloton.wire.task import resources_to
+
+WAIT_SECONDS = 30.0
+"""How long a call waits in hostmgr for a change."""
+PAUSE_SECONDS = 0.25
+"""Time between two calls. Where many agents register in a row, it bounds the number of answers."""
+FILTERS_PER_CALL = 1000
+JOBS_AT_ONCE = 1000
+
+
+class HostFollower:
+    """Hands the hosts that match to the lanes of the jobs. Without daemon jobs it makes no calls."""
+
+    def __init__(self, matching: Caller, lanes: Lanes) -> None:
+        self._matching = matching
+        self._lanes = lanes
+        self._jobs: dict[JobId, None] = {}
+        self._asked: Mapping[JobId, int] = {}
+        """The version of each job's config that the last answer was about."""
+        self._sent: dict[JobId, HostsMatched] = {}
+        self._version = ""
+        self._changed = asyncio.Event()
+
+    async def take(self, queue: Queue[JobId]) -> NoReturn:
+        """Take jobs to follow, new ones and those with a new config; run for ever."""
+        while True:
+            for job_id in await queue.take(JOBS_AT_ONCE):
+                self._jobs[job_id] = None
+                self._sent.pop(job_id, None)
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Follow the hosts for ever."""
+        await for_ever("hosts of daemon jobs", self._step)
+
+    async def _step(self) -> None:
+        self._changed.clear()
+        specs = self._specs()
+        if not specs:
+            await self._changed.wait()
+            return
+        versions = {job_id: spec.version for job_id, spec in specs.items()}
+        known = self._version if versions == self._asked else ""
+        call = asyncio.ensure_future(self._match(specs, known))
+        changed = asyncio.ensure_future(self._changed.wait())
+        try:
+            await asyncio.wait({call, changed}, return_when=asyncio.FIRST_COMPLETED)
+            if not call.done():
+                return
+            self._version, found = call.result()
+        finally:
+            call.cancel()
+            changed.cancel()
+        self._asked = versions
+        for event in found:
+            self._send(event)
+        await asyncio.sleep(PAUSE_SECONDS)
+
+    def _specs(self) -> dict[JobId, JobSpec]:
+        """Return the newest specs of the jobs, without jobs that are gone."""
+        found = {job_id: job.spec for job_id in self._jobs if (job := self._lanes.job(job_id)) is not None}
+        self._jobs = dict.fromkeys(found)
+        self._sent = {job_id: event for job_id, event in self._sent.items() if job_id in found}
+        return found
+
+    def _send(self, event: HostsMatched) -> None:
+        """Hand hosts over, unless they are those of the last time."""
+        if self._sent.get(event.job_id) != event:
+            self._sent[event.job_id] = event
+            self._lanes.post(event)
+
+    async def _match(self, specs: Mapping[JobId, JobSpec], known: str) -> tuple[str, list[HostsMatched]]:
+        """Return the version of the hosts, and the hosts of each job; none where the version is `known`."""
+        filters = {
+            job_id: _filter(spec).SerializeToString(deterministic=True) for job_id, spec in specs.items()
+        }
+        distinct = list(dict.fromkeys(filters.values()))
+        matches: dict[bytes, HostMatch] = {}
+        version = known
+        for at in range(0, len(distinct), FILTERS_PER_CALL):
+            some = distinct[at : at + FILTERS_PER_CALL]
+            answer = await self._call(some, "" if at else known)
+            if answer.unchanged:
+                return known, []
+            version = version if at else answer.hosts_version
+            matches.update(zip(some, _matches(answer), strict=True))
+        return version, [
+            HostsMatched(job_id, spec.version, matches[filters[job_id]]) for job_id, spec in specs.items()
+        ]
+
+    async def _call(self, filters: Sequence[bytes], known: str) -> matching_pb2.MatchHostsResponse:
+        request = matching_pb2.MatchHostsRequest(
+            filters=map(hostsvc_pb2.HostFilter.FromString, filters),
+            hosts_version=known,
+            wait_milliseconds=int(WAIT_SECONDS * 1000),
+        )
+        answer: matching_pb2.MatchHostsResponse = await self._matching.call(
+            "MatchHosts", request, timeout=WAIT_SECONDS + CALL_SECONDS
+        )
+        return answer
+
+
+def _filter(spec: JobSpec) -> hostsvc_pb2.HostFilter:
+    """Return the filter for the hosts of a daemon job, whose instances all have the same config."""
+    task = spec.default
+    constraint = None if task.constraint is None else constraint_to(task.constraint)
+    return host_filter(resources_to(task.resources), task.dynamic_ports, False, constraint)
+
+
+def _matches(answer: matching_pb2.MatchHostsResponse) -> list[HostMatch]:
+    disconnected = frozenset(answer.disconnected)
+    return [HostMatch(frozenset(each.hostnames), disconnected, answer.complete) for each in answer.matches]
