@@ -137,8 +137,10 @@ async def test_a_service_is_created_in_batches_stopped_started_and_deleted(store
         await reach(engine, S.RUNNING, 4)
         with pytest.raises(Conflict):
             await engine.workflows.delete_job(JOB)
+        deleted: list[str] = []
+        engine.on_delete = deleted.append
         await engine.workflows.delete_job(JOB, force=True)
-        await until(lambda: engine.job(JOB) is None, "the job has ended")
+        await until(lambda: deleted, "the job is deleted")
         await until(lambda: not world.alive, "nothing is left in Mesos")
     with pytest.raises(NotFound):
         await engine.workflows.find(begun.workflow_id)
