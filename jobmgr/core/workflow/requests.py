@@ -27,6 +27,13 @@ from peloton.model.workflow import (
 )
 
 Answer = EntityVersion | PelotonError
+_PAST = {
+    WorkflowAction.PAUSE: "paused",
+    WorkflowAction.RESUME: "resumed",
+    WorkflowAction.ABORT: "aborted",
+    WorkflowAction.ABORT_SOFTLY: "aborted",
+    WorkflowAction.ROLL_BACK: "rolled back",
+}
 
 
 def asked(active: ActiveJobs, rollouts: Rollouts, cycle: Cycle, event: WorkflowRequested) -> Answer:
@@ -144,9 +151,15 @@ def _running(change: Change) -> Workflow | None:
 
 
 def _none_runs(change: Change, event: WorkflowSteered) -> InvalidArgument:
-    last = change.workflow
-    state = "there was none" if last is None else f"the last one, {last.id}, is {last.state.name}"
-    return InvalidArgument("workflow", event.action.value, f"possible: no such workflow runs; {state}")
+    """Return the refusal of an action on a workflow that has ended, or on a job that has had none."""
+    last, expected = change.workflow, f"one that can be {_PAST[event.action]}"
+    if last is None:
+        return InvalidArgument("workflow", "none", f"{expected}: the job has had no workflow yet")
+    subject = f"{last.type.name} {last.id}, which is {last.state.name}"
+    if event.workflow_id in ("", last.id):
+        return InvalidArgument("workflow", subject, f"{expected}: it has ended; a new one may begin")
+    other = f"{expected}: it has ended; the last one of the job is {subject}"
+    return InvalidArgument("workflow", event.workflow_id, other)
 
 
 def _take_opaque(change: Change, workflow: Workflow, opaque_data: str) -> Workflow:

@@ -15,6 +15,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as pb
+from peloton.errors import NotFound, PelotonError, Unavailable
 from peloton.model.states import HealthState, JobState, TaskState, TerminationReason
 from peloton.model.task import Termination
 from peloton.wire.payload import spec_from_v1alpha
@@ -71,6 +72,10 @@ async def three(served: Served) -> Served:
     )
     await engine.store.write_all(JOB, {}, HISTORY)
     return served
+
+
+def test_all_methods_are_tried() -> None:
+    assert set(METHODS) == set(pb.DESCRIPTOR.services_by_name["PodService"].methods_by_name)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -267,3 +272,31 @@ async def test_sandbox(three: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (answer.mesos_master_hostname, answer.mesos_master_port) == ("master", "5050")
     past = await three.pods.BrowsePodSandbox(pb.BrowsePodSandboxRequest(pod_name=name(0), pod_id=pod_id(1)))
     assert list(past.paths) == [f"/{JOB}-0-1/h1/S1/stdout"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotFound("the sandbox of the run is gone"), grpc.StatusCode.NOT_FOUND),
+        (Unavailable("agent h2:5051 does not answer"), grpc.StatusCode.UNAVAILABLE),
+    ],
+)
+async def test_a_sandbox_that_cannot_be_listed(
+    three: Served, monkeypatch: pytest.MonkeyPatch, error: PelotonError, code: grpc.StatusCode
+) -> None:
+    async def fail(self: Any, run: str, host: str, agent_id: str) -> sandbox.Sandbox:
+        raise error
+
+    monkeypatch.setattr(sandbox.Sandboxes, "find", fail)
+    with status(code, str(error)):
+        await three.pods.BrowsePodSandbox(pb.BrowsePodSandboxRequest(pod_name=name(1)))
+
+
+async def test_reading_and_refreshing_may_be_repeated(three: Served) -> None:
+    for method in ("GetPod", "GetPodCache", "GetPodEvents"):
+        request = getattr(pb, f"{method}Request")(pod_name=name(0))
+        first, second = [await getattr(three.pods, method)(request) for _ in range(2)]
+        assert first == second
+    for _ in range(2):
+        await three.pods.RefreshPod(pb.RefreshPodRequest(pod_name=name(0)))
+    assert three.engine.requests == [("refresh", 0, 1)] * 2

@@ -31,6 +31,8 @@ CHANGES = (
     "DeleteJob",
     "GetReplaceJobDiff",
 )
+OF_NO_JOB = ("CreateJob", "GetJobIDFromJobName", "ListPods", "QueryJobs", "ListJobs")
+"""Methods that do not name a job, or answer with a stream: their errors have tests of their own."""
 READS = ("GetJob", "GetJobCache", "QueryPods", "ListJobWorkflows", "GetWorkflowEvents", "RefreshJob")
 
 
@@ -163,6 +165,11 @@ async def test_stale_and_missing_versions(served: Served, method: str) -> None:
     for wrong in ("", "1", "a-b-c"):
         with status(grpc.StatusCode.INVALID_ARGUMENT, f"version.value: {wrong!r} is not a version"):
             await call(request_of(method, job_id=job_id(), version=version(wrong)))
+
+
+def test_all_methods_are_tried() -> None:
+    known = pb.DESCRIPTOR.services_by_name["JobService"].methods_by_name
+    assert {*CHANGES, *READS, *OF_NO_JOB} == set(known)
 
 
 @pytest.mark.parametrize("method", (*CHANGES, *READS))

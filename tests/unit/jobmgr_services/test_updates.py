@@ -121,12 +121,68 @@ async def test_a_repeated_update_is_the_same_one(updates: Updates) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["PauseUpdate", "ResumeUpdate", "RollbackUpdate", "AbortUpdate", "GetUpdate"]
+    "name", ["PauseUpdate", "ResumeUpdate", "RollbackUpdate", "AbortUpdate", "GetUpdate", "GetUpdateCache"]
 )
 @pytest.mark.parametrize("update", [NOBODY, "", "no id"])
 async def test_an_unknown_update_is_not_found(updates: Updates, name: str, update: str) -> None:
     with status(grpc.StatusCode.NOT_FOUND, "update not found"):
         await updates.call(name, update)
+
+
+async def test_a_rollback_may_be_repeated(updates: Updates) -> None:
+    made = await updates.create(batchSize=1)
+    await _has_current(updates, made, [0])
+    for _ in range(2):
+        await updates.call("RollbackUpdate", made)
+        assert await updates.state(made) == "ROLLING_BACKWARD"
+
+
+async def test_an_update_that_a_newer_one_replaced_cannot_be_steered(updates: Updates) -> None:
+    first = await updates.create()
+    second = await updates.create(SERVICE + ' defaultConfig { command { value: "newer" } }')
+    told = f"it has ended; the last one of the job is UPDATE {second}, which is ROLLING_FORWARD"
+    for name, done in (
+        ("PauseUpdate", "paused"),
+        ("ResumeUpdate", "resumed"),
+        ("RollbackUpdate", "rolled back"),
+        ("AbortUpdate", "aborted"),
+    ):
+        text = f"workflow: '{first}' is not one that can be {done}: {told}"
+        with status(grpc.StatusCode.INVALID_ARGUMENT, text):
+            await updates.call(name, first)
+    with status(grpc.StatusCode.NOT_FOUND, "update not found in memory: only the last workflow of a service"):
+        await updates.stub.GetUpdateCache(pb.GetUpdateCacheRequest(updateId=_id(first)))
+
+
+async def test_what_is_no_update_is_not_rolled_back(updates: Updates) -> None:
+    answer = await updates.served.jobs.Restart(
+        job_pb2.RestartRequest(id=job_id(), restartConfig=job_pb2.RestartConfig(batchSize=1))
+    )
+    text = "workflow: 'RESTART' is not possible: only an update of a job that was there before can be rolled"
+    with status(grpc.StatusCode.INVALID_ARGUMENT, text):
+        await updates.call("RollbackUpdate", answer.updateID.value)
+
+
+async def test_a_soft_abort_waits_for_what_is_in_flight(updates: Updates) -> None:
+    made = await updates.create(batchSize=1)
+    await _has_current(updates, made, [0])
+    for _ in range(2):
+        await updates.call("AbortUpdate", made, softAbort=True)
+        assert await updates.state(made) == "ROLLING_FORWARD"
+    await updates.call("AbortUpdate", made)
+    assert await updates.state(made) == "ABORTED"
+
+
+async def test_a_limit_below_zero_is_invalid(updates: Updates) -> None:
+    request = pb.ListUpdatesRequest(jobID=job_id(), limit=-1)
+    with status(grpc.StatusCode.INVALID_ARGUMENT, "limit: -1 is not a number from 0, which stands for 10"):
+        await updates.stub.ListUpdates(request)
+
+
+async def test_a_job_that_is_being_deleted_is_not_updated(updates: Updates) -> None:
+    await updates.served.engine.workflows.delete_job(JOB, force=True)
+    with status(grpc.StatusCode.FAILED_PRECONDITION, f"job {JOB} is being deleted"):
+        await updates.create()
 
 
 async def test_an_unknown_job_is_not_found(updates: Updates) -> None:
