@@ -179,7 +179,9 @@ async def test_pods_that_an_update_removes_are_not_found(service: Service) -> No
     await service.created()
     await service.call("ReplaceJob", spec=smaller())
     with pytest.raises(grpc.aio.AioRpcError) as failure:
-        await service.served.pods.GetPod(pods_pb.GetPodRequest(pod_name={"value": f"{JOB}-2"}))
+        await service.served.pods.GetPod(
+            pods_pb.GetPodRequest(pod_name=peloton_pb2.PodName(value=f"{JOB}-2"))
+        )
     assert failure.value.code() is grpc.StatusCode.NOT_FOUND
     assert failure.value.details() == f"pod {JOB}-2 not found: the job has 2 instances"
 
