@@ -30,11 +30,18 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
+from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+# FS_IOC_GETFLAGS, FS_IOC_SETFLAGS and FS_TOPDIR_FL of linux/fs.h.
+_GET_FLAGS = 0x80086601
+_SET_FLAGS = 0x40086602
+_TOP_OF_HIERARCHY = 0x00020000
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +123,30 @@ class Layout:
 
     def make(self) -> None:
         """Create the directories."""
+        self.work_dir.mkdir(parents=True, exist_ok=True)
+        _keep_apart(self.work_dir)
         for path in (self.runs, self.claim_dir, self.pids, self.exits, self.spare, self.secrets, self.slaves):
             path.mkdir(parents=True, exist_ok=True)
+        _keep_apart(self.slaves)
+
+
+def _keep_apart(folder: Path) -> None:
+    """Ask the file system to place each new subdirectory in an area of its own (``chattr +T``).
+
+    ext4 does not reuse a deleted file's inode for some minutes: creating a file skips, one by one, all those
+    that anybody deleted in the same block group. Where many are, that costs several times what a run does.
+    A file system without this flag needs no such hint.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        flags = array("i", [0])
+        fcntl.ioctl(handle, _GET_FLAGS, flags)
+        flags[0] |= _TOP_OF_HIERARCHY
+        fcntl.ioctl(handle, _SET_FLAGS, flags)
+    except OSError:
+        return
+    finally:
+        os.close(handle)
 
 
 def overwrite(path: Path, data: bytes) -> None:
