@@ -26,6 +26,9 @@ EVENTS_PER_CALL = 2000
 EVENTS_UNSTORED = 50_000
 """Limit of events that lanes have not stored; beyond it no events are taken. hostmgr holds 100,000."""
 POLL_SECONDS = 10.0
+GATHER_SECONDS = 0.02
+"""Pause after a call that brought events. Those that follow come together, and most of those that came are
+stored, so that the next call acknowledges them."""
 BEHIND_POLL_SECONDS = 0.5
 """While a lane is behind: what it has stored is acknowledged with the next call."""
 log = logging.getLogger(__name__)
@@ -89,6 +92,8 @@ class StatusStream:
             events = await self._wait(purge)
             if events:
                 await self._hand_over(events)
+            if 0 < len(events) < EVENTS_PER_CALL:
+                await asyncio.sleep(GATHER_SECONDS)
         except StreamBroken:
             self._stream = ""
             raise

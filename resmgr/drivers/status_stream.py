@@ -17,6 +17,8 @@ from resmgr.drivers.loop import Driver
 
 CLIENT = "resmgr"
 _OPEN_SECONDS = 1.0
+_GATHER_SECONDS = 0.05
+"""Pause after a call that brought events, so that those that follow come together."""
 _SLACK_SECONDS = 10.0
 """Time of a call beyond that of the poll."""
 log = logging.getLogger(__name__)
@@ -129,3 +131,5 @@ class StatusStream:
             apply(self._driver.scheduler, answer.events, self._driver.now())
             self._next = answer.events[-1].offset + 1
             self._driver.wake()
+        if 0 < len(answer.events) < options.batch:
+            await asyncio.sleep(_GATHER_SECONDS)
