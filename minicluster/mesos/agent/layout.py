@@ -36,6 +36,7 @@ import os
 from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 # FS_IOC_GETFLAGS, FS_IOC_SETFLAGS and FS_TOPDIR_FL of linux/fs.h.
@@ -125,6 +126,11 @@ class Layout:
         """Create the directories."""
         self.work_dir.mkdir(parents=True, exist_ok=True)
         _keep_apart(self.work_dir)
+        if not self.meta.exists():
+            # ext4 derives the area from the name, and all agents have a folder of this name.
+            unique = Path(mkdtemp(dir=self.work_dir))
+            unique.chmod(0o755)
+            unique.rename(self.meta)
         for path in (self.runs, self.claim_dir, self.pids, self.exits, self.spare, self.secrets, self.slaves):
             path.mkdir(parents=True, exist_ok=True)
         _keep_apart(self.slaves)
