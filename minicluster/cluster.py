@@ -37,8 +37,8 @@ from minicluster.settings import ClusterSettings
 from peloton.config.settings import validated
 from peloton.config.sources import Tree
 from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
+from peloton.membership.folder import registered
 from peloton.membership.interface import Role
-from peloton.membership.local import registered
 
 STOP_SECONDS = 20.0
 

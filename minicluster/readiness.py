@@ -17,8 +17,8 @@ from minicluster.progress import Progress
 from minicluster.servers import cassandra, zookeeper
 from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
 from peloton.errors import Unavailable
+from peloton.membership.folder import registered
 from peloton.membership.interface import Address, Role
-from peloton.membership.local import registered
 
 UP_SECONDS = 90.0
 SLOW_SECONDS = 240.0

@@ -83,8 +83,8 @@ class LocalDiscovery:
 
     def address(self, role: str) -> str:
         """Return the address of the leader. Raises NoLeader."""
+        from peloton.membership.folder import registered
         from peloton.membership.interface import Role
-        from peloton.membership.local import registered
 
         leaders, _ = registered(self.directory)
         leader = leaders.get(Role(role))

@@ -15,11 +15,10 @@ import fcntl
 import logging
 import os
 from collections.abc import Mapping
-from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 
 from peloton.errors import Unavailable
+from peloton.membership.folder import Folder, try_lock
 from peloton.membership.interface import Address, Leadership, Member, Role
 from peloton.membership.lease import Standing
 
@@ -32,6 +31,7 @@ class LocalMembership:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._folder = Folder(root)
         self._leaders: dict[Role, Address] = {}
         self._members: dict[Role, dict[str, Member]] = {role: {} for role in Role}
         self._change = asyncio.Event()
@@ -64,7 +64,7 @@ class LocalMembership:
         folder = self._root / member.role.election
         handle = os.open(folder / "leader", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            while not _try_lock(handle, fcntl.LOCK_EX):  # noqa: ASYNC110 - file locks send no notification
+            while not try_lock(handle, fcntl.LOCK_EX):  # noqa: ASYNC110 - file locks send no notification
                 await asyncio.sleep(POLL_SECONDS)
             _fill(handle, "")
             term = _next_term(folder / "term")
@@ -94,6 +94,7 @@ class LocalMembership:
         """Leave the registry."""
         if self._watch is not None:
             self._watch.cancel()
+        self._folder.close()
         for handle in self._own:
             os.close(handle)
         self._own.clear()
@@ -114,17 +115,11 @@ class LocalMembership:
         return f"membership folder {self._root}: {error.filename}: {error.strerror}"
 
     def _read(self) -> None:
-        leaders, members = registered(self._root)
+        leaders, members = self._folder.leaders(), self._folder.members()
         if leaders != self._leaders or members != self._members:
             self._leaders, self._members = leaders, members
             self._change.set()
             self._change = asyncio.Event()
-
-
-def registered(root: Path) -> tuple[dict[Role, Address], dict[Role, dict[str, Member]]]:
-    """Return leaders and living members by role, as the folder has them now."""
-    leaders = {role: found for role in Role if (found := _leader(root / role.election / "leader"))}
-    return leaders, {role: _members(role, root / role.election / "members") for role in Role}
 
 
 class _LocalLeadership:
@@ -151,14 +146,6 @@ class _LocalLeadership:
             self._handle = -1
 
 
-def _try_lock(handle: int, kind: int) -> bool:
-    try:
-        fcntl.flock(handle, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def _fill(handle: int, text: str) -> None:
     os.ftruncate(handle, 0)
     os.pwrite(handle, text.encode(), 0)
@@ -173,45 +160,3 @@ def _next_term(file: Path) -> int:
         os.fsync(out.fileno())
     draft.rename(file)
     return term
-
-
-def _held(file: Path) -> str | None:
-    """Return the content of a file that a living process holds locked, else None."""
-    try:
-        handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
-        if _try_lock(handle, fcntl.LOCK_SH):
-            return None
-        return os.pread(handle, 65536, 0).decode(errors="replace")
-    finally:
-        os.close(handle)
-
-
-def _leader(file: Path) -> Address | None:
-    with suppress(ValueError):  # empty or half written: not yet leader
-        if text := _held(file):
-            return _address(text)
-    return None
-
-
-@lru_cache(1000)
-def _address(text: str) -> Address:
-    """Decode an address once: the same few are read ten times a second."""
-    return Address.from_json(text)
-
-
-def _members(role: Role, folder: Path) -> dict[str, Member]:
-    found: dict[str, Member] = {}
-    for file in folder.iterdir() if folder.is_dir() else ():
-        if file.name.startswith("."):
-            continue
-        text = _held(file)
-        if text is None:
-            with suppress(IsADirectoryError, PermissionError):  # not made by our processes
-                file.unlink(missing_ok=True)
-            continue
-        with suppress(ValueError):
-            found[file.name] = Member(role, file.name, _address(text))
-    return found

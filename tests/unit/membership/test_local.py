@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from peloton.membership.folder import registered
 from peloton.membership.interface import Address, Member, Role
 from peloton.membership.local import LocalMembership
 
@@ -51,3 +52,41 @@ async def test_failed_read_is_reported_and_repeated(one: LocalMembership, tmp_pa
     await one.campaign(me)
     await until_leads(one, me)
     assert one.trouble() == ""
+
+
+async def test_member_that_joins_right_after_another_is_seen(one: LocalMembership, tmp_path: Path) -> None:
+    """Both may change the folder within one tick of its clock; and a member that leaves is seen as well."""
+    await one.start()
+    others = [LocalMembership(tmp_path) for _ in range(20)]
+    names = [f"member-{number}" for number in range(20)]
+    for name, other in zip(names, others, strict=True):
+        await other.join(Member(Role.PLACEMENT, name, Address("here", "127.0.0.1", 1, 2)))
+        registered(tmp_path)
+    async with asyncio.timeout(5):
+        while set(one.members(Role.PLACEMENT)) != set(names):
+            await one.changed()
+        for other in others[:10]:
+            await other.close()
+        while set(one.members(Role.PLACEMENT)) != set(names[10:]):
+            await one.changed()
+    for other in others[10:]:
+        await other.close()
+
+
+async def test_folder_that_is_made_anew_is_read(one: LocalMembership, tmp_path: Path) -> None:
+    me = Member(Role.RESMGR, "me", Address("here", "127.0.0.1", 1, 2))
+    await one.start()
+    await one.join(me)
+    first = await one.campaign(me)
+    await until_leads(one, me)
+    (tmp_path / "resourcemanager").rename(tmp_path / "away")
+    (tmp_path / "resourcemanager" / "members").mkdir(parents=True)
+    async with asyncio.timeout(5):
+        while one.leader(Role.RESMGR) or one.members(Role.RESMGR):
+            await one.changed()
+    other = Member(Role.RESMGR, "other", Address("here", "127.0.0.1", 3, 4))
+    await one.join(other)
+    await one.campaign(other)
+    await until_leads(one, other)
+    assert set(one.members(Role.RESMGR)) == {"other"}
+    await first.resign()
