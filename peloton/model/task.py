@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from peloton.fast_init import fast_init
 from peloton.model.constraint import Constraint, Label
 from peloton.model.ids import JobId, MesosTaskId
 from peloton.model.resources import ZERO, Resources
@@ -66,6 +67,7 @@ class Termination:
     signal: str = ""
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class TaskRuntime:
     """The state of an instance. Times are nanoseconds since 1970 in UTC, 0 where not yet known."""
@@ -98,6 +100,7 @@ class TaskRuntime:
     updated_at: int = 0
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class PodEvent:
     """A change of a run's state, kept for 90 days."""
@@ -122,6 +125,7 @@ class PodEvent:
     """How the run ended, or, of a live one, why it is to end."""
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
     """A status of a run that hostmgr received from Mesos."""

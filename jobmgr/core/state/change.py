@@ -20,27 +20,18 @@ from peloton.model.volume import Volume, VolumeId, VolumeState
 from peloton.model.workflow import Workflow, WorkflowEvent, WorkflowId, WorkflowType
 
 K = TypeVar("K")
-_NAMES = tuple(each.name for each in fields(TaskRuntime))
-_values = attrgetter(*_NAMES)
-_SETTERS = {name: TaskRuntime.__dict__[name].__set__ for name in _NAMES}
-_ALL_SETTERS = tuple(_SETTERS.values())
-_set_state, _set_revision = _SETTERS["state"], _SETTERS["revision"]
-_set_updated_at = _SETTERS["updated_at"]
+_values = attrgetter(*(each.name for each in fields(TaskRuntime)))
 
 
 def next_revision(old: TaskRuntime, state: TaskState, updated_at: int, details: Details) -> TaskRuntime:
     """Return the next revision of a runtime.
 
-    This is `dataclasses.replace` in half the time: every step of every run is made here.
+    This is `dataclasses.replace` in a fraction of the time: every step of every run is made here.
     """
-    new: TaskRuntime = object.__new__(TaskRuntime)
-    for put, value in zip(_ALL_SETTERS, _values(old), strict=True):
-        put(new, value)
-    for name, changed in details.items():
-        _SETTERS[name](new, changed)
-    _set_state(new, state)
-    _set_revision(new, old.revision + 1)
-    _set_updated_at(new, updated_at)
+    new = TaskRuntime(*_values(old))
+    changed = {**details, "state": state, "revision": old.revision + 1, "updated_at": updated_at}
+    for name, value in changed.items():
+        setattr(new, name, value)  # it is not shared yet
     return new
 
 
