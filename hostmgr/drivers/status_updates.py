@@ -29,7 +29,7 @@ from hostmgr.core.reconcile import Reconciler, Verdict
 from hostmgr.core.runs import Runs
 from peloton.errors import Unavailable
 from peloton.eventstream import Added, EventRing, Numbered
-from peloton.wire.eventstream import Event, status_event
+from peloton.wire.eventstream import status_event
 
 CLIENTS = ("jobmgr", "resmgr")
 HOLDER = "jobmgr"
@@ -42,10 +42,11 @@ log = logging.getLogger(__name__)
 
 
 class Entry(NamedTuple):
-    """A status in the ring, translated once for all clients."""
+    """A status in the ring, encoded once for all clients."""
 
     acknowledgement: Acknowledgement
-    message: Event
+    encoded: bytes
+    """See ``status_event``."""
 
 
 class StatusUpdates:
@@ -131,9 +132,9 @@ class StatusUpdates:
         return self._append(update)
 
     def _append(self, update: StatusUpdate) -> str:
-        message = status_event(self.ring.end, update.wire)
+        encoded = status_event(self.ring.end, update.wire)
         acknowledgement = update.acknowledgement
-        added = self.ring.append(Entry(acknowledgement, message), acknowledgement.uuid)
+        added = self.ring.append(Entry(acknowledgement, encoded), acknowledgement.uuid)
         if added is Added.PASSED:
             self._queue(acknowledgement)
         elif added is Added.FULL and not acknowledgement.uuid:

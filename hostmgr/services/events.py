@@ -30,8 +30,10 @@ class EventStream(eventstream_pb2_grpc.EventStreamServiceServicer):
             return answer
         return pb.InitStreamResponse(streamID=ring.stream_id, minOffset=first, previousPurgeOffset=purged)
 
-    async def WaitForEvents(self, request: pb.WaitForEventsRequest, context: Any) -> pb.WaitForEventsResponse:
-        """Return events; a limit of 0 or above MAX_EVENTS is MAX_EVENTS."""
+    async def WaitForEvents(
+        self, request: pb.WaitForEventsRequest, context: Any
+    ) -> pb.WaitForEventsResponse | bytes:
+        """Return events, encoded; a limit of 0 or above MAX_EVENTS is MAX_EVENTS."""
         limit = min(request.limit, MAX_EVENTS) if request.limit > 0 else MAX_EVENTS
         timeout = min(max(request.timeoutMs, 0), MAX_WAIT_MS) / 1000
         try:
@@ -40,7 +42,7 @@ class EventStream(eventstream_pb2_grpc.EventStreamServiceServicer):
             )
         except (UnknownClient, StreamChanged, OutOfRange, InvalidPurge) as error:
             return _refused(error, request.streamID)
-        return pb.WaitForEventsResponse(events=[each.event.message for each in events])
+        return b"".join([each.event.encoded for each in events])
 
 
 def _refused(

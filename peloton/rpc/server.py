@@ -200,12 +200,12 @@ def _wrapped(path: str, handler: Any, terms: Terms, fence: Callable[[], None]) -
         )
     return grpc.unary_unary_rpc_method_handler(
         _unary(path, handler.unary_unary, parse, terms, fence, seconds.observe),
-        response_serializer=handler.response_serializer,
+        response_serializer=_serializer(handler.response_serializer),
     )
 
 
 def _serializer(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    """Return a serializer that takes bytes as they are: what many streams send is serialized once."""
+    """Return a serializer that takes bytes as they are: what many clients get is serialized once."""
     return lambda answer: answer if isinstance(answer, bytes) else serialize(answer)
 
 

@@ -32,6 +32,7 @@ from peloton.mesos.detector import MasterAddress
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.wire import eventstream
 from peloton.wire.launch import launch_from
 
 S = TaskState
@@ -168,7 +169,7 @@ async def test_runs_of_a_removed_framework_are_reported_before_its_id_is_forgott
         while len(reported) < 3:
             reported += await updates.wait("jobmgr", "s1", len(reported), 0, 100, 1.0)
     assert it.store.written == ["f-0000"], "jobmgr has not stored it"
-    statuses = [each.event.message.mesosTaskStatus for each in reported]
+    statuses = [each.mesosTaskStatus for each in eventstream.decoded(each.event.encoded for each in reported)]
     assert [each.task_id.value for each in statuses] == [f"{JOB}-{i}-1" for i in (0, 2, 3)]
     assert {each.state for each in statuses} == {mesos_pb2.TASK_KILLED}
     assert {each.reason for each in statuses} == {mesos_pb2.TaskStatus.REASON_FRAMEWORK_REMOVED}

@@ -27,6 +27,7 @@ from peloton.eventstream import EventRing, StreamChanged
 from peloton.mesos.detector import MasterAddress
 from peloton.private.eventstream import eventstream_pb2 as pb
 from peloton.private.hostmgr.passing import passing_pb2
+from peloton.wire import eventstream
 
 JOB = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
 
@@ -147,7 +148,8 @@ async def test_a_state_that_is_not_known_is_acknowledged_and_left(it: Fixture) -
     await it.settle()
     assert it.mesos.acknowledged == [b"u1"]
     events = await it.statuses.wait("jobmgr", "s1", 0, 0, 100, 0)
-    assert [each.event.message.mesosTaskStatus.uuid for each in events] == [b"u2"]
+    (event,) = eventstream.decoded(each.event.encoded for each in events)
+    assert event.mesosTaskStatus.uuid == b"u2"
 
 
 async def test_a_second_launch_that_is_refused_is_no_end_of_the_first(it: Fixture) -> None:
@@ -274,7 +276,8 @@ async def test_errors_as_the_wire_has_them(it: Fixture) -> None:
 
     async def wait(**fields: object) -> pb.WaitForEventsResponse:
         request = pb.WaitForEventsRequest(**{"clientName": "jobmgr", "streamID": "s1", **fields})  # type: ignore[arg-type]
-        return await stream.WaitForEvents(request, None)
+        answer = await stream.WaitForEvents(request, None)
+        return pb.WaitForEventsResponse.FromString(answer) if isinstance(answer, bytes) else answer
 
     it.take([status(1, RUNNING, b"u1"), status(2, RUNNING, b"u2")])
     assert (await wait(streamID="s0")).error.invalidStreamID.currentStreamID == "s1"

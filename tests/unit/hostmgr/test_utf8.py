@@ -14,6 +14,7 @@ from hostmgr.mesos.translate import agent_from
 from hostmgr.mesos.utf8 import replace_invalid_agent_text
 from mesos.v1 import mesos_pb2
 from mesos.v1.master import master_pb2
+from peloton.wire import eventstream
 from tests.unit.hostmgr.test_manager import Fixture
 
 M = TypeVar("M", bound=Message)
@@ -50,7 +51,8 @@ async def test_a_message_that_was_cut_within_a_character() -> None:
     await it.subscribe()
     it.backend.on_events(decoded(update))
     (passed,) = it.manager.status_updates.ring.read(0, 10)
-    assert passed.event.message.mesosTaskStatus.message == f"!!{READ}"
+    (event,) = eventstream.decoded([passed.event.encoded])
+    assert event.mesosTaskStatus.message == f"!!{READ}"
 
 
 async def test_an_offer_with_attributes_in_another_encoding() -> None:
