@@ -18,6 +18,7 @@ from peloton.model.ids import Run, mesos_task_id
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime, TaskStatus
+from peloton.model.volume import Volume, VolumeState
 from peloton.model.workflow import (
     EntityVersion,
     Ranges,
@@ -60,6 +61,9 @@ class Service:
     rows: dict[int, TaskRuntime] = field(default_factory=dict)
     workflows: dict[str, Workflow] = field(default_factory=dict)
     history: list[WorkflowEvent] = field(default_factory=list)
+    volumes: dict[str, Volume] = field(default_factory=dict)
+    host: str = "host"
+    """Where resmgr places everything."""
     todo: list[ins.Instruction] = field(default_factory=list)
     queued: dict[int, int] = field(default_factory=dict)
     """The run of each instance that resmgr holds."""
@@ -123,6 +127,7 @@ class Service:
         self.rows.update(change.tasks)
         self.workflows.update(change.workflows)
         self.history += change.workflow_events
+        self.volumes.update(change.volumes)
         self.runtime = change.runtime or self.runtime
 
     def ask(self, event: ev.Event) -> Any:
@@ -201,7 +206,7 @@ class Service:
         runs = tuple(Run(JOB, instance, run) for instance, run in sorted(self.queued.items()))
         self.queued.clear()
         if runs:
-            self.cycle(ev.Placed([ev.Placement("host", "agent", "offer", (), runs)]))
+            self.cycle(ev.Placed([ev.Placement(self.host, "agent", "offer", (), runs)]))
 
     def say(self, instance: int, run: int, state: TaskState, healthy: bool | None = None) -> None:
         """Mesos says so."""
@@ -251,4 +256,6 @@ class Service:
         self.core = Core(self.limits)
         newest = self.specs[self.runtime.config_version]
         job = stored_job(self.runtime, self.rows, newest, *self.specs.values(), workflow=self.workflow)
+        live = (each for each in self.volumes.values() if each.goal is not VolumeState.DELETED)
+        job.volumes = {each.id: each for each in live}
         self.core.recover(job)
