@@ -136,7 +136,7 @@ def test_a_volume_whose_run_was_refused_is_given_up() -> None:
         (S.KILLED, "", True),
     ],
 )
-def test_an_end_without_a_start_keeps_what_may_have_data(state: S, reason: str, kept: bool) -> None:
+def test_an_end_without_a_start_keeps_what_may_have_data(state: TaskState, reason: str, kept: bool) -> None:
     it = Service(stateful())
     it.cycle()
     it.act()
@@ -234,7 +234,7 @@ def test_resmgr_is_asked_for_the_disk_of_a_new_volume_only() -> None:
     back = resmgr_task(JOB, spec, 0, it.rows[0])
     assert fresh.resource.diskLimitMb - back.resource.diskLimitMb == 100
     assert (fresh.desiredHost, back.desiredHost) == ("", "host")
-    assert fresh.type == TaskType.STATEFUL
+    assert int(fresh.type) == TaskType.STATEFUL
 
 
 def test_stateful_instances_are_never_preemptible() -> None:

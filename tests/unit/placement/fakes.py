@@ -149,15 +149,16 @@ async def running(
     longest: float = 240.0,
     services: bool = False,
     daemons: bool = False,
+    strategy: Strategy | None = None,
     desired_host_patience: float = 100.0,
     max_waiting: int = 4000,
     keep_alive: float = 10.0,
     prepare: Callable[[World], None] = lambda world: None,
 ) -> AsyncIterator[World]:
-    """An engine at work, of batch tasks, of `services` or of `daemons`; it is stopped at the end."""
+    """An engine at work, of batch tasks, of `services`, of `daemons` or with a `strategy`, until the end."""
     resmgr, hostmgr = FakeResmgr(deque(gangs)), FakeHostmgr(list(hosts))
     context = Context(
-        _strategy(services, daemons, longest),
+        strategy or _strategy(services, daemons, longest),
         resmgr,
         hostmgr,
         SystemClock(),
