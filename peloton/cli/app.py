@@ -21,6 +21,9 @@ GROUPS = {
     ),
     "pod": LazyEntry("peloton.cli.commands.pod:pod", "Look at and control single instances, run by run."),
     "update": LazyEntry("peloton.cli.commands.update:update", "Update services, instance by instance."),
+    "volume": LazyEntry(
+        "peloton.cli.commands.volume:volume", "Look at and delete the volumes of stateful jobs."
+    ),
     "respool": LazyEntry(
         "peloton.cli.commands.respool:respool", "Resource pools: how teams share the cluster."
     ),

@@ -10,8 +10,6 @@ from peloton.errors import NotFound
 from peloton.model.ids import JobId, is_uuid
 from peloton.model.volume import Volume, VolumeId
 
-VOLUME_NOT_FOUND = "volume not found"
-
 
 class Volumes:
     """The volumes of all jobs, those of deleted jobs included."""
@@ -33,7 +31,7 @@ class Volumes:
         try:
             return await self._engine.store.volumes.get(volume_id)
         except NotFound:
-            raise NotFound(VOLUME_NOT_FOUND) from None
+            raise NotFound(f"volume not found: {volume_id or '(empty)'}") from None
 
     async def delete(self, volume_id: VolumeId) -> None:
         """Delete a volume. Raises NotFound, and Refused while a run uses it."""
