@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 import pytest
 
-from minicluster.cluster import Cluster
-from minicluster.settings import ClusterSettings, Instances
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
@@ -24,19 +21,6 @@ __all__ = ["peloton"]
 SECONDS = 60
 SPEC = Path(__file__).resolve().parents[2] / "examples" / "stateful_service.yaml"
 WRITES = "echo $PELOTON_TASK_ID >> data/runs; sleep 600"
-
-
-@pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    cluster = Cluster(tmp_path_factory.mktemp("minicluster") / "cluster")
-    instances = Instances(placement=("stateless", "stateful"))
-    cluster.up(ClusterSettings(ports="free", instances=instances))
-    try:
-        held = Harness(cluster)
-        yield held
-        held.client.close()
-    finally:
-        cluster.down()
 
 
 class Database:
