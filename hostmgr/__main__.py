@@ -132,6 +132,7 @@ async def _build_parts(
             settings.ranking,
             settings.placing_seconds,
             settings.client_placing_seconds,
+            settings.held_seconds,
         ),
         runs=Runs(),
         launches=Launches(table, settings.launches.policy),

@@ -137,6 +137,8 @@ class HostmgrSettings(DaemonSettings):
     """Seconds that a claim on a host lasts."""
     client_placing_seconds: float = Field(30.0, gt=0)
     """The same for callers that are no daemon; at most as long as the others."""
+    held_seconds: float = Field(180.0, gt=0)
+    """Seconds that a host is held for the next run of an instance that is updated or restarted in place."""
     claim_grace: float = Field(10.0, ge=0)
     """Seconds after a subscription for which a launch waits until its host is offered again."""
     event_ring: int = Field(100_000, ge=16)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from peloton.errors import RemoteFailure
 from peloton.model.shortage import Shortage
@@ -13,7 +13,7 @@ from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.rpc.client import LeaderClient
 from placement.core.model import Gang, Host, HostPlacement, Needs, Shape
-from placement.ports import Acquired, Failure, Rejection
+from placement.ports import NO_HOSTS, Acquired, Desired, Failure, Rejection
 from placement.wire import (
     acquire_request,
     compare_request,
@@ -78,7 +78,7 @@ class HostmgrClaims:
         self._client = client
         self._feasibility = feasibility
 
-    async def acquire(self, needs: Needs, most: int, names: Collection[str] = ()) -> Acquired:
+    async def acquire(self, needs: Needs, most: int, names: Desired = NO_HOSTS) -> Acquired:
         """Claim up to `most` hosts that have room for one such task; of those with `names`, if given."""
         answer: hostsvc_pb2.AcquireHostOffersResponse = await self._client.call(
             "AcquireHostOffers", acquire_request(needs, most, names), timeout=CALL_SECONDS

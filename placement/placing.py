@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from peloton.backoff import Backoff
@@ -23,7 +23,7 @@ from placement.core.reasons import (
 )
 from placement.core.strategy import Family, Strategy
 from placement.metrics import CLAIMED, FAILED, PLACED, REJECTED, UNUSED
-from placement.ports import Acquired, Claims, Failure, GangQueue
+from placement.ports import NO_HOSTS, Acquired, Claims, Desired, Failure, GangQueue
 
 Members = tuple[tuple[Needs, int], ...]
 MAX_UNREPORTED = 100_000
@@ -184,20 +184,22 @@ class Placing:
             no_match.counts[needs] = of_named(answer.counts) if self._family.nowhere_else else answer.counts
         return bool(usable)
 
-    def _request(self, needs: Needs, filling: Filling, gangs: Sequence[Gang]) -> tuple[int, tuple[str, ...]]:
-        """Return how many hosts to claim for the gangs without a place, and their names; none: any hosts."""
+    def _request(self, needs: Needs, filling: Filling, gangs: Sequence[Gang]) -> tuple[int, Desired]:
+        """Return how many hosts to claim for the gangs without a place, and which; none: any hosts."""
         context, family = self._context, self._family
         if family.to_desired_host:
-            desired = dict.fromkeys(gang.desired_host for gang in filling.unplaced)
-            names = tuple(desired)[: context.max_hosts]
-            return len(names), names
+            desired: dict[str, list[str]] = {}
+            for gang in filling.unplaced:
+                if gang.desired_host in desired or len(desired) < context.max_hosts:
+                    desired.setdefault(gang.desired_host, []).append(gang.tasks[0].id)
+            return len(desired), desired
         behind = [gang for gang in filling.unplaced if gang is not gangs[0]]
         most = hosts_to_request(
             context.estimates, needs, filling.missing, behind, context.max_hosts, family.even
         )
-        return most + len(self._used_hosts), ()
+        return most + len(self._used_hosts), NO_HOSTS
 
-    async def _acquire(self, needs: Needs, most: int, names: Collection[str]) -> Acquired:
+    async def _acquire(self, needs: Needs, most: int, names: Desired) -> Acquired:
         """Claim hosts. When cancelled, wait for the answer so that its hosts can be released."""
         call = asyncio.ensure_future(self._context.claims.acquire(needs, most, names))
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Protocol
 
 from peloton.model.shortage import Shortage
@@ -40,6 +41,11 @@ class Acquired:
     """Hosts by the lower-case name of their match result."""
 
 
+Desired = Mapping[str, Sequence[str]]
+"""The ids of the tasks that are to be placed on each host, by hostname."""
+NO_HOSTS: Desired = MappingProxyType({})
+
+
 class GangQueue(Protocol):
     """Queue of gangs at resmgr. Calls raise PelotonError; Unavailable where resmgr cannot be reached."""
 
@@ -57,8 +63,11 @@ class GangQueue(Protocol):
 class Claims(Protocol):
     """Claims on hosts at hostmgr. Calls raise PelotonError; Unavailable where hostmgr cannot be reached."""
 
-    async def acquire(self, needs: Needs, most: int, names: Collection[str] = ()) -> Acquired:
-        """Claim up to `most` hosts that have room for one such task; of those with `names`, if given."""
+    async def acquire(self, needs: Needs, most: int, names: Desired = NO_HOSTS) -> Acquired:
+        """Claim up to `most` hosts that have room for one such task; of those with `names`, if given.
+
+        Hosts that are held match only for the tasks that are given with them.
+        """
         ...
 
     async def release(self, hosts: Sequence[Host]) -> None:

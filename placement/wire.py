@@ -23,7 +23,7 @@ from peloton.wire.hosts import claim_to
 from peloton.wire.ids import agent_id, run_id
 from peloton.wire.task import resources_from, resources_to
 from placement.core.model import UNBOUNDED, Gang, Host, HostClass, HostPlacement, Needs, Shape, Task
-from placement.ports import Failure, Rejection
+from placement.ports import NO_HOSTS, Desired, Failure, Rejection
 
 _KINDS = ("cpus", "mem", "disk", "gpus")
 
@@ -63,10 +63,14 @@ def _needs(wire: resmgr_pb2.Task, known: _Known) -> Needs:
 
 
 def acquire_request(
-    needs: Needs, most: int, names: Collection[str] = ()
+    needs: Needs, most: int, names: Desired = NO_HOSTS
 ) -> hostsvc_pb2.AcquireHostOffersRequest:
-    """Build the request for up to `most` hosts; of those with `names`, if given."""
+    """Build the request for up to `most` hosts; of those with `names`, if given, with the tasks for each."""
     request = hostsvc_pb2.AcquireHostOffersRequest(filter=_filter(needs, names))
+    for hostname, tasks in names.items():
+        for task in tasks:
+            hint = request.filter.hint.hostHint.add(hostname=hostname)
+            hint.taskID.value = task
     request.filter.quantity.maxHosts = most
     return request
 

@@ -51,5 +51,9 @@ class HostFilter:
     """0: all that match."""
     preferred: tuple[str, ...] = ()
     """Hostnames to take first where they match."""
+    held_for: frozenset[str] = frozenset()
+    """Instances to be placed, by task id: hosts that are held for one of them match."""
+    closed: frozenset[str] = frozenset()
+    """Hostnames that do not match, because they are held for other instances. `Hosts` fills it in."""
     ranking: Ranking | None = None
     """None: as configured."""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass, replace
 
 from hostmgr.core.filter import HostFilter, Ranking, Result
+from hostmgr.core.holds import HELD_SECONDS, Holds
 from hostmgr.core.offers import Entry, InsufficientOffers, Need, Offer, Taken, free, take
 from hostmgr.core.states import ClaimCause
 from hostmgr.core.table import Agent, HostTable
@@ -92,13 +93,15 @@ class Hosts:
         ranking: Ranking = Ranking.FIRST_FIT,
         placing_seconds: float = PLACING_SECONDS,
         client_seconds: float = CLIENT_SECONDS,
+        held_seconds: float = HELD_SECONDS,
     ) -> None:
         """Start without hosts.
 
         Claims last `placing_seconds`, those of callers that are no daemon `client_seconds` at most: it is not
-        known when such a caller is gone.
+        known when such a caller is gone. Hosts are held for `held_seconds`.
         """
         self.table = table
+        self.holds = Holds(held_seconds)
         self._ranking = ranking
         self._placing_seconds = placing_seconds
         self._client_seconds = min(client_seconds, placing_seconds)
@@ -182,7 +185,13 @@ class Hosts:
     # Claims and launches.
 
     def acquire(self, want: HostFilter, ids: Iterator[str], now: float, owner: str = "") -> Acquired:
-        """Claim up to `max_hosts` matching hosts, each under the next of `ids`."""
+        """Claim up to `max_hosts` matching hosts, each under the next of `ids`.
+
+        A host that is held matches only where it is for an instance that is to be placed.
+        """
+        self.holds.expire(now)
+        if len(self.holds):
+            want = replace(want, closed=self.holds.closed(want.held_for))
         mask, counts = self.table.match(want)
         rows = self.table.ranked(mask, want, want.ranking or self._ranking, self._cursor)
         chosen = rows[: want.max_hosts] if want.max_hosts else rows
@@ -248,10 +257,11 @@ class Hosts:
         return LaunchPlan(claim, offers, taken, task_ids)
 
     def commit_launch(self, plan: LaunchPlan) -> None:
-        """Remove the offers of a plan that was sent, and end its claim."""
+        """Remove the offers of a plan that was sent, end its claim, and what was held for its instances."""
         self._end(plan.claim.id, ClaimCause.LAUNCH)
         for offer in plan.offers:
             self.remove_offer(offer.id)
+        self.holds.release(run.rpartition("-")[0] for run in plan.task_ids)
         self._launched[plan.claim.id] = hash(plan.task_ids)
         while len(self._launched) > MAX_REMEMBERED:
             self._launched.popitem(last=False)

@@ -237,11 +237,17 @@ class HostTable:
             yield Result.TOO_MANY_STARTING, self._starting[:n] < self._concurrent_launches
             yield (
                 Result.MISMATCH_STATUS,
-                (self._claim[:n] == ClaimState.READY) & (self._life[:n] == HostState.UP),
+                (self._claim[:n] == ClaimState.READY) & (self._life[:n] == HostState.UP) & self._open(want),
             )
             yield Result.NO_OFFER, self._offers[:n] > 0
             enough = self._holds(want, whole=False) & (self._ports[:n] >= want.ports)
             yield Result.INSUFFICIENT_OFFER_RESOURCES, enough
+
+    def _open(self, want: HostFilter) -> Mask:
+        """Return which rows are not held for others."""
+        mask = np.ones(self._used, dtype=bool)
+        mask[[row for name in want.closed for row in self._rows_of.get(name, ())]] = False
+        return mask
 
     def lasting_filters(self, want: HostFilter) -> Iterator[tuple[Result, Mask]]:
         """Iterate over the reasons that do not depend on free resources, each with the rows that pass."""

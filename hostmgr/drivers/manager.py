@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import OrderedDict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client import Counter, Gauge
 
@@ -30,7 +30,7 @@ from hostmgr.drivers.status_updates import Entry, StatusUpdates
 from peloton.clock import Clock
 from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
 from peloton.eventstream import EventRing
-from peloton.model.ids import MesosTaskId
+from peloton.model.ids import MesosTaskId, TaskId
 from peloton.model.task import Launch
 from storage.interface import Store
 
@@ -174,6 +174,8 @@ class HostManager:
         self.hosts.shorten_orphaned(alive, self._clock.monotonic())
         for claim in self.hosts.expire(self._clock.monotonic()):
             log.warning("claim %s of %s on %s has expired unused", claim.id, claim.owner, claim.hostname)
+        for hold in self.hosts.holds.expire(self._clock.monotonic()):
+            log.info("host %s is not held for task %s any longer", hold.hostname, hold.task_id)
 
     def shorten_claims(self, older_than: float) -> int:
         """Shorten the claims of daemons that are older than so many seconds; return how many."""
@@ -267,6 +269,16 @@ class HostManager:
         self._killing.update(dict.fromkeys(killed))
         while len(self._killing) > MAX_KILLS:
             self._killing.popitem(last=False)
+
+    def kill_and_hold(self, runs: Mapping[MesosTaskId, tuple[TaskId, str]]) -> None:
+        """Kill runs, and hold a host for the next run of the instance of each, given by run.
+
+        Raises Unavailable without a connection; then nothing is held.
+        """
+        self.kill(runs)
+        now = self._clock.monotonic()
+        for task_id, hostname in runs.values():
+            self.hosts.holds.add(hostname, task_id, now)
 
     def shut_down(self, executors: Iterable[tuple[str, str]]) -> None:
         """Shut down executors, given as (executor id, agent id). Raises Unavailable without a connection."""

@@ -31,6 +31,9 @@ _RANKINGS = {
 }
 
 
+KILLS_DISABLED = "killing tasks is disabled; a restart of hostmgr enables it"
+
+
 class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
     """Methods that are not here are UNIMPLEMENTED."""
 
@@ -152,7 +155,7 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
         if not request.taskIds:
             answer.error.invalidTaskIDs.message = "taskIds: [] is not at least one run"
         elif self._manager.kills_disabled:
-            answer.error.killFailure.message = "killing tasks is disabled; a restart of hostmgr enables it"
+            answer.error.killFailure.message = KILLS_DISABLED
             answer.error.killFailure.taskIds.extend(request.taskIds)
         else:
             runs = [each.value for each in request.taskIds]
@@ -161,6 +164,39 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
                 self._manager.kill(runs[start : start + CALLS_AT_ONCE])
                 await self._manager.room()
         return answer
+
+    async def KillAndReserveTasks(
+        self, request: pb.KillAndReserveTasksRequest, context: Any
+    ) -> pb.KillAndReserveTasksResponse:
+        """Kill runs, and hold a host for the next run of each: nothing else is placed there meanwhile.
+
+        A host is held until the instance is launched anywhere, ReleaseHostsHeldForTasks, or for 3 minutes.
+        """
+        answer = pb.KillAndReserveTasksResponse()
+        wrong = [each for each in request.entries if not _is_complete(each)]
+        if wrong or not request.entries:
+            answer.error.invalidTaskIDs.message = (
+                "entries: each needs taskId, id (the instance of that run) and hostToReserve, at least one"
+            )
+            answer.error.invalidTaskIDs.taskIds.extend(each.taskId for each in wrong)
+        elif self._manager.kills_disabled:
+            answer.error.killFailure.message = KILLS_DISABLED
+            answer.error.killFailure.taskIds.extend(each.taskId for each in request.entries)
+        else:
+            runs = {each.taskId.value: (each.id.value, each.hostToReserve) for each in request.entries}
+            await self._reconciliation.locate(list(runs))
+            entries = list(runs.items())
+            for start in range(0, len(entries), CALLS_AT_ONCE):
+                self._manager.kill_and_hold(dict(entries[start : start + CALLS_AT_ONCE]))
+                await self._manager.room()
+        return answer
+
+    async def ReleaseHostsHeldForTasks(
+        self, request: pb.ReleaseHostsHeldForTasksRequest, context: Any
+    ) -> pb.ReleaseHostsHeldForTasksResponse:
+        """End what is held for instances. An instance for which nothing is held is no error."""
+        self._manager.hosts.holds.release(each.value for each in request.ids)
+        return pb.ReleaseHostsHeldForTasksResponse()
 
     async def ShutdownExecutors(
         self, request: pb.ShutdownExecutorsRequest, context: Any
@@ -257,8 +293,14 @@ def filter_from(wire: pb.HostFilter, path: str = "filter") -> HostFilter:
         constraint=constraint,
         max_hosts=wire.quantity.maxHosts,
         preferred=tuple(host.hostname for host in wire.hint.hostHint),
+        held_for=frozenset(host.taskID.value for host in wire.hint.hostHint if host.taskID.value),
         ranking=_RANKINGS.get(wire.hint.rankHint),
     )
+
+
+def _is_complete(entry: pb.KillAndReserveTasksRequest.Entry) -> bool:
+    """Return whether an entry names a run, its instance and a host."""
+    return bool(entry.hostToReserve) and entry.id.value == entry.taskId.value.rpartition("-")[0] != ""
 
 
 def _slack(cpu: int) -> Iterable[tuple[str, int]]:

@@ -210,13 +210,15 @@ class Core:
     def _close(self, cycle: Cycle) -> None:
         """Compute the runtimes of jobs, and gather the instructions."""
         kills: list[Run] = list(cycle.orphans)
+        held: list[tuple[Run, str]] = []
         for job_id, change in cycle.changes.items():
             dispatch(change)
             change.close()
             self._instruct(cycle, job_id, change)
             kills += (Run(job_id, instance, run) for instance, run in change.kills)
+            held += ((Run(job_id, *run), host) for run, host in change.held)
         if kills:
-            cycle.instructions.append(Kill(tuple(kills)))
+            cycle.instructions.append(Kill(tuple(kills), tuple(held)))
         if cycle.reconcile:
             cycle.instructions.append(Reconcile(tuple(cycle.reconcile)))
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from jobmgr.drivers.retry import Bucket, until_answered
 from jobmgr.engine.outbox import Queue
 from peloton.errors import PelotonError
-from peloton.model.ids import Run, mesos_task_id
+from peloton.model.ids import Run, mesos_task_id, task_id
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.reconcile import reconcile_pb2
 from peloton.rpc.client import Caller
@@ -34,15 +35,31 @@ class Killer:
             await self._kills.pay(len(runs))
             ids = [run_id(mesos_task_id(*run)) for run in runs]
             request = hostsvc_pb2.KillTasksRequest(taskIds=ids)
-            try:
-                answer = await until_answered(self._hostmgr, "KillTasks", request)
-            except PelotonError as failure:
-                log.warning("%d kills: %s", len(ids), failure)
-                continue
-            if answer.HasField("error"):
-                error = answer.error
-                failed = error.killFailure if error.HasField("killFailure") else error.invalidTaskIDs
-                log.warning("%d of %d kills failed: %s", len(failed.taskIds), len(ids), failed.message)
+            await self._call("KillTasks", request, len(ids))
+
+    async def kill_and_hold(self, queue: Queue[tuple[Run, str]]) -> None:
+        """Kill runs and have their hosts held for the next runs of their instances; run for ever."""
+        while True:
+            runs = dict(await queue.take(self._kills.share(KILLS_PER_CALL)))
+            await self._kills.pay(len(runs))
+            request = hostsvc_pb2.KillAndReserveTasksRequest()
+            for run, hostname in runs.items():
+                entry = request.entries.add(hostToReserve=hostname)
+                entry.taskId.value = mesos_task_id(*run)
+                entry.id.value = task_id(run.job_id, run.instance)
+            await self._call("KillAndReserveTasks", request, len(runs))
+
+    async def _call(self, method: str, request: Any, runs: int) -> None:
+        """Call a method that kills runs."""
+        try:
+            answer = await until_answered(self._hostmgr, method, request)
+        except PelotonError as failure:
+            log.warning("%d kills: %s", runs, failure)
+            return
+        if answer.HasField("error"):
+            error = answer.error
+            failed = error.killFailure if error.HasField("killFailure") else error.invalidTaskIDs
+            log.warning("%d of %d kills failed: %s", len(failed.taskIds), runs, failed.message)
 
     async def shut_down(self, queue: Queue[tuple[Run, str]]) -> None:
         """Shut down executors; run for ever. The executor of a command task has the task's id."""

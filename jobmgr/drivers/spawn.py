@@ -84,6 +84,7 @@ def spawn_drivers(
     spawn("release", launcher.release())
     spawn("settle", Settler(resmgr).run(outbox.settle))
     spawn("kill", killer.kill(outbox.kill))
+    spawn("kill and hold", killer.kill_and_hold(outbox.kill_and_hold))
     spawn("shut down", killer.shut_down(outbox.shut_down))
     spawn("reconcile", killer.reconcile(outbox.reconcile))
     spawn("event stream", after(StatusStream(events, passing, engine).run))

@@ -82,6 +82,7 @@ class Outbox:
         self.launch: Queue[Launch] = Queue(launching)
         self.release: Queue[Release] = Queue()
         self.kill: Queue[Run] = Queue(killing)
+        self.kill_and_hold: Queue[tuple[Run, str]] = Queue(killing)
         self.shut_down: Queue[tuple[Run, str]] = Queue(killing)
         self.settle: Queue[tuple[Run, TaskState]] = Queue()
         self.reconcile: Queue[tuple[Run, str]] = Queue()
@@ -96,7 +97,7 @@ class Outbox:
             Withdraw: lambda it: self.withdraw.put([it]),
             Launch: lambda it: self.launch.put([it]),
             Release: lambda it: self.release.put([it]),
-            Kill: lambda it: self.kill.put(it.runs),
+            Kill: self._put_kill,
             ShutDown: lambda it: self.shut_down.put(it.runs),
             Settle: lambda it: self.settle.put(it.runs),
             Reconcile: lambda it: self.reconcile.put(it.runs),
@@ -105,6 +106,11 @@ class Outbox:
             DestroyVolume: lambda it: self.destroy.put([it.volume]),
             FollowHosts: lambda it: self.follow.put([it.job_id]),
         }
+
+    def _put_kill(self, kill: Kill) -> None:
+        held = {run for run, _ in kill.held}
+        self.kill.put(run for run in kill.runs if run not in held)
+        self.kill_and_hold.put(kill.held)
 
     def send(self, instructions: Iterable[Instruction]) -> None:
         """Put instructions into their queues."""

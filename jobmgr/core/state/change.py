@@ -88,6 +88,7 @@ class Change:
         "gangs",
         "gangs_again",
         "goal",
+        "held",
         "in_flight",
         "job",
         "kills",
@@ -133,6 +134,8 @@ class Change:
         """Runs to compare with what resmgr holds."""
         self.withdrawals: list[RunOf] = []
         self.kills: list[RunOf] = []
+        self.held: list[tuple[RunOf, str]] = []
+        """Those of the killed runs whose hosts are to be held for the next runs."""
         self._usage: dict[str, float] = {}
         self._versions: dict[int, int] = {}
         """Change of the number of instances, by the version that they have."""

@@ -61,6 +61,8 @@ class Kill:
     """Kill runs in Mesos. A status is the answer; without one the core kills again."""
 
     runs: tuple[Run, ...]
+    held: tuple[tuple[Run, str], ...] = ()
+    """Those of them whose hosts are to be held for the next runs of their instances, with the hosts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from jobmgr.core.task.usage import NANOSECONDS, added, used
 from jobmgr.core.task.volumes import home_for_next_run, note_ended
 from peloton.deadlines import Deadlines
 from peloton.model.ids import JobId
-from peloton.model.states import ON_HOST_TASK_STATES, HealthState, TaskState, TerminationReason
+from peloton.model.states import ON_HOST_TASK_STATES, HealthState, JobState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, TaskSpec, TaskStatus, Termination
 
 NO_PORTS: dict[str, int] = {}
@@ -304,10 +304,15 @@ class TaskActions:
         self._kill(change, instance, task.goal, TerminationReason.PREEMPTED_RESOURCES, message)
 
     def kill_again(self, change: Change, instance: int, task: TaskRuntime) -> None:
-        """Kill the run, and set the deadline at which the kill is repeated."""
+        """Kill the run, and set the deadline at which the kill is repeated.
+
+        The first kill holds the host of a run whose next one is to be placed there again.
+        """
         change.kills.append((instance, task.run))
         limits = self.limits
         tries = change.in_flight.count_failure(instance)
+        if tries == 1 and _returns(change.goal, task):
+            change.held.append(((instance, task.run), task.host))
         self.set_deadline(change, instance, delay(tries, limits.kill_again_after, limits.kill_again_most))
 
     def _kill(
@@ -373,6 +378,11 @@ class TaskActions:
         change.in_flight.unconfirmed.discard(instance)
         change.in_flight.missing.discard(instance)
         self.clear_deadline(change, instance)
+
+
+def _returns(goal: JobState, task: TaskRuntime) -> bool:
+    """Return whether the next run is to be placed on the host of this one."""
+    return goal_of(goal, task) is Goal.RESTART and task.desired_host == task.host != ""
 
 
 def _health_at_end(spec: TaskSpec) -> HealthState:

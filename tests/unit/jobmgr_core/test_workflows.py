@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from jobmgr.core.state import events as ev
+from jobmgr.core.state import instructions as ins
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.workflow.states import MACHINE, WorkflowCause
 from peloton.errors import Conflict, InvalidArgument
+from peloton.model.ids import Run
 from peloton.model.states import HealthState, JobState, TaskState
 from peloton.model.workflow import (
     WHOLE_WORKFLOW,
@@ -318,6 +320,32 @@ def test_in_place_keeps_the_host() -> None:
     it.cycle()
     it.act()
     assert (it.rows[0].state, it.rows[0].run, it.rows[0].desired_host) == (S.INITIALIZED, 2, "host")
+
+
+@pytest.mark.parametrize("type_", [T.UPDATE, T.RESTART])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_in_place_the_first_kill_holds_the_host(type_: WorkflowType, in_place: bool) -> None:
+    it = running(2)
+    it.begin(type_, service(2, command="new") if type_ is T.UPDATE else None, in_place=in_place)
+    it.cycle()
+    it.cycle()
+    runs = Run(JOB, 0, 1), Run(JOB, 1, 1)
+    held = tuple((run, "host") for run in runs) if in_place else ()
+    assert [each for each in it.todo if isinstance(each, ins.Kill)] == [ins.Kill(runs, held)]
+    it.todo.clear()
+    it.wait(15)
+    it.cycle()
+    assert [each for each in it.todo if isinstance(each, ins.Kill)] == [ins.Kill(runs)], "repeated"
+
+
+def test_a_stopped_instance_holds_no_host() -> None:
+    it = running(1)
+    it.update(service(1, command="new"), in_place=True)
+    it.settle()
+    assert it.rows[0].desired_host == "host"
+    it.ask(ev.StopRequested(JOB, None))
+    it.cycle()
+    assert [each for each in it.todo if isinstance(each, ins.Kill)] == [ins.Kill((Run(JOB, 0, 2),))]
 
 
 def test_a_stale_version_is_refused() -> None:

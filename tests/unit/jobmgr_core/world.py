@@ -46,6 +46,8 @@ class World:
         self.failures: dict[str, deque[PelotonError]] = {}
         self.queued: dict[str, Any] = {}
         """resmgr's tasks that wait, by task id."""
+        self.held: dict[str, str] = {}
+        """Hosts that were held for instances."""
         self.alive: dict[str, str] = {}
         """Runs in Mesos with their host."""
         self.launched: list[str] = []
@@ -98,6 +100,11 @@ class World:
         for task in request.tasks:
             self.queued.pop(task.value, None)
         return resmgrsvc_pb2.KillTasksResponse()
+
+    async def KillAndReserveTasks(self, request: Any) -> Any:
+        self.held.update({entry.id.value: entry.hostToReserve for entry in request.entries})
+        self._kill(hostsvc_pb2.KillTasksRequest(taskIds=[entry.taskId for entry in request.entries]))
+        return hostsvc_pb2.KillAndReserveTasksResponse()
 
     async def GetPlacements(self, request: Any) -> Any:
         await _holds(lambda: bool(self.queued) and not self.hold)

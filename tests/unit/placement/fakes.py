@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +19,7 @@ from placement.core.service import Service
 from placement.core.strategy import Strategy
 from placement.engine import Engine
 from placement.placing import Context
-from placement.ports import Acquired, Failure, Rejection
+from placement.ports import NO_HOSTS, Acquired, Desired, Failure, Rejection
 
 DEADLINE = 10.0
 
@@ -92,7 +92,7 @@ class FakeHostmgr:
     """Of every shape."""
     compared: list[Shape] = field(default_factory=list)
 
-    async def acquire(self, needs: Needs, most: int, names: Collection[str] = ()) -> Acquired:
+    async def acquire(self, needs: Needs, most: int, names: Desired = NO_HOSTS) -> Acquired:
         if self.errors:
             raise self.errors.pop()
         self.requested.append((needs, most))

@@ -317,10 +317,16 @@ async def test_claiming_hosts_by_name(
 ) -> None:
     servicer, claims = hostmgr
     given = HostClass(CONSTRAINT.SerializeToString()) if constraint else HostClass()
-    await claims.acquire(Needs(Resources.of(1, 64), host_class=given), 2, ["h1", "h2"])
+    await claims.acquire(Needs(Resources.of(1, 64), host_class=given), 2, {"h1": ["t1", "t2"], "h2": ["t3"]})
     wanted = constraint_from(servicer.requests[0].filter.schedulingConstraint)
     text = "(host hostname=h1 = 1 or host hostname=h2 = 1)"
     assert str(wanted) == (f"({text} and host rack=r1 = 1)" if constraint else text)
+    hints = servicer.requests[0].filter.hint.hostHint
+    assert [(hint.hostname, hint.taskID.value) for hint in hints] == [
+        ("h1", "t1"),
+        ("h1", "t2"),
+        ("h2", "t3"),
+    ]
 
 
 async def test_a_refused_claim(hostmgr: tuple[Hostmgr, HostmgrClaims]) -> None:
