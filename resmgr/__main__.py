@@ -114,7 +114,10 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
         async with daemon.serving(
             service(add_ResourceManagerServicer_to_server, PoolService(changes), ALIASES),
             service(add_ResourcePoolServiceServicer_to_server, PoolServiceV1Alpha(changes)),
-            service(add_ResourceManagerServiceServicer_to_server, TaskService(driver)),
+            service(
+                add_ResourceManagerServiceServicer_to_server,
+                TaskService(driver, daemon.client(Role.HOSTMGR, InternalHostServiceStub)),
+            ),
             service(add_ExplainServiceServicer_to_server, ExplainService(driver)),
             service(add_PlacingServiceServicer_to_server, PlacingService(driver)),
             service(add_PreemptionServiceServicer_to_server, PreemptionService(driver)),

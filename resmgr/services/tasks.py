@@ -11,10 +11,13 @@ from peloton.clock import rfc3339
 from peloton.errors import InvalidArgument, NotFound, Refused
 from peloton.model.ids import mesos_task_id, parse_mesos_task_id, parse_task_id, task_id
 from peloton.model.states import TaskState, TaskType
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
 from peloton.private.resmgrsvc import resmgrsvc_pb2_grpc
+from peloton.rpc.client import Caller
 from peloton.rpc.server import caller
 from resmgr.core.state.entities import Gang, Holder, Task
+from resmgr.core.state.host_costs import cheapest_first
 from resmgr.core.state.needs import NewTask
 from resmgr.core.state.placements import Failure, Handover, Proposal
 from resmgr.core.state.pools import Pool
@@ -44,8 +47,10 @@ log = logging.getLogger(__name__)
 class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     """Serve jobmgr, placement engines, hostmgr and operators."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, hostmgr: Caller) -> None:
+        """`hostmgr` calls the InternalHostService."""
         self._driver = driver
+        self._hostmgr = hostmgr
 
     # jobmgr enqueues gangs.
 
@@ -329,8 +334,19 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     async def GetHostsByScores(
         self, request: pb.GetHostsByScoresRequest, context: Any
     ) -> pb.GetHostsByScoresResponse:
-        """Raise NotImplementedError: hosts are not scored yet."""
-        raise NotImplementedError("GetHostsByScores: hosts are not scored yet")
+        """Return hosts by the cost of moving their tasks, the cheapest first; those without tasks come first.
+
+        Hosts with tasks that are not preemptible are left out. Raises Unavailable where hostmgr, which knows
+        the hosts, does not answer.
+        """
+        await self._driver.recovered.wait()
+        found = await self._hostmgr.call("GetMesosAgentInfo", hostsvc_pb2.GetMesosAgentInfoRequest())
+        hosts = cheapest_first(
+            (agent.agent_info.hostname for agent in found.agents),
+            self._driver.scheduler.registry,
+            self._driver.now(),
+        )
+        return pb.GetHostsByScoresResponse(hosts=hosts[: _limit(request.limit)])
 
     def _touch(self, context: Any) -> Holder | None:
         """Renew the caller's lease. Raises Fenced for a leader whose successor has called."""

@@ -73,6 +73,7 @@ class Hostmgr:
         """Offset of the oldest event that is held."""
         self.capacity = CAPACITY
         self.slack = ZERO
+        self.hosts: list[str] = []
         self.calls: list[str] = []
         self.purged = 0
 
@@ -116,6 +117,13 @@ class Hostmgr:
             answer.events.extend(self.events[request.beginOffset - self.first :][: request.limit])
         return answer
 
+    def _GetMesosAgentInfo(self, request: Any) -> Any:
+        assert not request.hostname
+        answer = hostsvc_pb2.GetMesosAgentInfoResponse()
+        for name in self.hosts:
+            answer.agents.add().agent_info.hostname = name
+        return answer
+
     def _ClusterCapacity(self, request: Any) -> Any:
         return hostsvc_pb2.ClusterCapacityResponse(
             physicalResources=_amounts(self.capacity), physicalSlackResources=_amounts(self.slack)
@@ -141,7 +149,7 @@ class Shell:
         scheduler.set_capacity(CAPACITY, ZERO)
         self.changes = PoolChanges(self.driver, store.pools, self._fresh)
         self.pools = PoolService(self.changes)
-        self.tasks = TaskService(self.driver)
+        self.tasks = TaskService(self.driver, self.hostmgr)
         self.waiting = PendingReasonsService(self.driver)
         self.requests = 0
         self.jobmgr = JOBMGR

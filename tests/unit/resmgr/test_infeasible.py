@@ -223,7 +223,7 @@ async def test_operators_see_what_is_aside(shell: Shell) -> None:
     [pool] = list(shell.driver.scheduler.tree.leaves())
     request = resmgrsvc_pb2.GetPendingTasksRequest(limit=10)
     request.respoolID.value = pool.id
-    answer = await TaskService(shell.driver).GetPendingTasks(request, CLIENT)
+    answer = await TaskService(shell.driver, shell.hostmgr).GetPendingTasks(request, CLIENT)
     assert len(answer.pendingGangsByQueue["infeasible"].pendingGangs) == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.errors import InvalidArgument, NotFound
+from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.private.eventstream import eventstream_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.waiting import waiting_pb2
@@ -282,10 +282,25 @@ async def test_events_that_are_pushed_count_too(shell: Shell) -> None:
     assert await shell.states() == {run_id(0): "RUNNING"}
 
 
-async def test_nothing_is_preempted_so_far_and_hosts_have_no_scores(shell: Shell) -> None:
+async def test_nothing_is_preempted_so_far(shell: Shell) -> None:
     answer = await shell.tasks.GetPreemptibleTasks(pb.GetPreemptibleTasksRequest(timeout=1), JOBMGR)
     assert answer == pb.GetPreemptibleTasksResponse()
-    with pytest.raises(NotImplementedError):
+
+
+async def test_hosts_by_the_cost_of_moving_their_tasks(shell: Shell) -> None:
+    pool = await shell.pool()
+    shell.hostmgr.hosts = ["h2", "h1", "empty", "empty"]
+    await shell.enqueue(pool, wire_gang(0), wire_gang(1), wire_gang(2))
+    await shell.dequeue()
+    await shell.place(wire_gang(0, 1), host="h1")
+    await shell.place(wire_gang(2), host="h2")
+    await shell.hand_over()
+    answer = await shell.tasks.GetHostsByScores(pb.GetHostsByScoresRequest(), CLIENT)
+    assert list(answer.hosts) == ["empty", "h2", "h1"]
+    answer = await shell.tasks.GetHostsByScores(pb.GetHostsByScoresRequest(limit=2), CLIENT)
+    assert list(answer.hosts) == ["empty", "h2"]
+    shell.hostmgr.down = True
+    with pytest.raises(Unavailable):
         await shell.tasks.GetHostsByScores(pb.GetHostsByScoresRequest(), CLIENT)
 
 
