@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import countOf
 
+from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from peloton.model.availability import Availability, availability_of
 from peloton.model.job import JobSpec
 from peloton.model.states import JobState, JobType
 from peloton.model.task import TaskRuntime
 
-_ENDING_JOB = frozenset({JobState.KILLED, JobState.DELETED})
 _WANTED = frozenset({Availability.AVAILABLE, Availability.UNAVAILABLE})
 
 
@@ -33,9 +33,9 @@ class Disruption:
 
     def __str__(self) -> str:
         """Describe the effect for an error message."""
+        are = "1 instance is" if self.unavailable == 1 else f"{self.unavailable} instances are"
         return (
-            f"{self.unavailable} instances are unavailable, {self.added} more would be, and "
-            f"maximumUnavailableInstances is {self.limit}"
+            f"{are} unavailable, {self.added} more would be, and maximumUnavailableInstances is {self.limit}"
         )
 
 
@@ -45,7 +45,7 @@ def instance_availability(goal: JobState, task: TaskRuntime | None) -> Availabil
     A job that is to end stops all its instances, whatever their own goals.
     """
     found = availability_of(task)
-    return Availability.KILLED if goal in _ENDING_JOB and found in _WANTED else found
+    return Availability.KILLED if goal in ENDING_JOB_GOALS and found in _WANTED else found
 
 
 def disruption(
@@ -57,7 +57,7 @@ def disruption(
     those that a workflow is still to add have never been promised. Batch jobs have no limit.
     """
     limit = 0 if spec.type is JobType.BATCH else spec.sla.maximum_unavailable_instances
-    if not limit or goal in _ENDING_JOB:
+    if not limit or goal in ENDING_JOB_GOALS:
         return Disruption(limit, 0, 0)
     unavailable = countOf(map(availability_of, tasks), Availability.UNAVAILABLE)
     added = countOf(map(availability_of, kills), Availability.AVAILABLE)

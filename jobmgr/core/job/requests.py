@@ -18,6 +18,7 @@ from jobmgr.core.state.events import (
     StopRequested,
     VolumeDeletionRequested,
 )
+from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.core.task import volumes
 from jobmgr.core.task.creation import first_runtime
 from jobmgr.core.task.goal import STOPPED, Goal, goal_of
@@ -41,7 +42,7 @@ def on_job_updated(active: ActiveJobs, cycle: Cycle, event: JobUpdated) -> Pelot
         return Refused(f"job {event.job_id} has ended")
     if change.spec.version != event.base:
         return Conflict(f"the config is at version {change.spec.version}, not {event.base}")
-    if change.goal in (JobState.KILLED, JobState.DELETED):
+    if change.goal in ENDING_JOB_GOALS:
         return Refused(f"job {event.job_id} is being stopped")
     in_flight = change.in_flight
     in_flight.next_to_create = min(in_flight.next_to_create, change.spec.instance_count)
@@ -218,7 +219,7 @@ def _begin_next_runs(
         return Refused(f"cannot {verb} tasks in a terminated job")
     if change.goal is JobState.KILLED and change.service and verb == "start":
         resume_service(change)
-    if change.goal in (JobState.KILLED, JobState.DELETED):
+    if change.goal in ENDING_JOB_GOALS:
         return Refused(f"cannot {verb} tasks in a job that is being stopped")
     accepted = [i for i in _created(change, instances) if wanted.eligible(change.task(i))]
     if wanted.check_sla and (breach := _breach(change, accepted)) is not None:

@@ -6,9 +6,10 @@ from jobmgr.core.job.active_jobs import ActiveJobs
 from jobmgr.core.state.cache import NOT_CREATED
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.events import Span
+from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.core.task.creation import first_runtime
 from jobmgr.core.task.goal import RULES, Action, Goal, goal_of
-from peloton.model.states import JobState, TaskState
+from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 
 
@@ -21,7 +22,7 @@ def create(change: Change, share: int) -> int:
     first = in_flight.next_to_create
     end = in_flight.next_to_create = min(first + share, count)
     missing = [i for i in range(first, end) if change.task(i) is NOT_CREATED]
-    stopped = change.goal in (JobState.KILLED, JobState.DELETED)
+    stopped = change.goal in ENDING_JOB_GOALS
     if missing:
         change.create(missing, first_runtime(change, missing[0], stopped))
     if not stopped:

@@ -24,6 +24,8 @@ class JobCause(Enum):
     KILLED = "killed"
 
 
+ENDING_JOB_GOALS = frozenset({JobState.KILLED, JobState.DELETED})
+"""Goals of a job whose tasks are all to stop, whatever their own goals."""
 _J, _C = JobState, JobCause
 MACHINE: StateMachine[JobState, JobCause] = StateMachine(
     "job",
@@ -119,7 +121,7 @@ def batch_cause(
     if ended == instances:
         by_controller = ENDS.get(controller) if controller is not None else None
         return by_controller or _end(counts, instances)
-    if goal in (JobState.KILLED, JobState.DELETED):
+    if goal in ENDING_JOB_GOALS:
         return JobCause.STOPPING
     if sum(counts.values()) < instances:
         return JobCause.CREATING
@@ -128,7 +130,7 @@ def batch_cause(
 
 def service_cause(counts: Mapping[TaskState, int], goal: JobState, creating: bool) -> JobCause:
     """Return what the tasks make of a service. `creating`: some instances are to get their first row."""
-    if goal in (JobState.KILLED, JobState.DELETED):
+    if goal in ENDING_JOB_GOALS:
         over = not creating and ended_tasks(counts) == sum(counts.values())
         return JobCause.KILLED if over else JobCause.STOPPING
     if counts.get(TaskState.RUNNING):

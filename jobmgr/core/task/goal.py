@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
+from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
 
@@ -88,7 +89,6 @@ RULES: Mapping[tuple[TaskState, Goal], Action] = {
 }
 """For the states that jobmgr stores. READY to RESERVED exist in resmgr only."""
 
-_ENDING_JOB = frozenset({JobState.KILLED, JobState.DELETED})
 ENDING_GOALS = frozenset({Goal.STOP, Goal.REMOVE})
 """Goals after which no run follows."""
 STOPPED = frozenset({TaskState.KILLED, TaskState.PREEMPTING})
@@ -99,7 +99,7 @@ def goal_of(job_goal: JobState, task: TaskRuntime) -> Goal:
     """Return the goal of a task. A job that is to end stops all its tasks, whatever their own goals."""
     if task.goal is TaskState.DELETED:
         return Goal.REMOVE
-    if job_goal in _ENDING_JOB or task.goal in STOPPED:
+    if job_goal in ENDING_JOB_GOALS or task.goal in STOPPED:
         return Goal.STOP
     if task.desired_run > task.run:
         return Goal.RESTART

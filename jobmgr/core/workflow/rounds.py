@@ -10,6 +10,7 @@ from jobmgr.core.job.requests import stop_service
 from jobmgr.core.state.cache import NOT_CREATED
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
+from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.core.task.creation import come_back, first_runtime
 from jobmgr.core.task.usage import NANOSECONDS
 from jobmgr.core.task.volumes import home_for_next_run
@@ -27,8 +28,6 @@ from peloton.model.workflow import (
     WorkflowStatus,
     WorkflowType,
 )
-
-_ENDING_JOB = frozenset({JobState.KILLED, JobState.DELETED})
 
 
 class Rollouts:
@@ -159,7 +158,7 @@ class _Round:
         self._change = change
         self._workflow = workflow
         self._now = now
-        self._stopped = change.goal in _ENDING_JOB
+        self._stopped = change.goal in ENDING_JOB_GOALS
         self._instances = self._current_instances()
 
     def run(self) -> None:
@@ -338,7 +337,7 @@ class _Round:
     def _stops_job(self) -> bool:
         """Return whether a STOP has stopped all instances of a job whose goal is another one."""
         change = self._change
-        if not self._stops or change.goal in _ENDING_JOB:
+        if not self._stops or change.goal in ENDING_JOB_GOALS:
             return False
         tasks = [change.task(i) for i in range(change.size)]
         there = [task for task in tasks if task.state not in (TaskState.UNKNOWN, TaskState.DELETED)]

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from peloton.model.availability import is_serving
 from peloton.model.job import JobSpec
 from peloton.model.states import JobState, JobType, TaskState
 from peloton.model.task import TaskRuntime
 from peloton.model.workflow import Workflow, WorkflowType
 
-_ENDING_JOB = frozenset({JobState.KILLED, JobState.DELETED})
 _NO_ROW = frozenset({TaskState.UNKNOWN, TaskState.DELETED})
 
 
@@ -118,7 +118,7 @@ def _updated(aim: Aim, instance: int, task: TaskRuntime) -> Stage:
         return Stage.ADD
     if task.goal is TaskState.DELETED:
         # Where the job is stopped, it is added again, stopped, once it is gone.
-        return Stage.ENDING if aim.job_goal in _ENDING_JOB else Stage.UPDATE
+        return Stage.ENDING if aim.job_goal in ENDING_JOB_GOALS else Stage.UPDATE
     if aim.workflow.rolling_back and not _is_touched(aim, task):
         return Stage.DONE
     return _renewed(aim, instance, task)
@@ -133,7 +133,7 @@ def _is_touched(aim: Aim, task: TaskRuntime) -> bool:
 def _renewed(aim: Aim, instance: int, task: TaskRuntime) -> Stage:
     """Return the stage of an instance that gets the target version with a new run, unless it is stopped."""
     taken = task.desired_config_version == aim.target
-    if aim.job_goal in _ENDING_JOB or (task.goal is TaskState.KILLED and not _starts(aim, task, taken)):
+    if aim.job_goal in ENDING_JOB_GOALS or (task.goal is TaskState.KILLED and not _starts(aim, task, taken)):
         return _resting(task, aim.target)
     if taken and not is_held(task):
         return _taken(aim, task)
@@ -178,7 +178,7 @@ def _is_same(aim: Aim, instance: int, task: TaskRuntime) -> bool:
 
 def _stopped(aim: Aim, task: TaskRuntime) -> Stage:
     """Return the stage of an instance that a STOP stops."""
-    if task.goal is TaskState.KILLED or aim.job_goal in _ENDING_JOB:
+    if task.goal is TaskState.KILLED or aim.job_goal in ENDING_JOB_GOALS:
         stage = _resting(task, aim.target)
         mine = task.desired_config_version == aim.target
         return Stage.CURRENT if stage is Stage.ENDING and mine else stage

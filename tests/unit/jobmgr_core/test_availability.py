@@ -11,6 +11,7 @@ from jobmgr.core.job.availability import disruption, instance_availability
 from jobmgr.core.state import events as ev
 from peloton.errors import Conflict, Refused
 from peloton.model.availability import Availability
+from peloton.model.ids import Run
 from peloton.model.job import JobSpec
 from peloton.model.states import HealthState, JobState, JobType, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime
@@ -106,7 +107,7 @@ def test_a_restart_that_would_break_the_sla_changes_nothing() -> None:
     refused = restart(it, 1)
     assert isinstance(refused, Conflict)
     assert str(refused) == (
-        f"the SLA of job {JOB} would break: 1 instances are unavailable, 1 more would be, "
+        f"the SLA of job {JOB} would break: 1 instance is unavailable, 1 more would be, "
         "and maximumUnavailableInstances is 1"
     )
     assert isinstance(restart(it, 0, 1, 2), Conflict)
@@ -156,6 +157,38 @@ def test_a_restart_without_the_check_is_not_held_to_the_sla() -> None:
 def test_no_limit_holds_nothing_back() -> None:
     it = running(0)
     assert restart(it, 0, 1, 2, 3) == [0, 1, 2, 3]
+
+
+def preempt(it: Service, *instances: int) -> None:
+    it.cycle(ev.Preempted([(Run(JOB, i, it.rows[i].run), "/b waits") for i in instances]))
+
+
+def test_preemption_is_held_to_the_sla() -> None:
+    it = running(1)
+    preempt(it, 2, 0)
+    assert it.states() == ["RUNNING", "RUNNING", "KILLING", "RUNNING"]
+    assert it.rows[0].message == (
+        "to be preempted (/b waits), but the SLA would break: 1 instance is unavailable, 1 more would be, "
+        "and maximumUnavailableInstances is 1"
+    )
+    it.settle()
+    preempt(it, 0)
+    assert (it.rows[2].run, it.rows[0].state) == (2, S.KILLING)
+
+
+def test_an_instance_that_is_down_leaves_no_room_for_others() -> None:
+    it = running(1)
+    it.end(1)
+    before = it.states()
+    preempt(it, 0, 1, 2)
+    assert it.states() == before
+    assert [bool(it.rows[i].message.startswith("to be preempted")) for i in range(3)] == [True, False, True]
+
+
+def test_without_a_limit_all_may_be_preempted() -> None:
+    it = running(0)
+    preempt(it, 0, 1, 2, 3)
+    assert it.states() == ["KILLING"] * 4
 
 
 def test_the_newest_version_decides_about_the_limit() -> None:
