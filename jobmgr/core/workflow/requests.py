@@ -11,7 +11,7 @@ from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.events import WorkflowAction, WorkflowRepeated, WorkflowRequested, WorkflowSteered
 from jobmgr.core.workflow.rounds import Rollouts, event_of, moved, roll_back
-from jobmgr.core.workflow.stages import Aim, Stage, stage_of
+from jobmgr.core.workflow.stages import Aim, Stage, is_changed, stage_of
 from jobmgr.core.workflow.states import WorkflowCause
 from peloton.errors import Conflict, InvalidArgument, PelotonError, Refused, Unavailable
 from peloton.model.states import JobState
@@ -87,10 +87,18 @@ def steered(active: ActiveJobs, rollouts: Rollouts, cycle: Cycle, event: Workflo
 
 
 def diff(aim: Aim, size: int, task_of: Callable[[int], TaskRuntime]) -> ConfigDiff:
-    """Return what a workflow would do to each instance, of those below `size` and those that it adds."""
+    """Return what a workflow would do to each instance, of those below `size` and those that it adds.
+
+    A stopped instance is updated where its config changes, though it stays stopped.
+    """
+    update = aim.workflow.type is WorkflowType.UPDATE
     found: dict[Stage, list[int]] = {stage: [] for stage in Stage}
     for instance in range(max(size, aim.count)):
-        found[stage_of(aim, instance, task_of(instance))].append(instance)
+        task = task_of(instance)
+        stage = stage_of(aim, instance, task)
+        if stage is Stage.ADOPT and update and is_changed(aim, instance, task):
+            stage = Stage.UPDATE
+        found[stage].append(instance)
     return ConfigDiff(
         added=ranges_of(found[Stage.ADD]),
         removed=ranges_of(found[Stage.REMOVE]),

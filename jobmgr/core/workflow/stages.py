@@ -172,8 +172,13 @@ def _is_same(aim: Aim, instance: int, task: TaskRuntime) -> bool:
         return False
     if aim.workflow.type is WorkflowType.START:
         return True
+    return not is_changed(aim, instance, task)
+
+
+def is_changed(aim: Aim, instance: int, task: TaskRuntime) -> bool:
+    """Return whether the target version has another config for the instance than it has now."""
     old, new = aim.specs[task.config_version].task(instance), aim.specs[aim.target].task(instance)
-    return old.fingerprint == new.fingerprint
+    return old.fingerprint != new.fingerprint
 
 
 def _stopped(aim: Aim, task: TaskRuntime) -> Stage:

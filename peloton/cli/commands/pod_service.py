@@ -87,10 +87,11 @@ def stop(session: Session, name: str) -> None:
 
 @click.command(cls=Command)
 @NAME
+@click.option("--check-sla", is_flag=True, help="Only if the job's SLA allows one more unavailable instance.")
 @pass_session
-def restart(session: Session, name: str) -> None:
+def restart(session: Session, name: str, check_sla: bool) -> None:
     """Stop a pod and start it again."""
-    response = _call(session, "RestartPod", name)
+    response = _call(session, "RestartPod", name, check_sla=check_sla)
     session.show(response, lambda: f"Pod {name} is being restarted")
 
 

@@ -78,6 +78,13 @@ def test_control(run: Run, daemons: FakeDaemons, command: str, method: str, done
     assert run("pod", command, POD) == (1, "", f"peloton: {NOT_FOUND[1]} (NOT_FOUND)\n")
 
 
+def test_restart_within_the_sla(run: Run, daemons: FakeDaemons) -> None:
+    daemons.answers["RestartPod"] = pb.RestartPodResponse()
+    run("pod", "restart", POD)
+    run("pod", "restart", POD, "--check-sla")
+    assert [request.check_sla for request in daemons.requests("RestartPod")] == [False, True]
+
+
 def test_events_of_a_run(run: Run, daemons: FakeDaemons) -> None:
     event = pod_pb2.PodEvent(
         pod_id=peloton_pb2.PodID(value=f"{POD}-2"),

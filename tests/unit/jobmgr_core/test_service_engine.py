@@ -158,6 +158,19 @@ async def test_what_an_update_would_do_is_told(store: Store) -> None:
         assert (await engine.load(JOB)).runtime.config_version == 1
 
 
+async def test_the_config_of_stopped_instances_is_compared_too(store: Store) -> None:
+    engine = Engine(store, limits=FAST)
+    async with Running(engine, World(runs_on)):
+        await engine.create_job(JOB, service(3))
+        await reach(engine, S.RUNNING, 3)
+        await engine.workflows.stop_job(JOB)
+        await reach(engine, S.KILLED, 3)
+        changed = await engine.workflows.diff(JOB, service(5, command="new"))
+        assert (changed.added, changed.updated, changed.unchanged) == ((Range(3, 5),), (Range(0, 3),), ())
+        same = await engine.workflows.diff(JOB, service(3))
+        assert (same.updated, same.unchanged) == ((), (Range(0, 3),))
+
+
 async def test_a_batch_job_has_no_workflows(store: Store) -> None:
     engine = Engine(store, limits=FAST)
     async with Running(engine, World(runs_on)):
