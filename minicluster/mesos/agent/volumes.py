@@ -8,18 +8,26 @@ after the checkpoint no longer does; what a kill left undone is done at the next
 from __future__ import annotations
 
 import base64
+import json
 import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
+from google.protobuf.message import DecodeError
+
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos.agent.layout import Layout, read_json, write_json
+from minicluster.mesos.agent.layout import Layout, write_json
+from minicluster.mesos.common.server_process import Refusal
 
 UNSUPPORTED_PATH = (
     "Failed to mount persistent volume '{}': its container path '{}' is not a relative path inside the "
     "sandbox, which a plain process can see"
 )
+
+
+class DamagedCheckpoint(Refusal):
+    """The checkpoint of the volumes cannot be read."""
 
 
 class MountError(Exception):
@@ -34,9 +42,11 @@ class Volumes:
         self.resources: tuple[mesos.Resource, ...] = ()
 
     def recover(self) -> None:
-        """Read the checkpoint, and finish what was interrupted."""
-        saved = read_json(self._layout.resources_file) or []
-        self.resources = tuple(mesos.Resource.FromString(base64.b64decode(item)) for item in saved)
+        """Read the checkpoint, and finish what was interrupted.
+
+        Raise DamagedCheckpoint: without it, no directory is known not to be a volume's.
+        """
+        self.resources = _read(self._layout.resources_file)
         self._settle()
 
     def apply(self, resources: Iterable[mesos.Resource]) -> None:
@@ -53,6 +63,21 @@ class Volumes:
         for path in self._layout.volumes.glob("roles/*/*"):
             if path not in wanted:
                 shutil.rmtree(path)
+
+
+def _read(file: Path) -> tuple[mesos.Resource, ...]:
+    try:
+        saved = json.loads(file.read_bytes())
+        if not isinstance(saved, list):
+            raise TypeError(f"it holds a {type(saved).__name__}, not a list")
+        return tuple(mesos.Resource.FromString(base64.b64decode(item)) for item in saved)
+    except FileNotFoundError:
+        return ()
+    except (ValueError, TypeError, DecodeError) as error:
+        raise DamagedCheckpoint(
+            f"{file} does not name the volumes of this agent: {error}. Restore it; where no volume is needed "
+            "any more, remove it"
+        ) from None
 
 
 def is_volume(resource: mesos.Resource) -> bool:
