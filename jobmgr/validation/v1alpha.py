@@ -16,8 +16,10 @@ from peloton.wire.v1alpha.job_config import job_config_of
 from peloton.wire.v1alpha.paths import v1alpha_error
 
 
-def check_spec(spec: stateless_pb2.JobSpec) -> job_pb2.JobConfig:
-    """Return a valid spec as a config of the v0 API; the pool's existence is `check_pool`'s.
+def check_spec(
+    spec: stateless_pb2.JobSpec, type_: job_pb2.JobType.ValueType = job_pb2.SERVICE
+) -> job_pb2.JobConfig:
+    """Return a valid spec of a job of that type as a config of the v0 API; `check_pool` checks its pool.
 
     Raises InvalidArgument with the path of the field in the spec. Takes some 100 µs per instance_spec.
     """
@@ -29,6 +31,7 @@ def check_spec(spec: stateless_pb2.JobSpec) -> job_pb2.JobConfig:
         _check_ports(pod, path)
         _check_volumes(pod, path)
     config = job_config_of(spec)
+    config.type = type_
     try:
         validated(config)
         check_supported(config)

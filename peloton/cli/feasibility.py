@@ -24,10 +24,12 @@ def warnings(session: Session, config: JobConfig) -> list[str]:
 
     Return none where hostmgr cannot answer now.
     """
+    from peloton.model.states import JobType
     from peloton.private.hostmgr.feasibility import feasibility_pb2
     from peloton.wire.job import job_spec
 
-    gangs = list(_gangs(job_spec(config, 0)).values())[:MAX_GANGS]
+    spec = job_spec(config, 0)
+    gangs = list(_gangs(spec).values())[:MAX_GANGS]
     request = feasibility_pb2.CheckGangsRequest(gangs=[shape for shape, _ in gangs])
     try:
         verdicts = session.call("feasibility_svc", "CheckGangs", request, timeout=TIMEOUT_SECONDS).verdicts
@@ -37,7 +39,13 @@ def warnings(session: Session, config: JobConfig) -> list[str]:
     for (_, instances), verdict in zip(gangs, verdicts, strict=False):
         if verdict.HasField("shortage"):
             found.setdefault(verdict.shortage.text, []).extend(instances)
+    if spec.type is JobType.DAEMON:
+        return [_daemon_warning(text) for text in found]
     return [_warning(instances, text) for text, instances in found.items()]
+
+
+def _daemon_warning(text: str) -> str:
+    return f"warning: no host takes an instance now: {clean(text)}; each host that does gets one as it comes"
 
 
 def _warning(instances: list[int], text: str) -> str:
@@ -50,14 +58,15 @@ def _warning(instances: list[int], text: str) -> str:
 
 def _gangs(spec: JobSpec) -> dict[bytes, tuple[GangShape, list[int]]]:
     """Return the different gangs of a job, each with its instances."""
-    from peloton.model.states import PlacementStrategy
+    from peloton.model.states import JobType, PlacementStrategy
     from peloton.private.hostmgr.feasibility import feasibility_pb2
 
     spread = spec.placement_strategy is PlacementStrategy.SPREAD_JOB
     known: dict[int, tuple[bytes, Members]] = {}
     found: dict[bytes, tuple[GangShape, list[int]]] = {}
     together = feasibility_pb2.GangShape(spread=spread)
-    for instance in range(spec.instance_count):
+    # A daemon job has no number of instances; each asks for the same.
+    for instance in range(1 if spec.type is JobType.DAEMON else spec.instance_count):
         task = spec.task(instance)
         if id(task) not in known:
             needed = _members(spec, instance)

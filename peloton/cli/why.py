@@ -310,5 +310,7 @@ def job_head(job: JobInfo) -> str:
     text = (
         f"Job {job.id.value}{name}: {state}; {job.config.instanceCount} instances: {counts or 'none created'}"
     )
+    if job.config.type == job_pb2.DAEMON and not sum(stats.values()):
+        return f"{text}; no host matches its constraint, or the hosts are not known yet"
     missing = job.config.instanceCount - sum(stats.values())
     return text + (f"; {missing} are still to be created" if missing > 0 and counts else "")

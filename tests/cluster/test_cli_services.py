@@ -155,3 +155,58 @@ def test_updates_and_rolling_commands_of_the_v0_api(peloton: Peloton, tmp_path: 
     peloton("job", "rolling-start", service.id, "1", "-r", "1:2")
     service.await_workflow("SUCCEEDED", RUNNING=2, KILLED=1)
     peloton("job", "stateless", "delete", service.id, service.version, "-f")
+
+
+def test_the_walk_of_the_user_guide_with_a_daemon_job(
+    harness: Harness, peloton: Peloton, tmp_path: Path
+) -> None:
+    spec = SPEC.with_name("daemon_job.yaml")
+    job = Service(peloton, peloton("job", "create", "/test", str(spec)))
+
+    def runs_on(count: int) -> bool:
+        stats: dict[str, int] = job.summary()["pod_stats"]
+        return stats == {"POD_STATE_RUNNING": count}
+
+    wait_for(lambda: runs_on(3), SECONDS, lambda: str(job.summary()))
+    assert len(peloton("task", "list", job.id).splitlines()) == 4, "a head, and a row for each host"
+    harness.cluster.stop(["mesos-agent2"])
+    wait_for(lambda: runs_on(2), SECONDS, lambda: str(job.summary()))
+    harness.cluster.start(["mesos-agent2"])
+    wait_for(lambda: runs_on(3), SECONDS, lambda: str(job.summary()))
+    second = tmp_path / "daemon2.yaml"
+    second.write_text(spec.read_text().replace("version 1", "version 2"))
+    peloton("update", "create", job.id, str(second), "1", "/test")
+    job.await_workflow("SUCCEEDED", RUNNING=3)
+    job.await_output(0, "version 2 watches this host\n")
+    assert "SUCCEEDED" in peloton("update", "list", job.id)
+    peloton("job", "stateless", "restart", job.id, job.version)
+    job.await_workflow("SUCCEEDED", RUNNING=3)
+    peloton("job", "stateless", "stop", job.id, job.version)
+    wait_for(lambda: job.summary()["state"] == "JOB_STATE_KILLED", SECONDS, lambda: str(job.summary()))
+    peloton("job", "stateless", "start", job.id, job.version)
+    wait_for(lambda: runs_on(3), SECONDS, lambda: str(job.summary()))
+    peloton("job", "stateless", "delete", job.id, job.version, "-f")
+    wait_for(lambda: "(NOT_FOUND)" in peloton("job", "stateless", "get", job.id), SECONDS)
+
+
+def test_a_daemon_job_that_no_host_matches_is_warned_of(
+    peloton: Peloton, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spec = tmp_path / "nowhere.yaml"
+    spec.write_text(
+        SPEC.with_name("daemon_job.yaml").read_text()
+        + "  constraint: {type: LABEL_CONSTRAINT, labelConstraint: {kind: HOST, condition: CONDITION_EQUAL, "
+        "label: {key: rack, value: none}, requirement: 1}}\n"
+    )
+    peloton("respool", "dump")  # sets the environment
+    assert main(["job", "create", "/test", str(spec)]) == 0
+    out, err = capfd.readouterr()
+    job = out.split()[1]
+    assert err == (
+        "warning: no host takes an instance now: no host matches its constraint: 3 hosts compared; "
+        "each host that does gets one as it comes\n"
+    )
+    rows = peloton("job", "stateless", "list-pods", job).splitlines()
+    assert len(rows) == 1, "a head and no pods"
+    why = peloton("job", "why", job)
+    assert why.endswith("none created; no host matches its constraint, or the hosts are not known yet\n")

@@ -12,8 +12,21 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tests.faults.daemon_rules import broken_daemons
 from tests.faults.end_rules import invalid_ends
-from tests.faults.history import ENDS, GIVEN_UP, OVER, TERMINAL, Call, Event, History, Instance, Job, Run
+from tests.faults.history import (
+    ENDS,
+    GIVEN_UP,
+    OVER,
+    TERMINAL,
+    Call,
+    Event,
+    History,
+    Instance,
+    Job,
+    Life,
+    Run,
+)
 from tests.faults.leadership_rules import overlapping_leaders
 from tests.faults.workflow_rules import broken_workflows
 
@@ -37,18 +50,6 @@ class Verdict:
     """Runs of an instance that lived at once, with no way to know it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
-    """When a run lived on its agent, by the agent's updates. `given_up`: when the framework heard, after the
-    launch, that its agent is not to be reached, if it did."""
-
-    run: Run
-    agent: str
-    begin: float
-    end: float
-    given_up: float
-
-
 def check(history: History) -> Verdict:
     lives = lives_of(history.events)
     wrong, unavoidable = _overlaps(lives)
@@ -68,6 +69,7 @@ def check(history: History) -> Verdict:
             *(Violation(*finding) for finding in invalid_ends(history)),
             *(Violation(*finding) for finding in overlapping_leaders(history.actions, history.events)),
             *(Violation(*finding) for finding in broken_workflows(history.workflows, history.events)),
+            *(Violation(*finding) for finding in broken_daemons(history.daemons, lives)),
         ],
         unavoidable,
     )

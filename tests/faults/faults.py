@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 from tests.faults import crash_points
 from tests.faults.crash_points import STATES, WAYS, AtPoint, at_state
+from tests.faults.daemon_faults import in_daemon_growth
 from tests.faults.fault import CASSANDRA, MASTERS, NOTHING, ZOOKEEPER, Fault, FaultContext
 from tests.faults.testbed import LEADERS, PING_SECONDS, PINGS, until
 from tests.faults.workflow_faults import in_workflows
 from tests.faults.workload import NO_RETRIES
 
 BATCH, STATELESS = "placement0", "placement1"
-"""Placement engines by the task type that they serve."""
+"""Placement engines by a task type that they serve; the second one serves daemon tasks, too."""
 AGENT = "mesos-agent{}"
 AGENTS = 3
 LAUNCH_SECONDS = 30.0
@@ -328,15 +329,16 @@ AT_STATES: Mapping[str, Fault] = {
     },
 }
 """Leaders killed and stopped as jobmgr reaches each state that it stores."""
-IN_WORKFLOWS: Mapping[str, Fault] = in_workflows(
-    {
-        **{f"kill-{role}": KillLeader(role) for role in LEADERS},
-        "kill-placement": KillPlacement(STATELESS),
-        **{f"freeze-{role}": FreezeLeader(role) for role in LEADERS},
-        "freeze-placement": FreezePlacement(STATELESS),
-    }
-)
+_DAEMONS_END: Mapping[str, Fault] = {
+    **{f"kill-{role}": KillLeader(role) for role in LEADERS},
+    "kill-placement": KillPlacement(STATELESS),
+    **{f"freeze-{role}": FreezeLeader(role) for role in LEADERS},
+    "freeze-placement": FreezePlacement(STATELESS),
+}
+IN_WORKFLOWS: Mapping[str, Fault] = in_workflows(_DAEMONS_END)
 """Daemons killed and frozen in the middle of an update of a service, and of a roll back."""
+IN_DAEMON_GROWTH: Mapping[str, Fault] = in_daemon_growth(_DAEMONS_END)
+"""Daemons killed and frozen while a daemon job follows a new agent."""
 FAULTS: Mapping[str, Fault] = {
     "kill-jobmgr": KillLeader("jobmgr"),
     "kill-resmgr": KillLeader("resmgr"),
@@ -371,6 +373,7 @@ FAULTS: Mapping[str, Fault] = {
     "freeze-resmgr": FreezeLeader("resmgr"),
     "freeze-hostmgr": FreezeLeader("hostmgr"),
     **IN_WORKFLOWS,
+    **IN_DAEMON_GROWTH,
     "sessions-expired": SessionsExpired(),
     "zookeeper-down": ZooKeeperDown(),
     "cassandra-slow": CassandraSlow(),

@@ -137,6 +137,29 @@ class Workflow:
 
 
 @dataclass(frozen=True, slots=True)
+class Life:
+    """When a run lived on its agent, by the agent's updates. `given_up`: when the framework heard, after the
+    launch, that its agent is not to be reached, if it did."""
+
+    run: Run
+    agent: str
+    begin: float
+    end: float
+    given_up: float
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonJob:
+    """How a daemon job was found when it had followed its hosts."""
+
+    job: str
+    hosts: Sequence[str]
+    """All that there are."""
+    instances: Mapping[int, tuple[str, str]]
+    """Host and state."""
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """The state after the cluster has settled."""
 
@@ -153,6 +176,7 @@ class History:
     actions: Sequence[LeaderAction] = ()
     """In the order in which they began."""
     workflows: Sequence[Workflow] = ()
+    daemons: Sequence[DaemonJob] = ()
 
 
 @dataclass(slots=True)

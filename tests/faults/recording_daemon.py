@@ -38,6 +38,8 @@ WRITES = {
     "tasks": set(),
     "pod_events": {"delete", "expire"},
     "workflows": {"prune"},
+    "secrets": set(),
+    "volumes": {"write"},
     "pools": {"write", "delete"},
     "hosts": {"write_framework_id", "write", "delete"},
     "lockdowns": {"write", "delete"},

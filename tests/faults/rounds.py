@@ -125,5 +125,5 @@ def _proof(testbed: Testbed, workload: Workload, since: float) -> tuple[list[str
     jobs = {job_id: job for job_id in workload.jobs if (job := workload.api.job(job_id)) is not None}
     events = of_jobs(testbed.events(since), workload.jobs)
     end, actions = End(jobs, testbed.live()), testbed.actions.since(since)
-    verdict = check(History(events, workload.api.calls, end, actions, workload.workflows))
+    verdict = check(History(events, workload.api.calls, end, actions, workload.workflows, workload.daemons))
     return [str(violation) for violation in verdict.violations], verdict.unavoidable

@@ -36,7 +36,19 @@ from tests.faults.triggers import Trigger, set_trigger, take
 
 PORTS: Mapping[str, type] = get_type_hints(interface.Store)
 """Repositories of the store."""
-READS = {"config", "runtime", "query", "active", "get", "list", "events", "all", "framework_id"}
+READS = {
+    "config",
+    "runtime",
+    "query",
+    "active",
+    "get",
+    "list",
+    "of_job",
+    "read",
+    "events",
+    "all",
+    "framework_id",
+}
 
 
 def test_no_repository_of_the_store_is_left_out() -> None:

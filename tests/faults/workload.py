@@ -19,7 +19,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.client import PelotonClient
 from peloton.client.discovery import DiscoveryError
-from tests.faults.history import TERMINAL, Call, Instance, Job, Workflow
+from tests.faults.history import TERMINAL, Call, DaemonJob, Instance, Job, Workflow
 
 PATIENCE = 90.0
 """Seconds until an unanswered call fails."""
@@ -69,7 +69,8 @@ class Api:
             sla=job_pb2.SlaConfig(preemptible=True, **sla),
         )
 
-    def create(self, config: job_pb2.JobConfig, job_id: str) -> None:
+    def create(self, config: job_pb2.JobConfig, job_id: str, instances: int = 0) -> None:
+        """`instances`: how many it gets, where its config does not say."""
         request = job_pb2.CreateRequest(id=_id(job_id), config=config)
         answer = self.answered(lambda: self._client.job_svc.Create(request, timeout=TRY))
         if answer.HasField("error") and not answer.error.HasField("alreadyExists"):
@@ -80,7 +81,7 @@ class Api:
                 "create",
                 job_id,
                 time.time(),
-                config.instanceCount,
+                instances or config.instanceCount,
                 max_failures=task.restartPolicy.maxFailures,
                 fails=FAILS in task.command.value,
             )
@@ -182,6 +183,8 @@ class Workload:
     """Jobs that run until they are stopped."""
     workflows: list[Workflow] = field(default_factory=list)
     """Of services, which are among `staying` too."""
+    daemons: list[DaemonJob] = field(default_factory=list)
+    """Daemon jobs, which are among `staying` too."""
     troubles: list[str] = field(default_factory=list)
     _steps: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     _thread: threading.Thread | None = None
@@ -214,7 +217,7 @@ class Workload:
     def add_staying(self, instances: int) -> str:
         """Return the id of a further job that is to be created by other calls than the workload's own, has
         runs that fail, and stays until it is stopped."""
-        job_id = self._id()
+        job_id = self.new_id()
         self.api.calls.append(
             Call("create", job_id, time.time(), instances, max_failures=RETRIES, fails=True)
         )
@@ -292,9 +295,10 @@ class Workload:
     def _new(
         self, command: str, instances: int, max_failures: int, **sla: Any
     ) -> tuple[str, job_pb2.JobConfig]:
-        return self._id(), self.api.config(command, instances, max_failures, **sla)
+        return self.new_id(), self.api.config(command, instances, max_failures, **sla)
 
-    def _id(self) -> str:
+    def new_id(self) -> str:
+        """Return the id of a job that is to be created."""
         return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
 
     def _at(self, seconds: float, step: Callable[[], None]) -> None:

@@ -15,6 +15,7 @@ from jobmgr.services.common.view import JobView, view
 from jobmgr.services.v1alpha.job_reads import JobReads
 from jobmgr.validation.job import check_pool
 from jobmgr.validation.v1alpha import check_spec
+from peloton.api.v0 import peloton_pb2 as v0_peloton
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
@@ -25,6 +26,7 @@ from peloton.model.ids import is_uuid
 from peloton.model.job import JobSpec
 from peloton.model.states import JobType
 from peloton.model.workflow import EntityVersion, WorkflowOptions, ranges_of
+from peloton.wire.job import config_payload, job_spec
 from peloton.wire.payload import spec_from_v1alpha, v1alpha_spec
 from peloton.wire.v1alpha.job_status import entity_version, version_to
 from peloton.wire.v1alpha.patch import patched
@@ -210,8 +212,6 @@ class JobService(JobReads):
         self, job: JobView, given: stateless_pb2.JobSpec, prepare: Prepare
     ) -> tuple[JobSpec, Prepared]:
         """Return the spec that follows the job's. Raises InvalidArgument."""
-        if job.spec.type is not JobType.SERVICE:
-            raise InvalidArgument("job_id", job.job_id, f"the id of a SERVICE: it is a {job.spec.type.name}")
         spec = stateless_pb2.JobSpec()
         spec.CopyFrom(given)
         if not spec.respool_id.value:
@@ -219,19 +219,36 @@ class JobService(JobReads):
         if spec.respool_id.value != job.spec.pool_id:
             expected = f"{job.spec.pool_id!r}: a job stays in its pool"
             raise InvalidArgument("respool_id", spec.respool_id.value, expected)
-        return await self._valid(spec, job.spec.version + 1, job.runtime.creation_time, prepare)
+        return await self._valid(
+            spec, job.spec.version + 1, job.runtime.creation_time, prepare, job.spec.type
+        )
 
     async def _valid(
-        self, given: stateless_pb2.JobSpec, version: int, created_at: int, prepare: Prepare
+        self,
+        given: stateless_pb2.JobSpec,
+        version: int,
+        created_at: int,
+        prepare: Prepare,
+        type_: JobType = JobType.SERVICE,
     ) -> tuple[JobSpec, Prepared]:
-        """Return the model's form of a spec, and its secrets. Raises InvalidArgument with the path."""
-        config = await asyncio.to_thread(check_spec, given)
+        """Return the model's form of a spec, and its secrets. Raises InvalidArgument with the path.
+
+        A spec has no type: that of a daemon job is kept as a config of the v0 API, which has.
+        """
+        config = await asyncio.to_thread(check_spec, given, job_pb2.JobType.ValueType(type_))
         try:
             check_no_secret_volumes(config)
             secrets = await prepare(config)
             check_pool(config.respoolID.value, await self._engine.store.pools.all())
         except InvalidArgument as error:
             raise v1alpha_error(_secret_error(error)) from None
+        if type_ is not JobType.SERVICE:
+            config.changeLog.CopyFrom(
+                v0_peloton.ChangeLog(version=version, createdAt=created_at, updatedAt=self._clock.wall())
+            )
+            return await asyncio.to_thread(
+                job_spec, config, version, config_payload(config, secrets.refs)
+            ), secrets
         spec = stateless_pb2.JobSpec()
         spec.CopyFrom(given)
         spec.revision.CopyFrom(

@@ -176,7 +176,7 @@ def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*_job.yaml")), ids=lambda file: file.name)
 def test_examples_of_jobs(file: Path) -> None:
     config = read_spec(job_pb2.JobConfig, str(file))
-    assert config.name and 0 < config.instanceCount <= 100
+    assert config.name and (config.type == job_pb2.DAEMON) == (config.instanceCount == 0)
     assert config.defaultConfig.command.value and not config.HasField("respoolID")
 
 
