@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from jobmgr.drivers.daemon_hosts import HostFollower
@@ -63,53 +64,54 @@ def spawn_drivers(
     under way, for at most `finish_within` seconds. `cluster` is the name in the labels of tasks,
     `workflows_kept` the number of workflows that are kept of each job.
     """
-    lanes, outbox = engine.lanes, engine.outbox
-    enqueuer = Enqueuer(resmgr, lanes.job, lanes.post)
+    lanes, outbox, after = engine.lanes, engine.outbox, engine.recovery.run_after
     kill_gate = engine.lockdown.gate(Component.GOAL_STATE_ENGINE, Component.KILL)
     launch_gate = engine.lockdown.gate(Component.GOAL_STATE_ENGINE, Component.LAUNCH)
-    placements = Placements(resmgr, lanes, launch_gate)
-    after = engine.recovery.run_after
     labels = SystemLabels(engine.store.pools.all, cluster)
+    enqueuer = Enqueuer(resmgr, lanes.job, lanes.post)
+    placements = Placements(resmgr, lanes, launch_gate)
     launcher = Launcher(hostmgr, lanes.job, lanes.post, outbox.release, labels, engine.store.secrets)
     killer = Killer(hostmgr, reconciler, kills, shut_downs)
     follower = HostFollower(matching, lanes)
-    spawn("lanes", lanes.run())
-    spawn("recovery", engine.recovery.run())
-    spawn("enqueue", enqueuer.enqueue(outbox.enqueue))
-    spawn("enqueue again", enqueuer.enqueue(outbox.enqueue_again))
-    spawn("compare", Comparer(holding, lanes.post).run(outbox.compare))
-    spawn("withdraw", enqueuer.withdraw(outbox.withdraw))
-    spawn("placements", after(placements.run))
-    spawn("launch", launcher.launch(outbox.launch))
-    spawn("release", launcher.release())
-    spawn("settle", Settler(resmgr).run(outbox.settle))
-    spawn("kill", killer.kill(outbox.kill))
-    spawn("kill and hold", killer.kill_and_hold(outbox.kill_and_hold))
-    spawn("shut down", killer.shut_down(outbox.shut_down))
-    spawn("reconcile", killer.reconcile(outbox.reconcile))
-    spawn("event stream", after(StatusStream(events, passing, engine).run))
-    spawn("waiting reasons", after(PendingReasonStream(waiting, lanes).run))
-    spawn("evict", after(PreemptionStream(resmgr, preemption, lanes.post, kill_gate).run))
-    spawn("daemon jobs", follower.take(outbox.follow))
-    spawn("daemon hosts", follower.run())
-    spawn("retire", retire(engine.store, outbox.retire))
-    spawn("delete", delete(engine, outbox.delete))
-    spawn("destroy volumes", VolumeDestroyer(hostmgr, engine.store, engine.clock).run(outbox.destroy))
-    spawn("prune", prune(engine.store, outbox.prune, workflows_kept))
-    spawn("adopt", adopt(engine))
+    drivers = {
+        "lanes": lanes.run(),
+        "recovery": engine.recovery.run(),
+        "enqueue": enqueuer.enqueue(outbox.enqueue),
+        "enqueue again": enqueuer.enqueue(outbox.enqueue_again),
+        "compare": Comparer(holding, lanes.post).run(outbox.compare),
+        "withdraw": enqueuer.withdraw(outbox.withdraw),
+        "placements": after(placements.run),
+        "launch": launcher.launch(outbox.launch),
+        "release": launcher.release(),
+        "settle": Settler(resmgr).run(outbox.settle),
+        "kill": killer.kill(outbox.kill),
+        "shut down": killer.shut_down(outbox.shut_down),
+        "reconcile": killer.reconcile(outbox.reconcile),
+        "event stream": after(StatusStream(events, passing, engine).run),
+        "waiting reasons": after(PendingReasonStream(waiting, lanes).run),
+        "evict": after(PreemptionStream(resmgr, preemption, lanes.post, kill_gate).run),
+        "daemon jobs": follower.take(outbox.follow),
+        "daemon hosts": follower.run(),
+        "retire": retire(engine.store, outbox.retire),
+        "delete": delete(engine, outbox.delete),
+        "destroy volumes": VolumeDestroyer(hostmgr, engine.store, engine.clock).run(outbox.destroy),
+        "prune": prune(engine.store, outbox.prune, workflows_kept),
+        "adopt": adopt(engine),
+    }
+    for name, driver in drivers.items():
+        spawn(name, driver)
+    return partial(_finish, engine, placements, launcher, finish_within)
 
-    async def finish() -> None:
-        try:
-            async with asyncio.timeout(finish_within):
-                await placements.stop()
-                await launcher.finish(outbox.launch)
-                await lanes.flush()
-        except TimeoutError:
-            log.warning(
-                "launches are left to the next leader: they did not finish within %d s", finish_within
-            )
 
-    return finish
+async def _finish(engine: Engine, placements: Placements, launcher: Launcher, within: float) -> None:
+    """Take no more placements, and finish the launches that are under way, for at most `within` seconds."""
+    try:
+        async with asyncio.timeout(within):
+            await placements.stop()
+            await launcher.finish(engine.outbox.launch)
+            await engine.lanes.flush()
+    except TimeoutError:
+        log.warning("launches are left to the next leader: they did not finish within %d s", within)
 
 
 async def expire(

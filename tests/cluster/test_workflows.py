@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -17,6 +16,8 @@ from peloton.api.v1alpha.pod import pod_pb2
 from .conftest import Harness, wait_for
 from .service_job import SECONDS, ServiceJob
 
+AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+"""Statuses of calls while no jobmgr leads."""
 INSTANCES, BATCH, TOLERATED = 100, 10, 3
 WORKFLOW_SECONDS = 120
 SUCCEEDED = stateless_pb2.WORKFLOW_STATE_SUCCEEDED
@@ -105,12 +106,30 @@ def ended(service: ServiceJob) -> int:
         try:
             states[0] = service.get().workflow_info.status.state
         except grpc.RpcError as error:
-            if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+            if error.code() not in AWAY:
                 raise
         return states[0] in ENDED
 
     wait_for(over, WORKFLOW_SECONDS, lambda: str(service.get().workflow_info.status))
     return states[0]
+
+
+def await_progress(service: ServiceJob) -> None:
+    """Wait until the last workflow is done with further instances, or is over."""
+    before: list[int] = []
+
+    def moved() -> bool:
+        try:
+            status = service.get().workflow_info.status
+        except grpc.RpcError as error:
+            if error.code() not in AWAY:
+                raise
+            return False
+        done = status.num_instances_completed + status.num_instances_failed
+        before[:] = before or [done]
+        return done > before[0] or status.state in ENDED
+
+    wait_for(moved, WORKFLOW_SECONDS, lambda: str(service.get().workflow_info.status))
 
 
 @contextmanager
@@ -147,7 +166,7 @@ def kill_jobmgr(harness: Harness) -> None:
 def test_a_service_is_updated_restarted_and_scaled(harness: Harness, service: ServiceJob, kills: int) -> None:
     def disturb() -> None:
         for _ in range(kills):
-            time.sleep(1.0)
+            await_progress(service)
             kill_jobmgr(harness)
 
     good = f"echo good {kills}; sleep 600"

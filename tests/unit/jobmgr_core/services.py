@@ -20,6 +20,7 @@ from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime, TaskStatus
 from peloton.model.volume import Volume, VolumeState
 from peloton.model.workflow import (
+    WHOLE_WORKFLOW,
     EntityVersion,
     Ranges,
     Workflow,
@@ -259,3 +260,22 @@ class Service:
         live = (each for each in self.volumes.values() if each.goal is not VolumeState.DELETED)
         job.volumes = {each.id: each for each in live}
         self.core.recover(job)
+
+
+def running(instances: int = 3, checked: bool = False) -> Service:
+    """A service whose instances run."""
+    it = Service(service(instances, checked=checked))
+    it.settle()
+    it.run(healthy=True)
+    return it
+
+
+def state(it: Service) -> WorkflowState:
+    """The state of the last workflow."""
+    assert it.workflow is not None
+    return it.workflow.state
+
+
+def told(it: Service, instance: int = WHOLE_WORKFLOW) -> list[str]:
+    """The events of the workflow, or of an instance, oldest first."""
+    return [event.state.name for event in it.history if event.instance == instance]

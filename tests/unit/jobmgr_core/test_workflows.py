@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import pytest
 
 from jobmgr.core.state import events as ev
 from jobmgr.core.state import instructions as ins
-from jobmgr.core.state.change import Change
-from jobmgr.core.state.decisions import Cycle
-from jobmgr.core.workflow.states import MACHINE, WorkflowCause
 from peloton.errors import Conflict, InvalidArgument
 from peloton.model.ids import Run
 from peloton.model.states import HealthState, JobState, TaskState
 from peloton.model.workflow import (
-    WHOLE_WORKFLOW,
     EntityVersion,
     Range,
     Workflow,
@@ -23,26 +17,10 @@ from peloton.model.workflow import (
     WorkflowState,
     WorkflowType,
 )
-from tests.unit.jobmgr_core.services import Service, service
+from tests.unit.jobmgr_core.services import Service, running, service, state, told
 from tests.unit.jobmgr_core.specs import JOB
 
 S, W, T, A = TaskState, WorkflowState, WorkflowType, ev.WorkflowAction
-
-
-def running(instances: int = 3, checked: bool = False) -> Service:
-    it = Service(service(instances, checked=checked))
-    it.settle()
-    it.run(healthy=True)
-    return it
-
-
-def state(it: Service) -> WorkflowState:
-    assert it.workflow is not None
-    return it.workflow.state
-
-
-def told(it: Service, instance: int = WHOLE_WORKFLOW) -> list[str]:
-    return [event.state.name for event in it.history if event.instance == instance]
 
 
 def test_an_update_brings_all_instances_to_the_new_version() -> None:
@@ -102,65 +80,6 @@ def test_instances_are_added_and_removed_and_their_runs_go_on_counting() -> None
     it.settle()
     assert (it.rows[2].state, it.rows[2].run, sorted(it.tasks)) == (S.RUNNING, 2, [0, 1, 2])
     assert it.runtime.config_counts == {4: 3}
-
-
-def fail_new(it: Service, version: int) -> None:
-    """All runs of a version end."""
-    for instance, run in list(it.alive):
-        if it.rows[instance].config_version == version and it.rows[instance].run == run:
-            it.end(instance)
-
-
-def test_a_bad_config_rolls_back_by_itself() -> None:
-    it = running(6)
-    options = {"max_instance_attempts": 1, "max_failure_instances": 2, "rollback_on_failure": True}
-    it.update(service(6, command="bad"), batch_size=2, **options)
-    for _ in range(30):
-        it.step()
-        fail_new(it, 2)
-    it.settle()
-    assert (state(it), it.versions(), it.states()) == (W.ROLLED_BACK, [1] * 6, ["RUNNING"] * 6)
-    assert it.runtime.config_version == 1
-    assert told(it) == ["INITIALIZED", "ROLLING_FORWARD", "ROLLING_BACKWARD", "ROLLED_BACK"]
-    assert [task.run for task in it.rows.values()].count(1) >= 2  # most were never touched
-
-
-def test_without_rollback_it_fails_and_instances_stay() -> None:
-    it = running(4)
-    it.update(service(4, command="bad"), batch_size=1, max_instance_attempts=1, max_failure_instances=1)
-    for _ in range(10):
-        it.step()
-        fail_new(it, 2)
-    assert (state(it), it.versions()) == (W.FAILED, [2, 2, 1, 1])
-    assert it.workflow is not None and "which is not below the limit of 1" in it.workflow.reason
-
-
-def test_it_rolls_back_once_only() -> None:
-    it = running(3)
-    options = {"max_instance_attempts": 1, "max_failure_instances": 1, "rollback_on_failure": True}
-    it.update(service(3, command="bad"), batch_size=1, **options)
-    for _ in range(10):
-        it.step()
-        for instance, _run in list(it.alive):
-            if it.rows[instance].run > 1:
-                it.end(instance)
-    assert state(it) is W.FAILED
-    assert told(it)[-2:] == ["ROLLING_BACKWARD", "FAILED"]
-
-
-def test_failed_instances_below_the_limit_do_not_stop_it() -> None:
-    it = running(3)
-    it.update(service(3, command="bad"), max_instance_attempts=1, max_failure_instances=2)
-    it.cycle()
-    it.cycle()
-    for _ in range(3):
-        it.act()
-        it.place()
-    it.act()
-    it.end(1)
-    it.settle()
-    assert it.workflow is not None
-    assert (state(it), it.workflow.done, it.workflow.failed) == (W.SUCCEEDED, 2, 1)
 
 
 def test_an_update_waits_for_health() -> None:
@@ -242,15 +161,6 @@ def test_a_soft_abort_waits_for_what_is_in_flight() -> None:
     assert state(it) is W.ROLLING_FORWARD
     it.settle()
     assert (state(it), it.versions()) == (W.ABORTED, [2, 2, 1, 1])
-
-
-def test_a_user_rolls_an_update_back() -> None:
-    it = running(4)
-    it.update(service(6, command="new"), batch_size=3)
-    it.step()
-    it.steer(A.ROLL_BACK)
-    it.settle()
-    assert (state(it), it.versions(), sorted(it.tasks)) == (W.ROLLED_BACK, [1] * 4, [0, 1, 2, 3])
 
 
 def test_a_newer_update_takes_the_place_of_one_that_runs() -> None:
@@ -363,36 +273,6 @@ def test_stop_job_is_refused_while_an_update_starts_instances() -> None:
     assert isinstance(it.ask(ev.JobGoalRequested(JOB, JobState.KILLED)), Conflict)
 
 
-def test_a_workflow_says_what_it_waits_for() -> None:
-    it = running(2)
-    it.update(service(2, command="new"), batch_size=1)
-    it.cycle()
-    it.cycle()
-    it.act()
-    it.cycle()
-    assert it.workflow is not None
-    waiting = it.core.rollouts.status(it.workflow)
-    assert waiting.current == (0,)
-    assert waiting.workflow.reason.startswith("waits for instances: 1 in flight (0): 1 ")
-
-
-@pytest.mark.parametrize("fall", [lambda it: it.fall(), lambda it: None], ids=["fall", "go on"])
-def test_a_new_leader_goes_on_after_every_turn(fall: Callable[[Service], None]) -> None:
-    it = running(4)
-    it.update(service(6, command="new"), batch_size=2)
-    for _ in range(60):
-        fall(it)
-        it.step()
-    it.settle()
-    assert (state(it), it.versions(), it.twice) == (W.SUCCEEDED, [2] * 6, [])
-
-
-def test_what_has_ended_stays_as_it_is() -> None:
-    for cause in WorkflowCause:
-        for ended in (each for each in W if each.terminal):
-            assert not MACHINE.allows(ended, cause)
-
-
 def test_an_instance_that_was_removed_is_not_looked_for_in_resmgr() -> None:
     it = running(3)
     it.end(2, S.LOST)
@@ -406,32 +286,6 @@ def test_an_instance_that_was_removed_is_not_looked_for_in_resmgr() -> None:
     assert (it.states(), it.versions()) == (["RUNNING"] * 2, [3, 3])
 
 
-def test_a_rollback_leaves_the_counts_of_removed_instances_alone() -> None:
-    it = running(3)
-    it.end(2)
-    it.update(service(2))
-    it.settle()
-    it.update(service(2, command="new"), batch_size=1, start_paused=True)
-    it.cycle()
-    it.steer(A.ROLL_BACK)
-    it.settle()
-    assert it.runtime.config_counts == {2: 2}
-    assert it.runtime.task_counts == {S.RUNNING: 2}
-
-
-def test_an_end_that_comes_with_the_first_cycle_of_a_leader_is_an_event() -> None:
-    it = running(2)
-    it.update(service(2, command="new"), batch_size=1, max_instance_attempts=1)
-    while it.rows[0].state is not S.LAUNCHED or it.rows[0].run != 2:
-        it.cycle()
-        it.act()
-        it.place()
-    it.fall()
-    it.alive.pop((0, 2), None)
-    it.say(0, 2, S.FAILED)
-    assert told(it, 0)[-1] == "FAILED"
-
-
 def test_an_instance_that_is_being_removed_comes_back_stopped_where_the_job_is() -> None:
     it = running(3)
     it.update(service(2))
@@ -442,64 +296,6 @@ def test_an_instance_that_is_being_removed_comes_back_stopped_where_the_job_is()
     it.update(service(3))
     it.settle()
     assert (state(it), it.states()) == (W.SUCCEEDED, ["KILLED"] * 3)
-
-
-def test_a_rollback_adds_none_beside_what_it_finds_in_flight() -> None:
-    it = running(3)
-    it.update(service(2, command="new"), batch_size=1)
-    while it.rows[2].goal is not S.DELETED:
-        it.step()
-    it.end(0)
-    it.act()
-    assert (it.rows[2].state, state(it)) == (S.DELETED, W.ROLLING_FORWARD)
-    it.steer(A.ROLL_BACK)
-    it.cycle()
-    assert it.rows[0].desired_config_version == 1
-    assert it.rows[2].state is S.DELETED, "0 is in flight: 2 has to wait"
-    it.settle()
-    assert (state(it), it.versions(), it.states()) == (W.ROLLED_BACK, [1] * 3, ["RUNNING"] * 3)
-
-
-def test_a_rollback_removes_none_beside_what_it_finds_in_flight() -> None:
-    it = running(1)
-    it.update(service(3, command="new"), batch_size=1)
-    while 2 not in it.rows:
-        it.cycle()
-        it.act()
-        it.place()
-        it.act()
-        it.run()
-    assert (it.rows[1].state, it.rows[2].state) == (S.RUNNING, S.INITIALIZED)
-    it.steer(A.ROLL_BACK)
-    it.cycle()
-    going = [i for i, task in it.rows.items() if task.goal is S.DELETED]
-    assert going == [2], "it is not up: it is removed before others"
-
-
-class Torn(Service):
-    """Its next write ends after the workflows, where `torn` is set."""
-
-    torn = False
-
-    def store(self, change: Change) -> None:
-        """As its base, or a part of it."""
-        if not self.torn:
-            super().store(change)
-        self.workflows.update(change.workflows)
-
-
-def test_a_stop_of_all_instances_has_ended_only_where_the_goal_of_the_job_is_stored() -> None:
-    it = Torn(service(2))
-    it.settle()
-    it.begin(T.STOP)
-    while {task.state for task in it.rows.values()} != {S.KILLED}:
-        it.step()
-    it.torn = True
-    it.cycle()
-    it.torn = False
-    it.fall()
-    it.settle()
-    assert (state(it), it.runtime.goal) == (W.SUCCEEDED, JobState.KILLED)
 
 
 def test_what_is_adopted_while_it_is_down_has_its_part_of_the_batch() -> None:
@@ -515,52 +311,3 @@ def test_what_is_adopted_while_it_is_down_has_its_part_of_the_batch() -> None:
     assert it.states() == ["PENDING"] * 2 + ["RUNNING"] * 2
     it.settle()
     assert (state(it), it.versions(), it.states()) == (W.SUCCEEDED, [3] * 5, ["RUNNING"] * 5)
-
-
-class Reported(Service):
-    """A service whose cycles' reports are kept."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.reports: list[str] = []
-        run = self.core.run_cycle
-
-        def kept(events: Sequence[ev.Event], now: ev.Now) -> Cycle:
-            cycle = run(events, now)
-            self.reports += [reason for _, _, reason in cycle.silent]
-            return cycle
-
-        self.core.run_cycle = kept  # type: ignore[method-assign]
-
-
-def test_a_workflow_without_progress_is_reported_until_it_goes_on() -> None:
-    it = Reported(service(2))
-    it.settle()
-    it.update(service(2, command="new"), batch_size=1)
-    while it.rows[0].state is not S.PENDING:
-        it.cycle()
-        it.act()
-    it.wait(1500)
-    assert not it.reports
-    assert it.core.idle_until() is not None, "it comes up without an event"
-    it.wait(301)
-    assert it.reports == ["waits for instances: 1 in flight (0): 1 PENDING; no progress for 30 min"]
-    assert it.core.rollouts.silent == {JOB}
-    it.wait(900)
-    assert len(it.reports) == 1
-    it.wait(901)
-    assert len(it.reports) == 2, "it is reported again while that lasts"
-    it.settle()
-    assert (state(it), it.core.rollouts.silent) == (W.SUCCEEDED, set())
-    it.wait(4000)
-    assert len(it.reports) == 2
-
-
-def test_a_paused_workflow_waits_for_its_user_and_is_not_reported() -> None:
-    it = Reported(service(2))
-    it.settle()
-    it.update(service(2, command="new"), start_paused=True)
-    it.settle()
-    it.wait(1801)
-    it.wait(1801)
-    assert not it.reports

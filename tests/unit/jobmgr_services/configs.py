@@ -24,6 +24,8 @@ BATCH = f"""
     }}
 """
 SERVICE = BATCH + "type: SERVICE"
+NO_COMMAND = f'name: "x" instanceCount: 2 respoolID {{ value: "{POOL}" }}'
+EXECUTOR = 'executor { type: CUSTOM executor_id { value: "e" } data: "x" }'
 
 
 def job(text: str = "", base: str = BATCH) -> job_pb2.JobConfig:

@@ -5,81 +5,10 @@ from __future__ import annotations
 import pytest
 
 from jobmgr.validation.job import (
-    check_job_id,
-    check_pool,
-    check_supported,
     validated,
 )
 from peloton.errors import InvalidArgument
-from peloton.model.task import MAX_FAILURES
-from tests.unit.jobmgr_services.configs import BATCH, PARENT, POOL, POOLS, SERVICE, job
-
-NO_COMMAND = f'name: "x" instanceCount: 2 respoolID {{ value: "{POOL}" }}'
-EXECUTOR = 'executor { type: CUSTOM executor_id { value: "e" } data: "x" }'
-DOCKER = 'container { type: DOCKER docker { image: "busybox" } }'
-
-ACCEPTED = {
-    "plain": ("", BATCH),
-    "most instances": ("instanceCount: 100000", BATCH),
-    "zero cpu": ("defaultConfig { resource { cpuLimit: 0 } }", BATCH),
-    "no name": ('name: ""', BATCH),
-    "controller by override": ("instanceConfig { key: 0 value { controller: true } }", BATCH),
-    "controller of a single instance": (
-        "defaultConfig { controller: true }",
-        BATCH.replace("instanceCount: 3", "instanceCount: 1"),
-    ),
-    "controller that the others override": (
-        "defaultConfig { controller: true } instanceConfig { key: 1 value {} } "
-        "instanceConfig { key: 2 value {} }",
-        BATCH,
-    ),
-    "commands by override": (
-        'instanceConfig { key: 0 value { command { value: "a" } } } '
-        'instanceConfig { key: 1 value { command { value: "b" } } }',
-        NO_COMMAND,
-    ),
-    "image's own entry point": (f"defaultConfig {{ command {{ shell: false }} {DOCKER} }}", NO_COMMAND),
-    "ports": (
-        'defaultConfig { ports { name: "a" envName: "A" } ports { name: "b" value: 65535 } '
-        'ports { name: "c" envName: "C" } }',
-        BATCH,
-    ),
-    "revocable": ("sla { preemptible: true revocable: true }", BATCH),
-    "gang": ("sla { minimumRunningInstances: 3 maximumRunningInstances: 3 }", BATCH),
-    "minimum within the count": ("sla { minimumRunningInstances: 3 }", BATCH),
-    "own preemptible above the minimum": (
-        "sla { minimumRunningInstances: 2 } "
-        "instanceConfig { key: 2 value { preemptionPolicy { type: TYPE_PREEMPTIBLE } } }",
-        BATCH,
-    ),
-    "default preemptible as the SLA": (
-        "sla { minimumRunningInstances: 2 preemptible: true } "
-        "defaultConfig { preemptionPolicy { type: TYPE_PREEMPTIBLE killOnPreempt: true } }",
-        BATCH,
-    ),
-    "service": ("sla { preemptible: true maximumUnavailableInstances: 1 }", SERVICE),
-    "service with an executor": (f"defaultConfig {{ {EXECUTOR} }}", NO_COMMAND + " type: SERVICE"),
-    "executor's ports need no variable": (
-        f'defaultConfig {{ {EXECUTOR} ports {{ name: "a" }} ports {{ name: "b" }} }}',
-        SERVICE,
-    ),
-    "health by command": (
-        'defaultConfig { healthCheck { enabled: true type: COMMAND commandCheck { command: "true" } } }',
-        SERVICE,
-    ),
-    "health by HTTP": (
-        'defaultConfig { healthCheck { enabled: true type: HTTP httpCheck { port: 80 path: "/" } } }',
-        SERVICE,
-    ),
-    "health off": ("defaultConfig { healthCheck { enabled: false } }", SERVICE),
-    "volume": ('defaultConfig { volume { containerPath: "data" sizeMB: 10 } }', SERVICE),
-    "daemon": ("type: DAEMON", BATCH),
-    "daemon without a number of instances": ("type: DAEMON", BATCH.replace("instanceCount: 3", "")),
-    "daemon with unavailable instances": (
-        "type: DAEMON sla { maximumUnavailableInstances: 1 priority: 2 }",
-        BATCH,
-    ),
-}
+from tests.unit.jobmgr_services.configs import BATCH, EXECUTOR, NO_COMMAND, SERVICE, job
 
 REFUSED = {
     # text over the base, base, path, part of the message
@@ -437,12 +366,6 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", ACCEPTED)
-def test_accepts(case: str) -> None:
-    config = job(*ACCEPTED[case])
-    assert validated(config) == config
-
-
 @pytest.mark.parametrize("case", REFUSED)
 def test_refuses(case: str) -> None:
     text, base, path, part = REFUSED[case]
@@ -450,82 +373,3 @@ def test_refuses(case: str) -> None:
         validated(job(text, base))
     assert refusal.value.field == path
     assert part in str(refusal.value)
-
-
-def test_clips_max_failures_everywhere_and_keeps_the_given_config() -> None:
-    config = job(
-        "defaultConfig { restartPolicy { maxFailures: 500 } } "
-        "instanceConfig { key: 1 value { restartPolicy { maxFailures: 101 } } } "
-        "instanceConfig { key: 2 value { restartPolicy { maxFailures: 99 } } }"
-    )
-    clipped = validated(config)
-    assert clipped.defaultConfig.restartPolicy.maxFailures == MAX_FAILURES
-    assert clipped.instanceConfig[1].restartPolicy.maxFailures == MAX_FAILURES
-    assert clipped.instanceConfig[2].restartPolicy.maxFailures == 99
-    assert not clipped.instanceConfig[2].HasField("command")
-    assert config.defaultConfig.restartPolicy.maxFailures == 500
-
-
-@pytest.mark.parametrize(
-    ("pool", "part"),
-    [
-        ("", "every job names one"),
-        ("root", "the root takes no jobs"),
-        (PARENT, "it has the child 'batch'"),
-        ("b3f1c2de-0000-4000-8000-00000000000f", "exists"),
-    ],
-)
-def test_refuses_pool(pool: str, part: str) -> None:
-    with pytest.raises(InvalidArgument, match="respoolID") as refusal:
-        check_pool(pool, POOLS)
-    assert part in str(refusal.value)
-
-
-def test_accepts_leaf() -> None:
-    check_pool(POOL, POOLS)
-
-
-@pytest.mark.parametrize("job_id", ["", "abc", "b3f1c2de00004000800000000000000f", POOL + "0"])
-def test_refuses_job_id(job_id: str) -> None:
-    with pytest.raises(InvalidArgument, match="UUID"):
-        check_job_id(job_id)
-
-
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
-        (
-            "defaultConfig { constraint { type: LABEL_CONSTRAINT labelConstraint { kind: TASK "
-            "condition: CONDITION_LESS_THAN requirement: 1 } } }",
-            "defaultConfig.constraint.labelConstraint.kind",
-        ),
-        (
-            "instanceConfig { key: 2 value { constraint { type: OR_CONSTRAINT orConstraint { constraints { "
-            "type: AND_CONSTRAINT andConstraint { constraints { type: LABEL_CONSTRAINT labelConstraint { "
-            "kind: TASK condition: CONDITION_EQUAL } } } } } } } }",
-            "instanceConfig[2].constraint.orConstraint.constraints[0].andConstraint.constraints[0]"
-            ".labelConstraint.kind",
-        ),
-    ],
-)
-def test_refuses_unsupported_jobs(text: str, path: str) -> None:
-    config = validated(job(text))
-    with pytest.raises(InvalidArgument) as refusal:
-        check_supported(config)
-    assert refusal.value.field == path
-
-
-def test_an_and_without_terms_and_constraints_on_hosts_are_supported() -> None:
-    check_supported(
-        validated(
-            job(
-                "defaultConfig { constraint { type: AND_CONSTRAINT } } "
-                "instanceConfig { key: 1 value { constraint { type: LABEL_CONSTRAINT labelConstraint { "
-                "kind: HOST condition: CONDITION_EQUAL requirement: 1 } } } }"
-            )
-        )
-    )
-
-
-def test_batch_is_supported() -> None:
-    check_supported(validated(job()))
