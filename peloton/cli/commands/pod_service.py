@@ -67,22 +67,23 @@ def query(session: Session, /, job_id: str, **given: Any) -> None:
     session.show(response, lambda: pod_table((_name(pod.status), pod.status) for pod in response.pods))
 
 
-@click.command(cls=Command)
-@NAME
-@pass_session
-def start(session: Session, name: str) -> None:
-    """Start a pod that was stopped."""
-    response = _call(session, "StartPod", name)
-    session.show(response, lambda: f"Pod {name} is being started")
+def _control(verb: str, method: str, done: str, summary: str) -> click.Command:
+    """Return a command that calls `method` for a pod; `done` says what becomes of the pod."""
+
+    @click.command(verb, cls=Command, help=summary)
+    @NAME
+    @pass_session
+    def control(session: Session, name: str) -> None:
+        session.show(_call(session, method, name), lambda: f"Pod {name} {done}")
+
+    return control
 
 
-@click.command(cls=Command)
-@NAME
-@pass_session
-def stop(session: Session, name: str) -> None:
-    """Stop a pod."""
-    response = _call(session, "StopPod", name)
-    session.show(response, lambda: f"Pod {name} is being stopped")
+start = _control("start", "StartPod", "is being started", "Start a pod that was stopped.")
+stop = _control("stop", "StopPod", "is being stopped", "Stop a pod.")
+refresh = _control(
+    "refresh", "RefreshPod", "refreshed", "Have the job manager read a pod from the store again."
+)
 
 
 @click.command(cls=Command)
@@ -131,15 +132,6 @@ def logs(session: Session, name: str, filename: str, run: str) -> None:
     for piece in file.download():
         sys.stdout.buffer.write(piece)
     sys.stdout.buffer.flush()
-
-
-@click.command(cls=Command)
-@NAME
-@pass_session
-def refresh(session: Session, name: str) -> None:
-    """Have the job manager read a pod from the store again."""
-    response = _call(session, "RefreshPod", name)
-    session.show(response, lambda: f"Pod {name} refreshed")
 
 
 @click.command(cls=Command)

@@ -91,41 +91,26 @@ def cache(session: Session, update_id: str) -> None:
     session.show(response, lambda: yaml_text(response))
 
 
-@update.command()
-@UPDATE
-@OPAQUE_DATA
-@pass_session
-def pause(session: Session, update_id: str, opaque_data: str) -> None:
-    """Halt an update after the instances that are in flight."""
-    _control(session, "PauseUpdate", update_id, opaque_data, "paused")
+def _add(name: str, method: str, done: str, summary: str) -> None:
+    """Add a command that changes the course of an update by `method`; `done` says what became of it."""
+
+    @update.command(name, help=summary)
+    @UPDATE
+    @OPAQUE_DATA
+    @pass_session
+    def control(session: Session, update_id: str, opaque_data: str) -> None:
+        from peloton.api.v0.update.svc import update_svc_pb2 as pb
+
+        request = getattr(pb, f"{method}Request")(updateId=_id(update_id))
+        if opaque_data:
+            request.opaque_data.data = opaque_data
+        response = _call(session, method, request, update_id)
+        session.show(response, lambda: f"Update {update_id} {done}")
 
 
-@update.command()
-@UPDATE
-@OPAQUE_DATA
-@pass_session
-def resume(session: Session, update_id: str, opaque_data: str) -> None:
-    """Let an update go on after a pause."""
-    _control(session, "ResumeUpdate", update_id, opaque_data, "resumed")
-
-
-@update.command()
-@UPDATE
-@OPAQUE_DATA
-@pass_session
-def abort(session: Session, update_id: str, opaque_data: str) -> None:
-    """End an update; the instances stay as they are."""
-    _control(session, "AbortUpdate", update_id, opaque_data, "aborted")
-
-
-def _control(session: Session, method: str, update_id: str, opaque_data: str, done: str) -> None:
-    from peloton.api.v0.update.svc import update_svc_pb2 as pb
-
-    request = getattr(pb, f"{method}Request")(updateId=_id(update_id))
-    if opaque_data:
-        request.opaque_data.data = opaque_data
-    response = _call(session, method, request, update_id)
-    session.show(response, lambda: f"Update {update_id} {done}")
+_add("pause", "PauseUpdate", "paused", "Halt an update after the instances that are in flight.")
+_add("resume", "ResumeUpdate", "resumed", "Let an update go on after a pause.")
+_add("abort", "AbortUpdate", "aborted", "End an update; the instances stay as they are.")
 
 
 def _call(session: Session, method: str, request: Any, subject: str) -> Any:

@@ -19,34 +19,30 @@ def workflow() -> None:
     """Control the update or restart of a service that is under way."""
 
 
-@workflow.command()
-@JOB
-@VERSION
-@OPAQUE_DATA
-@pass_session
-def pause(session: Session, job_id: str, version: str, opaque_data: str) -> None:
-    """Halt it after the instances that are in flight."""
-    _control(session, "PauseJobWorkflow", job_id, version, opaque_data, "paused")
+def _add(name: str, method: str, done: str, summary: str) -> None:
+    """Add a command that changes the course of a workflow by `method`; `done` says what became of it."""
+
+    @workflow.command(name, help=summary)
+    @JOB
+    @VERSION
+    @OPAQUE_DATA
+    @pass_session
+    def control(session: Session, job_id: str, version: str, opaque_data: str) -> None:
+        from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+
+        request = getattr(pb, f"{method}Request")()
+        request.job_id.value, request.version.value = job_id, version
+        if opaque_data:
+            request.opaque_data.data = opaque_data
+        response = call_job(session, method, request, version)
+        session.show(
+            response, lambda: f"Workflow of job {job_id} {done}, entity version {response.version.value}"
+        )
 
 
-@workflow.command()
-@JOB
-@VERSION
-@OPAQUE_DATA
-@pass_session
-def resume(session: Session, job_id: str, version: str, opaque_data: str) -> None:
-    """Let it go on after a pause."""
-    _control(session, "ResumeJobWorkflow", job_id, version, opaque_data, "resumed")
-
-
-@workflow.command()
-@JOB
-@VERSION
-@OPAQUE_DATA
-@pass_session
-def abort(session: Session, job_id: str, version: str, opaque_data: str) -> None:
-    """End it; the instances stay as they are."""
-    _control(session, "AbortJobWorkflow", job_id, version, opaque_data, "aborted")
+_add("pause", "PauseJobWorkflow", "paused", "Halt it after the instances that are in flight.")
+_add("resume", "ResumeJobWorkflow", "resumed", "Let it go on after a pause.")
+_add("abort", "AbortJobWorkflow", "aborted", "End it; the instances stay as they are.")
 
 
 @workflow.command()
@@ -71,16 +67,3 @@ def events(session: Session, job_id: str, instance: int, limit: int) -> None:
     )
     response = call_job(session, "GetWorkflowEvents", request)
     session.show(response, lambda: workflow_event_table(response.events))
-
-
-def _control(session: Session, method: str, job_id: str, version: str, opaque_data: str, done: str) -> None:
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
-
-    request = getattr(pb, f"{method}Request")()
-    request.job_id.value, request.version.value = job_id, version
-    if opaque_data:
-        request.opaque_data.data = opaque_data
-    response = call_job(session, method, request, version)
-    session.show(
-        response, lambda: f"Workflow of job {job_id} {done}, entity version {response.version.value}"
-    )
