@@ -14,6 +14,7 @@ from peloton.model.ids import is_uuid
 
 if TYPE_CHECKING:
     from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobStatus, WorkflowStatus
+    from peloton.api.v1alpha.peloton_pb2 import Secret
     from peloton.cli.failures import CallFailed
 
 _VERSION = re.compile(r"\d+-\d+-\d+\Z", re.ASCII)
@@ -98,6 +99,15 @@ def present(session: Session, job_id: str) -> JobStatus:
     request = pb.GetJobRequest(job_id=peloton_pb2.JobID(value=job_id), summary_only=True)
     status: JobStatus = call_job(session, "GetJob", request).summary.status
     return status
+
+
+def secrets_of(session: Session, job_id: str) -> list[Secret]:
+    """Return the secrets of a job, without their contents: an update has to name them, and they stay."""
+    from peloton.api.v1alpha import peloton_pb2
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+
+    request = pb.GetJobRequest(job_id=peloton_pb2.JobID(value=job_id), summary_only=True)
+    return list(call_job(session, "GetJob", request).secrets)
 
 
 def replaceable(session: Session, job_id: str, override: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
@@ -23,13 +23,14 @@ class ServiceJob:
         harness: Harness,
         instances: int,
         adjust: Callable[[stateless_pb2.JobSpec], None] = lambda spec: None,
+        secrets: Sequence[peloton_pb2.Secret] = (),
     ) -> None:
         """Create it, with a spec that `adjust` may change."""
         self.jobs, self.pods = harness.client.stateless_svc, harness.client.pod_svc
         self.id = peloton_pb2.JobID(value=str(uuid.uuid4()))
         self.spec = _spec(harness.pool, instances)
         adjust(self.spec)
-        request = jobs_pb.CreateJobRequest(job_id=self.id, spec=self.spec)
+        request = jobs_pb.CreateJobRequest(job_id=self.id, spec=self.spec, secrets=secrets)
         self.version = self.jobs.CreateJob(request, timeout=SECONDS).version
 
     def get(self) -> jobs_pb.GetJobResponse:

@@ -21,8 +21,14 @@ from minicluster.settings import ClusterSettings, DaemonSettings
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha import peloton_pb2 as v1alpha
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as jobs_pb
+from peloton.api.v1alpha.pod import pod_pb2
+from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2
 
 from .conftest import Harness, wait_for
+from .service_job import ServiceJob
 from .test_sandbox import browse, output
 
 PATH = "/etc/secrets/key"
@@ -186,3 +192,27 @@ def test_a_lost_secret_kills_the_task(harness: Harness, content: bytes, tmp_path
     runtime = harness.tasks(job_id)[0].runtime
     assert (runtime.state, runtime.reason) == (task_pb2.KILLED, "SECRET_NOT_FOUND")
     assert runtime.message.endswith(f"({PATH}) is not stored")
+
+
+def test_an_update_of_a_service_brings_another_content(harness: Harness, content: bytes) -> None:
+    def adjust(spec: stateless_pb2.JobSpec) -> None:
+        spec.default_spec.mesos_spec.type = apachemesos_pb2.PodSpec.CONTAINER_TYPE_MESOS
+        spec.default_spec.containers[0].entrypoint.value = f'sha256sum < "$MESOS_SANDBOX{PATH}"; sleep 600'
+
+    secret = v1alpha.Secret(path=PATH)
+    secret.value.data = content
+    service = ServiceJob(harness, 1, adjust, [secret])
+
+    def shows(run: int, expected: bytes) -> bool:
+        if service.run(0) != run or service.list()[0].status.state != pod_pb2.POD_STATE_RUNNING:
+            return False
+        return output(browse(harness, service.id.value, run)).startswith(hashlib.sha256(expected).hexdigest())
+
+    service.await_states(pod_pb2.POD_STATE_RUNNING)
+    wait_for(lambda: shows(1, content), 60)
+    (held,) = service.get().secrets
+    held.value.data = b"another " + content
+    version = service.get().job_info.status.version
+    request = jobs_pb.ReplaceJobRequest(job_id=service.id, version=version, spec=service.spec, secrets=[held])
+    service.jobs.ReplaceJob(request, timeout=30)
+    wait_for(lambda: shows(2, b"another " + content), 60)

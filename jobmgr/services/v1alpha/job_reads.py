@@ -47,7 +47,9 @@ class JobReads(WorkflowReads):
         workflow = await self._last_workflow(job)
         if request.summary_only:
             summary = JobSummary(job.job_id, job.spec, job.runtime)
-            return pb.GetJobResponse(summary=summary_message(summary, workflow))
+            return pb.GetJobResponse(
+                summary=summary_message(summary, workflow), secrets=shown_v1alpha(job.spec.payload.secrets)
+            )
         spec = job.spec
         if request.version.value:
             spec = await job.version(EntityVersion.parse(request.version.value).config)

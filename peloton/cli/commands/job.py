@@ -89,10 +89,15 @@ def create(
 def update(
     session: Session, job_id: str, config: str, secret_path: str | None, secret_data: str | None
 ) -> None:
-    """Add instances to a batch job: CONFIG is its whole spec, with a larger instanceCount."""
+    """Add instances to a batch job: CONFIG is its whole spec, with a larger instanceCount.
+
+    Its secrets stay; the one that has the path of the secret given here gets the new content.
+    """
     from peloton.api.v0.job import job_pb2
 
+    held = session.call_unchecked("job_svc", "Get", job_pb2.GetRequest(id=_id(job_id))).secrets
     secrets = _secrets(secret_path, secret_data)
+    secrets += [secret for secret in held if secret.path != secret_path]
     request = job_pb2.UpdateRequest(id=_id(job_id), config=_read(config), secrets=secrets)
     response = session.call("job_svc", "Update", request)
     session.show(

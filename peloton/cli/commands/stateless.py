@@ -19,7 +19,7 @@ from peloton.cli.updates import (
     take_pool,
     update_options,
 )
-from peloton.cli.versions import VERSION, EntityVersion, call_job, replaceable
+from peloton.cli.versions import VERSION, EntityVersion, call_job, replaceable, secrets_of
 
 if TYPE_CHECKING:
     from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec
@@ -79,8 +79,9 @@ def replace(
 ) -> None:
     """Update a service to the new SPEC, BATCH-SIZE instances at a time, all at once with 0.
 
-    With ENTITYVERSION only if the job is still at this version. Without it the present version is taken; an
-    update or restart that is under way is then replaced with --override only. Warnings are those of `create`.
+    Its secrets stay. With ENTITYVERSION only if the job is still at this version. Without it the present
+    version is taken; an update or restart that is under way is then replaced with --override only. Warnings
+    are those of `create`.
     """
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 
@@ -88,6 +89,7 @@ def replace(
     take_pool(session, content.respool_id, "respool_id", respool)
     request = pb.ReplaceJobRequest(job_id=_id(job_id), spec=content, update_spec=flags.spec())
     request.version.value = version or replaceable(session, job_id, flags.override)
+    request.secrets.extend(secrets_of(session, job_id))
     _set_opaque_data(request, flags.opaque_data)
     response = call_job(session, "ReplaceJob", request, version or "")
     _show(session, response, f"Job {job_id} is being updated")
@@ -140,6 +142,7 @@ def rollback(session: Session, /, job_id: str, version: str, **given: Any) -> No
     spec = call_job(session, "GetJob", earlier).job_info.spec
     request = pb.ReplaceJobRequest(job_id=_id(job_id), spec=spec, update_spec=flags.spec())
     request.version.value = now
+    request.secrets.extend(secrets_of(session, job_id))
     _set_opaque_data(request, flags.opaque_data)
     response = call_job(session, "ReplaceJob", request)
     _show(session, response, f"Job {job_id} is being updated to its spec of {version}")

@@ -400,7 +400,20 @@ def test_active_list(run: Run, daemons: FakeDaemons) -> None:
 
 
 def test_update(run: Run, daemons: FakeDaemons, spec: str) -> None:
+    daemons.answers["Get"] = job_pb2.GetResponse()
     daemons.answers["Update"] = job_pb2.UpdateResponse(message="added 2 instances")
     assert run("job", "update", JOB, spec).out == f"Job {JOB} updated: added 2 instances\n"
     request = daemons.requests("Update")[0]
     assert request.config.instanceCount == 3 and not request.config.HasField("respoolID")
+
+
+def test_update_keeps_secrets_but_the_one_that_is_given(run: Run, daemons: FakeDaemons, spec: str) -> None:
+    held = [peloton_pb2.Secret(id=peloton_pb2.SecretID(value=path), path=path) for path in ("/a", "/b")]
+    daemons.answers["Get"] = job_pb2.GetResponse(secrets=held)
+    daemons.answers["Update"] = job_pb2.UpdateResponse()
+    assert run("job", "update", JOB, spec).code == 0
+    assert list(daemons.requests("Update")[0].secrets) == held
+    assert run("job", "update", JOB, spec, "--secret-path", "/a", "--secret-data", "new").code == 0
+    given, kept = daemons.requests("Update")[1].secrets
+    assert (given.id.value, given.path, given.value.data) == ("", "/a", b"new")
+    assert kept == held[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,7 +108,24 @@ def test_replace_sends_the_version_and_the_flags(run: Run, daemons: FakeDaemons,
         start_pods=True,
     )
     assert request.opaque_data.data == "why"
-    assert not daemons.requests("GetJob"), "a version that is given is not looked up"
+    assert not request.secrets
+
+
+@pytest.mark.parametrize("command", ["replace", "rollback"])
+def test_an_update_names_the_secrets_that_there_are(
+    run: Run, daemons: FakeDaemons, spec: str, command: str
+) -> None:
+    def with_secret(request: Any) -> Any:
+        answer = got(request, "SUCCEEDED")
+        if request.summary_only:
+            answer.secrets.add(path="/etc/key").secret_id.value = "an id"
+        return answer
+
+    daemons.answers["GetJob"] = with_secret
+    arguments = [spec, "1", "/infra", "1-1-1"] if command == "replace" else ["1", "1-0-0"]
+    assert run("job", "stateless", command, JOB, *arguments).code == 0
+    ((sent,),) = (request.secrets for request in daemons.requests("ReplaceJob"))
+    assert (sent.secret_id.value, sent.path, sent.HasField("value")) == ("an id", "/etc/key", False)
 
 
 def test_an_edited_entrypoint_beside_the_old_command_is_warned_of(
