@@ -26,6 +26,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as jobs_pb
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2
+from peloton.cli.__main__ import main
 
 from .conftest import Harness, wait_for
 from .service_job import ServiceJob
@@ -216,3 +217,22 @@ def test_an_update_of_a_service_brings_another_content(harness: Harness, content
     request = jobs_pb.ReplaceJobRequest(job_id=service.id, version=version, spec=service.spec, secrets=[held])
     service.jobs.ReplaceJob(request, timeout=30)
     wait_for(lambda: shows(2, b"another " + content), 60)
+
+
+def test_the_example_of_the_user_guide(
+    harness: Harness,
+    content: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, url in harness.cluster.urls().items():
+        monkeypatch.setenv(name, url)
+    file = tmp_path / "key.pem"
+    file.write_bytes(content)
+    spec = Path(__file__).resolve().parents[2] / "examples" / "secret_job.yaml"
+    secret = ["--secret-path", PATH, "--secret-data", f"@{file}"]
+    assert main(["job", "create", "/test", str(spec), *secret]) == 0
+    job_id = next(word for word in capsys.readouterr().out.split() if len(word) == 36)
+    assert harness.ended(job_id).state == job_pb2.SUCCEEDED
+    assert output(browse(harness, job_id)).strip() == str(len(content))
