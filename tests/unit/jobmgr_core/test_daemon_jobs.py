@@ -169,6 +169,13 @@ def test_an_update_is_never_more_than_a_batch_away() -> None:
     assert set(job.versions()) == {2}
 
 
+def test_a_percentage_is_of_the_hosts() -> None:
+    job = running(*"abcdef")
+    job.update(daemon(command="watch closely"), batch_percentage=50)
+    job.cycle()
+    assert [task.desired_config_version for task in job.tasks.values()].count(2) == 3
+
+
 def test_hosts_are_followed_while_a_workflow_is_paused() -> None:
     job = running("a", "b")
     job.update(daemon(command="watch closely"), batch_size=1, start_paused=True)
