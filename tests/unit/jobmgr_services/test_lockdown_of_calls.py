@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -22,7 +23,7 @@ ADMIN = "peloton.api.v1alpha.admin.svc.AdminService"
 
 def methods() -> Iterator[tuple[str, bool]]:
     """Each method that a lockdown may refuse, under each name, and whether it answers with a stream."""
-    no_store: Any = None
+    no_store: Any = SimpleNamespace(secrets=None)
     for service in services(FakeEngine(no_store), ManualClock(), FakeHostmgr(), FakeHostmgr()):
         for name in service.names:
             if name != ADMIN:
