@@ -9,6 +9,7 @@ from jobmgr.core.state.events import Span
 from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.core.task.creation import first_runtime
 from jobmgr.core.task.goal import RULES, Action, Goal, goal_of
+from jobmgr.core.task.volumes import give_up_unused
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 
@@ -36,6 +37,8 @@ def evaluate(active: ActiveJobs, change: Change, share: int) -> int:
     first = change.in_flight.sweep
     if first is None or share <= 0:
         return 0
+    if first == 0:
+        give_up_unused(change)
     count = change.size
     end = min(first + share, count)
     idle = NOT_CREATED

@@ -28,7 +28,7 @@ from jobmgr.core.task.status_rules import (
     termination,
 )
 from jobmgr.core.task.usage import NANOSECONDS, added, used
-from jobmgr.core.task.volumes import home_for_next_run, note_ended
+from jobmgr.core.task.volumes import home_for_next_run, note_ended, volume_host
 from peloton.deadlines import Deadlines
 from peloton.model.ids import JobId
 from peloton.model.states import ON_HOST_TASK_STATES, HealthState, JobState, TaskState, TerminationReason
@@ -113,7 +113,7 @@ class TaskActions:
             self.next_run(change, instance, task)
             return
         if task.message != THROTTLED:
-            change.revise(instance, message=THROTTLED, desired_host=change.next_host(task, ""))
+            change.revise(instance, message=THROTTLED, desired_host=change.next_host(task, volume_host(task)))
         self.set_deadline(change, instance, seconds)
 
     def resume(self, change: Change, instance: int) -> None:
@@ -142,10 +142,9 @@ class TaskActions:
         A run that was asked for keeps the host that it is to go to; a stateful one goes to its volume.
         """
         in_flight = change.in_flight
-        checked = change.specs[task.desired_config_version].task(instance).health_checked
-        restarted = task.desired_run > task.run
+        spec = change.specs[task.desired_config_version].task(instance)
         home = home_for_next_run(change, instance, task, task.desired_config_version)
-        stateful = change.specs[task.desired_config_version].task(instance).stateful
+        free = task.desired_run > task.run and not (spec.stateful or task.volume_id)
         in_flight.finish(instance)
         in_flight.unconfirmed.discard(instance)
         self.clear_deadline(change, instance)
@@ -163,10 +162,8 @@ class TaskActions:
             start_time=0,
             completion_time=0,
             termination=None,
-            health=HealthState.UNKNOWN if checked else HealthState.DISABLED,
-            desired_host=change.next_host(
-                task, home.host or (task.desired_host if restarted and not stateful else "")
-            ),
+            health=HealthState.UNKNOWN if spec.health_checked else HealthState.DISABLED,
+            desired_host=change.next_host(task, task.desired_host if free else home.host),
             volume_id=home.volume_id,
             reason="",
             message=ended_run_message(task.run, task.state, task.message),
@@ -300,7 +297,9 @@ class TaskActions:
         if change.task_spec(instance).kill_on_preempt:
             self._kill(change, instance, TaskState.PREEMPTING, TerminationReason.PREEMPTED_RESOURCES, message)
             return
-        change.revise(instance, desired_run=task.run + 1, desired_host=change.next_host(task, ""))
+        change.revise(
+            instance, desired_run=task.run + 1, desired_host=change.next_host(task, volume_host(task))
+        )
         self._kill(change, instance, task.goal, TerminationReason.PREEMPTED_RESOURCES, message)
 
     def kill_again(self, change: Change, instance: int, task: TaskRuntime) -> None:

@@ -62,6 +62,23 @@ def home_for_next_run(change: Change, instance: int, task: TaskRuntime, version:
     return Home(task.volume_id, task.desired_host if volume is None else volume.hostname)
 
 
+def volume_host(task: TaskRuntime) -> str:
+    """Return the host of a task's volume; empty where it has none."""
+    return task.desired_host if task.volume_id else ""
+
+
+def give_up_unused(change: Change) -> None:
+    """Give up volumes that a leader stored, and did not come to store the task that was to have them.
+
+    One of the present run may still be used: its run is placed again.
+    """
+    for volume in list(change.job.volumes.values()):
+        task = change.task(volume.instance)
+        used = volume.id in (task.volume_id, volume_id(change.job_id, volume.instance, task.run))
+        if volume.state is VolumeState.INITIALIZED and not used:
+            _give_up(change, volume)
+
+
 def note_started(change: Change, task: TaskRuntime) -> None:
     """Note that a run has started: its volume exists."""
     volume = change.volume(task.volume_id)

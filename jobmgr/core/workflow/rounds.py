@@ -13,7 +13,7 @@ from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.core.task.creation import come_back, first_runtime
 from jobmgr.core.task.usage import NANOSECONDS
-from jobmgr.core.task.volumes import home_for_next_run
+from jobmgr.core.task.volumes import home_for_next_run, volume_host
 from jobmgr.core.workflow.planner import SILENT_NANOSECONDS, Instances, Plan, plan, silence
 from jobmgr.core.workflow.stages import Aim, Stage
 from jobmgr.core.workflow.states import MACHINE, WorkflowCause
@@ -259,9 +259,13 @@ class _Round:
             desired_run=task.run + 1,
             desired_config_version=self._workflow.target_version,
             failure_count=0,
-            desired_host=self._change.next_host(task, task.host if self._workflow.options.in_place else ""),
+            desired_host=self._change.next_host(task, self._host_for(task)),
         )
         self._active.actions.evaluate(self._change, instance)
+
+    def _host_for(self, task: TaskRuntime) -> str:
+        """Return the host that the next run is to go to; empty: any."""
+        return volume_host(task) or (task.host if self._workflow.options.in_place else "")
 
     def _stop(self, instance: int, task: TaskRuntime) -> None:
         version = self._workflow.target_version

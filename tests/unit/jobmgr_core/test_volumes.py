@@ -250,3 +250,25 @@ def test_the_volumes_of_a_deleted_service_stay() -> None:
     it.settle()
     assert it.deleted
     assert it.volumes[FIRST].goal is V.CREATED
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_volume_that_its_task_did_not_come_to_have(again: bool) -> None:
+    """Cassandra stores a volume before its task, and a leader may fall between."""
+    it = Service(stateful())
+    it.cycle()
+    it.act()
+    before, held = dict(it.rows), dict(it.queued)
+    it.place()
+    it.rows, it.queued, it.host = before, held, "other"
+    if not again:
+        it.rows[0] = replace(it.rows[0], run=2, desired_run=2)
+        it.queued = {0: 2}
+    it.fall()
+    it.settle()
+    assert (it.rows[0].state, it.rows[0].host) == (S.RUNNING, "other")
+    if again:
+        assert (it.volumes[FIRST].hostname, it.volumes[FIRST].state) == ("other", V.CREATED)
+    else:
+        assert it.volumes[FIRST].goal is V.DELETED
+        assert it.rows[0].volume_id == volume_id(JOB, 0, 2)

@@ -164,6 +164,7 @@ async def test_a_lockdown_refuses_reads_and_writes(real: Served, api: Api) -> No
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        ("type: DAEMON", "defaultConfig.volume: 'a volume' is not allowed in a DAEMON job"),
         (
             "type: SERVICE sla { revocable: true preemptible: true }",
             "defaultConfig.revocable: True is not allowed in a task",
