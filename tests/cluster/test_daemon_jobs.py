@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,8 @@ from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as jobs_pb
 from peloton.api.v1alpha.pod import pod_pb2
+from peloton.model.constraint import Condition, Kind, LabelConstraint
+from peloton.wire.constraint import constraint_to
 
 from .conftest import Harness, wait_for
 
@@ -24,10 +27,12 @@ COMMAND = 'echo "version 1"; exec sleep 600'
 
 
 class DaemonJob:
-    def __init__(self, harness: Harness, command: str = COMMAND) -> None:
+    def __init__(self, harness: Harness, command: str = COMMAND, **task: Any) -> None:
+        """`task`: fields of its instances' config."""
         self.harness = harness
         self.config = harness.config(command, 0, type=job_pb2.DAEMON)
         self.config.sla.preemptible = False
+        self.config.defaultConfig.MergeFrom(task_pb2.TaskConfig(**task))
         self.id = harness.create(self.config)
         self.job_id = peloton_pb2.JobID(value=self.id)
         self.jobs = harness.client.stateless_svc
@@ -153,6 +158,34 @@ def test_an_update_goes_over_all_hosts(harness: Harness, job: DaemonJob) -> None
     assert all(pod_id.endswith("-2") for pod_id in job.pod_ids().values())
     commands = {task.config.command.value for task in harness.tasks(job.id).values()}
     assert commands == {config.defaultConfig.command.value}
+
+
+def test_a_constraint_chooses_the_hosts(harness: Harness) -> None:
+    not_on_1 = LabelConstraint(Kind.HOST, Condition.EQUAL, ("hostname", HOSTS[1]), 0)
+    job = DaemonJob(harness, constraint=constraint_to(not_on_1))
+    try:
+        job.await_hosts(HOSTS[0], HOSTS[2])
+    finally:
+        job.delete()
+
+
+def test_an_instance_waits_for_room_on_its_host_and_says_so(harness: Harness) -> None:
+    first = DaemonJob(harness, resource=task_pb2.ResourceConfig(memLimitMb=1600))
+    first.await_hosts(*HOSTS)
+    second = DaemonJob(harness, resource=task_pb2.ResourceConfig(memLimitMb=460))
+    try:
+        wait_for(
+            lambda: any(
+                "waits for host" in each.runtime.reason for each in harness.tasks(second.id).values()
+            ),
+            60,
+            lambda: str(harness.tasks(second.id)),
+        )
+        assert second.hosts() == []
+    finally:
+        first.delete()
+    second.await_hosts(*HOSTS)
+    second.delete()
 
 
 def test_a_task_that_fails_runs_again_on_its_host(harness: Harness) -> None:
