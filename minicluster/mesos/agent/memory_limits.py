@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,16 +30,25 @@ class MemoryLimits:
         size = max(size, MIN_MEMORY)
         if self.base is None:
             return None, size
-        group = self.base / container_id
+        group = f"{self.base}/{container_id}"
         try:
-            group.mkdir(exist_ok=True)  # of an earlier attempt
-            (group / self.limit_file).write_text(str(size))
+            with contextlib.suppress(FileExistsError):  # of an earlier attempt
+                os.mkdir(group)  # noqa: PTH102 - a Path costs as much as the call
+            _write(f"{group}/{self.limit_file}", str(size))
         except OSError:
             return None, size
         name, value = _SWAP[self.limit_file]
         with contextlib.suppress(OSError):  # no swap accounting here: the limit itself stands
-            (group / name).write_text(value or str(size))
-        return str(group), None
+            _write(f"{group}/{name}", value or str(size))
+        return group, None
+
+
+def _write(path: str, text: str) -> None:
+    file = os.open(path, os.O_WRONLY)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)
 
 
 def _own_groups() -> list[tuple[Path, str]]:
