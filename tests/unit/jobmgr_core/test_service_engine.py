@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -38,6 +39,7 @@ FAST = Limits(
     throttle_first=0.05,
     throttle_most=0.2,
 )
+TERMS = itertools.count(1)
 
 
 def ends_at_once(runs: Callable[[int, int], bool]) -> World:
@@ -58,7 +60,8 @@ def state(engine: Engine) -> WorkflowState | None:
 
 
 async def fresh(store: Store) -> Engine:
-    """A leader that knows what is stored."""
+    """A leader that knows what is stored. Its term begins after the writes that the last one left queued."""
+    await store.begin_term("jobmgr", next(TERMS))
     engine = Engine(store, limits=FAST)
     await engine.recovery.begin()
     return engine
