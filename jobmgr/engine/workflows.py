@@ -23,6 +23,7 @@ from jobmgr.core.state.events import (
     WorkflowRequested,
     WorkflowSteered,
 )
+from jobmgr.core.workflow.history import without_repeats
 from jobmgr.core.workflow.requests import diff
 from jobmgr.core.workflow.stages import Aim
 from jobmgr.engine.lanes import Lanes
@@ -282,7 +283,9 @@ class Workflows:
     ) -> Sequence[WorkflowEvent]:
         """Return events of a workflow (None) or of one of its instances, newest first; limit 0: all."""
         of = WHOLE_WORKFLOW if instance is None else instance
-        return await self._jobs.store.workflows.events(workflow_id, of, limit)
+        # All are read: how many of them are repeats is not known before.
+        events = without_repeats(await self._jobs.store.workflows.events(workflow_id, of))
+        return events[:limit] if limit else events
 
     async def all_events(self, workflow_id: WorkflowId, limit: int = 0) -> dict[int, Sequence[WorkflowEvent]]:
         """Return the last `limit` events of each instance of a workflow, newest first."""
@@ -290,7 +293,7 @@ class Workflows:
         concerned = [*workflow.added, *workflow.updated, *workflow.removed]
         found: dict[int, Sequence[WorkflowEvent]] = {}
         for instance in instances_in(sorted(concerned)):
-            events = await self._jobs.store.workflows.events(workflow_id, instance, limit)
+            events = await self.events(workflow_id, instance, limit)
             if events:
                 found[instance] = events
         return found

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 from jobmgr.core.task.actions import Limits
 from jobmgr.engine.engine import Engine
 from mesos.v1 import mesos_pb2
+from peloton.membership.interface import Role
 from peloton.model.ids import parse_mesos_task_id
 from peloton.model.states import TaskState
 from storage.interface import Store
@@ -15,6 +17,7 @@ from tests.unit.jobmgr_core.world import World, runs_on, runs_well, until
 
 PATIENCE_SECONDS = 10
 FAST = Limits(kill_again_after=0.05, kill_again_most=0.2, confirm_after=0.05, ask_after=0.05)
+_TERMS = itertools.count(1)
 
 
 def failing(times: int, state: int = mesos_pb2.TASK_FAILED) -> World:
@@ -26,6 +29,19 @@ def failing(times: int, state: int = mesos_pb2.TASK_FAILED) -> World:
         return [*runs_on(run), (state, "Command exited with status 3")]
 
     return World(behaviour)
+
+
+async def begin_term(store: Store) -> None:
+    """Begin the next leader's term, before it reads: after all writes that the last leader had begun."""
+    await store.begin_term(Role.JOBMGR.value, next(_TERMS))
+
+
+async def next_leader(store: Store, limits: Limits = FAST) -> Engine:
+    """A leader that knows the list of active jobs, in a term of its own."""
+    await begin_term(store)
+    engine = Engine(store, limits=limits)
+    await engine.recovery.begin()
+    return engine
 
 
 async def ended(engine: Engine, job: str = JOB) -> None:

@@ -15,6 +15,7 @@ from storage.interface import Store
 from tests.unit.jobmgr_core.daemons import daemon
 from tests.unit.jobmgr_core.services import service
 from tests.unit.jobmgr_core.specs import JOB
+from tests.unit.jobmgr_core.steps import next_leader
 from tests.unit.jobmgr_core.world import Running, World, runs_on, until
 
 OTHER = "b0000000-0000-4000-8000-00000000000b"
@@ -61,9 +62,8 @@ async def test_hosts_are_followed(store: Store) -> None:
         world.change("c")
         await until(lambda: hosts_of(engine) == ["c"], "the others are gone")
         assert list(world.alive) == [f"{JOB}-2-1"]
-    again, later = Engine(store), Hosts("c", "d")
+    again, later = await next_leader(store), Hosts("c", "d")
     later.alive = dict(world.alive)
-    await again.recovery.begin()
     async with Running(again, later):
         await until(
             lambda: again.recovery.settled and hosts_of(again) == ["c", "d"], "the next leader goes on"

@@ -15,7 +15,7 @@ from peloton.model.states import TaskState, TerminationReason
 from peloton.model.task import PodEvent, TaskStatus, Termination
 from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, spec
-from tests.unit.jobmgr_core.steps import ended, reach
+from tests.unit.jobmgr_core.steps import begin_term, ended, reach
 from tests.unit.jobmgr_core.test_deadlines import SECOND, Time
 from tests.unit.jobmgr_core.world import Running, World, runs_on, until
 
@@ -160,6 +160,7 @@ async def test_a_new_leader_corrects_a_job_that_finished_before(store: Store) ->
         await fail(world, running.engine)
         await until(lambda: world.purged == len(world.events), "all is passed")
     engine = Engine(store)
+    await begin_term(store)
     await recover(store, engine.lanes)
     async with Running(engine, world):
         world.status(RUN, mesos_pb2.TASK_FAILED, EXITED, uuid=b"u")

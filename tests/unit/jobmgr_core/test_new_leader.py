@@ -21,7 +21,7 @@ from storage.interface import Store
 from storage.sqlite.store import open_sqlite
 from tests.stored import recreate
 from tests.unit.jobmgr_core.specs import JOB, spec
-from tests.unit.jobmgr_core.steps import FAST, ended, reach
+from tests.unit.jobmgr_core.steps import FAST, begin_term, ended, reach
 from tests.unit.jobmgr_core.world import Running, World, runs_on, runs_well, until
 
 MEASURED = ("jobs", "jobs_read", "tasks_read")
@@ -34,6 +34,7 @@ def task() -> TaskRuntime:
 async def succeed(store: Store, world: World, job: str = JOB) -> Engine:
     """The next leader, which takes over and brings the job to its end."""
     engine = Engine(store, limits=FAST)
+    await begin_term(store)
     await recover(store, engine.lanes)
     async with Running(engine, world):
         await ended(engine, job)
@@ -61,6 +62,7 @@ async def test_a_new_leader_takes_over_in_every_state(store: Store) -> None:
     del world.alive[lost]
     world.behaviour = runs_well
     engine = Engine(store, limits=FAST)
+    await begin_term(store)
     await recover(store, engine.lanes)
     async with Running(engine, world):
         await until(lambda: f"{JOB}-0-2" in world.launched, "the lost one runs again")

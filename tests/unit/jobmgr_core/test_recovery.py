@@ -22,7 +22,7 @@ from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
 from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, spec, stored_job
-from tests.unit.jobmgr_core.steps import FAST, ended, reach
+from tests.unit.jobmgr_core.steps import ended, next_leader, reach
 from tests.unit.jobmgr_core.world import Running, World, runs_on, until
 
 S = TaskState
@@ -60,12 +60,6 @@ async def left(store: Store, world: World, instances: int = 3) -> None:
     world.calls.clear()
 
 
-async def successor(store: Store, world: World) -> Engine:
-    engine = Engine(store, limits=FAST)
-    await engine.recovery.begin()
-    return engine
-
-
 def settled() -> bool:
     return REGISTRY.get_sample_value("jobmgr_recovery_settled") == 1
 
@@ -77,7 +71,7 @@ async def test_other_jobs_are_served_while_a_large_one_is_read(
     await left(store, world)
     slow = Slow(store)
     monkeypatch.setattr(store, "tasks", slow)
-    engine = await successor(store, world)
+    engine = await next_leader(store)
     async with Running(engine, world):
         await engine.create_job(OTHER, spec(2))
         assert await engine.stop(OTHER, None) in ([], [0, 1])
@@ -107,7 +101,7 @@ async def test_a_requested_job_is_read_before_the_others(
             return (found or tasks).list(job_id)
 
     monkeypatch.setattr(store, "tasks", Chosen())
-    engine = await successor(store, World())
+    engine = await next_leader(store)
     reading = asyncio.create_task(engine.recovery.read_all())
     async with asyncio.timeout(10):
         found = await engine.find(jobs[-1])
@@ -126,7 +120,7 @@ async def test_statuses_and_placements_wait_until_all_jobs_are_read(
     monkeypatch.setattr(store, "tasks", slow)
     for run in list(world.alive):
         world.status(run, mesos_pb2.TASK_RUNNING)
-    engine = await successor(store, world)
+    engine = await next_leader(store)
     async with Running(engine, world):
         await engine.create_job(OTHER, spec(1))
         await until(lambda: world.called("EnqueueGangs"), "another job is enqueued")
@@ -151,7 +145,7 @@ async def test_reading_goes_on_when_the_store_answers_again(
     slow.failures = [Unavailable("the store does not answer")]
     slow.go.set()
     monkeypatch.setattr(store, "tasks", slow)
-    engine = await successor(store, world)
+    engine = await next_leader(store)
     async with Running(engine, world):
         await until(lambda: engine.job(JOB), "the job is read")
 
@@ -162,7 +156,7 @@ async def test_runs_that_resmgr_holds_are_not_enqueued_again(store: Store) -> No
     await left(store, world, 6)
     compared = REGISTRY.get_sample_value("jobmgr_compared_runs_total") or 0.0
     gone = [world.queued.pop(f"{JOB}-{instance}") for instance in (1, 4)]
-    engine = await successor(store, world)
+    engine = await next_leader(store)
     async with Running(engine, world):
         await until(lambda: len(world.queued) == 6, "what was missing is enqueued")
         await until(settled, "it has settled")
@@ -192,7 +186,7 @@ async def test_all_runs_are_enqueued_where_resmgr_cannot_compare(store: Store) -
     world.hold = True
     await left(store, world, 4)
     world.failures["FindMissing"] = deque([RemoteFailure("FindMissing: UNIMPLEMENTED")])
-    engine = await successor(store, world)
+    engine = await next_leader(store)
     async with Running(engine, world):
         await until(lambda: world.called("EnqueueGangs"), "they are enqueued again")
         await until(settled, "it has settled")

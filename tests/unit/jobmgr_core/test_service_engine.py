@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -27,7 +26,7 @@ from peloton.model.workflow import (
 from storage.interface import Store
 from tests.unit.jobmgr_core.services import service
 from tests.unit.jobmgr_core.specs import JOB, spec
-from tests.unit.jobmgr_core.steps import reach
+from tests.unit.jobmgr_core.steps import next_leader, reach
 from tests.unit.jobmgr_core.world import Running, World, runs_on, until
 
 S, W = TaskState, WorkflowState
@@ -39,7 +38,6 @@ FAST = Limits(
     throttle_first=0.05,
     throttle_most=0.2,
 )
-TERMS = itertools.count(1)
 
 
 def ends_at_once(runs: Callable[[int, int], bool]) -> World:
@@ -57,14 +55,6 @@ def ends_at_once(runs: Callable[[int, int], bool]) -> World:
 def state(engine: Engine) -> WorkflowState | None:
     job = engine.job(JOB)
     return None if job is None or job.workflow is None else job.workflow.state
-
-
-async def fresh(store: Store) -> Engine:
-    """A leader that knows what is stored. Its term begins after the writes that the last one left queued."""
-    await store.begin_term("jobmgr", next(TERMS))
-    engine = Engine(store, limits=FAST)
-    await engine.recovery.begin()
-    return engine
 
 
 async def test_a_service_is_run_again_when_its_instances_exit(store: Store) -> None:
@@ -86,9 +76,9 @@ async def test_leaders_fall_in_the_middle_of_an_update(store: Store) -> None:
         begun = await running.engine.workflows.replace(JOB, new, WorkflowOptions(batch_size=2))
         assert begun.version == EntityVersion(2, 1, 1)
     for launches in (8, 10, 12):
-        async with Running(await fresh(store), world) as running:
+        async with Running(await next_leader(store, FAST), world) as running:
             await until(lambda n=launches: len(world.launched) >= n, f"{launches} launches")  # type: ignore[misc]
-    async with Running(await fresh(store), world) as running:
+    async with Running(await next_leader(store, FAST), world) as running:
         engine = running.engine
         await until(lambda: state(engine) is W.SUCCEEDED, "the update is done")
         job = await engine.load(JOB)

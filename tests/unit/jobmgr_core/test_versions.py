@@ -14,7 +14,7 @@ from peloton.model.task import TaskRuntime, TaskStatus
 from peloton.wire.job import job_spec
 from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, config, spec
-from tests.unit.jobmgr_core.steps import FAST, archived, ended, failing, reach
+from tests.unit.jobmgr_core.steps import archived, ended, failing, next_leader, reach
 from tests.unit.jobmgr_core.test_interrupted_leaders import WALL, Leader
 from tests.unit.jobmgr_core.world import Running, World
 
@@ -106,8 +106,7 @@ async def test_a_new_leader_reads_all_versions_in_use_before_it_decides(store: S
         await reach(running.engine, S.PENDING, 2)
     world.queued.clear()
     world.hold = False
-    engine = Engine(store, limits=FAST)
-    await engine.recovery.begin()
+    engine = await next_leader(store)
     async with Running(engine, world):
         await archived(store)
     check_both(world)
