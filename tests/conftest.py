@@ -8,12 +8,17 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from tests.servers.cassandra import CassandraServer, cassandra_server
 from tests.servers.maven import Missing
 from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
+
+# Hypothesis limits the time by the clock on the wall, which on a busy machine says nothing about a test.
+settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared machine")
 
 
 def pytest_configure() -> None:
