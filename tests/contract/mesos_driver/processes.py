@@ -111,7 +111,7 @@ class Processes:
         """What hostmgr's /health says; empty before it is elected."""
         try:
             leader = self.address()
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):  # the file is there before the address is in it
             return ""
         try:
             with urllib.request.urlopen(f"http://{leader.ip}:{leader.http}/health", timeout=10) as answer:
