@@ -178,7 +178,9 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
             answer.error.invalidTaskIDs.message = (
                 "entries: each needs taskId, id (the instance of that run) and hostToReserve, at least one"
             )
-            answer.error.invalidTaskIDs.taskIds.extend(each.taskId for each in wrong)
+            answer.error.invalidTaskIDs.taskIds.extend(
+                each.taskId for each in wrong if each.HasField("taskId")
+            )
         elif self._manager.kills_disabled:
             answer.error.killFailure.message = KILLS_DISABLED
             answer.error.killFailure.taskIds.extend(each.taskId for each in request.entries)

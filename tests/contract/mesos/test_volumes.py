@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import AsyncIterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +105,12 @@ async def written(cluster: Cluster) -> None:
 
 async def found(cluster: Cluster, task_id: str = "reader") -> None:
     """The file is there for another task, wherever it wants the volume."""
-    reader = launch(task_id, "grep -q kept elsewhere/file", "elsewhere")
-    await accept(cluster.framework, reader, holding=True)
-    status = await cluster.framework.until(*END)
+    for attempt in count():
+        reader = launch(f"{task_id} {attempt}", "grep -q kept elsewhere/file", "elsewhere")
+        await accept(cluster.framework, reader, holding=True)
+        status = await cluster.framework.until(*END, "TASK_LOST", "TASK_DROPPED")
+        if status["state"] in END:  # else it was an offer of before the agent, or the master, was restarted
+            break
     assert status["state"] == "TASK_FINISHED", status
 
 

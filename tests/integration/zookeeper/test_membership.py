@@ -62,8 +62,8 @@ async def test_an_expired_session_ends_leadership_and_begins_anew(
 async def test_a_leader_goes_on_when_zookeeper_is_back_in_time(
     make: Make, zookeeper: ZooKeeperServer
 ) -> None:
-    """Meanwhile it does nothing. What was seen of others stays."""
-    one, other = make(session_seconds=10), make(session_seconds=10)
+    """Meanwhile it does nothing. What was seen of others stays. The server needs some seconds to start."""
+    one, other = make(session_seconds=20), make(session_seconds=20)
     await one.start()
     await other.start()
     await one.join(member("a"))
