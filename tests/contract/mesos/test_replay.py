@@ -62,7 +62,8 @@ SCENARIOS = (
     Scenario("03-kill", until="two KILLs in a row", scale=0.5, pace=0.2),
     Scenario("04-offers", edits=(('"refuse_seconds": -5', '"refuse_seconds": 0.1'),)),
     Scenario("05-reconcile"),
-    Scenario("06-invalid"),
+    # A task ends after its RUNNING was reported, which would have a newer state otherwise.
+    Scenario("06-invalid", edits=(('"value": "true"', '"value": "sleep 1"'),)),
     Scenario("06-http-details", drop=(*HTTP_DETAILS, "GET_FLAGS")),
     Scenario(
         "07-unacknowledged",
