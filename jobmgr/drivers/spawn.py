@@ -85,6 +85,7 @@ def spawn_drivers(
         "release": launcher.release(),
         "settle": Settler(resmgr).run(outbox.settle),
         "kill": killer.kill(outbox.kill),
+        "kill and hold": killer.kill_and_hold(outbox.kill_and_hold),
         "shut down": killer.shut_down(outbox.shut_down),
         "reconcile": killer.reconcile(outbox.reconcile),
         "event stream": after(StatusStream(events, passing, engine).run),
