@@ -55,5 +55,7 @@ class HostFilter:
     """Instances to be placed, by task id: hosts that are held for one of them match."""
     closed: frozenset[str] = frozenset()
     """Hostnames that do not match, because they are held for other instances. `Hosts` fills it in."""
+    opened: frozenset[str] = frozenset()
+    """Ids of agents that match although they are reserved."""
     ranking: Ranking | None = None
     """None: as configured."""

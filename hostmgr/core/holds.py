@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from peloton.model.ids import TaskId
@@ -23,8 +23,12 @@ class Hold:
 class Holds:
     """All holds: at most one for each instance, any number for each host."""
 
-    def __init__(self, seconds: float = HELD_SECONDS) -> None:
+    def __init__(
+        self, seconds: float = HELD_SECONDS, changed: Callable[[str], None] = lambda hostname: None
+    ) -> None:
+        """Call `changed` with the name of a host when its first hold begins and when its last one ends."""
         self._seconds = seconds
+        self._changed = changed
         self._of_task: dict[TaskId, Hold] = {}
         """In the order in which they end."""
         self._of_host: dict[str, set[TaskId]] = {}
@@ -37,6 +41,7 @@ class Holds:
         self.release((task_id,))
         self._of_task[task_id] = Hold(hostname, task_id, now + self._seconds)
         self._of_host.setdefault(hostname, set()).add(task_id)
+        self._changed(hostname)
 
     def release(self, task_ids: Iterable[TaskId]) -> None:
         """End the holds for instances; nothing happens for those without one."""
@@ -47,6 +52,7 @@ class Holds:
                 others.remove(task_id)
                 if not others:
                     del self._of_host[hold.hostname]
+                    self._changed(hold.hostname)
 
     def expire(self, now: float) -> list[Hold]:
         """End and return the holds whose time is over."""

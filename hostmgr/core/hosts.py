@@ -101,7 +101,9 @@ class Hosts:
         known when such a caller is gone. Hosts are held for `held_seconds`.
         """
         self.table = table
-        self.holds = Holds(held_seconds)
+        self.holds = Holds(held_seconds, self._settle_host)
+        self._reserved: dict[str, str] = {}
+        """Agent → reservation."""
         self._ranking = ranking
         self._placing_seconds = placing_seconds
         self._client_seconds = min(client_seconds, placing_seconds)
@@ -122,7 +124,7 @@ class Hosts:
     def add_offer(self, offer: Offer, now: float) -> None:
         """Add an offer. Its labels count until the map of agents has the host."""
         if offer.agent_id not in self._agents and self.table.row(offer.agent_id) is None:
-            self.table.put(Agent(offer.agent_id, offer.hostname, offer.labels))
+            self._put(Agent(offer.agent_id, offer.hostname, offer.labels))
         self._offers[offer.id] = (offer, now)
         self._of_agent.setdefault(offer.agent_id, {})[offer.id] = offer
         self._recount(offer.agent_id)
@@ -162,7 +164,7 @@ class Hosts:
         for agent in listed.values():
             before = self._agents.get(agent.id)
             if before is None or not agent.same_host(before):
-                self.table.put(agent)
+                self._put(agent)
         missing = [id for id in self.table.agent_ids if id and id not in listed]
         for agent_id in missing if complete else ():
             if not self._of_agent.get(agent_id):
@@ -266,6 +268,38 @@ class Hosts:
         while len(self._launched) > MAX_REMEMBERED:
             self._launched.popitem(last=False)
 
+    # Reservations.
+
+    def reserve(self, reservation: str, agent_ids: Iterable[str]) -> None:
+        """Reserve exactly these hosts under that id; a claim that a host has now ends first.
+
+        Raises Refused where one is reserved under another id, and changes nothing then.
+        """
+        wanted = dict.fromkeys(agent_ids, reservation)
+        for agent_id in wanted:
+            other = self._reserved.get(agent_id, reservation)
+            if other != reservation:
+                raise Refused(f"agent {agent_id} is reserved for {other}")
+        before = [agent_id for agent_id, holder in self._reserved.items() if holder == reservation]
+        for agent_id in before:
+            if agent_id not in wanted:
+                del self._reserved[agent_id]
+                self._settle(agent_id)
+        self._reserved.update(wanted)
+        for agent_id in wanted:
+            self._settle(agent_id)
+
+    def reserved_for(self, agent_id: str) -> str:
+        """Return the id of the reservation that a host is reserved under; empty: none."""
+        return self._reserved.get(agent_id, "")
+
+    def claim_reserved(
+        self, agent_ids: Sequence[str], ids: Iterator[str], now: float, owner: str = ""
+    ) -> tuple[Claim, ...]:
+        """Claim unclaimed hosts by their ids, reserved or not. Raises IllegalTransition for a claimed one."""
+        rows = [row for agent_id in agent_ids if (row := self.table.row(agent_id)) is not None]
+        return tuple(self._claim(row, next(ids), now, owner) for row in rows)
+
     # Queries.
 
     def claim(self, claim_id: str) -> Claim | None:
@@ -322,7 +356,23 @@ class Hosts:
         row = self.table.row(claim.agent_id)
         if row is not None:
             self.table.change_claim(row, cause)
+            self._settle(claim.agent_id)
         return claim
+
+    def _settle(self, agent_id: str) -> None:
+        """Show the reservation and the holds of a host that is not claimed."""
+        row = self.table.row(agent_id)
+        if row is not None:
+            held = self.holds.is_held(self.table.hostnames[row])
+            self.table.settle_claim(row, agent_id in self._reserved, held)
+
+    def _settle_host(self, hostname: str) -> None:
+        for row in self.table.rows_of(hostname):
+            self._settle(self.table.agent_ids[row])
+
+    def _put(self, agent: Agent) -> None:
+        self.table.put(agent)
+        self._settle(agent.id)
 
     def _recount(self, agent_id: str) -> None:
         offers = self._of_agent.get(agent_id, {})

@@ -13,15 +13,25 @@ class ClaimState(IntEnum):
 
     READY = 0
     PLACING = 1
+    RESERVED = 2
+    """For a task or a gang that found no place (`hostmgr.core.reservations`)."""
+    HELD = 3
+    """For the next run of an instance (`hostmgr.core.holds`)."""
 
 
 class ClaimCause(Enum):
     """What changes the claim on a host."""
 
     ACQUIRE = "acquire"
+    """A placement engine claims the host; where it is reserved or held, for those it is meant for."""
     RELEASE = "release"
     LAUNCH = "launch"
     EXPIRE = "expire"
+    RESERVE = "reserve"
+    """A reservation takes the host. A claim that lasts ends first."""
+    HOLD = "hold"
+    FREE = "free"
+    """The reservation, or the last hold, has ended."""
 
 
 class LifeCause(Enum):
@@ -39,9 +49,16 @@ CLAIM: StateMachine[ClaimState, ClaimCause] = StateMachine(
     "claim on host",
     {
         (ClaimState.READY, ClaimCause.ACQUIRE): ClaimState.PLACING,
+        (ClaimState.RESERVED, ClaimCause.ACQUIRE): ClaimState.PLACING,
+        (ClaimState.HELD, ClaimCause.ACQUIRE): ClaimState.PLACING,
         (ClaimState.PLACING, ClaimCause.RELEASE): ClaimState.READY,
         (ClaimState.PLACING, ClaimCause.LAUNCH): ClaimState.READY,
         (ClaimState.PLACING, ClaimCause.EXPIRE): ClaimState.READY,
+        (ClaimState.READY, ClaimCause.RESERVE): ClaimState.RESERVED,
+        (ClaimState.HELD, ClaimCause.RESERVE): ClaimState.RESERVED,
+        (ClaimState.READY, ClaimCause.HOLD): ClaimState.HELD,
+        (ClaimState.RESERVED, ClaimCause.FREE): ClaimState.READY,
+        (ClaimState.HELD, ClaimCause.FREE): ClaimState.READY,
     },
 )
 

@@ -7,7 +7,7 @@ A row is an agent (two agents on one hostname are two hosts). Amounts are thousa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -165,6 +165,21 @@ class HostTable:
         """Change the claim on the host. Raises IllegalTransition."""
         self._claim[row] = CLAIM.next(self.claim(row), cause, self.hostnames[row])
 
+    def settle_claim(self, row: int, reserved: bool, held: bool) -> None:
+        """Bring the state of an unclaimed host in line with its reservation and its holds."""
+        wanted = ClaimState.RESERVED if reserved else ClaimState.HELD if held else ClaimState.READY
+        state = self.claim(row)
+        if state in (wanted, ClaimState.PLACING):
+            return
+        if state is not ClaimState.READY and wanted is not ClaimState.RESERVED:
+            self.change_claim(row, ClaimCause.FREE)
+        if wanted is not ClaimState.READY:
+            self.change_claim(row, ClaimCause.RESERVE if reserved else ClaimCause.HOLD)
+
+    def rows_of(self, hostname: str) -> Sequence[int]:
+        """Return the rows of a host's agents."""
+        return tuple(self._rows_of.get(hostname, ()))
+
     def life(self, row: int) -> HostState:
         """Return the state of the host's life."""
         return HostState(int(self._life[row]))
@@ -237,15 +252,20 @@ class HostTable:
             yield Result.TOO_MANY_STARTING, self._starting[:n] < self._concurrent_launches
             yield (
                 Result.MISMATCH_STATUS,
-                (self._claim[:n] == ClaimState.READY) & (self._life[:n] == HostState.UP) & self._open(want),
+                (self._life[:n] == HostState.UP) & self._open(want),
             )
             yield Result.NO_OFFER, self._offers[:n] > 0
             enough = self._holds(want, whole=False) & (self._ports[:n] >= want.ports)
             yield Result.INSUFFICIENT_OFFER_RESOURCES, enough
 
     def _open(self, want: HostFilter) -> Mask:
-        """Return which rows are not held for others."""
-        mask = np.ones(self._used, dtype=bool)
+        """Return which rows are neither claimed, nor reserved or held for others."""
+        claim = self._claim[: self._used]
+        mask: Mask = (claim == ClaimState.READY) | (claim == ClaimState.HELD)
+        for agent_id in want.opened:
+            row = self._row.get(agent_id)
+            if row is not None:
+                mask[row] |= claim[row] == ClaimState.RESERVED
         mask[[row for name in want.closed for row in self._rows_of.get(name, ())]] = False
         return mask
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hostmgr.core.hosts import Hosts
-from hostmgr.core.states import GOAL, ClaimState
+from hostmgr.core.states import GOAL
 from hostmgr.drivers.agents import Cluster
 from hostmgr.drivers.manager import HostManager
 from peloton.api.v0.host import host_pb2
@@ -35,17 +35,10 @@ def hosts_by_query(manager: HostManager, request: pb.GetHostsByQueryRequest) -> 
             answer.hosts.add(
                 hostname=table.hostnames[row],
                 resources=resources_to(free.normal, slack_cpu),
-                status=_status(manager.hosts, row),
+                status=table.claim(row).name.lower(),
                 tasks=[run_id(run) for run in manager.runs.on(table.agent_ids[row])],
             )
     return answer
-
-
-def _status(hosts: Hosts, row: int) -> str:
-    claim = hosts.table.claim(row)
-    if claim is ClaimState.READY and hosts.holds.is_held(hosts.table.hostnames[row]):
-        return "held"
-    return claim.name.lower()
 
 
 def _matches(free: Resources, requested: Resources, less: bool) -> bool:

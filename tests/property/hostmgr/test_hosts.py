@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -13,6 +14,7 @@ from hostmgr.core.hosts import Hosts, InvalidOffers
 from hostmgr.core.offers import Need, free
 from hostmgr.core.states import ClaimState
 from hostmgr.core.table import HostTable
+from peloton.errors import Refused
 from peloton.model.resources import Resources, total
 from tests.unit.hostmgr.hosts import agent, offer
 
@@ -28,6 +30,7 @@ class HostsMachine(RuleBasedStateMachine):
         self.standing: dict[str, str] = {}
         """Offers that Mesos counts as ours, with their agents."""
         self.claims: dict[str, str] = {}
+        self.reserved_for: dict[str, str] = {}
 
     def fresh(self) -> int:
         self.made += 1
@@ -71,6 +74,8 @@ class HostsMachine(RuleBasedStateMachine):
         acquired = self.hosts.acquire(HostFilter(Resources.of(cpu), max_hosts=most), ids, self.now)
         for claim in acquired.claims:
             assert claim.agent_id not in self.claims.values(), "a host has one claim"
+            assert claim.agent_id not in self.reserved_for
+            assert not self.hosts.holds.is_held(claim.hostname)
             assert self.hosts.offers_of(claim.agent_id)
             assert Resources.of(cpu).fits(free(self.hosts.offers_of(claim.agent_id)).normal)
             self.claims[claim.id] = claim.agent_id
@@ -107,6 +112,25 @@ class HostsMachine(RuleBasedStateMachine):
         del self.claims[claim_id]
         assert self.hosts.plan_launch(claim_id, f"host{agent_id[1:]}", agent_id, needs) is None
 
+    @rule(name=st.sampled_from(("r1", "r2")), hosts=st.sets(HOSTS, max_size=3))
+    def reserved(self, name: str, hosts: set[int]) -> None:
+        wanted = {f"S{host}" for host in hosts}
+        if any(self.reserved_for.get(agent_id, name) != name for agent_id in wanted):
+            with pytest.raises(Refused, match="is reserved for"):
+                self.hosts.reserve(name, wanted)
+            return
+        self.hosts.reserve(name, wanted)
+        others = {agent: other for agent, other in self.reserved_for.items() if other != name}
+        self.reserved_for = {**others, **dict.fromkeys(wanted, name)}
+
+    @rule(host=HOSTS, task=st.integers(0, 2))
+    def held(self, host: int, task: int) -> None:
+        self.hosts.holds.add(f"host{host}", f"task-{task}", self.now)
+
+    @rule(task=st.integers(0, 2))
+    def hold_released(self, task: int) -> None:
+        self.hosts.holds.release([f"task-{task}"])
+
     @rule(seconds=st.integers(0, 12))
     def time_passes(self, seconds: int) -> None:
         self.now += seconds
@@ -127,8 +151,15 @@ class HostsMachine(RuleBasedStateMachine):
     @invariant()
     def status_and_claims_agree(self) -> None:
         table = self.hosts.table
-        placing = {table.agent_ids[row] for row in table.rows() if table.claim(row) is ClaimState.PLACING}
-        assert placing == set(self.claims.values())
+        for row in table.rows():
+            if table.agent_ids[row] in self.claims.values():
+                expected = ClaimState.PLACING
+            elif table.agent_ids[row] in self.reserved_for:
+                expected = ClaimState.RESERVED
+            else:
+                held = self.hosts.holds.is_held(table.hostnames[row])
+                expected = ClaimState.HELD if held else ClaimState.READY
+            assert table.claim(row) is expected
 
 
 TestHosts = HostsMachine.TestCase

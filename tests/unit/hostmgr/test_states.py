@@ -23,13 +23,20 @@ ROUND = (
     LifeCause.COMPLETE_MAINTENANCE,
 )
 
+WAYS = {
+    ClaimState.PLACING: ClaimCause.ACQUIRE,
+    ClaimState.RESERVED: ClaimCause.RESERVE,
+    ClaimState.HELD: ClaimCause.HOLD,
+}
+"""From READY."""
+
 
 @pytest.mark.parametrize("state", ClaimState)
 @pytest.mark.parametrize("cause", ClaimCause)
 def test_every_move_of_a_claim_is_in_the_table(state: ClaimState, cause: ClaimCause) -> None:
     table = cluster(1).table
-    if state is ClaimState.PLACING:
-        table.change_claim(0, ClaimCause.ACQUIRE)
+    if state is not ClaimState.READY:
+        table.change_claim(0, WAYS[state])
     if CLAIM.allows(state, cause):
         table.change_claim(0, cause)
         assert table.claim(0) is CLAIM.table[state, cause]
