@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from peloton.errors import Unavailable
 from tests.faults.checker import check
 from tests.faults.fault import Fault, FaultContext
-from tests.faults.history import TERMINAL, End, History, of_jobs
+from tests.faults.history import TERMINAL, End, History, Run, of_jobs
 from tests.faults.testbed import Testbed, until
 from tests.faults.workload import Api, Workload
 
 SETTLE_SECONDS = 120.0
+ANSWER_SECONDS = 60.0
 WORK_SECONDS, WORK_SECONDS_QUICK = 12.0, 4.0
 
 
@@ -121,9 +122,24 @@ def _expected(testbed: Testbed, workload: Workload) -> bool:
     return live == wanted
 
 
+def _live(testbed: Testbed) -> list[tuple[Run, str]]:
+    """Return the runs that agents have. A machine that stands still for a while is no violation: ask again.
+
+    Raises TimeoutError.
+    """
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while True:
+        try:
+            return testbed.live()
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no Mesos master answers: {error}") from error
+        time.sleep(0.3)
+
+
 def _proof(testbed: Testbed, workload: Workload, since: float) -> tuple[list[str], Sequence[str]]:
     jobs = {job_id: job for job_id in workload.jobs if (job := workload.api.job(job_id)) is not None}
     events = of_jobs(testbed.events(since), workload.jobs)
-    end, actions = End(jobs, testbed.live()), testbed.actions.since(since)
+    end, actions = End(jobs, _live(testbed)), testbed.actions.since(since)
     verdict = check(History(events, workload.api.calls, end, actions, workload.workflows, workload.daemons))
     return [str(violation) for violation in verdict.violations], verdict.unavoidable
