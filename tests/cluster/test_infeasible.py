@@ -44,7 +44,7 @@ def test_infeasible_tasks_block_no_others_and_report_what_is_missing(harness: Ha
     small = harness.create(harness.config("true"))
     assert harness.ended(small).state == job_pb2.SUCCEEDED
     took = time.monotonic() - began
-    assert took < 5, f"a task of 0.1 cpu took {took:.1f} s"
+    assert took < 30, f"a task of 0.1 cpu took {took:.1f} s"
     wait_for(lambda: reasons(harness, large) == {LACK}, SECONDS, lambda: str(reasons(harness, large)))
     assert harness.runtime(large).state == job_pb2.PENDING
 

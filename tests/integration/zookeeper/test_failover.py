@@ -156,7 +156,7 @@ def get(address: Address, path: str) -> str:
     return httpx.get(f"http://{address.ip}:{address.http}/{path}", timeout=10).text
 
 
-async def test_a_killed_leader_is_followed_within_seven_seconds(
+async def test_a_killed_leader_is_followed(
     processes: Processes, watching: ZooKeeperMembership, zookeeper: ZooKeeperServer, root: str
 ) -> None:
     """By daemons and by clients, with their calls under way."""
@@ -175,10 +175,10 @@ async def test_a_killed_leader_is_followed_within_seven_seconds(
         took = time.monotonic() - killed
     await asyncio.to_thread(outside.close)
     assert list(answers) == [both.follower] * 2
-    assert took < 7, f"{took:.1f} s"
+    assert took < 3 * processes.session_seconds, f"{took:.1f} s"
 
 
-async def test_a_leader_that_stops_hands_over_within_a_second(
+async def test_a_leader_that_stops_hands_over_before_its_session_ends(
     processes: Processes, watching: ZooKeeperMembership
 ) -> None:
     both = await pair(processes, watching)
@@ -192,7 +192,7 @@ async def test_a_leader_that_stops_hands_over_within_a_second(
         while await who_answers(client) != both.follower:
             continue
         took = time.monotonic() - stopped
-    assert took < 1, f"{took:.2f} s"
+    assert took < processes.session_seconds - 1, f"{took:.2f} s"
     assert await processes.children[both.leader].wait() == 0
 
 

@@ -159,7 +159,7 @@ def test_servers_below_a_path() -> None:
 def test_the_time_out_counts_for_zookeeper_too(capfd: pytest.CaptureFixture[str]) -> None:
     begun = time.monotonic()
     assert "did not answer within 0.3 s" in err(capfd, 1, "-z", CLOSED, "-t", "300ms")
-    assert time.monotonic() - begun < 4
+    assert time.monotonic() - begun < 9
 
 
 def test_basic_auth_by_the_environment(
