@@ -35,10 +35,12 @@ from hostmgr.services.claims import ClaimService
 from hostmgr.services.events import EventStream
 from hostmgr.services.feasibility import Feasibility
 from hostmgr.services.internal import InternalHosts
+from hostmgr.services.leases import Leases
 from hostmgr.services.matching import Matching
 from hostmgr.services.passing import Passing
 from hostmgr.services.query import HostQueries
 from hostmgr.services.reconcile import ReconcileTasks
+from hostmgr.services.watches import Watches
 from peloton.api.v0.host.svc.host_svc_pb2_grpc import add_HostServiceServicer_to_server
 from peloton.config.errors import ConfigError
 from peloton.daemon.lifecycle import Daemon, run
@@ -52,6 +54,9 @@ from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import add_InternalHostSer
 from peloton.private.hostmgr.matching.matching_pb2_grpc import add_MatchingServiceServicer_to_server
 from peloton.private.hostmgr.passing.passing_pb2_grpc import add_PassingServiceServicer_to_server
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import add_ReconcileServiceServicer_to_server
+from peloton.private.hostmgr.v1alpha.svc.hostmgr_svc_pb2_grpc import (
+    add_HostManagerServiceServicer_to_server,
+)
 from peloton.rpc.server import service
 from storage.interface import Store
 from storage.selection.factory import Stores
@@ -62,6 +67,7 @@ COLLECTION = (100_000, 20, 100)
 """Thresholds of Python's cycle collector. Events and runs are many long-lived objects without cycles."""
 SERVICES = (
     "peloton.private.hostmgr.hostsvc.InternalHostService",
+    "peloton.private.hostmgr.v1alpha.svc.HostManagerService",
     "peloton.private.hostmgr.claims.ClaimService",
     "peloton.private.hostmgr.feasibility.FeasibilityService",
     "peloton.private.hostmgr.matching.MatchingService",
@@ -176,8 +182,13 @@ async def _serve(
     daemon.spawn("claims", _every(EXPIRE_SECONDS, lambda: manager.expire_claims(_claimants(daemon))))
     daemon.spawn("pauses", _every(EXPIRE_SECONDS, manager.end_pauses))
     daemon.spawn("old offers", _every(PRUNE_SECONDS, manager.prune_offers))
+    watches = Watches(manager.status_updates, manager.hosts)
     services = (
-        service(add_InternalHostServiceServicer_to_server, InternalHosts(manager, cluster, reconciliation)),
+        service(
+            add_InternalHostServiceServicer_to_server,
+            InternalHosts(manager, cluster, reconciliation, watches),
+        ),
+        service(add_HostManagerServiceServicer_to_server, Leases(manager, cluster, reconciliation)),
         service(add_ClaimServiceServicer_to_server, ClaimService(manager)),
         service(add_FeasibilityServiceServicer_to_server, Feasibility(manager.hosts.table, cluster)),
         service(add_MatchingServiceServicer_to_server, Matching(manager.hosts.table, cluster, daemon.clock)),
@@ -190,6 +201,7 @@ async def _serve(
         async with daemon.serving(*services):
             yield
     finally:
+        watches.close()
         manager.status_updates.close()
 
 

@@ -16,6 +16,7 @@ from hostmgr.core.offers import Entry, InsufficientOffers, Need, Offer, Taken, f
 from hostmgr.core.states import ClaimCause
 from hostmgr.core.table import Agent, HostTable
 from peloton.errors import Refused
+from peloton.model.constraint import Label
 from peloton.model.resources import Resources, total
 from peloton.model.states import HostState
 
@@ -118,6 +119,8 @@ class Hosts:
         self._agents: dict[str, Agent] = {}
         self._capacity = _sum(())
         self._cursor = 0
+        self.changed: dict[str, str] | None = None
+        """Hostnames, by agent id, of hosts whose offers or labels have changed. None: nobody watches them."""
 
     # Offers and agents.
 
@@ -165,6 +168,7 @@ class Hosts:
             before = self._agents.get(agent.id)
             if before is None or not agent.same_host(before):
                 self._put(agent)
+                self._note(agent.id, agent.hostname)
         missing = [id for id in self.table.agent_ids if id and id not in listed]
         for agent_id in missing if complete else ():
             if not self._of_agent.get(agent_id):
@@ -181,7 +185,9 @@ class Hosts:
             del self._claims[claim_id]
         if self._agents.pop(agent_id, None) is not None:
             self._capacity = _sum(self._agents.values())
-        if self.table.row(agent_id) is not None:
+        row = self.table.row(agent_id)
+        if row is not None:
+            self._note(agent_id, self.table.hostnames[row])
             self.table.remove(agent_id)
 
     # Claims and launches.
@@ -310,6 +316,17 @@ class Hosts:
         """Return the offers of an agent."""
         return tuple(self._of_agent.get(agent_id, {}).values())
 
+    def labels_of(self, agent_id: str) -> tuple[Label, ...]:
+        """Return the labels of an agent's attributes: by the map of agents, or by its offers."""
+        agent = self._agents.get(agent_id)
+        if agent is not None:
+            return agent.labels
+        return next((offer.labels for offer in self.offers_of(agent_id)), ())
+
+    def agent(self, agent_id: str) -> Agent | None:
+        """Return an agent of the map of agents."""
+        return self._agents.get(agent_id)
+
     def offers(self) -> list[Offer]:
         """Return all offers."""
         return [offer for offer, _ in self._offers.values()]
@@ -379,6 +396,11 @@ class Hosts:
         row = self.table.row(agent_id)
         if row is not None:
             self.table.set_free(row, free(offers.values()), len(offers))
+            self._note(agent_id, self.table.hostnames[row])
+
+    def _note(self, agent_id: str, hostname: str) -> None:
+        if self.changed is not None:
+            self.changed[agent_id] = hostname
 
 
 def _sum(agents: Collection[Agent]) -> Capacity:

@@ -78,7 +78,7 @@ class HostManager:
         self.kills_disabled = False
         self._name = name
         self._store = store
-        self._clock = clock
+        self.clock = clock
         self._claim_grace = claim_grace
         self._connected = False
         self._connected_at = 0.0
@@ -93,7 +93,7 @@ class HostManager:
         if registration.framework_id != self.framework_id:
             await self._store.hosts.write_framework_id(self._name, registration.framework_id)
             self.framework_id = registration.framework_id
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         self.registration, self._connected_at = registration, now
         self._connected, self._last_error = True, ""
         self.status_updates.connected()
@@ -108,7 +108,7 @@ class HostManager:
         The id is forgotten last: if this leader fails meanwhile, the next one learns of the removal again.
         """
         log.error("Mesos has removed framework %s: subscribing as a new one", self.framework_id)
-        await report_removal(self._store, self.backend, self.status_updates, self._clock, self.framework_id)
+        await report_removal(self._store, self.backend, self.status_updates, self.clock, self.framework_id)
         self.framework_id = ""
         await self._store.hosts.write_framework_id(self._name, "")
 
@@ -137,10 +137,10 @@ class HostManager:
 
     def on_call_refused(self) -> None:
         """Reconcile soon: the call had no effect."""
-        self.reconciler.reconcile_soon(self._clock.monotonic())
+        self.reconciler.reconcile_soon(self.clock.monotonic())
 
     def _on_offers(self, offers: Sequence[Offer]) -> None:
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         for offer in offers:
             self.reconciler.agent_seen(offer.agent_id)
             self.hosts.add_offer(offer, now)
@@ -167,19 +167,19 @@ class HostManager:
 
     def acquire(self, want: HostFilter, owner: str) -> Acquired:
         """Claim hosts for `owner`, the calling process; empty where it is no daemon."""
-        return self.hosts.acquire(want, _uuids(), self._clock.monotonic(), owner)
+        return self.hosts.acquire(want, _uuids(), self.clock.monotonic(), owner)
 
     def expire_claims(self, alive: Container[str]) -> None:
         """End expired claims. `alive` are the present processes, `<role>/<id>`, that may own claims."""
-        self.hosts.shorten_orphaned(alive, self._clock.monotonic())
-        for claim in self.hosts.expire(self._clock.monotonic()):
+        self.hosts.shorten_orphaned(alive, self.clock.monotonic())
+        for claim in self.hosts.expire(self.clock.monotonic()):
             log.warning("claim %s of %s on %s has expired unused", claim.id, claim.owner, claim.hostname)
-        for hold in self.hosts.holds.expire(self._clock.monotonic()):
+        for hold in self.hosts.holds.expire(self.clock.monotonic()):
             log.info("host %s is not held for task %s any longer", hold.hostname, hold.task_id)
 
     def shorten_claims(self, older_than: float) -> int:
         """Shorten the claims of daemons that are older than so many seconds; return how many."""
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         count = self.hosts.shorten_older(now - older_than, now)
         if count:
             log.warning("%d claims are shortened: their placements died with a leader of resmgr", count)
@@ -187,12 +187,12 @@ class HostManager:
 
     def end_pauses(self) -> None:
         """End the pauses of hosts that were passed over for long enough."""
-        for agent_id in self.launches.expire(self._clock.monotonic()):
+        for agent_id in self.launches.expire(self.clock.monotonic()):
             log.info("agent %s takes launches again", agent_id)
 
     def prune_offers(self) -> None:
         """Decline offers that were kept for too long; without a connection leave them for the next time."""
-        old = self.hosts.old_offers(self._clock.monotonic())
+        old = self.hosts.old_offers(self.clock.monotonic())
         if not old or not self._connected:
             return
         try:
@@ -223,7 +223,7 @@ class HostManager:
                 self._give_up(claim_id, hostname)
                 raise
         except Unavailable:
-            self.reconciler.postpone(runs, self._clock.monotonic())
+            self.reconciler.postpone(runs, self.clock.monotonic())
             raise
 
     def _launch(self, claim_id: str, hostname: str, agent_id: str, launches: Iterable[Launch]) -> None:
@@ -276,7 +276,7 @@ class HostManager:
         Raises Unavailable without a connection; then nothing is held.
         """
         self.kill(runs)
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         for task_id, hostname in runs.values():
             self.hosts.holds.add(hostname, task_id, now)
 
@@ -330,7 +330,7 @@ class HostManager:
         claim = self.hosts.claim(claim_id)
         if claim is None or claim.hostname != hostname:
             return
-        since = self._clock.monotonic() - self._connected_at
+        since = self.clock.monotonic() - self._connected_at
         if since < self._claim_grace and not self.hosts.offers_of(claim.agent_id):
             raise Unavailable(
                 f"{hostname} has not been offered again since the subscription with Mesos {since:.0f} s ago"

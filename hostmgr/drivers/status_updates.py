@@ -72,6 +72,8 @@ class StatusUpdates:
         self._uncrowded = asyncio.Event()
         self._uncrowded.set()
         self._closed = False
+        self.watched: list[bytes] | None = None
+        """New events, encoded, since a watch took the last ones. None: nobody watches them."""
         PENDING.set_function(lambda: ring.pending)
 
     async def uncrowded(self) -> None:
@@ -137,6 +139,8 @@ class StatusUpdates:
         added = self.ring.append(Entry(acknowledgement, encoded), acknowledgement.uuid)
         if added is Added.PASSED:
             self._queue(acknowledgement)
+        elif added is Added.APPENDED and self.watched is not None:
+            self.watched.append(encoded)
         elif added is Added.FULL and not acknowledgement.uuid:
             self._reconciler.reconcile_soon(self._now())
         return added.value

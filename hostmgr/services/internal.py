@@ -10,17 +10,19 @@ from hostmgr.core.hosts import Claim
 from hostmgr.drivers.agents import Cluster
 from hostmgr.drivers.manager import CALLS_AT_ONCE, HostManager
 from hostmgr.drivers.reconciliation import Reconciliation
-from hostmgr.services.query import hosts_by_query
+from hostmgr.services.internal_watches import WatchMethods
+from hostmgr.services.kills import kill, kill_and_hold
+from hostmgr.services.query import hosts_by_query, runs_by_host_state
+from hostmgr.services.watches import Watches
 from peloton.api.v0 import peloton_pb2
-from peloton.errors import InvalidArgument
+from peloton.errors import InvalidArgument, Refused
 from peloton.model.resources import KINDS, MILLI, Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
-from peloton.private.hostmgr.hostsvc import hostsvc_pb2_grpc
 from peloton.rpc.server import caller
 from peloton.wire.constraint import constraint_from
 from peloton.wire.feasibility import LAUNCHES
 from peloton.wire.hosts import agents_to, offers_to, resources_to, scalar
-from peloton.wire.ids import agent_id
+from peloton.wire.ids import agent_id, run_id
 from peloton.wire.launch import launch_from
 from peloton.wire.task import resources_from
 
@@ -31,13 +33,13 @@ _RANKINGS = {
 }
 
 
-KILLS_DISABLED = "killing tasks is disabled; a restart of hostmgr enables it"
+class InternalHosts(WatchMethods):
+    """Serve InternalHostService: claims, tasks and queries here, watches in the base."""
 
-
-class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
-    """Methods that are not here are UNIMPLEMENTED."""
-
-    def __init__(self, manager: HostManager, cluster: Cluster, reconciliation: Reconciliation) -> None:
+    def __init__(
+        self, manager: HostManager, cluster: Cluster, reconciliation: Reconciliation, watches: Watches
+    ) -> None:
+        super().__init__(watches)
         self._manager = manager
         self._cluster = cluster
         self._reconciliation = reconciliation
@@ -154,15 +156,12 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
         answer = pb.KillTasksResponse()
         if not request.taskIds:
             answer.error.invalidTaskIDs.message = "taskIds: [] is not at least one run"
-        elif self._manager.kills_disabled:
-            answer.error.killFailure.message = KILLS_DISABLED
+            return answer
+        try:
+            await kill(self._manager, self._reconciliation, [each.value for each in request.taskIds])
+        except Refused as error:
+            answer.error.killFailure.message = str(error)
             answer.error.killFailure.taskIds.extend(request.taskIds)
-        else:
-            runs = [each.value for each in request.taskIds]
-            await self._reconciliation.locate(runs)
-            for start in range(0, len(runs), CALLS_AT_ONCE):
-                self._manager.kill(runs[start : start + CALLS_AT_ONCE])
-                await self._manager.room()
         return answer
 
     async def KillAndReserveTasks(
@@ -181,16 +180,13 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
             answer.error.invalidTaskIDs.taskIds.extend(
                 each.taskId for each in wrong if each.HasField("taskId")
             )
-        elif self._manager.kills_disabled:
-            answer.error.killFailure.message = KILLS_DISABLED
+            return answer
+        runs = {each.taskId.value: (each.id.value, each.hostToReserve) for each in request.entries}
+        try:
+            await kill_and_hold(self._manager, self._reconciliation, runs)
+        except Refused as error:
+            answer.error.killFailure.message = str(error)
             answer.error.killFailure.taskIds.extend(each.taskId for each in request.entries)
-        else:
-            runs = {each.taskId.value: (each.id.value, each.hostToReserve) for each in request.entries}
-            await self._reconciliation.locate(list(runs))
-            entries = list(runs.items())
-            for start in range(0, len(entries), CALLS_AT_ONCE):
-                self._manager.kill_and_hold(dict(entries[start : start + CALLS_AT_ONCE]))
-                await self._manager.room()
         return answer
 
     async def ReleaseHostsHeldForTasks(
@@ -260,6 +256,17 @@ class InternalHosts(hostsvc_pb2_grpc.InternalHostServiceServicer):
     ) -> pb.GetHostsByQueryResponse:
         """Return hosts by their free resources."""
         return hosts_by_query(self._manager, request)
+
+    async def GetTasksByHostState(
+        self, request: pb.GetTasksByHostStateRequest, context: Any
+    ) -> pb.GetTasksByHostStateResponse:
+        """Return the runs on hosts of one state, `limit` at most (0: all).
+
+        Where there are none, wait until there are, for `timeout` milliseconds at most. Raises InvalidArgument
+        for a state that is none, and for a timeout that is too long.
+        """
+        runs = await runs_by_host_state(self._manager, request.host_state, request.limit, request.timeout)
+        return pb.GetTasksByHostStateResponse(task_ids=map(run_id, runs))
 
     async def GetMesosMasterHostPort(
         self, request: pb.MesosMasterHostPortRequest, context: Any

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from hostmgr.core.hosts import Hosts
@@ -10,12 +13,20 @@ from hostmgr.drivers.agents import Cluster
 from hostmgr.drivers.manager import HostManager
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
+from peloton.errors import InvalidArgument
+from peloton.model.ids import MesosTaskId
 from peloton.model.resources import Resources
+from peloton.model.states import HostState
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
 from peloton.wire.constraint import labels_to
 from peloton.wire.hosts import resources_to
 from peloton.wire.ids import run_id
 from peloton.wire.task import resources_from
+
+MAX_WAIT_MILLISECONDS = 60_000
+LOOK_SECONDS = 0.2
+"""How often a waiting call looks again."""
+_STATES = frozenset(HostState) - {HostState.INVALID}
 
 
 def hosts_by_query(manager: HostManager, request: pb.GetHostsByQueryRequest) -> pb.GetHostsByQueryResponse:
@@ -39,6 +50,34 @@ def hosts_by_query(manager: HostManager, request: pb.GetHostsByQueryRequest) -> 
                 tasks=[run_id(run) for run in manager.runs.on(table.agent_ids[row])],
             )
     return answer
+
+
+async def runs_by_host_state(
+    manager: HostManager, state: int, limit: int, milliseconds: int
+) -> list[MesosTaskId]:
+    """Return the runs on hosts of a state, as soon as there are any; none after so many milliseconds.
+
+    `limit`: how many at most, 0 for all. Raises InvalidArgument.
+    """
+    if state not in _STATES:
+        known = ", ".join(f"HOST_STATE_{each.name} ({each:d})" for each in sorted(_STATES))
+        raise InvalidArgument("host_state", state, f"one of {known}")
+    if milliseconds > MAX_WAIT_MILLISECONDS:
+        raise InvalidArgument("timeout", milliseconds, f"at most {MAX_WAIT_MILLISECONDS} milliseconds")
+    end = manager.clock.monotonic() + milliseconds / 1000
+    while True:
+        runs = list(islice(_runs_on(manager, HostState(state)), limit or None))
+        left = end - manager.clock.monotonic()
+        if runs or left <= 0:
+            return runs
+        await asyncio.sleep(min(LOOK_SECONDS, left))
+
+
+def _runs_on(manager: HostManager, state: HostState) -> Iterator[MesosTaskId]:
+    table = manager.hosts.table
+    for row in table.rows():
+        if table.life(row) is state:
+            yield from manager.runs.on(table.agent_ids[row])
 
 
 def _matches(free: Resources, requested: Resources, less: bool) -> bool:

@@ -40,7 +40,7 @@ class WatchService(watch_svc_pb2_grpc.WatchServiceServicer):
             missing = await self._missing(filter_)
             if missing is not None:
                 yield missing
-            async for message in watch.messages():
+            async for message in watch.items():
                 yield message
         finally:
             self._watches.remove(watch)

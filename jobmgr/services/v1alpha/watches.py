@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 
 import grpc
 
@@ -23,10 +21,8 @@ from jobmgr.services.v1alpha.watch_filters import Changes, Filter
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as pb
 from peloton.clock import Clock
 from peloton.errors import NotFound, Refused, ResourceExhausted
+from peloton.rpc.watchqueue import MAX_WATCHES, WatchQueue
 
-MAX_WATCHES = 1000
-MAX_QUEUED = 100
-"""Messages that a watcher may be behind."""
 GATHER_SECONDS = 0.2
 """Time from a change to the message, in which further changes join it."""
 MESSAGES_PER_SECOND = 2000
@@ -35,48 +31,13 @@ MICROSECOND = 1000
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class End:
-    """Why a watch has ended, as a gRPC status."""
-
-    code: grpc.StatusCode
-    text: str
-
-
-class Watch:
-    """One watcher."""
+class Watch(WatchQueue[bytes]):
+    """One watcher; its messages are serialized already."""
 
     def __init__(self, watch_id: str, filter_: Filter, start_revision: int) -> None:
-        self.id = watch_id
+        super().__init__(watch_id)
         self.filter = filter_
         self.start_revision = start_revision
-        self.end: End | None = None
-        self._messages: deque[bytes] = deque()
-        self._some = asyncio.Event()
-
-    def put(self, message: bytes) -> bool:
-        """Queue a message; return False where the watcher is too far behind."""
-        if len(self._messages) >= MAX_QUEUED:
-            return False
-        self._messages.append(message)
-        self._some.set()
-        return True
-
-    def finish(self, code: grpc.StatusCode, text: str) -> None:
-        """End the watch; messages that are queued are dropped."""
-        self.end = End(code, text)
-        self._messages.clear()
-        self._some.set()
-
-    async def messages(self) -> AsyncIterator[bytes]:
-        """Yield the serialized messages until the watch has ended."""
-        while True:
-            while self._messages:
-                yield self._messages.popleft()
-            if self.end is not None:
-                return
-            self._some.clear()
-            await self._some.wait()
 
 
 class Watches:
@@ -130,7 +91,7 @@ class Watches:
         watch = self._watches.get(watch_id)
         if watch is None:
             raise NotFound(f"watch_id: there is no watch {watch_id!r}")
-        watch.finish(grpc.StatusCode.CANCELLED, f"watch {watch_id} is cancelled")
+        watch.cancel()
         self.remove(watch)
 
     def remove(self, watch: Watch) -> None:
@@ -204,6 +165,4 @@ class Watches:
             made[key] = self._serialized(watch.filter.message(changes))
         shared = made[key]
         if shared is not None and not watch.put(shared):
-            text = f"the watcher is more than {MAX_QUEUED} messages behind: watch again"
-            watch.finish(grpc.StatusCode.ABORTED, text)
             self.remove(watch)

@@ -13,7 +13,6 @@ import pytest
 
 from jobmgr.engine.engine import Engine
 from jobmgr.server import services
-from jobmgr.services.v1alpha import watches as hub
 from jobmgr.services.v1alpha.watch_filters import PodFilter
 from jobmgr.services.v1alpha.watches import Watches
 from peloton.api.v1alpha import peloton_pb2
@@ -27,6 +26,7 @@ from peloton.model.ids import task_id
 from peloton.model.lockdown import Component
 from peloton.model.states import JobType
 from peloton.model.workflow import WorkflowOptions
+from peloton.rpc import watchqueue
 from peloton.rpc.server import RpcServer
 from storage.interface import Store
 from tests.unit.jobmgr_core.services import service
@@ -289,20 +289,20 @@ async def test_watches_end_with_leadership(watching: Watching) -> None:
 
 
 async def test_a_thousand_watchers_are_served_and_one_more_is_refused(watching: Watching) -> None:
-    calls = [watching.open(pod_filter=pods()) for _ in range(hub.MAX_WATCHES)]
+    calls = [watching.open(pod_filter=pods()) for _ in range(watchqueue.MAX_WATCHES)]
     await asyncio.gather(*(following(call) for call in calls))
     with status(grpc.StatusCode.RESOURCE_EXHAUSTED, "there are 1000 watches already"):
         await the_end(watching.open(pod_filter=pods()))
     await watching.engine.create_job(JOB, spec(1))
     await asyncio.gather(*(read_until(call, runs(task_id(JOB, 0))) for call in calls))
-    assert all(len(watch._messages) <= hub.MAX_QUEUED for watch in watching.watches._watches.values())
+    assert all(len(watch._queued) <= watchqueue.MAX_QUEUED for watch in watching.watches._watches.values())
 
 
 async def test_a_slow_watcher_is_ended_and_holds_no_messages(watching: Watching) -> None:
     filter_ = hub_filter()
     slow, quick = watching.watches.open(filter_, 0), watching.watches.open(filter_, 0)
-    messages = quick.messages()
-    for _ in range(hub.MAX_QUEUED):
+    messages = quick.items()
+    for _ in range(watchqueue.MAX_QUEUED):
         assert slow.end is None
         watching.watches._changes.delete(JOB)
         watching.watches._flush()
@@ -313,7 +313,7 @@ async def test_a_slow_watcher_is_ended_and_holds_no_messages(watching: Watching)
     assert slow.end is not None
     assert slow.end.code is grpc.StatusCode.ABORTED
     assert slow.end.text == "the watcher is more than 100 messages behind: watch again"
-    assert [message async for message in slow.messages()] == []
+    assert [message async for message in slow.items()] == []
     assert watching.watches.count == 1
     assert pb.WatchResponse.FromString(await anext(messages)).pods_not_found
 
@@ -323,7 +323,7 @@ async def test_a_message_is_serialized_once_for_watchers_with_the_same_filter(wa
     every = watching.watches.open(hub_filter(pods(pod_names=[name(0), name(1)])), 0)
     watching.watches._changes.delete(JOB)
     watching.watches._flush()
-    one, other, longer = [await anext(watch.messages()) for watch in (*same, every)]
+    one, other, longer = [await anext(watch.items()) for watch in (*same, every)]
     assert one is other
     assert len(pb.WatchResponse.FromString(longer).pods_not_found) == 2
 

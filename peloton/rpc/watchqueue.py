@@ -1,0 +1,65 @@
+"""The bounded queue of one watcher: what a stream of a watch sends, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import grpc
+
+T = TypeVar("T")
+
+MAX_WATCHES = 1000
+MAX_QUEUED = 100
+"""Messages that a watcher may be behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Why a watch has ended, as a gRPC status."""
+
+    code: grpc.StatusCode
+    text: str
+
+
+class WatchQueue(Generic[T]):
+    """What one watcher has not been sent yet."""
+
+    def __init__(self, watch_id: str) -> None:
+        self.id = watch_id
+        self.end: End | None = None
+        self._queued: deque[T] = deque()
+        self._some = asyncio.Event()
+
+    def put(self, item: T) -> bool:
+        """Queue an item; where the watcher is too far behind, end the watch and return False."""
+        if len(self._queued) >= MAX_QUEUED:
+            text = f"the watcher is more than {MAX_QUEUED} messages behind: watch again"
+            self.finish(grpc.StatusCode.ABORTED, text)
+            return False
+        self._queued.append(item)
+        self._some.set()
+        return True
+
+    def cancel(self) -> None:
+        """End the watch as its watcher requested."""
+        self.finish(grpc.StatusCode.CANCELLED, f"watch {self.id} is cancelled")
+
+    def finish(self, code: grpc.StatusCode, text: str) -> None:
+        """End the watch; items that are queued are dropped."""
+        self.end = End(code, text)
+        self._queued.clear()
+        self._some.set()
+
+    async def items(self) -> AsyncIterator[T]:
+        """Yield the queued items until the watch has ended."""
+        while True:
+            while self._queued:
+                yield self._queued.popleft()
+            if self.end is not None:
+                return
+            self._some.clear()
+            await self._some.wait()
