@@ -13,6 +13,7 @@ from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
 from hostmgr.core.hosts import LaunchPlan, OfferedVolume
 from hostmgr.core.offers import Offer
+from hostmgr.core.operations import HostOperation
 from hostmgr.core.table import Agent
 from peloton.model.ids import MesosTaskId
 from peloton.model.task import Launch, TaskStatus
@@ -160,6 +161,14 @@ class Backend(Protocol):
 
     def launch(self, plan: LaunchPlan, launches: Sequence[Launch]) -> None:
         """Launch tasks on the plan's offers. Raises InvalidArgument for a task that cannot be described."""
+        ...
+
+    def operate(self, agent_id: str, offers: Sequence[Offer], operations: Sequence[HostOperation]) -> None:
+        """Carry out operations in order, all or none, on all offers of an agent.
+
+        Raises InsufficientOffers for resources that are not offered, and InvalidArgument for a task that
+        cannot be described.
+        """
         ...
 
     def destroy_volume(self, volume: OfferedVolume) -> None:

@@ -7,16 +7,17 @@ covers all offers of the host at that time.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hostmgr.core.filter import HostFilter, Ranking, Result
 from hostmgr.core.holds import HELD_SECONDS, Holds
 from hostmgr.core.offers import Entry, InsufficientOffers, Need, Offer, Taken, free, take
-from hostmgr.core.states import ClaimCause
+from hostmgr.core.states import ClaimCause, ClaimState
 from hostmgr.core.table import Agent, HostTable
 from peloton.errors import Refused
 from peloton.model.constraint import Label
+from peloton.model.ids import MesosTaskId
 from peloton.model.resources import Resources, total
 from peloton.model.states import HostState
 
@@ -245,8 +246,27 @@ class Hosts:
         Raises InvalidOffers. An empty agent id is not compared.
         """
         task_ids = frozenset(need.task_id for need in needs)
+        claim = self.claim_to_use(claim_id, hostname, agent_id, task_ids)
+        if claim is None:
+            return None
+        offers = self.offers_of(claim.agent_id)
+        try:
+            taken = tuple(take(offers, needs))
+        except InsufficientOffers as error:
+            raise InvalidOffers(f"invalid offers: {error}") from None
+        return LaunchPlan(claim, offers, taken, task_ids)
+
+    def commit_launch(self, plan: LaunchPlan) -> None:
+        """Remove the offers of a plan that was sent, end its claim, and what was held for its instances."""
+        self.use(plan.claim, plan.task_ids, plan.task_ids)
+
+    def claim_to_use(self, claim_id: str, hostname: str, agent_id: str, content: Hashable) -> Claim | None:
+        """Return the claim for a launch or operations; None where the same content has used it already.
+
+        Raises InvalidOffers. An empty agent id is not compared.
+        """
         if claim_id in self._launched:
-            if self._launched[claim_id] == hash(task_ids):
+            if self._launched[claim_id] == hash(content):
                 return None
             raise InvalidOffers(f"invalid offers: host offer {claim_id} was used for other tasks")
         claim = self._claims.get(claim_id)
@@ -257,22 +277,30 @@ class Hosts:
                 f"invalid offers: host offer {claim_id} is of {claim.hostname} (agent {claim.agent_id}), "
                 f"not of {hostname} (agent {agent_id})"
             )
-        offers = self.offers_of(claim.agent_id)
-        try:
-            taken = tuple(take(offers, needs))
-        except InsufficientOffers as error:
-            raise InvalidOffers(f"invalid offers: {error}") from None
-        return LaunchPlan(claim, offers, taken, task_ids)
+        return claim
 
-    def commit_launch(self, plan: LaunchPlan) -> None:
-        """Remove the offers of a plan that was sent, end its claim, and what was held for its instances."""
-        self._end(plan.claim.id, ClaimCause.LAUNCH)
-        for offer in plan.offers:
-            self.remove_offer(offer.id)
-        self.holds.release(run.rpartition("-")[0] for run in plan.task_ids)
-        self._launched[plan.claim.id] = hash(plan.task_ids)
+    def use(self, claim: Claim, content: Hashable, runs: Iterable[MesosTaskId]) -> None:
+        """End a claim that was used, with the offers of its host and the holds for the launched runs."""
+        self._end(claim.id, ClaimCause.LAUNCH)
+        self.use_offers(claim.agent_id)
+        self.holds.release(run.rpartition("-")[0] for run in runs)
+        self._launched[claim.id] = hash(content)
         while len(self._launched) > MAX_REMEMBERED:
             self._launched.popitem(last=False)
+
+    def use_offers(self, agent_id: str) -> None:
+        """Remove the offers of an agent: a call has accepted them."""
+        for offer in self.offers_of(agent_id):
+            self.remove_offer(offer.id)
+
+    def unclaimed(self) -> Iterator[str]:
+        """Iterate over the agents in service that have offers and are not claimed, reserved or held."""
+        for agent_id, offers in list(self._of_agent.items()):
+            row = self.table.row(agent_id)
+            if not offers or row is None or self.table.life(row) is not HostState.UP:
+                continue
+            if self.table.claim(row) is ClaimState.READY:
+                yield agent_id
 
     # Reservations.
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from peloton.errors import Refused
 from peloton.model.constraint import Label
 from peloton.model.resources import Resources
+from peloton.model.task import Launch
 from peloton.model.volume import VolumeMount
 
 CPU, MEMORY, DISK, GPU, PORTS = "cpus", "mem", "disk", "gpus", "ports"
@@ -72,6 +73,11 @@ class Need:
     revocable: bool = False
     ports: tuple[int, ...] = ()
     volume: VolumeMount | None = None
+
+
+def need_of(launch: Launch) -> Need:
+    """Return what a run to launch requests."""
+    return Need(launch.mesos_task_id, launch.resources, launch.revocable, launch.dynamic_ports, launch.volume)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from hostmgr.backend.interface import (
 from hostmgr.core.filter import HostFilter
 from hostmgr.core.hosts import Acquired, Hosts, InvalidOffers
 from hostmgr.core.launches import Launches
-from hostmgr.core.offers import Need, Offer
+from hostmgr.core.offers import Need, Offer, need_of
 from hostmgr.core.reconcile import Reconciler
 from hostmgr.core.runs import Runs
 from hostmgr.drivers.framework_removal import report_removal
@@ -160,7 +160,7 @@ class HostManager:
             return ""
         return "not subscribed with the Mesos master" + (f": {self._last_error}" if self._last_error else "")
 
-    def _require_connection(self) -> None:
+    def require_connection(self) -> None:
         """Raise Unavailable while there is no connection."""
         if not (self._connected and self.backend.ready):
             raise Unavailable("not subscribed with the Mesos master at the moment")
@@ -220,29 +220,38 @@ class HostManager:
             try:
                 self._launch(claim_id, hostname, agent_id, launches)
             except (InvalidOffers, InvalidArgument):
-                self._give_up(claim_id, hostname)
+                self.give_up(claim_id, hostname)
                 raise
         except Unavailable:
             self.reconciler.postpone(runs, self.clock.monotonic())
             raise
 
     def _launch(self, claim_id: str, hostname: str, agent_id: str, launches: Iterable[Launch]) -> None:
-        self._require_connection()
+        self.require_connection()
         launched = list(launches)
-        needs = [_need(each) for each in launched]
-        _check_distinct(needs)
+        needs = [need_of(each) for each in launched]
+        check_distinct(needs)
+        runs = [each.task_id for each in needs]
         plan = self.hosts.plan_launch(claim_id, hostname, agent_id, needs)
         if plan is None:
             return
-        late = [each.task_id for each in needs if self.runs.given_up(each.task_id)]
-        if late:
-            raise InvalidOffers(f"reported as lost before the launch: {', '.join(late)}")
+        self.refuse_late(runs)
         self.backend.launch(plan, launched)
         self.hosts.commit_launch(plan)
-        for each in needs:
-            self.runs.launched(each.task_id, plan.claim.agent_id)
-            self.launches.begin(each.task_id, plan.claim.agent_id)
-        LAUNCHED.inc(len(launched))
+        self.follow_launched(runs, plan.claim.agent_id)
+
+    def refuse_late(self, runs: Iterable[MesosTaskId]) -> None:
+        """Raise InvalidOffers for runs that were reported as lost before their launch."""
+        late = [run for run in runs if self.runs.given_up(run)]
+        if late:
+            raise InvalidOffers(f"reported as lost before the launch: {', '.join(late)}")
+
+    def follow_launched(self, runs: Sequence[MesosTaskId], agent_id: str) -> None:
+        """Count runs as started on an agent, after the call that launches them."""
+        for run in runs:
+            self.runs.launched(run, agent_id)
+            self.launches.begin(run, agent_id)
+        LAUNCHED.inc(len(runs))
 
     def destroy_volume(self, volume_id: str) -> None:
         """Destroy a persistent volume that no task uses, and free its disk.
@@ -250,7 +259,7 @@ class HostManager:
         Raises NotFound where no agent has it, Refused while it is not offered, which it is not while a task
         uses it, and Unavailable without a connection or while its host is claimed.
         """
-        self._require_connection()
+        self.require_connection()
         offered = self.hosts.offered_volume(volume_id)
         if offered is None:
             if not self.hosts.has_volume(volume_id):
@@ -263,7 +272,7 @@ class HostManager:
 
     def kill(self, runs: Iterable[MesosTaskId]) -> None:
         """Kill runs, known here or not. Raises Unavailable without a connection."""
-        self._require_connection()
+        self.require_connection()
         killed = list(runs)
         self.backend.kill([(run, self.runs.agent(run)) for run in killed])
         self._killing.update(dict.fromkeys(killed))
@@ -282,7 +291,7 @@ class HostManager:
 
     def shut_down(self, executors: Iterable[tuple[str, str]]) -> None:
         """Shut down executors, given as (executor id, agent id). Raises Unavailable without a connection."""
-        self._require_connection()
+        self.require_connection()
         self.backend.shut_down(executors)
 
     def reconcile(self, runs: Sequence[tuple[MesosTaskId, str]]) -> None:
@@ -290,7 +299,7 @@ class HostManager:
 
         Raises Unavailable without a connection.
         """
-        self._require_connection()
+        self.require_connection()
         known = [(run, agent_id or self.runs.agent(run)) for run, agent_id in runs]
         self.backend.reconcile(known)
         for run, agent_id in known:
@@ -308,7 +317,7 @@ class HostManager:
         for start in range(0, len(due), CALLS_AT_ONCE):
             part = due[start : start + CALLS_AT_ONCE]
             known = [(run, agent) for run in part if (agent := self.runs.agent(run))]
-            self._require_connection()
+            self.require_connection()
             self.backend.kill(known)
             await self.room()
 
@@ -325,7 +334,7 @@ class HostManager:
             raise Unavailable("no Mesos master is known yet")
         return self.registration.master
 
-    def _give_up(self, claim_id: str, hostname: str) -> None:
+    def give_up(self, claim_id: str, hostname: str) -> None:
         """End the claim after a refused launch; raise Unavailable while its offers may still come again."""
         claim = self.hosts.claim(claim_id)
         if claim is None or claim.hostname != hostname:
@@ -338,12 +347,11 @@ class HostManager:
         self.hosts.release(claim_id)
 
 
-def _need(launch: Launch) -> Need:
-    return Need(launch.mesos_task_id, launch.resources, launch.revocable, launch.dynamic_ports, launch.volume)
+def check_distinct(needs: Sequence[Need]) -> None:
+    """Raise InvalidArgument for two tasks with one id.
 
-
-def _check_distinct(needs: Sequence[Need]) -> None:
-    """Refuse two tasks with one id: Mesos would report the refusal of the second as a status of the first."""
+    Mesos would report the refusal of the second as a status of the first.
+    """
     seen: set[str] = set()
     for each in needs:
         if each.task_id in seen:

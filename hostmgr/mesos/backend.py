@@ -18,11 +18,13 @@ from hostmgr.backend.interface import (
     StatusEvent,
 )
 from hostmgr.core.hosts import LaunchPlan, OfferedVolume
-from hostmgr.core.offers import Taken
+from hostmgr.core.offers import Offer, Taken
+from hostmgr.core.operations import HostOperation
 from hostmgr.mesos import volumes
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.calls import Call, Calls
 from hostmgr.mesos.connection import Handler, MesosDriver
+from hostmgr.mesos.operations import OperationPlan
 from hostmgr.mesos.statuses import killed_with_framework, status_from
 from hostmgr.mesos.stream import Event
 from hostmgr.mesos.taskinfo import task_info
@@ -75,6 +77,14 @@ class MesosBackend:
         ]
         offers = [offer.id for offer in plan.offers]
         self._send(self._subscribed().accept(offers, tasks, REFUSE_SECONDS, operations))
+
+    def operate(self, agent_id: str, offers: Sequence[Offer], operations: Sequence[HostOperation]) -> None:
+        """Write one ACCEPT of all operations. Raises InsufficientOffers, InvalidArgument, Unavailable."""
+        plan = OperationPlan(offers, agent_id, self._templates, self._principal)
+        for each in operations:
+            plan.add(each)
+        ids = [offer.id for offer in offers]
+        self._send(self._subscribed().accept(ids, (), REFUSE_SECONDS, plan.messages))
 
     def destroy_volume(self, volume: OfferedVolume) -> None:
         """Write one ACCEPT that destroys a volume and ends its reservation. Raises Unavailable."""

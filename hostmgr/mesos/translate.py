@@ -47,6 +47,10 @@ class ResourceTemplates:
             self._templates.append(template)
         return number
 
+    def template(self, number: int) -> mesos_pb2.Resource:
+        """Return the resource of a number, without an amount; it must not be changed."""
+        return self._templates[number]
+
     def resource(self, taken: Taken) -> mesos_pb2.Resource:
         """Return a resource with the amount that a task takes."""
         resource = mesos_pb2.Resource()
@@ -87,7 +91,7 @@ def offer_from(wire: mesos_pb2.Offer, templates: ResourceTemplates) -> Offer:
         wire.id.value,
         wire.agent_id.value,
         wire.hostname,
-        tuple(_entry(resource, templates) for resource in wire.resources if _countable(resource)),
+        tuple(entries_of(wire.resources, templates)),
         labels_from(wire.attributes),
         wire,
     )
@@ -96,6 +100,11 @@ def offer_from(wire: mesos_pb2.Offer, templates: ResourceTemplates) -> Offer:
 def address_of(agent: master_pb2.Response.GetAgents.Agent) -> str:
     """Return the IP address in the agent's pid, `slave(1)@<ip>:<port>`; empty where there is none."""
     return agent.pid.rpartition("@")[2].rpartition(":")[0]
+
+
+def entries_of(resources: Iterable[mesos_pb2.Resource], templates: ResourceTemplates) -> list[Entry]:
+    """Translate the resources that tasks can take."""
+    return [_entry(resource, templates) for resource in resources if _countable(resource)]
 
 
 def _entry(resource: mesos_pb2.Resource, templates: ResourceTemplates) -> Entry:

@@ -51,13 +51,19 @@ def destroyed(volume: Resource) -> list[Operation]:
     if not _has_own_reservation(volume):
         return [destroy]
     unreserve = Operation(type=Operation.UNRESERVE)
-    disk = unreserve.unreserve.resources.add()
+    unreserve.unreserve.resources.append(without_volume(volume))
+    return [destroy, unreserve]
+
+
+def without_volume(volume: Resource) -> Resource:
+    """Return the disk that a volume was made of."""
+    disk = Resource()
     disk.CopyFrom(volume)
     disk.disk.ClearField("persistence")
     disk.disk.ClearField("volume")
     if not disk.disk.HasField("source"):
         disk.ClearField("disk")
-    return [destroy, unreserve]
+    return disk
 
 
 def _mount(taken: Taken) -> VolumeMount:

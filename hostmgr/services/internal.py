@@ -10,6 +10,7 @@ from hostmgr.core.hosts import Claim
 from hostmgr.drivers.agents import Cluster
 from hostmgr.drivers.manager import CALLS_AT_ONCE, HostManager
 from hostmgr.drivers.reconciliation import Reconciliation
+from hostmgr.services.internal_operations import OperationMethods
 from hostmgr.services.internal_watches import WatchMethods
 from hostmgr.services.kills import kill, kill_and_hold
 from hostmgr.services.query import hosts_by_query, runs_by_host_state
@@ -33,14 +34,14 @@ _RANKINGS = {
 }
 
 
-class InternalHosts(WatchMethods):
-    """Serve InternalHostService: claims, tasks and queries here, watches in the base."""
+class InternalHosts(WatchMethods, OperationMethods):
+    """Serve InternalHostService: claims, tasks and queries here, the other methods in the bases."""
 
     def __init__(
         self, manager: HostManager, cluster: Cluster, reconciliation: Reconciliation, watches: Watches
     ) -> None:
-        super().__init__(watches)
-        self._manager = manager
+        WatchMethods.__init__(self, watches)
+        OperationMethods.__init__(self, manager)
         self._cluster = cluster
         self._reconciliation = reconciliation
 
@@ -134,22 +135,6 @@ class InternalHosts(WatchMethods):
         )
         await self._manager.room()
         return pb.LaunchTasksResponse()
-
-    async def DestroyVolumes(
-        self, request: pb.DestroyVolumesRequest, context: Any
-    ) -> pb.DestroyVolumesResponse:
-        """Destroy persistent volumes, named by their persistence ids, and free their disk.
-
-        Mesos carries it out after the answer; the map of agents shows the result. Raises InvalidArgument for
-        a resource that is no volume, NotFound for one that no agent has, Refused for one in use, and
-        Unavailable while its host is claimed.
-        """
-        ids = [each.disk.persistence.id for each in request.volumes]
-        if not ids or not all(ids):
-            raise InvalidArgument("volumes", ids, "resources with disk.persistence.id, at least one")
-        for each in ids:
-            self._manager.destroy_volume(each)
-        return pb.DestroyVolumesResponse()
 
     async def KillTasks(self, request: pb.KillTasksRequest, context: Any) -> pb.KillTasksResponse:
         """Kill runs, known here or not: Mesos reports the states of unknown ones, as in a reconciliation."""
