@@ -12,7 +12,8 @@ from peloton.backoff import Backoff
 from peloton.clock import Clock
 from peloton.errors import PelotonError
 from placement.core.host_estimates import HostEstimates, hosts_to_request
-from placement.core.model import Filling, Gang, Host, HostPlacement, Needs, Shape
+from placement.core.model import Gang, Host, HostPlacement, Needs, Shape
+from placement.core.plan import Plan, plan
 from placement.core.reasons import (
     busy,
     host_of_volume,
@@ -151,27 +152,27 @@ class Placing:
         try:
             while True:
                 gangs = self._candidates(no_match)
-                filling = self._context.strategy.fill(self._family, hosts, gangs)
-                if first not in filling.unplaced:
+                planned = plan(gangs, hosts, policy=self._context.strategy.policy(self._family))
+                if first not in planned.unplaced:
                     break
-                if not await self._claim(filling, gangs, hosts, no_match):
-                    no_match.missing[first.shape] = filling.missing
+                if not await self._claim(planned, gangs, hosts, no_match):
+                    no_match.missing[first.shape] = planned.missing
                     break
-            for gang in filling.placed:
+            for gang in planned.placed:
                 del self._waiting[gang]
-            await self._release(_unused(hosts, filling.placements))
+            await self._release(_unused(hosts, planned.placements))
             hosts = []
-            await self._report(filling)
+            await self._report(planned)
         finally:
             await self._release(hosts)
 
     async def _claim(
-        self, filling: Filling, gangs: Sequence[Gang], hosts: list[Host], no_match: _NoMatch
+        self, planned: Plan, gangs: Sequence[Gang], hosts: list[Host], no_match: _NoMatch
     ) -> bool:
         """Add hosts for what the first gang misses to `hosts`; return whether any came."""
         context = self._context
-        needs = filling.missing[0][0]
-        answer = await self._acquire(needs, *self._request(needs, filling, gangs))
+        needs = planned.missing[0][0]
+        answer = await self._acquire(needs, *self._request(needs, planned, gangs))
         context.estimates.learn(answer.hosts)
         CLAIMED.inc(len(answer.hosts))
         usable = [host for host in answer.hosts if host.hostname not in self._used_hosts]
@@ -184,18 +185,18 @@ class Placing:
             no_match.counts[needs] = of_named(answer.counts) if self._family.nowhere_else else answer.counts
         return bool(usable)
 
-    def _request(self, needs: Needs, filling: Filling, gangs: Sequence[Gang]) -> tuple[int, Desired]:
+    def _request(self, needs: Needs, planned: Plan, gangs: Sequence[Gang]) -> tuple[int, Desired]:
         """Return how many hosts to claim for the gangs without a place, and which; none: any hosts."""
         context, family = self._context, self._family
         if family.to_desired_host:
             desired: dict[str, list[str]] = {}
-            for gang in filling.unplaced:
+            for gang in planned.unplaced:
                 if gang.desired_host in desired or len(desired) < context.max_hosts:
                     desired.setdefault(gang.desired_host, []).append(gang.tasks[0].id)
             return len(desired), desired
-        behind = [gang for gang in filling.unplaced if gang is not gangs[0]]
+        behind = [gang for gang in planned.unplaced if gang is not gangs[0]]
         most = hosts_to_request(
-            context.estimates, needs, filling.missing, behind, context.max_hosts, family.even
+            context.estimates, needs, planned.missing, behind, context.max_hosts, family.even
         )
         return most + len(self._used_hosts), NO_HOSTS
 
@@ -210,9 +211,9 @@ class Placing:
                 await self._release(call.result().hosts)
             raise
 
-    async def _report(self, filling: Filling) -> None:
+    async def _report(self, planned: Plan) -> None:
         """Report placements to resmgr, and release the hosts of those that it rejects."""
-        placements = filling.placements
+        placements = planned.placements
         if not placements:
             return
         if self._family.spread:
@@ -225,7 +226,7 @@ class Placing:
                 raise
             log.warning("placements cannot be reported: %s", error)
             self._context.unreported.extend(
-                Failure(gang, f"placement not reported: {error}") for gang in filling.placed
+                Failure(gang, f"placement not reported: {error}") for gang in planned.placed
             )
             return
         rejected: dict[str, set[str]] = {}

@@ -74,3 +74,12 @@ def mentions(constraint: Constraint | None, kind: Kind, key: str) -> bool:
     if isinstance(constraint, LabelConstraint):
         return constraint.kind is kind and constraint.label[0] == key
     return any(mentions(part, kind, key) for part in constraint.parts)
+
+
+def of_kind(constraint: Constraint | None, kind: Kind) -> frozenset[Label]:
+    """Return the labels that the leaves of a kind count."""
+    if constraint is None:
+        return frozenset()
+    if isinstance(constraint, LabelConstraint):
+        return frozenset({constraint.label} if constraint.kind is kind else ())
+    return frozenset().union(*(of_kind(part, kind) for part in constraint.parts))

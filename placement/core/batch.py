@@ -5,12 +5,11 @@ See docs/behaviour/placement.md, Strategies.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from peloton.model.states import PlacementStrategy, TaskType
-from placement.core.fill import fill
-from placement.core.model import Filling, Gang, Host
+from placement.core.model import Gang
+from placement.core.policy import Policy, Scorer
 from placement.core.strategy import Family, rank_of
 
 LONGEST = 240.0
@@ -31,6 +30,6 @@ class Batch:
         rank = rank_of(gang)
         return Family((rank, classes, gang.job_id if spread else ""), rank, spread)
 
-    def fill(self, family: Family, hosts: Sequence[Host], gangs: Sequence[Gang]) -> Filling:
-        """Place gangs on hosts, first fit."""
-        return fill(hosts, gangs, family.spread)
+    def policy(self, family: Family) -> Policy:
+        """Return the policy: the fullest host that fits, or with SPREAD the first."""
+        return Policy(Scorer.FIRST_FIT if family.spread else Scorer.BEST_FIT)

@@ -5,12 +5,11 @@ See docs/behaviour/placement.md, Strategies.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from peloton.model.states import TaskType
-from placement.core.even import fill_desired
-from placement.core.model import Filling, Gang, Host
+from placement.core.model import Gang
+from placement.core.policy import Desired, Policy
 from placement.core.strategy import Family, rank_of
 
 LONGEST = 240.0
@@ -30,6 +29,6 @@ class OnePerHost:
         rank = rank_of(gang)
         return Family((rank, classes), rank, to_desired_host=True, nowhere_else=True)
 
-    def fill(self, family: Family, hosts: Sequence[Host], gangs: Sequence[Gang]) -> Filling:
-        """Place gangs of one task on their hosts."""
-        return fill_desired(hosts, gangs)
+    def policy(self, family: Family) -> Policy:
+        """Return the policy: the desired host only."""
+        return Policy(desired=Desired.HOST)

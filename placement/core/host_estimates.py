@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from placement.core.bins import capacity
 from placement.core.model import Gang, Host, HostClass, Needs
+from placement.core.table import capacity
 
 FIRST_GUESS = 8
 """Tasks that an unknown host is expected to take."""
@@ -25,7 +25,8 @@ class HostEstimates:
             middle = sorted(hosts, key=lambda host: host.free.cpu)[len(hosts) // 2]
             if len(self._typical) >= self._most:
                 self._typical.clear()
-            self._typical[middle.host_class] = middle
+            if middle.host_class is not None:
+                self._typical[middle.host_class] = middle
 
     def hosts_for(self, needs: Needs, count: int) -> float:
         """Return the number of hosts, not rounded, that `count` tasks fill."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
+from peloton.model.constraint import Constraint, Label
 from peloton.model.ids import JobId, MesosTaskId, TaskId
 from peloton.model.resources import ZERO, Resources
 from peloton.model.states import PlacementStrategy
@@ -19,9 +22,11 @@ class HostClass:
     """
 
     constraint: bytes = b""
-    """The serialised constraint, which hostmgr evaluates. Empty: any host."""
+    """The serialised constraint, for hostmgr, which evaluates its terms about hosts. Empty: any host."""
     gpu: bool = False
     """Whether hosts with GPUs are needed; they take only tasks that request GPUs."""
+    tree: Constraint | None = field(default=None, compare=False)
+    """The same constraint; None: any host, or one that is opaque here and left to hostmgr."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,8 @@ class Task:
     needs: Needs
     desired_host: str = ""
     """Name of the host that it should return to; empty: none."""
+    labels: tuple[Label, ...] = ()
+    """Its labels, which constraints of kind TASK count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +106,15 @@ def _size(part: tuple[Needs, int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A claimed host with the resources of its offers. It is used for one placement."""
+    """A host with its free resources, claimed for one placement or, in a dry run, as it is."""
 
     hostname: str
     agent_id: str
     offer_id: str
     """Id of the claim."""
-    host_class: HostClass
-    """The class that it was claimed for."""
+    host_class: HostClass | None
+    """The class that it was claimed for, and whose conditions it meets but those on tasks. None: not claimed;
+    the plan examines all conditions."""
     free: Resources = ZERO
     slack_cpu: int = 0
     """Revocable CPU, in thousandths of a core."""
@@ -117,6 +125,25 @@ class Host:
     launches: int = UNBOUNDED
     """Number of tasks that may be launched on it now. Gangs of several tasks may exceed it, as they may be
     larger than the bound ever is."""
+    labels: tuple[Label, ...] = ()
+    """Its attributes, without `hostname`."""
+    has_gpu: bool = False
+    """Whether it has GPUs, free or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class TasksOnHost:
+    """The tasks that are placed or running on a host."""
+
+    labels: Mapping[Label, int] = field(default_factory=lambda: MappingProxyType({}))
+    """The number of tasks with each label."""
+    jobs: Mapping[JobId, int] = field(default_factory=lambda: MappingProxyType({}))
+    """The number of tasks of each job."""
+
+
+TasksOnHosts = Mapping[str, TasksOnHost]
+"""By hostname. A host without an entry has no tasks."""
+NO_TASKS: TasksOnHosts = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +154,3 @@ class HostPlacement:
     tasks: tuple[Task, ...]
     ports: tuple[int, ...]
     """Ports of all tasks, in the order of `tasks`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Filling:
-    """Result of placing gangs on hosts."""
-
-    placements: tuple[HostPlacement, ...]
-    placed: tuple[Gang, ...]
-    unplaced: tuple[Gang, ...]
-    """In the order of their arrival."""
-    missing: Missing = ()
-    """Of the first unplaced gang."""

@@ -7,13 +7,11 @@ See docs/behaviour/placement.md, Strategies.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from peloton.model.states import PlacementStrategy, TaskType
-from placement.core.even import fill_desired, fill_evenly
-from placement.core.fill import fill
-from placement.core.model import Filling, Gang, Host
+from placement.core.model import Gang
+from placement.core.policy import Desired, Policy, Scorer
 from placement.core.strategy import Family, rank_of
 
 LONGEST = 60.0
@@ -41,8 +39,8 @@ class Service:
             return Family((rank, classes, gang.job_id), rank, spread=True)
         return Family((rank, classes, ""), rank, even=True)
 
-    def fill(self, family: Family, hosts: Sequence[Host], gangs: Sequence[Gang]) -> Filling:
-        """Place gangs on hosts as their family wants it."""
+    def policy(self, family: Family) -> Policy:
+        """Return the policy: the desired host, or the emptiest."""
         if family.to_desired_host:
-            return fill_desired(hosts, gangs, family.to_volume)
-        return fill_evenly(hosts, gangs) if family.even else fill(hosts, gangs, family.spread)
+            return Policy(desired=Desired.VOLUME if family.to_volume else Desired.HOST)
+        return Policy(Scorer.EMPTIEST)

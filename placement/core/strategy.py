@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Protocol
 
 from peloton.model.states import TaskType
-from placement.core.model import Filling, Gang, Host
+from placement.core.model import Gang
+from placement.core.policy import Policy
 
 _RESERVED, _REVOCABLE, _REST = range(3)
 
@@ -48,8 +49,8 @@ class Strategy(Protocol):
         """Return the family that a gang belongs to."""
         ...
 
-    def fill(self, family: Family, hosts: Sequence[Host], gangs: Sequence[Gang]) -> Filling:
-        """Place the gangs, in their order, on the hosts that are claimed for them."""
+    def policy(self, family: Family) -> Policy:
+        """Return how the gangs of a family are placed."""
         ...
 
 

@@ -9,8 +9,9 @@ from hostmgr.core.feasibility import GangShape, Members, shortage
 from hostmgr.core.filter import HostFilter
 from hostmgr.core.table import Agent, HostTable
 from peloton.model.resources import Resources
-from placement.core.fill import fill
+from peloton.model.states import PlacementStrategy
 from placement.core.model import Gang, Host, HostClass, Needs, Task
+from placement.core.plan import plan
 
 AMOUNTS = st.builds(Resources, st.integers(0, 8), st.integers(0, 8), st.integers(0, 3), st.just(0))
 NEEDS = st.builds(Needs, AMOUNTS, st.just(0), st.booleans())
@@ -24,7 +25,9 @@ def test_a_verdict_is_never_wrong(
     table = HostTable()
     for number, (total, slack_cpu) in enumerate(hosts):
         table.put(Agent(f"a{number}", f"h{number}", (), total, slack_cpu))
-    gang = Gang("job", tuple(Task(f"job-{i}", f"job-{i}-1", needs) for i, needs in enumerate(tasks)))
+    strategy = PlacementStrategy.SPREAD_JOB if spread else PlacementStrategy.PACK_HOST
+    members = tuple(Task(f"job-{i}", f"job-{i}-1", needs) for i, needs in enumerate(tasks))
+    gang = Gang("job", members, strategy)
     shape = GangShape(
         tuple(
             Members(HostFilter(needs.resources, revocable=needs.revocable), count)
@@ -36,7 +39,7 @@ def test_a_verdict_is_never_wrong(
         Host(f"h{i}", f"a{i}", f"o{i}", HostClass(), total, slack_cpu)
         for i, (total, slack_cpu) in enumerate(hosts)
     ]
-    lacking, placed = shortage(table, shape), bool(fill(empty, [gang], spread).placed)
+    lacking, placed = shortage(table, shape), bool(plan([gang], empty).placed)
     event(f"{'infeasible' if lacking else 'feasible'}, {'placed' if placed else 'not placed'}")
     assert not (lacking and placed), str(lacking)
     if len(tasks) == 1:

@@ -12,11 +12,11 @@ from peloton.clock import SystemClock
 from peloton.errors import PelotonError
 from peloton.model.shortage import Shortage
 from placement.core.batch import Batch
-from placement.core.bins import capacity
 from placement.core.daemon import OnePerHost
 from placement.core.model import Gang, Host, HostPlacement, Needs, Shape
 from placement.core.service import Service
 from placement.core.strategy import Strategy
+from placement.core.table import capacity
 from placement.engine import Engine
 from placement.placing import Context
 from placement.ports import NO_HOSTS, Acquired, Desired, Failure, Rejection

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -8,98 +9,104 @@ import pytest
 from peloton.model.hostcounts import counted
 from peloton.model.states import PlacementStrategy
 from placement.core.batch import Batch
-from placement.core.bins import capacity
-from placement.core.fill import fill
 from placement.core.host_estimates import FIRST_GUESS, HostEstimates, hosts_to_request
-from placement.core.model import Filling, Gang
+from placement.core.model import Gang, Host
+from placement.core.plan import Plan, plan
+from placement.core.policy import Policy, Scorer
 from placement.core.reasons import busy, no_host_fits
+from placement.core.table import capacity
 from tests.unit.placement.samples import SPREAD, gang, host, needs
 
 
-def loads(filling: Filling) -> list[tuple[str, int]]:
-    return [(placement.host.hostname, len(placement.tasks)) for placement in filling.placements]
+def loads(planned: Plan) -> list[tuple[str, int]]:
+    return [(placement.host.hostname, len(placement.tasks)) for placement in planned.placements]
+
+
+def plan_of(hosts: Sequence[Host], gangs: Sequence[Gang]) -> Plan:
+    """A plan in the order of the gangs, which fills the first host before the next."""
+    return plan(gangs, hosts, policy=Policy(Scorer.FIRST_FIT, largest_first=False))
 
 
 def test_a_host_is_filled_before_the_next_is_taken() -> None:
-    filling = fill([host(0), host(1), host(2)], [gang() for _ in range(6)])
-    assert loads(filling) == [("host-0", 4), ("host-1", 2)]
-    assert len(filling.placed) == 6
-    assert not filling.unplaced
+    planned = plan_of([host(0), host(1), host(2)], [gang() for _ in range(6)])
+    assert loads(planned) == [("host-0", 4), ("host-1", 2)]
+    assert len(planned.placed) == 6
+    assert not planned.unplaced
 
 
 def test_gangs_that_do_not_fit_remain_in_order() -> None:
     gangs = [gang() for _ in range(6)]
-    filling = fill([host(0)], gangs)
-    assert filling.placed == tuple(gangs[:4])
-    assert filling.unplaced == tuple(gangs[4:])
-    assert filling.missing == ((needs(), 1),)
+    planned = plan_of([host(0)], gangs)
+    assert planned.placed == tuple(gangs[:4])
+    assert planned.unplaced == tuple(gangs[4:])
+    assert planned.missing == ((needs(), 1),)
 
 
 def test_a_smaller_gang_fills_what_a_larger_one_leaves() -> None:
     large, small = gang(needs(cpu=3)), gang(needs(cpu=1))
-    filling = fill([host(0), host(1)], [large, gang(needs(cpu=3)), small, gang(needs(cpu=3)), gang()])
-    assert loads(filling) == [("host-0", 2), ("host-1", 2)]
-    assert [len(one.tasks) for one in filling.unplaced] == [1]
-    assert filling.placements[0].tasks == (large.tasks[0], small.tasks[0])
+    planned = plan_of([host(0), host(1)], [large, gang(needs(cpu=3)), small, gang(needs(cpu=3)), gang()])
+    assert loads(planned) == [("host-0", 2), ("host-1", 2)]
+    assert [len(one.tasks) for one in planned.unplaced] == [1]
+    assert planned.placements[0].tasks == (large.tasks[0], small.tasks[0])
 
 
 def test_spreading_puts_one_task_on_each_host() -> None:
-    filling = fill([host(i) for i in range(3)], [gang() for _ in range(5)], spread=True)
-    assert loads(filling) == [("host-0", 1), ("host-1", 1), ("host-2", 1)]
-    assert len(filling.unplaced) == 2
+    planned = plan_of([host(i) for i in range(3)], [gang(strategy=SPREAD) for _ in range(5)])
+    assert loads(planned) == [("host-0", 1), ("host-1", 1), ("host-2", 1)]
+    assert len(planned.unplaced) == 2
 
 
 def test_a_gang_is_spread_too() -> None:
-    assert loads(fill([host(0), host(1)], [gang(needs(), needs())], spread=True)) == [
+    assert loads(plan_of([host(0), host(1)], [gang(needs(), needs(), strategy=SPREAD)])) == [
         ("host-0", 1),
         ("host-1", 1),
     ]
-    assert not fill([host(0)], [gang(needs(), needs())], spread=True).placements
+    assert not plan_of([host(0)], [gang(needs(), needs(), strategy=SPREAD)]).placements
 
 
 def test_a_gang_that_does_not_fit_whole_leaves_the_room_to_others() -> None:
     big, small = gang(*[needs()] * 9), gang()
-    filling = fill([host(0), host(1)], [big, small])
-    assert filling.placed == (small,)
-    assert filling.unplaced == (big,)
-    assert filling.missing == ((needs(), 1),)
-    assert loads(filling) == [("host-0", 1)]
+    planned = plan_of([host(0), host(1)], [big, small])
+    assert planned.placed == (small,)
+    assert planned.unplaced == (big,)
+    assert planned.missing == ((needs(), 1),)
+    assert loads(planned) == [("host-0", 1)]
 
 
 def test_a_gang_of_different_needs() -> None:
     driver, executor = needs(cpu=2, memory=100), needs(cpu=1, memory=10)
-    filling = fill([host(0, cpu=3), host(1, cpu=3)], [gang(driver, executor, executor, executor)])
-    assert loads(filling) == [("host-0", 2), ("host-1", 2)]
-    assert filling.placements[0].tasks[0].needs is driver
+    planned = plan_of([host(0, cpu=3), host(1, cpu=3)], [gang(driver, executor, executor, executor)])
+    assert loads(planned) == [("host-0", 2), ("host-1", 2)]
+    assert planned.placements[0].tasks[0].needs is driver
 
 
 def test_revocable_tasks_take_cpu_from_slack_and_the_rest_from_normal_resources() -> None:
     slack = needs(cpu=1, memory=400, revocable=True)
-    filling = fill([host(cpu=1, memory=1000, slack_cpu=9000)], [gang(slack) for _ in range(4)] + [gang()])
-    assert [task.needs.revocable for task in filling.placements[0].tasks] == [True, True, False]
+    planned = plan_of([host(cpu=1, memory=1000, slack_cpu=9000)], [gang(slack) for _ in range(4)] + [gang()])
+    assert [task.needs.revocable for task in planned.placements[0].tasks] == [True, True, False]
 
 
 def test_ports_come_from_the_offer_and_bound_the_tasks() -> None:
     two = needs(cpu=0, ports=2)
-    filling = fill(
+    planned = plan_of(
         [host(ports=((31000, 31002), (32000, 32001)))], [gang(two), gang(two), gang(two), gang(needs(0))]
     )
-    assert filling.placements[0].ports == (31000, 31001, 31002, 32000)
-    assert len(filling.placements[0].tasks) == 3
+    assert planned.placements[0].ports == (31000, 31001, 31002, 32000)
+    assert len(planned.placements[0].tasks) == 3
 
 
 def test_a_host_serves_only_what_it_was_claimed_for() -> None:
-    assert not fill([host(where="rack=r1")], [gang(needs(where="rack=r2")), gang()]).placements
-    assert not fill([host(gpu=2)], [gang()]).placements
-    assert loads(fill([host(gpu=2)], [gang(needs(gpu=1)) for _ in range(3)])) == [("host-0", 2)]
+    assert not plan_of([host(where="rack=r1")], [gang(needs(where="rack=r2")), gang()]).placements
+    assert not plan_of([host(gpu=2)], [gang()]).placements
+    assert loads(plan_of([host(gpu=2)], [gang(needs(gpu=1)) for _ in range(3)])) == [("host-0", 2)]
 
 
 def test_thousands_of_tasks_over_thousands_of_hosts_take_one_pass() -> None:
     hosts = [host(i) for i in range(5_000)]
     gangs = [gang(needs(cpu=0.5 + (i % 7) / 10)) for i in range(20_000)]
     begun = time.process_time()
-    filling = fill(hosts, gangs)
-    assert len(filling.placed) + len(filling.unplaced) == 20_000
+    planned = plan_of(hosts, gangs)
+    assert len(planned.placed) + len(planned.unplaced) == 20_000
     assert time.process_time() - begun < 10, "tasks x hosts would be 100,000,000 looks"
 
 
@@ -163,15 +170,15 @@ def test_reasons() -> None:
 
 def test_a_host_gets_no_more_launches_than_it_takes_at_a_time() -> None:
     hosts = [replace(host(0, cpu=100), launches=3), replace(host(1, cpu=100), launches=0), host(2, cpu=100)]
-    filling = fill(hosts, [gang() for _ in range(5)])
-    assert loads(filling) == [("host-0", 3), ("host-2", 2)]
+    planned = plan_of(hosts, [gang() for _ in range(5)])
+    assert loads(planned) == [("host-0", 3), ("host-2", 2)]
     assert capacity(hosts[0], needs()) == 3
 
 
 def test_gang_may_exceed_the_launch_limit_and_counts() -> None:
     whole = gang(*[needs()] * 5)
-    filling = fill([replace(host(0, cpu=100), launches=3)], [whole, gang()])
-    assert (loads(filling), len(filling.unplaced)) == ([("host-0", 5)], 1)
+    planned = plan_of([replace(host(0, cpu=100), launches=3)], [whole, gang()])
+    assert (loads(planned), len(planned.unplaced)) == ([("host-0", 5)], 1)
 
 
 def test_launches_that_are_under_way_end_soon() -> None:

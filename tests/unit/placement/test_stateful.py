@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from peloton.model.states import TaskType
-from placement.core.even import fill_desired
 from placement.core.model import Gang, Host
+from placement.core.plan import plan
 from placement.core.reasons import host_of_volume
 from placement.core.service import Service
 from tests.unit.placement.fakes import running
@@ -29,8 +29,9 @@ def test_the_first_run_goes_to_the_emptiest_host_and_the_others_to_the_volume() 
 
 def test_a_host_without_the_volume_does_not_do() -> None:
     one, other = returning("host-1"), returning("host-1")
-    filling = fill_desired([host(0), holding(host(1), other)], [one, other], with_volume=True)
-    assert (filling.placed, filling.unplaced) == ((other,), (one,))
+    policy = STATEFUL.policy(STATEFUL.family(one))
+    planned = plan([one, other], [host(0), holding(host(1), other)], policy=policy)
+    assert (planned.placed, planned.unplaced) == ((other,), (one,))
 
 
 async def test_a_task_is_never_placed_without_its_volume() -> None:

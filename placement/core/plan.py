@@ -1,0 +1,94 @@
+"""Which host each task goes to: filters, then scorers, over all hosts at once.
+
+Tasks that are alike are placed as a group. A constraint on tasks counts those that are on the host before its
+own task, also those that the same plan puts there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from placement.core.groups import Group, Wants, in_order
+from placement.core.labels import about_tasks
+from placement.core.model import NO_TASKS, Gang, Host, HostPlacement, Missing, TasksOnHosts
+from placement.core.policy import DEFAULT, Policy
+from placement.core.puts import Puts
+from placement.core.refusals import Refusal, refusal
+from placement.core.table import HostTable
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A gang without a place, and why."""
+
+    gang: Gang
+    missing: Missing
+    """The needs that found no room."""
+    refusal: Refusal
+
+
+class Plan:
+    """Where gangs go, and why the others do not."""
+
+    def __init__(self, gangs: Sequence[Gang], puts: Puts, wants: Wants, missing: dict[Gang, Missing]) -> None:
+        self._puts = puts
+        self._wants = wants
+        self._missing = missing
+        self.placements: tuple[HostPlacement, ...] = tuple(puts.table.placements())
+        self.placed = tuple(gang for gang in gangs if gang not in missing) if missing else tuple(gangs)
+        self.unplaced = tuple(gang for gang in gangs if gang in missing) if missing else ()
+        """In the order of their arrival."""
+
+    @property
+    def missing(self) -> Missing:
+        """The needs of the first unplaced gang that found no room."""
+        return self._missing[self.unplaced[0]] if self.unplaced else ()
+
+    def failure(self, gang: Gang) -> Failure:
+        """Return why a gang has no place. Raises KeyError for a gang that has one."""
+        missing = self._missing[gang]
+        needs, _ = missing[0]
+        task = next(task for task in gang.tasks if task.needs == needs)
+        return Failure(gang, missing, refusal(self._puts.filters, self._wants.of(gang, task), gang))
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """The gangs without a place, each with the reason."""
+        return tuple(map(self.failure, self.unplaced))
+
+
+def plan(
+    gangs: Sequence[Gang],
+    hosts: Sequence[Host],
+    tasks_on_hosts: TasksOnHosts = NO_TASKS,
+    policy: Policy = DEFAULT,
+) -> Plan:
+    """Place gangs on hosts, each whole or not at all.
+
+    `tasks_on_hosts` is needed where constraints are about tasks and where jobs are spread. A task that is a
+    gang by itself and gets no place fits on none of the hosts beside the tasks that the plan puts there.
+    """
+    table = HostTable(hosts, tasks_on_hosts)
+    for tree in {needs.host_class.tree for gang in gangs for needs, _ in gang.shape}:
+        table.labels.count(about_tasks(tree))
+    wants = Wants(table, policy)
+    puts = Puts(table, policy)
+    missing: dict[Gang, Missing] = {}
+    groups = [group for group in in_order(gangs, wants, policy) if not _place(group, puts, missing)]
+    while groups := [group for group in groups if group.depends_on_tasks]:
+        before = len(missing)
+        groups = [group for group in groups if not _place(group, puts, missing)]
+        if len(missing) == before:
+            break
+    return Plan(gangs, puts, wants, missing)
+
+
+def _place(group: Group, puts: Puts, missing: dict[Gang, Missing]) -> bool:
+    """Place the gangs of a group; return whether all have a place. The others remain in the group."""
+    count, short = puts.put(group)
+    for gang in group.gangs[:count]:
+        missing.pop(gang, None)
+    del group.gangs[:count]
+    missing.update((gang, short) for gang in group.gangs)
+    return not group.gangs

@@ -1,0 +1,73 @@
+"""The order in which hosts that pass all filters are used, and how many equal tasks each gets."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heapreplace
+
+import numpy as np
+
+from placement.core.labels import Column, Rows
+from placement.core.policy import Scorer
+from placement.core.table import CPU, DISK, GPU, MEMORY, HostTable, Want
+
+_EMPTIEST = (DISK, MEMORY, CPU, GPU)
+
+
+def best(table: HostTable, scorer: Scorer, rows: Rows) -> int:
+    """Return the best of some hosts, the first of equal ones."""
+    if scorer is Scorer.BEST_FIT:
+        return int(rows[table.fullness[rows].argmin()])
+    if scorer is Scorer.EMPTIEST:
+        for kind in _EMPTIEST:
+            amounts = table.free[kind][rows]
+            rows = rows[amounts == amounts.max()]
+            if len(rows) == 1:
+                break
+    return int(rows[0])
+
+
+def ordered(table: HostTable, scorer: Scorer, rows: Rows, most: int) -> Rows:
+    """Return the best `most` of some hosts, the best first; equal ones in their order."""
+    if scorer is Scorer.BEST_FIT:
+        return _least(rows, table.fullness[rows], most)
+    if scorer is Scorer.EMPTIEST:
+        keys = tuple(-table.free[kind][rows] for kind in reversed(_EMPTIEST))
+        rows = rows[np.lexsort(keys)]
+    return rows[:most]
+
+
+def _least(rows: Rows, scores: Column, most: int) -> Rows:
+    if len(rows) > 2 * most:
+        bound = np.partition(scores, most - 1)[most - 1]
+        near = scores <= bound
+        rows, scores = rows[near], scores[near]
+    return rows[np.argsort(scores, kind="stable")[:most]]
+
+
+def shares(scorer: Scorer, table: HostTable, want: Want, rows: Rows, room: Column, count: int) -> Column:
+    """Return how many of `count` tasks each host gets; `room` bounds it, and `rows` are in order."""
+    if scorer is Scorer.EMPTIEST:
+        return _even(table, want, rows, room, count)
+    before = np.cumsum(room) - room
+    given: Column = np.minimum(np.maximum(count - before, 0), room)
+    return given
+
+
+def _even(table: HostTable, want: Want, rows: Rows, room: Column, count: int) -> Column:
+    """Give each task to the emptiest host at that time."""
+    amounts = dict(want.amounts)
+    steps = tuple(amounts.get(kind, 0) for kind in _EMPTIEST)
+    columns = [table.free[kind][rows].tolist() for kind in _EMPTIEST]
+    heap = [(*(-free for free in key), at) for at, key in enumerate(zip(*columns, strict=True))]
+    heapify(heap)
+    left, given = room.tolist(), [0] * len(heap)
+    for _ in range(count):
+        if not heap:
+            break
+        disk, memory, cpu, gpu, at = heap[0]
+        given[at] += 1
+        if given[at] == left[at]:
+            heappop(heap)
+        else:
+            heapreplace(heap, (disk + steps[0], memory + steps[1], cpu + steps[2], gpu + steps[3], at))
+    return np.array(given, dtype=np.int64)
