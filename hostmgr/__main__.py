@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import ssl
 import sys
 import uuid
@@ -12,13 +13,15 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from hostmgr.config import HostmgrSettings, MesosSettings, ReconcileSettings
+from hostmgr.config import HostmgrSettings, LoadSettings, MesosSettings, ReconcileSettings
+from hostmgr.core.filter import Ranking
 from hostmgr.core.hosts import Hosts
 from hostmgr.core.launches import Launches
 from hostmgr.core.reconcile import Policy, Reconciler
 from hostmgr.core.runs import Runs
 from hostmgr.core.table import HostTable
 from hostmgr.drivers.agents import Cluster
+from hostmgr.drivers.load_scores import LoadScores, Source, prometheus, score_file
 from hostmgr.drivers.manager import HostManager
 from hostmgr.drivers.reconciliation import Reconciliation
 from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Entry
@@ -77,6 +80,7 @@ SERVICES = (
     "peloton.api.v0.host.svc.HostService",
 )
 Hostmgr = Daemon[HostmgrSettings]
+log = logging.getLogger(__name__)
 
 
 def build(daemon: Hostmgr) -> None:
@@ -178,6 +182,13 @@ async def _serve(
     daemon.spawn("mesos", manager.backend.run())
     daemon.spawn("acknowledgements", manager.status_updates.acknowledge(manager.backend))
     daemon.spawn("agents", cluster.follow())
+    scores = _load_source(daemon.settings.load)
+    if scores is not None:
+        load, now = daemon.settings.load, daemon.clock.monotonic
+        follower = LoadScores(manager.hosts.table, scores, load.interval, load.keep, now)
+        daemon.spawn("load scores", follower.follow())
+    elif daemon.settings.ranking is Ranking.LOAD_AWARE:
+        log.warning("bin_packing is LOAD_AWARE, but neither load.prometheus nor load.file gives scores")
     daemon.spawn("reconciliation", reconciliation.run())
     daemon.spawn("claims", _every(EXPIRE_SECONDS, lambda: manager.expire_claims(_claimants(daemon))))
     daemon.spawn("pauses", _every(EXPIRE_SECONDS, manager.end_pauses))
@@ -203,6 +214,15 @@ async def _serve(
     finally:
         watches.close()
         manager.status_updates.close()
+
+
+def _load_source(load: LoadSettings) -> Source | None:
+    """Return where load scores come from; None where the settings name nothing."""
+    if load.file is not None:
+        return score_file(load.file, load.max_bytes)
+    if load.prometheus:
+        return prometheus(load.prometheus, load.query, load.host_label, load.timeout, load.max_bytes)
+    return None
 
 
 def _claimants(daemon: Hostmgr) -> set[str]:

@@ -115,6 +115,37 @@ class LaunchSettings(Settings):
         return LaunchPolicy(self.concurrent, self.failures, self.first_pause, self.longest_pause)
 
 
+class LoadSettings(Settings):
+    """Where the load scores of hosts come from, 0 to 100, for the order LOAD_AWARE."""
+
+    prometheus: str = ""
+    """Address of a Prometheus, http://HOST:PORT, that is queried for them."""
+    query: str = '100 * (1 - avg by (instance) (rate(node_cpu_seconds_total{mode="idle"}[5m])))'
+    """The query; its answer is an instant vector with one element for each host."""
+    host_label: str = "instance"
+    """The label of an element that has the hostname. A port after it is ignored."""
+    file: Path | None = None
+    """Instead of a Prometheus, a YAML or JSON file: a mapping of hostnames to scores."""
+    interval: float = Field(30.0, gt=0)
+    """Seconds between two reads; after failures up to ten times as long."""
+    timeout: float = Field(10.0, gt=0)
+    """Longest time of a query, in seconds."""
+    max_bytes: int = Field(32 * 1024 * 1024, ge=1024)
+    """Largest answer or file, in bytes."""
+    keep: float = Field(300.0, gt=0)
+    """Seconds for which scores count while they cannot be read again; after that, all hosts are unknown."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.prometheus and self.file:
+            raise ValueError("load: give prometheus or file, not both")
+        if self.prometheus and not self.prometheus.startswith(("http://", "https://")):
+            raise ValueError(
+                f"load.prometheus: {self.prometheus!r} is not http://HOST:PORT or https://HOST:PORT"
+            )
+        return self
+
+
 class HostmgrSettings(DaemonSettings):
     """Settings of hostmgr."""
 
@@ -127,7 +158,10 @@ class HostmgrSettings(DaemonSettings):
     launches: LaunchSettings = LaunchSettings()
     """How many launches a host takes at a time, and when it is passed over."""
     bin_packing: Annotated[BinPacking, Variable("BIN_PACKING")] = "FIRST_FIT"
-    """Order in which matching hosts are claimed."""
+    """Order in which matching hosts are claimed: any, those with least free first, or the least loaded first.
+    LOAD_AWARE needs scores; a host without one counts as fully loaded."""
+    load: LoadSettings = LoadSettings()
+    """Where load scores come from."""
     enable_revocable_resources: Annotated[bool, Variable("ENABLE_REVOCABLE_RESOURCES")] = True
     """Whether revocable resources are offered to revocable tasks."""
     scarce_resource_types: Annotated[str, Variable("SCARCE_RESOURCE_TYPES")] = "GPU"

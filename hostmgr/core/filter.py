@@ -35,7 +35,7 @@ class Ranking(Enum):
     DEFRAG = "DEFRAG"
     """Least free GPU, then CPU, memory, disk first."""
     LOAD_AWARE = "LOAD_AWARE"
-    """Least loaded first. No load is known yet, so that all hosts count alike: in the order of the table."""
+    """Lowest load score first; those of equal score as in FIRST_FIT."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ A row is an agent (two agents on one hostname are two hosts). Amounts are thousa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,9 +25,11 @@ _GPU = 3
 _DEFRAG_KEYS = (2, 1, 0, 3)
 """Columns for numpy.lexsort, whose last key counts most: GPU, CPU, memory, disk."""
 CONCURRENT_LAUNCHES = 100
+UNKNOWN_LOAD = 100.0
+"""The load score of a host that none is known of: as the highest one."""
 _FILL = {
     "_free": 0, "_slack": 0, "_ports": 0, "_total": 0, "_total_slack": 0, "_offers": 0, "_class": 0,
-    "_alive": 0, "_starting": 0, "_failing": 0,
+    "_alive": 0, "_starting": 0, "_failing": 0, "_load": 100,
     "_claim": int(ClaimState.READY), "_life": int(HostState.UNKNOWN),
 }  # fmt: skip
 """The value of each column in a row that is not in use."""
@@ -94,6 +96,8 @@ class HostTable:
         self._alive = np.zeros(room, dtype=bool)
         self._starting = np.zeros(room, dtype=np.int32)
         self._failing = np.zeros(room, dtype=bool)
+        self._load = np.full(room, UNKNOWN_LOAD, dtype=np.float64)
+        self._loads: Mapping[str, float] = {}
 
     # Rows.
 
@@ -147,6 +151,7 @@ class HostTable:
         self._rows_of.setdefault(hostname, []).append(row)
         self._alive[row] = True
         self._starting[row] = self._starting_on[agent_id]
+        self._load[row] = self._loads.get(hostname, UNKNOWN_LOAD)
         self.change_life(row, LifeCause.REGISTER)
         return row
 
@@ -211,6 +216,12 @@ class HostTable:
         row = self._row.get(agent_id)
         if row is not None:
             self._starting[row] = self._starting_on[agent_id]
+
+    def set_loads(self, scores: Mapping[str, float]) -> None:
+        """Set the load scores, 0 to 100, by hostname, in place of all earlier ones."""
+        self._loads = scores
+        for hostname, rows in self._rows_of.items():
+            self._load[rows] = scores.get(hostname, UNKNOWN_LOAD)
 
     def set_failing(self, agent_id: str, failing: bool) -> None:
         """Set whether the host is passed over because launches fail there."""
@@ -315,12 +326,14 @@ class HostTable:
         return amounts
 
     def ranked(self, mask: Mask, want: HostFilter, ranking: Ranking, cursor: int = 0) -> Rows:
-        """Return the rows of the mask in the order of the ranking; FIRST_FIT starts at `cursor`."""
+        """Return the rows of the mask in the order of the ranking; equal ones start at `cursor`."""
         rows: Rows = np.flatnonzero(mask)
         if ranking is Ranking.DEFRAG:
             rows = rows[np.lexsort(tuple(self._free[rows, kind] for kind in _DEFRAG_KEYS))]
-        elif ranking is Ranking.FIRST_FIT and len(rows):
+        elif len(rows):
             rows = np.roll(rows, -int(np.searchsorted(rows, cursor % (int(rows[-1]) + 1))))
+            if ranking is Ranking.LOAD_AWARE:
+                rows = rows[np.argsort(self._load[rows], kind="stable")]
         wanted = {row for name in want.preferred for row in self._rows_of.get(name, ())}
         if wanted:
             first = np.isin(rows, list(wanted))
