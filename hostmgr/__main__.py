@@ -30,6 +30,7 @@ from hostmgr.mesos.backend import MesosBackend
 from hostmgr.mesos.calls import Framework
 from hostmgr.mesos.codec import codec
 from hostmgr.mesos.connection import Handler, MesosDriver
+from hostmgr.mesos.host_names import HostNames
 from hostmgr.mesos.http import basic
 from hostmgr.mesos.operator import OperatorClient
 from hostmgr.mesos.session import Session
@@ -85,6 +86,7 @@ log = logging.getLogger(__name__)
 
 def build(daemon: Hostmgr) -> None:
     """Set up the work of a leader, and the health checks of all instances."""
+    daemon.cluster = daemon.settings.mesos.cluster
     access = _access(daemon.settings.mesos)
     stores = Stores(daemon.settings.storage)
 
@@ -92,7 +94,7 @@ def build(daemon: Hostmgr) -> None:
         return _lead(daemon, stores, access, term)
 
     daemon.lead(leading, SERVICES, lambda: stores.standby(daemon.spawn))
-    daemon.checks.append(lambda: "" if daemon.membership.leader(Role.HOSTMGR) else "no hostmgr leads")
+    daemon.checks.append(lambda: "" if daemon.membership.leader(*daemon.group) else "no hostmgr leads")
 
 
 @asynccontextmanager
@@ -101,7 +103,7 @@ async def _lead(daemon: Hostmgr, stores: Stores, access: Access, term: int) -> A
         store = await stores.open()
     try:
         with _checked(daemon, lambda: "about to lead"):
-            await store.begin_term(Role.HOSTMGR.value, term, daemon.fence)
+            await store.begin_term(str(daemon.group), term, daemon.fence)
         async with detecting(daemon.settings.mesos.master) as detector:
             with _checked(daemon, lambda: "about to lead"):
                 manager, cluster, reconciliation = await _build_parts(daemon, store, detector, access)
@@ -127,13 +129,13 @@ async def _build_parts(
 ) -> tuple[HostManager, Cluster, Reconciliation]:
     """Build the parts of a term. Only the framework id is stored; the cluster manager reports the rest."""
     settings = daemon.settings
-    framework_id = await store.hosts.framework_id(settings.mesos.name) or ""
+    framework_id = await store.hosts.framework_id(settings.mesos.framework) or ""
     reconciler = Reconciler(_policy(settings.reconcile))
     ring: EventRing[Entry] = EventRing(str(uuid.uuid4()), CLIENTS, HOLDER, settings.event_ring)
     table = HostTable(settings.scarce_gpu, concurrent_launches=settings.launches.concurrent)
     backend = _mesos(daemon, framework_id, detector, access)
     manager = HostManager(
-        name=settings.mesos.name,
+        name=settings.mesos.framework,
         framework_id=framework_id,
         backend=backend,
         store=store,
@@ -150,17 +152,20 @@ async def _build_parts(
         ring=ring,
         clock=daemon.clock,
         claim_grace=settings.claim_grace,
+        cluster=settings.mesos.cluster,
     )
     cluster = Cluster(
         backend, manager.hosts, reconciler, settings.mesos.agents_interval, daemon.clock.monotonic
     )
-    reconciliation = Reconciliation(manager, reconciler, store, daemon.clock, settings.reconcile.batch)
+    reconciliation = Reconciliation(
+        manager, reconciler, store, daemon.clock, settings.reconcile.batch, settings.mesos.cluster
+    )
     return manager, cluster, reconciliation
 
 
 def _mesos(daemon: Hostmgr, framework_id: str, detector: MasterDetector, access: Access) -> MesosBackend:
     settings = daemon.settings
-    wire = codec(settings.mesos.encoding)
+    wire, hosts = codec(settings.mesos.encoding), HostNames(settings.mesos.cluster)
 
     def connect(handler: Handler) -> MesosDriver:
         return MesosDriver(
@@ -172,7 +177,9 @@ def _mesos(daemon: Hostmgr, framework_id: str, detector: MasterDetector, access:
     operator = OperatorClient(
         detector, wire, settings.mesos.operator_timeout, access.authorization, access.tls
     )
-    return MesosBackend(connect, AgentReader(operator, settings.mesos.role), settings.mesos.principal)
+    return MesosBackend(
+        connect, AgentReader(operator, settings.mesos.role, hosts), settings.mesos.principal, hosts
+    )
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ from peloton.config.settings import DaemonSettings, Settings
 from peloton.config.sources import Variable
 from peloton.errors import PelotonError
 from peloton.mesos.detector import parse_master
+from peloton.model.cluster import UNNAMED, in_cluster, is_cluster_name
 from storage.config import StorageSettings
 
 BinPacking = Literal["FIRST_FIT", "DEFRAG", "LOAD_AWARE"]
@@ -45,6 +46,9 @@ class MesosSettings(Settings):
 
     master: Annotated[str, Variable("MESOS_MASTER"), Variable("MESOS_ZK_PATH")] = "127.0.0.1:5050"
     """HOST:PORT, or zk://HOST:PORT,HOST:PORT/PATH for the leading one of several."""
+    cluster: Annotated[str, Variable("MESOS_CLUSTER")] = UNNAMED
+    """The name of this Mesos cluster where there are several: its hostmgrs elect a leader of their own. Up to
+    63 letters, digits and `_.-`. One cluster may be without a name."""
     encoding: Literal["protobuf", "json"] = "protobuf"
     """Encoding of the messages to and from the master."""
     user: str = "root"
@@ -69,6 +73,18 @@ class MesosSettings(Settings):
     """Seconds between two reads of the master's map of agents."""
     max_record_bytes: int = Field(64 * 1024 * 1024, ge=1024)
     """Largest event from the master, in bytes."""
+
+    @property
+    def framework(self) -> str:
+        """Return the name under which the framework's id is stored."""
+        return in_cluster(self.cluster, self.name)
+
+    @field_validator("cluster")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if value and not is_cluster_name(value):
+            raise ValueError(f"{value!r} is not up to 63 letters, digits and _.-, with no sign at an end")
+        return value
 
     @field_validator("master")
     @classmethod

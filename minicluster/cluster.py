@@ -38,7 +38,7 @@ from peloton.config.settings import validated
 from peloton.config.sources import Tree
 from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
 from peloton.membership.folder import registered
-from peloton.membership.interface import Role
+from peloton.membership.interface import Group, Role
 
 STOP_SECONDS = 20.0
 
@@ -128,10 +128,10 @@ class Cluster:
         found = {"PELOTON_MINICLUSTER_DIR": str(self.directory)}
         if servers := self.zookeeper_servers():
             return {**found, "ZK_SERVERS": servers}
-        leaders, _ = registered(self.layout.membership)
+        leaders = registered(self.layout.membership).leaders
         for role in (Role.JOBMGR, Role.RESMGR, Role.HOSTMGR):
             first = next(part for part in self.components() if part.kind == role.value)
-            leader = leaders.get(role)
+            leader = leaders.get(Group(role))
             found[f"{role.value.upper()}_URL"] = leader.target if leader else first.addresses["grpc"]
         return found
 

@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from minicluster.components import CASSANDRA, ZOOKEEPER, Component
 from minicluster.layout import Layout
@@ -111,7 +112,7 @@ class ReadinessWait:
         roles = [role for role in LEADERS if role.value in kinds]
         if not roles:
             return []
-        leaders = _elected(self.servers, roles) if self.servers else registered(self.layout.membership)[0]
+        leaders = _elected(self.servers, roles) if self.servers else _registered(self.layout.membership)
         return [role.value for role in roles if role not in leaders or not _leads(leaders[role])]
 
     def _progress(self, unready: dict[str, str], leaderless: Sequence[str], seconds: float) -> str:
@@ -149,6 +150,11 @@ def _elected(servers: str, roles: Sequence[Role]) -> dict[Role, Address]:
             with suppress(DiscoveryError):
                 found[role] = discovery.leader(role.value)
         return found
+
+
+def _registered(folder: Path) -> dict[Role, Address]:
+    """Return who leads, by the folder."""
+    return {group.role: leader for group, leader in registered(folder).leaders.items() if not group.cluster}
 
 
 def _leads(leader: Address) -> bool:

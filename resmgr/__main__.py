@@ -13,7 +13,7 @@ from peloton.api.v0.respool.respool_pb2_grpc import add_ResourceManagerServicer_
 from peloton.api.v1alpha.respool.svc.respool_svc_pb2_grpc import add_ResourcePoolServiceServicer_to_server
 from peloton.clock import Clock
 from peloton.daemon.lifecycle import Daemon, run
-from peloton.membership.interface import Role
+from peloton.membership.interface import Role, groups
 from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
 from peloton.private.hostmgr.claims.claims_pb2_grpc import ClaimServiceStub
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import FeasibilityServiceStub
@@ -146,7 +146,12 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
 
 def _present(daemon: Daemon[ResmgrSettings]) -> set[str]:
     """Return all processes of the membership, as they name themselves in calls."""
-    return {f"{role.value}/{member}" for role in Role for member in daemon.membership.members(role)}
+    membership = daemon.membership
+    return {
+        f"{group.role.value}/{member}"
+        for group in groups(membership.clusters())
+        for member in membership.members(*group)
+    }
 
 
 def build(daemon: Daemon[ResmgrSettings]) -> None:

@@ -15,6 +15,7 @@ from hostmgr.backend.interface import Backend
 from hostmgr.drivers.status_updates import StatusUpdates
 from peloton.clock import Clock
 from peloton.errors import Unavailable
+from peloton.model.cluster import UNNAMED, cluster_of
 from peloton.model.ids import JobId, MesosTaskId, mesos_task_id
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
@@ -30,12 +31,17 @@ log = logging.getLogger(__name__)
 
 
 async def report_removal(
-    store: Store, backend: Backend, status_updates: StatusUpdates, clock: Clock, framework_id: str
+    store: Store,
+    backend: Backend,
+    status_updates: StatusUpdates,
+    clock: Clock,
+    framework_id: str,
+    cluster: str = UNNAMED,
 ) -> None:
     """Report the runs of this framework as killed, and wait until jobmgr has stored it."""
     try:
         async with asyncio.timeout(LONGEST_SECONDS):
-            count = await _report(store, backend, status_updates, clock, framework_id)
+            count = await _report(store, backend, status_updates, clock, framework_id, cluster)
             while status_updates.ring.pending:  # noqa: ASYNC110 - the ring has no event for it
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
@@ -45,7 +51,12 @@ async def report_removal(
 
 
 async def _report(
-    store: Store, backend: Backend, status_updates: StatusUpdates, clock: Clock, framework_id: str
+    store: Store,
+    backend: Backend,
+    status_updates: StatusUpdates,
+    clock: Clock,
+    framework_id: str,
+    cluster: str,
 ) -> int:
     """Return how many runs were reported. What cannot be read now is read again."""
     reported: set[MesosTaskId] = set()
@@ -54,7 +65,7 @@ async def _report(
             for job_id in await store.jobs.active():
                 async for page in store.tasks.list(job_id):
                     await status_updates.uncrowded()
-                    new = [run for run in _started(job_id, page) if run[0] not in reported]
+                    new = [run for run in _started(job_id, page, cluster) if run[0] not in reported]
                     status_updates.take(backend.killed_with_framework(new, framework_id, clock.wall()))
                     reported.update(run for run, _ in new)
             return len(reported)
@@ -63,8 +74,10 @@ async def _report(
             await asyncio.sleep(RETRY_SECONDS)
 
 
-def _started(job_id: JobId, page: Mapping[int, TaskRuntime]) -> Iterator[tuple[MesosTaskId, str]]:
-    """Iterate over the runs that have begun, each with its agent id."""
+def _started(
+    job_id: JobId, page: Mapping[int, TaskRuntime], cluster: str
+) -> Iterator[tuple[MesosTaskId, str]]:
+    """Iterate over the runs that have begun in a cluster, each with its agent id."""
     for instance, runtime in page.items():
-        if runtime.state in STARTED:
+        if runtime.state in STARTED and cluster_of(runtime.host) == cluster:
             yield mesos_task_id(job_id, instance, runtime.run), runtime.agent_id

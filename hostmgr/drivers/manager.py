@@ -30,6 +30,7 @@ from hostmgr.drivers.status_updates import Entry, StatusUpdates
 from peloton.clock import Clock
 from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
 from peloton.eventstream import EventRing
+from peloton.model.cluster import UNNAMED
 from peloton.model.ids import MesosTaskId, TaskId
 from peloton.model.task import Launch
 from storage.interface import Store
@@ -60,8 +61,9 @@ class HostManager:
         ring: EventRing[Entry],
         clock: Clock,
         claim_grace: float,
+        cluster: str = UNNAMED,
     ) -> None:
-        """Listen to the backend.
+        """Listen to the backend of a Mesos cluster.
 
         `name` is the framework's, under which its id is stored; the id is empty where none is.
         `claim_grace`: seconds after a connection begins in which a launch waits for its host's new offers.
@@ -77,6 +79,7 @@ class HostManager:
         self.framework_id = framework_id
         self.kills_disabled = False
         self._name = name
+        self._cluster = cluster
         self._store = store
         self.clock = clock
         self._claim_grace = claim_grace
@@ -108,7 +111,9 @@ class HostManager:
         The id is forgotten last: if this leader fails meanwhile, the next one learns of the removal again.
         """
         log.error("Mesos has removed framework %s: subscribing as a new one", self.framework_id)
-        await report_removal(self._store, self.backend, self.status_updates, self.clock, self.framework_id)
+        await report_removal(
+            self._store, self.backend, self.status_updates, self.clock, self.framework_id, self._cluster
+        )
         self.framework_id = ""
         await self._store.hosts.write_framework_id(self._name, "")
 

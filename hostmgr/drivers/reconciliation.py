@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from prometheus_client import Counter
@@ -13,7 +13,9 @@ from hostmgr.core.reconcile import ReconcileKind, Reconciler
 from hostmgr.drivers.manager import HostManager
 from peloton.clock import Clock
 from peloton.errors import InvalidArgument, NotFound, Unavailable
+from peloton.model.cluster import UNNAMED, cluster_of
 from peloton.model.ids import MesosTaskId, parse_mesos_task_id
+from peloton.model.task import TaskRuntime
 from storage.interface import Store
 
 CYCLE_SECONDS = 0.5
@@ -22,6 +24,11 @@ PAUSE_SECONDS = 0.1
 RECONCILED = Counter("hostmgr_reconciled", "Runs whose states were requested from Mesos.")
 log = logging.getLogger(__name__)
 Runs = list[tuple[MesosTaskId, str]]
+
+
+def of_cluster(page: Mapping[int, TaskRuntime], cluster: str) -> Mapping[int, TaskRuntime]:
+    """Return the runs on hosts of a cluster: Mesos does not know the others, and would call them lost."""
+    return {instance: task for instance, task in page.items() if cluster_of(task.host) == cluster}
 
 
 class Reconciliation:
@@ -34,13 +41,15 @@ class Reconciliation:
         store: Store,
         clock: Clock,
         batch: int,
+        cluster: str = UNNAMED,
     ) -> None:
-        """Request at most `batch` runs in one call."""
+        """Request at most `batch` runs of this cluster in one call."""
         self._manager = manager
         self._reconciler = reconciler
         self._store = store
         self._clock = clock
         self._batch = batch
+        self._cluster = cluster
 
     async def run(self) -> NoReturn:
         """Reconcile whenever there is a connection."""
@@ -72,7 +81,8 @@ class Reconciliation:
         for job_id in await self._store.jobs.active():
             async for page in self._store.tasks.list(job_id):
                 now, wall = self._clock.monotonic(), self._clock.wall()
-                due += self._reconciler.to_reconcile(job_id, page, now, wall)
+                own = of_cluster(page, self._cluster)
+                due += self._reconciler.to_reconcile(job_id, own, now, wall)
                 while len(due) >= self._batch:
                     requested += await self._reconcile(due[: self._batch])
                     del due[: self._batch]
@@ -107,5 +117,6 @@ class Reconciliation:
             except (InvalidArgument, NotFound, Unavailable) as error:
                 log.debug("no agent is known of %s: %s", text, error)
                 continue
-            if runtime.run == run.run and runtime.agent_id:
+            own = cluster_of(runtime.host) == self._cluster
+            if own and runtime.run == run.run and runtime.agent_id:
                 self._manager.runs.put(text, runtime.agent_id)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from hostmgr.backend.interface import AgentMap
 from hostmgr.core.table import Agent
+from hostmgr.mesos.host_names import HostNames
 from hostmgr.mesos.operator import Agent as AgentMessage
 from hostmgr.mesos.operator import OperatorClient
 from hostmgr.mesos.translate import KIND_OF, agent_from
@@ -19,15 +20,18 @@ AGENTS_AT_ONCE = 200
 class AgentReader:
     """Read the agents; only those that have changed are translated."""
 
-    def __init__(self, client: OperatorClient, role: str) -> None:
-        """Count only resources allocated to `role` as allocated."""
+    def __init__(self, client: OperatorClient, role: str, hosts: HostNames | None = None) -> None:
+        """Count only resources allocated to `role` as allocated. `hosts` names the agents' hosts."""
         self._client = client
         self._role = role
+        self._hosts = hosts or HostNames("")
         self._read: dict[str, tuple[bytes, Agent]] = {}
 
     async def agents(self) -> AgentMap:
         """Return the active agents. Raises Unavailable, InvalidArgument for an amount that is no number."""
         answer = await self._client.agents()
+        for each in answer.agents:
+            self._hosts.name(each.agent_info)
         self._read = await self._translated([each for each in answer.agents if each.active])
         return AgentMap(
             [agent for _, agent in self._read.values()],

@@ -24,6 +24,7 @@ from hostmgr.mesos import volumes
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.calls import Call, Calls
 from hostmgr.mesos.connection import Handler, MesosDriver
+from hostmgr.mesos.host_names import HostNames
 from hostmgr.mesos.operations import OperationPlan
 from hostmgr.mesos.statuses import killed_with_framework, status_from
 from hostmgr.mesos.stream import Event
@@ -43,12 +44,17 @@ class MesosBackend:
     """Translate between the port and the driver, whose handler it is."""
 
     def __init__(
-        self, connect: Callable[[Handler], MesosDriver], agent_reader: AgentReader, principal: str = ""
+        self,
+        connect: Callable[[Handler], MesosDriver],
+        agent_reader: AgentReader,
+        principal: str = "",
+        hosts: HostNames | None = None,
     ) -> None:
         """Create the driver by `connect`, which receives the handler. `principal` owns reservations."""
         self._principal = principal
         self._driver = connect(self)
         self._agent_reader = agent_reader
+        self._hosts = hosts or HostNames("")
         self._calls: Calls | None = None
         self._templates = ResourceTemplates()
         self._listener: Listener | None = None
@@ -192,6 +198,8 @@ class MesosBackend:
             if event.type == Event.UPDATE:
                 yield self._status(event)
             elif event.type == Event.OFFERS:
+                for offer in event.offers.offers:
+                    self._hosts.name(offer)
                 yield OffersMade([offer_from(offer, self._templates) for offer in event.offers.offers])
             elif event.type == Event.RESCIND:
                 yield OfferRescinded(event.rescind.offer_id.value)

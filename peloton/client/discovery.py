@@ -84,10 +84,9 @@ class LocalDiscovery:
     def address(self, role: str) -> str:
         """Return the address of the leader. Raises NoLeader."""
         from peloton.membership.folder import registered
-        from peloton.membership.interface import Role
+        from peloton.membership.interface import Group, Role
 
-        leaders, _ = registered(self.directory)
-        leader = leaders.get(Role(role))
+        leader = registered(self.directory).leaders.get(Group(Role(role)))
         if leader is None:
             raise NoLeader(f"{self.directory} shows no leader of {role}: is the cluster up?")
         return leader.target

@@ -29,8 +29,9 @@ from peloton.daemon.supervise import Supervisor
 from peloton.errors import Fenced, PelotonError, Refused, Unavailable
 from peloton.membership.addresses import advertised, unreachable
 from peloton.membership.factory import membership
-from peloton.membership.interface import Address, Leadership, Member, Role
+from peloton.membership.interface import Address, Group, Leadership, Member, Role
 from peloton.membership.lease import Standing
+from peloton.model.cluster import UNNAMED
 from peloton.rpc.caller import EPOCH, INSTANCE
 from peloton.rpc.client import Channels, LeaderClient
 from peloton.rpc.server import RpcServer, Service
@@ -56,6 +57,8 @@ class Daemon(Generic[S]):
     def __init__(self, settings: S, role: Role) -> None:
         self.settings = settings
         self.role = role
+        self.cluster = UNNAMED
+        """The Mesos cluster that a host manager serves; set by `build`."""
         self.id = f"{settings.instance or role.value}-{uuid.uuid4().hex[:12]}"
         self.clock: Clock = SystemClock()
         self.membership = membership(settings.membership)
@@ -109,17 +112,25 @@ class Daemon(Generic[S]):
         finally:
             self.rpc.deactivate(services)
 
-    def client(self, role: Role, stub: type) -> LeaderClient:
-        """Return a client that follows the leader of `role`, and calls as this instance in its term."""
+    @property
+    def group(self) -> Group:
+        """Return the processes of which one leads, to which this one belongs."""
+        return Group(self.role, self.cluster)
+
+    def client(self, role: Role, stub: type, cluster: str = UNNAMED) -> LeaderClient:
+        """Return a client that follows the leader of `role`, and calls as this instance in its term.
+
+        `cluster` is the Mesos cluster whose host manager is called.
+        """
         metadata = [(INSTANCE, f"{self.role.value}/{self.id}")]
         if self._leadership is not None:
-            metadata.append((EPOCH, f"{self.role.value}:{self._leadership.term}"))
+            metadata.append((EPOCH, f"{self.group}:{self._leadership.term}"))
         metadata += [
             ("rpc-caller", self.role.service),
             ("rpc-service", role.service),
             ("rpc-encoding", "proto"),
         ]
-        return LeaderClient(self.membership, self._channels, role, stub, tuple(metadata), self.fence)
+        return LeaderClient(self.membership, self._channels, role, stub, tuple(metadata), self.fence, cluster)
 
     @property
     def fence(self) -> Callable[[], None]:
@@ -157,7 +168,9 @@ class Daemon(Generic[S]):
         grpc_port = await self._listen()
         ip = advertised(settings.host, settings.advertise)
         self._warn_if_unreachable(ip)
-        self._member = Member(self.role, self.id, Address(socket.gethostname(), ip, http_port, grpc_port))
+        self._member = Member(
+            self.role, self.id, Address(socket.gethostname(), ip, http_port, grpc_port), self.cluster
+        )
         scope = Supervisor()
         self._scopes.append(scope)
         scope.spawn("http", self.http.serve())
@@ -290,7 +303,7 @@ class Daemon(Generic[S]):
             log.warning("not all that was begun is finished: %s", error or "out of time")
 
     def _who_leads(self) -> str:
-        leader = self.membership.leader(self.role)
+        leader = self.membership.leader(*self.group)
         if leader is None or leader == self._member.address:
             return f"no {self.role.value} leads at the moment"
         return f"this {self.role.value} does not lead; the leader is at {leader.target}"

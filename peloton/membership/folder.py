@@ -12,8 +12,10 @@ import time
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
-from peloton.membership.interface import Address, Member, Role
+from peloton.membership.interface import Address, Group, Member, Role
+from peloton.model.cluster import is_cluster_name
 
 LONGEST_ADDRESS = 65536
 """Bytes read of a file."""
@@ -30,20 +32,48 @@ def try_lock(handle: int, kind: int) -> bool:
     return True
 
 
+class Registered(NamedTuple):
+    """What a folder names: the leaders there are, and the members of each known group."""
+
+    leaders: dict[Group, Address]
+    members: dict[Group, dict[str, Member]]
+
+
 class Folder:
     """The leaders and members that a folder names."""
 
     def __init__(self, root: Path) -> None:
-        self._leaders = {role: _Leader(str(root / role.election / "leader")) for role in Role}
-        self._members = {role: _Members(role, str(root / role.election / "members")) for role in Role}
+        self._root = root
+        self._clusters = _Listing(str(root / Role.HOSTMGR.clusters))
+        self._leaders: dict[Group, _Leader] = {}
+        self._members: dict[Group, _Members] = {}
+        for role in Role:
+            self._follow(Group(role))
 
-    def leaders(self) -> dict[Role, Address]:
-        """Return the leaders by role. Raises OSError."""
-        return {role: found for role, leader in self._leaders.items() if (found := leader.read())}
+    def read(self) -> Registered:
+        """Return what is registered now, and remove the files of dead members. Raises OSError."""
+        self._follow_clusters()
+        return Registered(
+            {group: found for group, leader in self._leaders.items() if (found := leader.read())},
+            {group: members.read() for group, members in self._members.items()},
+        )
 
-    def members(self) -> dict[Role, dict[str, Member]]:
-        """Return the living members by id, and remove the files of dead ones. Raises OSError."""
-        return {role: members.read() for role, members in self._members.items()}
+    def _follow_clusters(self) -> None:
+        """Begin to read the groups of new clusters, and leave those that are gone. Raises OSError."""
+        inodes = self._clusters.changed()
+        if inodes is None:
+            return
+        groups = {Group(Role.HOSTMGR, name) for name in inodes if is_cluster_name(name)}
+        for group in groups - self._leaders.keys():
+            self._follow(group)
+        for group in [each for each in self._leaders if each.cluster and each not in groups]:
+            self._leaders.pop(group).close()
+            self._members.pop(group).close()
+
+    def _follow(self, group: Group) -> None:
+        folder = self._root / group.path
+        self._leaders[group] = _Leader(str(folder / "leader"))
+        self._members[group] = _Members(group, str(folder / "members"))
 
     def close(self) -> None:
         """Close all files."""
@@ -53,11 +83,11 @@ class Folder:
             members.close()
 
 
-def registered(root: Path) -> tuple[dict[Role, Address], dict[Role, dict[str, Member]]]:
-    """Return leaders and living members by role, as the folder has them now. Raises OSError."""
+def registered(root: Path) -> Registered:
+    """Return leaders and living members, as the folder has them now. Raises OSError."""
     folder = Folder(root)
     try:
-        return folder.leaders(), folder.members()
+        return folder.read()
     finally:
         folder.close()
 
@@ -111,15 +141,43 @@ class _Leader:
             self._file = None
 
 
-class _Members:
-    """The folder of one role's members."""
+class _Listing:
+    """A folder that is listed again only when it may have changed."""
 
-    def __init__(self, role: Role, path: str) -> None:
-        self._role = role
+    def __init__(self, path: str) -> None:
         self._path = path
-        self._files: dict[str, _OpenFile] = {}
         self._listed: tuple[int, int] | None = None
         """Inode and time of change of the folder as it was listed; None: to be listed again."""
+
+    def changed(self) -> dict[str, int] | None:
+        """Return inodes by name; None where they are as at the last call. Raises OSError."""
+        try:
+            state = os.stat(self._path)  # noqa: PTH116
+        except FileNotFoundError:
+            self._listed = None
+            return {}
+        if (state.st_ino, state.st_mtime_ns) == self._listed:
+            return None
+        self._listed = None
+        with os.scandir(self._path) as entries:
+            inodes = {entry.name: entry.inode() for entry in entries if not entry.name.startswith(".")}
+        if time.time_ns() - state.st_mtime_ns > SETTLED_NANOSECONDS:
+            self._listed = (state.st_ino, state.st_mtime_ns)
+        return inodes
+
+    def forget(self) -> None:
+        """List again at the next call."""
+        self._listed = None
+
+
+class _Members:
+    """The folder of one group's members."""
+
+    def __init__(self, group: Group, path: str) -> None:
+        self._group = group
+        self._path = path
+        self._listing = _Listing(path)
+        self._files: dict[str, _OpenFile] = {}
 
     def read(self) -> dict[str, Member]:
         self._list()
@@ -134,27 +192,18 @@ class _Members:
                     os.unlink(f"{self._path}/{name}")  # noqa: PTH108
                 continue
             with suppress(ValueError):
-                found[name] = Member(self._role, name, _address(text))
+                found[name] = Member(self._group.role, name, _address(text), self._group.cluster)
         return found
 
     def _list(self) -> None:
-        try:
-            state = os.stat(self._path)  # noqa: PTH116
-        except FileNotFoundError:
-            self.close()
+        inodes = self._listing.changed()
+        if inodes is None:
             return
-        if (state.st_ino, state.st_mtime_ns) == self._listed:
-            return
-        self._listed = None
-        with os.scandir(self._path) as entries:
-            inodes = {entry.name: entry.inode() for entry in entries if not entry.name.startswith(".")}
         for name in [name for name, file in self._files.items() if inodes.get(name) != file.inode]:
             self._forget(name)
         for name in inodes.keys() - self._files.keys():
             with suppress(FileNotFoundError):
                 self._files[name] = _OpenFile(f"{self._path}/{name}")
-        if time.time_ns() - state.st_mtime_ns > SETTLED_NANOSECONDS:
-            self._listed = (state.st_ino, state.st_mtime_ns)
 
     def _forget(self, name: str) -> None:
         self._files.pop(name).close()
@@ -162,7 +211,7 @@ class _Members:
     def close(self) -> None:
         for name in list(self._files):
             self._forget(name)
-        self._listed = None
+        self._listing.forget()
 
 
 @lru_cache(1000)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from peloton import __version__
 from peloton.membership.lease import Standing
+from peloton.model.cluster import UNNAMED
 
 
 class Role(Enum):
@@ -25,6 +26,11 @@ class Role(Enum):
     def election(self) -> str:
         """Name of the role's node below the election root."""
         return _ELECTIONS[self.value]
+
+    @property
+    def clusters(self) -> str:
+        """Path below the election root of the nodes of named clusters, each with a leader of its own."""
+        return f"{self.election}/clusters"
 
     @property
     def service(self) -> str:
@@ -76,6 +82,27 @@ class Address:
             raise ValueError(f"not an address: {text!r}: {error!r}") from None
 
 
+class Group(NamedTuple):
+    """The processes of a role of which one leads; those of host managers are of one Mesos cluster."""
+
+    role: Role
+    cluster: str = UNNAMED
+
+    @property
+    def path(self) -> str:
+        """Path of the group's node below the election root."""
+        return f"{self.role.clusters}/{self.cluster}" if self.cluster else self.role.election
+
+    def __str__(self) -> str:
+        """Return the name of the group, under which its terms are counted."""
+        return f"{self.role.value}/{self.cluster}" if self.cluster else self.role.value
+
+
+def groups(clusters: Iterable[str]) -> list[Group]:
+    """Return all groups, with those of the named Mesos clusters."""
+    return [*map(Group, Role), *(Group(Role.HOSTMGR, name) for name in clusters)]
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """A process. `id` is new for every process, so that its leases end with it."""
@@ -83,6 +110,13 @@ class Member:
     role: Role
     id: str
     address: Address
+    cluster: str = UNNAMED
+    """The Mesos cluster that a host manager serves."""
+
+    @property
+    def group(self) -> Group:
+        """Return the group in which it may lead."""
+        return Group(self.role, self.cluster)
 
 
 class Leadership(Protocol):
@@ -121,12 +155,19 @@ class Membership(Protocol):
         """Wait until elected."""
         ...
 
-    def leader(self, role: Role) -> Address | None:
-        """Return the leader of a role, as last seen."""
+    def leader(self, role: Role, cluster: str = UNNAMED) -> Address | None:
+        """Return the leader of a role, in a cluster, as last seen."""
         ...
 
-    def members(self, role: Role) -> Mapping[str, Member]:
-        """Return the members of a role by id, as last seen."""
+    def members(self, role: Role, cluster: str = UNNAMED) -> Mapping[str, Member]:
+        """Return the members of a role, in a cluster, by id, as last seen."""
+        ...
+
+    def clusters(self) -> Sequence[str]:
+        """Return the names of the Mesos clusters that have a name, in order.
+
+        A cluster is known from the start of its first host manager until its node is deleted.
+        """
         ...
 
     async def changed(self) -> None:

@@ -4,6 +4,8 @@
     <root>/<election name>/term        number of the last term
     <root>/<election name>/members/ID  locked by the process; holds its address
 
+The host managers of a named cluster have the same below <root>/hostmanager/clusters/<name>.
+
 The kernel drops a lock when its process ends, however that happens: after a leader is killed,
 another can lead at once.
 """
@@ -14,13 +16,14 @@ import asyncio
 import fcntl
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from peloton.errors import Unavailable
-from peloton.membership.folder import Folder, try_lock
-from peloton.membership.interface import Address, Leadership, Member, Role
+from peloton.membership.folder import Folder, Registered, try_lock
+from peloton.membership.interface import Address, Group, Leadership, Member, Role
 from peloton.membership.lease import Standing
+from peloton.model.cluster import UNNAMED
 
 POLL_SECONDS = 0.1
 log = logging.getLogger(__name__)
@@ -32,8 +35,7 @@ class LocalMembership:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._folder = Folder(root)
-        self._leaders: dict[Role, Address] = {}
-        self._members: dict[Role, dict[str, Member]] = {role: {} for role in Role}
+        self._registered = Registered({}, {})
         self._change = asyncio.Event()
         self._own: list[int] = []
         self._error = ""
@@ -51,7 +53,8 @@ class LocalMembership:
 
     async def join(self, member: Member) -> None:
         """Register a member until its process ends or leaves."""
-        folder = self._root / member.role.election / "members"
+        folder = self._root / member.group.path / "members"
+        folder.mkdir(parents=True, exist_ok=True)
         draft = folder / f".{member.id}"
         handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -61,7 +64,8 @@ class LocalMembership:
 
     async def campaign(self, member: Member) -> Leadership:
         """Wait until elected."""
-        folder = self._root / member.role.election
+        folder = self._root / member.group.path
+        folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / "leader", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             while not try_lock(handle, fcntl.LOCK_EX):  # noqa: ASYNC110 - file locks send no notification
@@ -74,13 +78,17 @@ class LocalMembership:
             raise
         return _LocalLeadership(handle, term)
 
-    def leader(self, role: Role) -> Address | None:
-        """Return the leader of a role, as last seen."""
-        return self._leaders.get(role)
+    def leader(self, role: Role, cluster: str = UNNAMED) -> Address | None:
+        """Return the leader of a role, in a cluster, as last seen."""
+        return self._registered.leaders.get(Group(role, cluster))
 
-    def members(self, role: Role) -> Mapping[str, Member]:
-        """Return the members of a role by id, as last seen."""
-        return self._members[role]
+    def members(self, role: Role, cluster: str = UNNAMED) -> Mapping[str, Member]:
+        """Return the members of a role, in a cluster, by id, as last seen."""
+        return self._registered.members.get(Group(role, cluster), {})
+
+    def clusters(self) -> Sequence[str]:
+        """Return the names of the clusters that have a name."""
+        return sorted(group.cluster for group in self._registered.members if group.cluster)
 
     async def changed(self) -> None:
         """Wait for the next change of a leader or a member."""
@@ -115,9 +123,9 @@ class LocalMembership:
         return f"membership folder {self._root}: {error.filename}: {error.strerror}"
 
     def _read(self) -> None:
-        leaders, members = self._folder.leaders(), self._folder.members()
-        if leaders != self._leaders or members != self._members:
-            self._leaders, self._members = leaders, members
+        found = self._folder.read()
+        if found != self._registered:
+            self._registered = found
             self._change.set()
             self._change = asyncio.Event()
 

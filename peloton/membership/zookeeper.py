@@ -3,6 +3,7 @@
     <root>/<role>/leader          ephemeral; the leader's address as JSON
     <root>/<role>/members/ID      ephemeral; a process's address
 
+The host managers of a named cluster have the same below <root>/hostmanager/clusters/<name>.
 The election's own nodes are in `election`. The last known state is kept while the servers cannot be
 reached: a process is not gone because ZooKeeper is.
 """
@@ -13,12 +14,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from peloton.config.settings import ZooKeeperMembershipSettings
 from peloton.errors import AlreadyExists, NotFound, PelotonError, Unavailable
 from peloton.membership.connection import Connection, Credentials, Watch
 from peloton.membership.election import PAUSE, Election, Paths
-from peloton.membership.interface import Address, Leadership, Member, Role
+from peloton.membership.interface import Address, Group, Leadership, Member, Role
+from peloton.model.cluster import UNNAMED, is_cluster_name
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +41,12 @@ class ZooKeeperMembership:
 
     def __init__(self, connection: Connection, root: str = "/peloton", session: float = 5.0) -> None:
         self._connection = connection
-        self._paths = {role: Paths(f"{root}/{role.election}") for role in Role}
+        self._root = root
         self._session = session
-        self._leaders: dict[Role, Address] = {}
-        self._members: dict[Role, dict[str, Member]] = {role: {} for role in Role}
+        self._leaders: dict[Group, Address] = {}
+        self._members: dict[Group, dict[str, Member]] = {}
+        self._clusters: dict[str, list[asyncio.Task[None]]] = {}
+        """What follows the group of each named cluster."""
         self._own: list[Member] = []
         self._change = asyncio.Event()
         self._register_again = asyncio.Event()
@@ -50,41 +55,53 @@ class ZooKeeperMembership:
     async def start(self) -> None:
         """Wait for the servers, and log that. Raises Refused where they reject us."""
         await self._connection.open()
-        for paths in self._paths.values():
-            await self._ensure(paths.contenders)
-            await self._ensure(paths.members)
-        await self._warn_of_unprotected()
-        seen: list[asyncio.Event] = []
         for role in Role:
-            for read in (self._read_leader, self._read_members):
-                seen.append(asyncio.Event())
-                self._tasks.append(asyncio.create_task(_follow(read, role, seen[-1], self._connection)))
+            await self._ensure_group(Group(role))
+        await self._ensure(self._path_of_clusters)
+        await self._warn_of_unprotected()
+        seen = [asyncio.Event()]
+        self._tasks.append(asyncio.create_task(_follow(self._read_clusters, seen[0], self._connection)))
+        for role in Role:
+            self._tasks += self._followers(Group(role), seen)
         self._connection.on_state.append(self._on_state)
         self._tasks.append(asyncio.create_task(self._stay_registered(), name="membership"))
         for task in self._tasks:
             task.add_done_callback(lambda ended: self._notify())
-        await asyncio.wait(
-            [asyncio.create_task(_all(seen)), *self._tasks], return_when=asyncio.FIRST_COMPLETED
-        )
+        await _first(asyncio.create_task(_all(seen)), *self._tasks)
         self._require_tasks()
+
+    def _followers(self, group: Group, seen: list[asyncio.Event]) -> list[asyncio.Task[None]]:
+        """Follow a group; add the events that are set when its leader and its members are read."""
+        tasks = []
+        for read in (self._read_leader, self._read_members):
+            seen.append(asyncio.Event())
+            work = _follow(partial(read, group), seen[-1], self._connection)
+            tasks.append(asyncio.create_task(work, name=f"membership of {group}"))
+        return tasks
 
     async def join(self, member: Member) -> None:
         """Register a member until its process ends or leaves."""
+        await self._ensure_group(member.group)
         self._own.append(member)
         await self._register(member)
 
     async def campaign(self, member: Member) -> Leadership:
         """Wait until elected."""
-        election = Election(self._connection, self._paths[member.role], member, self._session)
+        await self._ensure_group(member.group)
+        election = Election(self._connection, self._paths(member.group), member, self._session)
         return await election.win()
 
-    def leader(self, role: Role) -> Address | None:
-        """Return the leader of a role, as last seen."""
-        return self._leaders.get(role)
+    def leader(self, role: Role, cluster: str = UNNAMED) -> Address | None:
+        """Return the leader of a role, in a cluster, as last seen."""
+        return self._leaders.get(Group(role, cluster))
 
-    def members(self, role: Role) -> Mapping[str, Member]:
-        """Return the members of a role by id, as last seen."""
-        return self._members[role]
+    def members(self, role: Role, cluster: str = UNNAMED) -> Mapping[str, Member]:
+        """Return the members of a role, in a cluster, by id, as last seen."""
+        return self._members.get(Group(role, cluster), {})
+
+    def clusters(self) -> Sequence[str]:
+        """Return the names of the clusters that have a name."""
+        return sorted(self._clusters)
 
     async def changed(self) -> None:
         """Wait for the next change. Raises what made watching impossible."""
@@ -98,11 +115,25 @@ class ZooKeeperMembership:
 
     async def close(self) -> None:
         """Leave the registry."""
-        for task in self._tasks:
+        tasks = [*self._tasks, *(task for followers in self._clusters.values() for task in followers)]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
         await self._connection.close()
+
+    def _paths(self, group: Group) -> Paths:
+        return Paths(f"{self._root}/{group.path}")
+
+    @property
+    def _path_of_clusters(self) -> str:
+        return f"{self._root}/{Role.HOSTMGR.clusters}"
+
+    async def _ensure_group(self, group: Group) -> None:
+        """Create the persistent nodes of a group."""
+        paths = self._paths(group)
+        await self._ensure(paths.contenders)
+        await self._ensure(paths.members)
 
     async def _ensure(self, path: str) -> None:
         """Create a persistent node, trying again while the connection is broken."""
@@ -116,7 +147,7 @@ class ZooKeeperMembership:
 
     async def _warn_of_unprotected(self) -> None:
         """Warn of nodes that anybody may change: a node keeps the ACL with which it was created."""
-        paths = [path for paths in self._paths.values() for path in paths.persistent]
+        paths = [path for role in Role for path in self._paths(Group(role)).persistent]
         with suppress(PelotonError):  # only a warning
             if unprotected := [path for path in paths if await self._connection.is_unprotected(path)]:
                 log.warning(
@@ -126,8 +157,26 @@ class ZooKeeperMembership:
                     len(unprotected) - 1,
                 )
 
-    async def _read_leader(self, role: Role, watch: Watch) -> None:
-        path, found = self._paths[role].leader, None
+    async def _read_clusters(self, watch: Watch) -> None:
+        """Begin to follow new clusters, and leave those whose nodes are deleted."""
+        names = {
+            name for name in await self._children(self._path_of_clusters, watch) if is_cluster_name(name)
+        }
+        for name in names - self._clusters.keys():
+            seen: list[asyncio.Event] = []
+            self._clusters[name] = self._followers(Group(Role.HOSTMGR, name), seen)
+            for task in self._clusters[name]:
+                task.add_done_callback(lambda ended: self._notify())
+            await _first(asyncio.create_task(_all(seen)), *self._clusters[name])
+        for name in self._clusters.keys() - names:
+            for task in self._clusters.pop(name):
+                task.cancel()
+            self._leaders = _without(self._leaders, Group(Role.HOSTMGR, name))
+            self._members.pop(Group(Role.HOSTMGR, name), None)
+            self._notify()
+
+    async def _read_leader(self, group: Group, watch: Watch) -> None:
+        path, found = self._paths(group).leader, None
         try:
             value = (await self._connection.get(path, watch)).value
             found = _address(value)
@@ -136,34 +185,46 @@ class ZooKeeperMembership:
         except NotFound:
             if await self._connection.exists(path, watch):
                 watch()  # created between the two calls
-        if found != self._leaders.get(role):
-            self._leaders = {**self._leaders, role: found} if found else _without(self._leaders, role)
+        if found != self._leaders.get(group):
+            self._leaders = {**self._leaders, group: found} if found else _without(self._leaders, group)
             self._notify()
 
-    async def _read_members(self, role: Role, watch: Watch) -> None:
-        held, found = self._members[role], dict[str, Member]()
-        for name in await self._member_names(role, watch):
-            member = held.get(name) or await self._member(role, name)
+    async def _read_members(self, group: Group, watch: Watch) -> None:
+        held, found = self._members.get(group, {}), dict[str, Member]()
+        for name in await self._member_names(group, watch):
+            member = held.get(name) or await self._member(group, name)
             if member is not None:
                 found[name] = member
         if found != held:
-            self._members[role] = found
+            self._members[group] = found
             self._notify()
-        if any(own.id not in found for own in self._own if own.role is role):
+        if any(own.id not in found for own in self._own if own.group == group):
             self._register_again.set()
 
-    async def _member_names(self, role: Role, watch: Watch) -> list[str]:
+    async def _member_names(self, group: Group, watch: Watch) -> list[str]:
+        """Return the ids of members. The nodes of a cluster that no longer exists stay away."""
+        path = self._paths(group).members
+        if not group.cluster:
+            return await self._children(path, watch)
+        try:
+            return await self._connection.children(path, watch)
+        except NotFound:
+            if await self._connection.exists(path, watch):
+                watch()  # created between the two calls
+            return []
+
+    async def _children(self, path: str, watch: Watch) -> list[str]:
         while True:
             try:
-                return await self._connection.children(self._paths[role].members, watch)
+                return await self._connection.children(path, watch)
             except NotFound:  # deleted by hand
-                await self._connection.make(self._paths[role].members)
+                await self._connection.make(path)
 
-    async def _member(self, role: Role, name: str) -> Member | None:
+    async def _member(self, group: Group, name: str) -> Member | None:
         with suppress(NotFound):
-            node = await self._connection.get(f"{self._paths[role].members}/{name}")
+            node = await self._connection.get(f"{self._paths(group).members}/{name}")
             address = _address(node.value)
-            return Member(role, name, address) if address else None
+            return Member(group.role, name, address, group.cluster) if address else None
         return None
 
     async def _stay_registered(self) -> None:
@@ -175,7 +236,7 @@ class ZooKeeperMembership:
                 await self._register(member)
 
     async def _register(self, member: Member) -> None:
-        path = f"{self._paths[member.role].members}/{member.id}"
+        path = f"{self._paths(member.group).members}/{member.id}"
         while True:
             try:
                 await self._create_own(path, member)
@@ -191,7 +252,7 @@ class ZooKeeperMembership:
                 await self._connection.create(path, member.address.to_json().encode(), ephemeral=True)
                 return
             except NotFound:  # deleted by hand
-                await self._connection.make(self._paths[member.role].members)
+                await self._connection.make(self._paths(member.group).members)
             except AlreadyExists:
                 if await self._is_own(path):
                     return
@@ -207,7 +268,8 @@ class ZooKeeperMembership:
             self._register_again.set()
 
     def _require_tasks(self) -> None:
-        for task in self._tasks:
+        followers = (task for tasks in self._clusters.values() for task in tasks)
+        for task in (*self._tasks, *followers):
             if task.done() and not task.cancelled():
                 task.result()
 
@@ -217,19 +279,24 @@ class ZooKeeperMembership:
 
 
 async def _follow(
-    read: Callable[[Role, Watch], Awaitable[None]], role: Role, seen: asyncio.Event, connection: Connection
+    read: Callable[[Watch], Awaitable[None]], seen: asyncio.Event, connection: Connection
 ) -> None:
     """Call a function now, and again after each change."""
     while True:
         touched = asyncio.Event()
         try:
-            await read(role, touched.set)
+            await read(touched.set)
         except Unavailable:
             await asyncio.sleep(PAUSE)
             await connection.connected()
             continue
         seen.set()
         await touched.wait()
+
+
+async def _first(*tasks: asyncio.Task[None]) -> None:
+    """Wait until one of the tasks has ended."""
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def _all(events: Sequence[asyncio.Event]) -> None:
@@ -243,5 +310,5 @@ def _address(value: bytes) -> Address | None:
     return None
 
 
-def _without(leaders: dict[Role, Address], role: Role) -> dict[Role, Address]:
-    return {other: address for other, address in leaders.items() if other is not role}
+def _without(leaders: dict[Group, Address], group: Group) -> dict[Group, Address]:
+    return {other: address for other, address in leaders.items() if other != group}

@@ -10,7 +10,8 @@ import grpc
 
 from peloton.backoff import Backoff
 from peloton.errors import PelotonError, Unavailable
-from peloton.membership.interface import Membership, Role
+from peloton.membership.interface import Group, Membership, Role, groups
+from peloton.model.cluster import UNNAMED
 from peloton.rpc.caller import Metadata
 from peloton.rpc.errors import error_of
 from peloton.rpc.server import OPTIONS
@@ -66,7 +67,7 @@ class Channels:
         """
         kept: set[str] = set()
         while True:
-            leaders = (membership.leader(role) for role in Role)
+            leaders = (membership.leader(*group) for group in groups(membership.clusters()))
             targets = {leader.target for leader in leaders if leader is not None}
             if targets == kept:  # no leader changed while channels were being closed
                 await membership.changed()
@@ -86,7 +87,7 @@ class Channels:
 
 
 class LeaderClient:
-    """A stub whose calls go to the leader of `role`."""
+    """A stub whose calls go to the leader of `role`, in a Mesos cluster."""
 
     def __init__(
         self,
@@ -96,11 +97,15 @@ class LeaderClient:
         stub: type,
         metadata: Metadata,
         fence: Callable[[], None] = lambda: None,
+        cluster: str = UNNAMED,
     ) -> None:
-        """Call `fence` before each call; it raises where the caller may not act as leader now."""
+        """Call `fence` before each call; it raises where the caller may not act as leader now.
+
+        `cluster` is the Mesos cluster whose host manager is called.
+        """
         self._membership = membership
         self._channels = channels
-        self._role = role
+        self._group = Group(role, cluster)
         self._stub_class = stub
         self._metadata = metadata
         self._fence = fence
@@ -127,9 +132,9 @@ class LeaderClient:
             await backoff.wait()
 
     async def _once(self, method: str, request: Any, timeout: float) -> Any:
-        leader = self._membership.leader(self._role)
+        leader = self._membership.leader(*self._group)
         if leader is None:
-            raise Unavailable(f"no leader of {self._role.value} is known")
+            raise Unavailable(f"no leader of {self._group} is known")
         self._fence()
         channel = self._channels.to(leader.target)
         if channel is not self._channel:
@@ -137,7 +142,7 @@ class LeaderClient:
         try:
             return await getattr(self._stub, method)(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
-            raise error_of(error, f"{self._role.value} {leader.target} {method}") from None
+            raise error_of(error, f"{self._group} {leader.target} {method}") from None
         except grpc.aio.UsageError as error:
             if channel is self._channels.existing(leader.target):
                 raise PelotonError(f"{method}: {error}") from None

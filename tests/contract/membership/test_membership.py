@@ -55,6 +55,10 @@ def member(name: str, role: Role = Role.RESMGR) -> Member:
     return Member(role, name, Address("here", "127.0.0.1", 1, 2))
 
 
+def host_manager(name: str, cluster: str, port: int) -> Member:
+    return Member(Role.HOSTMGR, name, Address("here", "127.0.0.1", 1, port), cluster)
+
+
 async def until(membership: Membership, holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not holds():
@@ -86,6 +90,49 @@ async def test_one_leads_and_the_next_has_a_higher_term(make: MakeMembership) ->
     assert second.term > first.term
     await second.resign()
     await until(one, lambda: one.leader(Role.RESMGR) is None)
+
+
+async def test_each_cluster_has_a_leader_of_its_own(make: MakeMembership) -> None:
+    """Also one that begins after the others have started, beside the cluster without a name."""
+    one, other = make(), make()
+    await one.start()
+    await other.start()
+    members = [host_manager("a", "", 2), host_manager("b", "east", 3), host_manager("c", "west", 4)]
+    for each in members:
+        await one.join(each)
+        await one.campaign(each)
+    await until(other, lambda: list(other.clusters()) == ["east", "west"])
+    await until(
+        other,
+        lambda: all(
+            other.leader(Role.HOSTMGR, each.cluster) == each.address
+            and other.members(Role.HOSTMGR, each.cluster) == {each.id: each}
+            for each in members
+        ),
+    )
+    assert other.leader(Role.HOSTMGR, "north") is None
+    assert other.members(Role.HOSTMGR, "north") == {}
+
+
+async def test_a_cluster_stays_known_without_its_host_managers(make: MakeMembership) -> None:
+    one, other = make(), make()
+    await one.start()
+    await one.join(host_manager("b", "east", 3))
+    leadership = await one.campaign(host_manager("b", "east", 3))
+    await other.start()
+    assert other.leader(Role.HOSTMGR, "east") is not None
+    await leadership.resign()
+    await one.close()
+    await until(
+        other, lambda: not other.leader(Role.HOSTMGR, "east") and not other.members(Role.HOSTMGR, "east")
+    )
+    assert other.clusters() == ["east"]
+
+
+async def test_the_paths_of_a_cluster_are_below_those_of_the_role() -> None:
+    """The paths without a cluster are those that published clients read (docs/behaviour/system.md)."""
+    assert host_manager("a", "", 2).group.path == "hostmanager"
+    assert host_manager("b", "east", 3).group.path == "hostmanager/clusters/east"
 
 
 def standing(leadership: Leadership) -> Standing:

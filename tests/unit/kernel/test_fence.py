@@ -98,7 +98,7 @@ async def test_fenced_caller_is_refused(pools: Pools, stub: Any) -> None:
 class One:
     """A membership with one leader."""
 
-    def leader(self, role: Role) -> Address:
+    def leader(self, role: Role, cluster: str) -> Address:
         return Address("h", "127.0.0.1", 1, 1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
 import pytest
@@ -31,8 +31,11 @@ class Leaders:
         self._change.set()
         self._change = asyncio.Event()
 
-    def leader(self, role: Role) -> Address | None:
+    def leader(self, role: Role, cluster: str) -> Address | None:
         return self.named.get(role)
+
+    def clusters(self) -> Sequence[str]:
+        return ()
 
     async def changed(self) -> None:
         await self._change.wait()

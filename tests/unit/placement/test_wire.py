@@ -89,7 +89,7 @@ class OneLeader:
     def __init__(self, port: int) -> None:
         self._address = Address("here", "127.0.0.1", 0, port)
 
-    def leader(self, role: Role) -> Address:
+    def leader(self, role: Role, cluster: str) -> Address:
         return self._address
 
 
