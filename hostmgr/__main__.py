@@ -24,6 +24,7 @@ from hostmgr.drivers.agents import Cluster
 from hostmgr.drivers.load_scores import LoadScores, Source, prometheus, score_file
 from hostmgr.drivers.manager import HostManager
 from hostmgr.drivers.reconciliation import Reconciliation
+from hostmgr.drivers.reservations import ReservationPlanner
 from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Entry
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.backend import MesosBackend
@@ -44,6 +45,7 @@ from hostmgr.services.matching import Matching
 from hostmgr.services.passing import Passing
 from hostmgr.services.query import HostQueries
 from hostmgr.services.reconcile import ReconcileTasks
+from hostmgr.services.reservations import ReservationService
 from hostmgr.services.watches import Watches
 from peloton.api.v0.host.svc.host_svc_pb2_grpc import add_HostServiceServicer_to_server
 from peloton.config.errors import ConfigError
@@ -58,6 +60,9 @@ from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import add_InternalHostSer
 from peloton.private.hostmgr.matching.matching_pb2_grpc import add_MatchingServiceServicer_to_server
 from peloton.private.hostmgr.passing.passing_pb2_grpc import add_PassingServiceServicer_to_server
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import add_ReconcileServiceServicer_to_server
+from peloton.private.hostmgr.reservations.reservations_pb2_grpc import (
+    add_ReservationServiceServicer_to_server,
+)
 from peloton.private.hostmgr.v1alpha.svc.hostmgr_svc_pb2_grpc import (
     add_HostManagerServiceServicer_to_server,
 )
@@ -77,6 +82,7 @@ SERVICES = (
     "peloton.private.hostmgr.matching.MatchingService",
     "peloton.private.eventstream.EventStreamService",
     "peloton.private.hostmgr.reconcile.ReconcileService",
+    "peloton.private.hostmgr.reservations.ReservationService",
     "peloton.private.hostmgr.passing.PassingService",
     "peloton.api.v0.host.svc.HostService",
 )
@@ -108,7 +114,7 @@ async def _lead(daemon: Hostmgr, stores: Stores, access: Access, term: int) -> A
             with _checked(daemon, lambda: "about to lead"):
                 manager, cluster, reconciliation = await _build_parts(daemon, store, detector, access)
             with _checked(daemon, lambda: manager.unhealthy or cluster.unhealthy):
-                async with _serve(daemon, manager, cluster, reconciliation):
+                async with _serve(daemon, store, manager, cluster, reconciliation):
                     yield
     finally:
         await store.close()
@@ -153,6 +159,7 @@ async def _build_parts(
         clock=daemon.clock,
         claim_grace=settings.claim_grace,
         cluster=settings.mesos.cluster,
+        reservation_policy=settings.reservations.policy,
     )
     cluster = Cluster(
         backend, manager.hosts, reconciler, settings.mesos.agents_interval, daemon.clock.monotonic
@@ -184,7 +191,11 @@ def _mesos(daemon: Hostmgr, framework_id: str, detector: MasterDetector, access:
 
 @asynccontextmanager
 async def _serve(
-    daemon: Hostmgr, manager: HostManager, cluster: Cluster, reconciliation: Reconciliation
+    daemon: Hostmgr,
+    store: Store,
+    manager: HostManager,
+    cluster: Cluster,
+    reconciliation: Reconciliation,
 ) -> AsyncIterator[None]:
     daemon.spawn("mesos", manager.backend.run())
     daemon.spawn("acknowledgements", manager.status_updates.acknowledge(manager.backend))
@@ -201,6 +212,8 @@ async def _serve(
     daemon.spawn("pauses", _every(EXPIRE_SECONDS, manager.end_pauses))
     daemon.spawn("old offers", _every(PRUNE_SECONDS, manager.prune_offers))
     watches = Watches(manager.status_updates, manager.hosts)
+    planner = ReservationPlanner(manager, store, daemon.clock)
+    daemon.spawn("reservations", planner.run())
     services = (
         service(
             add_InternalHostServiceServicer_to_server,
@@ -213,6 +226,7 @@ async def _serve(
         service(add_EventStreamServiceServicer_to_server, EventStream(manager.status_updates)),
         service(add_PassingServiceServicer_to_server, Passing(manager.status_updates)),
         service(add_ReconcileServiceServicer_to_server, ReconcileTasks(manager)),
+        service(add_ReservationServiceServicer_to_server, ReservationService(manager, planner)),
         service(add_HostServiceServicer_to_server, HostQueries(cluster, manager.hosts)),
     )
     try:

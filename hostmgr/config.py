@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from hostmgr.core.filter import Ranking
 from hostmgr.core.launches import LaunchPolicy
+from hostmgr.core.reservations import ReservationPolicy
 from hostmgr.core.table import CONCURRENT_LAUNCHES
 from peloton.config.settings import DaemonSettings, Settings
 from peloton.config.sources import Variable
@@ -162,6 +163,28 @@ class LoadSettings(Settings):
         return self
 
 
+class ReservationSettings(Settings):
+    """How hosts are reserved for tasks and gangs that find no place."""
+
+    concurrent: int = Field(10, ge=1)
+    """Most tasks and gangs that have hosts reserved at a time; the others wait in the order of their age."""
+    candidates: int = Field(500, ge=1)
+    """Most hosts that are compared for one of them, those with the fewest tasks first."""
+    lease: float = Field(15.0, gt=0)
+    """Seconds after which a reservation ends that no placement engine renews."""
+    longest: float = Field(1800.0, gt=0)
+    """Seconds after which a host is free again that was reserved by ReserveHosts, which is not renewed."""
+    backfill_margin: float = Field(30.0, ge=0)
+    """Seconds before the expected start of a gang by which other tasks on its hosts must have ended."""
+
+    @property
+    def policy(self) -> ReservationPolicy:
+        """Return these settings as the core takes them."""
+        return ReservationPolicy(
+            self.concurrent, self.candidates, self.lease, self.longest, self.backfill_margin
+        )
+
+
 class HostmgrSettings(DaemonSettings):
     """Settings of hostmgr."""
 
@@ -173,6 +196,8 @@ class HostmgrSettings(DaemonSettings):
     """When the states of tasks are reconciled with Mesos."""
     launches: LaunchSettings = LaunchSettings()
     """How many launches a host takes at a time, and when it is passed over."""
+    reservations: ReservationSettings = ReservationSettings()
+    """How hosts are reserved for tasks and gangs that find no place."""
     bin_packing: Annotated[BinPacking, Variable("BIN_PACKING")] = "FIRST_FIT"
     """Order in which matching hosts are claimed: any, those with least free first, or the least loaded first.
     LOAD_AWARE needs scores; a host without one counts as fully loaded."""

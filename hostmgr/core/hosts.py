@@ -48,6 +48,8 @@ class Claim:
     """When it ends by itself."""
     owner: str = ""
     """The process that claimed it, `<role>/<id>`; empty for callers that are no daemon."""
+    ends_by: float | None = None
+    """For backfill of a reserved host: when the tasks that are launched by it end at the latest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +195,18 @@ class Hosts:
 
     # Claims and launches.
 
-    def acquire(self, want: HostFilter, ids: Iterator[str], now: float, owner: str = "") -> Acquired:
+    def acquire(
+        self,
+        want: HostFilter,
+        ids: Iterator[str],
+        now: float,
+        owner: str = "",
+        ends_by: float | None = None,
+    ) -> Acquired:
         """Claim up to `max_hosts` matching hosts, each under the next of `ids`.
 
-        A host that is held matches only where it is for an instance that is to be placed.
+        A host that is held matches only where it is for an instance that is to be placed. `ends_by`: when the
+        tasks that are to be placed end at the latest.
         """
         self.holds.expire(now)
         if len(self.holds):
@@ -204,7 +214,7 @@ class Hosts:
         mask, counts = self.table.match(want)
         rows = self.table.ranked(mask, want, want.ranking or self._ranking, self._cursor)
         chosen = rows[: want.max_hosts] if want.max_hosts else rows
-        claims = tuple(self._claim(int(row), next(ids), now, owner) for row in chosen)
+        claims = tuple(self._claim(int(row), next(ids), now, owner, ends_by) for row in chosen)
         if len(chosen):
             self._cursor = int(chosen[-1]) + 1
             counts[Result.MATCH] = len(chosen)
@@ -371,6 +381,15 @@ class Hosts:
         """Return whether an agent has a persistent volume, by the map of agents."""
         return any(volume_id in agent.volumes for agent in self._agents.values())
 
+    def hostname(self, agent_id: str) -> str:
+        """Return the name of an agent's host; empty for one that is not known."""
+        row = self.table.row(agent_id)
+        return "" if row is None else self.table.hostnames[row]
+
+    def claim_on(self, agent_id: str) -> Claim | None:
+        """Return the claim on a host."""
+        return self._claims.get(self._claim_of.get(agent_id, ""))
+
     def claimed(self, agent_id: str) -> bool:
         """Return whether a host is claimed."""
         return agent_id in self._claim_of
@@ -384,11 +403,11 @@ class Hosts:
         """Return the sums over all agents."""
         return self._capacity
 
-    def _claim(self, row: int, claim_id: str, now: float, owner: str) -> Claim:
+    def _claim(self, row: int, claim_id: str, now: float, owner: str, ends_by: float | None = None) -> Claim:
         table = self.table
         table.change_claim(row, ClaimCause.ACQUIRE)
         until = now + (self._placing_seconds if owner else self._client_seconds)
-        claim = Claim(claim_id, table.agent_ids[row], table.hostnames[row], now, until, owner)
+        claim = Claim(claim_id, table.agent_ids[row], table.hostnames[row], now, until, owner, ends_by)
         self._claims[claim_id] = claim
         self._claim_of[claim.agent_id] = claim_id
         return claim

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from hostmgr.core.reservation_plan import RunInfo
 from peloton.model.ids import MesosTaskId
 
 MAX_GIVEN_UP = 100_000
@@ -17,6 +18,7 @@ class Runs:
         self._agent: dict[MesosTaskId, str] = {}
         self._on: dict[str, set[MesosTaskId]] = {}
         self._unconfirmed: set[MesosTaskId] = set()
+        self._info: dict[MesosTaskId, RunInfo] = {}
         self._given_up: OrderedDict[MesosTaskId, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -62,6 +64,7 @@ class Runs:
     def remove(self, run: MesosTaskId) -> None:
         """Remove a run that ended."""
         self._unconfirmed.discard(run)
+        self._info.pop(run, None)
         agent_id = self._agent.pop(run, None)
         if agent_id is not None:
             self._leave(run, agent_id)
@@ -73,6 +76,19 @@ class Runs:
     def on(self, agent_id: str) -> Iterable[MesosTaskId]:
         """Return the runs on an agent."""
         return tuple(self._on.get(agent_id, ()))
+
+    def count(self, agent_id: str) -> int:
+        """Return the number of runs on an agent."""
+        return len(self._on.get(agent_id, ()))
+
+    def learn(self, run: MesosTaskId, info: RunInfo) -> None:
+        """Note what a run uses and when it ends, until it is removed."""
+        if run in self._agent:
+            self._info[run] = info
+
+    def info(self, run: MesosTaskId) -> RunInfo | None:
+        """Return what a run uses and when it ends, as far as that was learnt."""
+        return self._info.get(run)
 
     def _leave(self, run: MesosTaskId, agent_id: str) -> None:
         held = self._on[agent_id]

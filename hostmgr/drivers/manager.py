@@ -24,6 +24,8 @@ from hostmgr.core.hosts import Acquired, Hosts, InvalidOffers
 from hostmgr.core.launches import Launches
 from hostmgr.core.offers import Need, Offer, need_of
 from hostmgr.core.reconcile import Reconciler
+from hostmgr.core.reservation_plan import RunInfo, vector
+from hostmgr.core.reservations import ReservationPolicy, Reservations
 from hostmgr.core.runs import Runs
 from hostmgr.drivers.framework_removal import report_removal
 from hostmgr.drivers.status_updates import Entry, StatusUpdates
@@ -62,6 +64,7 @@ class HostManager:
         clock: Clock,
         claim_grace: float,
         cluster: str = UNNAMED,
+        reservation_policy: ReservationPolicy | None = None,
     ) -> None:
         """Listen to the backend of a Mesos cluster.
 
@@ -72,6 +75,7 @@ class HostManager:
         self.hosts = hosts
         self.runs = runs
         self.launches = launches
+        self.reservations = Reservations(hosts, runs, reservation_policy)
         self.reconciler = reconciler
         self.status_updates = StatusUpdates(ring, runs, launches, reconciler, clock.monotonic)
         self.registration: Registration | None = None
@@ -170,9 +174,14 @@ class HostManager:
         if not (self._connected and self.backend.ready):
             raise Unavailable("not subscribed with the Mesos master at the moment")
 
-    def acquire(self, want: HostFilter, owner: str) -> Acquired:
-        """Claim hosts for `owner`, the calling process; empty where it is no daemon."""
-        return self.hosts.acquire(want, _uuids(), self.clock.monotonic(), owner)
+    def acquire(self, want: HostFilter, owner: str, longest: float | None = None) -> Acquired:
+        """Claim hosts for `owner`, the calling process; empty where it is no daemon.
+
+        `longest`: seconds that the tasks to be placed run at most, where that is known.
+        """
+        now = self.clock.monotonic()
+        ends_by = None if longest is None else now + longest
+        return self.hosts.acquire(want, claim_ids(), now, owner, ends_by)
 
     def expire_claims(self, alive: Container[str]) -> None:
         """End expired claims. `alive` are the present processes, `<role>/<id>`, that may own claims."""
@@ -244,6 +253,9 @@ class HostManager:
         self.backend.launch(plan, launched)
         self.hosts.commit_launch(plan)
         self.follow_launched(runs, plan.claim.agent_id)
+        if plan.claim.ends_by is not None:
+            for each in needs:
+                self.runs.learn(each.task_id, _info(each, plan.claim.ends_by))
 
     def refuse_late(self, runs: Iterable[MesosTaskId]) -> None:
         """Raise InvalidOffers for runs that were reported as lost before their launch."""
@@ -364,6 +376,11 @@ def check_distinct(needs: Sequence[Need]) -> None:
         seen.add(each.task_id)
 
 
-def _uuids() -> Iterator[str]:
+def _info(need: Need, end: float) -> RunInfo:
+    return RunInfo(vector(need.resources, need.revocable, len(need.ports)), end)
+
+
+def claim_ids() -> Iterator[str]:
+    """Iterate over new ids for claims."""
     while True:
         yield str(uuid.uuid4())

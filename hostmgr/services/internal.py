@@ -6,24 +6,23 @@ from collections.abc import Iterable
 from typing import Any
 
 from hostmgr.core.filter import HostFilter, Ranking
-from hostmgr.core.hosts import Claim
 from hostmgr.drivers.agents import Cluster
 from hostmgr.drivers.manager import CALLS_AT_ONCE, HostManager
 from hostmgr.drivers.reconciliation import Reconciliation
 from hostmgr.services.internal_operations import OperationMethods
 from hostmgr.services.internal_watches import WatchMethods
 from hostmgr.services.kills import kill, kill_and_hold
+from hostmgr.services.offers import host_info, host_offer
 from hostmgr.services.query import hosts_by_query, runs_by_host_state
+from hostmgr.services.reserving import completed_reservations, reserve_hosts
 from hostmgr.services.watches import Watches
-from peloton.api.v0 import peloton_pb2
 from peloton.errors import InvalidArgument, Refused
 from peloton.model.resources import KINDS, MILLI, Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
 from peloton.rpc.server import caller
 from peloton.wire.constraint import constraint_from
-from peloton.wire.feasibility import LAUNCHES
-from peloton.wire.hosts import agents_to, offers_to, resources_to, scalar
-from peloton.wire.ids import agent_id, run_id
+from peloton.wire.hosts import agents_to, offers_to
+from peloton.wire.ids import run_id
 from peloton.wire.launch import launch_from
 from peloton.wire.task import resources_from
 
@@ -60,7 +59,7 @@ class InternalHosts(WatchMethods, OperationMethods):
             return answer
         acquired = self._manager.acquire(want, caller(context).instance)
         return pb.AcquireHostOffersResponse(
-            hostOffers=[self._host_offer(claim, want.revocable) for claim in acquired.claims],
+            hostOffers=[host_offer(self._manager, claim, want.revocable) for claim in acquired.claims],
             filterResultCounts={reason.value: count for reason, count in acquired.counts.items()},
         )
 
@@ -84,37 +83,20 @@ class InternalHosts(WatchMethods, OperationMethods):
         mask, _ = table.match(want, offers_needed=False)
         rows = table.ranked(mask, want, want.ranking or Ranking.FIRST_FIT)
         chosen = rows[: want.max_hosts] if want.max_hosts else rows
-        return pb.GetHostsResponse(hosts=[self._host_info(int(row)) for row in chosen])
+        agents, agent_ids = self._cluster.agents, (table.agent_ids[int(row)] for row in chosen)
+        return pb.GetHostsResponse(hosts=[host_info(self._manager, agents, each) for each in agent_ids])
 
-    def _host_offer(self, claim: Claim, revocable: bool) -> pb.HostOffer:
-        offers = offers_to(each.wire for each in self._manager.hosts.offers_of(claim.agent_id))
-        return pb.HostOffer(
-            hostname=claim.hostname,
-            agentId=agent_id(claim.agent_id),
-            resources=[
-                *(
-                    each
-                    for offer in offers
-                    for each in offer.resources
-                    if revocable or not each.HasField("revocable")
-                ),
-                scalar(LAUNCHES, self._manager.launches.room(claim.agent_id) * MILLI),
-            ],
-            attributes=offers[0].attributes if offers else (),
-            id=peloton_pb2.HostOfferID(value=claim.id),
-        )
+    # Reservations.
 
-    def _host_info(self, row: int) -> pb.HostInfo:
-        table = self._manager.hosts.table
-        listed = self._cluster.agents.get(table.agent_ids[row])
-        agents = agents_to([listed.wire]) if listed is not None else []
-        total, slack_cpu = table.total(row)
-        return pb.HostInfo(
-            hostname=table.hostnames[row],
-            agentId=agent_id(table.agent_ids[row]),
-            resources=agents[0].total_resources if agents else resources_to(total, slack_cpu),
-            attributes=agents[0].agent_info.attributes if agents else (),
-        )
+    async def ReserveHosts(self, request: pb.ReserveHostsRequest, context: Any) -> pb.ReserveHostsResponse:
+        """Reserve the host with the fewest tasks of those named for a task, for 30 minutes at most."""
+        return reserve_hosts(self._manager, self._cluster.agents, request.reservation)
+
+    async def GetCompletedReservations(
+        self, request: pb.GetCompletedReservationRequest, context: Any
+    ) -> pb.GetCompletedReservationResponse:
+        """Hand out reserved hosts whose offers suffice now, each once, with a claim on the host."""
+        return completed_reservations(self._manager, self._cluster.agents)
 
     # Tasks.
 

@@ -23,7 +23,7 @@ from hostmgr.services.watches import Watches
 from mesos.v1 import mesos_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2_grpc
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2_grpc
-from peloton.rpc.server import RpcServer, service
+from peloton.rpc.server import RpcServer, Service, service
 from tests.unit.hostmgr.test_manager import Fixture
 
 SECONDS = 60
@@ -34,6 +34,7 @@ class Served(Fixture):
 
     v0: Any
     v1alpha: Any
+    channel: Any
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +48,7 @@ class Served(Fixture):
             self.backend, self.manager.hosts, self.manager.reconciler, 10.0, self.clock.monotonic
         )
         self.watches = Watches(self.manager.status_updates, self.manager.hosts, gather=0.01)
-        self.services = (
+        self.services: tuple[Service, ...] = (
             service(
                 hostsvc_pb2_grpc.add_InternalHostServiceServicer_to_server,
                 InternalHosts(self.manager, self.cluster, reconciliation, self.watches),
@@ -87,6 +88,7 @@ async def serving(made: Served | None = None) -> AsyncIterator[Served]:
     server.activate(it.services)
     port = await server.start("127.0.0.1", 0)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        it.channel = channel
         it.v0 = hostsvc_pb2_grpc.InternalHostServiceStub(channel)
         it.v1alpha = hostmgr_svc_pb2_grpc.HostManagerServiceStub(channel)
         try:

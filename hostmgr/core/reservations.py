@@ -1,0 +1,336 @@
+"""Reservations of hosts for tasks and gangs that find no place (docs/behaviour/placement.md).
+
+Reservations are served strictly in the order of their age: an older one may take any host, a younger one
+only hosts that no older one has. Each has hosts for its whole gang or none, so that no two can wait for each
+other. A reservation lasts as long as it is renewed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from hostmgr.core.feasibility import GangShape, Members
+from hostmgr.core.filter import HostFilter
+from hostmgr.core.hosts import Claim, Hosts
+from hostmgr.core.reservation_plan import (
+    NOTHING,
+    Demand,
+    HostView,
+    Part,
+    Plan,
+    Running,
+    Vector,
+    plan,
+    unused,
+    vector,
+)
+from hostmgr.core.runs import Runs
+from hostmgr.core.states import ClaimState
+from hostmgr.core.table import Mask
+from peloton.errors import AlreadyExists, NotFound, Refused
+from peloton.model.resources import Resources
+
+LEASE_SECONDS = 15.0
+OVERDUE_SECONDS = 5.0
+"""A task that is past its expected end is expected to end so much later."""
+GAIN_SECONDS = 1.0
+"""A start must be earlier by so much before other hosts are reserved for it."""
+MANY_PORTS = 1 << 30
+"""Ports are not planned for: how many a host has in all is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationPolicy:
+    """How many hosts are reserved, and who may use them meanwhile. Times are in seconds."""
+
+    concurrent: int = 10
+    """Most reservations that have hosts at a time; younger ones wait for them."""
+    candidates: int = 500
+    """Most hosts that one plan compares."""
+    lease: float = LEASE_SECONDS
+    """A reservation ends when it has not been renewed for so long."""
+    longest: float = 1800.0
+    """A reservation by ReserveHosts, which is not renewed, ends after so long."""
+    backfill_margin: float = 30.0
+    """How long before the expected start another task must have ended at the latest."""
+
+
+@dataclass(slots=True, eq=False)
+class Reservation:
+    """Hosts for one gang, or the wish for them."""
+
+    id: str
+    shape: GangShape
+    since: float
+    until: float
+    owner: str = ""
+    """The process that asked last."""
+    named: frozenset[str] = frozenset()
+    """Agents that it is for; empty: any."""
+    fixed: bool = False
+    """Whether it keeps the host that it got first."""
+    plan: Plan | None = None
+    claims: tuple[Claim, ...] = ()
+    """Claims that were handed out."""
+    payload: object = field(default=None, repr=False)
+    """What the caller wants back with the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a reservation is."""
+
+    claims: tuple[Claim, ...] = ()
+    """The hosts, claimed: the gang can be placed."""
+    parts: tuple[Part, ...] = ()
+    """The hosts that are reserved."""
+    start: float | None = None
+    """When the gang is expected to start, on the monotonic clock."""
+    ahead: int = 0
+    """Older reservations, where it has no hosts."""
+
+
+class Reservations:
+    """All reservations, in the order of their age."""
+
+    def __init__(self, hosts: Hosts, runs: Runs, policy: ReservationPolicy | None = None) -> None:
+        self._hosts = hosts
+        self._runs = runs
+        self._policy = policy or ReservationPolicy()
+        self._all: dict[str, Reservation] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def reserved_hosts(self) -> int:
+        """Return how many hosts are reserved."""
+        return sum(len(each.plan.parts) for each in self._all.values() if each.plan and not each.claims)
+
+    def renew(self, id: str, shape: GangShape, now: float, owner: str = "") -> None:
+        """Ask for hosts for a gang, or keep what was asked for under that id."""
+        until = now + self._policy.lease
+        known = self._all.get(id)
+        if known is None:
+            self._all[id] = Reservation(id, shape, now, until, owner)
+            return
+        known.until, known.owner = until, owner
+        if known.shape != shape:
+            known.shape, known.plan = shape, None
+
+    def reserve_one(
+        self, id: str, want: HostFilter, agent_ids: Iterable[str], now: float, payload: object = None
+    ) -> str:
+        """Reserve the host with the fewest tasks among these for a task; return its agent's id.
+
+        Raises AlreadyExists where the task has a reservation, Refused where all matching hosts are reserved
+        for others, and NotFound where none matches.
+        """
+        if id in self._all:
+            raise AlreadyExists(f"{id} has a reserved host already")
+        mask = self._lasting(want)
+        table, named = self._hosts.table, frozenset(agent_ids)
+        rows = [row for each in named if (row := table.row(each)) is not None and mask[row]]
+        if not rows:
+            raise NotFound(f"none of the {len(named)} hosts is in service and meets the needs of {id}")
+        found = [table.agent_ids[row] for row in rows if not self._hosts.reserved_for(table.agent_ids[row])]
+        if not found:
+            raise Refused(f"all {len(rows)} hosts that meet the needs of {id} are reserved for others")
+        best = min(found, key=lambda each: (self._runs.count(each), each))
+        shape = GangShape((Members(want, 1),))
+        made = Reservation(id, shape, now, now + self._policy.longest, "", frozenset({best}), True)
+        made.plan, made.payload = Plan((Part(best, None),), None), payload
+        self._all[id] = made
+        self._hosts.reserve(id, (best,))
+        return best
+
+    def cancel(self, ids: Iterable[str]) -> None:
+        """End reservations and free their hosts at once. One that is not known is no error."""
+        for each in ids:
+            if self._all.pop(each, None) is not None:
+                self._hosts.reserve(each, ())
+
+    def expire(self, now: float) -> list[str]:
+        """End the reservations that were not renewed in time; return their ids."""
+        over = [each.id for each in self._all.values() if each.until <= now]
+        self.cancel(over)
+        return over
+
+    def candidates(self) -> frozenset[str]:
+        """Return the agents whose tasks the next plans compare."""
+        found: set[str] = set()
+        for each in self._waiting():
+            found.update(self._candidates(each, self._masks(each)))
+        return frozenset(found)
+
+    def replan(self, now: float) -> None:
+        """Plan all reservations anew, the oldest first, and reserve their hosts."""
+        taken: set[str] = set()
+        planned: dict[Reservation, Plan | None] = {}
+        for each in self._waiting():
+            planned[each] = self._planned(each, taken, now)
+            taken.update(_agents(planned[each]))
+        for each, found in planned.items():
+            kept = set(_agents(found))
+            self._hosts.reserve(each.id, [agent_id for agent_id in _agents(each.plan) if agent_id in kept])
+            each.plan = found
+        for each, found in planned.items():
+            self._hosts.reserve(each.id, _agents(found))
+
+    def progress(self, id: str, ids: Iterator[str], now: float, owner: str = "") -> Progress:
+        """Return how far a reservation is; claim its hosts where the gang can start.
+
+        A repeated call returns the same claims as long as they last. Raises NotFound.
+        """
+        it = self._all.get(id)
+        if it is None:
+            raise NotFound(f"there is no reservation {id}")
+        if not it.claims and it.plan is not None and it.plan.ready:
+            agent_ids = it.plan.agent_ids
+            self._hosts.reserve(id, ())
+            it.claims = self._hosts.claim_reserved(agent_ids, ids, now, owner)
+        if it.claims:
+            return Progress(it.claims)
+        ahead = 0
+        if it.plan is None:
+            ahead = sum(1 for other in self._waiting() if other.since < it.since)
+            return Progress(ahead=ahead)
+        return Progress((), it.plan.parts, it.plan.start)
+
+    def completed(self, ids: Iterator[str], now: float) -> list[tuple[Reservation, Claim]]:
+        """Return the reservations by `reserve_one` whose host can be used now, each once, with a claim."""
+        found: list[tuple[Reservation, Claim]] = []
+        for each in [each for each in self._all.values() if each.fixed]:
+            if each.plan is not None and each.plan.ready:
+                (claim,) = self.progress(each.id, ids, now).claims
+                del self._all[each.id]
+                found.append((each, claim))
+        return found
+
+    def open_for(self, seconds: float, now: float) -> frozenset[str]:
+        """Return the reserved hosts that a task may use which ends after so many seconds at the latest."""
+        end = now + seconds + self._policy.backfill_margin
+        return frozenset(
+            agent_id
+            for each in self._all.values()
+            if each.plan is not None and each.plan.start is not None and end <= each.plan.start
+            for agent_id in each.plan.agent_ids
+        )
+
+    # Planning.
+
+    def _waiting(self) -> list[Reservation]:
+        """Return the reservations without claims, the oldest first; forget those whose claims have ended."""
+        for each in list(self._all.values()):
+            if each.claims and not any(self._hosts.claim(claim.id) for claim in each.claims):
+                del self._all[each.id]
+        waiting = [each for each in self._all.values() if not each.claims]
+        asked = sorted((each for each in waiting if not each.fixed), key=_since)[: self._policy.concurrent]
+        return sorted((*asked, *(each for each in waiting if each.fixed)), key=_since)
+
+    def _masks(self, it: Reservation) -> list[Mask]:
+        return [self._lasting(members.want) for members in it.shape.members]
+
+    def _lasting(self, want: HostFilter) -> Mask:
+        """Return which rows are in service, and could take such a task when empty."""
+        mask, _ = self._hosts.table.match(want, offers_needed=False)
+        return mask & self._hosts.table.eligible(want)
+
+    def _candidates(self, it: Reservation, masks: Sequence[Mask]) -> list[str]:
+        """Return the agents to compare: those it has, then those with the fewest tasks."""
+        table = self._hosts.table
+        rows = np.flatnonzero(np.logical_or.reduce(masks))
+        agent_ids = [table.agent_ids[row] for row in rows]
+        if it.named:
+            return [agent_id for agent_id in agent_ids if agent_id in it.named]
+        if len(agent_ids) > self._policy.candidates:
+            kept = set(_agents(it.plan))
+            agent_ids.sort(key=lambda each: (each not in kept, self._runs.count(each)))
+            del agent_ids[self._policy.candidates :]
+        return agent_ids
+
+    def _planned(self, it: Reservation, taken: set[str], now: float) -> Plan | None:
+        """Return the plan to follow: the present one, unless it is void or another one is earlier."""
+        masks = self._masks(it)
+        agent_ids = [each for each in self._candidates(it, masks) if each not in taken]
+        views = [self._view(agent_id, it, now) for agent_id in agent_ids]
+        demands = [
+            self._demand(members, mask, it, agent_ids)
+            for members, mask in zip(it.shape.members, masks, strict=True)
+        ]
+        new = plan(demands, it.shape.spread, views, now)
+        old = it.plan
+        if old is None or new is None or new.ready or not set(old.agent_ids) <= set(agent_ids):
+            return new
+        mine = [view for view in views if view.held]
+        same = plan(demands, it.shape.spread, mine, now)
+        return new if same is None or _earlier(new, same) else same
+
+    def _demand(self, members: Members, mask: Mask, it: Reservation, agent_ids: Iterable[str]) -> Demand:
+        table, want = self._hosts.table, members.want
+        opened = frozenset(_agents(it.plan))
+        now, _ = table.match(replace(want, opened=opened, closed=self._hosts.holds.closed(())))
+        rows = {agent_id: table.row(agent_id) for agent_id in agent_ids}
+        return Demand(
+            vector(want.minimum, want.revocable, want.ports),
+            members.count,
+            frozenset(agent_id for agent_id, row in rows.items() if row is not None and mask[row]),
+            frozenset(agent_id for agent_id, row in rows.items() if row is not None and now[row]),
+        )
+
+    def _view(self, agent_id: str, it: Reservation, now: float) -> HostView:
+        hosts, table, row = self._hosts, self._hosts.table, self._hosts.table.row(agent_id)
+        assert row is not None
+        free, (total, slack) = table.free(row), table.total(row)
+        offered = _amounts(free.normal, free.slack_cpu, free.ports)
+        whole = _largest(_amounts(total, slack, MANY_PORTS), offered)
+        runs = list(self._runs.on(agent_id))
+        known = [info for run in runs if (info := self._runs.info(run)) is not None]
+        spare = _amounts(free.normal, free.slack_cpu, MANY_PORTS)
+        if len(known) == len(runs):
+            spare = _largest(spare, unused(whole, (info.amounts for info in known)))
+        ends = [Running(info.amounts, _not_over(info.end, now)) for info in known if info.end is not None]
+        unknown = len(runs) - len(ends)
+        claim = hosts.claim_on(agent_id)
+        if claim is not None and claim.ends_by is not None:
+            ends.append(Running(spare, claim.ends_by))
+            spare = NOTHING
+        elif table.claim(row) in (ClaimState.PLACING, ClaimState.HELD):
+            unknown, spare = unknown + 1, NOTHING
+        ends.sort(key=lambda task: task.end)
+        held = hosts.reserved_for(agent_id) == it.id
+        return HostView(agent_id, whole, offered, spare, tuple(ends), unknown, len(runs), held)
+
+
+def _since(it: Reservation) -> float:
+    return it.since
+
+
+def _agents(found: Plan | None) -> tuple[str, ...]:
+    return found.agent_ids if found is not None else ()
+
+
+def _amounts(normal: Resources, slack_cpu: int, ports: int) -> Vector:
+    cpu, memory, disk, gpu = normal.values()
+    return cpu, memory, disk, gpu, slack_cpu, ports
+
+
+def _largest(one: Vector, other: Vector) -> Vector:
+    a, b, c, d, e, f = map(max, one, other)
+    return a, b, c, d, e, f
+
+
+def _not_over(end: float, now: float) -> float:
+    return end if end > now else now + OVERDUE_SECONDS
+
+
+def _earlier(new: Plan, old: Plan) -> bool:
+    """Return whether a plan is worth changing hosts for."""
+    if old.ready:
+        return False
+    if new.start is None or old.start is None:
+        return old.start is None and (new.start is not None or new.unknown < old.unknown)
+    return new.start < old.start - GAIN_SECONDS
