@@ -22,8 +22,10 @@ from hostmgr.core.runs import Runs
 from hostmgr.core.table import HostTable
 from hostmgr.drivers.agents import Cluster
 from hostmgr.drivers.load_scores import LoadScores, Source, prometheus, score_file
+from hostmgr.drivers.maintenance import Maintenance
 from hostmgr.drivers.manager import HostManager
 from hostmgr.drivers.reconciliation import Reconciliation
+from hostmgr.drivers.records import HostRecords
 from hostmgr.drivers.reservations import ReservationPlanner
 from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Entry
 from hostmgr.mesos.agents import AgentReader
@@ -33,21 +35,23 @@ from hostmgr.mesos.codec import codec
 from hostmgr.mesos.connection import Handler, MesosDriver
 from hostmgr.mesos.host_names import HostNames
 from hostmgr.mesos.http import basic
+from hostmgr.mesos.maintenance import MaintenanceCalls
 from hostmgr.mesos.operator import OperatorClient
 from hostmgr.mesos.session import Session
 from hostmgr.mesos.tls import client_context
 from hostmgr.services.claims import ClaimService
 from hostmgr.services.events import EventStream
 from hostmgr.services.feasibility import Feasibility
+from hostmgr.services.hosts import HostService, HostServiceV1Alpha
 from hostmgr.services.internal import InternalHosts
 from hostmgr.services.leases import Leases
 from hostmgr.services.matching import Matching
 from hostmgr.services.passing import Passing
-from hostmgr.services.query import HostQueries
 from hostmgr.services.reconcile import ReconcileTasks
 from hostmgr.services.reservations import ReservationService
 from hostmgr.services.watches import Watches
 from peloton.api.v0.host.svc.host_svc_pb2_grpc import add_HostServiceServicer_to_server
+from peloton.api.v1alpha.host.svc import host_svc_pb2_grpc as host_svc_v1alpha
 from peloton.config.errors import ConfigError
 from peloton.daemon.lifecycle import Daemon, run
 from peloton.eventstream import EventRing
@@ -85,6 +89,7 @@ SERVICES = (
     "peloton.private.hostmgr.reservations.ReservationService",
     "peloton.private.hostmgr.passing.PassingService",
     "peloton.api.v0.host.svc.HostService",
+    "peloton.api.v1alpha.host.svc.HostService",
 )
 Hostmgr = Daemon[HostmgrSettings]
 log = logging.getLogger(__name__)
@@ -112,9 +117,9 @@ async def _lead(daemon: Hostmgr, stores: Stores, access: Access, term: int) -> A
             await store.begin_term(str(daemon.group), term, daemon.fence)
         async with detecting(daemon.settings.mesos.master) as detector:
             with _checked(daemon, lambda: "about to lead"):
-                manager, cluster, reconciliation = await _build_parts(daemon, store, detector, access)
-            with _checked(daemon, lambda: manager.unhealthy or cluster.unhealthy):
-                async with _serve(daemon, store, manager, cluster, reconciliation):
+                parts = await _build_parts(daemon, store, detector, access)
+            with _checked(daemon, lambda: parts.manager.unhealthy or parts.cluster.unhealthy):
+                async with _serve(daemon, store, parts):
                     yield
     finally:
         await store.close()
@@ -130,10 +135,21 @@ def _checked(daemon: Hostmgr, check: Callable[[], str]) -> Iterator[None]:
         daemon.checks.remove(check)
 
 
-async def _build_parts(
-    daemon: Hostmgr, store: Store, detector: MasterDetector, access: Access
-) -> tuple[HostManager, Cluster, Reconciliation]:
-    """Build the parts of a term. Only the framework id is stored; the cluster manager reports the rest."""
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What works in one term."""
+
+    manager: HostManager
+    cluster: Cluster
+    reconciliation: Reconciliation
+    maintenance: Maintenance
+
+
+async def _build_parts(daemon: Hostmgr, store: Store, detector: MasterDetector, access: Access) -> Parts:
+    """Build the parts of a term.
+
+    The framework id and the records of hosts are stored; the cluster manager reports the rest.
+    """
     settings = daemon.settings
     framework_id = await store.hosts.framework_id(settings.mesos.framework) or ""
     reconciler = Reconciler(_policy(settings.reconcile))
@@ -167,7 +183,10 @@ async def _build_parts(
     reconciliation = Reconciliation(
         manager, reconciler, store, daemon.clock, settings.reconcile.batch, settings.mesos.cluster
     )
-    return manager, cluster, reconciliation
+    records = HostRecords(store.hosts, settings.mesos.cluster)
+    await records.load()
+    maintenance = Maintenance(records, manager, cluster, daemon.clock, settings.maintenance_interval)
+    return Parts(manager, cluster, reconciliation, maintenance)
 
 
 def _mesos(daemon: Hostmgr, framework_id: str, detector: MasterDetector, access: Access) -> MesosBackend:
@@ -185,18 +204,18 @@ def _mesos(daemon: Hostmgr, framework_id: str, detector: MasterDetector, access:
         detector, wire, settings.mesos.operator_timeout, access.authorization, access.tls
     )
     return MesosBackend(
-        connect, AgentReader(operator, settings.mesos.role, hosts), settings.mesos.principal, hosts
+        connect,
+        AgentReader(operator, settings.mesos.role, hosts),
+        MaintenanceCalls(operator, daemon.clock.wall, hosts),
+        settings.mesos.principal,
+        hosts,
     )
 
 
 @asynccontextmanager
-async def _serve(
-    daemon: Hostmgr,
-    store: Store,
-    manager: HostManager,
-    cluster: Cluster,
-    reconciliation: Reconciliation,
-) -> AsyncIterator[None]:
+async def _serve(daemon: Hostmgr, store: Store, parts: Parts) -> AsyncIterator[None]:
+    manager, cluster, reconciliation = parts.manager, parts.cluster, parts.reconciliation
+    maintenance = parts.maintenance
     daemon.spawn("mesos", manager.backend.run())
     daemon.spawn("acknowledgements", manager.status_updates.acknowledge(manager.backend))
     daemon.spawn("agents", cluster.follow())
@@ -208,6 +227,7 @@ async def _serve(
     elif daemon.settings.ranking is Ranking.LOAD_AWARE:
         log.warning("bin_packing is LOAD_AWARE, but neither load.prometheus nor load.file gives scores")
     daemon.spawn("reconciliation", reconciliation.run())
+    daemon.spawn("maintenance", maintenance.run())
     daemon.spawn("claims", _every(EXPIRE_SECONDS, lambda: manager.expire_claims(_claimants(daemon))))
     daemon.spawn("pauses", _every(EXPIRE_SECONDS, manager.end_pauses))
     daemon.spawn("old offers", _every(PRUNE_SECONDS, manager.prune_offers))
@@ -217,7 +237,7 @@ async def _serve(
     services = (
         service(
             add_InternalHostServiceServicer_to_server,
-            InternalHosts(manager, cluster, reconciliation, watches),
+            InternalHosts(manager, cluster, reconciliation, watches, maintenance),
         ),
         service(add_HostManagerServiceServicer_to_server, Leases(manager, cluster, reconciliation)),
         service(add_ClaimServiceServicer_to_server, ClaimService(manager)),
@@ -227,7 +247,11 @@ async def _serve(
         service(add_PassingServiceServicer_to_server, Passing(manager.status_updates)),
         service(add_ReconcileServiceServicer_to_server, ReconcileTasks(manager)),
         service(add_ReservationServiceServicer_to_server, ReservationService(manager, planner)),
-        service(add_HostServiceServicer_to_server, HostQueries(cluster, manager.hosts)),
+        service(add_HostServiceServicer_to_server, HostService(cluster, maintenance)),
+        service(
+            host_svc_v1alpha.add_HostServiceServicer_to_server,
+            HostServiceV1Alpha(cluster, maintenance),
+        ),
     )
     try:
         async with daemon.serving(*services):

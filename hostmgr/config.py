@@ -216,6 +216,8 @@ class HostmgrSettings(DaemonSettings):
     """Seconds that a host is held for the next run of an instance that is updated or restarted in place."""
     claim_grace: float = Field(10.0, ge=0)
     """Seconds after a subscription for which a launch waits until its host is offered again."""
+    maintenance_interval: float = Field(60.0, gt=0)
+    """Seconds between two comparisons of the hosts in maintenance with the master's maintenance schedule."""
     event_ring: int = Field(100_000, ge=16)
     """Most events that are kept for jobmgr and resmgr."""
 

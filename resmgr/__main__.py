@@ -29,6 +29,7 @@ from resmgr.config import ResmgrSettings
 from resmgr.core.scheduler import Scheduler
 from resmgr.drivers.capacity import Capacity
 from resmgr.drivers.claims import Claims
+from resmgr.drivers.draining import Draining
 from resmgr.drivers.feasibility import Feasibility
 from resmgr.drivers.loop import Driver, LoopTimes
 from resmgr.drivers.metrics import keep_measuring
@@ -129,6 +130,9 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             daemon.spawn("admission", driver.run())
             daemon.spawn("leases", driver.watch_leases())
             daemon.spawn("claims", claims.run())
+            daemon.spawn(
+                "draining", Draining(driver, daemon.client(Role.HOSTMGR, InternalHostServiceStub)).run()
+            )
             hosts = daemon.client(Role.HOSTMGR, FeasibilityServiceStub)
             daemon.spawn(
                 "feasibility", Feasibility(driver, hosts, settings.placement.feasibility_interval).run()

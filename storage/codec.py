@@ -235,6 +235,6 @@ VOLUME = Codec(
 )
 HOST = Codec(
     HostInfo,
-    "hostname ip state goal labels current_pool desired_pool",
+    "hostname ip state goal labels current_pool desired_pool since",
     {"state": HostState, "goal": HostState, "labels": _labels},
 )

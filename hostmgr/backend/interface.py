@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
 from hostmgr.core.hosts import LaunchPlan, OfferedVolume
+from hostmgr.core.maintenance import Machine, MasterStatus
 from hostmgr.core.offers import Offer
 from hostmgr.core.operations import HostOperation
 from hostmgr.core.table import Agent
@@ -214,4 +215,23 @@ class Backend(Protocol):
 
     async def quota(self) -> Mapping[str, int]:
         """Read the quota of the own role: thousandths by kind. Raises Unavailable, InvalidArgument."""
+        ...
+
+    async def maintenance(self) -> MasterStatus:
+        """Read the machines of the maintenance schedule. Raises Unavailable."""
+        ...
+
+    async def change_schedule(self, add: Sequence[Machine], remove: Sequence[Machine]) -> None:
+        """Add machines to the maintenance schedule, from now on and without end, and remove others.
+
+        All offers are rescinded and made again. Raises Unavailable.
+        """
+        ...
+
+    async def take_down(self, machines: Sequence[Machine]) -> None:
+        """Take scheduled machines down: their agents end and cannot register. Raises Unavailable."""
+        ...
+
+    async def bring_up(self, machines: Sequence[Machine]) -> None:
+        """End the maintenance of machines that are down: their agents can register. Raises Unavailable."""
         ...

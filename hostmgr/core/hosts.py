@@ -241,6 +241,13 @@ class Hosts:
             self._claims[claim.id] = replace(claim, until=until)
         return len(found)
 
+    def end_claims_on(self, hostname: str) -> list[Claim]:
+        """End and return the claims on a host: launches that were to use them are refused."""
+        found = [claim for claim in self._claims.values() if claim.hostname == hostname]
+        for claim in found:
+            self._end(claim.id, ClaimCause.RELEASE)
+        return found
+
     def expire(self, now: float) -> list[Claim]:
         """End and return the claims whose time is over."""
         over = [claim for claim in self._claims.values() if claim.until <= now]

@@ -62,14 +62,6 @@ CLAIM: StateMachine[ClaimState, ClaimCause] = StateMachine(
     },
 )
 
-GOAL = {
-    HostState.UP: HostState.UP,
-    HostState.DRAINING: HostState.DOWN,
-    HostState.DRAINED: HostState.DOWN,
-    HostState.DOWN: HostState.DOWN,
-}
-"""The goal state for each state of a host."""
-
 LIFE: StateMachine[HostState, LifeCause] = StateMachine(
     "host",
     {

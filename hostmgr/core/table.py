@@ -78,6 +78,8 @@ class HostTable:
         self._labels = LabelClasses()
         self._row: dict[str, int] = {}
         self._rows_of: dict[str, list[int]] = {}
+        self._lives: dict[str, HostState] = {}
+        """The state of each host that is not UP, by name: it outlasts the host's agents."""
         self._spare: list[int] = []
         self._used = 0
         self.version = 0
@@ -152,7 +154,7 @@ class HostTable:
         self._alive[row] = True
         self._starting[row] = self._starting_on[agent_id]
         self._load[row] = self._loads.get(hostname, UNKNOWN_LOAD)
-        self.change_life(row, LifeCause.REGISTER)
+        self._life[row] = self._lives.get(hostname) or LIFE.next(HostState.UNKNOWN, LifeCause.REGISTER)
         return row
 
     def _grow(self) -> None:
@@ -189,10 +191,27 @@ class HostTable:
         """Return the state of the host's life."""
         return HostState(int(self._life[row]))
 
-    def change_life(self, row: int, cause: LifeCause) -> None:
-        """Change the life of the host. Raises IllegalTransition."""
-        self._life[row] = LIFE.next(self.life(row), cause, self.hostnames[row])
+    def life_of(self, hostname: str) -> HostState:
+        """Return the state of a host by its name, registered or not; UNKNOWN where nothing is known of it."""
+        return self._lives.get(hostname) or (HostState.UP if hostname in self._rows_of else HostState.UNKNOWN)
+
+    def set_life(self, hostname: str, state: HostState) -> None:
+        """Set the state of the life of all agents of a host, present and future."""
+        if state is HostState.UP:
+            self._lives.pop(hostname, None)
+        else:
+            self._lives[hostname] = state
+        for row in self._rows_of.get(hostname, ()):
+            self._life[row] = state
         self.version += 1
+
+    def change_life(self, hostname: str, cause: LifeCause) -> None:
+        """Change the life of a host. Raises IllegalTransition."""
+        self.set_life(hostname, LIFE.next(self.life_of(hostname), cause, hostname))
+
+    def agents_on(self, hostname: str) -> list[str]:
+        """Return the ids of the agents of a host that are known."""
+        return [self.agent_ids[row] for row in self._rows_of.get(hostname, ())]
 
     def set_free(self, row: int, free: Free, offers: int) -> None:
         """Set the sums of the row's offers, and their number."""

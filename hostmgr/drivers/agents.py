@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
@@ -41,6 +42,8 @@ class Cluster:
         """Whether the last read listed all agents: none was still to register with a new master."""
         self.disconnected: frozenset[str] = frozenset()
         """Hostnames of agents that are registered and not connected."""
+        self.read_began = -math.inf
+        """When the last read began, on the monotonic clock."""
         self.version = 0
         """Grows whenever `complete` or `disconnected` changes."""
         self._last_error = ""
@@ -75,7 +78,7 @@ class Cluster:
 
         Raises Unavailable, and InvalidArgument for an amount that is no number; both without any change.
         """
-        settled = self._settled()
+        settled, began = self._settled(), self._now()
         agent_map = await self._backend.agents()
         quota = await self._backend.quota()
         self.agents = {agent.id: agent for agent in agent_map.agents}
@@ -85,7 +88,7 @@ class Cluster:
         complete = settled and self._settled() and agent_map.complete
         self._hosts.set_agents(agent_map.agents, complete=complete)
         self.quota = quota
-        self.known = True
+        self.known, self.read_began = True, began
         seen = (agent_map.complete, agent_map.disconnected)
         if seen != (self.complete, self.disconnected):
             self.complete, self.disconnected = seen

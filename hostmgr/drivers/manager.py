@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import uuid
 from collections import OrderedDict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -168,6 +169,11 @@ class HostManager:
         if self._connected:
             return ""
         return "not subscribed with the Mesos master" + (f": {self._last_error}" if self._last_error else "")
+
+    @property
+    def connected_at(self) -> float:
+        """Return when the connection began, on the monotonic clock; infinity without one."""
+        return self._connected_at if self._connected else math.inf
 
     def require_connection(self) -> None:
         """Raise Unavailable while there is no connection."""

@@ -18,6 +18,7 @@ from hostmgr.backend.interface import (
     StatusEvent,
 )
 from hostmgr.core.hosts import LaunchPlan, OfferedVolume
+from hostmgr.core.maintenance import Machine, MasterStatus
 from hostmgr.core.offers import Offer, Taken
 from hostmgr.core.operations import HostOperation
 from hostmgr.mesos import volumes
@@ -25,6 +26,7 @@ from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.calls import Call, Calls
 from hostmgr.mesos.connection import Handler, MesosDriver
 from hostmgr.mesos.host_names import HostNames
+from hostmgr.mesos.maintenance import MaintenanceCalls
 from hostmgr.mesos.operations import OperationPlan
 from hostmgr.mesos.statuses import killed_with_framework, status_from
 from hostmgr.mesos.stream import Event
@@ -47,10 +49,12 @@ class MesosBackend:
         self,
         connect: Callable[[Handler], MesosDriver],
         agent_reader: AgentReader,
+        maintenance: MaintenanceCalls,
         principal: str = "",
         hosts: HostNames | None = None,
     ) -> None:
         """Create the driver by `connect`, which receives the handler. `principal` owns reservations."""
+        self._maintenance = maintenance
         self._principal = principal
         self._driver = connect(self)
         self._agent_reader = agent_reader
@@ -154,6 +158,22 @@ class MesosBackend:
     async def quota(self) -> Mapping[str, int]:
         """Read GET_QUOTA. Raises Unavailable, InvalidArgument."""
         return await self._agent_reader.quota()
+
+    async def maintenance(self) -> MasterStatus:
+        """Read GET_MAINTENANCE_STATUS. Raises Unavailable."""
+        return await self._maintenance.status()
+
+    async def change_schedule(self, add: Sequence[Machine], remove: Sequence[Machine]) -> None:
+        """Replace the schedule by UPDATE_MAINTENANCE_SCHEDULE. Raises Unavailable."""
+        await self._maintenance.change_schedule(add, remove)
+
+    async def take_down(self, machines: Sequence[Machine]) -> None:
+        """Make a START_MAINTENANCE. Raises Unavailable."""
+        await self._maintenance.take_down(machines)
+
+    async def bring_up(self, machines: Sequence[Machine]) -> None:
+        """Make a STOP_MAINTENANCE. Raises Unavailable."""
+        await self._maintenance.bring_up(machines)
 
     def _subscribed(self) -> Calls:
         if self._calls is None:

@@ -18,3 +18,7 @@ class HostNames:
             return
         host.hostname = in_cluster(self._cluster, host.hostname)
         host.attributes.add(name=LABEL, type=mesos_pb2.Value.TEXT).text.value = self._cluster
+
+    def host(self, machine: str) -> str:
+        """Return the name in Peloton of a machine of Mesos."""
+        return in_cluster(self._cluster, machine)

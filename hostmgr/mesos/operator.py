@@ -17,6 +17,7 @@ from hostmgr.mesos.http import (
     location,
 )
 from hostmgr.mesos.utf8 import replace_invalid_agent_text
+from mesos.v1.maintenance import maintenance_pb2
 from mesos.v1.master import master_pb2
 from mesos.v1.quota import quota_pb2
 from peloton.errors import Unavailable
@@ -64,13 +65,22 @@ class OperatorClient:
         answer = await self._call(Call(type=Call.GET_QUOTA))
         return answer.get_quota.status.configs
 
+    async def maintenance_status(self) -> maintenance_pb2.ClusterStatus:
+        """Read which machines are scheduled for maintenance, and which are down."""
+        return (await self._call(Call(type=Call.GET_MAINTENANCE_STATUS))).get_maintenance_status.status
+
+    async def maintenance_schedule(self) -> maintenance_pb2.Schedule:
+        """Read the maintenance schedule."""
+        return (await self._call(Call(type=Call.GET_MAINTENANCE_SCHEDULE))).get_maintenance_schedule.schedule
+
+    async def act(self, call: Call) -> None:
+        """Make a call whose answer is empty. Raises Unavailable, also where the master refuses it."""
+        await self._answer(call)
+
     async def _call(self, call: Call) -> master_pb2.Response:
         name = Call.Type.Name(call.type)
+        answer = await self._answer(call)
         try:
-            async with asyncio.timeout(self._timeout):
-                answer = await self._post_to_leader(self._codec.encode(call))
-            if answer.status != 200:
-                raise BrokenHttp(f"{answer.status} {answer.text[:200]}")
             response = self._codec.decode(b"".join(answer.body), master_pb2.Response)
             if master_pb2.Response.Type.Name(response.type) != name:
                 # An empty body decodes as an empty message, which must not be taken for an empty list.
@@ -78,6 +88,18 @@ class OperatorClient:
             return response
         except (OSError, MalformedMessage) as error:
             raise Unavailable(f"Mesos {name}: {str(error) or type(error).__name__}") from None
+
+    async def _answer(self, call: Call) -> HttpResponse:
+        """Return an answer of status 200. Raises Unavailable for any other."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                answer = await self._post_to_leader(self._codec.encode(call))
+            if answer.status != 200:
+                raise BrokenHttp(f"{answer.status} {answer.text[:200]}")
+        except (OSError, MalformedMessage) as error:
+            name = Call.Type.Name(call.type)
+            raise Unavailable(f"Mesos {name}: {str(error) or type(error).__name__}") from None
+        return answer
 
     async def _post_to_leader(self, body: bytes) -> HttpResponse:
         """Send to the leader and follow redirects. Raises BrokenHttp after too many."""

@@ -7,8 +7,10 @@ from typing import Any
 
 from hostmgr.core.filter import HostFilter, Ranking
 from hostmgr.drivers.agents import Cluster
+from hostmgr.drivers.maintenance import Maintenance
 from hostmgr.drivers.manager import CALLS_AT_ONCE, HostManager
 from hostmgr.drivers.reconciliation import Reconciliation
+from hostmgr.services.internal_maintenance import MaintenanceMethods
 from hostmgr.services.internal_operations import OperationMethods
 from hostmgr.services.internal_watches import WatchMethods
 from hostmgr.services.kills import kill, kill_and_hold
@@ -33,14 +35,20 @@ _RANKINGS = {
 }
 
 
-class InternalHosts(WatchMethods, OperationMethods):
+class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
     """Serve InternalHostService: claims, tasks and queries here, the other methods in the bases."""
 
     def __init__(
-        self, manager: HostManager, cluster: Cluster, reconciliation: Reconciliation, watches: Watches
+        self,
+        manager: HostManager,
+        cluster: Cluster,
+        reconciliation: Reconciliation,
+        watches: Watches,
+        maintenance: Maintenance,
     ) -> None:
         WatchMethods.__init__(self, watches)
         OperationMethods.__init__(self, manager)
+        MaintenanceMethods.__init__(self, maintenance)
         self._cluster = cluster
         self._reconciliation = reconciliation
 

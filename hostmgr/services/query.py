@@ -1,24 +1,17 @@
-"""Queries of operators about hosts: GetHostsByQuery and v0 HostService.QueryHosts."""
+"""Queries about hosts: their free resources, and the runs on hosts of a state."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
-from hostmgr.core.hosts import Hosts
-from hostmgr.core.states import GOAL
-from hostmgr.drivers.agents import Cluster
 from hostmgr.drivers.manager import HostManager
-from peloton.api.v0.host import host_pb2
-from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
 from peloton.errors import InvalidArgument
 from peloton.model.ids import MesosTaskId
 from peloton.model.resources import Resources
 from peloton.model.states import HostState
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
-from peloton.wire.constraint import labels_to
 from peloton.wire.hosts import resources_to
 from peloton.wire.ids import run_id
 from peloton.wire.task import resources_from
@@ -83,29 +76,3 @@ def _runs_on(manager: HostManager, state: HostState) -> Iterator[MesosTaskId]:
 def _matches(free: Resources, requested: Resources, less: bool) -> bool:
     pairs = [pair for pair in zip(free.values(), requested.values(), strict=True) if pair[1] > 0]
     return all(amount < bound if less else amount >= bound for amount, bound in pairs)
-
-
-class HostQueries(host_svc_pb2_grpc.HostServiceServicer):
-    """Serve QueryHosts of v0 HostService; its other methods are UNIMPLEMENTED."""
-
-    def __init__(self, cluster: Cluster, hosts: Hosts) -> None:
-        self._cluster = cluster
-        self._hosts = hosts
-
-    async def QueryHosts(
-        self, request: host_svc_pb2.QueryHostsRequest, context: Any
-    ) -> host_svc_pb2.QueryHostsResponse:
-        """Return the registered agents whose hosts are in certain states; without states, all."""
-        answer = host_svc_pb2.QueryHostsResponse()
-        wanted = set(map(int, request.host_states))
-        for agent in sorted(self._cluster.agents.values(), key=lambda each: each.hostname):
-            state = self._hosts.life(agent.id)
-            if not wanted or state in wanted:
-                answer.host_infos.add(
-                    hostname=agent.hostname,
-                    ip=agent.ip,
-                    state=host_pb2.HostState.ValueType(state),
-                    goal_state=host_pb2.HostState.ValueType(GOAL[state]),
-                    labels=labels_to(agent.labels),
-                )
-        return answer

@@ -12,6 +12,7 @@ from typing import assert_never
 from jobmgr.core.job import daemon
 from jobmgr.core.job.active_jobs import ActiveJobs
 from jobmgr.core.job.dispatch import dispatch
+from jobmgr.core.job.evictions import on_draining, on_preempted
 from jobmgr.core.job.requests import (
     on_job_goal_requested,
     on_job_updated,
@@ -34,7 +35,6 @@ from jobmgr.core.resmgr_events import (
     on_enqueue_refused,
     on_enqueued,
     on_pending_reasons,
-    on_preempted,
     on_resmgr_changed,
     on_withdrawn,
 )
@@ -43,6 +43,7 @@ from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle, Reply
 from jobmgr.core.state.events import (
     Compared,
+    Draining,
     Enqueued,
     EnqueueRefused,
     Event,
@@ -265,6 +266,7 @@ def _handle(active: ActiveJobs, cycle: Cycle, event: JobEvent) -> Reply:
         case (
             PendingReasons()
             | Preempted()
+            | Draining()
             | ResmgrChanged()
             | Compared()
             | Enqueued()
@@ -300,7 +302,14 @@ def _handle_launch(
 def _handle_resmgr(
     active: ActiveJobs,
     cycle: Cycle,
-    event: PendingReasons | Preempted | ResmgrChanged | Compared | Enqueued | EnqueueRefused | Withdrawn,
+    event: PendingReasons
+    | Preempted
+    | Draining
+    | ResmgrChanged
+    | Compared
+    | Enqueued
+    | EnqueueRefused
+    | Withdrawn,
 ) -> None:
     match event:
         case Enqueued():
@@ -309,6 +318,8 @@ def _handle_resmgr(
             on_pending_reasons(active, cycle, event)
         case Preempted():
             on_preempted(active, cycle, event)
+        case Draining():
+            on_draining(active, cycle, event)
         case ResmgrChanged():
             on_resmgr_changed(active, cycle, event)
         case Compared():

@@ -1,28 +1,19 @@
-"""Handlers of resmgr's reports: runs taken, refused, missing, withdrawn or preempted, and why they wait."""
+"""Handlers of resmgr's reports: runs taken, refused, missing or withdrawn, and why they wait."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
 from jobmgr.core.job.active_jobs import ActiveJobs
-from jobmgr.core.job.availability import disruption
-from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.events import (
     Compared,
     Enqueued,
     EnqueueRefused,
     PendingReasons,
-    Preempted,
     ResmgrChanged,
     Withdrawn,
 )
 from jobmgr.core.state.in_flight import ENQUEUING, PendingOp
 from jobmgr.core.state.task_states import Cause
-from jobmgr.core.task.status_rules import MAX_MESSAGE
-from peloton.model.availability import Availability, availability_of
-from peloton.model.ids import JobId
 from peloton.model.states import TaskState
 
 _BEFORE_LAUNCH = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
@@ -34,37 +25,6 @@ def on_pending_reasons(active: ActiveJobs, cycle: Cycle, event: PendingReasons) 
         in_flight = active.jobs.get(run.job_id)
         if in_flight is not None:
             in_flight.job.set_pending_reason(run.instance, run.run, state, reason)
-
-
-def on_preempted(active: ActiveJobs, cycle: Cycle, event: Preempted) -> None:
-    """Evict preempted runs that are current, as far as the SLA of their service allows.
-
-    resmgr has those that are kept as RUNNING again after its time-out, and may preempt them later.
-    """
-    by_job: dict[JobId, list[tuple[int, str]]] = {}
-    for run, reason in event.runs:
-        change = active.change(cycle, run.job_id)
-        if change is not None and change.task(run.instance).run == run.run:
-            by_job.setdefault(run.job_id, []).append((run.instance, reason))
-    for job_id, preempted in by_job.items():
-        change = active.change(cycle, job_id)
-        if change is not None:
-            _evict(active, change, preempted)
-
-
-def _evict(active: ActiveJobs, change: Change, preempted: Sequence[tuple[int, str]]) -> None:
-    """Evict instances of one job, in order; keep those whose end would break its SLA, with the reason."""
-    before = disruption(change.spec, change.goal, map(change.task, range(change.size)), ())
-    evicted = 0
-    for instance, reason in preempted:
-        serves = availability_of(change.task(instance)) is Availability.AVAILABLE
-        effect = replace(before, unavailable=before.unavailable + evicted, added=int(serves))
-        if effect.allowed:
-            active.actions.evict(change, instance, f"preempted: {reason}"[:MAX_MESSAGE])
-            evicted += serves
-        else:
-            kept = f"to be preempted ({reason}), but the SLA would break: {effect}"
-            change.revise(instance, message=kept[:MAX_MESSAGE])
 
 
 def on_resmgr_changed(active: ActiveJobs, cycle: Cycle, event: ResmgrChanged) -> None:

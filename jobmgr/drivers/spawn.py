@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from jobmgr.drivers.daemon_hosts import HostFollower
+from jobmgr.drivers.draining import DrainingHosts
 from jobmgr.drivers.enqueue import Enqueuer
 from jobmgr.drivers.held_runs import Comparer
 from jobmgr.drivers.kill import Killer
@@ -91,6 +92,7 @@ def spawn_drivers(
         "event stream": after(StatusStream(events, passing, engine).run),
         "waiting reasons": after(PendingReasonStream(waiting, lanes).run),
         "evict": after(PreemptionStream(resmgr, preemption, lanes.post, kill_gate).run),
+        "draining hosts": after(DrainingHosts(hostmgr, lanes.post, kill_gate).run),
         "daemon jobs": follower.take(outbox.follow),
         "daemon hosts": follower.run(),
         "retire": retire(engine.store, outbox.retire),

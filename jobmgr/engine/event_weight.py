@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jobmgr.core.state.events import (
     Compared,
+    Draining,
     Enqueued,
     EnqueueRefused,
     Event,
@@ -24,6 +25,8 @@ def weight(event: Event) -> int:
         return sum(len(placement.runs) for placement in event.placements)
     if isinstance(event, Compared):
         return len(event.missing) + 1
-    if isinstance(event, Enqueued | Withdrawn | EnqueueRefused | Launched | LaunchRefused | SecretMissing):
+    if isinstance(
+        event, Enqueued | Withdrawn | EnqueueRefused | Launched | LaunchRefused | SecretMissing | Draining
+    ):
         return len(event.runs)
     return 1

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.events import (
+    Draining,
     Event,
     Launched,
     LaunchRefused,
@@ -41,7 +42,7 @@ def split(event: Event, lanes: int, lane_of: LaneOf, jobs: Jobs) -> Mapping[int,
         case Preempted():
             preempted = _by_lane(event.runs, lambda each: lane_of(each[0].job_id))
             return {lane: Preempted(part) for lane, part in preempted.items()}
-        case Launched() | LaunchRefused() | LaunchUncertain() | SecretMissing():
+        case Draining() | Launched() | LaunchRefused() | LaunchUncertain() | SecretMissing():
             runs = _by_lane(event.runs, lambda run: lane_of(run.job_id))
             return {lane: replace(event, runs=part) for lane, part in runs.items()}
         case Placed():

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from peloton.model.constraint import Label
 from peloton.model.states import HostState
 
+IN_MAINTENANCE = frozenset({HostState.DRAINING, HostState.DRAINED, HostState.DOWN})
+
 
 @dataclass(frozen=True, slots=True)
 class HostInfo:
@@ -19,6 +21,13 @@ class HostInfo:
     labels: tuple[Label, ...] = ()
     current_pool: str = ""
     desired_pool: str = ""
+    since: int = 0
+    """When it came into its state, in nanoseconds since 1970; 0 where that is not known."""
+
+    @property
+    def in_maintenance(self) -> bool:
+        """Whether the host takes no tasks because of maintenance."""
+        return self.state in IN_MAINTENANCE
 
 
 @dataclass(frozen=True, slots=True)

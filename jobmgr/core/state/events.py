@@ -170,6 +170,13 @@ class Preempted:
 
 
 @dataclass(frozen=True, slots=True)
+class Draining:
+    """Runs on hosts whose maintenance has been started."""
+
+    runs: Sequence[Run]
+
+
+@dataclass(frozen=True, slots=True)
 class ResmgrChanged:
     """Another resmgr leads: it may lack runs that were enqueued and not stored as PENDING."""
 
@@ -270,6 +277,7 @@ JobEvent = (
     | Placed
     | PendingReasons
     | Preempted
+    | Draining
     | ResmgrChanged
     | Compared
     | Enqueued

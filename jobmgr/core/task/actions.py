@@ -34,6 +34,8 @@ from peloton.model.ids import JobId
 from peloton.model.states import ON_HOST_TASK_STATES, HealthState, JobState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, TaskSpec, TaskStatus, Termination
 
+EVICTIONS = frozenset({TerminationReason.PREEMPTED_RESOURCES, TerminationReason.KILLED_HOST_MAINTENANCE})
+"""Why Peloton ends a run although nobody asked for the end of the task."""
 NO_PORTS: dict[str, int] = {}
 
 
@@ -249,10 +251,10 @@ class TaskActions:
         self._clear(change, instance)
         change.add_usage(usage)
         requested = task.termination if task.state is TaskState.KILLING else None
-        preempted = requested is not None and requested.reason is TerminationReason.PREEMPTED_RESOURCES
-        done = preempted and state is TaskState.SUCCEEDED
-        stays = preempted and task.goal is TaskState.PREEMPTING
-        message = f"{task.message}; {status.message}" if preempted and not done else status.message
+        evicted = requested is not None and requested.reason in EVICTIONS
+        done = evicted and state is TaskState.SUCCEEDED
+        stays = evicted and task.goal is TaskState.PREEMPTING
+        message = f"{task.message}; {status.message}" if evicted and not done else status.message
         change.move(
             instance,
             ENDED[state],
@@ -284,23 +286,26 @@ class TaskActions:
         """Stop the task for a given reason."""
         self._kill(change, instance, TaskState.KILLED, reason, message)
 
-    def evict(self, change: Change, instance: int, message: str) -> None:
-        """End a run on a host to free its resources.
-
-        The next run follows, unless the task's spec says that it stays killed; no failure is counted. A run
-        that is to end anyway, or has a pending operation, is left alone.
-        """
+    def evictable(self, change: Change, instance: int) -> bool:
+        """Return whether a run is on a host, is not to end anyway, and has no pending operation."""
         task = change.task(instance)
         on_host = RULES.get((task.state, goal_of(change.goal, task))) is Action.WATCH
-        if not on_host or instance in change.in_flight.pending:
-            return
-        if change.task_spec(instance).kill_on_preempt:
-            self._kill(change, instance, TaskState.PREEMPTING, TerminationReason.PREEMPTED_RESOURCES, message)
+        return on_host and instance not in change.in_flight.pending
+
+    def evict(self, change: Change, instance: int, reason: TerminationReason, message: str) -> None:
+        """End a run that can be evicted; no failure is counted.
+
+        The next run follows, unless the run is preempted and the task's spec says that it stays killed then.
+        """
+        task = change.task(instance)
+        preempted = reason is TerminationReason.PREEMPTED_RESOURCES
+        if preempted and change.task_spec(instance).kill_on_preempt:
+            self._kill(change, instance, TaskState.PREEMPTING, reason, message)
             return
         change.revise(
             instance, desired_run=task.run + 1, desired_host=change.next_host(task, volume_host(task))
         )
-        self._kill(change, instance, task.goal, TerminationReason.PREEMPTED_RESOURCES, message)
+        self._kill(change, instance, task.goal, reason, message)
 
     def kill_again(self, change: Change, instance: int, task: TaskRuntime) -> None:
         """Kill the run, and set the deadline at which the kill is repeated.

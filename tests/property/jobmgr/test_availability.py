@@ -11,6 +11,7 @@ from jobmgr.core.job.availability import disruption, instance_availability
 from jobmgr.core.state import events as ev
 from peloton.errors import Conflict
 from peloton.model.availability import Availability
+from peloton.model.ids import Run
 from peloton.model.states import HealthState, JobState, TaskState
 from peloton.model.task import TaskRuntime
 from tests.unit.jobmgr_core.services import Service, service
@@ -72,12 +73,12 @@ def test_less_is_allowed_where_more_is(
 
 
 KINDS = (
-    *("checked", "restart", "stop", "start", "fail", "lose", "sick", "well"),
+    *("checked", "drain", "restart", "stop", "start", "fail", "lose", "sick", "well"),
     *("step", "settle", "wait", "fall", "update", "roll", "abort", "on"),
 )
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from([*KINDS, "checked", "checked", "step", "on", "on"]),
+        st.sampled_from([*KINDS, "checked", "checked", "drain", "drain", "step", "on", "on"]),
         st.sets(st.integers(0, INSTANCES - 1), min_size=1, max_size=3),
     ),
     max_size=40,
@@ -86,7 +87,9 @@ STEPS = st.lists(
 
 @given(STEPS, st.integers(0, 4))
 @settings(max_examples=120, deadline=None)
-def test_checked_restarts_never_break_the_sla(steps: list[tuple[str, set[int]]], most: int) -> None:
+def test_checked_restarts_and_drained_hosts_keep_the_sla(
+    steps: list[tuple[str, set[int]]], most: int
+) -> None:
     it = Service(limited(most, INSTANCES, checked=True))
     it.settle()
     for kind, chosen in steps:
@@ -98,6 +101,8 @@ def _step(it: Service, kind: str, chosen: set[int], most: int) -> None:
     instances = sorted(chosen)
     if kind == "checked":
         _checked(it, instances, most)
+    elif kind == "drain":
+        _drain(it, instances, most)
     elif kind in ("restart", "stop", "start"):
         request = {"restart": ev.RestartRequested, "stop": ev.StopRequested, "start": ev.StartRequested}
         it.ask(request[kind](JOB, instances))
@@ -153,6 +158,22 @@ def _checked(it: Service, instances: list[int], most: int) -> None:
         assert not most or not added or len(before | added) <= most
         if it.workflow is None or it.workflow.state.terminal:
             assert _down(it) == before | added
+
+
+def _drain(it: Service, instances: list[int], most: int) -> None:
+    """The hosts of some instances drain. As many are killed as the SLA allows; the others say why not."""
+    it.cycle()
+    before = _down(it)
+    runs = [Run(JOB, i, run) for i, run in sorted(it.alive) if i in instances and it.rows[i].run == run]
+    it.cycle(ev.Draining(runs))
+    after = _down(it)
+    assert before <= after and after - before <= {run.instance for run in runs}
+    assert not most or after == before or len(after) <= most
+    for instance in {run.instance for run in runs} - after:
+        row = it.rows[instance]
+        if row.state is S.RUNNING and row.goal is S.RUNNING and it.runtime.goal is JobState.RUNNING:
+            assert most and len(before) <= len(after) >= most, "as many as allowed are killed"
+            assert "the SLA would break" in row.message
 
 
 def _down(it: Service) -> set[int]:

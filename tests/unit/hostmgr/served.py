@@ -51,7 +51,7 @@ class Served(Fixture):
         self.services: tuple[Service, ...] = (
             service(
                 hostsvc_pb2_grpc.add_InternalHostServiceServicer_to_server,
-                InternalHosts(self.manager, self.cluster, reconciliation, self.watches),
+                InternalHosts(self.manager, self.cluster, reconciliation, self.watches, cast(Any, None)),
             ),
             service(
                 hostmgr_svc_pb2_grpc.add_HostManagerServiceServicer_to_server,

@@ -67,7 +67,7 @@ def made(operator: Operator, reconciler: Reconciler | None = None) -> tuple[Clus
         reconciler.subscribed("m", -1000)
     hosts = Hosts(HostTable())
     reader = AgentReader(cast(OperatorClient, operator), "peloton")
-    backend = MesosBackend(lambda handler: cast(MesosDriver, None), reader)
+    backend = MesosBackend(lambda handler: cast(MesosDriver, None), reader, cast(Any, None))
     return Cluster(backend, hosts, reconciler, 10.0, lambda: 0.0), hosts
 
 

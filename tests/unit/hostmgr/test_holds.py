@@ -120,7 +120,9 @@ class Calls(Fixture):
             self.located += runs
 
         reconciliation = cast(Reconciliation, SimpleNamespace(locate=locate))
-        self.service = InternalHosts(self.manager, cast(Any, None), reconciliation, cast(Any, None))
+        self.service = InternalHosts(
+            self.manager, cast(Any, None), reconciliation, cast(Any, None), cast(Any, None)
+        )
 
     async def kill(self, *entries: tuple[str, str, str]) -> pb.KillAndReserveTasksResponse:
         request = pb.KillAndReserveTasksRequest()

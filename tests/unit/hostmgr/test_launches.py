@@ -174,7 +174,7 @@ async def test_an_offer_contains_how_many_more_launches_a_host_takes() -> None:
     cluster: Cluster = nothing
     reconciliation: Reconciliation = nothing
     world.begin(0)
-    answer = await InternalHosts(held, cluster, reconciliation, nothing).AcquireHostOffers(
+    answer = await InternalHosts(held, cluster, reconciliation, nothing, nothing).AcquireHostOffers(
         pb.AcquireHostOffersRequest(), Context()
     )
     hosts = [host_from(wire, HostClass()) for wire in answer.hostOffers]

@@ -88,7 +88,7 @@ class Fixture:
         store: Any = self.store
         table, driver = HostTable(), cast(MesosDriver, self.driver)
         unused = cast(AgentReader, None)
-        self.backend = MesosBackend(lambda handler: driver, unused)
+        self.backend = MesosBackend(lambda handler: driver, unused, cast(Any, None))
         self.manager = HostManager(
             name="Peloton",
             framework_id="",

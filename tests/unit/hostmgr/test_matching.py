@@ -82,9 +82,7 @@ async def test_a_host_in_maintenance_does_not_match() -> None:
     await world.read()
     fill(world.hosts)
     before = (await world.match(wanting())).hosts_version
-    row = world.hosts.table.row("S0")
-    assert row is not None
-    world.hosts.table.change_life(row, LifeCause.START_MAINTENANCE)
+    world.hosts.table.change_life("host0", LifeCause.START_MAINTENANCE)
     answer = await world.match(wanting(), version=before)
     assert not answer.unchanged
     assert list(answer.matches[0].hostnames) == ["host1"]

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
 from hostmgr.core.filter import HostFilter, Result
+from hostmgr.core.hosts import InvalidOffers
 from hostmgr.core.states import CLAIM, LIFE, ClaimCause, ClaimState, LifeCause
-from hostmgr.services.query import HostQueries
-from peloton.api.v0.host import host_pb2
-from peloton.api.v0.host.svc.host_svc_pb2 import QueryHostsRequest
 from peloton.errors import IllegalTransition
 from peloton.model.states import HostState
-from tests.unit.hostmgr.hosts import agent, cluster, ids
+from tests.unit.hostmgr.hosts import cluster, ids, need
 
 ROUND = (
     LifeCause.START_MAINTENANCE,
@@ -51,14 +46,14 @@ def test_every_move_of_a_claim_is_in_the_table(state: ClaimState, cause: ClaimCa
 def test_every_move_of_a_life_is_in_the_table(moves: int, cause: LifeCause) -> None:
     table = cluster(1).table
     for each in ROUND[:moves]:
-        table.change_life(0, each)
+        table.change_life("host0", each)
     state = table.life(0)
     if LIFE.allows(state, cause):
-        table.change_life(0, cause)
+        table.change_life("host0", cause)
         assert table.life(0) is LIFE.table[state, cause]
     else:
         with pytest.raises(IllegalTransition, match=f"host host0: no {cause.name} in {state.name}"):
-            table.change_life(0, cause)
+            table.change_life("host0", cause)
 
 
 def test_only_a_host_that_is_up_takes_tasks() -> None:
@@ -70,40 +65,29 @@ def test_only_a_host_that_is_up_takes_tasks() -> None:
         assert (len(taken.claims), taken.counts.get(Result.MISMATCH_STATUS, 0)) == (int(up), int(not up))
         for claim in taken.claims:
             hosts.release(claim.id)
-        hosts.table.change_life(0, cause)
+        hosts.table.change_life("host0", cause)
     assert hosts.acquire(HostFilter(), ids(), 0.0).claims
 
 
-def test_a_host_that_comes_back_is_up_and_unclaimed() -> None:
+def test_maintenance_outlasts_the_agent() -> None:
     hosts = cluster(1)
     table = hosts.table
     (claim,) = hosts.acquire(HostFilter(), ids(), 0.0).claims
-    table.change_life(0, LifeCause.START_MAINTENANCE)
+    table.change_life("host0", LifeCause.START_MAINTENANCE)
     hosts.remove_agent(claim.agent_id)
-    again = cluster(1).offers()[0]
-    hosts.add_offer(again, 1.0)
-    assert (table.life(0), table.claim(0)) == (HostState.UP, ClaimState.READY)
+    assert table.life_of("host0") is HostState.DRAINING
+    hosts.add_offer(cluster(1).offers()[0], 1.0)
+    assert (table.life(0), table.claim(0)) == (HostState.DRAINING, ClaimState.READY)
+    for cause in ROUND[1:]:
+        table.change_life("host0", cause)
+    assert (table.life(0), table.life_of("host0")) == (HostState.UP, HostState.UP)
+    assert table.life_of("host1") is HostState.UNKNOWN
 
 
-async def test_hosts_are_listed_with_their_states() -> None:
-    hosts = cluster(3)
-    nothing: Any = None
-    agents: Any = SimpleNamespace(agents={})
-    for number in range(3):
-        agents.agents[f"S{number}"] = agent(number)
-    hosts.table.change_life(1, LifeCause.START_MAINTENANCE)
-    hosts.remove_agent("S2")
-    queries = HostQueries(agents, hosts)
-
-    async def query(*states: host_pb2.HostState.ValueType) -> list[tuple[str, int, int]]:
-        answer = await queries.QueryHosts(QueryHostsRequest(host_states=states), nothing)
-        return [(each.hostname, each.state, each.goal_state) for each in answer.host_infos]
-
-    up, draining = host_pb2.HOST_STATE_UP, host_pb2.HOST_STATE_DRAINING
-    assert await query() == [
-        ("host0", up, up),
-        ("host1", draining, host_pb2.HOST_STATE_DOWN),
-        ("host2", up, up),
-    ], "the map of agents still lists the third"
-    assert await query(draining) == [("host1", draining, host_pb2.HOST_STATE_DOWN)]
-    assert await query(host_pb2.HOST_STATE_DRAINED) == []
+def test_the_claims_on_a_host_end_together() -> None:
+    hosts = cluster(2)
+    claims = {claim.hostname: claim for claim in hosts.acquire(HostFilter(), ids(), 0.0).claims}
+    assert hosts.end_claims_on("host0") == [claims["host0"]]
+    assert hosts.claim(claims["host0"].id) is None and hosts.claim(claims["host1"].id)
+    with pytest.raises(InvalidOffers):
+        hosts.plan_launch(claims["host0"].id, "host0", "", [need("t")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -81,7 +81,7 @@ class Fixture:
         self.statuses = StatusUpdates(self.ring, self.runs, self.launches, self.reconciler, lambda: self.now)
         self.mesos = Mesos()
         driver, unused = cast(MesosDriver, self.mesos), cast(AgentReader, None)
-        self.backend = MesosBackend(lambda handler: driver, unused)
+        self.backend = MesosBackend(lambda handler: driver, unused, cast(Any, None))
         self.backend.attach(cast(Listener, Ignored()))
 
     async def subscribe(self) -> None:

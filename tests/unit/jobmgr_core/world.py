@@ -10,6 +10,7 @@ from typing import Any
 from jobmgr.drivers.spawn import spawn_drivers
 from jobmgr.engine.engine import Engine
 from mesos.v1 import mesos_pb2
+from peloton.api.v0.host import host_pb2
 from peloton.errors import PelotonError
 from peloton.model.ids import parse_mesos_task_id, task_id
 from peloton.private.eventstream import eventstream_pb2
@@ -50,6 +51,8 @@ class World:
         """Hosts that were held for instances."""
         self.alive: dict[str, str] = {}
         """Runs in Mesos with their host."""
+        self.draining: set[str] = set()
+        """Hosts in maintenance."""
         self.launched: list[str] = []
         self.twice: list[str] = []
         """Runs that were launched while another run of the instance lived."""
@@ -183,6 +186,15 @@ class World:
             message = f"Reconciliation: {'Latest task state' if known else 'Task is unknown to the agent'}"
             self.status(run.mesos_task_id, state, message, mesos_pb2.TaskStatus.REASON_RECONCILIATION)
         return reconcile_pb2.ReconcileTasksResponse()
+
+    async def GetTasksByHostState(self, request: Any) -> Any:
+        assert request.host_state == host_pb2.HOST_STATE_DRAINING
+        await _holds(lambda: any(host in self.draining for host in self.alive.values()))
+        return hostsvc_pb2.GetTasksByHostStateResponse(
+            task_ids=[
+                mesos_pb2.TaskID(value=run) for run, host in self.alive.items() if host in self.draining
+            ]
+        )
 
     async def ShutdownExecutors(self, request: Any) -> Any:
         return hostsvc_pb2.ShutdownExecutorsResponse()
