@@ -378,9 +378,8 @@ async def test_v1alpha_serves_the_same(world: World) -> None:
     service = HostServiceV1Alpha(world.cluster, world.maintenance)
     answer = await service.StartMaintenance(svc_v1alpha.StartMaintenanceRequest(hostname="host0"), NOTHING)
     assert answer.hostname == "host0"
-    found = await service.QueryHosts(
-        svc_v1alpha.QueryHostsRequest(host_states=[host_v1alpha.HOST_STATE_DRAINING]), NOTHING
-    )
+    draining = svc_v1alpha.QueryHostsRequest(host_states=[host_v1alpha.HOST_STATE_DRAINING])
+    found = await service.QueryHosts(draining, NOTHING)
     (host,) = found.host_infos
     assert (host.hostname, host.ip, host.state, host.goal_state) == ("host0", "10.0.0.0", 3, 5)
     assert [(label.key, label.value) for label in host.labels] == [("rack", "r")]

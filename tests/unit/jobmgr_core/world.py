@@ -190,11 +190,8 @@ class World:
     async def GetTasksByHostState(self, request: Any) -> Any:
         assert request.host_state == host_pb2.HOST_STATE_DRAINING
         await _holds(lambda: any(host in self.draining for host in self.alive.values()))
-        return hostsvc_pb2.GetTasksByHostStateResponse(
-            task_ids=[
-                mesos_pb2.TaskID(value=run) for run, host in self.alive.items() if host in self.draining
-            ]
-        )
+        runs = [run for run, host in self.alive.items() if host in self.draining]
+        return hostsvc_pb2.GetTasksByHostStateResponse(task_ids=[mesos_pb2.TaskID(value=run) for run in runs])
 
     async def ShutdownExecutors(self, request: Any) -> Any:
         return hostsvc_pb2.ShutdownExecutorsResponse()
