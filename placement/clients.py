@@ -12,7 +12,7 @@ from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.rpc.client import LeaderClient
-from placement.core.model import Gang, Host, HostPlacement, Needs, Shape
+from placement.core.model import Gang, Host, HostPlacement, Needs, Shape, TasksOnHosts
 from placement.ports import NO_HOSTS, Acquired, Desired, Failure, Rejection
 from placement.wire import (
     acquire_request,
@@ -21,6 +21,7 @@ from placement.wire import (
     gangs_from,
     host_from,
     host_to,
+    labels_on_hosts_from,
     placement_to,
     rejections_from,
     shortages_from,
@@ -68,6 +69,13 @@ class ResmgrQueue:
             "SetPlacements", request, timeout=CALL_SECONDS
         )
         return rejections_from(answer.error.failure)
+
+    async def tasks_on(self, hostnames: Sequence[str]) -> TasksOnHosts:
+        """Return the labels of the tasks that are placed or running on hosts."""
+        request = placing_pb2.GetLabelsOnHostsRequest(hostnames=hostnames)
+        return labels_on_hosts_from(
+            await self._placing.call("GetLabelsOnHosts", request, timeout=CALL_SECONDS)
+        )
 
 
 class HostmgrClaims:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from peloton.backoff import Backoff
 from peloton.clock import Clock
 from peloton.errors import PelotonError
+from peloton.model.constraint import Label
+from peloton.model.hostcounts import MATCH
 from placement.core.host_estimates import HostEstimates, hosts_to_request
 from placement.core.model import Gang, Host, HostPlacement, Needs, Shape
 from placement.core.plan import Plan, plan
@@ -21,6 +23,7 @@ from placement.core.reasons import (
     no_host_fits,
     of_named,
     own_host_refuses,
+    with_refusals,
 )
 from placement.core.strategy import Family, Strategy
 from placement.metrics import CLAIMED, FAILED, PLACED, REJECTED, UNUSED
@@ -59,11 +62,21 @@ class _NoMatch:
     """Results of one pass: the needs for which no host came, and what whole gangs missed."""
 
     counts: dict[Needs, Mapping[str, int]] = field(default_factory=dict)
+    details: dict[Needs, Sequence[str]] = field(default_factory=dict)
+    """Why claimed hosts were refused."""
     missing: dict[Members, Members] = field(default_factory=dict)
     on_used_hosts: int = 0
 
     def needs_of(self, gang: Gang) -> Needs | None:
         return next((needs for needs, _ in gang.shape if needs in self.counts), None)
+
+
+@dataclass(slots=True)
+class _Held:
+    """Claimed hosts, and the tasks on them as far as constraints are about tasks."""
+
+    hosts: list[Host] = field(default_factory=list)
+    tasks: dict[str, Mapping[Label, int]] = field(default_factory=dict)
 
 
 class Placing:
@@ -148,41 +161,54 @@ class Placing:
 
     async def _place_first(self, first: Gang, no_match: _NoMatch) -> None:
         """Claim hosts until the first gang is placed or no more hosts come; report all that fits on them."""
-        hosts: list[Host] = []
+        held, policy = _Held(), self._context.strategy.policy(self._family)
         try:
             while True:
                 gangs = self._candidates(no_match)
-                planned = plan(gangs, hosts, policy=self._context.strategy.policy(self._family))
+                planned = plan(gangs, held.hosts, held.tasks, policy)
                 if first not in planned.unplaced:
                     break
-                if not await self._claim(planned, gangs, hosts, no_match):
+                if not await self._claim(planned, gangs, held, no_match):
                     no_match.missing[first.shape] = planned.missing
                     break
             for gang in planned.placed:
                 del self._waiting[gang]
-            await self._release(_unused(hosts, planned.placements))
-            hosts = []
+            await self._release(_unused(held.hosts, planned.placements))
+            held.hosts = []
             await self._report(planned)
         finally:
-            await self._release(hosts)
+            await self._release(held.hosts)
 
-    async def _claim(
-        self, planned: Plan, gangs: Sequence[Gang], hosts: list[Host], no_match: _NoMatch
-    ) -> bool:
-        """Add hosts for what the first gang misses to `hosts`; return whether any came."""
+    async def _claim(self, planned: Plan, gangs: Sequence[Gang], held: _Held, no_match: _NoMatch) -> bool:
+        """Add hosts for what the first gang misses to those held; return whether any came."""
         context = self._context
         needs = planned.missing[0][0]
-        answer = await self._acquire(needs, *self._request(needs, planned, gangs))
+        most, names = self._request(needs, planned, gangs)
+        if needs.host_class.depends_on_tasks:
+            # Which hosts will do is not known before: examine twice as many with each claim.
+            most = max(most, min(context.max_hosts, 2 * len(held.hosts)))
+        answer = await self._acquire(needs, most, names)
         context.estimates.learn(answer.hosts)
         CLAIMED.inc(len(answer.hosts))
         usable = [host for host in answer.hosts if host.hostname not in self._used_hosts]
-        hosts += usable
+        held_before = len(held.hosts)
+        held.hosts += usable
+        if usable and needs.host_class.depends_on_tasks:
+            # Asked after the claim, so that tasks are seen that other engines placed before they gave the
+            # hosts free.
+            held.tasks.update(await context.queue.tasks_on([host.hostname for host in usable]))
         if len(usable) < len(answer.hosts):
             again = [host for host in answer.hosts if host.hostname in self._used_hosts]
             no_match.on_used_hosts = len(again)
             await self._release(again)
         if not usable:
-            no_match.counts[needs] = of_named(answer.counts) if self._family.nowhere_else else answer.counts
+            counts = of_named(answer.counts) if self._family.nowhere_else else answer.counts
+            refusal = planned.failure(gangs[0]).refusal if held_before else None
+            refused = refusal.counts if refusal is not None else {}
+            # A host that fits, but whose volume is still in use, is one to wait for.
+            in_use = refused.get(MATCH, 0) if self._family.to_volume else 0
+            no_match.counts[needs] = with_refusals(counts, held_before - in_use, refused)
+            no_match.details[needs] = refusal.details if refusal is not None else ()
         return bool(usable)
 
     def _request(self, needs: Needs, planned: Plan, gangs: Sequence[Gang]) -> tuple[int, Desired]:
@@ -247,18 +273,19 @@ class Placing:
                 counts = no_match.counts[needs]
                 patience = self._context.patience if busy(counts) else 0.0
                 if now - since >= min(patience, longest):
-                    failed.append(Failure(gang, self._reason(gang, counts, no_match), counts))
+                    failed.append(Failure(gang, self._reason(gang, needs, no_match), counts))
             elif now - since >= longest:
                 failed.append(Failure(gang, f"not placed within {longest:g} s"))
         return failed
 
-    def _reason(self, gang: Gang, counts: Mapping[str, int], no_match: _NoMatch) -> str:
+    def _reason(self, gang: Gang, needs: Needs, no_match: _NoMatch) -> str:
+        counts, details = no_match.counts[needs], no_match.details[needs]
         if self._family.to_volume:
             return host_of_volume(gang, counts)
         if self._family.nowhere_else:
-            return own_host_refuses(gang, counts)
+            return own_host_refuses(gang, counts, details)
         missing = no_match.missing.get(gang.shape, gang.shape)
-        return no_host_fits(gang, missing, counts, no_match.on_used_hosts)
+        return no_host_fits(gang, missing, counts, no_match.on_used_hosts, details)
 
     async def _with_shortages(self, failed: Sequence[Failure]) -> list[Failure]:
         """Add why gangs would not fit on empty hosts either, as far as hostmgr knows."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from peloton.model.shortage import Shortage
-from placement.core.model import Gang, Host, HostPlacement, Needs, Shape
+from placement.core.model import Gang, Host, HostPlacement, Needs, Shape, TasksOnHosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,10 @@ class GangQueue(Protocol):
         self, placements: Sequence[HostPlacement], failures: Sequence[Failure]
     ) -> Sequence[Rejection]:
         """Report placements and failures, those of one gang in one call; return the rejected runs."""
+        ...
+
+    async def tasks_on(self, hostnames: Sequence[str]) -> TasksOnHosts:
+        """Return the labels of the tasks that are placed or running on hosts."""
         ...
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.model.constraint import Condition, Kind, LabelConstraint, OrConstraint
+from peloton.model.constraint import Condition, Kind, Label, LabelConstraint, OrConstraint
 from peloton.model.hostcounts import refusals
 from peloton.model.resources import Resources, milli
 from peloton.model.shortage import Shortage
@@ -17,23 +18,39 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
-from peloton.wire.constraint import constraint_to
+from peloton.wire.constraint import ADDED_DEPTH, constraint_from, constraint_to
 from peloton.wire.feasibility import LAUNCHES, host_filter, shortage_from, shortage_to
-from peloton.wire.hosts import claim_to
+from peloton.wire.hosts import claim_to, labels_from
 from peloton.wire.ids import agent_id, run_id
 from peloton.wire.task import resources_from, resources_to
-from placement.core.model import UNBOUNDED, Gang, Host, HostClass, HostPlacement, Needs, Shape, Task
+from placement.core.model import (
+    UNBOUNDED,
+    Gang,
+    Host,
+    HostClass,
+    HostPlacement,
+    Needs,
+    Shape,
+    Task,
+    TasksOnHosts,
+)
 from placement.ports import NO_HOSTS, Desired, Failure, Rejection
 
 _KINDS = ("cpus", "mem", "disk", "gpus")
 
 
-_Known = dict[tuple[bytes, bytes, int, bool], Needs]
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Values that are decoded already, to be shared by tasks that are alike."""
+
+    needs: dict[tuple[bytes, bytes, int, bool], Needs] = field(default_factory=dict)
+    classes: dict[tuple[bytes, bool], HostClass] = field(default_factory=dict)
+    labels: dict[tuple[Label, ...], tuple[Label, ...]] = field(default_factory=dict)
 
 
 def gangs_from(wire: Iterable[resmgrsvc_pb2.Gang]) -> list[Gang]:
     """Decode gangs; tasks with equal needs share one object. Leave out gangs without tasks."""
-    known: _Known = {}
+    known = _Known()
     return [_gang(gang, known) for gang in wire if gang.tasks]
 
 
@@ -42,7 +59,13 @@ def _gang(wire: resmgrsvc_pb2.Gang, known: _Known) -> Gang:
     return Gang(
         first.jobId.value,
         tuple(
-            Task(task.id.value, task.taskId.value, _needs(task, known), task.desiredHost)
+            Task(
+                task.id.value,
+                task.taskId.value,
+                _needs(task, known),
+                task.desiredHost,
+                _labels(task, known),
+            )
             for task in wire.tasks
         ),
         PlacementStrategy(first.placementStrategy),
@@ -54,12 +77,29 @@ def _gang(wire: resmgrsvc_pb2.Gang, known: _Known) -> Gang:
 def _needs(wire: resmgr_pb2.Task, known: _Known) -> Needs:
     constraint = wire.constraint.SerializeToString(deterministic=True) if wire.HasField("constraint") else b""
     key = (wire.resource.SerializeToString(), constraint, wire.numPorts, wire.revocable)
-    needs = known.get(key)
+    needs = known.needs.get(key)
     if needs is None:
         resources = resources_from(wire.resource)
-        host_class = HostClass(constraint, resources.gpu > 0)
-        needs = known[key] = Needs(resources, wire.numPorts, wire.revocable, host_class)
+        gpu = resources.gpu > 0
+        host_class = known.classes.get((constraint, gpu))
+        if host_class is None:
+            tree = constraint_from(wire.constraint, depth=-ADDED_DEPTH) if constraint else None
+            host_class = known.classes[constraint, gpu] = HostClass(constraint, gpu, tree)
+        needs = known.needs[key] = Needs(resources, wire.numPorts, wire.revocable, host_class)
     return needs
+
+
+def _labels(wire: resmgr_pb2.Task, known: _Known) -> tuple[Label, ...]:
+    labels = tuple((label.key, label.value) for label in wire.labels.labels)
+    return known.labels.setdefault(labels, labels)
+
+
+def labels_on_hosts_from(answer: placing_pb2.GetLabelsOnHostsResponse) -> TasksOnHosts:
+    """Decode the labels of the tasks on hosts."""
+    return {
+        host.hostname: {(label.key, label.value): label.count for label in host.labels}
+        for host in answer.hosts
+    }
 
 
 def acquire_request(
@@ -142,6 +182,7 @@ def host_from(wire: hostsvc_pb2.HostOffer, host_class: HostClass) -> Host:
         tuple(sorted(ports)),
         frozenset(volumes_of - {""}),
         launches,
+        labels_from(wire.attributes),
     )
 
 

@@ -8,8 +8,8 @@ from hostmgr.core.offers import CPU, PORTS, SCALARS, Entry, Offer, Taken
 from hostmgr.core.table import Agent
 from mesos.v1 import mesos_pb2
 from mesos.v1.master import master_pb2
-from peloton.model.constraint import Label
 from peloton.model.resources import KINDS, MILLI, Resources, milli
+from peloton.wire.hosts import labels_from
 
 UNRESERVED = "*"
 KIND_OF = dict(zip(SCALARS, KINDS, strict=True))
@@ -117,25 +117,6 @@ def _entry(resource: mesos_pb2.Resource, templates: ResourceTemplates) -> Entry:
         ranges=tuple((each.begin, each.end) for each in resource.ranges.range),
         volume=volume_id(resource),
     )
-
-
-def labels_from(attributes: Iterable[mesos_pb2.Attribute]) -> tuple[Label, ...]:
-    """Return the host labels for an agent's attributes (docs/behaviour/placement.md).
-
-    A TEXT is used as it is and a SCALAR with six decimals. Each item of a SET and each range of RANGES, as
-    `first-last`, is a label of its own.
-    """
-    labels: list[Label] = []
-    for each in attributes:
-        if each.type == mesos_pb2.Value.TEXT:
-            labels.append((each.name, each.text.value))
-        elif each.type == mesos_pb2.Value.SCALAR:
-            labels.append((each.name, f"{each.scalar.value:.6f}"))
-        elif each.type == mesos_pb2.Value.SET:
-            labels += [(each.name, item) for item in each.set.item]
-        elif each.type == mesos_pb2.Value.RANGES:
-            labels += [(each.name, f"{part.begin}-{part.end}") for part in each.ranges.range]
-    return tuple(labels)
 
 
 def sums(resources: Iterable[mesos_pb2.Resource]) -> tuple[Resources, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jobmgr.validation.task import check_command, check_enum, check_host_constraint, check_labels, check_task
+from jobmgr.validation.task import check_command, check_enum, check_labels, check_task
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
@@ -40,13 +40,6 @@ def check_pool(pool_id: PoolId, pools: Sequence[PoolConfig]) -> None:
         raise InvalidArgument(
             path, pool_id, f"the id of a leaf of the pool tree: it has the child {child.name!r}"
         )
-
-
-def check_supported(config: job_pb2.JobConfig) -> None:
-    """Refuse the kinds of jobs that the goal-state engine cannot run yet."""
-    for path, task in _task_configs(config):
-        if task.HasField("constraint"):
-            check_host_constraint(task.constraint, f"{path}.constraint")
 
 
 def validated(config: job_pb2.JobConfig) -> job_pb2.JobConfig:

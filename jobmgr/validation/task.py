@@ -38,20 +38,6 @@ def check_task(config: task_pb2.TaskConfig, path: str, job_type: int) -> None:
         _check_terms(config.constraint, f"{path}.constraint")
 
 
-def check_host_constraint(wire: task_pb2.Constraint, path: str) -> None:
-    """Raise InvalidArgument where a leaf of the tree is about other tasks' labels. The tree is complete."""
-    leaf = wire.type == task_pb2.Constraint.LABEL_CONSTRAINT
-    if leaf and wire.labelConstraint.kind == task_pb2.LabelConstraint.TASK:
-        raise InvalidArgument(
-            f"{path}.labelConstraint.kind",
-            "TASK",
-            "HOST (2): constraints on the labels of tasks (affinity, anti-affinity, host limits) are not "
-            "supported yet",
-        )
-    for part, at in _terms(wire, path):
-        check_host_constraint(part, at)
-
-
 def _check_terms(wire: task_pb2.Constraint, path: str) -> None:
     """Refuse an OR without terms, which holds nowhere: its task would wait for ever."""
     if wire.type == task_pb2.Constraint.OR_CONSTRAINT and not wire.orConstraint.constraints:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from jobmgr.validation.job import check_supported, validated
+from jobmgr.validation.job import validated
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
@@ -34,7 +34,6 @@ def check_spec(
     config.type = type_
     try:
         validated(config)
-        check_supported(config)
     except InvalidArgument as error:
         raise v1alpha_error(error) from None
     return config

@@ -18,6 +18,8 @@ from peloton.model.constraint import (
 )
 
 MAX_DEPTH = 32
+ADDED_DEPTH = 4
+"""Levels that daemons may add around the constraint of a user."""
 _KINDS = frozenset(map(int, Kind))
 _CONDITIONS = frozenset(map(int, Condition))
 

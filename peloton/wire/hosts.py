@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from mesos.v1 import mesos_pb2
 from mesos.v1.master import master_pb2
 from peloton.api.v0 import peloton_pb2
+from peloton.model.constraint import Label
 from peloton.model.resources import MILLI, Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 
@@ -57,3 +58,22 @@ def volume_resource(volume_id: str) -> mesos_pb2.Resource:
     resource = mesos_pb2.Resource(name="disk", type=mesos_pb2.Value.SCALAR)
     resource.disk.persistence.id = volume_id
     return resource
+
+
+def labels_from(attributes: Iterable[mesos_pb2.Attribute]) -> tuple[Label, ...]:
+    """Return the host labels for an agent's attributes (docs/behaviour/placement.md).
+
+    A TEXT is used as it is and a SCALAR with six decimals. Each item of a SET and each range of RANGES, as
+    `first-last`, is a label of its own.
+    """
+    labels: list[Label] = []
+    for each in attributes:
+        if each.type == mesos_pb2.Value.TEXT:
+            labels.append((each.name, each.text.value))
+        elif each.type == mesos_pb2.Value.SCALAR:
+            labels.append((each.name, f"{each.scalar.value:.6f}"))
+        elif each.type == mesos_pb2.Value.SET:
+            labels += [(each.name, item) for item in each.set.item]
+        elif each.type == mesos_pb2.Value.RANGES:
+            labels += [(each.name, f"{part.begin}-{part.end}") for part in each.ranges.range]
+    return tuple(labels)

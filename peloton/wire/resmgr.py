@@ -5,6 +5,7 @@ from __future__ import annotations
 from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
+from peloton.model.fixed_ports import port_labels, with_ports
 from peloton.model.ids import JobId, mesos_task_id, task_id
 from peloton.model.job import JobSpec
 from peloton.model.resources import Resources
@@ -46,8 +47,11 @@ def resmgr_task(job_id: JobId, spec: JobSpec, instance: int, runtime: TaskRuntim
         desiredHost=runtime.desired_host,
         placementStrategy=job_pb2.PlacementStrategy.ValueType(spec.placement_strategy),
     )
-    if task.labels:
-        wire.labels.labels.extend(mesos_pb2.Label(key=key, value=value) for key, value in task.labels)
-    if task.constraint is not None:
-        wire.constraint.CopyFrom(constraint_to(task.constraint))
+    fixed = [port.value for port in task.ports if port.value]
+    labels = (*task.labels, *port_labels(fixed))
+    if labels:
+        wire.labels.labels.extend(mesos_pb2.Label(key=key, value=value) for key, value in labels)
+    constraint = with_ports(task.constraint, fixed)
+    if constraint is not None:
+        wire.constraint.CopyFrom(constraint_to(constraint))
     return wire

@@ -127,9 +127,7 @@ class Labels:
         if not self._tasks_on_hosts:
             return np.zeros(len(self._hosts), dtype=np.int64)
         on = self._tasks_on_hosts
-        counts = (
-            on[host.hostname].labels.get(label, 0) if host.hostname in on else 0 for host in self._hosts
-        )
+        counts = (on[host.hostname].get(label, 0) if host.hostname in on else 0 for host in self._hosts)
         return np.fromiter(counts, dtype=np.int64, count=len(self._hosts))
 
 

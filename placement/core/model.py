@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from peloton.model.constraint import Constraint, Label
+from peloton.model.constraint import Constraint, Kind, Label, of_kind
 from peloton.model.ids import JobId, MesosTaskId, TaskId
 from peloton.model.resources import ZERO, Resources
 from peloton.model.states import PlacementStrategy
@@ -27,6 +27,11 @@ class HostClass:
     """Whether hosts with GPUs are needed; they take only tasks that request GPUs."""
     tree: Constraint | None = field(default=None, compare=False)
     """The same constraint; None: any host, or one that is opaque here and left to hostmgr."""
+
+    @property
+    def depends_on_tasks(self) -> bool:
+        """Whether the constraint is also about the tasks on a host."""
+        return bool(of_kind(self.tree, Kind.TASK))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +136,8 @@ class Host:
     """Whether it has GPUs, free or not."""
 
 
-@dataclass(frozen=True, slots=True)
-class TasksOnHost:
-    """The tasks that are placed or running on a host."""
-
-    labels: Mapping[Label, int] = field(default_factory=lambda: MappingProxyType({}))
-    """The number of tasks with each label."""
-    jobs: Mapping[JobId, int] = field(default_factory=lambda: MappingProxyType({}))
-    """The number of tasks of each job."""
-
-
-TasksOnHosts = Mapping[str, TasksOnHost]
-"""By hostname. A host without an entry has no tasks."""
+TasksOnHosts = Mapping[str, Mapping[Label, int]]
+"""The labels of the tasks that are placed or running on each host, by hostname, with their numbers."""
 NO_TASKS: TasksOnHosts = MappingProxyType({})
 
 

@@ -66,8 +66,8 @@ def plan(
 ) -> Plan:
     """Place gangs on hosts, each whole or not at all.
 
-    `tasks_on_hosts` is needed where constraints are about tasks and where jobs are spread. A task that is a
-    gang by itself and gets no place fits on none of the hosts beside the tasks that the plan puts there.
+    `tasks_on_hosts` is needed where constraints are about tasks. A task that is a gang by itself and gets no
+    place fits on none of the hosts beside the tasks that the plan puts there.
     """
     table = HostTable(hosts, tasks_on_hosts)
     for tree in {needs.host_class.tree for gang in gangs for needs, _ in gang.shape}:

@@ -22,6 +22,7 @@ from placement.core.filters import (
 )
 from placement.core.labels import about_tasks
 from placement.core.model import Gang
+from placement.core.reasons import describe_amounts
 from placement.core.table import CPU, PORTS, SLACK, Want
 
 
@@ -57,10 +58,14 @@ def _text(rule: str, count: int, filters: Filters, want: Want, gang: Gang) -> st
         TASKS: tasks_text(hosts, want),
         SPREAD: f"{hosts} with a task of job {gang.job_id}, which is spread: needs another host",
         STARTING: f"{hosts} with as many tasks starting as allowed: waits until some have started",
-        NO_PORTS: f"{hosts} with fewer free ports than the {want.needs.ports} it needs: "
-        f"the most is {int(filters.table.free[PORTS].max())}",
+        NO_PORTS: f"{hosts} with fewer free ports than it needs: {_ports(filters, want)}",
     }
     return texts[rule]
+
+
+def _ports(filters: Filters, want: Want) -> str:
+    needed = want.needs.ports + len(want.fixed)
+    return f"needs {needed}, and has at most {int(filters.table.free[PORTS].max())}"
 
 
 def tasks_text(hosts: str, want: Want) -> str:
@@ -85,10 +90,5 @@ def _resources(hosts: str, filters: Filters, want: Want) -> str:
             short.append(
                 f"needs {amount / MILLI:.10g} {name}, and the most free on one is {most / MILLI:.10g}"
             )
-    why = ", ".join(short) or "needs " + _amounts(want) + " free at a time on one"
+    why = ", ".join(short) or f"needs {describe_amounts(want.needs)} free at a time on one"
     return f"{hosts} with too little free: {why}"
-
-
-def _amounts(want: Want) -> str:
-    names = {**dict(enumerate(KINDS)), SLACK: "revocable cpu"}
-    return ", ".join(f"{amount / MILLI:.10g} {names[kind]}" for kind, amount in want.limits if kind in names)

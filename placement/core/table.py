@@ -6,7 +6,6 @@ A row is a host. Amounts are thousandths, apart from ports and launches, which a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 
 import numpy as np
 
@@ -76,7 +75,6 @@ class HostTable:
     def __init__(self, hosts: Sequence[Host], tasks_on_hosts: TasksOnHosts) -> None:
         self.hosts = hosts
         self.labels = Labels(hosts, tasks_on_hosts)
-        self._tasks_on_hosts = tasks_on_hosts
         self.free = _columns(hosts)
         self._weights = [
             _SCALE // max(1, int(self.free[kind].mean())) if len(hosts) else 0 for kind in _WEIGHED
@@ -100,15 +98,10 @@ class HostTable:
         return len(self.hosts)
 
     def with_job(self, job: str) -> Mask:
-        """Return the hosts that have a task of a job, from when it is first asked for."""
+        """Return the hosts that got a task of a job that is spread."""
         mask = self._of_job.get(job)
         if mask is None:
-            on = self._tasks_on_hosts
-            mask = np.zeros(len(self.hosts), dtype=bool)
-            if on:
-                names = (name for name, tasks in on.items() if job in tasks.jobs and name in self.rows_of)
-                mask[list(chain.from_iterable(self.rows_of[name] for name in names))] = True
-            self._of_job[job] = mask
+            mask = self._of_job[job] = np.zeros(len(self.hosts), dtype=bool)
         return mask
 
     def offers_port(self, port: int) -> Column:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from peloton.private.resmgr.placing import placing_pb2 as pb
@@ -10,9 +11,12 @@ from peloton.rpc.server import caller
 from resmgr.drivers.loop import Driver
 from resmgr.wire.tasks import unplaced_from
 
+_AT_ONCE = 100
+"""Hosts whose tasks are counted before other work runs."""
+
 
 class PlacingService(placing_pb2_grpc.PlacingServiceServicer):
-    """Take back gangs that an engine could not place."""
+    """Take back gangs that an engine could not place, and tell engines which tasks are on hosts."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -24,3 +28,18 @@ class PlacingService(placing_pb2_grpc.PlacingServiceServicer):
         driver.scheduler.propose(holder, (), [unplaced_from(wire) for wire in request.gangs], driver.now())
         driver.wake()
         return pb.GiveBackResponse()
+
+    async def GetLabelsOnHosts(
+        self, request: pb.GetLabelsOnHostsRequest, context: Any
+    ) -> pb.GetLabelsOnHostsResponse:
+        """Return the labels of the tasks on hosts, once the tasks have been read from the store."""
+        await self._driver.restored.wait()
+        registry, answer = self._driver.scheduler.registry, pb.GetLabelsOnHostsResponse()
+        for number, host in enumerate(request.hostnames, 1):
+            found = registry.labels_on_host(host)
+            if found:
+                labels = (pb.LabelCount(key=key, value=value, count=n) for (key, value), n in found.items())
+                answer.hosts.add(hostname=host, labels=labels)
+            if not number % _AT_ONCE:
+                await asyncio.sleep(0)
+        return answer

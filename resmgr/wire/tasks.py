@@ -80,6 +80,7 @@ def _needs(wire: resmgr_pb2.Task, payload: bytes) -> Needs:
         constraint=wire.constraint.SerializeToString(deterministic=True)
         if wire.HasField("constraint")
         else b"",
+        labels=tuple((label.key, label.value) for label in wire.labels.labels),
         spread=wire.placementStrategy == job_pb2.PLACEMENT_STRATEGY_SPREAD_JOB,
     )
 

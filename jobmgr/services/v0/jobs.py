@@ -17,7 +17,6 @@ from jobmgr.validation.job import (
     check_job_id,
     check_new_daemon,
     check_pool,
-    check_supported,
     validated,
 )
 from jobmgr.validation.update import validated_update
@@ -78,7 +77,6 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
     async def _new_spec(self, job_id: JobId, request: job_pb2.CreateRequest) -> tuple[JobSpec, Prepared]:
         """Validate a new job. Raises InvalidArgument."""
         config = await asyncio.to_thread(validated, request.config)
-        check_supported(config)
         check_new_daemon(config)
         check_no_secret_volumes(config)
         secrets = await self._secrets.prepare(job_id, given_v0(request.secrets), config)
@@ -191,7 +189,6 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         secrets = await self._secrets.prepare(job.job_id, given_v0(request.secrets), config, held)
         if config == job.config and secrets.refs == held:
             return job.spec, secrets
-        check_supported(config)
         check_no_secret_volumes(config)
         version = job.spec.version + 1
         config.changeLog.version = version

@@ -8,7 +8,7 @@ from typing import Any
 from jobmgr.engine.engine import Engine
 from jobmgr.services.common.secrets import SecretChecks, check_no_secret_volumes
 from jobmgr.services.common.view import view
-from jobmgr.validation.job import check_supported, validated
+from jobmgr.validation.job import validated
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.update.svc import update_svc_pb2 as pb
 from peloton.api.v0.update.svc import update_svc_pb2_grpc
@@ -61,7 +61,6 @@ class UpdateService(update_svc_pb2_grpc.UpdateServiceServicer):
         if not whole.respoolID.value:
             whole.respoolID.CopyFrom(config.respoolID)
         whole = await asyncio.to_thread(validated, whole)
-        check_supported(whole)
         check_no_secret_volumes(whole)
         secrets = self._secrets.kept(old.payload.secrets, whole)
         whole.changeLog.createdAt = config.changeLog.createdAt

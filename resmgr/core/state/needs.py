@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from peloton.model.constraint import Label
 from peloton.model.ids import JobId
 from peloton.model.resources import Resources
 from peloton.model.states import TaskType
@@ -48,6 +49,8 @@ class Needs:
     """The remaining fields of the wire's message, opaque here."""
     constraint: bytes = b""
     """The constraint on hosts, serialized and opaque here; empty: any host."""
+    labels: tuple[Label, ...] = ()
+    """Labels of the task, for constraints of others."""
     spread: bool = False
     """Whether no two such tasks of a job may share a host."""
     charge: Charge = field(init=False)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from peloton.model.constraint import Label
 from peloton.model.ids import JobId, Run
 from resmgr.core.state.entities import JobTasks, Task
 
@@ -100,6 +102,10 @@ class Registry:
         if not tasks:
             del self._hosts[task.host]
         task.host = ""
+
+    def labels_on_host(self, host: str) -> Counter[Label]:
+        """Count the labels of the tasks placed or running on a host."""
+        return Counter(label for task in self.on_host(host) for label in task.needs.labels)
 
     def on_host(self, host: str) -> Iterable[Task]:
         """Return the tasks placed or running on a host, in the order of their arrival."""

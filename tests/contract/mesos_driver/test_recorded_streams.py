@@ -11,9 +11,10 @@ from hostmgr.mesos.codec import codec
 from hostmgr.mesos.http import BrokenHttp
 from hostmgr.mesos.session import Session, SessionBroken, State
 from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused
-from hostmgr.mesos.translate import ResourceTemplates, labels_from, offer_from
+from hostmgr.mesos.translate import ResourceTemplates, offer_from
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.model.states import TaskState
+from peloton.wire.hosts import labels_from
 from peloton.wire.mesos import task_status
 from tests.contract.mesos_driver import recordings
 

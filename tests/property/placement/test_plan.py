@@ -24,7 +24,7 @@ from peloton.model.fixed_ports import port_labels, ports_of, with_ports
 from peloton.model.resources import Resources, total
 from peloton.model.states import PlacementStrategy
 from placement.core.labels import EXCLUSIVE
-from placement.core.model import Gang, Host, HostClass, Needs, Task, TasksOnHost
+from placement.core.model import Gang, Host, HostClass, Needs, Task
 from placement.core.plan import Plan, plan
 from placement.core.policy import Desired, Policy, Scorer
 
@@ -106,15 +106,14 @@ def host_lists(draw: st.DrawFn) -> list[Host]:
 
 
 @st.composite
-def tasks_there(draw: st.DrawFn) -> dict[str, TasksOnHost]:
+def tasks_there(draw: st.DrawFn) -> dict[str, dict[Label, int]]:
     names = draw(st.lists(st.sampled_from(["h0", "h1", "h2", "elsewhere"]), unique=True, max_size=3))
     counts = st.dictionaries(st.sampled_from(TASK_LABELS), st.integers(1, 2), max_size=2)
-    jobs = st.dictionaries(st.sampled_from(["j1", "j2"]), st.just(1), max_size=1)
-    return {name: TasksOnHost(draw(counts), draw(jobs)) for name in names}
+    return {name: draw(counts) for name in names}
 
 
 policies = st.builds(Policy, st.sampled_from(Scorer), st.just(Desired.ANY), st.booleans())
-There = Mapping[str, TasksOnHost]
+There = Mapping[str, Mapping[Label, int]]
 
 
 def holds(tree: Constraint | None, host: Host, tasks: Counter[Label]) -> bool:
@@ -137,8 +136,8 @@ class Cluster:
         self.hosts = hosts
         self.tasks: dict[str, list[Task]] = {host.agent_id: [] for host in hosts}
         names = {host.hostname for host in hosts}
-        self.labels = {name: Counter(there[name].labels if name in there else {}) for name in names}
-        self.jobs = {name: Counter(there[name].jobs if name in there else {}) for name in names}
+        self.labels = {name: Counter(there.get(name, {})) for name in names}
+        self.jobs: dict[str, Counter[str]] = {name: Counter() for name in names}
 
     def takes(self, host: Host, task: Task, gang: Gang) -> bool:
         needs, tree = task.needs, task.needs.host_class.tree
@@ -228,7 +227,7 @@ def check(hosts: Sequence[Host], there: There, gangs: Sequence[Gang], planned: P
 @settings(max_examples=150, deadline=None)
 @given(host_lists(), tasks_there(), gang_lists(most=1), policies)
 def test_a_task_without_a_place_fits_on_no_host(
-    hosts: list[Host], there: dict[str, TasksOnHost], gangs: list[Gang], policy: Policy
+    hosts: list[Host], there: There, gangs: list[Gang], policy: Policy
 ) -> None:
     planned = plan(gangs, hosts, there, policy)
     cluster = check(hosts, there, gangs, planned)
@@ -244,7 +243,7 @@ def test_a_task_without_a_place_fits_on_no_host(
 @settings(max_examples=150, deadline=None)
 @given(host_lists(), tasks_there(), gang_lists(), policies)
 def test_gangs_are_placed_whole_and_break_no_rule(
-    hosts: list[Host], there: dict[str, TasksOnHost], gangs: list[Gang], policy: Policy
+    hosts: list[Host], there: There, gangs: list[Gang], policy: Policy
 ) -> None:
     planned = plan(gangs, hosts, there, policy)
     check(hosts, there, gangs, planned)
@@ -297,9 +296,7 @@ def left(host: Host, tasks: Sequence[Task]) -> tuple[int, ...]:
 
 @settings(max_examples=80, deadline=None)
 @given(host_lists(), tasks_there(), gang_lists(most=1), st.data())
-def test_desired_hosts(
-    hosts: list[Host], there: dict[str, TasksOnHost], gangs: list[Gang], data: st.DataObject
-) -> None:
+def test_desired_hosts(hosts: list[Host], there: There, gangs: list[Gang], data: st.DataObject) -> None:
     names = [*(host.hostname for host in hosts), "gone"]
     returning = [
         replace(

@@ -6,7 +6,7 @@ import pytest
 
 from hostmgr.core.offers import Taken
 from hostmgr.mesos.taskinfo import task_info
-from hostmgr.mesos.translate import ResourceTemplates, agent_from, labels_from, offer_from, sums
+from hostmgr.mesos.translate import ResourceTemplates, agent_from, offer_from, sums
 from mesos.v1 import mesos_pb2
 from mesos.v1.master import master_pb2
 from peloton.api.v0 import peloton_pb2
@@ -14,7 +14,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.resources import Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
-from peloton.wire.hosts import resources_to
+from peloton.wire.hosts import labels_from, resources_to
 from peloton.wire.launch import launch_from
 
 JOB = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"

@@ -1,4 +1,4 @@
-"""Pools and ids of jobs, and what is not supported yet: refused with path, value and what would be right."""
+"""Pools and ids of jobs, and constraints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 from jobmgr.validation.job import (
     check_job_id,
     check_pool,
-    check_supported,
     validated,
 )
 from peloton.errors import InvalidArgument
@@ -40,40 +39,18 @@ def test_refuses_job_id(job_id: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "path"),
+    "text",
     [
-        (
-            "defaultConfig { constraint { type: LABEL_CONSTRAINT labelConstraint { kind: TASK "
-            "condition: CONDITION_LESS_THAN requirement: 1 } } }",
-            "defaultConfig.constraint.labelConstraint.kind",
-        ),
-        (
-            "instanceConfig { key: 2 value { constraint { type: OR_CONSTRAINT orConstraint { constraints { "
-            "type: AND_CONSTRAINT andConstraint { constraints { type: LABEL_CONSTRAINT labelConstraint { "
-            "kind: TASK condition: CONDITION_EQUAL } } } } } } } }",
-            "instanceConfig[2].constraint.orConstraint.constraints[0].andConstraint.constraints[0]"
-            ".labelConstraint.kind",
-        ),
+        "defaultConfig { constraint { type: AND_CONSTRAINT } }",
+        "instanceConfig { key: 1 value { constraint { type: LABEL_CONSTRAINT labelConstraint { "
+        "kind: HOST condition: CONDITION_EQUAL requirement: 1 } } } }",
+        "defaultConfig { constraint { type: LABEL_CONSTRAINT labelConstraint { kind: TASK "
+        "condition: CONDITION_LESS_THAN requirement: 1 } } }",
+        "instanceConfig { key: 2 value { constraint { type: OR_CONSTRAINT orConstraint { constraints { "
+        "type: AND_CONSTRAINT andConstraint { constraints { type: LABEL_CONSTRAINT labelConstraint { "
+        "kind: TASK condition: CONDITION_EQUAL } } } } } } } }",
     ],
 )
-def test_refuses_unsupported_jobs(text: str, path: str) -> None:
-    config = validated(job(text))
-    with pytest.raises(InvalidArgument) as refusal:
-        check_supported(config)
-    assert refusal.value.field == path
-
-
-def test_an_and_without_terms_and_constraints_on_hosts_are_supported() -> None:
-    check_supported(
-        validated(
-            job(
-                "defaultConfig { constraint { type: AND_CONSTRAINT } } "
-                "instanceConfig { key: 1 value { constraint { type: LABEL_CONSTRAINT labelConstraint { "
-                "kind: HOST condition: CONDITION_EQUAL requirement: 1 } } } }"
-            )
-        )
-    )
-
-
-def test_batch_is_supported() -> None:
-    check_supported(validated(job()))
+def test_constraints_on_hosts_and_on_tasks_are_taken(text: str) -> None:
+    config = job(text)
+    assert validated(config) == config

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from peloton.clock import SystemClock
 from peloton.errors import PelotonError
+from peloton.model.constraint import Label
 from peloton.model.shortage import Shortage
 from placement.core.batch import Batch
 from placement.core.daemon import OnePerHost
-from placement.core.model import Gang, Host, HostPlacement, Needs, Shape
+from placement.core.model import Gang, Host, HostPlacement, Needs, Shape, TasksOnHosts
 from placement.core.service import Service
 from placement.core.strategy import Strategy
 from placement.core.table import capacity
@@ -37,6 +38,8 @@ class FakeResmgr:
     report_errors: list[PelotonError] = field(default_factory=list)
     dequeued: list[int] = field(default_factory=list)
     calls: int = 0
+    asked: list[str] = field(default_factory=list)
+    """Hosts whose tasks were asked for."""
     empty_calls: int = 0
     """Calls that report nothing: signs of life."""
 
@@ -66,6 +69,15 @@ class FakeResmgr:
             for task in placement.tasks
             if task.run_id in self.gone
         ]
+
+    async def tasks_on(self, hostnames: Sequence[str]) -> TasksOnHosts:
+        self.asked += hostnames
+        found: dict[str, Counter[Label]] = {}
+        for placement in self.placements:
+            if placement.host.hostname in hostnames:
+                labels = found.setdefault(placement.host.hostname, Counter())
+                labels.update(label for task in placement.tasks for label in task.labels)
+        return found
 
     def placed(self) -> set[str]:
         return {task.run_id for placement in self.placements for task in placement.tasks}

@@ -13,7 +13,7 @@ from placement.core.host_estimates import FIRST_GUESS, HostEstimates, hosts_to_r
 from placement.core.model import Gang, Host
 from placement.core.plan import Plan, plan
 from placement.core.policy import Policy, Scorer
-from placement.core.reasons import busy, no_host_fits
+from placement.core.reasons import busy, no_host_fits, with_refusals
 from placement.core.table import capacity
 from tests.unit.placement.samples import SPREAD, gang, host, needs
 
@@ -154,11 +154,12 @@ def test_reasons() -> None:
     alone, three = gang(), gang(needs(), needs(), needs())
     assert counted(counts) == told
     assert counted({"no_offer": 1}) == "1 host: 1 no_offer"
-    assert no_host_fits(alone, alone.shape, counts) == f"no host fits: {told}"
+    more = "needs 1 cpu free on one host; needs a host that it may use"
+    assert no_host_fits(alone, alone.shape, counts) == f"no host fits: {told}; {more}"
     assert no_host_fits(alone, alone.shape, {}) == "no host fits: there are no hosts"
     assert (
         no_host_fits(three, ((needs(), 1),), counts)
-        == f"no host fits: {told}; room for 2 of 3 tasks that belong together"
+        == f"no host fits: {told}; room for 2 of 3 tasks that belong together; {more}"
     )
     assert (
         no_host_fits(alone, alone.shape, {"match": 2}, on_used_hosts=2)
@@ -184,3 +185,13 @@ def test_gang_may_exceed_the_launch_limit_and_counts() -> None:
 def test_launches_that_are_under_way_end_soon() -> None:
     assert busy({"too_many_starting": 3})
     assert not busy({"failed_launches": 3})
+
+
+def test_hosts_that_were_claimed_and_refused_are_counted_once() -> None:
+    counts = {"match": 0, "mismatch_status": 5, "mismatch_constraints": 4}
+    assert with_refusals(counts, held=3, refused={"match": 1, "mismatch_task_constraints": 2}) == {
+        "match": 0,
+        "mismatch_status": 2,
+        "mismatch_constraints": 4,
+        "mismatch_task_constraints": 2,
+    }

@@ -34,7 +34,7 @@ async def test_gang_without_a_host_is_returned_with_the_reason() -> None:
     small = [gang() for _ in range(5)]
     async with running([*large, *small], [host(0), host(1)]) as world:
         await world.idle()
-    told = "no host fits: 2 hosts: 2 insufficient_offer_resources"
+    told = "no host fits: 2 hosts: 2 insufficient_offer_resources; needs 16 cpu free on one host"
     assert world.resmgr.failures == dict.fromkeys(large, told)
     assert len(world.resmgr.placed()) == 5
     assert sum(asked == needs(cpu=16) for asked, _ in world.hostmgr.requested) == 1, "once for all of them"
@@ -122,7 +122,9 @@ async def test_wait_for_busy_hosts_ends() -> None:
     one = gang()
     async with running([one], [], patience=0.3, prepare=lambda w: setattr(w.hostmgr, "busy", 2)) as world:
         await world.idle()
-    assert world.resmgr.failures == {one: "no host fits: 2 hosts: 2 mismatch_status"}
+    assert world.resmgr.failures == {
+        one: "no host fits: 2 hosts: 2 mismatch_status; waits for hosts that are claimed or not in service"
+    }
     assert len(world.hostmgr.requested) > 1
 
 
@@ -209,7 +211,9 @@ async def test_gang_is_returned_at_its_deadline() -> None:
         [one], [], patience=60, longest=0.2, prepare=lambda w: setattr(w.hostmgr, "busy", 1)
     ) as world:
         await world.idle()
-    assert world.resmgr.failures == {one: "no host fits: 1 host: 1 mismatch_status"}
+    assert world.resmgr.failures == {
+        one: "no host fits: 1 host: 1 mismatch_status; waits for hosts that are claimed or not in service"
+    }
 
 
 async def test_thousands_of_gangs_take_few_calls() -> None:

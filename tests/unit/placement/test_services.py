@@ -58,4 +58,6 @@ async def test_a_task_without_any_host_is_returned_with_the_reason() -> None:
     async with running([one], [host(0)], services=True, desired_host_patience=0.0) as world:
         await world.idle()
     assert failed(world) == {one.tasks[0].run_id}
-    assert set(world.resmgr.failures.values()) == {"no host fits: 1 host: 1 insufficient_offer_resources"}
+    assert set(world.resmgr.failures.values()) == {
+        "no host fits: 1 host: 1 insufficient_offer_resources; needs 16 cpu free on one host"
+    }

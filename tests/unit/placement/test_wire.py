@@ -59,6 +59,13 @@ class Resmgr(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
             answer.error.failure.CopyFrom(self.failure)
         return answer
 
+    async def GetLabelsOnHosts(self, request: Any, context: Any) -> placing_pb2.GetLabelsOnHostsResponse:
+        self.requests.append(request)
+        answer = placing_pb2.GetLabelsOnHostsResponse()
+        label = placing_pb2.LabelCount(key="app", value="db", count=2)
+        answer.hosts.add(hostname="host-1", labels=[label])
+        return answer
+
     async def GiveBack(self, request: Any, context: Any) -> placing_pb2.GiveBackResponse:
         self.requests.append(request)
         return placing_pb2.GiveBackResponse()
@@ -334,3 +341,9 @@ async def test_a_refused_claim(hostmgr: tuple[Hostmgr, HostmgrClaims]) -> None:
     servicer.acquired.error.failure.message = "not now"
     with pytest.raises(RemoteFailure, match="not now"):
         await claims.acquire(needs(), 1)
+
+
+async def test_the_tasks_on_hosts(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
+    servicer, queue = resmgr
+    assert await queue.tasks_on(["host-1", "host-2"]) == {"host-1": {("app", "db"): 2}}
+    assert servicer.requests[0].hostnames == ["host-1", "host-2"]

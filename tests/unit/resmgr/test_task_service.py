@@ -12,8 +12,10 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.private.eventstream import eventstream_pb2
 from peloton.private.resmgr import resmgr_pb2
+from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgr.waiting import waiting_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
+from resmgr.services.placing import PlacingService
 from tests.unit.resmgr.shell import (
     CLIENT,
     ENGINE,
@@ -248,6 +250,25 @@ async def test_kill_removes_waiting_tasks_and_names_the_state_of_others(shell: S
     assert set(await shell.states()) == {run_id(0)}
     empty = await shell.tasks.KillTasks(pb.KillTasksRequest(), JOBMGR)
     assert "at least one task" in empty.error[0].killError.message
+
+
+async def test_labels_of_tasks_are_counted_by_host_from_when_they_are_placed(shell: Shell) -> None:
+    pool = await shell.pool()
+    gang = wire_gang(0, 1)
+    for task in gang.tasks:
+        task.labels.labels.add(key="app", value="db")
+    await shell.enqueue(pool, gang, wire_gang(2))
+    await shell.dequeue()
+    service = PlacingService(shell.driver)
+    request = placing_pb2.GetLabelsOnHostsRequest(hostnames=["h1", "h2"])
+    assert not (await service.GetLabelsOnHosts(request, CLIENT)).hosts
+    await shell.place(wire_gang(0, 1), host="h1")
+    await shell.place(wire_gang(2), host="h2")
+    (host,) = (await service.GetLabelsOnHosts(request, CLIENT)).hosts
+    assert (host.hostname, [(each.key, each.value, each.count) for each in host.labels]) == (
+        "h1",
+        [("app", "db", 2)],
+    )
 
 
 async def test_tasks_are_found_by_host_and_orphans_by_pool(shell: Shell) -> None:
