@@ -17,10 +17,12 @@ from hostmgr.config import HostmgrSettings, LoadSettings, MesosSettings, Reconci
 from hostmgr.core.filter import Ranking
 from hostmgr.core.hosts import Hosts
 from hostmgr.core.launches import Launches
+from hostmgr.core.pools import HostPools
 from hostmgr.core.reconcile import Policy, Reconciler
 from hostmgr.core.runs import Runs
 from hostmgr.core.table import HostTable
 from hostmgr.drivers.agents import Cluster
+from hostmgr.drivers.host_pools import HostPoolManager
 from hostmgr.drivers.load_scores import LoadScores, Source, prometheus, score_file
 from hostmgr.drivers.maintenance import Maintenance
 from hostmgr.drivers.manager import HostManager
@@ -143,18 +145,24 @@ class Parts:
     cluster: Cluster
     reconciliation: Reconciliation
     maintenance: Maintenance
+    pools: HostPoolManager
 
 
 async def _build_parts(daemon: Hostmgr, store: Store, detector: MasterDetector, access: Access) -> Parts:
     """Build the parts of a term.
 
-    The framework id and the records of hosts are stored; the cluster manager reports the rest.
+    The framework id, the records of hosts and the host pools are stored; the cluster manager reports the rest.
     """
     settings = daemon.settings
     framework_id = await store.hosts.framework_id(settings.mesos.framework) or ""
     reconciler = Reconciler(_policy(settings.reconcile))
     ring: EventRing[Entry] = EventRing(str(uuid.uuid4()), CLIENTS, HOLDER, settings.event_ring)
-    table = HostTable(settings.scarce_gpu, concurrent_launches=settings.launches.concurrent)
+    pools = HostPools() if settings.enable_host_pool else None
+    table = HostTable(
+        settings.scarce_gpu,
+        concurrent_launches=settings.launches.concurrent,
+        pool_of=None if pools is None else pools.pool_of,
+    )
     backend = _mesos(daemon, framework_id, detector, access)
     manager = HostManager(
         name=settings.mesos.framework,
@@ -186,7 +194,11 @@ async def _build_parts(daemon: Hostmgr, store: Store, detector: MasterDetector, 
     records = HostRecords(store.hosts, settings.mesos.cluster)
     await records.load()
     maintenance = Maintenance(records, manager, cluster, daemon.clock, settings.maintenance_interval)
-    return Parts(manager, cluster, reconciliation, maintenance)
+    pool_manager = HostPoolManager(
+        settings.mesos.framework, store.host_pools, pools, manager.hosts, cluster, maintenance
+    )
+    await pool_manager.load()
+    return Parts(manager, cluster, reconciliation, maintenance, pool_manager)
 
 
 def _mesos(daemon: Hostmgr, framework_id: str, detector: MasterDetector, access: Access) -> MesosBackend:
@@ -215,7 +227,7 @@ def _mesos(daemon: Hostmgr, framework_id: str, detector: MasterDetector, access:
 @asynccontextmanager
 async def _serve(daemon: Hostmgr, store: Store, parts: Parts) -> AsyncIterator[None]:
     manager, cluster, reconciliation = parts.manager, parts.cluster, parts.reconciliation
-    maintenance = parts.maintenance
+    maintenance, pools = parts.maintenance, parts.pools
     daemon.spawn("mesos", manager.backend.run())
     daemon.spawn("acknowledgements", manager.status_updates.acknowledge(manager.backend))
     daemon.spawn("agents", cluster.follow())
@@ -230,6 +242,7 @@ async def _serve(daemon: Hostmgr, store: Store, parts: Parts) -> AsyncIterator[N
     daemon.spawn("maintenance", maintenance.run())
     daemon.spawn("claims", _every(EXPIRE_SECONDS, lambda: manager.expire_claims(_claimants(daemon))))
     daemon.spawn("pauses", _every(EXPIRE_SECONDS, manager.end_pauses))
+    daemon.spawn("host pools", pools.run())
     daemon.spawn("old offers", _every(PRUNE_SECONDS, manager.prune_offers))
     watches = Watches(manager.status_updates, manager.hosts)
     planner = ReservationPlanner(manager, store, daemon.clock)
@@ -237,7 +250,7 @@ async def _serve(daemon: Hostmgr, store: Store, parts: Parts) -> AsyncIterator[N
     services = (
         service(
             add_InternalHostServiceServicer_to_server,
-            InternalHosts(manager, cluster, reconciliation, watches, maintenance),
+            InternalHosts(manager, cluster, reconciliation, watches, maintenance, pools),
         ),
         service(add_HostManagerServiceServicer_to_server, Leases(manager, cluster, reconciliation)),
         service(add_ClaimServiceServicer_to_server, ClaimService(manager)),
@@ -247,10 +260,10 @@ async def _serve(daemon: Hostmgr, store: Store, parts: Parts) -> AsyncIterator[N
         service(add_PassingServiceServicer_to_server, Passing(manager.status_updates)),
         service(add_ReconcileServiceServicer_to_server, ReconcileTasks(manager)),
         service(add_ReservationServiceServicer_to_server, ReservationService(manager, planner)),
-        service(add_HostServiceServicer_to_server, HostService(cluster, maintenance)),
+        service(add_HostServiceServicer_to_server, HostService(cluster, maintenance, pools)),
         service(
             host_svc_v1alpha.add_HostServiceServicer_to_server,
-            HostServiceV1Alpha(cluster, maintenance),
+            HostServiceV1Alpha(cluster, maintenance, pools),
         ),
     )
     try:

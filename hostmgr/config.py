@@ -191,7 +191,7 @@ class HostmgrSettings(DaemonSettings):
     mesos: MesosSettings = MesosSettings()
     """The Mesos master and the framework."""
     storage: StorageSettings
-    """The store of the framework id."""
+    """The store of the framework id and the host pools."""
     reconcile: ReconcileSettings = ReconcileSettings()
     """When the states of tasks are reconciled with Mesos."""
     launches: LaunchSettings = LaunchSettings()
@@ -203,6 +203,9 @@ class HostmgrSettings(DaemonSettings):
     LOAD_AWARE needs scores; a host without one counts as fully loaded."""
     load: LoadSettings = LoadSettings()
     """Where load scores come from."""
+    enable_host_pool: Annotated[bool, Variable("ENABLE_HOST_POOL")] = False
+    """Whether hosts are in host pools and tasks run on hosts of the pool for their kind. resmgr learns of it
+    from hostmgr."""
     enable_revocable_resources: Annotated[bool, Variable("ENABLE_REVOCABLE_RESOURCES")] = True
     """Whether revocable resources are offered to revocable tasks."""
     scarce_resource_types: Annotated[str, Variable("SCARCE_RESOURCE_TYPES")] = "GPU"

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Protocol
 
 from peloton.model.host import HostInfo
+from peloton.model.host_pool import HostPoolChange, StoredHostPools
 from peloton.model.ids import JobId, PoolId
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
 from peloton.model.lockdown import Component
@@ -209,6 +210,24 @@ class Hosts(Protocol):
         ...
 
 
+class HostPools(Protocol):
+    """Host pools of hostmgr, by the name of its framework.
+
+    The pool `default` is not stored, and neither are hosts that are in it and are not being moved.
+    """
+
+    async def write(self, framework: str, change: HostPoolChange) -> None:
+        """Write and delete rows; what is there already, or is not there, is no error.
+
+        In Cassandra, a write with an unknown outcome may be stored in part: pools, then some of the hosts.
+        """
+        ...
+
+    async def all(self, framework: str) -> StoredHostPools:
+        """Return all rows of a framework. A host may name a pool that is not there, after such a write."""
+        ...
+
+
 class Lockdowns(Protocol):
     """The components of jobmgr that are locked down."""
 
@@ -255,6 +274,7 @@ class Store(Protocol):
     secrets: Secrets
     pools: Pools
     hosts: Hosts
+    host_pools: HostPools
     lockdowns: Lockdowns
     volumes: Volumes
 

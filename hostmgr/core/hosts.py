@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from hostmgr.core.filter import HostFilter, Ranking, Result
 from hostmgr.core.holds import HELD_SECONDS, Holds
 from hostmgr.core.offers import Entry, InsufficientOffers, Need, Offer, Taken, free, take
+from hostmgr.core.pools import HostPools
 from hostmgr.core.states import ClaimCause, ClaimState
 from hostmgr.core.table import Agent, HostTable
 from peloton.errors import Refused
@@ -226,6 +227,20 @@ class Hosts:
         """End a claim; return whether there was one."""
         return self._end(claim_id, ClaimCause.RELEASE) is not None
 
+    def end_claims_on(self, hostname: str) -> list[Claim]:
+        """End and return the claims on a host: launches that were to use them are refused."""
+        found = [claim for claim in self._claims.values() if claim.hostname == hostname]
+        for claim in found:
+            self._end(claim.id, ClaimCause.RELEASE)
+        return found
+
+    def change_pool(self, hostname: str) -> None:
+        """Take over that a host is in another pool; claims for placements by the former one end."""
+        self.table.relabel(hostname)
+        self.end_claims_on(hostname)
+        for row in self.table.rows_of(hostname):
+            self._note(self.table.agent_ids[row], hostname)
+
     def shorten_orphaned(self, alive: Container[str], now: float) -> None:
         """Shorten the claims of processes that are gone."""
         self._shorten((claim for claim in self._claims.values() if claim.owner not in alive), now)
@@ -362,11 +377,12 @@ class Hosts:
         return tuple(self._of_agent.get(agent_id, {}).values())
 
     def labels_of(self, agent_id: str) -> tuple[Label, ...]:
-        """Return the labels of an agent's attributes: by the map of agents, or by its offers."""
+        """Return the labels of an agent, by the map of agents or by its offers, with its host pool."""
         agent = self._agents.get(agent_id)
         if agent is not None:
-            return agent.labels
-        return next((offer.labels for offer in self.offers_of(agent_id)), ())
+            return self.table.with_pool(agent.hostname, agent.labels)
+        offers = self.offers_of(agent_id)
+        return self.table.with_pool(offers[0].hostname, offers[0].labels) if offers else ()
 
     def agent(self, agent_id: str) -> Agent | None:
         """Return an agent of the map of agents."""
@@ -409,6 +425,13 @@ class Hosts:
     def capacity(self) -> Capacity:
         """Return the sums over all agents."""
         return self._capacity
+
+    def capacities(self, pools: HostPools) -> Mapping[str, tuple[int, Capacity]]:
+        """Return for each host pool the number of its agents, and the sums over them."""
+        agents: dict[str, list[Agent]] = {name: [] for name in pools.names()}
+        for agent in self._agents.values():
+            agents[pools.pool_of(agent.hostname)].append(agent)
+        return {name: (len(each), _sum(each)) for name, each in agents.items()}
 
     def _claim(self, row: int, claim_id: str, now: float, owner: str, ends_by: float | None = None) -> Claim:
         table = self.table

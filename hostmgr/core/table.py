@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from hostmgr.core.filter import HostFilter, Ranking, Result
 from hostmgr.core.labels import LabelClasses
 from hostmgr.core.offers import Free
+from hostmgr.core.pools import PoolOf
 from hostmgr.core.states import CLAIM, LIFE, ClaimCause, ClaimState, LifeCause
 from peloton.model.constraint import Label
+from peloton.model.host_pool import HOST_POOL
 from peloton.model.resources import ZERO, Resources
 from peloton.model.states import HostState
 
@@ -64,13 +66,21 @@ class HostTable:
     """The columns of all hosts."""
 
     def __init__(
-        self, scarce_gpu: bool = True, room: int = 64, concurrent_launches: int = CONCURRENT_LAUNCHES
+        self,
+        scarce_gpu: bool = True,
+        room: int = 64,
+        concurrent_launches: int = CONCURRENT_LAUNCHES,
+        pool_of: PoolOf | None = None,
     ) -> None:
         """Make an empty table.
 
         `scarce_gpu`: hosts with GPUs take only tasks that request some. `concurrent_launches`: the number of
-        starting runs from which a host takes no more.
+        starting runs from which a host takes no more. `pool_of`: the pool of a host, which is its label
+        `host_pool`; None: host pools are off.
         """
+        self._pool_of = pool_of
+        self._own_labels: dict[int, tuple[Label, ...]] = {}
+        """By row: the agents' attributes."""
         self._scarce_gpu = scarce_gpu
         self._concurrent_launches = concurrent_launches
         self._starting_on: Counter[str] = Counter()
@@ -119,15 +129,39 @@ class HostTable:
         row = self._row.get(agent.id)
         if row is None:
             row = self._new_row(agent.id, agent.hostname)
-        self._class[row] = self._labels.number(agent.labels)
+        self._own_labels[row] = agent.labels
+        self._class[row] = self._labels.number(self.with_pool(agent.hostname, agent.labels))
         self._total[row] = agent.total.values()
         self._total_slack[row] = agent.slack_cpu
         self.version += 1
         return row
 
+    def with_pool(self, hostname: str, own: tuple[Label, ...]) -> tuple[Label, ...]:
+        """Return the labels that constraints see: those of the agent and, with host pools, the pool."""
+        pool = self.pool_of(hostname)
+        if pool is None:
+            return own
+        return (*(each for each in own if each[0] != HOST_POOL), (HOST_POOL, pool))
+
+    def pool_of(self, hostname: str) -> str | None:
+        """Return the host pool of a host; None where host pools are off."""
+        return None if self._pool_of is None else self._pool_of(hostname)
+
+    @property
+    def pooled(self) -> bool:
+        """Return whether host pools are on."""
+        return self._pool_of is not None
+
+    def relabel(self, hostname: str) -> None:
+        """Take over that a host is in another pool."""
+        for row in self._rows_of.get(hostname, ()):
+            self._class[row] = self._labels.number(self.with_pool(hostname, self._own_labels[row]))
+            self.version += 1
+
     def remove(self, agent_id: str) -> None:
         """Remove an agent; its row can be used again."""
         row = self._row.pop(agent_id)
+        del self._own_labels[row]
         same_name = self._rows_of[self.hostnames[row]]
         same_name.remove(row)
         if not same_name:

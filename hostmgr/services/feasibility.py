@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from dataclasses import replace
 from typing import Any
 
 from hostmgr.core.feasibility import GangShape, Members, shortage
@@ -11,6 +12,7 @@ from hostmgr.core.table import HostTable
 from hostmgr.drivers.agents import Cluster
 from hostmgr.services.internal import filter_from
 from peloton.errors import InvalidArgument, Unavailable
+from peloton.model.host_pool import with_implicit_pool
 from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
 from peloton.private.hostmgr.feasibility import feasibility_pb2_grpc
 from peloton.wire.feasibility import shortage_to
@@ -38,7 +40,8 @@ class Feasibility(feasibility_pb2_grpc.FeasibilityServiceServicer):
         version = f"{self._term}-{self._table.version}"
         if request.hosts_version == version:
             return pb.CheckGangsResponse(hosts_version=version, unchanged=True)
-        shapes = [shape_from(wire, f"gangs[{i}]") for i, wire in enumerate(request.gangs)]
+        pooled = self._table.pooled
+        shapes = [shape_from(wire, f"gangs[{i}]", pooled) for i, wire in enumerate(request.gangs)]
         answer = pb.CheckGangsResponse(hosts_version=version)
         for number, shape in enumerate(shapes, 1):
             lacking = shortage(self._table, shape)
@@ -48,10 +51,18 @@ class Feasibility(feasibility_pb2_grpc.FeasibilityServiceServicer):
         return answer
 
 
-def shape_from(wire: pb.GangShape, path: str) -> GangShape:
-    """Translate a gang. Raises InvalidArgument for a gang without tasks, and as `filter_from` does."""
+def shape_from(wire: pb.GangShape, path: str, pooled: bool = False) -> GangShape:
+    """Translate a gang; with host pools, each task needs a host of its pool.
+
+    Raises InvalidArgument for a gang without tasks, and as `filter_from` does.
+    """
     if not wire.members or not all(members.count for members in wire.members):
         raise InvalidArgument(f"{path}.members", "[]", "at least one, each with a count of 1 or more")
-    return GangShape(
-        tuple(Members(filter_from(members.filter), members.count) for members in wire.members), wire.spread
-    )
+    return GangShape(tuple(_members(members, pooled) for members in wire.members), wire.spread)
+
+
+def _members(wire: pb.Members, pooled: bool) -> Members:
+    want = filter_from(wire.filter)
+    if pooled:
+        want = replace(want, constraint=with_implicit_pool(want.constraint, wire.host_pool))
+    return Members(want, wire.count)

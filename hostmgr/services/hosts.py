@@ -6,12 +6,13 @@ from collections.abc import Collection
 from typing import Any
 
 from hostmgr.drivers.agents import Cluster
+from hostmgr.drivers.host_pools import HostPoolManager
 from hostmgr.drivers.maintenance import Maintenance
+from hostmgr.services.host_pools import HostPoolMethods, HostPoolMethodsV1Alpha
 from peloton.api.v0.host import host_pb2
-from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
+from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v1alpha.host import host_pb2 as host_v1alpha
 from peloton.api.v1alpha.host.svc import host_svc_pb2 as svc_v1alpha
-from peloton.api.v1alpha.host.svc import host_svc_pb2_grpc as svc_grpc_v1alpha
 from peloton.errors import InvalidArgument
 from peloton.model.host import HostInfo
 from peloton.model.states import HostState
@@ -46,10 +47,11 @@ class _Hosts:
         await self._maintenance.complete(hostnames)
 
 
-class HostService(host_svc_pb2_grpc.HostServiceServicer):
-    """Serve v0 HostService; methods that are not here are UNIMPLEMENTED."""
+class HostService(HostPoolMethods):
+    """Serve v0 HostService: maintenance here, host pools in the base."""
 
-    def __init__(self, cluster: Cluster, maintenance: Maintenance) -> None:
+    def __init__(self, cluster: Cluster, maintenance: Maintenance, pools: HostPoolManager) -> None:
+        super().__init__(pools)
         self._hosts = _Hosts(cluster, maintenance)
 
     async def QueryHosts(
@@ -65,8 +67,8 @@ class HostService(host_svc_pb2_grpc.HostServiceServicer):
                     state=host_pb2.HostState.ValueType(host.state),
                     goal_state=host_pb2.HostState.ValueType(host.goal),
                     labels=labels_to(host.labels),
-                    current_pool=host.current_pool,
-                    desired_pool=host.desired_pool,
+                    current_pool=self._pools.pool_of(host.hostname),
+                    desired_pool=self._pools.destination_of(host.hostname),
                 )
                 for host in found
             ]
@@ -87,10 +89,11 @@ class HostService(host_svc_pb2_grpc.HostServiceServicer):
         return host_svc_pb2.CompleteMaintenanceResponse(hostname=request.hostname)
 
 
-class HostServiceV1Alpha(svc_grpc_v1alpha.HostServiceServicer):
-    """Serve v1alpha HostService; methods that are not here are UNIMPLEMENTED."""
+class HostServiceV1Alpha(HostPoolMethodsV1Alpha):
+    """Serve v1alpha HostService: maintenance here, host pools in the base."""
 
-    def __init__(self, cluster: Cluster, maintenance: Maintenance) -> None:
+    def __init__(self, cluster: Cluster, maintenance: Maintenance, pools: HostPoolManager) -> None:
+        super().__init__(pools)
         self._hosts = _Hosts(cluster, maintenance)
 
     async def QueryHosts(

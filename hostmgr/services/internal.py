@@ -7,6 +7,7 @@ from typing import Any
 
 from hostmgr.core.filter import HostFilter, Ranking
 from hostmgr.drivers.agents import Cluster
+from hostmgr.drivers.host_pools import OFF, HostPoolManager
 from hostmgr.drivers.maintenance import Maintenance
 from hostmgr.drivers.manager import CALLS_AT_ONCE, HostManager
 from hostmgr.drivers.reconciliation import Reconciliation
@@ -45,10 +46,12 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
         reconciliation: Reconciliation,
         watches: Watches,
         maintenance: Maintenance,
+        pools: HostPoolManager | None = None,
     ) -> None:
         WatchMethods.__init__(self, watches)
         OperationMethods.__init__(self, manager)
         MaintenanceMethods.__init__(self, maintenance)
+        self._pools = pools
         self._cluster = cluster
         self._reconciliation = reconciliation
 
@@ -215,6 +218,21 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
             allocatedSlackResources=_amounts(_slack(capacity.allocated_slack_cpu)),
             physicalSlackResources=_amounts(_slack(capacity.slack_cpu)),
         )
+
+    async def GetHostPoolCapacity(
+        self, request: pb.GetHostPoolCapacityRequest, context: Any
+    ) -> pb.GetHostPoolCapacityResponse:
+        """Return the sums over the agents of each pool. Raises Refused where host pools are off."""
+        if self._pools is None:
+            raise Refused(OFF)
+        answer = pb.GetHostPoolCapacityResponse()
+        for name, (_, capacity) in self._pools.capacities().items():
+            answer.pools.add(
+                poolName=name,
+                physicalCapacity=_amounts(zip(KINDS, capacity.total.values(), strict=True)),
+                slackCapacity=_amounts(_slack(capacity.slack_cpu)),
+            )
+        return answer
 
     async def GetOutstandingOffers(
         self, request: pb.GetOutstandingOffersRequest, context: Any

@@ -28,6 +28,9 @@ GROUPS = {
         "peloton.cli.commands.respool:respool", "Resource pools: how teams share the cluster."
     ),
     "host": LazyEntry("peloton.cli.commands.host:host", "Hosts of the cluster."),
+    "hostpool": LazyEntry(
+        "peloton.cli.commands.hostpool:hostpool", "Host pools: which hosts take which kind of jobs."
+    ),
     "jobmgr": LazyEntry("peloton.cli.commands.jobmgr:jobmgr", "Look into the job manager."),
     "resmgr": LazyEntry("peloton.cli.commands.resmgr:resmgr", "Look into the resource manager."),
     "hostmgr": LazyEntry("peloton.cli.commands.hostmgr:hostmgr", "Look into the host manager."),

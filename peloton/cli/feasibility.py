@@ -85,13 +85,15 @@ def _gangs(spec: JobSpec) -> dict[bytes, tuple[GangShape, list[int]]]:
 
 def _add_members(gang: GangShape, members: Members) -> None:
     for each in gang.members:
-        if each.filter == members.filter:
+        if each.filter == members.filter and each.host_pool == members.host_pool:
             each.count += 1
             return
     gang.members.append(members)
 
 
 def _members(spec: JobSpec, instance: int) -> Members:
+    from peloton.model.host_pool import implicit_pool
+    from peloton.model.states import TaskType
     from peloton.private.hostmgr.feasibility import feasibility_pb2
     from peloton.wire.constraint import constraint_to
     from peloton.wire.feasibility import host_filter
@@ -102,4 +104,5 @@ def _members(spec: JobSpec, instance: int) -> Members:
     wanted = host_filter(
         resources_to(task.resources), task.dynamic_ports, spec.revocable(instance), constraint
     )
-    return feasibility_pb2.Members(filter=wanted, count=1)
+    pool = implicit_pool(TaskType(spec.task_type(instance)), spec.preemptible(instance))
+    return feasibility_pb2.Members(filter=wanted, count=1, host_pool=pool)

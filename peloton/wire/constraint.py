@@ -84,6 +84,15 @@ def constraint_to(constraint: Constraint) -> task_pb2.Constraint:
     )
 
 
+def mentions(wire: task_pb2.Constraint, kind: Kind, key: str) -> bool:
+    """Return whether a leaf of this kind names a label with this key, in a tree that may be incomplete."""
+    leaf = wire.labelConstraint
+    return (leaf.kind == int(kind) and leaf.label.key == key) or any(
+        mentions(part, kind, key)
+        for part in (*wire.andConstraint.constraints, *wire.orConstraint.constraints)
+    )
+
+
 def _leaf(wire: task_pb2.LabelConstraint, path: str) -> LabelConstraint:
     if int(wire.kind) not in _KINDS:
         raise InvalidArgument(f"{path}.kind", wire.kind, "TASK (1) or HOST (2)")

@@ -15,6 +15,7 @@ RESOURCE_NAMES = ("cpus", "mem", "disk", "gpus")
 """Mesos' names of the kinds, in the order of `peloton.model.resources.KINDS`."""
 Agent = master_pb2.Response.GetAgents.Agent
 Resource = mesos_pb2.Resource
+Attribute = mesos_pb2.Attribute
 
 
 def claim_to(hostname: str, agent_id: str, claim_id: str) -> hostsvc_pb2.HostOffer:
@@ -51,6 +52,12 @@ def scalar(name: str, amount: int) -> mesos_pb2.Resource:
     return mesos_pb2.Resource(
         name=name, type=mesos_pb2.Value.SCALAR, scalar=mesos_pb2.Value.Scalar(value=amount / MILLI)
     )
+
+
+def with_attribute(own: Iterable[Attribute], name: str, text: str) -> list[Attribute]:
+    """Return attributes of which the one of that name has exactly this text."""
+    given = Attribute(name=name, type=mesos_pb2.Value.TEXT, text=mesos_pb2.Value.Text(value=text))
+    return [*(each for each in own if each.name != name), given]
 
 
 def volume_resource(volume_id: str) -> mesos_pb2.Resource:

@@ -52,6 +52,8 @@ class Scheduler:
         self._admission = Admission(lifecycle, self.sharing)
         self._enqueueing = Enqueueing(lifecycle)
         self._engines = EngineExchange(lifecycle)
+        self.host_pools = False
+        """Whether hosts are in host pools, so that gangs are handed out with the pools of their kinds."""
 
     @property
     def policy(self) -> Policy:

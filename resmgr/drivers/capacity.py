@@ -1,4 +1,4 @@
-"""The cluster's capacity, requested from hostmgr."""
+"""The cluster's capacity, and whether host pools are on, requested from hostmgr."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from peloton.errors import PelotonError, Unavailable
+from peloton.errors import PelotonError, Refused, Unavailable
 from peloton.model.resources import ZERO, Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
 from peloton.rpc.client import Caller
@@ -57,6 +57,7 @@ class Capacity:
         )
         if answer.HasField("error"):
             raise Unavailable(f"hostmgr: {answer.error.clusterUnavailable.message}")
+        self._driver.scheduler.host_pools = await self._pooled(timeout)
         tree = self._driver.scheduler.tree
         capacity, slack = _resources(answer.physicalResources), _resources(answer.physicalSlackResources)
         changed = (capacity, slack) != (tree.capacity, tree.slack_capacity)
@@ -65,6 +66,14 @@ class Capacity:
             self._driver.scheduler.set_capacity(capacity, slack)
             self._driver.wake()
         return changed
+
+    async def _pooled(self, timeout: float) -> bool:
+        """Return whether host pools are on. Raises PelotonError where hostmgr does not answer."""
+        try:
+            await self._client.call("GetHostPoolCapacity", pb.GetHostPoolCapacityRequest(), timeout=timeout)
+        except Refused:
+            return False
+        return True
 
 
 def _resources(wires: Iterable[pb.Resource]) -> Resources:

@@ -9,12 +9,15 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
+from peloton.model.constraint import Kind
+from peloton.model.host_pool import HOST_POOL, implicit_pool, in_pool
 from peloton.model.ids import mesos_task_id, parse_mesos_task_id, task_id
 from peloton.model.states import TaskType
 from peloton.private.hostmgr.feasibility import feasibility_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
+from peloton.wire.constraint import constraint_to, mentions
 from peloton.wire.feasibility import host_filter, shortage_from
 from peloton.wire.ids import agent_id, run_id
 from peloton.wire.task import resources_from, resources_to
@@ -81,8 +84,16 @@ def _needs(wire: resmgr_pb2.Task, payload: bytes) -> Needs:
         if wire.HasField("constraint")
         else b"",
         labels=tuple((label.key, label.value) for label in wire.labels.labels),
+        host_pool=_host_pool(wire),
         spread=wire.placementStrategy == job_pb2.PLACEMENT_STRATEGY_SPREAD_JOB,
     )
+
+
+def _host_pool(wire: resmgr_pb2.Task) -> str:
+    """Return the implicit host pool of a task; empty where its constraint names a pool."""
+    if mentions(wire.constraint, Kind.HOST, HOST_POOL):
+        return ""
+    return implicit_pool(TaskType(wire.type), wire.preemptible)
 
 
 def shape_to(shape: Shape) -> feasibility_pb2.GangShape:
@@ -91,7 +102,7 @@ def shape_to(shape: Shape) -> feasibility_pb2.GangShape:
     for fit, count in shape.members:
         constraint = task_pb2.Constraint.FromString(fit.constraint) if fit.constraint else None
         required = host_filter(resources_to(fit.resources), fit.ports, fit.revocable, constraint)
-        wire.members.add(filter=required, count=count)
+        wire.members.add(filter=required, count=count, host_pool=fit.host_pool)
     return wire
 
 
@@ -108,10 +119,12 @@ def task_to(task: Task) -> resmgr_pb2.Task:
 
 
 def gang_to(gang: Gang, scheduler: Scheduler) -> resmgrsvc_pb2.Gang:
-    """Return a gang for a placement engine, with its tries so far."""
+    """Return a gang for a placement engine, with its tries so far and, with host pools, their constraint."""
     tasks = []
     for task in gang.tasks:
         wire = task_to(task)
+        if scheduler.host_pools and (pool := _pool_for(task)):
+            _require_pool(wire, pool)
         wire.minInstances = len(gang.tasks)
         wire.placementTimeoutSeconds = scheduler.placing_timeout(gang)
         wire.placementRetryCount = gang.tries
@@ -119,6 +132,23 @@ def gang_to(gang: Gang, scheduler: Scheduler) -> resmgrsvc_pb2.Gang:
         wire.readyForHostReservation = scheduler.wants_reserved_host(gang)
         tasks.append(wire)
     return resmgrsvc_pb2.Gang(tasks=tasks)
+
+
+def _pool_for(task: Task) -> str:
+    """Return the implicit host pool of a run. One whose volume exists goes where the volume is."""
+    if task.needs.type is TaskType.STATEFUL and task.desired_host:
+        return ""
+    return task.needs.host_pool
+
+
+def _require_pool(wire: resmgr_pb2.Task, pool: str) -> None:
+    """Add to the constraint of a task that its host is in the pool."""
+    required = constraint_to(in_pool(pool))
+    if wire.HasField("constraint"):
+        both = task_pb2.Constraint(type=task_pb2.Constraint.AND_CONSTRAINT)
+        both.andConstraint.constraints.extend((required, wire.constraint))
+        required = both
+    wire.constraint.CopyFrom(required)
 
 
 def proposal_from(wire: resmgr_pb2.Placement) -> Proposal:

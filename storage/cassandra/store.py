@@ -17,6 +17,7 @@ from storage.cassandra.cluster import CassandraHosts, CassandraLockdowns, Cassan
 from storage.cassandra.configs import Configs
 from storage.cassandra.connection import Connection, connect
 from storage.cassandra.events import CassandraPodEvents
+from storage.cassandra.host_pools import CassandraHostPools
 from storage.cassandra.index import JobIndex
 from storage.cassandra.jobs import CassandraJobs
 from storage.cassandra.migrate import check, up
@@ -30,6 +31,7 @@ from storage.codec import JOB_RUNTIME
 from storage.config import CassandraSettings
 from storage.interface import (
     Fence,
+    HostPools,
     Hosts,
     Jobs,
     Lockdowns,
@@ -71,6 +73,7 @@ class CassandraStore:
         self.secrets: Secrets = CassandraSecrets(session)
         self.pools: Pools = CassandraPools(session, gate)
         self.hosts: Hosts = CassandraHosts(session, gate)
+        self.host_pools: HostPools = CassandraHostPools(session, gate)
         self.lockdowns: Lockdowns = CassandraLockdowns(session, gate)
         self.volumes: Volumes = CassandraVolumes(session, gate)
 

@@ -16,6 +16,7 @@ from peloton.model.workflow import Workflow, WorkflowEvent
 from storage.config import SqliteSettings
 from storage.interface import (
     Fence,
+    HostPools,
     Hosts,
     Jobs,
     Lockdowns,
@@ -31,6 +32,7 @@ from storage.sqlite import tasks as task_rows
 from storage.sqlite.cluster import SqliteHosts, SqliteLockdowns, SqlitePools
 from storage.sqlite.connection import prepare_directory, reader_connection, writer_connection
 from storage.sqlite.events import SqlitePodEvents, appending
+from storage.sqlite.host_pools import SqliteHostPools
 from storage.sqlite.jobs import SqliteJobs, writing_runtime
 from storage.sqlite.migrate import migrate, migrations
 from storage.sqlite.reader import Readers
@@ -54,6 +56,7 @@ class SqliteStore:
         self.secrets: Secrets = SqliteSecrets(readers)
         self.pools: Pools = SqlitePools(writer, readers)
         self.hosts: Hosts = SqliteHosts(writer, readers)
+        self.host_pools: HostPools = SqliteHostPools(writer, readers)
         self.lockdowns: Lockdowns = SqliteLockdowns(writer, readers)
         self.volumes: Volumes = SqliteVolumes(writer, readers)
 

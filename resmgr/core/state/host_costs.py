@@ -1,4 +1,4 @@
-"""The cost of moving the tasks of a host elsewhere (docs/behaviour/placement.md, Host pools)."""
+"""The cost of moving the tasks of a host elsewhere (docs/behaviour/host-pools.md)."""
 
 from __future__ import annotations
 

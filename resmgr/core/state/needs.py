@@ -21,6 +21,7 @@ class Fit:
     ports: int
     revocable: bool
     constraint: bytes
+    host_pool: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class Needs:
     """The constraint on hosts, serialized and opaque here; empty: any host."""
     labels: tuple[Label, ...] = ()
     """Labels of the task, for constraints of others."""
+    host_pool: str = ""
+    """The host pool that the task gets by its kind where host pools are on; empty: none."""
     spread: bool = False
     """Whether no two such tasks of a job may share a host."""
     charge: Charge = field(init=False)
@@ -68,7 +71,7 @@ class Needs:
     @property
     def fit(self) -> Fit:
         """Return what decides which hosts can take it."""
-        return Fit(self.resources, self.ports, self.revocable, self.constraint)
+        return Fit(self.resources, self.ports, self.revocable, self.constraint, self.host_pool)
 
 
 class NewTask(NamedTuple):

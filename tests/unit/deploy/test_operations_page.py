@@ -34,6 +34,11 @@ def test_named_metrics_exist(name: str, made: set[str]) -> None:
     assert name in made
 
 
+def test_all_metrics_of_host_pools_are_named(made: set[str]) -> None:
+    found = {name for name in made if name.startswith("hostmgr_host_pool_")}
+    assert len(found) >= 3 and found <= set(METRICS)
+
+
 def test_named_files_exist() -> None:
     for path in re.findall(r"(?:deploy|examples|benchmarks)/[\w.-]+", PAGE):
         assert (ROOT / path).exists(), path

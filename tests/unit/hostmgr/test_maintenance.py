@@ -16,6 +16,7 @@ from hostmgr.core.maintenance import Machine, MasterStatus, Occupancy, Plan, occ
 from hostmgr.core.runs import Runs
 from hostmgr.core.states import LifeCause
 from hostmgr.core.table import Agent, HostTable
+from hostmgr.drivers.host_pools import HostPoolManager
 from hostmgr.drivers.maintenance import RETURN_SECONDS, Maintenance
 from hostmgr.drivers.records import HostRecords
 from hostmgr.services.hosts import HostService, HostServiceV1Alpha
@@ -170,7 +171,8 @@ class World:
         records = HostRecords(store)
         await records.load()
         self.maintenance = Maintenance(records, manager, self.cluster, self.clock, 60.0)
-        self.service = HostService(self.cluster, self.maintenance)
+        self.pools = HostPoolManager("f", NOTHING, None, self.hosts, self.cluster, self.maintenance)
+        self.service = HostService(self.cluster, self.maintenance, self.pools)
         self.internal = InternalHosts(manager, self.cluster, NOTHING, NOTHING, self.maintenance)
 
     async def step(self) -> bool:
@@ -375,7 +377,7 @@ async def test_a_host_that_is_being_brought_up(world: World) -> None:
 
 
 async def test_v1alpha_serves_the_same(world: World) -> None:
-    service = HostServiceV1Alpha(world.cluster, world.maintenance)
+    service = HostServiceV1Alpha(world.cluster, world.maintenance, world.pools)
     answer = await service.StartMaintenance(svc_v1alpha.StartMaintenanceRequest(hostname="host0"), NOTHING)
     assert answer.hostname == "host0"
     draining = svc_v1alpha.QueryHostsRequest(host_states=[host_v1alpha.HOST_STATE_DRAINING])

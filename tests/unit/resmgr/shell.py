@@ -13,7 +13,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.clock import SystemClock
-from peloton.errors import PelotonError, Unavailable
+from peloton.errors import PelotonError, Refused, Unavailable
 from peloton.model.ids import mesos_task_id, task_id
 from peloton.model.resources import ZERO, Resources
 from peloton.private.eventstream import eventstream_pb2
@@ -74,6 +74,8 @@ class Hostmgr:
         self.capacity = CAPACITY
         self.slack = ZERO
         self.hosts: list[str] = []
+        self.pooled = False
+        """Whether host pools are on."""
         self.calls: list[str] = []
         self.purged = 0
 
@@ -123,6 +125,11 @@ class Hostmgr:
         for name in self.hosts:
             answer.agents.add().agent_info.hostname = name
         return answer
+
+    def _GetHostPoolCapacity(self, request: Any) -> Any:
+        if not self.pooled:
+            raise Refused("hostmgr: FAILED_PRECONDITION: host pools are off")
+        return hostsvc_pb2.GetHostPoolCapacityResponse()
 
     def _ClusterCapacity(self, request: Any) -> Any:
         return hostsvc_pb2.ClusterCapacityResponse(

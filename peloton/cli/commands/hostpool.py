@@ -1,0 +1,102 @@
+"""`peloton hostpool`: host pools, and which hosts are in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from peloton.cli.groups import Group
+from peloton.cli.session import Session, pass_session
+from peloton.errors import Refused
+
+if TYPE_CHECKING:
+    from peloton.api.v0.host.svc.host_svc_pb2 import ListHostPoolsResponse
+
+
+@click.group(cls=Group)
+def hostpool() -> None:
+    """Host pools: which hosts take which kind of jobs."""
+
+
+@hostpool.command("list")
+@pass_session
+def list_pools(session: Session) -> None:
+    """List the host pools with the number of their hosts."""
+    from peloton.cli.output import table
+
+    response = _pools(session)
+    rows = [(pool.name, len(pool.hosts)) for pool in response.pools]
+    session.show(response, lambda: table(("Pool", "Hosts"), rows))
+
+
+@hostpool.command("list-hosts")
+@click.argument("pool", required=False, default="")
+@pass_session
+def list_hosts(session: Session, pool: str) -> None:
+    """List the hosts of POOL, or of all host pools.
+
+    In `default` they are those that are registered; the other pools also have hosts whose agents are away.
+    """
+    from peloton.cli.output import table
+
+    response = _pools(session)
+    found = [each for each in response.pools if pool in ("", each.name)]
+    if not found:
+        names = ", ".join(each.name for each in response.pools)
+        raise Refused(f"host pool {pool} does not exist; there are {names}")
+    del response.pools[:]
+    response.pools.extend(found)
+    rows = [(host, each.name) for each in found for host in each.hosts]
+    session.show(response, lambda: table(("Hostname", "Pool"), rows))
+
+
+@hostpool.command()
+@click.argument("pool")
+@pass_session
+def create(session: Session, pool: str) -> None:
+    """Add the empty host pool POOL.
+
+    Jobs use `shared` (preemptible batch), `batch_reserved` (other batch) and `stateless` (services), and any
+    pool that their constraint names by the host label `host_pool`.
+    """
+    from peloton.api.v0.host.svc import host_svc_pb2
+
+    response = session.call("host_svc", "CreateHostPool", host_svc_pb2.CreateHostPoolRequest(name=pool))
+    session.show(response, lambda: f"Host pool {pool} created")
+
+
+@hostpool.command()
+@click.argument("pool")
+@pass_session
+def delete(session: Session, pool: str) -> None:
+    """Delete the host pool POOL; its hosts go to `default`."""
+    from peloton.api.v0.host.svc import host_svc_pb2
+
+    response = session.call("host_svc", "DeleteHostPool", host_svc_pb2.DeleteHostPoolRequest(name=pool))
+    session.show(response, lambda: f"Host pool {pool} deleted; its hosts are in default")
+
+
+@hostpool.command()
+@click.argument("host")
+@click.argument("destination")
+@click.option("-s", "--source", default="", help="Only if the host is in this pool.")
+@pass_session
+def change(session: Session, host: str, destination: str, source: str) -> None:
+    """Put HOST in the host pool DESTINATION at once. Its tasks go on."""
+    from peloton.api.v0.host.svc import host_svc_pb2
+
+    request = host_svc_pb2.ChangeHostPoolRequest(
+        hostname=host, sourcePool=source, destinationPool=destination
+    )
+    response = session.call("host_svc", "ChangeHostPool", request)
+    session.show(response, lambda: f"Host {host} is in host pool {destination}")
+
+
+def _pools(session: Session) -> ListHostPoolsResponse:
+    from peloton.api.v0.host.svc import host_svc_pb2
+
+    response: ListHostPoolsResponse = session.call(
+        "host_svc", "ListHostPools", host_svc_pb2.ListHostPoolsRequest()
+    )
+    return response

@@ -1,0 +1,130 @@
+"""Host pools on a cluster of real processes: hosts moved between pools, and tasks that run in theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import grpc
+import pytest
+
+from minicluster.cluster import Cluster
+from minicluster.settings import ClusterSettings, DaemonSettings
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.host.svc import host_svc_pb2 as pb
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+
+from .conftest import Harness, wait_for
+
+AGENTS = ("peloton-mesos-agent0", "peloton-mesos-agent1", "peloton-mesos-agent2")
+A0, A1, A2 = AGENTS
+POOLS = {"default": [A0], "shared": [A1], "batch_reserved": [A2]}
+"""How each test begins."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    cluster = Cluster(tmp_path_factory.mktemp("minicluster") / "cluster")
+    cluster.up(ClusterSettings(ports="free", settings=DaemonSettings(hostmgr={"enable_host_pool": True})))
+    try:
+        held = Harness(cluster)
+        yield held
+        held.client.close()
+    finally:
+        cluster.down()
+
+
+@pytest.fixture
+def harness(whole: Harness) -> Harness:
+    """The cluster with the hosts in `POOLS`, and no other pools."""
+    found = pools(whole)
+    for name in set(found) - set(POOLS):
+        whole.client.host_svc.DeleteHostPool(pb.DeleteHostPoolRequest(name=name), timeout=30)
+    for name in set(POOLS) - set(found):
+        create(whole, name)
+    for name, hosts in POOLS.items():
+        for host in hosts:
+            change(whole, host, name)
+    assert pools(whole) == POOLS
+    return whole
+
+
+def pools(harness: Harness) -> Mapping[str, list[str]]:
+    answer = harness.client.host_svc.ListHostPools(pb.ListHostPoolsRequest(), timeout=30)
+    return {pool.name: list(pool.hosts) for pool in answer.pools}
+
+
+def create(harness: Harness, name: str) -> None:
+    harness.client.host_svc.CreateHostPool(pb.CreateHostPoolRequest(name=name), timeout=30)
+
+
+def change(harness: Harness, host: str, destination: str, source: str = "") -> None:
+    request = pb.ChangeHostPoolRequest(hostname=host, sourcePool=source, destinationPool=destination)
+    harness.client.host_svc.ChangeHostPool(request, timeout=30)
+
+
+def hosts_of(harness: Harness, job_id: str, instances: int) -> set[str]:
+    """The hosts of a job's tasks, once all of them run."""
+
+    def all_run() -> bool:
+        states = [each.runtime.state for each in harness.tasks(job_id).values()]
+        return states == [task_pb2.RUNNING] * instances
+
+    wait_for(all_run, 90, lambda: str(harness.waiting(job_id)))
+    return {each.runtime.host for each in harness.tasks(job_id).values()}
+
+
+def stop(harness: Harness, job_id: str) -> None:
+    harness.client.task_svc.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job_id)), timeout=30)
+    harness.ended(job_id)
+
+
+def test_each_kind_of_job_runs_in_its_pool(harness: Harness) -> None:
+    create(harness, "stateless")
+    change(harness, A0, "stateless")
+    preemptible = harness.create(harness.config("sleep 600", 8))
+    reserved = harness.config("sleep 600", 3)
+    reserved.sla.preemptible = False
+    not_preemptible = harness.create(reserved)
+    service = harness.config("sleep 600", 2, type=job_pb2.SERVICE)
+    service.defaultConfig.ClearField("restartPolicy")
+    services = harness.create(service)
+    assert hosts_of(harness, preemptible, 8) == {A1}
+    assert hosts_of(harness, not_preemptible, 3) == {A2}
+    assert hosts_of(harness, services, 2) == {A0}
+    for job_id in (preemptible, not_preemptible, services):
+        stop(harness, job_id)
+
+
+def test_a_job_waits_for_a_host_of_its_pool_and_says_so(harness: Harness) -> None:
+    change(harness, A1, "default")
+    job_id = harness.create(harness.config("sleep 600", 2))
+
+    def says_so() -> bool:
+        reasons = [each.runtime.reason for each in harness.tasks(job_id).values()]
+        return len(reasons) == 2 and all(
+            "host_pool" in reason or "constraint" in reason for reason in reasons
+        )
+
+    wait_for(says_so, 90, lambda: str(harness.waiting(job_id)))
+    change(harness, A0, "shared")
+    assert hosts_of(harness, job_id, 2) == {A0}
+    stop(harness, job_id)
+
+
+def test_pools_and_their_hosts_outlive_hostmgr(harness: Harness) -> None:
+    create(harness, "empty")
+    harness.cluster.kill(["hostmgr0"])
+    harness.cluster.start(["hostmgr0"])
+    wait_for(lambda: pools(harness) == {**POOLS, "empty": []}, 60, lambda: str(pools(harness)))
+    job_id = harness.create(harness.config("sleep 600", 4))
+    assert hosts_of(harness, job_id, 4) == {A1}
+    stop(harness, job_id)
+
+
+def test_hosts_of_a_deleted_pool_go_to_default(harness: Harness) -> None:
+    harness.client.host_svc.DeleteHostPool(pb.DeleteHostPoolRequest(name="shared"), timeout=30)
+    assert pools(harness) == {"default": [A0, A1], "batch_reserved": [A2]}
+    with pytest.raises(grpc.RpcError) as refused:
+        harness.client.host_svc.DeleteHostPool(pb.DeleteHostPoolRequest(name="default"), timeout=30)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT

@@ -1,0 +1,57 @@
+"""Host pools at the command line."""
+
+from __future__ import annotations
+
+import json
+
+import grpc
+import pytest
+
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
+
+from .conftest import Run
+from .fakes import FakeDaemons
+
+
+@pytest.fixture(autouse=True)
+def _pools(daemons: FakeDaemons) -> None:
+    pools = {"default": ["host1", "host2"], "shared": ["host0"], "empty": []}
+    daemons.answers["ListHostPools"] = lambda _: host_svc_pb2.ListHostPoolsResponse(
+        pools=[host_pb2.HostPoolInfo(name=name, hosts=hosts) for name, hosts in pools.items()]
+    )
+
+
+def test_lists(run: Run) -> None:
+    assert run("hostpool", "list").out == "Pool     Hosts\ndefault  2\nshared   1\nempty    0\n"
+    hosts = "Hostname  Pool\nhost1     default\nhost2     default\n"
+    assert run("hostpool", "list-hosts").out == hosts + "host0     shared\n"
+    assert run("hostpool", "list-hosts", "default").out == hosts
+    assert run("hostpool", "list-hosts", "empty").out == "Hostname  Pool\n"
+    found = json.loads(run("hostpool", "list-hosts", "shared", "-j").out)
+    assert found["pools"] == [{"name": "shared", "hosts": ["host0"]}]
+    refused = run("hostpool", "list-hosts", "other")
+    said = "peloton: host pool other does not exist; there are default, shared, empty\n"
+    assert (refused.code, refused.err) == (1, said)
+
+
+def test_changes(run: Run, daemons: FakeDaemons) -> None:
+    daemons.answers["CreateHostPool"] = host_svc_pb2.CreateHostPoolResponse()
+    daemons.answers["DeleteHostPool"] = host_svc_pb2.DeleteHostPoolResponse()
+    daemons.answers["ChangeHostPool"] = host_svc_pb2.ChangeHostPoolResponse()
+    assert run("hostpool", "create", "gpu").out == "Host pool gpu created\n"
+    assert run("hostpool", "delete", "gpu").out == "Host pool gpu deleted; its hosts are in default\n"
+    assert run("hostpool", "change", "host1", "shared").out == "Host host1 is in host pool shared\n"
+    assert run("hostpool", "change", "host1", "shared", "-s", "default").code == 0
+    assert [each.name for each in daemons.requests("CreateHostPool")] == ["gpu"]
+    assert [each.name for each in daemons.requests("DeleteHostPool")] == ["gpu"]
+    first, second = daemons.requests("ChangeHostPool")
+    assert (first.hostname, first.sourcePool, first.destinationPool) == ("host1", "", "shared")
+    assert second.sourcePool == "default"
+
+
+def test_refusals_are_passed_on(run: Run, daemons: FakeDaemons) -> None:
+    said = "host pool x does not exist; there are default, shared"
+    daemons.answers["ChangeHostPool"] = (grpc.StatusCode.NOT_FOUND, said)
+    refused = run("hostpool", "change", "host1", "x")
+    assert refused.code == 1 and said in refused.err
