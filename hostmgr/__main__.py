@@ -151,7 +151,7 @@ class Parts:
 async def _build_parts(daemon: Hostmgr, store: Store, detector: MasterDetector, access: Access) -> Parts:
     """Build the parts of a term.
 
-    The framework id, the records of hosts and the host pools are stored; the cluster manager reports the rest.
+    The framework id, records of hosts and host pools are stored; the cluster manager reports the rest.
     """
     settings = daemon.settings
     framework_id = await store.hosts.framework_id(settings.mesos.framework) or ""

@@ -227,13 +227,6 @@ class Hosts:
         """End a claim; return whether there was one."""
         return self._end(claim_id, ClaimCause.RELEASE) is not None
 
-    def end_claims_on(self, hostname: str) -> list[Claim]:
-        """End and return the claims on a host: launches that were to use them are refused."""
-        found = [claim for claim in self._claims.values() if claim.hostname == hostname]
-        for claim in found:
-            self._end(claim.id, ClaimCause.RELEASE)
-        return found
-
     def change_pool(self, hostname: str) -> None:
         """Take over that a host is in another pool; claims for placements by the former one end."""
         self.table.relabel(hostname)
