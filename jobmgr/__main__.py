@@ -44,6 +44,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
             stack.enter_context(_watched(daemon, lambda: engine.lanes.problem))
             hostmgr = daemon.client(Role.HOSTMGR, InternalHostServiceStub)
             feasibility = daemon.client(Role.HOSTMGR, FeasibilityServiceStub)
+            matching = daemon.client(Role.HOSTMGR, MatchingServiceStub)
             finish = spawn_drivers(
                 daemon.spawn,
                 engine,
@@ -55,7 +56,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
                 events=daemon.client(Role.HOSTMGR, EventStreamServiceStub),
                 passing=daemon.client(Role.HOSTMGR, PassingServiceStub),
                 reconciler=daemon.client(Role.HOSTMGR, ReconcileServiceStub),
-                matching=daemon.client(Role.HOSTMGR, MatchingServiceStub),
+                matching=matching,
                 kills=settings.task_kill.bucket(),
                 shut_downs=settings.executor_shutdown.bucket(),
                 cluster=settings.cluster,
@@ -66,7 +67,15 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
             stack.callback(watches.close)
             await stack.enter_async_context(
                 daemon.serving(
-                    *services(engine, daemon.clock, hostmgr, feasibility, watches, settings.enable_secrets)
+                    *services(
+                        engine,
+                        daemon.clock,
+                        hostmgr,
+                        feasibility,
+                        matching,
+                        watches,
+                        settings.enable_secrets,
+                    )
                 )
             )
             daemon.before_stepping_down(finish)

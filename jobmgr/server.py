@@ -8,6 +8,7 @@ from jobmgr.services.common.sandbox import Sandboxes
 from jobmgr.services.common.volumes import Volumes
 from jobmgr.services.private.feasibility import FeasibilityService
 from jobmgr.services.private.job_manager import JobManagerService
+from jobmgr.services.private.maintenance import MaintenanceService
 from jobmgr.services.v0.jobs import JobManager
 from jobmgr.services.v0.tasks import TaskManager
 from jobmgr.services.v0.updates import UpdateService
@@ -29,6 +30,7 @@ from peloton.api.v1alpha.volume.svc import volume_svc_pb2_grpc as v1alpha_volume
 from peloton.api.v1alpha.watch.svc.watch_svc_pb2_grpc import add_WatchServiceServicer_to_server
 from peloton.clock import Clock
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
+from peloton.private.jobmgr.maintenance.maintenance_pb2_grpc import add_MaintenanceServiceServicer_to_server
 from peloton.private.jobmgrsvc.jobmgrsvc_pb2_grpc import add_JobManagerServiceServicer_to_server
 from peloton.rpc.client import Caller
 from peloton.rpc.server import Service, service
@@ -50,6 +52,7 @@ NAMES = (
     "peloton.api.v1alpha.admin.svc.AdminService",
     "peloton.private.jobmgr.JobManagerService",
     "peloton.private.hostmgr.feasibility.FeasibilityService",
+    "peloton.private.jobmgr.maintenance.MaintenanceService",
 )
 
 
@@ -58,12 +61,14 @@ def services(
     clock: Clock,
     hostmgr: Caller,
     feasibility: Caller,
+    matching: Caller,
     watches: Watches | None = None,
     enable_secrets: bool = False,
 ) -> tuple[Service, ...]:
     """Return the services of the leader. A lockdown of Read or Write refuses calls of all but AdminService.
 
-    `hostmgr` calls hostmgr's InternalHostService, `feasibility` its FeasibilityService.
+    `hostmgr` calls hostmgr's InternalHostService, `feasibility` its FeasibilityService, `matching` its
+    MatchingService.
     """
     jobs = JobManager(engine, clock, enable_secrets=enable_secrets)
     updates = UpdateService(engine, clock)
@@ -85,6 +90,7 @@ def services(
         service(add_WatchServiceServicer_to_server, watching),
         service(add_JobManagerServiceServicer_to_server, JobManagerService(engine, engine.workflows)),
         service(add_FeasibilityServiceServicer_to_server, FeasibilityService(feasibility)),
+        service(add_MaintenanceServiceServicer_to_server, MaintenanceService(engine, matching)),
     )
     admin = service(add_AdminServiceServicer_to_server, AdminService(engine.lockdown))
     return (*(guarded(each, engine.lockdown) for each in served), admin)

@@ -354,12 +354,15 @@ class HostTable:
             return np.asarray((amounts >= need).all(axis=1), dtype=bool)
         return np.asarray((amounts[:, 1:] >= need[1:]).all(axis=1) & (slack >= need[0]), dtype=bool)
 
-    def eligible(self, want: HostFilter) -> Mask:
-        """Return which hosts are in service and may take such tasks, free or not, large enough or not."""
+    def eligible(self, want: HostFilter, by_size: bool = False) -> Mask:
+        """Return which hosts are in service and may take such tasks, free or not.
+
+        With `by_size` hosts that are too small even when empty are left out.
+        """
         n = self._used
         mask: Mask = self._alive[:n] & (self._life[:n] == HostState.UP)
         for reason, passed in self.lasting_filters(want):
-            if reason is not Result.INSUFFICIENT_RESOURCES:
+            if by_size or reason is not Result.INSUFFICIENT_RESOURCES:
                 mask &= passed
         return mask
 

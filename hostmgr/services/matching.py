@@ -51,7 +51,7 @@ class Matching(matching_pb2_grpc.MatchingServiceServicer):
             complete=self._cluster.complete,
         )
         for number, want in enumerate(wanted, 1):
-            rows = np.flatnonzero(self._table.eligible(want))
+            rows = np.flatnonzero(self._table.eligible(want, by_size=request.by_size))
             answer.matches.add(hostnames={self._table.hostnames[row] for row in rows})
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)

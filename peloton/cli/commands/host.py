@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from peloton.cli.commands.maintenance import maintenance
 from peloton.cli.groups import Group
 from peloton.cli.params import EnumName
 from peloton.cli.session import Session, pass_session
@@ -20,6 +21,9 @@ def _host_states() -> Any:
 @click.group(cls=Group)
 def host() -> None:
     """Hosts of the cluster."""
+
+
+host.add_command(maintenance)
 
 
 @host.command()
