@@ -154,10 +154,11 @@ class Bench:
 
     def __init__(self, hosts: int) -> None:
         self.hosts = hosts
+        self.listed = self._agents()
         self.master = Master()
         driver, store = cast(MesosDriver, self.master), cast(Any, Store())
         self.reader = AgentReader(cast(OperatorClient, self), "peloton")
-        backend = MesosBackend(lambda _: driver, self.reader)
+        backend = MesosBackend(lambda _: driver, self.reader, cast(Any, None))
         self.master.backend = backend
         table, clock = HostTable(), SystemClock()
         self.manager = HostManager(
@@ -175,7 +176,7 @@ class Bench:
         )
         self.cluster = Cluster(backend, self.manager.hosts, self.manager.reconciler, 10.0, clock.monotonic)
         watches = Watches(self.manager.status_updates, self.manager.hosts)
-        internal = InternalHosts(self.manager, self.cluster, cast(Any, None), watches)
+        internal = InternalHosts(self.manager, self.cluster, cast(Any, None), watches, cast(Any, None))
         self.services = (
             service(add_InternalHostServiceServicer_to_server, internal),
             service(add_EventStreamServiceServicer_to_server, EventStream(self.manager.status_updates)),
@@ -185,6 +186,9 @@ class Bench:
 
     async def agents(self) -> master_pb2.Response.GetAgents:
         """Return the agents as GET_AGENTS does."""
+        return master_pb2.Response.GetAgents.FromString(self.listed)
+
+    def _agents(self) -> bytes:
         answer = master_pb2.Response.GetAgents()
         for number in range(self.hosts):
             agent = answer.agents.add(active=True, version="1.12.0", pid="slave(1)@10.0.0.1:5051")
@@ -193,7 +197,7 @@ class Bench:
             agent.agent_info.attributes.extend(attributes(number))
             agent.total_resources.extend(resources())
             agent.agent_info.resources.extend(resources())
-        return master_pb2.Response.GetAgents.FromString(answer.SerializeToString())
+        return answer.SerializeToString()
 
     async def quotas(self) -> tuple[()]:
         """Return that there are no quotas."""

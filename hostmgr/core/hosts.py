@@ -459,14 +459,16 @@ class Hosts:
 
     def _put(self, agent: Agent) -> None:
         self.table.put(agent)
-        self._settle(agent.id)
+        if self._reserved or len(self.holds):
+            self._settle(agent.id)
 
     def _recount(self, agent_id: str) -> None:
         offers = self._of_agent.get(agent_id, {})
         row = self.table.row(agent_id)
         if row is not None:
             self.table.set_free(row, free(offers.values()), len(offers))
-            self._note(agent_id, self.table.hostnames[row])
+            if self.changed is not None:
+                self._note(agent_id, self.table.hostnames[row])
 
     def _note(self, agent_id: str, hostname: str) -> None:
         if self.changed is not None:

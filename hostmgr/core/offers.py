@@ -8,7 +8,7 @@ A persistent volume is an entry of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from peloton.errors import Refused
@@ -53,6 +53,12 @@ class Offer:
     """Of the agent's attributes."""
     wire: object = field(default=None, compare=False, repr=False)
     """The message that the internal API shows; no decision depends on it."""
+    free: Free | None = field(default=None, compare=False, repr=False)
+    """The sums of the entries, where the adapter has them already."""
+    resources: tuple[bytes, ...] = field(default=(), compare=False, repr=False)
+    """The resources, encoded as the internal API shows them; equal offers share them."""
+    attributes: tuple[bytes, ...] = field(default=(), compare=False, repr=False)
+    """The attributes of the agent, encoded likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +103,28 @@ class InsufficientOffers(Refused):
     """The offers have less than the tasks need."""
 
 
-def free(offers: Iterable[Offer]) -> Free:
+def free(offers: Collection[Offer]) -> Free:
     """Sum up what offers hold."""
+    if len(offers) == 1:
+        (offer,) = offers
+        if offer.free is not None:
+            return offer.free
+    return free_of(entry for offer in offers for entry in offer.entries)
+
+
+def free_of(entries: Iterable[Entry]) -> Free:
+    """Sum up what entries hold."""
     sums = dict.fromkeys(SCALARS, 0)
     slack_cpu = ports = 0
-    for offer in offers:
-        for entry in offer.entries:
-            if entry.volume:
-                continue
-            if entry.name == PORTS:
-                ports += sum(last - first + 1 for first, last in entry.ranges)
-            elif not entry.revocable:
-                sums[entry.name] += entry.amount
-            elif entry.name == CPU:
-                slack_cpu += entry.amount
+    for entry in entries:
+        if entry.volume:
+            continue
+        if entry.name == PORTS:
+            ports += sum(last - first + 1 for first, last in entry.ranges)
+        elif not entry.revocable:
+            sums[entry.name] += entry.amount
+        elif entry.name == CPU:
+            slack_cpu += entry.amount
     return Free(Resources(*(sums[name] for name in SCALARS)), slack_cpu, ports)
 
 

@@ -101,6 +101,8 @@ class HostTable:
         self._ports = np.zeros(room, dtype=np.int64)
         self._total = np.zeros((room, 4), dtype=np.int64)
         self._total_slack = np.zeros(room, dtype=np.int64)
+        self._totals: dict[int, tuple[Resources, int]] = {}
+        """By row, the same totals for decisions about one host."""
         self._offers = np.zeros(room, dtype=np.int32)
         self._claim = np.full(room, ClaimState.READY, dtype=np.int8)
         self._life = np.full(room, HostState.UNKNOWN, dtype=np.int8)
@@ -133,6 +135,7 @@ class HostTable:
         self._class[row] = self._labels.number(self.with_pool(agent.hostname, agent.labels))
         self._total[row] = agent.total.values()
         self._total_slack[row] = agent.slack_cpu
+        self._totals[row] = (agent.total, agent.slack_cpu)
         self.version += 1
         return row
 
@@ -162,6 +165,7 @@ class HostTable:
         """Remove an agent; its row can be used again."""
         row = self._row.pop(agent_id)
         del self._own_labels[row]
+        del self._totals[row]
         same_name = self._rows_of[self.hostnames[row]]
         same_name.remove(row)
         if not same_name:
@@ -249,9 +253,11 @@ class HostTable:
 
     def set_free(self, row: int, free: Free, offers: int) -> None:
         """Set the sums of the row's offers, and their number."""
-        self._free[row] = free.normal.values()
+        normal = free.normal
+        self._free[row] = (normal.cpu, normal.memory, normal.disk, normal.gpu)
         self._slack[row] = free.slack_cpu
-        if free.slack_cpu > self._total_slack[row] or (self._free[row] > self._total[row]).any():
+        whole, slack = self._totals[row]
+        if free.slack_cpu > slack or not normal.fits(whole):
             # The map of agents is older than the offers.
             self.version += 1
         self._ports[row] = free.ports
@@ -288,7 +294,7 @@ class HostTable:
 
     def total(self, row: int) -> tuple[Resources, int]:
         """Return all resources of the agent, and its revocable CPU."""
-        return Resources(*map(int, self._total[row])), int(self._total_slack[row])
+        return self._totals[row]
 
     # Decisions.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-import uuid
+import os
 from collections import OrderedDict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
@@ -45,6 +45,7 @@ CALLS_AT_ONCE = 1000
 LAUNCHED = Counter("hostmgr_tasks_launched", "Tasks launched on Mesos.")
 OFFERS = Counter("hostmgr_offers", "Offers received from Mesos.")
 SUBSCRIBED = Gauge("hostmgr_subscribed", "1 while subscribed with the Mesos master, else 0.")
+_VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 log = logging.getLogger(__name__)
 
 
@@ -387,6 +388,7 @@ def _info(need: Need, end: float) -> RunInfo:
 
 
 def claim_ids() -> Iterator[str]:
-    """Iterate over new ids for claims."""
+    """Iterate over new ids for claims: UUIDs of version 4, faster than `uuid.uuid4`."""
     while True:
-        yield str(uuid.uuid4())
+        text = os.urandom(16).hex()
+        yield f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:]}"

@@ -10,7 +10,7 @@ from hostmgr.core.table import Agent
 from hostmgr.mesos.host_names import HostNames
 from hostmgr.mesos.operator import Agent as AgentMessage
 from hostmgr.mesos.operator import OperatorClient
-from hostmgr.mesos.translate import KIND_OF, agent_from
+from hostmgr.mesos.translate import KIND_OF, AgentTranslator
 from peloton.model.resources import milli
 
 AGENTS_AT_ONCE = 200
@@ -24,6 +24,7 @@ class AgentReader:
         """Count only resources allocated to `role` as allocated. `hosts` names the agents' hosts."""
         self._client = client
         self._role = role
+        self._translator = AgentTranslator(role)
         self._hosts = hosts or HostNames("")
         self._read: dict[str, tuple[bytes, Agent]] = {}
 
@@ -56,6 +57,6 @@ class AgentReader:
                 await asyncio.sleep(0)
             agent_id, raw = wire.agent_info.id.value, wire.SerializeToString()
             before = self._read.get(agent_id)
-            agent = before[1] if before and before[0] == raw else agent_from(wire, self._role)
+            agent = before[1] if before and before[0] == raw else self._translator.agent(wire)
             read[agent_id] = (raw, agent)
         return read

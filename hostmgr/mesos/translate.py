@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from hostmgr.core.offers import CPU, PORTS, SCALARS, Entry, Offer, Taken
+from hostmgr.core.offers import CPU, PORTS, SCALARS, Entry, Free, Offer, Taken, free_of
 from hostmgr.core.table import Agent
+from hostmgr.mesos.utf8 import replace_invalid_attributes
 from mesos.v1 import mesos_pb2
 from mesos.v1.master import master_pb2
-from peloton.model.resources import KINDS, MILLI, Resources, milli
+from peloton.model.constraint import Label
+from peloton.model.resources import KINDS, MILLI, ZERO, Resources, milli
 from peloton.wire.hosts import labels_from
 
 UNRESERVED = "*"
@@ -16,13 +19,54 @@ KIND_OF = dict(zip(SCALARS, KINDS, strict=True))
 """Name of a resource in Mesos → Peloton's name of the kind."""
 
 
+MAX_KNOWN = 50_000
+"""Most translations of each kind that are remembered; then all are forgotten."""
+
+Encoded = tuple[bytes, ...]
+
+
 class ResourceTemplates:
-    """Number the resource entries of Mesos without their amounts."""
+    """Number the resource entries of Mesos without their amounts, and remember what offers contain."""
 
     def __init__(self) -> None:
         self._common: dict[tuple[str, str, str, bool], int] = {}
         self._numbers: dict[bytes, int] = {}
         self._templates: list[mesos_pb2.Resource] = []
+        self._entries: dict[bytes, Entry | None] = {}
+        self._contents: dict[Encoded, tuple[Encoded, tuple[Entry, ...], Free]] = {}
+        self._labels: dict[Encoded, tuple[Encoded, tuple[Label, ...]]] = {}
+
+    def content(self, resources: Iterable[mesos_pb2.Resource]) -> tuple[Encoded, tuple[Entry, ...], Free]:
+        """Return the resources of an offer: encoded, as entries, and summed up."""
+        key = tuple([each.SerializeToString() for each in resources])
+        known = self._contents.get(key)
+        if known is None:
+            pairs = zip(key, resources, strict=True)
+            found = (self._entry(encoded, each) for encoded, each in pairs)
+            entries = tuple(entry for entry in found if entry is not None)
+            _make_room(self._contents)
+            known = self._contents[key] = key, entries, free_of(entries)
+        return known
+
+    def labels(self, attributes: Iterable[mesos_pb2.Attribute]) -> tuple[Encoded, tuple[Label, ...]]:
+        """Return the attributes of an offer: encoded, and as labels; replace text that is not UTF-8."""
+        key = tuple([each.SerializeToString() for each in attributes])
+        known = self._labels.get(key)
+        if known is None:
+            replace_invalid_attributes(attributes)
+            valid = tuple([each.SerializeToString() for each in attributes])
+            _make_room(self._labels)
+            known = self._labels[key] = valid, labels_from(attributes)
+        if known[0] != key:
+            replace_invalid_attributes(attributes)
+        return known
+
+    def _entry(self, encoded: bytes, resource: mesos_pb2.Resource) -> Entry | None:
+        """Translate a resource; None for one that tasks cannot take."""
+        if encoded not in self._entries:
+            _make_room(self._entries)
+            self._entries[encoded] = _entry(resource, self) if _countable(resource) else None
+        return self._entries[encoded]
 
     def number(self, resource: mesos_pb2.Resource) -> int:
         """Return the number of a resource's template. Most differ in few fields, which are compared first."""
@@ -63,6 +107,11 @@ class ResourceTemplates:
         return resource
 
 
+def _make_room(known: dict[Any, Any]) -> None:
+    if len(known) >= MAX_KNOWN:
+        known.clear()
+
+
 def reserved(resource: mesos_pb2.Resource) -> bool:
     """Return whether a resource is reserved, in the old format (`role`) or the new one (`reservations`)."""
     return bool(resource.reservations) or resource.role not in ("", UNRESERVED)
@@ -86,14 +135,11 @@ def volume_id(resource: mesos_pb2.Resource) -> str:
 
 
 def offer_from(wire: mesos_pb2.Offer, templates: ResourceTemplates) -> Offer:
-    """Translate an offer."""
+    """Translate an offer. What many offers have in common is translated once."""
+    resources, entries, sums = templates.content(wire.resources)
+    attributes, labels = templates.labels(wire.attributes)
     return Offer(
-        wire.id.value,
-        wire.agent_id.value,
-        wire.hostname,
-        tuple(entries_of(wire.resources, templates)),
-        labels_from(wire.attributes),
-        wire,
+        wire.id.value, wire.agent_id.value, wire.hostname, entries, labels, wire, sums, resources, attributes
     )
 
 
@@ -133,20 +179,56 @@ def sums(resources: Iterable[mesos_pb2.Resource]) -> tuple[Resources, int]:
     return Resources(*amounts.values()), slack_cpu
 
 
+class AgentTranslator:
+    """Translate agents. Resources and attributes that many agents have in common are translated once."""
+
+    def __init__(self, role: str) -> None:
+        """Count only resources allocated to `role` as allocated."""
+        self._role = role
+        self._totals: dict[Encoded, tuple[Resources, int, frozenset[str]]] = {}
+        self._labels: dict[Encoded, tuple[Label, ...]] = {}
+
+    def agent(self, wire: master_pb2.Response.GetAgents.Agent) -> Agent:
+        """Translate an agent."""
+        info = wire.agent_info
+        total, slack_cpu, volumes = self._total(wire.total_resources)
+        allocated, allocated_slack_cpu = ZERO, 0
+        if wire.allocated_resources:
+            ours = [
+                each for each in wire.allocated_resources if each.allocation_info.role in ("", self._role)
+            ]
+            allocated, allocated_slack_cpu = sums(ours)
+        return Agent(
+            info.id.value,
+            info.hostname,
+            self._labels_of(info.attributes),
+            total,
+            slack_cpu,
+            allocated,
+            allocated_slack_cpu,
+            address_of(wire),
+            volumes,
+            wire,
+        )
+
+    def _total(self, resources: Sequence[mesos_pb2.Resource]) -> tuple[Resources, int, frozenset[str]]:
+        key = tuple([each.SerializeToString() for each in resources])
+        known = self._totals.get(key)
+        if known is None:
+            volumes = frozenset(found for each in resources if (found := volume_id(each)))
+            _make_room(self._totals)
+            known = self._totals[key] = (*sums(resources), volumes)
+        return known
+
+    def _labels_of(self, attributes: Sequence[mesos_pb2.Attribute]) -> tuple[Label, ...]:
+        key = tuple([each.SerializeToString() for each in attributes])
+        known = self._labels.get(key)
+        if known is None:
+            _make_room(self._labels)
+            known = self._labels[key] = labels_from(attributes)
+        return known
+
+
 def agent_from(wire: master_pb2.Response.GetAgents.Agent, role: str) -> Agent:
-    """Translate an agent. Only resources allocated to `role` count as allocated."""
-    total, slack_cpu = sums(wire.total_resources)
-    ours = [each for each in wire.allocated_resources if each.allocation_info.role in ("", role)]
-    allocated, allocated_slack_cpu = sums(ours)
-    return Agent(
-        wire.agent_info.id.value,
-        wire.agent_info.hostname,
-        labels_from(wire.agent_info.attributes),
-        total,
-        slack_cpu,
-        allocated,
-        allocated_slack_cpu,
-        address_of(wire),
-        frozenset(found for each in wire.total_resources if (found := volume_id(each))),
-        wire,
-    )
+    """Translate one agent."""
+    return AgentTranslator(role).agent(wire)

@@ -19,13 +19,16 @@ Event = scheduler_pb2.Event
 
 
 def replace_invalid_text(event: Event) -> None:
-    """Replace invalid bytes in the texts of an event by �, in place."""
+    """Replace invalid bytes in the texts of an event by �, in place, but for the attributes of offers.
+
+    Those are examined where they are translated, which is once for all offers that have the same ones.
+    """
     if event.type == Event.UPDATE:
         _repair(event.update.status, "message")
     elif event.type == Event.OFFERS:
         for offer in event.offers.offers:
-            _repair(offer, "hostname")
-            _repair_attributes(offer.attributes)
+            if isinstance(offer.hostname, bytes):
+                _repair(offer, "hostname")
     elif event.type == Event.ERROR:
         _repair(event.error, "message")
 
@@ -34,10 +37,11 @@ def replace_invalid_agent_text(agents: Iterable[master_pb2.Response.GetAgents.Ag
     """Replace invalid bytes in the texts of agents by �, in place."""
     for agent in agents:
         _repair(agent.agent_info, "hostname")
-        _repair_attributes(agent.agent_info.attributes)
+        replace_invalid_attributes(agent.agent_info.attributes)
 
 
-def _repair_attributes(attributes: Iterable[mesos_pb2.Attribute]) -> None:
+def replace_invalid_attributes(attributes: Iterable[mesos_pb2.Attribute]) -> None:
+    """Replace invalid bytes in the texts of attributes by �, in place."""
     for each in attributes:
         _repair(each, "name")
         if each.type == mesos_pb2.Value.TEXT:

@@ -15,7 +15,7 @@ from hostmgr.services.internal_maintenance import MaintenanceMethods
 from hostmgr.services.internal_operations import OperationMethods
 from hostmgr.services.internal_watches import WatchMethods
 from hostmgr.services.kills import kill, kill_and_hold
-from hostmgr.services.offers import host_info, host_offer
+from hostmgr.services.offers import encoded_host_offer, host_info
 from hostmgr.services.query import hosts_by_query, runs_by_host_state
 from hostmgr.services.reserving import completed_reservations, reserve_hosts
 from hostmgr.services.watches import Watches
@@ -24,7 +24,7 @@ from peloton.model.resources import KINDS, MILLI, Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
 from peloton.rpc.server import caller
 from peloton.wire.constraint import ADDED_DEPTH, constraint_from
-from peloton.wire.hosts import agents_to, offers_to
+from peloton.wire.hosts import acquired_to, agents_to, offers_to
 from peloton.wire.ids import run_id
 from peloton.wire.launch import launch_from
 from peloton.wire.task import resources_from
@@ -59,8 +59,8 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
 
     async def AcquireHostOffers(
         self, request: pb.AcquireHostOffersRequest, context: Any
-    ) -> pb.AcquireHostOffersResponse:
-        """Claim hosts that match the filter."""
+    ) -> pb.AcquireHostOffersResponse | bytes:
+        """Claim hosts that match the filter. The answer is encoded already."""
         try:
             want = filter_from(request.filter)
         except InvalidArgument as error:
@@ -69,9 +69,9 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
             answer.error.invalidHostFilter.invalid.CopyFrom(request.filter)
             return answer
         acquired = self._manager.acquire(want, caller(context).instance)
-        return pb.AcquireHostOffersResponse(
-            hostOffers=[host_offer(self._manager, claim, want.revocable) for claim in acquired.claims],
-            filterResultCounts={reason.value: count for reason, count in acquired.counts.items()},
+        return acquired_to(
+            [encoded_host_offer(self._manager, claim, want.revocable) for claim in acquired.claims],
+            {reason.value: count for reason, count in acquired.counts.items()},
         )
 
     async def ReleaseHostOffers(

@@ -7,32 +7,30 @@ from collections.abc import Iterable, Mapping
 from hostmgr.core.hosts import Claim
 from hostmgr.core.table import Agent
 from hostmgr.drivers.manager import HostManager
-from peloton.api.v0 import peloton_pb2
 from peloton.model.host_pool import HOST_POOL
-from peloton.model.resources import MILLI
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
-from peloton.wire.feasibility import LAUNCHES
-from peloton.wire.hosts import Attribute, agents_to, offers_to, resources_to, scalar, with_attribute
+from peloton.wire.hosts import Attribute, agents_to, host_offer_to, resources_to, with_attribute
 from peloton.wire.ids import agent_id
 
 
 def host_offer(manager: HostManager, claim: Claim, revocable: bool) -> pb.HostOffer:
     """Return a claimed host with what its offers have; revocable resources only with `revocable`."""
-    offers = offers_to(each.wire for each in manager.hosts.offers_of(claim.agent_id))
-    return pb.HostOffer(
-        hostname=claim.hostname,
-        agentId=agent_id(claim.agent_id),
-        resources=[
-            *(
-                each
-                for offer in offers
-                for each in offer.resources
-                if revocable or not each.HasField("revocable")
-            ),
-            scalar(LAUNCHES, manager.launches.room(claim.agent_id) * MILLI),
-        ],
-        attributes=_attributes(manager, claim.hostname, offers[0].attributes if offers else ()),
-        id=peloton_pb2.HostOfferID(value=claim.id),
+    return pb.HostOffer.FromString(encoded_host_offer(manager, claim, revocable))
+
+
+def encoded_host_offer(manager: HostManager, claim: Claim, revocable: bool) -> bytes:
+    """Return the same, encoded."""
+    offers = manager.hosts.offers_of(claim.agent_id)
+    pool = manager.hosts.table.pool_of(claim.hostname)
+    return host_offer_to(
+        claim.hostname,
+        claim.agent_id,
+        claim.id,
+        [each.resources for each in offers],
+        offers[0].attributes if offers else (),
+        () if pool is None else (HOST_POOL, pool),
+        manager.launches.room(claim.agent_id),
+        revocable,
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from mesos.v1 import mesos_pb2
 from mesos.v1.master import master_pb2
@@ -10,12 +11,18 @@ from peloton.api.v0 import peloton_pb2
 from peloton.model.constraint import Label
 from peloton.model.resources import MILLI, Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.wire.feasibility import LAUNCHES
 
 RESOURCE_NAMES = ("cpus", "mem", "disk", "gpus")
 """Mesos' names of the kinds, in the order of `peloton.model.resources.KINDS`."""
 Agent = master_pb2.Response.GetAgents.Agent
 Resource = mesos_pb2.Resource
 Attribute = mesos_pb2.Attribute
+Encoded = tuple[bytes, ...]
+"""Messages, encoded: what many offers have in common is the same object in all."""
+MAX_SHARED = 50_000
+_HOST_OFFERS = bytes([hostsvc_pb2.AcquireHostOffersResponse.HOSTOFFERS_FIELD_NUMBER << 3 | 2])
+"""The key of a length-delimited field."""
 
 
 def claim_to(hostname: str, agent_id: str, claim_id: str) -> hostsvc_pb2.HostOffer:
@@ -25,6 +32,63 @@ def claim_to(hostname: str, agent_id: str, claim_id: str) -> hostsvc_pb2.HostOff
         agentId=mesos_pb2.AgentID(value=agent_id),
         id=peloton_pb2.HostOfferID(value=claim_id),
     )
+
+
+def host_offer_to(
+    hostname: str,
+    agent_id: str,
+    claim_id: str,
+    resources: Iterable[Encoded],
+    attributes: Encoded,
+    added: tuple[str, str] | tuple[()],
+    launches: int,
+    revocable: bool,
+) -> bytes:
+    """Encode a claimed host.
+
+    `resources` are those of each of its offers, revocable ones are left out without `revocable`; `launches`
+    is how many tasks may be launched there; `added` is a further attribute, name and value. The parts that
+    hosts share are encoded once: fields that are encoded apart and joined are one message.
+    """
+    head = claim_to(hostname, agent_id, claim_id).SerializeToString()
+    parts = [_resources(each, revocable) for each in resources]
+    return b"".join((head, *parts, _launches(launches), _attributes(attributes, added)))
+
+
+@lru_cache(MAX_SHARED)
+def _resources(resources: Encoded, revocable: bool) -> bytes:
+    wires = map(Resource.FromString, resources)
+    shown = [each for each in wires if revocable or not each.HasField("revocable")]
+    return hostsvc_pb2.HostOffer(resources=shown).SerializeToString()
+
+
+@lru_cache(MAX_SHARED)
+def _attributes(attributes: Encoded, added: tuple[str, str] | tuple[()]) -> bytes:
+    own = map(Attribute.FromString, attributes)
+    shown = with_attribute(own, *added) if added else own
+    return hostsvc_pb2.HostOffer(attributes=shown).SerializeToString()
+
+
+@lru_cache
+def _launches(count: int) -> bytes:
+    return hostsvc_pb2.HostOffer(resources=[scalar(LAUNCHES, count * MILLI)]).SerializeToString()
+
+
+def acquired_to(offers: Iterable[bytes], counts: Mapping[str, int]) -> bytes:
+    """Encode the answer of AcquireHostOffers, with claimed hosts that are encoded already."""
+    answer = hostsvc_pb2.AcquireHostOffersResponse(filterResultCounts=counts)
+    parts = [_HOST_OFFERS + _varint(len(each)) + each for each in offers]
+    return b"".join((answer.SerializeToString(), *parts))
+
+
+def _varint(number: int) -> bytes:
+    """Encode a length as protobuf does: seven bits in each byte, the lowest first."""
+    encoded = bytearray()
+    while number > 127:
+        encoded.append(number & 127 | 128)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
 
 
 def offers_to(wires: Iterable[object]) -> list[mesos_pb2.Offer]:

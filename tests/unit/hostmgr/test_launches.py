@@ -177,5 +177,7 @@ async def test_an_offer_contains_how_many_more_launches_a_host_takes() -> None:
     answer = await InternalHosts(held, cluster, reconciliation, nothing, nothing).AcquireHostOffers(
         pb.AcquireHostOffersRequest(), Context()
     )
-    hosts = [host_from(wire, HostClass()) for wire in answer.hostOffers]
+    assert isinstance(answer, bytes)
+    offers = pb.AcquireHostOffersResponse.FromString(answer).hostOffers
+    hosts = [host_from(wire, HostClass()) for wire in offers]
     assert {host.hostname: host.launches for host in hosts} == {"host0": 1, "host1": 2}
