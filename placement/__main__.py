@@ -12,13 +12,15 @@ from peloton.membership.interface import Role
 from peloton.model.states import TaskType
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import FeasibilityServiceStub
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
+from peloton.private.hostmgr.reservations.reservations_pb2_grpc import ReservationServiceStub
 from peloton.private.resmgr.placing.placing_pb2_grpc import PlacingServiceStub
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import ResourceManagerServiceStub
-from placement.clients import HostmgrClaims, ResmgrQueue
+from placement.clients import HostmgrClaims, HostmgrReservations, ResmgrQueue
 from placement.config import PlacementSettings
 from placement.core import batch, daemon, service
 from placement.core.strategy import Strategy
 from placement.engine import Engine
+from placement.last_resort import LastResort
 from placement.placing import Context
 
 FAMILIES_AT_ONCE = 16
@@ -46,6 +48,7 @@ def build(process: Daemon[PlacementSettings]) -> None:
             process.client(Role.HOSTMGR, InternalHostServiceStub),
             process.client(Role.HOSTMGR, FeasibilityServiceStub),
         )
+        reservations = HostmgrReservations(process.client(Role.HOSTMGR, ReservationServiceStub))
         for type_ in settings.types:
             context = Context(
                 strategy=strategy(type_, settings.longest),
@@ -57,7 +60,13 @@ def build(process: Daemon[PlacementSettings]) -> None:
                 patience=settings.patience,
                 desired_host_patience=settings.desired_host_patience,
             )
-            engine = Engine(context, settings.dequeue_limit, settings.dequeue_wait, settings.max_waiting)
+            engine = Engine(
+                context,
+                settings.dequeue_limit,
+                settings.dequeue_wait,
+                settings.max_waiting,
+                last_resort=LastResort(context, reservations),
+            )
             process.spawn(f"{type_.name.lower()} engine", engine.run())
         yield
 

@@ -8,12 +8,21 @@ from peloton.errors import RemoteFailure
 from peloton.model.shortage import Shortage
 from peloton.model.states import TaskType
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.private.hostmgr.reservations import reservations_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.rpc.client import LeaderClient
 from placement.core.model import Gang, Host, HostPlacement, Needs, Shape, TasksOnHosts
-from placement.ports import NO_HOSTS, Acquired, Desired, Failure, Rejection
+from placement.ports import (
+    NO_HOSTS,
+    Acquired,
+    Desired,
+    Failure,
+    Rejection,
+    ReservationAnswer,
+    ReservationReport,
+)
 from placement.wire import (
     acquire_request,
     compare_request,
@@ -23,8 +32,11 @@ from placement.wire import (
     host_to,
     labels_on_hosts_from,
     placement_to,
+    progress_from,
     rejections_from,
+    reserved_to,
     shortages_from,
+    wish_to,
 )
 
 CALL_SECONDS = 10.0
@@ -77,6 +89,12 @@ class ResmgrQueue:
             await self._placing.call("GetLabelsOnHosts", request, timeout=CALL_SECONDS)
         )
 
+    async def report_reservations(self, reports: Sequence[ReservationReport]) -> Sequence[Gang]:
+        """Report gangs that wait for reserved hosts; return those that are gone."""
+        request = placing_pb2.ReportReservationsRequest(gangs=map(reserved_to, reports))
+        answer = await self._placing.call("ReportReservations", request, timeout=CALL_SECONDS)
+        return [reports[position].gang for position in answer.gone]
+
 
 class HostmgrClaims:
     """Claims on hosts at the leading hostmgr."""
@@ -111,3 +129,28 @@ class HostmgrClaims:
             answer = await self._feasibility.call("CheckGangs", request, timeout=CALL_SECONDS)
             found += shortages_from(answer)
         return found
+
+
+class HostmgrReservations:
+    """Reservations of hosts at the leading hostmgr."""
+
+    def __init__(self, client: LeaderClient) -> None:
+        self._client = client
+
+    async def reserve(self, gangs: Sequence[tuple[str, Shape]]) -> Sequence[ReservationAnswer]:
+        """Make or renew reservations, each under an id; return how far each is."""
+        request = reservations_pb2.ReserveForGangsRequest(wishes=(wish_to(*each) for each in gangs))
+        answer = await self._client.call("ReserveForGangs", request, timeout=CALL_SECONDS)
+        return [progress_from(wire, shape) for wire, (_, shape) in zip(answer.progress, gangs, strict=True)]
+
+    async def cancel(self, ids: Sequence[str]) -> None:
+        """End reservations."""
+        request = reservations_pb2.CancelReservationsRequest(ids=ids)
+        await self._client.call("CancelReservations", request, timeout=CALL_SECONDS)
+
+    async def backfill(self, run_id: str, needs: Needs, most: int) -> tuple[Sequence[Host], bool]:
+        """Claim up to `most` hosts for tasks of a run's job, also reserved ones where those end in time."""
+        request = reservations_pb2.AcquireForBackfillRequest(filter=acquire_request(needs, most).filter)
+        request.run.value = run_id
+        answer = await self._client.call("AcquireForBackfill", request, timeout=CALL_SECONDS)
+        return [host_from(offer, needs.host_class) for offer in answer.claims], answer.open

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 
 from peloton.backoff import Backoff
 from peloton.errors import PelotonError
 from placement.core.model import Gang
 from placement.core.strategy import Family
+from placement.last_resort import LastResort
 from placement.metrics import WAITING
 from placement.placing import Context, Placing
 
@@ -31,8 +33,11 @@ class Engine:
         dequeue_wait: float = 5.0,
         max_waiting: int = 4000,
         keep_alive: float = KEEP_ALIVE_SECONDS,
+        last_resort: LastResort | None = None,
     ) -> None:
-        self._context = context
+        """`last_resort` takes over gangs that found no place; None: they go back."""
+        self._last_resort = last_resort
+        self._context = replace(context, last_resort=last_resort.take if last_resort is not None else None)
         self._limit = dequeue_limit
         self._wait = dequeue_wait
         self._max_waiting = max_waiting
@@ -46,12 +51,15 @@ class Engine:
     @property
     def waiting(self) -> int:
         """Number of gangs that were taken and are neither placed nor given back."""
-        return sum(map(len, self._placings.values()))
+        reserving = len(self._last_resort) if self._last_resort is not None else 0
+        return sum(map(len, self._placings.values())) + reserving
 
     async def run(self) -> None:
         """Run until cancelled. Resmgr and hostmgr may come and go."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep_alive())
+            if self._last_resort is not None:
+                group.create_task(self._last_resort.run())
             while True:
                 gangs = await self._dequeue()
                 self._place_all(gangs, group)

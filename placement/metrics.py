@@ -10,3 +10,5 @@ REJECTED = Counter("placement_tasks_rejected", "Tasks that resmgr did not want p
 CLAIMED = Counter("placement_hosts_claimed", "Hosts claimed in hostmgr.")
 UNUSED = Counter("placement_hosts_unused", "Hosts released again without a task.")
 WAITING = Gauge("placement_gangs_waiting", "Gangs taken from resmgr and not yet settled.", ["type"])
+RESERVED = Counter("placement_tasks_reserved", "Tasks that got the hosts that were reserved for them.")
+BACKFILLED = Counter("placement_tasks_backfilled", "Tasks placed on hosts that are reserved until later.")

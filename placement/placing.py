@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from peloton.backoff import Backoff
@@ -36,6 +36,9 @@ RELEASE_SECONDS = 3.0
 log = logging.getLogger(__name__)
 
 
+LastResort = Callable[[Family, Sequence[Failure]], Awaitable[Sequence[Failure]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What all families of an engine share."""
@@ -52,6 +55,8 @@ class Context:
     desired_host_patience: float = 100.0
     """Seconds that a gang waits for its desired host."""
     estimates: HostEstimates = field(default_factory=HostEstimates)
+    last_resort: LastResort | None = None
+    """Takes over gangs that found no place; returns the failures of those that go back."""
     unreported: deque[Failure] = field(default_factory=lambda: deque(maxlen=MAX_UNREPORTED))
     """Failures that could not be reported to resmgr yet. The leases of their gangs last while this engine
     shows signs of life."""
@@ -143,7 +148,7 @@ class Placing:
         if self._family.to_desired_host and not self._family.nowhere_else:
             self._undesire()
             return
-        await self._fail(await self._with_shortages(self._given_up(no_match)))
+        await self._fail(await self._last_resort(await self._with_shortages(self._given_up(no_match))))
 
     def _undesire(self) -> None:
         """Let gangs leave the family that waited long enough for their desired host."""
@@ -298,6 +303,18 @@ class Placing:
             return list(failed)
         found = dict(zip(shapes, shortages, strict=True))
         return [replace(each, shortage=found.get(each.gang.shape)) for each in failed]
+
+    async def _last_resort(self, failed: Sequence[Failure]) -> Sequence[Failure]:
+        """Let the engine take gangs over before they go back; return the failures of the others."""
+        last_resort = self._context.last_resort
+        if not failed or last_resort is None:
+            return failed
+        left = await last_resort(self._family, failed)
+        kept = {failure.gang for failure in left}
+        for failure in failed:
+            if failure.gang not in kept:
+                self._waiting.pop(failure.gang, None)
+        return left
 
     async def _fail(self, failed: Sequence[Failure]) -> None:
         if not failed:

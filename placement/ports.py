@@ -9,6 +9,7 @@ from typing import Protocol
 
 from peloton.model.shortage import Shortage
 from placement.core.model import Gang, Host, HostPlacement, Needs, Shape, TasksOnHosts
+from placement.core.reservation_reasons import Reserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,24 @@ class Acquired:
     """Hosts by the lower-case name of their match result."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReservationReport:
+    """A gang that waits for reserved hosts, and why."""
+
+    gang: Gang
+    reason: str
+    start: float | None
+    """Seconds until it is expected to start; None: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationAnswer:
+    """How far a reservation is; with `hosts` it has ended, and they are claimed."""
+
+    reserved: Reserved
+    hosts: Sequence[Host] = ()
+
+
 Desired = Mapping[str, Sequence[str]]
 """The ids of the tasks that are to be placed on each host, by hostname."""
 NO_HOSTS: Desired = MappingProxyType({})
@@ -63,6 +82,10 @@ class GangQueue(Protocol):
         """Return the labels of the tasks that are placed or running on hosts."""
         ...
 
+    async def report_reservations(self, reports: Sequence[ReservationReport]) -> Sequence[Gang]:
+        """Report gangs that wait for reserved hosts; return those that are gone."""
+        ...
+
 
 class Claims(Protocol):
     """Claims on hosts at hostmgr. Calls raise PelotonError; Unavailable where hostmgr cannot be reached."""
@@ -80,4 +103,23 @@ class Claims(Protocol):
 
     async def compare(self, shapes: Sequence[Shape]) -> Sequence[Shortage | None]:
         """Return for each shape why such a gang would not fit on empty hosts, if a reason is known."""
+        ...
+
+
+class Reservations(Protocol):
+    """Reservations of hosts at hostmgr. Calls raise PelotonError."""
+
+    async def reserve(self, gangs: Sequence[tuple[str, Shape]]) -> Sequence[ReservationAnswer]:
+        """Make or renew reservations, each under an id; return how far each is."""
+        ...
+
+    async def cancel(self, ids: Sequence[str]) -> None:
+        """End reservations."""
+        ...
+
+    async def backfill(self, run_id: str, needs: Needs, most: int) -> tuple[Sequence[Host], bool]:
+        """Claim up to `most` hosts for tasks of a run's job, also reserved ones where those end in time.
+
+        Return the hosts, and whether any reserved host is open to tasks that end in time.
+        """
         ...

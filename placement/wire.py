@@ -15,6 +15,7 @@ from peloton.model.states import PlacementStrategy, TaskType
 from peloton.model.volume import owner_of
 from peloton.private.hostmgr.feasibility import feasibility_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.private.hostmgr.reservations import reservations_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
@@ -34,7 +35,15 @@ from placement.core.model import (
     Task,
     TasksOnHosts,
 )
-from placement.ports import NO_HOSTS, Desired, Failure, Rejection
+from placement.core.reservation_reasons import Reserved
+from placement.ports import (
+    NO_HOSTS,
+    Desired,
+    Failure,
+    Rejection,
+    ReservationAnswer,
+    ReservationReport,
+)
 
 _KINDS = ("cpus", "mem", "disk", "gpus")
 
@@ -136,12 +145,40 @@ def _on_hosts(names: Iterable[str], also: task_pb2.Constraint | None) -> task_pb
 
 def compare_request(shapes: Iterable[Shape]) -> feasibility_pb2.CheckGangsRequest:
     """Build the request that compares gangs with empty hosts."""
-    request = feasibility_pb2.CheckGangsRequest()
-    for shape in shapes:
-        wire = request.gangs.add(spread=shape.spread)
-        for needs, count in shape.members:
-            wire.members.add(filter=_filter(needs), count=count)
-    return request
+    return feasibility_pb2.CheckGangsRequest(gangs=map(_shape_to, shapes))
+
+
+def _shape_to(shape: Shape) -> feasibility_pb2.GangShape:
+    wire = feasibility_pb2.GangShape(spread=shape.spread)
+    for needs, count in shape.members:
+        wire.members.add(filter=_filter(needs), count=count)
+    return wire
+
+
+def wish_to(id: str, shape: Shape) -> reservations_pb2.Wish:
+    """Encode a gang that needs hosts reserved."""
+    return reservations_pb2.Wish(id=id, gang=_shape_to(shape))
+
+
+def progress_from(wire: reservations_pb2.Progress, shape: Shape) -> ReservationAnswer:
+    """Decode how far the reservation for a gang is."""
+    classes = [needs.host_class for needs, _ in shape.members]
+    reserved = Reserved(
+        wire.reserved,
+        wire.free,
+        tuple(wire.hostnames),
+        wire.start_seconds if wire.HasField("start_seconds") else None,
+        wire.next_seconds if wire.HasField("next_seconds") else None,
+        wire.ahead,
+    )
+    claims = zip(wire.claims, wire.members, strict=True)
+    return ReservationAnswer(reserved, [host_from(offer, classes[at]) for offer, at in claims])
+
+
+def reserved_to(report: ReservationReport) -> placing_pb2.ReservedGang:
+    """Encode a gang that waits for reserved hosts."""
+    runs = [run_id(task.run_id) for task in report.gang.tasks]
+    return placing_pb2.ReservedGang(runs=runs, reason=report.reason, start_seconds=report.start)
 
 
 def shortages_from(answer: feasibility_pb2.CheckGangsResponse) -> list[Shortage | None]:

@@ -23,13 +23,16 @@ class PlacementSettings(Settings):
     launching_timeout: float = Field(1200.0, gt=0)
     """How long jobmgr may take to launch a placed gang; then the gang is placed again."""
     reserved_timeout: float = Field(1800.0, gt=0)
-    """How long a gang waits for a host that is reserved for it; then it returns to its pool's queue."""
+    """How long a gang waits for hosts that are reserved for it, from its expected start where there is one;
+    then it returns to its pool's queue."""
     preempting_timeout: float = Field(600.0, gt=0)
     """How long a task that is to be preempted waits for jobmgr to end it; then it stays RUNNING."""
     tries: int = Field(3, ge=1)
     """Failed tries after which a gang frees its allocation and returns to its pool's queue."""
     cycles: int = Field(3, ge=1)
     """Such returns after which a gang requests a reserved host."""
+    gang_patience: float = Field(60.0, ge=0)
+    """Time after its first failed try from which a gang of several tasks requests reserved hosts."""
     retry_first: float = Field(1.0, gt=0)
     """Pause after the first failed try; doubled by each further one."""
     retry_longest: float = Field(30.0, gt=0)
@@ -129,8 +132,8 @@ class ResmgrSettings(DaemonSettings):
     """Which tasks are preempted, and when."""
     entitlement_interval: float = Field(60.0, gt=0)
     """Seconds between two calculations of entitlement, whether something has changed or not."""
-    host_reservation: bool = False
-    """Whether gangs that could not be placed repeatedly request a reserved host."""
+    host_reservation: bool = True
+    """Whether tasks and gangs that could not be placed repeatedly have hosts reserved for them."""
     audit_interval: float = Field(3600.0, gt=0)
     """Seconds between two comparisons of the tasks in memory with the stored ones."""
     capacity_first: float = Field(1.0, gt=0)
@@ -157,6 +160,7 @@ class ResmgrSettings(DaemonSettings):
             preempting=placement.preempting_timeout,
             tries=placement.tries,
             cycles=placement.cycles,
+            gang_patience=placement.gang_patience,
             retry_first=placement.retry_first,
             retry_longest=placement.retry_longest,
             silence=placement.lease_silence,

@@ -67,6 +67,8 @@ class Demand:
     """Ids of the agents that could take one when empty."""
     ready: frozenset[str]
     """Ids of those that could take one now."""
+    group: int = 0
+    """Tasks of different groups are not placed on the same host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,8 @@ class Part:
     agent_id: str
     free_from: float | None
     """When the host has room for it; None: not known."""
+    group: int = 0
+    """The group of its tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +101,8 @@ class Plan:
 
 
 _Free = Callable[[HostView], Vector]
-_Packing = Mapping[str, Vector]
-"""What the gang uses of each host."""
+_Packing = Mapping[str, tuple[Vector, int]]
+"""What the gang uses of each host, and the group of its tasks there."""
 
 
 def plan(demands: Sequence[Demand], spread: bool, hosts: Sequence[HostView], now: float) -> Plan | None:
@@ -109,7 +113,7 @@ def plan(demands: Sequence[Demand], spread: bool, hosts: Sequence[HostView], now
     """
     packed = _pack(demands, spread, hosts, lambda host: host.offered, now=True)
     if packed is not None:
-        return Plan(tuple(Part(agent_id, now) for agent_id in packed), now, ready=True)
+        return Plan(tuple(Part(each, now, group) for each, (_, group) in packed.items()), now, ready=True)
     ends = sorted({task.end for host in hosts for task in host.running})
     at = bisect_left(ends, True, key=lambda end: _fits(demands, spread, hosts, _at(end)))
     if at < len(ends):
@@ -156,7 +160,10 @@ def _planned(
     packed = _pack(demands, spread, hosts, free)
     assert packed is not None
     views = {host.agent_id: host for host in hosts}
-    parts = (Part(agent_id, _free_from(views[agent_id], used, now)) for agent_id, used in packed.items())
+    parts = (
+        Part(agent_id, _free_from(views[agent_id], used, now), group)
+        for agent_id, (used, group) in packed.items()
+    )
     return Plan(tuple(parts), start, unknown=unknown)
 
 
@@ -175,21 +182,22 @@ def _pack(
 ) -> _Packing | None:
     """Place all tasks, first fit; return what they use of each host, None where they do not fit."""
     left = {host.agent_id: free(host) for host in hosts}
-    used: dict[str, Vector] = {}
+    used: dict[str, tuple[Vector, int]] = {}
     ordered = sorted(demands, key=lambda demand: _size(demand.amounts), reverse=True)
     for demand in ordered:
         allowed, count = demand.ready if now else demand.allowed, demand.count
         room = {
             host.agent_id: min(_times(left[host.agent_id], demand.amounts), 1 if spread else count)
             for host in hosts
-            if host.agent_id in allowed and not (spread and host.agent_id in used)
+            if host.agent_id in allowed and not _closed(used.get(host.agent_id), demand, spread)
         }
         for host in sorted(hosts, key=lambda host: _rank(host, room, used)):
             some = min(count, room.get(host.agent_id, 0))
             if some:
                 taken = _multiplied(demand.amounts, some)
                 left[host.agent_id] = _difference(left[host.agent_id], taken)
-                used[host.agent_id] = _sum(used.get(host.agent_id, NOTHING), taken)
+                before, _ = used.get(host.agent_id, (NOTHING, demand.group))
+                used[host.agent_id] = (_sum(before, taken), demand.group)
                 count -= some
             if not count:
                 break
@@ -198,9 +206,12 @@ def _pack(
     return used
 
 
-def _rank(
-    host: HostView, room: Mapping[str, int], used: Mapping[str, Vector]
-) -> tuple[bool, bool, int, int, int, str]:
+def _closed(used: tuple[Vector, int] | None, demand: Demand, spread: bool) -> bool:
+    """Return whether a host that the gang uses takes no tasks of the demand."""
+    return used is not None and (spread or used[1] != demand.group)
+
+
+def _rank(host: HostView, room: Mapping[str, int], used: _Packing) -> tuple[bool, bool, int, int, int, str]:
     agent_id = host.agent_id
     return (
         agent_id not in used, not host.held, -room.get(agent_id, 0), host.unknown, host.tasks, agent_id

@@ -75,6 +75,8 @@ class Reservation:
     plan: Plan | None = None
     claims: tuple[Claim, ...] = ()
     """Claims that were handed out."""
+    groups: tuple[int, ...] = ()
+    """For each claim the members of the gang that the host is for: the first of those with its constraint."""
     payload: object = field(default=None, repr=False)
     """What the caller wants back with the result."""
 
@@ -85,6 +87,8 @@ class Progress:
 
     claims: tuple[Claim, ...] = ()
     """The hosts, claimed: the gang can be placed."""
+    groups: tuple[int, ...] = ()
+    """For each claim the members of the gang that it is for: the first of those with its constraint."""
     parts: tuple[Part, ...] = ()
     """The hosts that are reserved."""
     start: float | None = None
@@ -192,13 +196,14 @@ class Reservations:
             agent_ids = it.plan.agent_ids
             self._hosts.reserve(id, ())
             it.claims = self._hosts.claim_reserved(agent_ids, ids, now, owner)
+            it.groups = tuple(part.group for part in it.plan.parts)
         if it.claims:
-            return Progress(it.claims)
+            return Progress(it.claims, it.groups)
         ahead = 0
         if it.plan is None:
             ahead = sum(1 for other in self._waiting() if other.since < it.since)
             return Progress(ahead=ahead)
-        return Progress((), it.plan.parts, it.plan.start)
+        return Progress(parts=it.plan.parts, start=it.plan.start)
 
     def completed(self, ids: Iterator[str], now: float) -> list[tuple[Reservation, Claim]]:
         """Return the reservations by `reserve_one` whose host can be used now, each once, with a claim."""
@@ -257,9 +262,10 @@ class Reservations:
         masks = self._masks(it)
         agent_ids = [each for each in self._candidates(it, masks) if each not in taken]
         views = [self._view(agent_id, it, now) for agent_id in agent_ids]
+        groups: dict[object, int] = {}
         demands = [
-            self._demand(members, mask, it, agent_ids)
-            for members, mask in zip(it.shape.members, masks, strict=True)
+            self._demand(members, mask, it, agent_ids, groups.setdefault(_class(members.want), number))
+            for number, (members, mask) in enumerate(zip(it.shape.members, masks, strict=True))
         ]
         new = plan(demands, it.shape.spread, views, now)
         old = it.plan
@@ -269,7 +275,9 @@ class Reservations:
         same = plan(demands, it.shape.spread, mine, now)
         return new if same is None or _earlier(new, same) else same
 
-    def _demand(self, members: Members, mask: Mask, it: Reservation, agent_ids: Iterable[str]) -> Demand:
+    def _demand(
+        self, members: Members, mask: Mask, it: Reservation, agent_ids: Iterable[str], group: int
+    ) -> Demand:
         table, want = self._hosts.table, members.want
         opened = frozenset(_agents(it.plan))
         now, _ = table.match(replace(want, opened=opened, closed=self._hosts.holds.closed(())))
@@ -279,6 +287,7 @@ class Reservations:
             members.count,
             frozenset(agent_id for agent_id, row in rows.items() if row is not None and mask[row]),
             frozenset(agent_id for agent_id, row in rows.items() if row is not None and now[row]),
+            group,
         )
 
     def _view(self, agent_id: str, it: Reservation, now: float) -> HostView:
@@ -303,6 +312,11 @@ class Reservations:
         ends.sort(key=lambda task: task.end)
         held = hosts.reserved_for(agent_id) == it.id
         return HostView(agent_id, whole, offered, spare, tuple(ends), unknown, len(runs), held)
+
+
+def _class(want: HostFilter) -> object:
+    """Return what tasks must have in common to be placed on the same host (placement's HostClass)."""
+    return want.constraint, bool(want.minimum.gpu)
 
 
 def _since(it: Reservation) -> float:

@@ -54,6 +54,7 @@ class ReservationService(reservations_pb2_grpc.ReservationServiceServicer):
         names = (hosts.hostname(part.agent_id) for part in progress.parts[:SHOWN_HOSTS])
         return pb.Progress(
             claims=self._offers(progress.claims, revocable),
+            members=progress.groups,
             reserved=len(progress.parts),
             free=len(progress.parts) - len(later),
             hostnames=names,

@@ -22,7 +22,7 @@ from resmgr.core.preemption.execution import Preemptor
 from resmgr.core.state.entities import Gang, Holder, Task
 from resmgr.core.state.lifecycle import Lifecycle
 from resmgr.core.state.needs import NewAlone, NewTask, Shape
-from resmgr.core.state.placements import Failure, Handover, Proposal, Rejection
+from resmgr.core.state.placements import Failure, Handover, Proposal, Rejection, ReservedGang
 from resmgr.core.state.policy import Policy
 from resmgr.core.state.pools import Pool
 
@@ -114,7 +114,17 @@ class Scheduler:
 
     def wants_reserved_host(self, gang: Gang) -> bool:
         """Return whether a host should be reserved for the gang (docs/behaviour/placement.md)."""
-        return self.policy.host_reservation and gang.cycles >= self.policy.cycles
+        policy = self.policy
+        if not policy.host_reservation:
+            return False
+        if gang.cycles >= policy.cycles:
+            return True
+        waited = gang.tasks[0].since - gang.failed_at if gang.failed_at else 0.0
+        return len(gang.tasks) > 1 and waited >= policy.gang_patience
+
+    def reserve(self, holder: Holder | None, reserved: ReservedGang, now: float) -> bool:
+        """Note that a gang waits for reserved hosts; return False where it is gone or has changed."""
+        return self._engines.reserve(holder, reserved, now)
 
     def propose(
         self, holder: Holder | None, proposals: Sequence[Proposal], failures: Sequence[Failure], now: float

@@ -9,14 +9,14 @@ from peloton.private.resmgr.placing import placing_pb2 as pb
 from peloton.private.resmgr.placing import placing_pb2_grpc
 from peloton.rpc.server import caller
 from resmgr.drivers.loop import Driver
-from resmgr.wire.tasks import unplaced_from
+from resmgr.wire.tasks import reserved_from, unplaced_from
 
 _AT_ONCE = 100
 """Hosts whose tasks are counted before other work runs."""
 
 
 class PlacingService(placing_pb2_grpc.PlacingServiceServicer):
-    """Take back gangs that an engine could not place, and tell engines which tasks are on hosts."""
+    """Take back gangs, follow those that wait for reserved hosts, and tell which tasks are on hosts."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -43,3 +43,14 @@ class PlacingService(placing_pb2_grpc.PlacingServiceServicer):
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)
         return answer
+
+    async def ReportReservations(
+        self, request: pb.ReportReservationsRequest, context: Any
+    ) -> pb.ReportReservationsResponse:
+        """Note why gangs wait that have hosts reserved; return which of them are gone. Raises Fenced."""
+        driver, who = self._driver, caller(context)
+        now = driver.now()
+        holder = driver.scheduler.leases.touch(who.instance, now, who.term)
+        kept = [driver.scheduler.reserve(holder, reserved_from(wire), now) for wire in request.gangs]
+        driver.wake()
+        return pb.ReportReservationsResponse(gone=[i for i, each in enumerate(kept) if not each])

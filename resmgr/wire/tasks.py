@@ -24,7 +24,7 @@ from peloton.wire.task import resources_from, resources_to
 from resmgr.core.scheduler import Scheduler
 from resmgr.core.state.entities import Gang, Task
 from resmgr.core.state.needs import Needs, NewTask, Shape
-from resmgr.core.state.placements import Failure, Handover, Proposal
+from resmgr.core.state.placements import Failure, Handover, Proposal, ReservedGang
 
 _OF_ONE_RUN = (
     "id",
@@ -173,6 +173,12 @@ def unplaced_from(wire: placing_pb2.UnplacedGang) -> Failure:
     runs = tuple(parse_mesos_task_id(run.value) for run in wire.runs)
     shortage = shortage_from(wire.shortage) if wire.HasField("shortage") else None
     return Failure(runs, wire.reason, dict(wire.hosts), shortage)
+
+
+def reserved_from(wire: placing_pb2.ReservedGang) -> ReservedGang:
+    """Return a gang that waits for reserved hosts. Raises InvalidArgument for a bad run id."""
+    runs = tuple(parse_mesos_task_id(run.value) for run in wire.runs)
+    return ReservedGang(runs, wire.reason, wire.start_seconds if wire.HasField("start_seconds") else None)
 
 
 def placement_to(given: Proposal | Handover) -> resmgr_pb2.Placement:

@@ -33,7 +33,7 @@ _WAITS_FOR = {
     _S.PLACING: "a placement engine looks for a host",
     _S.PLACED: "a host was found; the job manager has not taken the placement yet",
     _S.LAUNCHING: "the job manager launches it",
-    _S.RESERVED: "a host is being reserved for it",
+    _S.RESERVED: "hosts are reserved for it",
     _S.KILLING: "it is being killed",
     _S.PREEMPTING: "it is to be evicted",
 }
@@ -287,6 +287,8 @@ def _cause(
         if gang.queue is None:
             return f"placing is tried again: {gang.failure}"
         return f"no placement engine for {gang.type.name} tasks has taken it yet"
+    if task.state is _S.RESERVED and task.reason:
+        return task.reason
     return _WAITS_FOR.get(task.state, "it is on a host")
 
 

@@ -8,7 +8,7 @@ from peloton.model.ids import Run
 from peloton.model.states import TaskType
 from resmgr.core.state.entities import Gang, Holder, Placement, Task
 from resmgr.core.state.lifecycle import Lifecycle
-from resmgr.core.state.placements import Failure, Proposal, Rejection
+from resmgr.core.state.placements import Failure, Proposal, Rejection, ReservedGang
 from resmgr.core.state.task_states import IN_ENGINE, Event
 
 
@@ -57,6 +57,21 @@ class EngineExchange:
         for failure in failures:
             self._fail(failure, holder, now)
         return rejections
+
+    def reserve(self, holder: Holder | None, reserved: ReservedGang, now: float) -> bool:
+        """Make a gang RESERVED, or note how far its reservation is; return False where it is gone.
+
+        A gang of which tasks have ended is placed anew.
+        """
+        tasks = [task for run in reserved.runs if (task := self._registry.find(run)) is not None]
+        gangs = {task.gang for task in tasks if task.holder is holder and task.state in IN_ENGINE}
+        if len(gangs) != 1 or (gang := gangs.pop()) is None:
+            return False
+        if len(tasks) < len(reserved.runs) or set(tasks) != set(gang.tasks):
+            self._lifecycle.retry(gang, now)
+            return False
+        self._lifecycle.reserve(gang, reserved.reason, reserved.start, now)
+        return True
 
     def _placeable(self, run: Run, holder: Holder | None, found: dict[Run, Task]) -> str:
         """Return why a run cannot be placed, else add its task to `found`."""

@@ -123,12 +123,14 @@ class Gang:
         "charge",
         "cycles",
         "deadline",
+        "failed_at",
         "failure",
         "hosts",
         "pool",
         "priority",
         "queue",
         "rank",
+        "starts_at",
         "tasks",
         "tries",
     )
@@ -145,6 +147,10 @@ class Gang:
         """Failed placements since the last admission."""
         self.cycles = 0
         """How often it returned to its pool's queue."""
+        self.failed_at = 0.0
+        """When it failed first; 0: never."""
+        self.starts_at = 0.0
+        """When it was expected to start, as its reservation had it first; 0: not known."""
         self.failure = ""
         """The reason of the last failed placement."""
         self.hosts: Mapping[str, int] = NO_HOSTS

@@ -57,6 +57,7 @@ class Lifecycle:
         `hosts` counts the examined hosts by finding.
         """
         gang.tries += 1
+        gang.failed_at = gang.failed_at or now
         gang.failure, gang.hosts = reason, hosts
         self.reasons.set_gang(gang, reason)
         if gang.tries >= self.policy.tries:
@@ -65,6 +66,21 @@ class Lifecycle:
             return
         self.recall(gang, Event.RETRY, now)
         self.deadlines.set(gang, now + self.policy.retry_pause(gang.tries))
+
+    def reserve(self, gang: Gang, reason: str, start: float | None, now: float) -> None:
+        """Let a gang wait for hosts that are reserved for it; `start`: seconds until it is expected to start.
+
+        Its time ends as long after the start that was expected first as it would without one.
+        """
+        if gang.tasks[0].state is not _S.RESERVED:
+            for task in gang.tasks:
+                self.step(task, Event.RESERVE, now)
+            gang.starts_at = 0.0
+            self.deadlines.set(gang, now + self.policy.reserved)
+        if start is not None and not gang.starts_at:
+            gang.starts_at = now + start
+            self.deadlines.set(gang, max(gang.deadline, gang.starts_at + self.policy.reserved))
+        self.reasons.set_gang(gang, reason)
 
     def send_back(self, gang: Gang, now: float) -> None:
         """Return a gang to the tail of its pool's queue and free its allocation."""

@@ -39,6 +39,17 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class ReservedGang:
+    """A gang that waits for hosts which are reserved for it."""
+
+    runs: tuple[Run, ...]
+    reason: str
+    """How far the reservation is."""
+    start: float | None = None
+    """Seconds until it is expected to start; None: not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rejection:
     """A run of a proposal that was not accepted."""
 

@@ -12,7 +12,7 @@ class Policy:
     """Limits and time-outs of admission and placing (docs/behaviour/pools.md); times in seconds."""
 
     preemption: bool = True
-    host_reservation: bool = False
+    host_reservation: bool = True
     sharing_interval: float = 1.0
     """Least time between two calculations of entitlement because of demand alone."""
     cycle_limit: int = 1000
@@ -29,6 +29,8 @@ class Policy:
     """Failed placements after which a gang returns to its pool's queue."""
     cycles: int = 3
     """Such returns after which a gang requests a reserved host."""
+    gang_patience: float = 60.0
+    """Time after its first failed try from which a gang of several tasks requests reserved hosts."""
     retry_first: float = 1.0
     """Pause after the first failed try; doubled by each further one."""
     retry_longest: float = 30.0

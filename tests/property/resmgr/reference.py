@@ -225,12 +225,12 @@ class Reference:
             assert placement is None or (placement in scheduler.placements and task in placement.tasks)
             if task.holder is not None:
                 leased += 1
-                assert record.state in (S.PLACING, S.LAUNCHING), task
+                assert record.state in (S.PLACING, S.RESERVED, S.LAUNCHING), task
                 assert task in task.holder.tasks
             if task.host:
                 on_hosts += 1
                 assert task in scheduler.registry.on_host(task.host)
-                assert record.state not in (S.PENDING, S.READY, S.PLACING), task
+                assert record.state not in (S.PENDING, S.READY, S.PLACING, S.RESERVED), task
         assert leased == len(scheduler.leases)
         assert on_hosts == sum(map(len, scheduler.registry._hosts.values()))
         assert sum(len(each.tasks) for each in scheduler.placements) == sum(
@@ -241,7 +241,7 @@ class Reference:
         live = sum(1 for gang in gangs if gang.deadline) + sum(1 for task in self.records if task.deadline)
         assert len(self.scheduler.deadlines) == live
         for gang, state in gangs.items():
-            assert state not in (S.PLACING, S.LAUNCHING) or gang.deadline, gang.tasks
+            assert state not in (S.PLACING, S.RESERVED, S.LAUNCHING) or gang.deadline, gang.tasks
         for task, record in self.records.items():
             due = record.state is (S.LAUNCHING if record.orphan else S.PREEMPTING)
             assert bool(task.deadline) == due, task

@@ -22,7 +22,7 @@ from resmgr.core.scheduler import Scheduler
 from resmgr.core.state.cooperative import Steps
 from resmgr.core.state.entities import Holder, Task
 from resmgr.core.state.needs import Needs, NewTask
-from resmgr.core.state.placements import Failure, Proposal
+from resmgr.core.state.placements import Failure, Proposal, ReservedGang
 from resmgr.core.state.policy import Policy
 from resmgr.core.state.pools import Pool, PoolBusy, PoolNotLeaf
 from tests.unit.resmgr.world import whole
@@ -54,9 +54,11 @@ NEEDS = [
         (50, 1, 0, 9, True, False, False, TaskType.BATCH),
     ]
 ]
-STEPS_BACK: set[Step] = {(old, S.READY) for old in (S.PLACING, S.PLACED, S.LAUNCHING)}
-STEPS_OUT: set[Step] = {(old, S.PENDING) for old in (S.READY, S.PLACING, S.PLACED, S.LAUNCHING)}
+STEPS_BACK: set[Step] = {(old, S.READY) for old in (S.PLACING, S.RESERVED, S.PLACED, S.LAUNCHING)}
+STEPS_OUT: set[Step] = {(old, S.PENDING) for old in (S.READY, S.PLACING, S.RESERVED, S.PLACED, S.LAUNCHING)}
 PREEMPTED: set[Step] = {(S.READY, S.PENDING), (S.PLACING, S.PENDING), (S.RUNNING, S.PREEMPTING)}
+IN_ENGINE = (S.PLACING, S.RESERVED)
+GIVEN_BACK: set[Step] = {(old, new) for old in IN_ENGINE for new in (S.READY, S.PENDING)}
 OBSERVED = (S.LAUNCHED, S.STARTING, *[S.RUNNING] * 4, S.KILLING, S.SUCCEEDED, S.SUCCEEDED, S.FAILED, S.LOST)
 FORWARD = (*BEFORE_LAUNCH, S.LAUNCHED, S.STARTING, S.RUNNING)
 """A status never takes a run back."""
@@ -93,6 +95,7 @@ class Walk:
             (14, self.admit),
             (12, self.dequeue),
             (14, self.place),
+            (5, self.reserve),
             (10, self.hand_over),
             (24, self.observe),
             (3, self.kill),
@@ -204,7 +207,7 @@ class Walk:
 
     def place(self) -> None:
         """A gang is placed, or half of it is, or none."""
-        rng, found = self.rng, list(self.reference.in_state(S.PLACING))
+        rng, found = self.rng, [*self.reference.in_state(S.PLACING), *self.reference.in_state(S.RESERVED)]
         if not found:
             return
         gang = rng.choice(found).gang
@@ -216,8 +219,8 @@ class Walk:
             shortage = rng.choice((None, None, Shortage(Lack.RESOURCE, "cpu", 5, rng.randint(0, 4), 3)))
             failure = Failure(tuple(runs), "no host", shortage=shortage)
             self.scheduler.propose(holder, [], [failure], self.now)
-            self.reference.follow({(S.PLACING, S.READY), (S.PLACING, S.PENDING)}, members)
-            assert all(task.state is not S.PLACING for task in members)
+            self.reference.follow(GIVEN_BACK, members)
+            assert all(task.state not in IN_ENGINE for task in members)
             assert shortage is None or members[0].gang is None or members[0].state is S.PENDING
             return
         hosts = rng.randint(1, 3)
@@ -228,11 +231,35 @@ class Walk:
         rejections = self.scheduler.propose(holder, proposals, [], self.now)
         if len(runs) < len(members):
             assert len(rejections) == len(runs)
-            self.reference.follow({(S.PLACING, S.READY), (S.PLACING, S.PENDING)}, members)
+            self.reference.follow(GIVEN_BACK, members)
         else:
             assert not rejections
-            assert len(self.reference.follow({(S.PLACING, S.PLACED)}, members)) == len(members)
+            placed = self.reference.follow({(old, S.PLACED) for old in IN_ENGINE}, members)
+            assert len(placed) == len(members)
             self.claimed |= {each.offer_id for each in proposals if each.runs}
+
+    def reserve(self) -> None:
+        """A gang waits for reserved hosts; its engine may know a former form of it, or hold it no more."""
+        rng, found = self.rng, [*self.reference.in_state(S.PLACING), *self.reference.in_state(S.RESERVED)]
+        if not found:
+            return
+        gang = rng.choice(found).gang
+        assert gang is not None
+        members, holder = list(gang.tasks), gang.tasks[0].holder
+        runs = [task.key for task in members]
+        case, start = rng.randint(0, 9), rng.choice((None, 5.0))
+        if case == 0:
+            other = self.scheduler.leases.touch("placement/other", self.now)
+            assert not self.scheduler.reserve(other, ReservedGang(tuple(runs), "waits", start), self.now)
+            self.reference.follow(())
+        elif case == 1:
+            former = (*runs, Run("gone", 0, 1))
+            assert not self.scheduler.reserve(holder, ReservedGang(former, "waits", start), self.now)
+            self.reference.follow({(old, S.READY) for old in IN_ENGINE}, members)
+        else:
+            assert self.scheduler.reserve(holder, ReservedGang(tuple(runs), "waits", start), self.now)
+            self.reference.follow({(S.PLACING, S.RESERVED)}, members)
+            assert {(task.state, task.reason) for task in members} == {(S.RESERVED, "waits")}
 
     def change_hosts(self) -> None:
         """Some of what was set aside may fit now, and some lacks something else."""
@@ -313,7 +340,7 @@ class Walk:
         for task in late:
             self.reference.removed(task)
         self.reference.follow(
-            {*STEPS_BACK, (S.PLACING, S.PENDING), (S.PREEMPTING, S.RUNNING)},
+            {*STEPS_BACK, *GIVEN_BACK, (S.PREEMPTING, S.RUNNING)},
         )
 
     def expire_leases(self) -> None:

@@ -15,12 +15,22 @@ from peloton.model.shortage import Shortage
 from placement.core.batch import Batch
 from placement.core.daemon import OnePerHost
 from placement.core.model import Gang, Host, HostPlacement, Needs, Shape, TasksOnHosts
+from placement.core.reservation_reasons import Reserved
 from placement.core.service import Service
 from placement.core.strategy import Strategy
 from placement.core.table import capacity
 from placement.engine import Engine
+from placement.last_resort import LastResort
 from placement.placing import Context
-from placement.ports import NO_HOSTS, Acquired, Desired, Failure, Rejection
+from placement.ports import (
+    NO_HOSTS,
+    Acquired,
+    Desired,
+    Failure,
+    Rejection,
+    ReservationAnswer,
+    ReservationReport,
+)
 
 DEADLINE = 60.0
 """Seconds. On a busy machine the largest of these tests takes more than ten."""
@@ -32,6 +42,8 @@ class FakeResmgr:
     placements: list[HostPlacement] = field(default_factory=list)
     failures: dict[Gang, str] = field(default_factory=dict)
     shortages: dict[Gang, Shortage | None] = field(default_factory=dict)
+    reservations: dict[Gang, str] = field(default_factory=dict)
+    """Why gangs wait that have hosts reserved."""
     gone: set[str] = field(default_factory=set)
     """Runs that are not placed any more."""
     dequeue_errors: list[PelotonError] = field(default_factory=list)
@@ -78,6 +90,10 @@ class FakeResmgr:
                 labels = found.setdefault(placement.host.hostname, Counter())
                 labels.update(label for task in placement.tasks for label in task.labels)
         return found
+
+    async def report_reservations(self, reports: Sequence[ReservationReport]) -> Sequence[Gang]:
+        self.reservations.update({report.gang: report.reason for report in reports})
+        return [report.gang for report in reports if report.gang.tasks[0].run_id in self.gone]
 
     def placed(self) -> set[str]:
         return {task.run_id for placement in self.placements for task in placement.tasks}
@@ -138,10 +154,54 @@ class FakeHostmgr:
 
 
 @dataclass
+class FakeReservations:
+    """Reservations that have no hosts until some are given."""
+
+    hostmgr: FakeHostmgr
+    reserved: dict[str, Shape] = field(default_factory=dict)
+    progress: Reserved = field(default_factory=lambda: Reserved(2, 1, ("host-0", "host-1")))
+    given: dict[str, Sequence[Host]] = field(default_factory=dict)
+    """Hosts for a reservation."""
+    open: list[Host] = field(default_factory=list)
+    """Reserved hosts that tasks may use which end in time."""
+    in_time: set[str] = field(default_factory=set)
+    """The jobs of such tasks."""
+    backfills: list[str] = field(default_factory=list)
+    errors: list[PelotonError] = field(default_factory=list)
+
+    async def reserve(self, gangs: Sequence[tuple[str, Shape]]) -> Sequence[ReservationAnswer]:
+        if self.errors:
+            raise self.errors.pop()
+        self.reserved.update(gangs)
+        return [ReservationAnswer(self.progress, self._claimed(id)) for id, _ in gangs]
+
+    def _claimed(self, id: str) -> Sequence[Host]:
+        hosts = self.given.pop(id, ())
+        self.hostmgr.claimed.update({host.offer_id: host for host in hosts})
+        if hosts:
+            del self.reserved[id]
+        return hosts
+
+    async def cancel(self, ids: Sequence[str]) -> None:
+        for id in ids:
+            self.reserved.pop(id, None)
+
+    async def backfill(self, run_id: str, needs: Needs, most: int) -> tuple[Sequence[Host], bool]:
+        self.backfills.append(run_id)
+        if not self.open or run_id[:36] not in self.in_time:
+            return (), bool(self.open)
+        hosts = [replace(host, host_class=needs.host_class) for host in self.open[:most]]
+        del self.open[:most]
+        self.hostmgr.claimed.update({host.offer_id: host for host in hosts})
+        return hosts, True
+
+
+@dataclass
 class World:
     resmgr: FakeResmgr
     hostmgr: FakeHostmgr
     engine: Engine
+    reservations: FakeReservations
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(DEADLINE):
@@ -179,7 +239,10 @@ async def running(
         patience=patience,
         desired_host_patience=desired_host_patience,
     )
-    world = World(resmgr, hostmgr, Engine(context, max_waiting=max_waiting, keep_alive=keep_alive))
+    reservations = FakeReservations(hostmgr)
+    last_resort = LastResort(context, reservations, interval=0.01)
+    engine = Engine(context, max_waiting=max_waiting, keep_alive=keep_alive, last_resort=last_resort)
+    world = World(resmgr, hostmgr, engine, reservations)
     prepare(world)
     task = asyncio.create_task(world.engine.run())
     try:

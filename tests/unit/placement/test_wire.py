@@ -20,6 +20,7 @@ from peloton.model.shortage import Lack, Shortage
 from peloton.model.states import PlacementStrategy, TaskType
 from peloton.private.hostmgr.feasibility import feasibility_pb2, feasibility_pb2_grpc
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2, hostsvc_pb2_grpc
+from peloton.private.hostmgr.reservations import reservations_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2, placing_pb2_grpc
 from peloton.private.resmgrsvc import resmgrsvc_pb2, resmgrsvc_pb2_grpc
@@ -28,7 +29,9 @@ from peloton.wire.constraint import constraint_from
 from peloton.wire.feasibility import shortage_to
 from placement.clients import HostmgrClaims, ResmgrQueue
 from placement.core.model import Host, HostClass, HostPlacement, Needs, Shape
-from placement.ports import Failure
+from placement.core.reservation_reasons import Reserved
+from placement.ports import Failure, ReservationAnswer, ReservationReport
+from placement.wire import progress_from, wish_to
 from tests.unit.placement.samples import JOB, gang, needs, task
 
 CONSTRAINT = task_pb2.Constraint(
@@ -65,6 +68,10 @@ class Resmgr(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         label = placing_pb2.LabelCount(key="app", value="db", count=2)
         answer.hosts.add(hostname="host-1", labels=[label])
         return answer
+
+    async def ReportReservations(self, request: Any, context: Any) -> placing_pb2.ReportReservationsResponse:
+        self.requests.append(request)
+        return placing_pb2.ReportReservationsResponse(gone=[1])
 
     async def GiveBack(self, request: Any, context: Any) -> placing_pb2.GiveBackResponse:
         self.requests.append(request)
@@ -347,3 +354,31 @@ async def test_the_tasks_on_hosts(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
     servicer, queue = resmgr
     assert await queue.tasks_on(["host-1", "host-2"]) == {"host-1": {("app", "db"): 2}}
     assert servicer.requests[0].hostnames == ["host-1", "host-2"]
+
+
+async def test_reservations_are_reported(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
+    servicer, queue = resmgr
+    first, second = gang(), gang()
+    reports = [ReservationReport(first, "soon", 12.5), ReservationReport(second, "who knows", None)]
+    assert await queue.report_reservations(reports) == [second]
+    [soon, later] = servicer.requests[0].gangs
+    assert (soon.reason, soon.start_seconds, later.reason) == ("soon", 12.5, "who knows")
+    assert [run.value for run in soon.runs] == [first.tasks[0].run_id] and not later.HasField("start_seconds")
+
+
+def test_the_progress_of_a_reservation() -> None:
+    shape = Shape(gang(needs(2, gpu=1), needs(1)).shape, spread=True)
+    wish = wish_to("run-1", shape)
+    assert (wish.id, wish.gang.spread, len(wish.gang.members)) == ("run-1", True, 2)
+    assert progress_from(reservations_pb2.Progress(ahead=2), shape) == ReservationAnswer(
+        Reserved(ahead=2), []
+    )
+    wire = reservations_pb2.Progress(reserved=2, free=1, hostnames=["a"], start_seconds=3, members=[1, 0])
+    wire.claims.add(hostname="a")
+    wire.claims.add(hostname="b")
+    found = progress_from(wire, shape)
+    assert found.reserved == Reserved(2, 1, ("a",), 3.0)
+    assert [(host.hostname, host.host_class) for host in found.hosts] == [
+        ("a", shape.members[1][0].host_class),
+        ("b", shape.members[0][0].host_class),
+    ]
