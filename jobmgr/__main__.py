@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from jobmgr.config import JobmgrSettings
+from jobmgr.drivers.hostmgr import Hostmgr
 from jobmgr.drivers.spawn import expire, spawn_drivers
 from jobmgr.engine.engine import Engine
 from jobmgr.server import NAMES, services
@@ -42,9 +43,9 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
             await engine.lockdown.load()
             await engine.recovery.begin()
             stack.enter_context(_watched(daemon, lambda: engine.lanes.problem))
-            hostmgr = daemon.client(Role.HOSTMGR, InternalHostServiceStub)
-            feasibility = daemon.client(Role.HOSTMGR, FeasibilityServiceStub)
-            matching = daemon.client(Role.HOSTMGR, MatchingServiceStub)
+            hostmgr = daemon.hostmgrs(InternalHostServiceStub)
+            feasibility = daemon.hostmgrs(FeasibilityServiceStub)
+            matching = daemon.hostmgrs(MatchingServiceStub)
             finish = spawn_drivers(
                 daemon.spawn,
                 engine,
@@ -52,11 +53,14 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
                 waiting=daemon.client(Role.RESMGR, WaitingServiceStub),
                 holding=daemon.client(Role.RESMGR, HoldingServiceStub),
                 preemption=daemon.client(Role.RESMGR, PreemptionServiceStub),
-                hostmgr=hostmgr,
-                events=daemon.client(Role.HOSTMGR, EventStreamServiceStub),
-                passing=daemon.client(Role.HOSTMGR, PassingServiceStub),
-                reconciler=daemon.client(Role.HOSTMGR, ReconcileServiceStub),
-                matching=matching,
+                hostmgrs=lambda cluster: Hostmgr(
+                    hosts=hostmgr.of(cluster),
+                    events=daemon.client(Role.HOSTMGR, EventStreamServiceStub, cluster),
+                    passing=daemon.client(Role.HOSTMGR, PassingServiceStub, cluster),
+                    reconciler=daemon.client(Role.HOSTMGR, ReconcileServiceStub, cluster),
+                    matching=matching.of(cluster),
+                ),
+                clusters=daemon.clusters,
                 kills=settings.task_kill.bucket(),
                 shut_downs=settings.executor_shutdown.bucket(),
                 cluster=settings.cluster,
@@ -70,7 +74,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
                     *services(
                         engine,
                         daemon.clock,
-                        hostmgr,
+                        hostmgr.of,
                         feasibility,
                         matching,
                         watches,

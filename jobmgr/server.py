@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from jobmgr.engine.engine import Engine
 from jobmgr.services.common.lockdown import guarded
 from jobmgr.services.common.sandbox import Sandboxes
@@ -59,7 +61,7 @@ NAMES = (
 def services(
     engine: Engine,
     clock: Clock,
-    hostmgr: Caller,
+    hostmgr: Callable[[str], Caller],
     feasibility: Caller,
     matching: Caller,
     watches: Watches | None = None,
@@ -67,8 +69,8 @@ def services(
 ) -> tuple[Service, ...]:
     """Return the services of the leader. A lockdown of Read or Write refuses calls of all but AdminService.
 
-    `hostmgr` calls hostmgr's InternalHostService, `feasibility` its FeasibilityService, `matching` its
-    MatchingService.
+    `hostmgr` returns the caller of a Mesos cluster's InternalHostService; `feasibility` calls the
+    FeasibilityService, `matching` the MatchingService of all.
     """
     jobs = JobManager(engine, clock, enable_secrets=enable_secrets)
     updates = UpdateService(engine, clock)

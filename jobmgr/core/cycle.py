@@ -84,6 +84,7 @@ from jobmgr.core.status_updates import on_statuses
 from jobmgr.core.task.actions import Limits
 from jobmgr.core.workflow import requests as workflow_requests
 from jobmgr.core.workflow import rounds
+from peloton.model.cluster import cluster_of
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, JobType
@@ -210,18 +211,20 @@ class Core:
 
     def _close(self, cycle: Cycle) -> None:
         """Compute the runtimes of jobs, and gather the instructions."""
-        kills: list[Run] = list(cycle.orphans)
-        held: list[tuple[Run, str]] = []
+        kills = {cluster: list(runs) for cluster, runs in cycle.orphans.items()}
+        held: dict[str, list[tuple[Run, str]]] = {}
         for job_id, change in cycle.changes.items():
             dispatch(change)
             change.close()
             self._instruct(cycle, job_id, change)
-            kills += (Run(job_id, instance, run) for instance, run in change.kills)
-            held += ((Run(job_id, *run), host) for run, host in change.held)
-        if kills:
-            cycle.instructions.append(Kill(tuple(kills), tuple(held)))
-        if cycle.reconcile:
-            cycle.instructions.append(Reconcile(tuple(cycle.reconcile)))
+            for cluster, runs in change.kills.items():
+                kills.setdefault(cluster, []).extend(Run(job_id, *run) for run in runs)
+            for run, host in change.held:
+                held.setdefault(cluster_of(host), []).append((Run(job_id, *run), host))
+        for cluster, killed in kills.items():
+            cycle.instructions.append(Kill(tuple(killed), tuple(held.get(cluster, ())), cluster))
+        for cluster, unclear in cycle.reconcile.items():
+            cycle.instructions.append(Reconcile(tuple(unclear), cluster))
 
     def _instruct(self, cycle: Cycle, job_id: JobId, change: Change) -> None:
         instructions = cycle.instructions

@@ -23,6 +23,7 @@ from jobmgr.core.task.actions import NO_PORTS
 from jobmgr.core.task.goal import Goal, goal_of
 from jobmgr.core.task.retry import delay
 from jobmgr.core.task.volumes import home_for_launch
+from peloton.model.cluster import cluster_of
 from peloton.model.ids import Run
 from peloton.model.states import ON_HOST_TASK_STATES, TaskState, TerminationReason
 from peloton.model.task import PortSpec, TaskRuntime, TaskStatus
@@ -122,7 +123,7 @@ def on_deadline(active: ActiveJobs, cycle: Cycle, change: Change, instance: int)
         _running_due(active, cycle, change, instance, task)
     elif task.state is TaskState.KILLING and actions.age(task) >= actions.limits.stuck_after:
         run = Run(change.job_id, instance, task.run)
-        cycle.instructions.append(ShutDown(((run, task.agent_id),)))
+        cycle.instructions.append(ShutDown(((run, task.agent_id),), cluster_of(task.host)))
         actions.set_deadline(change, instance, actions.limits.kill_again_most)
     else:
         actions.evaluate(change, instance)
@@ -144,7 +145,8 @@ def _running_due(active: ActiveJobs, cycle: Cycle, change: Change, instance: int
 def _reconcile(active: ActiveJobs, cycle: Cycle, change: Change, instance: int, task: TaskRuntime) -> None:
     """Ask Mesos for a status of the run, again after growing delays."""
     actions, limits = active.actions, active.actions.limits
-    cycle.reconcile.append((Run(change.job_id, instance, task.run), task.agent_id))
+    run = Run(change.job_id, instance, task.run)
+    cycle.reconcile.setdefault(cluster_of(task.host), []).append((run, task.agent_id))
     again = delay(change.in_flight.count_failure(instance), limits.kill_again_after, limits.news_after)
     left = actions.time_left(change, instance) if task.state is TaskState.RUNNING else None
     actions.set_deadline(change, instance, again if left is None else min(again, left))

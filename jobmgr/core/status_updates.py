@@ -14,6 +14,7 @@ from jobmgr.core.task.late_updates import corrections, previous_run_message, usa
 from jobmgr.core.task.status_rules import MAX_MESSAGE, Verdict, health, judge
 from jobmgr.core.task.usage import added
 from jobmgr.core.task.volumes import note_started
+from peloton.model.cluster import cluster_of
 from peloton.model.ids import Run
 from peloton.model.states import HealthState, TaskState
 from peloton.model.task import TaskRuntime, TaskStatus
@@ -27,12 +28,15 @@ def on_statuses(active: ActiveJobs, cycle: Cycle, event: Statuses) -> list[tuple
             ended.append((run, status))
         change = active.change(cycle, run.job_id) if run.job_id in active.jobs else None
         task = NOT_CREATED if change is None else change.task(run.instance)
+        if run.run == task.run and task.host and cluster_of(task.host) != event.cluster:
+            _on_another_cluster(active, cycle, run, status, event.cluster)
+            continue
         verdict = judge(task, run.run, status)
         if change is not None and run.run == task.run:
             change.in_flight.unconfirmed.discard(run.instance)
         if verdict is Verdict.ORPHAN:
             if active.orphans.note_alive(run):
-                cycle.orphans.append(run)
+                cycle.orphans.setdefault(event.cluster, []).append(run)
         elif verdict is Verdict.STALE:
             if status.state.terminal:
                 active.orphans.note_ended(run)
@@ -41,6 +45,12 @@ def on_statuses(active: ActiveJobs, cycle: Cycle, event: Statuses) -> list[tuple
         if change is not None and verdict in (Verdict.ORPHAN, Verdict.STALE):
             _correct(active, change, run, task, status)
     return ended
+
+
+def _on_another_cluster(active: ActiveJobs, cycle: Cycle, run: Run, status: TaskStatus, cluster: str) -> None:
+    """Take a status by a cluster where the run was not launched: it is not lost for not being there."""
+    if not status.state.terminal and active.orphans.note_alive(run):
+        cycle.orphans.setdefault(cluster, []).append(run)
 
 
 def _correct(active: ActiveJobs, change: Change, run: Run, task: TaskRuntime, status: TaskStatus) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NoReturn
 
 from jobmgr.core.state.events import HostsMatched
 from jobmgr.drivers.retry import CALL_SECONDS, for_ever
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.outbox import Queue
+from peloton.model.cluster import UNNAMED
 from peloton.model.host import HostMatch
 from peloton.model.ids import JobId
 from peloton.model.job import JobSpec
@@ -31,15 +33,14 @@ JOBS_AT_ONCE = 1000
 class HostFollower:
     """Hands the hosts that match to the lanes of the jobs. Without daemon jobs it makes no calls."""
 
-    def __init__(self, matching: Caller, lanes: Lanes) -> None:
-        self._matching = matching
+    def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
         self._jobs: dict[JobId, None] = {}
-        self._asked: Mapping[JobId, int] = {}
-        """The version of each job's config that the last answer was about."""
+        self._found: dict[str, dict[JobId, HostsMatched]] = {}
+        """The hosts of each Mesos cluster, as last reported."""
         self._sent: dict[JobId, HostsMatched] = {}
-        self._version = ""
-        self._changed = asyncio.Event()
+        self._changes: dict[str, asyncio.Event] = {}
+        """By cluster; set when jobs come or change."""
 
     async def take(self, queue: Queue[JobId]) -> NoReturn:
         """Take jobs to follow, new ones and those with a new config; run for ever."""
@@ -47,13 +48,60 @@ class HostFollower:
             for job_id in await queue.take(JOBS_AT_ONCE):
                 self._jobs[job_id] = None
                 self._sent.pop(job_id, None)
-            self._changed.set()
+            for changed in self._changes.values():
+                changed.set()
 
-    async def run(self) -> None:
-        """Follow the hosts for ever."""
-        await for_ever("hosts of daemon jobs", self._step)
+    async def follow(self, cluster: str, matching: Caller) -> None:
+        """Follow the hosts of a Mesos cluster, by its host manager's MatchingService; run for ever."""
+        changed = self._changes.setdefault(cluster, asyncio.Event())
+        found = self._found.setdefault(cluster, {})
+        hosts = ClusterHosts(matching, self.specs, changed)
 
-    async def _step(self) -> None:
+        def take(events: list[HostsMatched]) -> None:
+            found.update((event.job_id, event) for event in events)
+            for event in events:
+                self._send(event.job_id, event.version)
+
+        await for_ever(f"hosts of daemon jobs {cluster}".rstrip(), partial(hosts.step, take))
+
+    def specs(self) -> dict[JobId, JobSpec]:
+        """Return the newest specs of the jobs, without jobs that are gone."""
+        found = {job_id: job.spec for job_id in self._jobs if (job := self._lanes.job(job_id)) is not None}
+        self._jobs = dict.fromkeys(found)
+        self._sent = {job_id: event for job_id, event in self._sent.items() if job_id in found}
+        return found
+
+    def _send(self, job_id: JobId, version: int) -> None:
+        """Hand over the hosts of all clusters, unless they are those of the last time."""
+        found = {
+            cluster: event.match
+            for cluster, events in self._found.items()
+            if (event := events.get(job_id)) is not None and event.version == version
+        }
+        event = HostsMatched(
+            job_id, version, found[UNNAMED] if set(self._found) == {UNNAMED} else _all(found)
+        )
+        if self._sent.get(job_id) != event:
+            self._sent[job_id] = event
+            self._lanes.post(event)
+
+
+class ClusterHosts:
+    """The hosts of one Mesos cluster that match daemon jobs."""
+
+    def __init__(
+        self, matching: Caller, specs: Callable[[], Mapping[JobId, JobSpec]], changed: asyncio.Event
+    ) -> None:
+        """Match the jobs of `specs`, anew when `changed` is set."""
+        self._matching = matching
+        self._specs = specs
+        self._changed = changed
+        self._asked: Mapping[JobId, int] = {}
+        """The version of each job's config that the last answer was about."""
+        self._version = ""
+
+    async def step(self, take: Callable[[list[HostsMatched]], None]) -> None:
+        """Wait for another answer, and hand it over."""
         self._changed.clear()
         specs = self._specs()
         if not specs:
@@ -72,22 +120,8 @@ class HostFollower:
             call.cancel()
             changed.cancel()
         self._asked = versions
-        for event in found:
-            self._send(event)
+        take(found)
         await asyncio.sleep(PAUSE_SECONDS)
-
-    def _specs(self) -> dict[JobId, JobSpec]:
-        """Return the newest specs of the jobs, without jobs that are gone."""
-        found = {job_id: job.spec for job_id in self._jobs if (job := self._lanes.job(job_id)) is not None}
-        self._jobs = dict.fromkeys(found)
-        self._sent = {job_id: event for job_id, event in self._sent.items() if job_id in found}
-        return found
-
-    def _send(self, event: HostsMatched) -> None:
-        """Hand hosts over, unless they are those of the last time."""
-        if self._sent.get(event.job_id) != event:
-            self._sent[event.job_id] = event
-            self._lanes.post(event)
 
     async def _match(self, specs: Mapping[JobId, JobSpec], known: str) -> tuple[str, list[HostsMatched]]:
         """Return the version of the hosts, and the hosts of each job; none where the version is `known`."""
@@ -118,6 +152,15 @@ class HostFollower:
             "MatchHosts", request, timeout=WAIT_SECONDS + CALL_SECONDS
         )
         return answer
+
+
+def _all(found: Mapping[str, HostMatch]) -> HostMatch:
+    """Return the hosts of several clusters. Those of clusters that are missing here are not known as gone."""
+    return HostMatch(
+        frozenset().union(*(match.hosts for match in found.values())),
+        frozenset().union(*(match.disconnected for match in found.values())),
+        clusters=frozenset(cluster for cluster, match in found.items() if match.complete),
+    )
 
 
 def _filter(spec: JobSpec) -> hostsvc_pb2.HostFilter:

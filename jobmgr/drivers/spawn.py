@@ -12,23 +12,23 @@ from jobmgr.drivers.daemon_hosts import HostFollower
 from jobmgr.drivers.draining import DrainingHosts
 from jobmgr.drivers.enqueue import Enqueuer
 from jobmgr.drivers.held_runs import Comparer
-from jobmgr.drivers.kill import Killer
-from jobmgr.drivers.launch import Launcher, Placements, Settler
+from jobmgr.drivers.hostmgr import HostDrivers, Hostmgr
+from jobmgr.drivers.launch import Placements, Settler
 from jobmgr.drivers.pending_reasons import PendingReasonStream
 from jobmgr.drivers.preemption import PreemptionStream
 from jobmgr.drivers.prune import WORKFLOWS_KEPT, prune
 from jobmgr.drivers.retry import Bucket
-from jobmgr.drivers.status_stream import StatusStream
 from jobmgr.drivers.system_labels import SystemLabels
-from jobmgr.drivers.volumes import VolumeDestroyer
 from jobmgr.engine.engine import ADOPTION_DELAYS, Engine
 from jobmgr.engine.outbox import Queue
 from jobmgr.engine.transient import TRANSIENT, backoff
 from peloton.clock import NANOSECONDS, Clock
 from peloton.errors import NotFound
+from peloton.model.cluster import UNNAMED
 from peloton.model.ids import JobId
 from peloton.model.lockdown import Component
 from peloton.rpc.client import Caller
+from peloton.rpc.clusters import Clusters
 from storage.interface import Store
 
 Spawn = Callable[[str, Coroutine[Any, Any, Any]], None]
@@ -48,11 +48,8 @@ def spawn_drivers(
     waiting: Caller,
     holding: Caller,
     preemption: Caller,
-    hostmgr: Caller,
-    events: Caller,
-    passing: Caller,
-    reconciler: Caller,
-    matching: Caller,
+    hostmgrs: Callable[[str], Hostmgr],
+    clusters: Clusters | None = None,
     kills: Bucket = NO_LIMIT,
     shut_downs: Bucket = NO_LIMIT,
     finish_within: float = FINISH_SECONDS,
@@ -62,7 +59,8 @@ def spawn_drivers(
     """Start the lanes, their sources of events, and what carries out their instructions.
 
     Return what to do before an orderly end: it takes no more placements and finishes the launches that are
-    under way, for at most `finish_within` seconds. `cluster` is the name in the labels of tasks,
+    under way, for at most `finish_within` seconds. `hostmgrs` returns the callers of a Mesos cluster's host
+    manager, of each of `clusters`, or of the unnamed one. `cluster` is the name in the labels of tasks,
     `workflows_kept` the number of workflows that are kept of each job.
     """
     lanes, outbox, after = engine.lanes, engine.outbox, engine.recovery.run_after
@@ -71,9 +69,8 @@ def spawn_drivers(
     labels = SystemLabels(engine.store.pools.all, cluster)
     enqueuer = Enqueuer(resmgr, lanes.job, lanes.post)
     placements = Placements(resmgr, lanes, launch_gate)
-    launcher = Launcher(hostmgr, lanes.job, lanes.post, outbox.release, labels, engine.store.secrets)
-    killer = Killer(hostmgr, reconciler, kills, shut_downs)
-    follower = HostFollower(matching, lanes)
+    follower = HostFollower(lanes)
+    hosts = HostDrivers(engine, hostmgrs, follower, labels, kills, shut_downs)
     drivers = {
         "lanes": lanes.run(),
         "recovery": engine.recovery.run(),
@@ -82,36 +79,28 @@ def spawn_drivers(
         "compare": Comparer(holding, lanes.post).run(outbox.compare),
         "withdraw": enqueuer.withdraw(outbox.withdraw),
         "placements": after(placements.run),
-        "launch": launcher.launch(outbox.launch),
-        "release": launcher.release(),
         "settle": Settler(resmgr).run(outbox.settle),
-        "kill": killer.kill(outbox.kill),
-        "kill and hold": killer.kill_and_hold(outbox.kill_and_hold),
-        "shut down": killer.shut_down(outbox.shut_down),
-        "reconcile": killer.reconcile(outbox.reconcile),
-        "event stream": after(StatusStream(events, passing, engine).run),
         "waiting reasons": after(PendingReasonStream(waiting, lanes).run),
         "evict": after(PreemptionStream(resmgr, preemption, lanes.post, kill_gate).run),
         "draining hosts": after(DrainingHosts(hostmgr, lanes.post, kill_gate).run),
         "daemon jobs": follower.take(outbox.follow),
-        "daemon hosts": follower.run(),
         "retire": retire(engine.store, outbox.retire),
         "delete": delete(engine, outbox.delete),
-        "destroy volumes": VolumeDestroyer(hostmgr, engine.store, engine.clock).run(outbox.destroy),
+        "hosts": hosts.run(UNNAMED) if clusters is None else clusters.follow(hosts.run),
         "prune": prune(engine.store, outbox.prune, workflows_kept),
         "adopt": adopt(engine),
     }
     for name, driver in drivers.items():
         spawn(name, driver)
-    return partial(_finish, engine, placements, launcher, finish_within)
+    return partial(_finish, engine, placements, hosts, finish_within)
 
 
-async def _finish(engine: Engine, placements: Placements, launcher: Launcher, within: float) -> None:
+async def _finish(engine: Engine, placements: Placements, hosts: HostDrivers, within: float) -> None:
     """Take no more placements, and finish the launches that are under way, for at most `within` seconds."""
     try:
         async with asyncio.timeout(within):
             await placements.stop()
-            await launcher.finish(engine.outbox.launch)
+            await hosts.finish_launches()
             await engine.lanes.flush()
     except TimeoutError:
         log.warning("launches are left to the next leader: they did not finish within %d s", within)

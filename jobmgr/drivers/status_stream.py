@@ -14,6 +14,7 @@ from jobmgr.drivers.retry import CALL_SECONDS, for_ever
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.transient import backoff
 from peloton.errors import InvalidArgument, PelotonError
+from peloton.model.cluster import UNNAMED
 from peloton.model.ids import Run, parse_mesos_task_id
 from peloton.model.task import TaskStatus
 from peloton.private.eventstream import eventstream_pb2
@@ -60,11 +61,15 @@ class StatusStream:
     others have stored are therefore acknowledged out of order.
     """
 
-    def __init__(self, hostmgr: Caller, passing: Caller, engine: Engine) -> None:
-        """Pull from `hostmgr`; its private PassingService, `passing`, acknowledges out of order."""
+    def __init__(self, hostmgr: Caller, passing: Caller, engine: Engine, cluster: str = UNNAMED) -> None:
+        """Pull from the `hostmgr` of a Mesos cluster.
+
+        Its private PassingService, `passing`, acknowledges out of order.
+        """
         self._hostmgr = hostmgr
         self._passing = passing
         self._engine = engine
+        self._cluster = cluster
         self._stream = ""
         self._next = 0
         """Events before this offset are handed to the lanes."""
@@ -77,7 +82,7 @@ class StatusStream:
     async def run(self) -> None:
         """Pull events for ever."""
         try:
-            await for_ever("event stream", self._step)
+            await for_ever(f"event stream {self._cluster}".rstrip(), self._step)
         finally:
             for part in self._parts:
                 part.cancel()
@@ -99,7 +104,7 @@ class StatusStream:
             raise
 
     async def _hand_over(self, events: list[eventstream_pb2.Event]) -> None:
-        answers = self._engine.lanes.submit(Statuses(list(_statuses(events))))
+        answers = self._engine.lanes.submit(Statuses(list(_statuses(events)), self._cluster))
         parts = {lane: asyncio.create_task(self._store(lane, answer)) for lane, answer in answers.items()}
         for part in parts.values():
             self._parts.add(part)

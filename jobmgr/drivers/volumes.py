@@ -12,6 +12,7 @@ from jobmgr.engine.outbox import Queue
 from jobmgr.engine.transient import TRANSIENT, backoff
 from peloton.clock import NANOSECONDS, Clock
 from peloton.errors import NotFound, PelotonError
+from peloton.model.cluster import UNNAMED, cluster_of
 from peloton.model.volume import Volume, VolumeId, VolumeState
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.rpc.client import Caller
@@ -33,12 +34,19 @@ class VolumeDestroyer:
     """
 
     def __init__(
-        self, hostmgr: Caller, store: Store, clock: Clock, retry_seconds: float = RETRY_SECONDS
+        self,
+        hostmgr: Caller,
+        store: Store,
+        clock: Clock,
+        retry_seconds: float = RETRY_SECONDS,
+        cluster: str = UNNAMED,
     ) -> None:
+        """Destroy the volumes of the Mesos cluster of this host manager."""
         self._hostmgr = hostmgr
         self._store = store
         self._clock = clock
         self._retry_seconds = retry_seconds
+        self._cluster = cluster
         self._waiting: dict[VolumeId, Volume] = {}
         self._sent: set[VolumeId] = set()
         """Volumes that Mesos was asked to destroy."""
@@ -64,7 +72,8 @@ class VolumeDestroyer:
             except TRANSIENT as error:
                 log.warning("cannot read volumes, will try again: %s", error)
             await delays.wait()
-        self._waiting.update((each.id, each) for each in stored if each.to_destroy)
+        own = (each for each in stored if cluster_of(each.hostname) == self._cluster)
+        self._waiting.update((each.id, each) for each in own if each.to_destroy)
 
     async def _try(self, volume: Volume) -> None:
         try:

@@ -24,6 +24,7 @@ from jobmgr.core.state.instructions import (
     Withdraw,
 )
 from jobmgr.engine.lockdown import Gate, Lockdown
+from peloton.model.cluster import UNNAMED, cluster_of
 from peloton.model.ids import JobId, Run
 from peloton.model.lockdown import Component
 from peloton.model.states import TaskState
@@ -67,50 +68,77 @@ class Queue(Generic[T]):
         return [items.popleft() for _ in range(min(limit, len(items)))]
 
 
+class ClusterOutbox:
+    """The queues of instructions that the host manager of one Mesos cluster carries out."""
+
+    def __init__(self, launching: Gate | None = None, killing: Gate | None = None) -> None:
+        self.launch: Queue[Launch] = Queue(launching)
+        self.release: Queue[Release] = Queue()
+        self.kill: Queue[Run] = Queue(killing)
+        self.kill_and_hold: Queue[tuple[Run, str]] = Queue(killing)
+        self.shut_down: Queue[tuple[Run, str]] = Queue(killing)
+        self.reconcile: Queue[tuple[Run, str]] = Queue()
+        self.destroy: Queue[Volume] = Queue(killing)
+
+
 class Outbox:
-    """One queue for each kind of instruction. Those that a lockdown halts are held back."""
+    """One queue for each kind of instruction. Those that a lockdown halts are held back.
+
+    What goes to a host manager has queues for each Mesos cluster, so that a cluster that does not answer
+    delays no other.
+    """
 
     def __init__(self, lockdown: Lockdown | None = None) -> None:
         def gate(*components: Component) -> Gate | None:
             return None if lockdown is None else lockdown.gate(Component.GOAL_STATE_ENGINE, *components)
 
         driving, killing, launching = gate(), gate(Component.KILL), gate(Component.LAUNCH)
+        self._gates = launching, killing
+        self._clusters: dict[str, ClusterOutbox] = {}
+        unnamed = self.of_cluster(UNNAMED)
+        self.launch = unnamed.launch
+        self.kill, self.kill_and_hold = unnamed.kill, unnamed.kill_and_hold
+        self.shut_down, self.reconcile = unnamed.shut_down, unnamed.reconcile
+        self.destroy = unnamed.destroy
         self.enqueue: Queue[Enqueue] = Queue(driving)
         self.enqueue_again: Queue[Enqueue] = Queue(driving)
         self.compare: Queue[Compare] = Queue()
         self.withdraw: Queue[Withdraw] = Queue(killing)
-        self.launch: Queue[Launch] = Queue(launching)
-        self.release: Queue[Release] = Queue()
-        self.kill: Queue[Run] = Queue(killing)
-        self.kill_and_hold: Queue[tuple[Run, str]] = Queue(killing)
-        self.shut_down: Queue[tuple[Run, str]] = Queue(killing)
         self.settle: Queue[tuple[Run, TaskState]] = Queue()
-        self.reconcile: Queue[tuple[Run, str]] = Queue()
         self.retire: Queue[JobId] = Queue()
         self.delete: Queue[JobId] = Queue(driving)
         self.prune: Queue[Prune] = Queue()
-        self.destroy: Queue[Volume] = Queue(killing)
         self.follow: Queue[JobId] = Queue()
         self._routes: Mapping[type, Callable[[Any], None]] = {
             Enqueue: lambda it: (self.enqueue_again if it.again else self.enqueue).put([it]),
             Compare: lambda it: self.compare.put([it]),
             Withdraw: lambda it: self.withdraw.put([it]),
-            Launch: lambda it: self.launch.put([it]),
-            Release: lambda it: self.release.put([it]),
+            Launch: lambda it: self._of_host(it.hostname).launch.put([it]),
+            Release: lambda it: self._of_host(it.hostname).release.put([it]),
             Kill: self._put_kill,
-            ShutDown: lambda it: self.shut_down.put(it.runs),
+            ShutDown: lambda it: self.of_cluster(it.cluster).shut_down.put(it.runs),
             Settle: lambda it: self.settle.put(it.runs),
-            Reconcile: lambda it: self.reconcile.put(it.runs),
+            Reconcile: lambda it: self.of_cluster(it.cluster).reconcile.put(it.runs),
             Retire: lambda it: (self.delete if it.delete else self.retire).put([it.job_id]),
             Prune: lambda it: self.prune.put([it]),
-            DestroyVolume: lambda it: self.destroy.put([it.volume]),
+            DestroyVolume: lambda it: self._of_host(it.volume.hostname).destroy.put([it.volume]),
             FollowHosts: lambda it: self.follow.put([it.job_id]),
         }
 
+    def of_cluster(self, cluster: str) -> ClusterOutbox:
+        """Return the queues of a Mesos cluster."""
+        if cluster not in self._clusters:
+            self._clusters[cluster] = ClusterOutbox(*self._gates)
+        return self._clusters[cluster]
+
+    def _of_host(self, hostname: str) -> ClusterOutbox:
+        return self.of_cluster(cluster_of(hostname))
+
     def _put_kill(self, kill: Kill) -> None:
         held = {run for run, _ in kill.held}
-        self.kill.put(run for run in kill.runs if run not in held)
-        self.kill_and_hold.put(kill.held)
+        outbox = self.of_cluster(kill.cluster)
+        outbox.kill.put(run for run in kill.runs if run not in held)
+        outbox.kill_and_hold.put(kill.held)
 
     def send(self, instructions: Iterable[Instruction]) -> None:
         """Put instructions into their queues."""

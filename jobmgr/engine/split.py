@@ -35,7 +35,7 @@ def split(event: Event, lanes: int, lane_of: LaneOf, jobs: Jobs) -> Mapping[int,
     match event:
         case Statuses():
             statuses = _by_lane(event.statuses, lambda each: lane_of(each[0].job_id))
-            return {lane: Statuses(part) for lane, part in statuses.items()}
+            return {lane: Statuses(part, event.cluster) for lane, part in statuses.items()}
         case PendingReasons():
             deltas = _by_lane(event.deltas, lambda each: lane_of(each[0].job_id))
             return {lane: PendingReasons(part) for lane, part in deltas.items()}

@@ -34,6 +34,8 @@ from peloton.membership.lease import Standing
 from peloton.model.cluster import UNNAMED
 from peloton.rpc.caller import EPOCH, INSTANCE
 from peloton.rpc.client import Channels, LeaderClient
+from peloton.rpc.cluster_rules import RULES
+from peloton.rpc.clusters import ClusterClient, Clusters
 from peloton.rpc.server import RpcServer, Service
 from peloton.rpc.standard import health, reflection
 
@@ -62,6 +64,7 @@ class Daemon(Generic[S]):
         self.id = f"{settings.instance or role.value}-{uuid.uuid4().hex[:12]}"
         self.clock: Clock = SystemClock()
         self.membership = membership(settings.membership)
+        self.clusters = Clusters(self.membership)
         self.rpc = RpcServer(self._who_leads)
         self.http = HttpServer(self.unhealthy, self._current_leader)
         self.checks: list[Callable[[], str]] = []
@@ -131,6 +134,10 @@ class Daemon(Generic[S]):
             ("rpc-encoding", "proto"),
         ]
         return LeaderClient(self.membership, self._channels, role, stub, tuple(metadata), self.fence, cluster)
+
+    def hostmgrs(self, stub: type) -> ClusterClient:
+        """Return a client that calls the leading host managers of all Mesos clusters."""
+        return ClusterClient(self.clusters, lambda cluster: self.client(Role.HOSTMGR, stub, cluster), RULES)
 
     @property
     def fence(self) -> Callable[[], None]:

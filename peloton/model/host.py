@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from peloton.model.cluster import cluster_of
 from peloton.model.constraint import Label
 from peloton.model.states import HostState
 
@@ -40,7 +41,10 @@ class HostMatch:
     """Names of the hosts whose agents are registered and not connected; they need not be among `hosts`."""
     complete: bool = True
     """Whether all other hosts do not match or are gone."""
+    clusters: frozenset[str] | None = None
+    """The Mesos clusters of which this is so; None: all."""
 
     def excludes(self, host: str) -> bool:
         """Return whether the host is known not to match, or to be gone."""
-        return self.complete and host not in self.hosts and host not in self.disconnected
+        listed = self.complete and (self.clusters is None or cluster_of(host) in self.clusters)
+        return listed and host not in self.hosts and host not in self.disconnected

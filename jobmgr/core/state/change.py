@@ -12,6 +12,7 @@ from jobmgr.core.state.events import RunOf, Span
 from jobmgr.core.state.in_flight import InFlight
 from jobmgr.core.state.job_states import MACHINE, SERVICE_MACHINE, JobCause, batch_cause, service_cause
 from jobmgr.core.state.task_states import Cause, Details, state_after
+from peloton.model.cluster import cluster_of
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, JobType, TaskState
@@ -133,7 +134,8 @@ class Change:
         self.spans: list[Span] = []
         """Runs to compare with what resmgr holds."""
         self.withdrawals: list[RunOf] = []
-        self.kills: list[RunOf] = []
+        self.kills: dict[str, list[RunOf]] = {}
+        """Runs to kill, by Mesos cluster."""
         self.held: list[tuple[RunOf, str]] = []
         """Those of the killed runs whose hosts are to be held for the next runs."""
         self._usage: dict[str, float] = {}
@@ -231,6 +233,10 @@ class Change:
     def put_volume(self, volume: Volume) -> None:
         """Take a volume as it is from now on."""
         self.volumes[volume.id] = volume
+
+    def kill(self, instance: int, task: TaskRuntime) -> None:
+        """Kill the run that an instance has."""
+        self.kills.setdefault(cluster_of(task.host), []).append((instance, task.run))
 
     def move(self, instance: int, cause: Cause, **details: Unpack[Details]) -> TaskRuntime:
         """Take a task to the state that `cause` leads to, and set `details`. Return the new runtime.

@@ -26,10 +26,10 @@ class Cycle:
     instructions: list[Instruction] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     """One for each event, in order."""
-    reconcile: list[tuple[Run, str]] = field(default_factory=list)
-    """Runs to reconcile with Mesos, each with its agent's id."""
-    orphans: list[Run] = field(default_factory=list)
-    """Runs to kill that are not the current ones of their instances."""
+    reconcile: dict[str, list[tuple[Run, str]]] = field(default_factory=dict)
+    """Runs to reconcile with Mesos, each with its agent's id, by Mesos cluster."""
+    orphans: dict[str, list[Run]] = field(default_factory=dict)
+    """Runs to kill that are not the current ones of their instances, by Mesos cluster."""
     silent: list[tuple[WorkflowId, JobId, str]] = field(default_factory=list)
     """Workflows without progress for long, each with what it waits for."""
     more: bool = False

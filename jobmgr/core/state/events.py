@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from peloton.model.cluster import UNNAMED
 from peloton.model.host import HostMatch
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobSpec
@@ -146,6 +147,8 @@ class Statuses:
     """Statuses of runs, in the order in which Mesos sent them."""
 
     statuses: Sequence[tuple[Run, TaskStatus]]
+    cluster: str = UNNAMED
+    """The Mesos cluster that they come from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jobmgr.core.state.events import RunOf, Span
+from peloton.model.cluster import UNNAMED
 from peloton.model.ids import JobId, Run
 from peloton.model.states import TaskState
 from peloton.model.volume import Volume
@@ -63,6 +64,8 @@ class Kill:
     runs: tuple[Run, ...]
     held: tuple[tuple[Run, str], ...] = ()
     """Those of them whose hosts are to be held for the next runs of their instances, with the hosts."""
+    cluster: str = UNNAMED
+    """The Mesos cluster of these runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,8 @@ class ShutDown:
 
     runs: tuple[tuple[Run, str], ...]
     """With the agent's id."""
+    cluster: str = UNNAMED
+    """The Mesos cluster of these runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,8 @@ class Reconcile:
     """Ask Mesos for the states of runs, each with its agent's id. A status is the answer."""
 
     runs: tuple[tuple[Run, str], ...]
+    cluster: str = UNNAMED
+    """The Mesos cluster of these runs."""
 
 
 @dataclass(frozen=True, slots=True)

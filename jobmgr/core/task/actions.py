@@ -312,7 +312,7 @@ class TaskActions:
 
         The first kill holds the host of a run whose next one is to be placed there again.
         """
-        change.kills.append((instance, task.run))
+        change.kill(instance, task)
         limits = self.limits
         tries = change.in_flight.count_failure(instance)
         if tries == 1 and _returns(change.goal, task):
@@ -336,7 +336,7 @@ class TaskActions:
 
     def start_over(self, change: Change, instance: int, task: TaskRuntime) -> None:
         """Give up a run without a status, kill it in case it lives, and begin the next one."""
-        change.kills.append((instance, task.run))
+        change.kill(instance, task)
         silent = f"{task.state.name} without news for {self.age(task):.0f} s"
         lost = change.move(instance, Cause.SILENT, message=silent, completion_time=self.now.wall)
         self.next_run(change, instance, lost)

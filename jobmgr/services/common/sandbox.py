@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from jobmgr.services.common.agent_http import AgentHttp
 from peloton.errors import NotFound, Unavailable
+from peloton.model.cluster import cluster_of, mesos_hostname
 from peloton.model.ids import CUSTOM_EXECUTOR_PREFIX, MesosTaskId
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.rpc.client import Caller
@@ -31,14 +33,16 @@ class Sandbox:
 class Sandboxes:
     """Finds sandboxes, by hostmgr and the agents."""
 
-    def __init__(self, hostmgr: Caller, http: AgentHttp | None = None) -> None:
+    def __init__(self, hostmgr: Callable[[str], Caller], http: AgentHttp | None = None) -> None:
+        """Call the host manager of a Mesos cluster by `hostmgr`, which receives the cluster's name."""
         self._hostmgr = hostmgr
         self._http = http or AgentHttp()
 
     async def find(self, run: MesosTaskId, hostname: str, agent_id: str) -> Sandbox:
         """Find the sandbox of a run. Raises NotFound where it is gone, Unavailable where that is unknown."""
-        agent = await self._agent(hostname, agent_id)
-        master = await self._hostmgr.call(
+        hostmgr = self._hostmgr(cluster_of(hostname))
+        agent = await self._agent(hostmgr, hostname, agent_id)
+        master = await hostmgr.call(
             "GetMesosMasterHostPort", hostsvc_pb2.MesosMasterHostPortRequest(), timeout=HOSTMGR_TIMEOUT
         )
         host, port = address_of(agent)
@@ -46,9 +50,9 @@ class Sandboxes:
         paths = files(await self._browse(address, run, agent_id), address)
         return Sandbox(host, port, paths, master.hostname, master.port)
 
-    async def _agent(self, hostname: str, agent_id: str) -> Agent:
+    async def _agent(self, hostmgr: Caller, hostname: str, agent_id: str) -> Agent:
         request = hostsvc_pb2.GetMesosAgentInfoRequest(hostname=hostname)
-        answer = await self._hostmgr.call("GetMesosAgentInfo", request, timeout=HOSTMGR_TIMEOUT)
+        answer = await hostmgr.call("GetMesosAgentInfo", request, timeout=HOSTMGR_TIMEOUT)
         if answer.HasField("error"):
             raise NotFound(f"host {hostname}: {answer.error.hostNotFound.message or 'unknown to Mesos'}")
         for agent in answer.agents:
@@ -76,7 +80,7 @@ def address_of(agent: Agent) -> tuple[str, str]:
     host, colon, port = agent.pid.rpartition("@")[2].rpartition(":")
     if colon and host and port.isdigit():
         return host, port
-    return agent.agent_info.hostname, str(agent.agent_info.port)
+    return mesos_hostname(agent.agent_info.hostname), str(agent.agent_info.port)
 
 
 def directories(state: Any, run: MesosTaskId, agent_id: str, address: str) -> list[str]:

@@ -73,10 +73,10 @@ class World:
         hostmgr.answers = {"GetMesosAgentInfo": PelotonError("away")}
         self.jobs, self.tasks = (
             JobManager(engine, ManualClock(epoch=NOW)),
-            TaskManager(engine, Sandboxes(hostmgr)),
+            TaskManager(engine, Sandboxes(lambda cluster: hostmgr)),
         )
         self.services = JobService(engine, engine.workflows, ManualClock(epoch=NOW))
-        self.pods = PodService(engine, Sandboxes(hostmgr))
+        self.pods = PodService(engine, Sandboxes(lambda cluster: hostmgr))
         await self.jobs.Create(job_pb2.CreateRequest(id=peloton_pb2.JobID(value=JOB), config=job()), None)
         await engine.put(JOB, {0: task(run=2, host="h", agent_id="S"), 1: task()})
         created = stateless_svc_pb2.CreateJobRequest(spec=service_spec())

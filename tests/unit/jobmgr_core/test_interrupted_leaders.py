@@ -132,7 +132,7 @@ def test_runs_enqueued_by_an_earlier_leader_are_launched_within_the_maximum() ->
 def test_a_status_of_the_invalid_run_0_kills_that_run_only() -> None:
     leader = Leader(spec(2), runtime(), {0: row(S.PENDING)}, rows_per_turn=1)
     cycle = leader.run_cycle(statuses(S.RUNNING, 1, run=0))
-    assert cycle.orphans == [Run(JOB, 1, 0)]
+    assert cycle.orphans == {"": [Run(JOB, 1, 0)]}
     assert not leader.run_cycle(statuses(S.FAILED, 1, run=0)).orphans
 
 

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from jobmgr.drivers.hostmgr import Hostmgr
 from jobmgr.drivers.spawn import spawn_drivers
 from jobmgr.engine.engine import Engine
 from mesos.v1 import mesos_pb2
@@ -297,11 +298,7 @@ class Running:
             waiting=world,
             holding=world,
             preemption=world,
-            hostmgr=world,
-            events=world,
-            passing=world,
-            reconciler=world,
-            matching=world,
+            hostmgrs=lambda cluster: Hostmgr(world, world, world, world, world),
             finish_within=self._finish_within,
         )
         return self

@@ -24,7 +24,9 @@ ADMIN = "peloton.api.v1alpha.admin.svc.AdminService"
 def methods() -> Iterator[tuple[str, bool]]:
     """Each method that a lockdown may refuse, under each name, and whether it answers with a stream."""
     no_store: Any = SimpleNamespace(secrets=None)
-    for service in services(FakeEngine(no_store), ManualClock(), FakeHostmgr(), FakeHostmgr(), FakeHostmgr()):
+    for service in services(
+        FakeEngine(no_store), ManualClock(), lambda cluster: FakeHostmgr(), FakeHostmgr(), FakeHostmgr()
+    ):
         for name in service.names:
             if name != ADMIN:
                 for method, handler in service.methods.items():

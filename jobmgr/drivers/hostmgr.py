@@ -1,0 +1,85 @@
+"""The drivers of one Mesos cluster: what its host manager is called for.
+
+Each cluster has queues and drivers of its own, so that one that does not answer delays no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from jobmgr.drivers.daemon_hosts import HostFollower
+from jobmgr.drivers.kill import Killer
+from jobmgr.drivers.launch import Launcher
+from jobmgr.drivers.retry import Bucket
+from jobmgr.drivers.status_stream import StatusStream
+from jobmgr.drivers.system_labels import SystemLabels
+from jobmgr.drivers.volumes import VolumeDestroyer
+from jobmgr.engine.engine import Engine
+from peloton.rpc.client import Caller
+
+
+@dataclass(frozen=True, slots=True)
+class Hostmgr:
+    """Callers of the services of one host manager."""
+
+    hosts: Caller
+    events: Caller
+    passing: Caller
+    reconciler: Caller
+    matching: Caller
+
+
+class HostDrivers:
+    """Starts the drivers of each Mesos cluster."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        hostmgrs: Callable[[str], Hostmgr],
+        follower: HostFollower,
+        labels: SystemLabels,
+        kills: Bucket,
+        shut_downs: Bucket,
+    ) -> None:
+        """Get the callers of a cluster's host manager by `hostmgrs`."""
+        self._engine = engine
+        self._hostmgrs = hostmgrs
+        self._follower = follower
+        self._labels = labels
+        self._kills = kills
+        self._shut_downs = shut_downs
+        self._launchers: dict[str, Launcher] = {}
+
+    async def run(self, cluster: str) -> None:
+        """Carry out what is to be done on the hosts of a cluster, and take its statuses; run for ever."""
+        engine, hostmgr = self._engine, self._hostmgrs(cluster)
+        lanes, outbox = engine.lanes, engine.outbox.of_cluster(cluster)
+        launcher = Launcher(
+            hostmgr.hosts, lanes.job, lanes.post, outbox.release, self._labels, engine.store.secrets
+        )
+        self._launchers[cluster] = launcher
+        killer = Killer(hostmgr.hosts, hostmgr.reconciler, self._kills, self._shut_downs)
+        stream = StatusStream(hostmgr.events, hostmgr.passing, engine, cluster)
+        destroyer = VolumeDestroyer(hostmgr.hosts, engine.store, engine.clock, cluster=cluster)
+        drivers = {
+            "launch": launcher.launch(outbox.launch),
+            "release": launcher.release(),
+            "kill": killer.kill(outbox.kill),
+            "kill and hold": killer.kill_and_hold(outbox.kill_and_hold),
+            "shut down": killer.shut_down(outbox.shut_down),
+            "reconcile": killer.reconcile(outbox.reconcile),
+            "event stream": engine.recovery.run_after(stream.run),
+            "daemon hosts": self._follower.follow(cluster, hostmgr.matching),
+            "destroy volumes": destroyer.run(outbox.destroy),
+        }
+        async with asyncio.TaskGroup() as group:
+            for name, driver in drivers.items():
+                group.create_task(driver, name=f"{name} {cluster}".rstrip())
+
+    async def finish_launches(self) -> None:
+        """Wait until no launches are queued or under way."""
+        outbox = self._engine.outbox
+        for cluster, launcher in self._launchers.items():
+            await launcher.finish(outbox.of_cluster(cluster).launch)

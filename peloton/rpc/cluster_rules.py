@@ -1,0 +1,218 @@
+"""How methods of host managers are called where there are several Mesos clusters (`peloton.rpc.clusters`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from peloton.model.cluster import cluster_of
+from peloton.model.shortage import Lack, Shortage
+from peloton.private.hostmgr.feasibility import feasibility_pb2
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.rpc.clusters import FanOut, Rule
+from peloton.wire.feasibility import shortage_from, shortage_to
+
+NameOf = Callable[[Any], str]
+
+
+async def _all(fan: FanOut, request: Any) -> Any:
+    """Call all clusters; concatenate the lists in their answers."""
+    return _concatenated((await fan.all(dict.fromkeys(fan.names, request))).values())
+
+
+async def _of_host(fan: FanOut, request: Any) -> Any:
+    """Call the cluster of the host that the request names; all where it names none."""
+    if not request.hostname:
+        return await _all(fan, request)
+    cluster = cluster_of(request.hostname)
+    answer = await fan.one(cluster, request) if cluster in fan.names else None
+    if answer is None:
+        raise fan.none_answers([cluster])
+    return answer
+
+
+def _by_host(field: str, name_of: NameOf) -> Rule:
+    """Return the rule that sends each item of a list to the cluster of its host."""
+
+    async def rule(fan: FanOut, request: Any) -> Any:
+        parts: dict[str, Any] = {}
+        for item in getattr(request, field):
+            cluster = cluster_of(name_of(item))
+            if cluster in fan.names:
+                part = parts.setdefault(cluster, _without(request, field))
+                getattr(part, field).append(item)
+        return _concatenated((await fan.all(parts)).values()) if parts else await _all(fan, request)
+
+    return rule
+
+
+def _without(request: Any, field: str) -> Any:
+    part = type(request)()
+    part.CopyFrom(request)
+    part.ClearField(field)
+    return part
+
+
+def _concatenated(answers: Iterable[Any]) -> Any:
+    whole = None
+    for answer in answers:
+        if whole is None:
+            whole = type(answer)()
+        whole.MergeFrom(answer)
+    return whole
+
+
+async def _acquire(fan: FanOut, request: Any) -> Any:
+    """Claim hosts in one cluster after the other, until there are enough; each call begins with another one.
+
+    A claim that names hosts goes to their clusters only.
+    """
+    whole, answered = hostsvc_pb2.AcquireHostOffersResponse(), False
+    named = {cluster_of(host.hostname) for host in request.filter.hint.hostHint}
+    most = request.filter.quantity.maxHosts
+    part = hostsvc_pb2.AcquireHostOffersRequest()
+    part.CopyFrom(request)
+    for cluster in fan.names:
+        if (named and cluster not in named) or (most and len(whole.hostOffers) >= most):
+            continue
+        if most:
+            part.filter.quantity.maxHosts = most - len(whole.hostOffers)
+        answer = await fan.one(cluster, part)
+        if answer is None:
+            continue
+        answered = True
+        if answer.HasField("error"):
+            whole.error.CopyFrom(answer.error)
+            break
+        whole.hostOffers.extend(answer.hostOffers)
+        for reason, count in answer.filterResultCounts.items():
+            whole.filterResultCounts[reason] += count
+    if not answered and not named:
+        raise fan.none_answers(fan.names)
+    if whole.hostOffers:
+        whole.ClearField("error")
+    return whole
+
+
+# Comparison of gangs with empty hosts.
+
+_Gang = feasibility_pb2.GangShape
+GANGS_PER_CALL = 1000
+"""Most gangs that a host manager compares in one call."""
+
+
+async def _check_gangs(fan: FanOut, request: Any) -> Any:
+    """Compare gangs with the hosts of all clusters that answer.
+
+    A gang fits if it does in one of them. One that fits in none may still fit in all together: room for its
+    tasks is summed. The version is that of each cluster's hosts: it changes when a cluster is lost or back.
+    """
+    gangs, first = _expanded(request.gangs)
+    found: list[list[Shortage | None]] = []
+    version = ""
+    for start in range(0, len(gangs), GANGS_PER_CALL):
+        part = feasibility_pb2.CheckGangsRequest(gangs=gangs[start : start + GANGS_PER_CALL])
+        answers = await fan.all(dict.fromkeys(fan.names, part))
+        versions = {name: answer.hosts_version for name, answer in answers.items()}
+        version = version or json.dumps(versions, sort_keys=True)
+        if version == request.hosts_version:
+            return feasibility_pb2.CheckGangsResponse(hosts_version=version, unchanged=True)
+        verdicts = zip(*(answer.verdicts for answer in answers.values()), strict=True)
+        found += ([_shortage(each) for each in same] for same in verdicts)
+    whole = feasibility_pb2.CheckGangsResponse(hosts_version=version)
+    for gang, at in zip(request.gangs, first, strict=True):
+        count = len(gang.members)
+        lacking = _of_gang(found[at], found[at + 1 : at + 1 + count] if count > 1 else ())
+        whole.verdicts.add(shortage=None if lacking is None else shortage_to(lacking))
+    return whole
+
+
+def _expanded(gangs: Sequence[_Gang]) -> tuple[list[_Gang], list[int]]:
+    """Return the gangs, each of several kinds of tasks followed by a gang of each kind, and their positions.
+
+    Each kind may fit in another cluster.
+    """
+    expanded: list[_Gang] = []
+    first = []
+    for gang in gangs:
+        first.append(len(expanded))
+        expanded.append(gang)
+        if len(gang.members) > 1:
+            expanded += [_Gang(members=[members], spread=gang.spread) for members in gang.members]
+    return expanded, first
+
+
+def _of_gang(whole: Sequence[Shortage | None], kinds: Sequence[Sequence[Shortage | None]]) -> Shortage | None:
+    """Return the shortage of a gang, by those of the whole and of each kind of its tasks in each cluster."""
+    if any(each is None for each in whole):
+        return None
+    for kind in kinds:
+        lacking = _summed(kind)
+        if lacking is not None:
+            return lacking
+    return _summed(whole) if not kinds else _together(whole)
+
+
+def _summed(found: Sequence[Shortage | None]) -> Shortage | None:
+    """Return the shortage of equal tasks over all clusters; None where they fit."""
+    lacking = [each for each in found if each is not None]
+    if len(lacking) < len(found):
+        return None
+    rooms = [each for each in lacking if each.lack is Lack.ROOM]
+    if not rooms:
+        return max(lacking, key=lambda each: (each.largest, each.hosts), default=None)
+    return _sum(rooms)
+
+
+def _together(whole: Sequence[Shortage | None]) -> Shortage | None:
+    """Return the shortage of a gang each of whose kinds of tasks fits alone; None where it may fit."""
+    lacking = [each for each in whole if each is not None]
+    same = {(each.lack, each.kind) for each in lacking}
+    if len(same) == 1 and lacking[0].lack in (Lack.ROOM, Lack.CAPACITY):
+        return _sum(lacking)
+    return None
+
+
+def _sum(lacking: Sequence[Shortage]) -> Shortage | None:
+    first, largest = lacking[0], sum(each.largest for each in lacking)
+    if largest >= first.needed:
+        return None
+    return Shortage(first.lack, first.kind, first.needed, largest, sum(each.hosts for each in lacking))
+
+
+def _shortage(verdict: Any) -> Shortage | None:
+    return shortage_from(verdict.shortage) if verdict.HasField("shortage") else None
+
+
+async def _reserve(fan: FanOut, request: Any) -> Any:
+    """Reserve a host of one cluster: the first of those that would do decides."""
+    hosts = request.reservation.hosts
+    cluster = cluster_of(hosts[0].hostname) if hosts else fan.names[0]
+    part = hostsvc_pb2.ReserveHostsRequest()
+    part.CopyFrom(request)
+    del part.reservation.hosts[:]
+    part.reservation.hosts.extend(host for host in hosts if cluster_of(host.hostname) == cluster)
+    answer = await fan.one(cluster, part) if cluster in fan.names else None
+    if answer is None:
+        raise fan.none_answers([cluster])
+    return answer
+
+
+def _hostname(item: Any) -> str:
+    return str(item.hostname)
+
+
+RULES: Mapping[str, Rule] = {
+    "AcquireHostOffers": _acquire,
+    "CheckGangs": _check_gangs,
+    "GetCompletedReservations": _all,
+    "GetDrainingHosts": _all,
+    "GetHosts": _all,
+    "GetMesosAgentInfo": _of_host,
+    "LaunchTasks": _of_host,
+    "MarkHostDrained": _of_host,
+    "ReleaseHostOffers": _by_host("hostOffers", _hostname),
+    "ReserveHosts": _reserve,
+}
+"""By method. Methods that are not here are called by cluster."""
