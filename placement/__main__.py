@@ -45,8 +45,8 @@ def build(process: Daemon[PlacementSettings]) -> None:
         queue = process.client(Role.RESMGR, ResourceManagerServiceStub)
         placing = process.client(Role.RESMGR, PlacingServiceStub)
         claims = HostmgrClaims(
-            process.client(Role.HOSTMGR, InternalHostServiceStub),
-            process.client(Role.HOSTMGR, FeasibilityServiceStub),
+            process.hostmgrs(InternalHostServiceStub),
+            process.hostmgrs(FeasibilityServiceStub),
         )
         reservations = HostmgrReservations(process.client(Role.HOSTMGR, ReservationServiceStub))
         for type_ in settings.types:

@@ -12,7 +12,7 @@ from peloton.private.hostmgr.reservations import reservations_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
-from peloton.rpc.client import LeaderClient
+from peloton.rpc.client import Caller, LeaderClient
 from placement.core.model import Gang, Host, HostPlacement, Needs, Shape, TasksOnHosts
 from placement.ports import (
     NO_HOSTS,
@@ -97,9 +97,9 @@ class ResmgrQueue:
 
 
 class HostmgrClaims:
-    """Claims on hosts at the leading hostmgr."""
+    """Claims on hosts at the leading hostmgrs."""
 
-    def __init__(self, client: LeaderClient, feasibility: LeaderClient) -> None:
+    def __init__(self, client: Caller, feasibility: Caller) -> None:
         """Use `feasibility` for the FeasibilityService of the same daemon."""
         self._client = client
         self._feasibility = feasibility

@@ -29,12 +29,12 @@ from resmgr.config import ResmgrSettings
 from resmgr.core.scheduler import Scheduler
 from resmgr.drivers.capacity import Capacity
 from resmgr.drivers.claims import Claims
-from resmgr.drivers.draining import Draining
+from resmgr.drivers.clusters import ClusterDrivers
 from resmgr.drivers.feasibility import Feasibility
 from resmgr.drivers.loop import Driver, LoopTimes
 from resmgr.drivers.metrics import keep_measuring
 from resmgr.drivers.recovery import Recovery
-from resmgr.drivers.status_stream import PullOptions, StatusStream
+from resmgr.drivers.status_stream import PullOptions
 from resmgr.drivers.store_audit import StoreAudit
 from resmgr.services.explain import ExplainService
 from resmgr.services.holding import HoldingService
@@ -97,27 +97,26 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
         for pool in driver.scheduler.load_pools(await store.pools.all()):
             log.error("%s: it is stored with a name that a sibling has: update or delete it", pool.path)
         recovery = Recovery(driver, store.jobs, store.tasks)
-        events = daemon.client(Role.HOSTMGR, EventStreamServiceStub)
-        statuses = StatusStream(driver, events, pull_options(settings), recovery.resync)
-        await statuses.open()
-        capacity = Capacity(
+        hostmgrs = daemon.hostmgrs(InternalHostServiceStub)
+        capacity = Capacity(driver, hostmgrs, settings.capacity_first, settings.capacity_interval)
+        claims = Claims(driver, hostmgrs)
+        clusters = ClusterDrivers(
             driver,
-            daemon.client(Role.HOSTMGR, InternalHostServiceStub),
-            settings.capacity_first,
-            settings.capacity_interval,
+            hosts=hostmgrs.of,
+            events=daemon.hostmgrs(EventStreamServiceStub).of,
+            claim_service=daemon.hostmgrs(ClaimServiceStub).of,
+            claims=claims,
+            options=pull_options(settings),
+            resync=recovery.resync,
         )
-        claims = Claims(
-            driver,
-            daemon.client(Role.HOSTMGR, InternalHostServiceStub),
-            daemon.client(Role.HOSTMGR, ClaimServiceStub),
-        )
+        await clusters.open(daemon.clusters.names())
         changes = PoolChanges(driver, store.pools, capacity.fresh)
         async with daemon.serving(
             service(add_ResourceManagerServicer_to_server, PoolService(changes), ALIASES),
             service(add_ResourcePoolServiceServicer_to_server, PoolServiceV1Alpha(changes)),
             service(
                 add_ResourceManagerServiceServicer_to_server,
-                TaskService(driver, daemon.client(Role.HOSTMGR, InternalHostServiceStub)),
+                TaskService(driver, hostmgrs),
             ),
             service(add_ExplainServiceServicer_to_server, ExplainService(driver)),
             service(add_PlacingServiceServicer_to_server, PlacingService(driver)),
@@ -130,10 +129,8 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             daemon.spawn("admission", driver.run())
             daemon.spawn("leases", driver.watch_leases())
             daemon.spawn("claims", claims.run())
-            daemon.spawn(
-                "draining", Draining(driver, daemon.client(Role.HOSTMGR, InternalHostServiceStub)).run()
-            )
-            hosts = daemon.client(Role.HOSTMGR, FeasibilityServiceStub)
+            daemon.spawn("clusters", daemon.clusters.follow(clusters.run))
+            hosts = daemon.hostmgrs(FeasibilityServiceStub)
             daemon.spawn(
                 "feasibility", Feasibility(driver, hosts, settings.placement.feasibility_interval).run()
             )
@@ -141,7 +138,6 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             if settings.enable_preemption:
                 daemon.spawn("preemption", driver.keep_preempting())
             daemon.spawn("store audit", StoreAudit(driver, recovery, settings.audit_interval).run())
-            daemon.spawn("events", statuses.run())
             daemon.spawn("metrics", keep_measuring(driver.scheduler, settings.metrics_interval))
             yield
     finally:

@@ -11,6 +11,7 @@ from jobmgr.drivers.retry import CALL_SECONDS, for_ever
 from jobmgr.engine.lockdown import Gate
 from peloton.api.v0.host import host_pb2
 from peloton.errors import InvalidArgument
+from peloton.model.cluster import UNNAMED
 from peloton.model.ids import Run, parse_mesos_task_id
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.rpc.client import Caller
@@ -25,11 +26,14 @@ log = logging.getLogger(__name__)
 class DrainingHosts:
     """Hand the runs on draining hosts to the lanes, again and again until they have ended."""
 
-    def __init__(self, hostmgr: Caller, post: Callable[[Event], None], gate: Gate) -> None:
-        """Pull from `hostmgr` while `gate` is open."""
+    def __init__(
+        self, hostmgr: Caller, post: Callable[[Event], None], gate: Gate, cluster: str = UNNAMED
+    ) -> None:
+        """Pull from the `hostmgr` of a Mesos cluster while `gate` is open."""
         self._hostmgr = hostmgr
         self._post = post
         self._gate = gate
+        self._cluster = cluster
 
     async def run(self) -> None:
         """Pull for ever."""
@@ -43,7 +47,7 @@ class DrainingHosts:
         answer = await self._hostmgr.call("GetTasksByHostState", request, timeout=WAIT_SECONDS + CALL_SECONDS)
         runs = [run for each in answer.task_ids if (run := _run(each.value)) is not None]
         if runs:
-            self._post(Draining(runs))
+            self._post(Draining(runs, self._cluster))
         await asyncio.sleep(PAUSE_SECONDS)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from jobmgr.drivers.daemon_hosts import HostFollower
+from jobmgr.drivers.draining import DrainingHosts
 from jobmgr.drivers.kill import Killer
 from jobmgr.drivers.launch import Launcher
 from jobmgr.drivers.retry import Bucket
@@ -17,6 +18,7 @@ from jobmgr.drivers.status_stream import StatusStream
 from jobmgr.drivers.system_labels import SystemLabels
 from jobmgr.drivers.volumes import VolumeDestroyer
 from jobmgr.engine.engine import Engine
+from jobmgr.engine.lockdown import Gate
 from peloton.rpc.client import Caller
 
 
@@ -40,14 +42,19 @@ class HostDrivers:
         hostmgrs: Callable[[str], Hostmgr],
         follower: HostFollower,
         labels: SystemLabels,
+        kill_gate: Gate,
         kills: Bucket,
         shut_downs: Bucket,
     ) -> None:
-        """Get the callers of a cluster's host manager by `hostmgrs`."""
+        """Get the callers of a cluster's host manager by `hostmgrs`.
+
+        Hosts are drained while `kill_gate` is open.
+        """
         self._engine = engine
         self._hostmgrs = hostmgrs
         self._follower = follower
         self._labels = labels
+        self._kill_gate = kill_gate
         self._kills = kills
         self._shut_downs = shut_downs
         self._launchers: dict[str, Launcher] = {}
@@ -62,6 +69,7 @@ class HostDrivers:
         self._launchers[cluster] = launcher
         killer = Killer(hostmgr.hosts, hostmgr.reconciler, self._kills, self._shut_downs)
         stream = StatusStream(hostmgr.events, hostmgr.passing, engine, cluster)
+        draining = DrainingHosts(hostmgr.hosts, lanes.post, self._kill_gate, cluster)
         destroyer = VolumeDestroyer(hostmgr.hosts, engine.store, engine.clock, cluster=cluster)
         drivers = {
             "launch": launcher.launch(outbox.launch),
@@ -71,6 +79,7 @@ class HostDrivers:
             "shut down": killer.shut_down(outbox.shut_down),
             "reconcile": killer.reconcile(outbox.reconcile),
             "event stream": engine.recovery.run_after(stream.run),
+            "draining hosts": engine.recovery.run_after(draining.run),
             "daemon hosts": self._follower.follow(cluster, hostmgr.matching),
             "destroy volumes": destroyer.run(outbox.destroy),
         }

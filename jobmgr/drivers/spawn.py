@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, NoReturn
 
 from jobmgr.drivers.daemon_hosts import HostFollower
-from jobmgr.drivers.draining import DrainingHosts
 from jobmgr.drivers.enqueue import Enqueuer
 from jobmgr.drivers.held_runs import Comparer
 from jobmgr.drivers.hostmgr import HostDrivers, Hostmgr
@@ -70,7 +69,7 @@ def spawn_drivers(
     enqueuer = Enqueuer(resmgr, lanes.job, lanes.post)
     placements = Placements(resmgr, lanes, launch_gate)
     follower = HostFollower(lanes)
-    hosts = HostDrivers(engine, hostmgrs, follower, labels, kills, shut_downs)
+    hosts = HostDrivers(engine, hostmgrs, follower, labels, kill_gate, kills, shut_downs)
     drivers = {
         "lanes": lanes.run(),
         "recovery": engine.recovery.run(),
@@ -82,7 +81,6 @@ def spawn_drivers(
         "settle": Settler(resmgr).run(outbox.settle),
         "waiting reasons": after(PendingReasonStream(waiting, lanes).run),
         "evict": after(PreemptionStream(resmgr, preemption, lanes.post, kill_gate).run),
-        "draining hosts": after(DrainingHosts(hostmgr, lanes.post, kill_gate).run),
         "daemon jobs": follower.take(outbox.follow),
         "retire": retire(engine.store, outbox.retire),
         "delete": delete(engine, outbox.delete),

@@ -10,6 +10,7 @@ from peloton.model.cluster import cluster_of
 from peloton.model.shortage import Lack, Shortage
 from peloton.private.hostmgr.feasibility import feasibility_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.private.hostmgr.matching import matching_pb2
 from peloton.rpc.clusters import FanOut, Rule
 from peloton.wire.feasibility import shortage_from, shortage_to
 
@@ -185,6 +186,21 @@ def _shortage(verdict: Any) -> Shortage | None:
     return shortage_from(verdict.shortage) if verdict.HasField("shortage") else None
 
 
+async def _match_hosts(fan: FanOut, request: Any) -> Any:
+    """Return the hosts of all clusters that match, as they are now: to wait is for calls to one cluster."""
+    part = matching_pb2.MatchHostsRequest(filters=request.filters)
+    answers = await fan.all(dict.fromkeys(fan.names, part))
+    whole = matching_pb2.MatchHostsResponse(complete=len(answers) == len(fan.names))
+    versions = {name: answer.hosts_version for name, answer in answers.items()}
+    whole.hosts_version = json.dumps(versions, sort_keys=True)
+    for answer in answers.values():
+        whole.complete &= answer.complete
+        whole.disconnected.extend(answer.disconnected)
+    for same in zip(*(answer.matches for answer in answers.values()), strict=True):
+        whole.matches.add(hostnames=[name for each in same for name in each.hostnames])
+    return whole
+
+
 async def _reserve(fan: FanOut, request: Any) -> Any:
     """Reserve a host of one cluster: the first of those that would do decides."""
     hosts = request.reservation.hosts
@@ -208,10 +224,12 @@ RULES: Mapping[str, Rule] = {
     "CheckGangs": _check_gangs,
     "GetCompletedReservations": _all,
     "GetDrainingHosts": _all,
+    "GetHostPoolCapacity": _all,
     "GetHosts": _all,
     "GetMesosAgentInfo": _of_host,
     "LaunchTasks": _of_host,
     "MarkHostDrained": _of_host,
+    "MatchHosts": _match_hosts,
     "ReleaseHostOffers": _by_host("hostOffers", _hostname),
     "ReserveHosts": _reserve,
 }

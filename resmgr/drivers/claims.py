@@ -24,25 +24,30 @@ log = logging.getLogger(__name__)
 class Claims:
     """Release the claims of abandoned placements, and shorten those of earlier leaders' placements."""
 
-    def __init__(self, driver: Driver, hostmgr: Caller, claim_service: Caller) -> None:
+    def __init__(self, driver: Driver, hostmgr: Caller) -> None:
         """Take this moment as the beginning of the term: nothing has been dequeued in it yet."""
         self._driver = driver
         self._hostmgr = hostmgr
-        self._claim_service = claim_service
         self._began = driver.now()
-        self._shortened = False
         self._logged = ""
 
     async def run(self) -> NoReturn:
-        """Release claims periodically, once hostmgr has shortened the earlier ones."""
+        """Release claims periodically."""
         while True:
             await asyncio.sleep(PERIOD)
-            if not self._shortened:
-                await self.shorten_earlier()
             await self.release()
 
-    async def shorten_earlier(self) -> None:
-        """Shorten the claims from before this term, whose placements died with an earlier leader.
+    async def shorten_earlier(self, claim_service: Caller) -> None:
+        """Shorten the claims of a Mesos cluster from before this term, as soon as its hostmgr answers."""
+        while True:
+            if await self._shorten_earlier(claim_service):
+                return
+            await asyncio.sleep(PERIOD)
+
+    async def _shorten_earlier(self, claim_service: Caller) -> bool:
+        """Shorten the claims from before this term; return whether hostmgr answered.
+
+        Their placements died with an earlier leader.
 
         An engine that reports such placements to this leader is refused, and releases the claims by itself.
         jobmgr launches those that it has taken within that time, or their runs are placed again.
@@ -50,17 +55,17 @@ class Claims:
         # Without a repetition in the call, for the age counts from this moment.
         request = claims_pb2.ShortenClaimsRequest(older_than=self._driver.now() - self._began)
         try:
-            answer: claims_pb2.ShortenClaimsResponse = await self._claim_service.call(
+            answer: claims_pb2.ShortenClaimsResponse = await claim_service.call(
                 "ShortenClaims", request, retry=False
             )
         except PelotonError as error:
             if str(error) != self._logged:
                 log.warning("claims from before this term are not shortened yet: %s", error)
                 self._logged = str(error)
-            return
-        self._shortened = True
+            return False
         if answer.shortened:
             log.info("%d claims from before this term end early", answer.shortened)
+        return True
 
     async def release(self) -> None:
         """Release the claims of abandoned placements; one that cannot be released expires by itself."""

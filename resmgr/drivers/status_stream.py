@@ -51,7 +51,10 @@ class PullOptions:
 
 
 class StatusStream:
-    """One client's position in the stream. `resync` reads from the store what the stream no longer holds."""
+    """One client's position in the stream of a Mesos cluster.
+
+    `resync` reads from the store what the stream no longer holds.
+    """
 
     def __init__(
         self,

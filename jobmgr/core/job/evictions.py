@@ -55,7 +55,7 @@ def on_draining(active: ActiveJobs, cycle: Cycle, event: Draining) -> None:
         task = None if change is None else change.task(run.instance)
         if change is None or task is None or task.run != run.run:
             if active.orphans.note_alive(run):
-                cycle.orphans.append(run)
+                cycle.orphans.setdefault(event.cluster, []).append(run)
         elif not change.follows_hosts:
             texts = f"maintenance of {task.host}", f"to be moved for the maintenance of {task.host}"
             by_job[run.job_id].append(_Eviction(run.instance, *texts))

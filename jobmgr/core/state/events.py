@@ -177,6 +177,8 @@ class Draining:
     """Runs on hosts whose maintenance has been started."""
 
     runs: Sequence[Run]
+    cluster: str = UNNAMED
+    """The Mesos cluster of these hosts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from peloton.model.cluster import cluster_of
 from peloton.model.constraint import Label
 from peloton.model.ids import JobId, Run
+from peloton.model.resources import Resources
+from resmgr.core.state.amounts import total
 from resmgr.core.state.entities import JobTasks, Task
 
 
@@ -106,6 +109,17 @@ class Registry:
     def labels_on_host(self, host: str) -> Counter[Label]:
         """Count the labels of the tasks placed or running on a host."""
         return Counter(label for task in self.on_host(host) for label in task.needs.labels)
+
+    def held_in(self, cluster: str) -> tuple[Resources, Resources]:
+        """Return what tasks hold on the hosts of a Mesos cluster: resources, and slack."""
+        charges = [
+            task.needs.charge
+            for host, tasks in self._hosts.items()
+            if cluster_of(host) == cluster
+            for task in tasks
+        ]
+        slack_cpu = sum(charge.slack[0] for charge in charges if charge.slack is not None)
+        return Resources(*total(charge.entitled for charge in charges)), Resources(cpu=slack_cpu)
 
     def on_host(self, host: str) -> Iterable[Task]:
         """Return the tasks placed or running on a host, in the order of their arrival."""

@@ -38,7 +38,7 @@ class Hostmgr:
 
 async def test_each_claim_is_released_once() -> None:
     driver, hostmgr = build_driver(settings(Path("unused")), SystemClock()), Hostmgr()
-    claims = Claims(driver, hostmgr, hostmgr)
+    claims = Claims(driver, hostmgr)
     await claims.release()
     driver.scheduler.placements.abandoned = [Handover("h", "a", "c1", TaskType.BATCH, (), (), ())]
     hostmgr.away = True
@@ -53,9 +53,9 @@ async def test_claims_from_before_the_term_are_shortened_once_hostmgr_answers(
     """The age of the term is sent again with each try, so that no claim of this term is among them."""
     monkeypatch.setattr(claims_driver, "PERIOD", 0.001)
     clock, hostmgr = ManualClock(100.0), Hostmgr()
-    claims = Claims(build_driver(settings(Path("unused")), clock), hostmgr, hostmgr)
+    claims = Claims(build_driver(settings(Path("unused")), clock), hostmgr)
     hostmgr.away = True
-    running = asyncio.create_task(claims.run())
+    running = asyncio.gather(claims.run(), claims.shorten_earlier(hostmgr))
     clock.now = 103.0
     await until(lambda: 3.0 in hostmgr.ages)
     hostmgr.away, clock.now = False, 107.0
