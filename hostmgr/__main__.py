@@ -8,7 +8,7 @@ import logging
 import ssl
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -22,6 +22,7 @@ from hostmgr.core.reconcile import Policy, Reconciler
 from hostmgr.core.runs import Runs
 from hostmgr.core.table import HostTable
 from hostmgr.drivers.agents import Cluster
+from hostmgr.drivers.host_mover import HostMover
 from hostmgr.drivers.host_pools import HostPoolManager
 from hostmgr.drivers.load_scores import LoadScores, Source, prometheus, score_file
 from hostmgr.drivers.maintenance import Maintenance
@@ -72,12 +73,17 @@ from peloton.private.hostmgr.reservations.reservations_pb2_grpc import (
 from peloton.private.hostmgr.v1alpha.svc.hostmgr_svc_pb2_grpc import (
     add_HostManagerServiceServicer_to_server,
 )
+from peloton.private.resmgrsvc import resmgrsvc_pb2
+from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import ResourceManagerServiceStub
+from peloton.rpc.client import Caller
 from peloton.rpc.server import service
 from storage.interface import Store
 from storage.selection.factory import Stores
 
 EXPIRE_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0
+MOST_SCORES = 100_000
+"""Hosts whose cost is requested from resmgr at a time."""
 COLLECTION = (100_000, 20, 100)
 """Thresholds of Python's cycle collector. Events and runs are many long-lived objects without cycles."""
 SERVICES = (
@@ -228,6 +234,7 @@ def _mesos(daemon: Hostmgr, framework_id: str, detector: MasterDetector, access:
 async def _serve(daemon: Hostmgr, store: Store, parts: Parts) -> AsyncIterator[None]:
     manager, cluster, reconciliation = parts.manager, parts.cluster, parts.reconciliation
     maintenance, pools = parts.maintenance, parts.pools
+    resmgr = daemon.client(Role.RESMGR, ResourceManagerServiceStub)
     daemon.spawn("mesos", manager.backend.run())
     daemon.spawn("acknowledgements", manager.status_updates.acknowledge(manager.backend))
     daemon.spawn("agents", cluster.follow())
@@ -243,6 +250,8 @@ async def _serve(daemon: Hostmgr, store: Store, parts: Parts) -> AsyncIterator[N
     daemon.spawn("claims", _every(EXPIRE_SECONDS, lambda: manager.expire_claims(_claimants(daemon))))
     daemon.spawn("pauses", _every(EXPIRE_SECONDS, manager.end_pauses))
     daemon.spawn("host pools", pools.run())
+    mover = HostMover(pools, maintenance, cluster, lambda: _scores(resmgr))
+    daemon.spawn("host mover", mover.run())
     daemon.spawn("old offers", _every(PRUNE_SECONDS, manager.prune_offers))
     watches = Watches(manager.status_updates, manager.hosts)
     planner = ReservationPlanner(manager, store, daemon.clock)
@@ -260,7 +269,7 @@ async def _serve(daemon: Hostmgr, store: Store, parts: Parts) -> AsyncIterator[N
         service(add_PassingServiceServicer_to_server, Passing(manager.status_updates)),
         service(add_ReconcileServiceServicer_to_server, ReconcileTasks(manager)),
         service(add_ReservationServiceServicer_to_server, ReservationService(manager, planner)),
-        service(add_HostServiceServicer_to_server, HostService(cluster, maintenance, pools)),
+        service(add_HostServiceServicer_to_server, HostService(cluster, maintenance, pools, mover)),
         service(
             host_svc_v1alpha.add_HostServiceServicer_to_server,
             HostServiceV1Alpha(cluster, maintenance, pools),
@@ -281,6 +290,13 @@ def _load_source(load: LoadSettings) -> Source | None:
     if load.prometheus:
         return prometheus(load.prometheus, load.query, load.host_label, load.timeout, load.max_bytes)
     return None
+
+
+async def _scores(resmgr: Caller) -> Sequence[str]:
+    """Return the hosts that can be moved, the cheapest first. Raises PelotonError."""
+    request = resmgrsvc_pb2.GetHostsByScoresRequest(limit=MOST_SCORES)
+    answer: resmgrsvc_pb2.GetHostsByScoresResponse = await resmgr.call("GetHostsByScores", request)
+    return answer.hosts
 
 
 def _claimants(daemon: Hostmgr) -> set[str]:

@@ -70,6 +70,10 @@ class HostPools:
         host = self.host(hostname)
         return host.desired or host.pool
 
+    def stored_hosts(self) -> Collection[str]:
+        """Return the names of hosts that are in other pools than `default`, or are being moved."""
+        return self._hosts.keys()
+
     def moving(self) -> list[PooledHost]:
         """Return the hosts that are being moved, by name."""
         return sorted((host for host in self._hosts.values() if host.desired), key=lambda host: host.hostname)
@@ -100,7 +104,7 @@ class HostPools:
 
     def plan_delete(self, name: str) -> HostPoolChange:
         """Plan the end of a pool, whose hosts go to `default`. Raises InvalidArgument, NotFound."""
-        self._require(name)
+        self.require(name)
         if name == DEFAULT:
             raise InvalidArgument(
                 "name", name, f"a pool that can be deleted: {DEFAULT} takes the others' hosts"
@@ -124,7 +128,7 @@ class HostPools:
         InvalidArgument, NotFound for unknown pools and hosts, and Refused for a host that is elsewhere.
         """
         for pool in (source, destination) if source else (destination,):
-            self._require(pool)
+            self.require(pool)
         if hostname not in known and hostname not in self._hosts:
             raise NotFound(
                 f"host {hostname} is unknown: no agent of this name is registered or in maintenance"
@@ -137,6 +141,19 @@ class HostPools:
         if source not in ("", host.pool):
             raise Refused(f"host {hostname} is in host pool {host.pool}, not in {source}")
         return self._rows([(hostname, destination, destination if host.desired else "")])
+
+    def plan_move(self, hostnames: Iterable[str], destination: str) -> HostPoolChange:
+        """Plan that hosts are being moved to a pool; they stay in their pools until they arrive."""
+        return self._rows((name, self.pool_of(name), destination) for name in hostnames)
+
+    def plan_arrival(self, hostname: str) -> HostPoolChange:
+        """Plan that a host that is being moved is in its new pool, where it is still to be brought up."""
+        host = self.host(hostname)
+        return self._rows([(hostname, host.desired or host.pool, host.desired)])
+
+    def plan_finish(self, hostname: str) -> HostPoolChange:
+        """Plan that a host is no longer being moved."""
+        return self._rows([(hostname, self.pool_of(hostname), "")])
 
     def _rows(self, hosts: Iterable[tuple[str, str, str]], deleted: tuple[str, ...] = ()) -> HostPoolChange:
         """Return the change that gives hosts these pools, each given as (hostname, pool, desired)."""
@@ -159,7 +176,8 @@ class HostPools:
             self._hosts.pop(hostname, None)
         return [hostname for hostname, pool in before.items() if pool != self.pool_of(hostname)]
 
-    def _require(self, name: str) -> None:
+    def require(self, name: str) -> None:
+        """Raise NotFound for a pool that does not exist."""
         if name not in self._pools:
             raise NotFound(
                 f"host pool {name or '(empty)'} does not exist; there are {', '.join(self.names())}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from prometheus_client import Gauge
@@ -71,7 +71,7 @@ class HostPoolManager:
 
     def members(self) -> Mapping[str, list[str]]:
         """Return the hosts of each pool. Raises Refused, and Unavailable before the agents are known."""
-        return self.pools.members(self._known_hosts())
+        return self.pools.members(self.known_hosts())
 
     def pool_of(self, hostname: str) -> str:
         """Return the pool of a host; empty where host pools are off."""
@@ -84,15 +84,21 @@ class HostPoolManager:
     def capacities(self) -> Mapping[str, tuple[int, Capacity]]:
         """Return the number of agents and the sums over them by pool. Raises as `members` does."""
         pools = self.pools
-        self._known_hosts()
+        self.known_hosts()
         return self._hosts.capacities(pools)
 
-    def _known_hosts(self) -> set[str]:
-        """Return the hosts that are registered or in maintenance. Raises Unavailable."""
+    def known_hosts(self) -> set[str]:
+        """Return the hosts that are registered, in maintenance, or in another pool than `default`.
+
+        Raises Unavailable before the agents are known.
+        """
         if not self._cluster.known:
             raise Unavailable(self._cluster.unhealthy)
-        registered = {agent.hostname for agent in self._cluster.agents.values()}
-        return registered | {record.hostname for record in self._maintenance.listed()}
+        hosts = {agent.hostname for agent in self._cluster.agents.values()}
+        hosts.update(record.hostname for record in self._maintenance.listed())
+        if self._pools is not None:
+            hosts.update(self._pools.stored_hosts())
+        return hosts
 
     # Changes. Each raises Refused where host pools are off, and Unavailable where the store does not answer.
 
@@ -117,9 +123,33 @@ class HostPoolManager:
 
         Raises InvalidArgument, NotFound, Refused.
         """
-        known = self._known_hosts() if self.enabled else set()
+        known = self.known_hosts() if self.enabled else set()
         await self._change(lambda pools: pools.plan_change(hostname, source, destination, known))
         log.info("host %s is in host pool %s", hostname, destination)
+
+    async def begin_move(
+        self, choose: Callable[[HostPools], Sequence[str]], destination: str
+    ) -> Sequence[str]:
+        """Store that the chosen hosts are being moved; return them. Raises what `choose` raises."""
+        chosen: Sequence[str] = ()
+
+        def plan(pools: HostPools) -> HostPoolChange:
+            nonlocal chosen
+            chosen = choose(pools)
+            return pools.plan_move(chosen, destination)
+
+        await self._change(plan)
+        return chosen
+
+    async def arrive(self, hostname: str) -> None:
+        """Put a host that is being moved in its new pool."""
+        await self._change(lambda pools: pools.plan_arrival(hostname))
+        log.info("host %s is in host pool %s", hostname, self.pool_of(hostname))
+
+    async def finish_move(self, hostname: str) -> None:
+        """End the move of a host that is up in its new pool."""
+        await self._change(lambda pools: pools.plan_finish(hostname))
+        log.info("host %s is up in host pool %s", hostname, self.pool_of(hostname))
 
     async def _change(self, plan: Callable[[HostPools], HostPoolChange]) -> list[str]:
         """Store a change and carry it out; return the hosts that are in another pool now.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hostmgr.core.mover import MoveRequest
+from hostmgr.drivers.host_mover import HostMover
 from hostmgr.drivers.host_pools import HostPoolManager
 from peloton.api.v0.host.svc import host_svc_pb2 as v0
 from peloton.api.v0.host.svc import host_svc_pb2_grpc as v0_grpc
@@ -14,8 +16,9 @@ from peloton.api.v1alpha.host.svc import host_svc_pb2_grpc as v1alpha_grpc
 class HostPoolMethods(v0_grpc.HostServiceServicer):
     """The methods of v0 HostService about host pools."""
 
-    def __init__(self, pools: HostPoolManager) -> None:
+    def __init__(self, pools: HostPoolManager, mover: HostMover) -> None:
         self._pools = pools
+        self._mover = mover
 
     async def ListHostPools(self, request: v0.ListHostPoolsRequest, context: Any) -> v0.ListHostPoolsResponse:
         """Return all pools with their hosts."""
@@ -44,6 +47,18 @@ class HostPoolMethods(v0_grpc.HostServiceServicer):
         """Put a host in another pool at once."""
         await self._pools.change(request.hostname, request.sourcePool, request.destinationPool)
         return v0.ChangeHostPoolResponse()
+
+    async def MoveHosts(self, request: v0.MoveHostsRequest, context: Any) -> v0.MoveHostsResponse:
+        """Begin to move hosts until two pools have the numbers that are wanted."""
+        await self._mover.move(
+            MoveRequest(
+                request.sourcePool,
+                request.srcPoolDesiredHosts,
+                request.destinationPool,
+                request.destPoolDesiredHosts,
+            )
+        )
+        return v0.MoveHostsResponse()
 
 
 class HostPoolMethodsV1Alpha(v1alpha_grpc.HostServiceServicer):

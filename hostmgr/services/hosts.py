@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from hostmgr.drivers.agents import Cluster
+from hostmgr.drivers.host_mover import HostMover
 from hostmgr.drivers.host_pools import HostPoolManager
 from hostmgr.drivers.maintenance import Maintenance
 from hostmgr.services.host_pools import HostPoolMethods, HostPoolMethodsV1Alpha
@@ -50,8 +51,10 @@ class _Hosts:
 class HostService(HostPoolMethods):
     """Serve v0 HostService: maintenance here, host pools in the base."""
 
-    def __init__(self, cluster: Cluster, maintenance: Maintenance, pools: HostPoolManager) -> None:
-        super().__init__(pools)
+    def __init__(
+        self, cluster: Cluster, maintenance: Maintenance, pools: HostPoolManager, mover: HostMover
+    ) -> None:
+        super().__init__(pools, mover)
         self._hosts = _Hosts(cluster, maintenance)
 
     async def QueryHosts(

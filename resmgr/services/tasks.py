@@ -37,6 +37,7 @@ from resmgr.wire.tasks import (
 )
 
 MAX_GANGS = 10_000
+MAX_HOSTS = 100_000
 """Most gangs or placements in one answer."""
 DEFAULT_LIMIT = 100
 _AT_ONCE = 5000
@@ -346,7 +347,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
             self._driver.scheduler.registry,
             self._driver.now(),
         )
-        return pb.GetHostsByScoresResponse(hosts=hosts[: _limit(request.limit)])
+        return pb.GetHostsByScoresResponse(hosts=hosts[: min(request.limit or DEFAULT_LIMIT, MAX_HOSTS)])
 
     def _touch(self, context: Any) -> Holder | None:
         """Renew the caller's lease. Raises Fenced for a leader whose successor has called."""

@@ -10,11 +10,13 @@ import pytest
 from minicluster.cluster import Cluster
 from minicluster.settings import ClusterSettings, DaemonSettings
 from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2 as pb
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 
 from .conftest import Harness, wait_for
+from .test_minicluster import agent_of
 
 AGENTS = ("peloton-mesos-agent0", "peloton-mesos-agent1", "peloton-mesos-agent2")
 A0, A1, A2 = AGENTS
@@ -128,3 +130,65 @@ def test_hosts_of_a_deleted_pool_go_to_default(harness: Harness) -> None:
     with pytest.raises(grpc.RpcError) as refused:
         harness.client.host_svc.DeleteHostPool(pb.DeleteHostPoolRequest(name="default"), timeout=30)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def move(harness: Harness, source: str, left: int, destination: str, wanted: int) -> None:
+    request = pb.MoveHostsRequest(
+        sourcePool=source,
+        srcPoolDesiredHosts=left,
+        destinationPool=destination,
+        destPoolDesiredHosts=wanted,
+    )
+    harness.client.host_svc.MoveHosts(request, timeout=30)
+
+
+def wait_until_arrived(harness: Harness, host: str, pool: str) -> None:
+    """Wait until a host is up in its new pool, then start its agent, which Mesos has ended."""
+
+    def arrived() -> bool:
+        answer = harness.client.host_svc.QueryHosts(pb.QueryHostsRequest(), timeout=30)
+        hosts = {each.hostname: each for each in answer.host_infos}
+        return host in hosts and (hosts[host].state, hosts[host].current_pool, hosts[host].desired_pool) == (
+            host_pb2.HOST_STATE_UP,
+            pool,
+            pool,
+        )
+
+    wait_for(
+        arrived, 180, lambda: str(harness.client.host_svc.QueryHosts(pb.QueryHostsRequest(), timeout=30))
+    )
+    name = agent_of(harness, host)
+    harness.cluster.stop([name])
+    harness.cluster.start([name])
+
+
+def test_hosts_are_moved_while_hostmgr_dies(harness: Harness) -> None:
+    change(harness, A0, "shared")
+    reserved = harness.config("sleep 600", 1)
+    reserved.sla.preemptible = False
+    not_preemptible = harness.create(reserved)
+    assert hosts_of(harness, not_preemptible, 1) == {A2}
+    preemptible = harness.create(harness.config("sleep 600", 1))
+    (busy,) = hosts_of(harness, preemptible, 1)
+    (idle,) = {A0, A1} - {busy}
+    with pytest.raises(grpc.RpcError) as refused:
+        move(harness, "batch_reserved", 0, "shared", 3)
+    assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert "but none of 1 can: 1 has tasks that are not preemptible" in refused.value.details()
+
+    move(harness, "shared", 1, "batch_reserved", 2)
+    wait_until_arrived(harness, idle, "batch_reserved")
+    assert pools(harness) == {"default": [], "shared": [busy], "batch_reserved": sorted([idle, A2])}
+    assert harness.running(preemptible).host == busy, "a host without tasks goes first"
+
+    move(harness, "shared", 0, "default", 1)
+    harness.cluster.kill(["hostmgr0"])
+    harness.cluster.start(["hostmgr0"])
+    wait_until_arrived(harness, busy, "default")
+    assert pools(harness) == {"default": [busy], "shared": [], "batch_reserved": sorted([idle, A2])}
+    change(harness, busy, "shared")
+    assert hosts_of(harness, preemptible, 1) == {busy}
+    runtime = harness.running(preemptible)
+    assert (runtime.mesosTaskId.value, runtime.failureCount) == (f"{preemptible}-0-2", 0)
+    for job_id in (preemptible, not_preemptible):
+        stop(harness, job_id)

@@ -13,6 +13,8 @@ from peloton.errors import Refused
 if TYPE_CHECKING:
     from peloton.api.v0.host.svc.host_svc_pb2 import ListHostPoolsResponse
 
+MOST_HOSTS = 2**31 - 1
+
 
 @click.group(cls=Group)
 def hostpool() -> None:
@@ -91,6 +93,36 @@ def change(session: Session, host: str, destination: str, source: str) -> None:
     )
     response = session.call("host_svc", "ChangeHostPool", request)
     session.show(response, lambda: f"Host {host} is in host pool {destination}")
+
+
+@hostpool.command()
+@click.argument("source")
+@click.argument("source_hosts", type=click.IntRange(0, MOST_HOSTS))
+@click.argument("destination")
+@click.argument("destination_hosts", type=click.IntRange(0, MOST_HOSTS))
+@pass_session
+def move(session: Session, source: str, source_hosts: int, destination: str, destination_hosts: int) -> None:
+    """Move hosts from SOURCE to DESTINATION until these have so many hosts.
+
+    The hosts that cost least to move are drained, moved and brought up again: hosts without tasks first, and
+    never one with tasks that are not preemptible. `peloton host query` shows them on their way.
+    """
+    from peloton.api.v0.host.svc import host_svc_pb2
+
+    request = host_svc_pb2.MoveHostsRequest(
+        sourcePool=source,
+        srcPoolDesiredHosts=source_hosts,
+        destinationPool=destination,
+        destPoolDesiredHosts=destination_hosts,
+    )
+    response = session.call("host_svc", "MoveHosts", request)
+    session.show(
+        response,
+        lambda: (
+            f"Hosts go from {source} to {destination} until these have {source_hosts} and "
+            f"{destination_hosts}; see `peloton host query`"
+        ),
+    )
 
 
 def _pools(session: Session) -> ListHostPoolsResponse:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hostmgr.core.filter import HostFilter
+from hostmgr.core.pools import HostPools
 from peloton.errors import PelotonError
 from peloton.model.host_pool import in_pool
 from tests.unit.hostmgr.hosts import agent
@@ -21,6 +23,9 @@ operations = st.one_of(
     st.tuples(st.just("create"), names),
     st.tuples(st.just("delete"), names),
     st.tuples(st.just("change"), st.sampled_from(HOSTS), st.sampled_from(("", *NAMES)), names),
+    st.tuples(st.just("begin_move"), st.sampled_from(HOSTS), names),
+    st.tuples(st.just("arrive"), st.sampled_from(HOSTS)),
+    st.tuples(st.just("finish_move"), st.sampled_from(HOSTS)),
     st.tuples(st.just("agents"), st.sets(st.sampled_from(HOSTS))),
     st.tuples(st.just("restart")),
     st.tuples(st.just("failures"), st.lists(st.floats(0, 1), max_size=2)),
@@ -33,15 +38,24 @@ class Model:
     def __init__(self) -> None:
         self.pools = {"default"}
         self.pool = dict.fromkeys((f"host{number}" for number in HOSTS), "default")
+        self.desired = dict.fromkeys(self.pool, "")
 
     def apply(self, kind: str, *values: object) -> None:
         if kind == "create":
             self.pools.add(str(values[0]))
         elif kind == "delete":
             self.pools.discard(str(values[0]))
-            self.pool = {h: "default" if p == values[0] else p for h, p in self.pool.items()}
+            for where in (self.pool, self.desired):
+                where.update({host: "default" for host, pool in where.items() if pool == values[0]})
         elif kind == "change":
-            self.pool[f"host{values[0]}"] = str(values[2])
+            host, pool = f"host{values[0]}", str(values[2])
+            self.pool[host], self.desired[host] = pool, self.desired[host] and pool
+        elif kind == "begin_move":
+            self.desired[f"host{values[0]}"] = str(values[1])
+        elif kind == "arrive":
+            self.pool[f"host{values[0]}"] = self.desired[f"host{values[0]}"] or self.pool[f"host{values[0]}"]
+        elif kind == "finish_move":
+            self.desired[f"host{values[0]}"] = ""
 
 
 def check(world: World) -> None:
@@ -61,6 +75,17 @@ def check(world: World) -> None:
     assert matched == Counter(registered)
 
 
+def _arguments(kind: str, values: list[Any]) -> list[Any]:
+    if kind == "begin_move":
+
+        def choose(pools: HostPools) -> list[str]:
+            pools.require(values[1])
+            return [f"host{values[0]}"]
+
+        return [choose, values[1]]
+    return [f"host{values[0]}", *values[1:]] if isinstance(values[0], int) else values
+
+
 async def run(steps: list[tuple[object, ...]]) -> None:
     world, model = World(), Model()
     await world.manager.load()
@@ -78,18 +103,21 @@ async def run(steps: list[tuple[object, ...]]) -> None:
                 world.register(agents)
                 await world.manager.load()
             else:
-                arguments = [f"host{values[0]}", *values[1:]] if kind == "change" else values
-                await getattr(world.manager, str(kind))(*arguments)
+                await getattr(world.manager, str(kind))(*_arguments(str(kind), values))
                 model.apply(str(kind), *values)
         except PelotonError:
             if not certain:
                 world.store.failures = []
                 await world.manager.load()
                 model.pools = {"default", *world.store.pools}
-                model.pool = {host: world.manager.pools.pool_of(host) for host in model.pool}
+                hosts = {host: world.manager.pools.host(host) for host in model.pool}
+                model.pool = {name: host.pool for name, host in hosts.items()}
+                model.desired = {name: host.desired for name, host in hosts.items()}
         if not world.store.failures:
             check(world)
-            assert {host: world.manager.pools.pool_of(host) for host in model.pool} == model.pool
+            hosts = {host: world.manager.pools.host(host) for host in model.pool}
+            assert {name: host.pool for name, host in hosts.items()} == model.pool
+            assert {name: host.desired for name, host in hosts.items()} == model.desired
             assert set(world.manager.pools.names()) == model.pools
 
 

@@ -50,6 +50,18 @@ def test_changes(run: Run, daemons: FakeDaemons) -> None:
     assert second.sourcePool == "default"
 
 
+def test_moves(run: Run, daemons: FakeDaemons) -> None:
+    daemons.answers["MoveHosts"] = host_svc_pb2.MoveHostsResponse()
+    assert run("hostpool", "move", "default", "2", "shared", "10").out == (
+        "Hosts go from default to shared until these have 2 and 10; see `peloton host query`\n"
+    )
+    (request,) = daemons.requests("MoveHosts")
+    assert (request.sourcePool, request.srcPoolDesiredHosts) == ("default", 2)
+    assert (request.destinationPool, request.destPoolDesiredHosts) == ("shared", 10)
+    assert run("hostpool", "move", "default", "-1", "shared", "10").code == 2
+    assert run("hostpool", "move", "default", "x", "shared", "10").code == 2
+
+
 def test_refusals_are_passed_on(run: Run, daemons: FakeDaemons) -> None:
     said = "host pool x does not exist; there are default, shared"
     daemons.answers["ChangeHostPool"] = (grpc.StatusCode.NOT_FOUND, said)

@@ -259,7 +259,7 @@ async def test_capacity_by_pool() -> None:
 async def test_the_services() -> None:
     made = world()
     nothing: Any = None
-    service = HostService(cast(Any, made.cluster), cast(Any, made.maintenance), made.manager)
+    service = HostService(cast(Any, made.cluster), cast(Any, made.maintenance), made.manager, nothing)
     await service.CreateHostPool(v0.CreateHostPoolRequest(name="shared"), nothing)
     newer = HostServiceV1Alpha(cast(Any, made.cluster), cast(Any, made.maintenance), made.manager)
     await newer.CreateHostPool(v1alpha.CreateHostPoolRequest(name="other"), nothing)

@@ -172,7 +172,7 @@ class World:
         await records.load()
         self.maintenance = Maintenance(records, manager, self.cluster, self.clock, 60.0)
         self.pools = HostPoolManager("f", NOTHING, None, self.hosts, self.cluster, self.maintenance)
-        self.service = HostService(self.cluster, self.maintenance, self.pools)
+        self.service = HostService(self.cluster, self.maintenance, self.pools, NOTHING)
         self.internal = InternalHosts(manager, self.cluster, NOTHING, NOTHING, self.maintenance)
 
     async def step(self) -> bool:
