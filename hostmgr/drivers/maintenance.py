@@ -71,6 +71,7 @@ class Maintenance:
         Raises Conflict, and begins none, where one of them is unknown or is being brought up at the moment.
         """
         _check_names(hostnames)
+        await self._look_for([name for name in hostnames if not self._in_maintenance(name)])
         agents = {name: self._agent(name) for name in hostnames if not self._in_maintenance(name)}
         for name in hostnames:
             self._check_not_returning(name)
@@ -81,6 +82,12 @@ class Maintenance:
             begun.append(Begun(record, new))
         self._changed()
         return begun
+
+    async def _look_for(self, hostnames: Sequence[str]) -> None:
+        """Read the agents again where some of the hosts are not among them: they may have registered since."""
+        here = {agent.hostname for agent in self._cluster.agents.values()}
+        if self._cluster.known and not here.issuperset(hostnames):
+            await self._cluster.read()
 
     async def _begin(self, agent: Agent) -> HostInfo:
         def draining(record: HostInfo) -> HostInfo:
@@ -100,7 +107,7 @@ class Maintenance:
         log.info("host %s is DRAINING; %d claims on it have ended", agent.hostname, len(ended))
         return record
 
-    async def complete(self, hostnames: Sequence[str]) -> list[HostInfo]:
+    async def complete(self, hostnames: Sequence[str]) -> None:
         """End the maintenance of hosts, which the master may carry out after the answer.
 
         Raises NotFound, and changes nothing, where one of them is not DOWN.
@@ -112,7 +119,6 @@ class Maintenance:
             await self.records.change(name, self._rising)
         self._changed()
         await self._try_step()
-        return [self.records.get(name) or self._returning[name][0] for name in hostnames]
 
     def _rising(self, record: HostInfo) -> HostInfo:
         return replace(record, goal=HostState.UP) if record.state is HostState.DOWN else record

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.pod import pod_pb2
 
 from .conftest import Harness, wait_for
+from .service_job import ServiceJob
 from .test_minicluster import agent_of
 
 UP, DOWN = host_pb2.HOST_STATE_UP, host_pb2.HOST_STATE_DOWN
 SECONDS = 120.0
 """For a host to go down or come back on a busy machine."""
+HOST_KIND = pod_pb2.LabelConstraint.LABEL_CONSTRAINT_KIND_HOST
+EQUAL = pod_pb2.LabelConstraint.LABEL_CONSTRAINT_CONDITION_EQUAL
 
 
 def states(harness: Harness) -> dict[str, int]:
@@ -39,6 +49,48 @@ def complete(harness: Harness, hostname: str) -> None:
     name = agent_of(harness, hostname)
     harness.cluster.stop([name])
     harness.cluster.start([name])
+
+
+def peloton(harness: Harness, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run a command of `peloton host maintenance`, which ends with an exit code."""
+    command = [sys.executable, "-m", "peloton.cli", "host", "maintenance", *arguments]
+    result = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **harness.cluster.urls()},
+    )
+    assert result.returncode == code, result
+    return result
+
+
+def daemon_config(harness: Harness) -> job_pb2.JobConfig:
+    config = harness.config("exec sleep 600", 0, type=job_pb2.DAEMON)
+    config.sla.preemptible = False
+    return config
+
+
+def hosts_of(harness: Harness, job: str) -> list[str]:
+    """The hosts of a job's running tasks."""
+    tasks = harness.tasks(job).values()
+    return sorted(task.runtime.host for task in tasks if task.runtime.state == task_pb2.RUNNING)
+
+
+def by_host(harness: Harness, job: str) -> dict[str, list[int]]:
+    """The instances that run on each host."""
+    found: dict[str, list[int]] = {}
+    for instance, task in sorted(harness.tasks(job).items()):
+        if task.runtime.state == task_pb2.RUNNING:
+            found.setdefault(task.runtime.host, []).append(instance)
+    return found
+
+
+def stop(harness: Harness, job: str) -> None:
+    request = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job))
+    harness.client.task_svc.Stop(request, timeout=30)
 
 
 def test_batch_tasks_move_away_and_the_host_comes_back(harness: Harness) -> None:
@@ -68,3 +120,92 @@ def test_batch_tasks_move_away_and_the_host_comes_back(harness: Harness) -> None
     complete(harness, host)
     other = harness.create(harness.config("true", 3))
     assert harness.ended(other).state == job_pb2.SUCCEEDED
+    stop(harness, job)
+
+
+def test_a_service_keeps_its_sla_while_leaders_die(harness: Harness) -> None:
+    daemon = harness.create(daemon_config(harness))
+    wait_for(lambda: len(hosts_of(harness, daemon)) == 3, SECONDS, lambda: str(harness.tasks(daemon)))
+
+    def slow(spec: stateless_pb2.JobSpec) -> None:
+        spec.sla.maximum_unavailable_instances = 1
+        entrypoint = spec.default_spec.containers[0].entrypoint
+        entrypoint.value = 'trap "sleep 2; exit 0" TERM; while true; do sleep 0.2; done'
+
+    service = ServiceJob(harness, 4, slow)
+    service.await_states(*[pod_pb2.POD_STATE_RUNNING] * 4)
+    job = service.id.value
+    host, moved = max(by_host(harness, job).items(), key=lambda item: len(item[1]))
+    start(harness, host)
+    seen: list[int] = []
+
+    def await_left(most: int) -> None:
+        def few() -> bool:
+            found = by_host(harness, job)
+            seen.append(sum(map(len, found.values())))
+            return len(found.get(host, ())) <= most
+
+        wait_for(few, SECONDS, lambda: f"{states(harness)} {harness.tasks(job)}")
+
+    for number, leader in enumerate(("jobmgr0", "resmgr0", "hostmgr0"), 1):
+        await_left(max(len(moved) - number, 0))
+        harness.cluster.kill([leader])
+        harness.cluster.start([leader])
+    await_state(harness, host, DOWN)
+    service.await_states(*[pod_pb2.POD_STATE_RUNNING] * 4)
+    assert min(seen) >= 3, seen
+    assert [service.run(instance) for instance in moved] == [2] * len(moved)
+    assert host not in hosts_of(harness, daemon) and host not in by_host(harness, job)
+    complete(harness, host)
+    wait_for(lambda: len(hosts_of(harness, daemon)) == 3, SECONDS, lambda: str(harness.tasks(daemon)))
+    stop(harness, daemon)
+
+
+def test_the_last_host_of_a_service_dies_while_it_drains(harness: Harness) -> None:
+    """One of two instances has no other host: the SLA keeps the second one until the host is gone."""
+    host = sorted(states(harness))[0]
+
+    def bound(spec: stateless_pb2.JobSpec) -> None:
+        spec.name = "bound"
+        spec.sla.maximum_unavailable_instances = 1
+        label = pod_pb2.LabelConstraint(kind=HOST_KIND, condition=EQUAL, requirement=1)
+        label.label.key, label.label.value = "hostname", host
+        spec.default_spec.constraint.type = pod_pb2.Constraint.CONSTRAINT_TYPE_LABEL
+        spec.default_spec.constraint.label_constraint.CopyFrom(label)
+
+    service = ServiceJob(harness, 2, bound)
+    service.await_states(*[pod_pb2.POD_STATE_RUNNING] * 2)
+    started = peloton(harness, "start", host)
+    assert started.stdout.startswith(f"Host {host} is DRAINING: 2 tasks to move, then it goes DOWN\n")
+    assert (
+        f"{host} is the last host that can run job bound ({service.id.value}): 2 of its 2" in started.stderr
+    )
+    blocked = f"to be moved for the maintenance of {host}, but the SLA would break: 1 instance is unavailable"
+    wait_for(lambda: blocked in peloton(harness, "status").stdout, SECONDS, lambda: str(service.list()))
+    again = peloton(harness, "start", host)
+    assert again.stdout.startswith(f"Host {host} is DRAINING already: 1 task is left\n")
+    refused = peloton(harness, "complete", host, code=1)
+    assert f"host {host} is DRAINING, not DOWN: 1 task is left" in refused.stderr
+    harness.cluster.stop([agent_of(harness, host)])
+    await_state(harness, host, DOWN)
+    completed = peloton(harness, "complete", host)
+    assert completed.stdout.startswith(f"Host {host} is UP")
+    harness.cluster.start([agent_of(harness, host)])
+    service.await_states(*[pod_pb2.POD_STATE_RUNNING] * 2)
+
+
+def test_several_hosts_at_once_and_what_is_refused(harness: Harness) -> None:
+    first, second, third = sorted(states(harness))
+    unknown = peloton(harness, "start", f"{second},nosuch", code=1)
+    assert "host nosuch is unknown: no agent of this name is registered; 3 hosts are" in unknown.stderr
+    refused = peloton(harness, "complete", third, code=1)
+    assert f"host {third} is UP, not DOWN: it has no maintenance to complete" in refused.stderr
+    assert set(states(harness).values()) == {UP}
+    peloton(harness, "start", first, second)
+    for host in (first, second):
+        await_state(harness, host, DOWN)
+    for host in (first, second):
+        complete(harness, host)
+    for host in (first, second):
+        await_state(harness, host, UP)
+    assert set(states(harness).values()) == {UP}

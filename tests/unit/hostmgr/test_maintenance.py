@@ -149,7 +149,14 @@ class World:
         self.agents = {
             f"S{n}": Agent(f"S{n}", f"host{n}", (("rack", "r"),), ip=f"10.0.0.{n}") for n in range(hosts)
         }
+        self.registering: dict[str, Agent] = {}
+        """Agents that the map has at its next reading."""
+
+        async def read() -> None:
+            self.agents.update(self.registering)
+
         self.cluster: Any = SimpleNamespace(
+            read=read,
             agents=self.agents,
             known=True,
             complete=True,
@@ -332,6 +339,12 @@ async def test_hosts_that_cannot_start(
             host_svc_pb2.StartMaintenanceRequest(hostnames=hostnames), NOTHING
         )
     assert not world.store.rows, "of several hosts, none starts"
+
+
+async def test_a_host_that_has_just_registered_is_known(world: World) -> None:
+    world.registering["S9"] = Agent("S9", "host9", ip="10.0.0.9")
+    await world.maintenance.start(["host9"])
+    assert world.stored() == {"host9": S.DRAINING}
 
 
 async def test_nothing_starts_before_the_hosts_are_known(world: World) -> None:
