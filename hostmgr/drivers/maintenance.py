@@ -84,7 +84,7 @@ class Maintenance:
         return begun
 
     async def _look_for(self, hostnames: Sequence[str]) -> None:
-        """Read the agents again where some of the hosts are not among them: they may have registered since."""
+        """Read the agents again where some hosts are not among them: they may have registered since."""
         here = {agent.hostname for agent in self._cluster.agents.values()}
         if self._cluster.known and not here.issuperset(hostnames):
             await self._cluster.read()

@@ -21,6 +21,7 @@ from .test_minicluster import agent_of
 UP, DOWN = host_pb2.HOST_STATE_UP, host_pb2.HOST_STATE_DOWN
 SECONDS = 120.0
 """For a host to go down or come back on a busy machine."""
+ENDED = (task_pb2.SUCCEEDED, task_pb2.FAILED, task_pb2.KILLED, task_pb2.LOST, task_pb2.DELETED)
 HOST_KIND = pod_pb2.LabelConstraint.LABEL_CONSTRAINT_KIND_HOST
 EQUAL = pod_pb2.LabelConstraint.LABEL_CONSTRAINT_CONDITION_EQUAL
 
@@ -89,8 +90,14 @@ def by_host(harness: Harness, job: str) -> dict[str, list[int]]:
 
 
 def stop(harness: Harness, job: str) -> None:
+    """Stop a job, and wait until its tasks have ended."""
     request = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job))
     harness.client.task_svc.Stop(request, timeout=30)
+    wait_for(
+        lambda: all(task.runtime.state in ENDED for task in harness.tasks(job).values()),
+        SECONDS,
+        lambda: str(harness.tasks(job)),
+    )
 
 
 def test_batch_tasks_move_away_and_the_host_comes_back(harness: Harness) -> None:
@@ -159,6 +166,7 @@ def test_a_service_keeps_its_sla_while_leaders_die(harness: Harness) -> None:
     complete(harness, host)
     wait_for(lambda: len(hosts_of(harness, daemon)) == 3, SECONDS, lambda: str(harness.tasks(daemon)))
     stop(harness, daemon)
+    stop(harness, job)
 
 
 def test_the_last_host_of_a_service_dies_while_it_drains(harness: Harness) -> None:
@@ -192,6 +200,7 @@ def test_the_last_host_of_a_service_dies_while_it_drains(harness: Harness) -> No
     assert completed.stdout.startswith(f"Host {host} is UP")
     harness.cluster.start([agent_of(harness, host)])
     service.await_states(*[pod_pb2.POD_STATE_RUNNING] * 2)
+    stop(harness, service.id.value)
 
 
 def test_several_hosts_at_once_and_what_is_refused(harness: Harness) -> None:
