@@ -34,6 +34,9 @@ GROUPS = {
     "jobmgr": LazyEntry("peloton.cli.commands.jobmgr:jobmgr", "Look into the job manager."),
     "resmgr": LazyEntry("peloton.cli.commands.resmgr:resmgr", "Look into the resource manager."),
     "hostmgr": LazyEntry("peloton.cli.commands.hostmgr:hostmgr", "Look into the host manager."),
+    "hostcache": LazyEntry(
+        "peloton.cli.commands.hostmgr:hostcache", "The hosts as the host manager holds them."
+    ),
     "watch": LazyEntry("peloton.cli.commands.watch:watch", "Print changes of jobs and pods as they come."),
     "admin": LazyEntry("peloton.cli.commands.admin:admin", "Halt components of the job manager."),
     "minicluster": LazyEntry("minicluster.cli:minicluster", "A whole cluster on this machine."),

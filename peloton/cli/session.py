@@ -60,15 +60,19 @@ class Session:
             role = SERVICES[service].role
             raise call_failed(error, method, role, self.client.address(role), seconds) from error
 
-    def stream(self, service: str, method: str, request: Any) -> Iterator[Any]:
-        """Call a service that answers with a stream, and yield its messages. Raises CallFailed."""
+    def stream(self, service: str, method: str, request: Any, endless: bool = False) -> Iterator[Any]:
+        """Call a service that answers with a stream, and yield its messages. Raises CallFailed.
+
+        A stream that is `endless` has no time limit.
+        """
         import grpc
 
         from peloton.cli.failures import call_failed
         from peloton.client.services import SERVICES
 
         try:
-            yield from getattr(getattr(self.client, service), method)(request, timeout=self.timeout)
+            timeout = None if endless else self.timeout
+            yield from getattr(getattr(self.client, service), method)(request, timeout=timeout)
         except grpc.RpcError as error:
             role = SERVICES[service].role
             raise call_failed(error, method, role, self.client.address(role), self.timeout) from error

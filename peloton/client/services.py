@@ -38,5 +38,8 @@ SERVICES: Mapping[str, Service] = {
     "resmgr_svc": Service("resmgr", "private.resmgrsvc.resmgrsvc", "ResourceManagerServiceStub"),
     "explain_svc": Service("resmgr", "private.resmgr.explain.explain", "ExplainServiceStub"),
     "hostmgr_svc": Service("hostmgr", "private.hostmgr.hostsvc.hostsvc", "InternalHostServiceStub"),
+    "hostmgr_v1alpha_svc": Service(
+        "hostmgr", "private.hostmgr.v1alpha.svc.hostmgr_svc", "HostManagerServiceStub"
+    ),
     "feasibility_svc": Service("jobmgr", "private.hostmgr.feasibility.feasibility", "FeasibilityServiceStub"),
 }

@@ -37,6 +37,11 @@ def reason_name(status: mesos_pb2.TaskStatus) -> str:
     return _REASONS[status.reason] if status.HasField("reason") else ""
 
 
+def state_name(status: mesos_pb2.TaskStatus) -> str:
+    """Return the state of a status as Mesos names it, without the prefix TASK_."""
+    return mesos_pb2.TaskState.Name(status.state).removeprefix("TASK_")
+
+
 def is_of_another_launch(status: mesos_pb2.TaskStatus) -> bool:
     """Return whether the status refuses a second launch of a run that goes on, under that run's id."""
     if status.reason != mesos_pb2.TaskStatus.REASON_TASK_INVALID:

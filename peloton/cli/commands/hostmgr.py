@@ -1,4 +1,4 @@
-"""`peloton hostmgr`: what the host manager holds."""
+"""`peloton hostmgr` and `peloton hostcache`: what the host manager holds."""
 
 from __future__ import annotations
 
@@ -72,6 +72,87 @@ def hosts(
     found = sorted(response.hosts, key=lambda host: host.hostname)
     heads = ("Hostname", "CPU", "GPU", "Mem (MB)", "Disk (MB)", "Status", "Held", "Tasks")
     session.show(response, lambda: table(heads, [_row(host) for host in found]))
+
+
+@hostmgr.command("events-mesos-update")
+@pass_session
+def events_mesos_update(session: Session) -> None:
+    """Print status updates of tasks as they come from Mesos."""
+    from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+    from peloton.wire.mesos import state_name
+
+    def line(message: hostsvc_pb2.WatchEventStreamEventResponse) -> str:
+        if not message.HasField("mesos_task_update"):
+            return f"watch {message.watch_id}"
+        event = message.mesos_task_update
+        status = event.mesosTaskStatus
+        words = (
+            event.offset,
+            status.task_id.value,
+            state_name(status),
+            status.agent_id.value,
+            status.message,
+        )
+        return " ".join(str(word) for word in words if word != "")
+
+    request = hostsvc_pb2.WatchEventRequest()
+    for message in session.stream("hostmgr_svc", "WatchEventStreamEvent", request, endless=True):
+        session.show(message, lambda message=message: line(message))  # type: ignore[misc]
+
+
+@hostmgr.command("events-host-summary")
+@pass_session
+def events_host_summary(session: Session) -> None:
+    """Print hosts as what they have free changes."""
+    from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+
+    def line(message: hostsvc_pb2.WatchHostSummaryEventResponse) -> str:
+        if not message.HasField("hostSummaryEvent"):
+            return f"watch {message.watch_id}"
+        host = message.hostSummaryEvent
+        if not host.HasField("resources"):
+            return f"{host.hostname} is gone"
+        free = host.resources
+        amounts = f"cpu:{free.cpu:g} memory:{free.memMb:g} disk:{free.diskMb:g} gpu:{free.gpu:g}"
+        return f"{host.hostname} {amounts} offers:{len(host.Offers)}"
+
+    request = hostsvc_pb2.WatchEventRequest()
+    for message in session.stream("hostmgr_svc", "WatchHostSummaryEvent", request, endless=True):
+        session.show(message, lambda message=message: line(message))  # type: ignore[misc]
+
+
+@hostmgr.command("disable-kill-tasks")
+@pass_session
+def disable_kill_tasks(session: Session) -> None:
+    """Refuse to kill any task until the host manager is restarted."""
+    from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+
+    response = session.call("hostmgr_svc", "DisableKillTasks", hostsvc_pb2.DisableKillTasksRequest())
+    session.show(response, lambda: "No task is killed until the host manager is restarted")
+
+
+@click.group(cls=Group)
+def hostcache() -> None:
+    """Show the hosts as the host manager holds them."""
+
+
+@hostcache.command()
+@pass_session
+def dump(session: Session) -> None:
+    """List hosts with their status, their capacity, and how much of it is not offered."""
+    from peloton.cli.output import table
+    from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
+
+    response = session.call("hostmgr_v1alpha_svc", "GetHostCache", hostmgr_svc_pb2.GetHostCacheRequest())
+    kinds = (("cpu", "CPU"), ("gpu", "GPU"), ("memory", "Mem (MB)"), ("disk", "Disk (MB)"))
+    rows = []
+    for host in response.summaries:
+        taken = {each.kind: each.capacity for each in host.allocation}
+        whole = {each.kind: each.capacity for each in host.capacity}
+        cells = (f"{taken.get(kind, 0):g} of {whole.get(kind, 0):g}" for kind, _ in kinds)
+        rows.append((host.hostname, host.status, *cells))
+    heads = ("Hostname", "Status", *(head for _, head in kinds))
+    session.show(response, lambda: table(heads, rows))
 
 
 def _row(host: GetHostsByQueryResponse.Host) -> tuple[object, ...]:

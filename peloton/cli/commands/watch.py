@@ -70,17 +70,10 @@ def _labels(labels: Iterable[tuple[str, str]]) -> list[Any]:
 
 def _watch(session: Session, **filters: Any) -> None:
     """Print messages until the watch ends, which is a failure, or the user interrupts it."""
-    import grpc
-
     from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as pb
-    from peloton.cli.failures import call_failed
 
-    try:
-        for message in session.client.watch_svc.Watch(pb.WatchRequest(**filters)):
-            session.show(message, lambda message=message: "\n".join(_lines(message)))  # type: ignore[misc]
-    except grpc.RpcError as error:
-        address = session.client.address("jobmgr")
-        raise call_failed(error, "Watch", "jobmgr", address, session.timeout) from error
+    for message in session.stream("watch_svc", "Watch", pb.WatchRequest(**filters), endless=True):
+        session.show(message, lambda message=message: "\n".join(_lines(message)))  # type: ignore[misc]
 
 
 def _lines(message: Any) -> list[str]:
