@@ -24,11 +24,13 @@ class Amount(NamedTuple):
 
     normal: Resources = ZERO
     slack: Resources = ZERO
+    pooled: bool = False
+    """Whether its hosts are in host pools."""
 
     def __add__(self, other: tuple[object, ...]) -> Amount:
         """Return the sum."""
         assert isinstance(other, Amount)
-        return Amount(self.normal + other.normal, self.slack + other.slack)
+        return Amount(self.normal + other.normal, self.slack + other.slack, self.pooled or other.pooled)
 
 
 class Capacity:
@@ -87,8 +89,7 @@ class Capacity:
     async def update(self, timeout: float = 10.0) -> bool:
         """Request once and return whether the capacity has changed. Raises PelotonError."""
         tree = self._driver.scheduler.tree
-        capacity, slack = await self._requested(timeout)
-        self._driver.scheduler.host_pools = await self._pooled(timeout)
+        capacity, slack, self._driver.scheduler.host_pools = await self._requested(timeout)
         changed = (capacity, slack) != (tree.capacity, tree.slack_capacity)
         if changed:
             log.info("cluster capacity: %s; slack %s", capacity, slack)
@@ -117,14 +118,6 @@ class Capacity:
         self._log(failures)
         return sum(map(self._counted, names), Amount())
 
-    async def _pooled(self, timeout: float) -> bool:
-        """Return whether host pools are on. Raises PelotonError where hostmgr does not answer."""
-        try:
-            await self._client.call("GetHostPoolCapacity", pb.GetHostPoolCapacityRequest(), timeout=timeout)
-        except Refused:
-            return False
-        return True
-
     def _counted(self, cluster: str) -> Amount:
         """Return what a cluster counts with."""
         known, at = self._known.get(cluster, (None, 0.0))
@@ -147,7 +140,19 @@ async def _of(client: Caller, timeout: float, retry: bool = True) -> Amount:
     )
     if answer.HasField("error"):
         raise Unavailable(f"hostmgr: {answer.error.clusterUnavailable.message}")
-    return Amount(_resources(answer.physicalResources), _resources(answer.physicalSlackResources))
+    normal, slack = _resources(answer.physicalResources), _resources(answer.physicalSlackResources)
+    return Amount(normal, slack, await _pooled(client, timeout, retry))
+
+
+async def _pooled(client: Caller, timeout: float, retry: bool) -> bool:
+    """Return whether the host pools of a cluster are on. Raises PelotonError where it does not answer."""
+    try:
+        await client.call(
+            "GetHostPoolCapacity", pb.GetHostPoolCapacityRequest(), timeout=timeout, retry=retry
+        )
+    except Refused:
+        return False
+    return True
 
 
 def _resources(wires: Iterable[pb.Resource]) -> Resources:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,11 +11,12 @@ from peloton.model.constraint import AndConstraint, Condition, Constraint, Kind,
 from peloton.model.host_pool import in_pool
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
+from peloton.rpc.clusters import ClusterClient
 from peloton.wire.constraint import constraint_from, constraint_to
 from resmgr.core.state.needs import Shape
 from resmgr.drivers.capacity import Capacity
 from resmgr.wire.tasks import Translator, shape_to
-from tests.unit.resmgr.shell import ENGINE, Shell, wire_gang, wire_task
+from tests.unit.resmgr.shell import ENGINE, Hostmgr, Shell, wire_gang, wire_task
 
 RACK = LabelConstraint(Kind.HOST, Condition.EQUAL, ("rack", "r1"), 1)
 
@@ -63,6 +65,20 @@ async def test_gangs_are_handed_out_with_their_pools_while_there_are_pools(shell
     await capacity.update()
     await shell.enqueue(pool, wire_gang(4))
     assert handed_out(await shell.dequeue()) == [None]
+
+
+async def test_pools_are_on_where_one_of_several_clusters_has_them(shell: Shell) -> None:
+    hosts = {"east": Hostmgr(), "west": Hostmgr()}
+    clusters: Any = SimpleNamespace(names=lambda: tuple(hosts))
+    capacity = Capacity(shell.driver, ClusterClient(clusters, hosts.__getitem__, {}), 1.0, 1.0)
+    await capacity.update()
+    assert not shell.driver.scheduler.host_pools
+    hosts["west"].pooled = True
+    await capacity.update()
+    assert shell.driver.scheduler.host_pools
+    hosts["west"].down = True
+    await capacity.update()
+    assert shell.driver.scheduler.host_pools, "as last known"
 
 
 @pytest.mark.parametrize(("desired", "expected"), [("", in_pool("stateless")), ("h1", None)])
