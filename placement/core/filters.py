@@ -41,20 +41,20 @@ class Filters:
         self._bounded = bool((table.free[LAUNCHES] < len(hosts) + (1 << 40)).any())
         self._buffer = np.empty(len(hosts), dtype=bool)
 
-    def passing(self, want: Want) -> Mask:
-        """Return the hosts that take one such task."""
-        mask = self._lasting_mask(want.needs).copy()
+    def passing(self, want: Want, rows: slice) -> Mask:
+        """Return which of some rows take one such task."""
+        mask = self._lasting_mask(want.needs)[rows].copy()
         if want.tree is not None:
-            mask &= self.table.labels.holds(want.tree)
+            mask &= self.table.labels.holds(want.tree, rows)
         if want.job:
-            mask &= ~self.table.with_job(want.job)
-        buffer, free = self._buffer, self.table.free
+            mask &= ~self.table.with_job(want.job)[rows]
+        buffer, free = self._buffer[: len(mask)], self.table.free
         for kind, amount in want.limits:
             if kind != LAUNCHES or self._bounded:
-                np.greater_equal(free[kind], amount, out=buffer)
+                np.greater_equal(free[kind][rows], amount, out=buffer)
                 mask &= buffer
         ports = self._ports(want) if want.fixed else None
-        return mask if ports is None else mask & ports
+        return mask if ports is None else mask & ports[rows]
 
     def refusals(self, want: Want) -> dict[str, int]:
         """Return how many hosts each rule refuses, and how many pass under the name `match`.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from placement.core.groups import Group, Wants, in_order
 from placement.core.labels import about_tasks
 from placement.core.model import NO_TASKS, Gang, Host, HostPlacement, Missing, TasksOnHosts
-from placement.core.policy import DEFAULT, Policy
+from placement.core.policy import DEFAULT, Policy, Scorer
 from placement.core.puts import Puts
 from placement.core.refusals import Refusal, refusal
 from placement.core.table import HostTable
@@ -69,7 +69,7 @@ def plan(
     `tasks_on_hosts` is needed where constraints are about tasks. A task that is a gang by itself and gets no
     place fits on none of the hosts beside the tasks that the plan puts there.
     """
-    table = HostTable(hosts, tasks_on_hosts)
+    table = HostTable(hosts, tasks_on_hosts, policy.scorer is Scorer.BEST_FIT)
     for tree in {needs.host_class.tree for gang in gangs for needs, _ in gang.shape}:
         table.labels.count(about_tasks(tree))
     wants = Wants(table, policy)

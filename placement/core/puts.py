@@ -8,12 +8,13 @@ import numpy as np
 
 from placement.core.filters import Filters
 from placement.core.groups import Group
-from placement.core.labels import Column, Rows, about_tasks
+from placement.core.labels import Column, Mask, Rows, about_tasks
 from placement.core.model import Gang, Missing, Needs, Task
 from placement.core.policy import Policy, Scorer
 from placement.core.scorers import best, ordered, shares
 from placement.core.table import LAUNCHES, HostTable, Want
 
+FIRST_ROWS = 1024
 _OTHER_SCORERS = (Scorer.FIRST_FIT, Scorer.EMPTIEST)
 """Tried for a gang that depends on the order in which its tasks are placed."""
 
@@ -25,6 +26,8 @@ class Puts:
         self.table = table
         self.filters = Filters(table, policy)
         self._policy = policy
+        self._reach = min(FIRST_ROWS, len(table))
+        """Rows that are examined first with BEST_FIT."""
         self._done: list[tuple[Want, Rows, Column]] = []
         """What was put since the last gang was complete."""
 
@@ -77,39 +80,60 @@ class Puts:
             self.table.give_back(want, rows, counts)
 
     def _put(self, want: Want, tasks: Sequence[Task], scorer: Scorer, group: Group) -> int:
-        """Put as many tasks on hosts as fit; return how many."""
-        table, placed = self.table, 0
-        single = table.has_twins and bool(want.counted or want.job)
+        """Put as many tasks on hosts as fit; return how many.
+
+        With BEST_FIT the table is sorted: a host beyond the first rows is emptier than all of those, so it is
+        not examined before none of those fits.
+        """
+        placed, first, last = 0, 0, self._reach if scorer is Scorer.BEST_FIT else len(self.table)
+        single = self.table.has_twins and bool(want.counted or want.job)
         while placed < len(tasks):
-            rows = self._rows(want, group)
-            if not len(rows):
+            mask = self._mask(want, group, slice(first, last))
+            if len(tasks) - placed == 1 or single:
+                count = self._put_one(want, tasks[placed], scorer, mask, first)
+            else:
+                count = self._put_many(want, tasks[placed:], scorer, mask, first)
+            placed += count
+            if count:
+                self._reach = max(self._reach, min(last, 2 * self._reach))
+            elif last < len(self.table):
+                first, last = last, len(self.table)
+            else:
                 break
-            left = len(tasks) - placed
-            if left == 1 or single:
-                row = best(table, scorer, rows)
-                table.take(want, row, tasks[placed])
-                if len(tasks) > 1 or len(group.gangs[0].tasks) > 1:
-                    self._done.append((want, np.array([row]), np.array([1])))
-                placed += 1
-                continue
-            rows = ordered(table, scorer, rows, left)
-            counts = shares(scorer, table, want, rows, self._room(want, rows, left), left)
-            used = counts > 0
-            rows, counts = rows[used], counts[used]
-            total = int(counts.sum())
-            table.take_many(want, rows, counts, tasks[placed : placed + total])
-            self._done.append((want, rows, counts))
-            placed += total
         return placed
 
-    def _rows(self, want: Want, group: Group) -> Rows:
-        mask = self.filters.passing(want)
+    def _put_one(self, want: Want, task: Task, scorer: Scorer, mask: Mask, first: int) -> int:
+        row = best(self.table, scorer, mask, first)
+        if row is None:
+            return 0
+        self.table.take(want, row, task)
+        self._done.append((want, np.array([row]), np.array([1])))
+        return 1
+
+    def _put_many(self, want: Want, tasks: Sequence[Task], scorer: Scorer, mask: Mask, first: int) -> int:
+        rows = np.flatnonzero(mask) + first
+        if not len(rows):
+            return 0
+        rows = ordered(self.table, scorer, rows, len(tasks))
+        counts = shares(scorer, self.table, want, rows, self._room(want, rows, len(tasks)), len(tasks))
+        used = counts > 0
+        rows, counts = rows[used], counts[used]
+        total = int(counts.sum())
+        self.table.take_many(want, rows, counts, tasks[:total])
+        self._done.append((want, rows, counts))
+        return total
+
+    def _mask(self, want: Want, group: Group, rows: slice) -> Mask:
+        """Return which of some rows take a task of the group now."""
+        mask = self.filters.passing(want, rows)
         if group.desired_host is None:
-            return np.flatnonzero(mask)
-        rows = [row for row in self.table.rows_of.get(group.desired_host, ()) if mask[row]]
-        if group.volume_of is not None:
-            rows = [row for row in rows if group.volume_of in self.table.hosts[row].volumes_of]
-        return np.array(rows, dtype=np.intp)
+            return mask
+        desired = np.zeros(len(mask), dtype=bool)
+        for row in self.table.rows_of.get(group.desired_host, ()):
+            offers = group.volume_of is None or group.volume_of in self.table.hosts[row].volumes_of
+            if offers and rows.start <= row < rows.stop:
+                desired[row - rows.start] = mask[row - rows.start]
+        return desired
 
     def _room(self, want: Want, rows: Rows, count: int) -> Column:
         """Return how many of `count` tasks each host takes; each takes one."""

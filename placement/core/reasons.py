@@ -104,7 +104,7 @@ def _remedies(needs: Needs) -> dict[str, str]:
         "insufficient_offer_resources": f"needs {amounts} free on one host",
         "mismatch_constraints": f"needs a host where {tree} holds"
         if tree
-        else "needs a host that it may use",
+        else "needs a host that is not exclusive",
         "mismatch_gpu": f"needs a host with {needs.resources.gpu / MILLI:.10g} gpu",
         "scarce_resources": "needs a host without GPUs, or to request some",
         CLAIMED: "waits for hosts that are claimed or not in service",

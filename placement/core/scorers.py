@@ -6,24 +6,41 @@ from heapq import heapify, heappop, heapreplace
 
 import numpy as np
 
-from placement.core.labels import Column, Rows
+from placement.core.labels import Column, Mask, Rows
 from placement.core.policy import Scorer
 from placement.core.table import CPU, DISK, GPU, MEMORY, HostTable, Want
 
 _EMPTIEST = (DISK, MEMORY, CPU, GPU)
+_OUT = 62
+"""The bit of a score that is set for hosts that do not pass; above all bits of `HostTable.fullness`."""
 
 
-def best(table: HostTable, scorer: Scorer, rows: Rows) -> int:
-    """Return the best of some hosts, the first of equal ones."""
+def best(table: HostTable, scorer: Scorer, mask: Mask, first: int) -> int | None:
+    """Return the best host of a mask, whose rows begin at `first`; of equal ones the first; None: no host."""
+    if not len(mask):
+        return None
     if scorer is Scorer.BEST_FIT:
-        return int(rows[table.fullness[rows].argmin()])
-    if scorer is Scorer.EMPTIEST:
-        for kind in _EMPTIEST:
-            amounts = table.free[kind][rows]
-            rows = rows[amounts == amounts.max()]
-            if len(rows) == 1:
-                break
-    return int(rows[0])
+        # Three passes over a kept buffer take a tenth of the time of copying the scores of the mask.
+        scores = table.buffer[: len(mask)]
+        np.copyto(scores, mask)
+        np.left_shift(np.bitwise_xor(scores, 1, out=scores), _OUT, out=scores)
+        np.bitwise_or(scores, table.fullness[first : first + len(mask)], out=scores)
+        row = int(scores.argmin())
+    elif scorer is Scorer.FIRST_FIT:
+        row = int(mask.argmax())
+    else:
+        row = _emptiest(table, mask, first)
+    return first + row if mask[row] else None
+
+
+def _emptiest(table: HostTable, mask: Mask, first: int) -> int:
+    rows = np.flatnonzero(mask) + first
+    for kind in _EMPTIEST:
+        if len(rows) <= 1:
+            break
+        amounts = table.free[kind][rows]
+        rows = rows[amounts == amounts.max()]
+    return int(rows[0]) - first if len(rows) else 0
 
 
 def ordered(table: HostTable, scorer: Scorer, rows: Rows, most: int) -> Rows:

@@ -72,9 +72,10 @@ def capacity(host: Host, needs: Needs) -> int:
 class HostTable:
     """Hosts as columns while tasks are put on them."""
 
-    def __init__(self, hosts: Sequence[Host], tasks_on_hosts: TasksOnHosts) -> None:
-        self.hosts = hosts
-        self.labels = Labels(hosts, tasks_on_hosts)
+    def __init__(
+        self, hosts: Sequence[Host], tasks_on_hosts: TasksOnHosts, fullest_first: bool = False
+    ) -> None:
+        """Take hosts as rows in their order, or with `fullest_first` by their free resources."""
         self.free = _columns(hosts)
         self._weights = [
             _SCALE // max(1, int(self.free[kind].mean())) if len(hosts) else 0 for kind in _WEIGHED
@@ -84,6 +85,15 @@ class HostTable:
             start=np.zeros(len(hosts), dtype=np.int64),
         )
         """Free resources as one number, each kind by its mean: the least is the fullest host."""
+        if fullest_first:
+            order = np.argsort(self.fullness, kind="stable")
+            self.free = [column[order] for column in self.free]
+            self.fullness = self.fullness[order]
+            hosts = [hosts[row] for row in order.tolist()]
+        self.hosts = hosts
+        self.labels = Labels(hosts, tasks_on_hosts)
+        self.buffer: Column = np.empty(len(hosts), dtype=np.int64)
+        """For scores, which are computed anew for each task."""
         self._of_job: dict[str, Mask] = {}
         self._offering: dict[int, Column] = {}
         self._tasks: dict[int, list[Task]] = {}

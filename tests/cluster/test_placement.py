@@ -191,9 +191,9 @@ def test_a_gang_is_placed_whole_or_holds_nothing(harness: Harness, stop: list[st
     gang.sla.minimumRunningInstances = 4
     waiting = create(harness, stop, gang)
     refused(harness, waiting, "room for 3 of 4 tasks that belong together")
-    small = config(harness, 3)
+    small = config(harness, 2)
     small.defaultConfig.resource.cpuLimit = 0.5
-    running(harness, create(harness, stop, small), 3)
+    running(harness, create(harness, stop, small), 2)
     assert not hosts_of(harness, waiting), "none of it runs, and what it had claimed was given free"
     harness.client.task_svc.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=blocking)), timeout=30)
     assert running(harness, waiting, 4) == dict.fromkeys(PLAIN, 1)

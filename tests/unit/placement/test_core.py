@@ -154,7 +154,7 @@ def test_reasons() -> None:
     alone, three = gang(), gang(needs(), needs(), needs())
     assert counted(counts) == told
     assert counted({"no_offer": 1}) == "1 host: 1 no_offer"
-    more = "needs 1 cpu free on one host; needs a host that it may use"
+    more = "needs 1 cpu free on one host; needs a host that is not exclusive"
     assert no_host_fits(alone, alone.shape, counts) == f"no host fits: {told}; {more}"
     assert no_host_fits(alone, alone.shape, {}) == "no host fits: there are no hosts"
     assert (
