@@ -73,7 +73,7 @@ def plan(
     for tree in {needs.host_class.tree for gang in gangs for needs, _ in gang.shape}:
         table.labels.count(about_tasks(tree))
     wants = Wants(table, policy)
-    puts = Puts(table, policy)
+    puts = Puts(table, policy, gangs)
     missing: dict[Gang, Missing] = {}
     groups = [group for group in in_order(gangs, wants, policy) if not _place(group, puts, missing)]
     while groups := [group for group in groups if group.depends_on_tasks]:

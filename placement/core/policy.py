@@ -12,7 +12,8 @@ class Scorer(Enum):
     FIRST_FIT = "first fit"
     """In the order in which they are given."""
     BEST_FIT = "best fit"
-    """The host with least free resources first, so that one is filled before the next."""
+    """The host with least free resources first, so that one is filled before the next. Tasks that request
+    GPUs go where they make the fewest GPUs useless for the others."""
     EMPTIEST = "emptiest"
     """The host with most free disk, memory, CPU and GPU first, in that order; one task at a time."""
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from placement.core.filters import Filters
+from placement.core.fragmentation import Fragmentation
 from placement.core.groups import Group
 from placement.core.labels import Column, Mask, Rows, about_tasks
 from placement.core.model import Gang, Missing, Needs, Task
@@ -22,9 +23,10 @@ _OTHER_SCORERS = (Scorer.FIRST_FIT, Scorer.EMPTIEST)
 class Puts:
     """Puts tasks on the hosts of a table."""
 
-    def __init__(self, table: HostTable, policy: Policy) -> None:
+    def __init__(self, table: HostTable, policy: Policy, gangs: Sequence[Gang]) -> None:
         self.table = table
         self.filters = Filters(table, policy)
+        self._fragmentation = Fragmentation(table, gangs)
         self._policy = policy
         self._reach = min(FIRST_ROWS, len(table))
         """Rows that are examined first with BEST_FIT."""
@@ -102,8 +104,16 @@ class Puts:
                 break
         return placed
 
+    def _by_fragments(self, want: Want, scorer: Scorer) -> bool:
+        """Return whether hosts for such tasks are compared by their fragments of GPUs."""
+        return scorer is Scorer.BEST_FIT and want.needs.resources.gpu > 0
+
     def _put_one(self, want: Want, task: Task, scorer: Scorer, mask: Mask, first: int) -> int:
-        row = best(self.table, scorer, mask, first)
+        if self._by_fragments(want, scorer) and mask.any():
+            rows = np.flatnonzero(mask) + first
+            row: int | None = int(rows[self._fragmentation.growth(want, rows).argmin()])
+        else:
+            row = best(self.table, scorer, mask, first)
         if row is None:
             return 0
         self.table.take(want, row, task)
@@ -114,7 +124,10 @@ class Puts:
         rows = np.flatnonzero(mask) + first
         if not len(rows):
             return 0
-        rows = ordered(self.table, scorer, rows, len(tasks))
+        if self._by_fragments(want, scorer):
+            rows = rows[np.argsort(self._fragmentation.growth(want, rows), kind="stable")][: len(tasks)]
+        else:
+            rows = ordered(self.table, scorer, rows, len(tasks))
         counts = shares(scorer, self.table, want, rows, self._room(want, rows, len(tasks)), len(tasks))
         used = counts > 0
         rows, counts = rows[used], counts[used]
