@@ -4,8 +4,8 @@ Tasks arrive in order, never leave, and ask for the fraction of a GPU that is gi
 cluster's GPUs has been asked for; a trace that is too short begins again. A task without a place is lost.
 
 The GPUs of a host are one amount, as in Mesos' offers, and tasks without GPUs stay off hosts with GPUs.
-Published figures (random 86.3, best fit 92.9, fragmentation-aware 95.2 %) keep the GPUs of a host apart, which
-is harder: compare the rankings here with each other.
+Published figures (random 86.3, best fit 92.9, fragmentation-aware 95.2 %) keep the GPUs of a host apart,
+which is harder: compare the rankings here with each other.
 """
 
 from __future__ import annotations
