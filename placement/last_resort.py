@@ -61,15 +61,15 @@ class LastResort:
         return len(self._gangs)
 
     async def take(self, family: Family, failed: Sequence[Failure]) -> list[Failure]:
-        """Take over gangs that found no place; return the failures of those that go back."""
+        """Place gangs on reserved hosts, or take them over; return the failures of those that go back."""
         left = []
-        for failure in failed:
+        for failure in await self._backfill(family, failed):
             if self._reserves(family, failure):
                 self._gangs[_id(failure.gang)] = (family, failure.gang)
                 self._arrived.set()
             else:
                 left.append(failure)
-        return await self._backfill(family, left)
+        return left
 
     def _reserves(self, family: Family, failure: Failure) -> bool:
         """Return whether hosts are reserved for a gang. One that is for a single host waits for that."""
@@ -94,11 +94,15 @@ class LastResort:
             await asyncio.sleep(self._interval)
 
     async def _cycle(self) -> None:
-        """Ask for all hosts again; place the gangs that have theirs, report the others."""
+        """Ask for all hosts again; place the gangs that have theirs, report the others.
+
+        Those for which no hosts are reserved yet may use hosts that are reserved for others.
+        """
         gangs = list(self._gangs.items())
         shapes = [(id, Shape(gang.shape, family.spread)) for id, (family, gang) in gangs]
         answers = await self._reservations.reserve(shapes)
         reports: list[ReservationReport] = []
+        in_line: dict[Family, list[Failure]] = {}
         for (id, (family, gang)), answer in zip(gangs, answers, strict=True):
             if answer.hosts:
                 try:
@@ -108,12 +112,18 @@ class LastResort:
             else:
                 reason = describe(answer.reserved, len(gang.tasks))
                 reports.append(ReservationReport(gang, reason, answer.reserved.start))
+                if not answer.reserved.hosts:
+                    in_line.setdefault(family, []).append(Failure(gang, reason, {_STATUS: 1}))
+        for family, waiting in in_line.items():
+            left = {failure.gang for failure in await self._backfill(family, waiting)}
+            await self._drop([_id(each.gang) for each in waiting if each.gang not in left])
+        reports = [report for report in reports if _id(report.gang) in self._gangs]
         if reports:
             gone = await self._context.queue.report_reservations(reports)
             await self._drop([_id(gang) for gang in gone])
 
     async def _drop(self, ids: Sequence[str]) -> None:
-        """End the reservations of gangs that are gone. One that cannot be ended ends by itself."""
+        """End the reservations of gangs that do not wait any more. One that cannot be reached ends later."""
         for id in ids:
             self._gangs.pop(id, None)
         if ids:
@@ -131,7 +141,7 @@ class LastResort:
 
     # Backfill.
 
-    async def _backfill(self, family: Family, failed: list[Failure]) -> list[Failure]:
+    async def _backfill(self, family: Family, failed: Sequence[Failure]) -> list[Failure]:
         """Place gangs on reserved hosts that are free until later; return the failures of the others."""
         jobs: dict[str, list[Failure]] = {}
         for each in failed:

@@ -123,6 +123,22 @@ async def test_tasks_that_end_in_time_are_placed_on_reserved_hosts(in_time: bool
     assert len(world.reservations.backfills) == 2, "once for each job"
 
 
+async def test_a_gang_in_line_for_a_reservation_may_use_hosts_of_others() -> None:
+    one = wanting(needs(4))
+
+    def in_line(world: World) -> None:
+        world.reservations.progress = Reserved(ahead=1)
+        world.hostmgr.busy = 1
+
+    async with running([one], [], prepare=in_line) as world:
+        await world.until(lambda: one in world.resmgr.reservations)
+        world.reservations.in_time = {one.job_id}
+        world.reservations.open = [host(7)]
+        await world.idle()
+        await world.until(lambda: not world.reservations.reserved)
+    assert world.resmgr.hosts() == [("host-7", 1)] and not world.resmgr.failures
+
+
 async def test_reserved_hosts_are_not_tried_again_at_once_where_none_is_open() -> None:
     gangs = [gang(job=f"00000000-0000-4000-8000-{number:012}") for number in range(10)]
     async with running(gangs, [], prepare=lambda world: setattr(world.hostmgr, "busy", 1)) as world:

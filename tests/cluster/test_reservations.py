@@ -1,0 +1,175 @@
+"""Hosts that are reserved for tasks and gangs which a stream of small tasks would keep away for ever."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minicluster.cluster import Cluster
+from minicluster.settings import Agent, ClusterSettings, DaemonSettings
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.cli.__main__ import main
+
+from .conftest import Harness, wait_for
+
+SECONDS = 120
+LASTS = "sleep 1.$((PELOTON_INSTANCE_ID % 7))"
+"""Tasks of a stream end at different times, so that no host is free by chance."""
+_MEMORY = "mem:2048;disk:20000"
+AGENTS = (
+    *(Agent(hostname=f"plain{i}", resources=f"cpus:2;{_MEMORY};ports:[3{i}000-3{i}999]") for i in range(2)),
+    *(
+        Agent(hostname=f"gpu{i}", resources=f"cpus:1;{_MEMORY};gpus:40;ports:[3{i + 2}000-3{i + 2}999]")
+        for i in range(2)
+    ),
+    # More is admitted than the other hosts can take, so that tasks always wait for them.
+    Agent(
+        hostname="own",
+        resources=f"cpus:8;{_MEMORY};ports:[34000-34999]",
+        attributes="peloton/exclusive:nobody",
+    ),
+)
+SETTINGS = DaemonSettings(
+    resmgr={
+        "enable_preemption": False,
+        "placement": {
+            "tries": 1,
+            "cycles": 1,
+            "gang_patience": 0,
+            "retry_first": 0.2,
+            "retry_longest": 0.5,
+        },
+    },
+    hostmgr={"reservations": {"backfill_margin": 1}},
+    placement={"patience": 0.2},
+)
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    folder: Path = tmp_path_factory.mktemp("minicluster")
+    cluster = Cluster(folder / "cluster")
+    cluster.up(ClusterSettings(ports="free", agents=AGENTS, settings=SETTINGS))
+    try:
+        held = Harness(cluster)
+        yield held
+        held.client.close()
+    finally:
+        cluster.down()
+
+
+def job(
+    harness: Harness,
+    command: str,
+    instances: int,
+    cpu: float,
+    gpu: int = 0,
+    longest: int = 0,
+    gang: bool = False,
+) -> str:
+    """Create a job; a gang is of higher priority than the others."""
+    config = harness.config(command, instances)
+    config.defaultConfig.resource.cpuLimit, config.defaultConfig.resource.gpuLimit = cpu, gpu
+    config.sla.maxRunningTime = longest
+    if gang:
+        config.sla.minimumRunningInstances = instances if instances > 1 else 0
+        config.sla.priority = 5
+    return harness.create(config)
+
+
+def stop(harness: Harness, *jobs: str) -> None:
+    for job_id in jobs:
+        request = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job_id))
+        harness.client.task_svc.Stop(request, timeout=30)
+    for job_id in jobs:
+        harness.ended(job_id, SECONDS)
+
+
+def states(harness: Harness, job_id: str) -> Counter[int]:
+    return Counter(task.runtime.state for task in harness.tasks(job_id).values())
+
+
+def metric(harness: Harness, kind: str, name: str) -> float:
+    """The sum of a metric over the daemons of a kind; 0 for those that do not answer."""
+    total = 0.0
+    for part in harness.cluster.components():
+        if part.kind == kind:
+            with (
+                suppress(OSError),
+                urllib.request.urlopen(f"http://{part.addresses['http']}/metrics", timeout=30) as answer,
+            ):
+                lines = [line.split() for line in answer.read().decode().splitlines()]
+                total += sum(float(line[1]) for line in lines if line[0] == name)
+    return total
+
+
+def reserved(harness: Harness) -> float:
+    """The number of tasks that got reserved hosts."""
+    return metric(harness, "placement", "placement_tasks_reserved_total")
+
+
+@pytest.mark.parametrize(
+    ("instances", "cpu", "gpu"), [(1, 2, 0), (2, 1, 15)], ids=["a large task", "a gang of GPU tasks"]
+)
+def test_it_is_placed_among_a_stream_of_small_tasks(
+    harness: Harness, instances: int, cpu: int, gpu: int
+) -> None:
+    before = reserved(harness)
+    stream = job(harness, LASTS, 300, 0.5, min(gpu, 1))
+    wait_for(lambda: states(harness, stream)[task_pb2.RUNNING] > 0, SECONDS)
+    large = job(harness, "true", instances, cpu, gpu, gang=True)
+    assert harness.ended(large, SECONDS).state == job_pb2.SUCCEEDED
+    found = states(harness, stream)
+    assert found[task_pb2.SUCCEEDED] < 300, "the stream has not ended"
+    assert reserved(harness) == before + instances
+    stop(harness, stream)
+
+
+def test_reserved_hosts_are_used_and_freed_and_survive_hostmgr(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A gang needs both GPU hosts, of which a task has one for ten minutes at most."""
+    for name, url in harness.cluster.urls().items():
+        monkeypatch.setenv(name, url)
+    long = job(harness, "exec sleep 600", 1, 1, 1, longest=600)
+    harness.running(long)
+    gang = job(harness, "exec sleep 600", 2, 1, 15, gang=True)
+
+    def waits() -> bool:
+        assert main(["job", "why", gang, "-j"]) == 0
+        [group] = json.loads(capfd.readouterr().out)["groups"]
+        return (group["state"], group["count"]) == ("RESERVED", 2) and text in group["cause"]
+
+    text = "1 of the 2 hosts reserved for its 2 tasks has room; the next one has in about 10 min"
+    wait_for(waits, SECONDS, lambda: str(harness.tasks(gang)))
+    harness.cluster.kill(["hostmgr0"])
+    harness.cluster.start(["hostmgr0"])
+    # The new leader is asked again, and reads from the store when the long task ends.
+    wait_for(lambda: metric(harness, "hostmgr", "hostmgr_reserved_hosts") == 2, SECONDS)
+    unbounded = job(harness, "true", 1, 1, 1)
+    wait_for(tells(harness, unbounded, "mismatch_status"), SECONDS, lambda: str(harness.tasks(unbounded)))
+    wait_for(waits, SECONDS, lambda: str(harness.tasks(gang)))
+    bounded = job(harness, "true", 1, 1, 1, longest=60)
+    assert harness.ended(bounded, SECONDS).state == job_pb2.SUCCEEDED
+    assert states(harness, unbounded)[task_pb2.SUCCEEDED] == 0, "it might delay the gang"
+    assert states(harness, gang)[task_pb2.RUNNING] == 0
+    stop(harness, gang)
+    assert harness.ended(unbounded, SECONDS).state == job_pb2.SUCCEEDED, "the gang's host is free again"
+    stop(harness, long)
+
+
+def tells(harness: Harness, job_id: str, text: str) -> Callable[[], bool]:
+    def holds() -> bool:
+        reasons: list[Any] = [task.runtime.reason for task in harness.tasks(job_id).values()]
+        return all(text in reason for reason in reasons)
+
+    return holds
