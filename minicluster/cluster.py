@@ -261,14 +261,13 @@ class Cluster:
         draft.rename(self.layout.record)
 
     def _change_agent(self, names: Sequence[str], changes: Tree) -> None:
-        agents = {
-            part.name: i for i, part in enumerate(p for p in self.components() if p.kind == "mesos-agent")
-        }
+        settings = self._settings()
+        parts = [part for part in self.components() if part.kind == "mesos-agent"]
+        agents = {part.name: i for i, part in enumerate(parts[: len(settings.agents)])}
         if len(names) != 1 or names[0] not in agents:
             raise InvalidArgument("NAME", " ".join(names), f"one of {', '.join(agents)} when it is to change")
         if self._status(self._named(names)[0]).state == "running":
             raise Refused(f"{names[0]} runs: stop it before it comes back changed")
-        settings = self._settings()
         own = list(settings.agents)
         own[agents[names[0]]] = own[agents[names[0]]].model_copy(update=changes)
         self._write_settings(settings.model_copy(update={"agents": tuple(own)}), self._ports())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from minicluster.layout import Layout
 from minicluster.servers import cassandra, zookeeper
-from minicluster.settings import Agent, ClusterSettings
+from minicluster.settings import Agent, ClusterSettings, NamedCluster
 from peloton.config.sources import Tree, merged
 
 LOOPBACK = "127.0.0.1"
@@ -42,6 +42,11 @@ class Component:
     """Command line flags of a Mesos master or agent."""
     storage_port: int = 0
     """Of Cassandra, the port for other servers."""
+
+    @property
+    def cluster(self) -> str:
+        """The name of the Mesos cluster of a hostmgr; empty for all other components."""
+        return str(self.settings.get("mesos", {}).get("cluster", ""))
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -77,8 +82,36 @@ def components(cluster: ClusterSettings, layout: Layout, ports: Ports) -> tuple[
                 )
                 for i, agent in enumerate(cluster.agents)
             )
+    for number, further in enumerate(cluster.clusters):
+        found += _further_mesos(number, further, cluster, layout, ports)
     found += _daemons(cluster, layout, ports, master)
     return tuple(found)
+
+
+def _further_mesos(
+    number: int, named: NamedCluster, cluster: ClusterSettings, layout: Layout, ports: Ports
+) -> Iterator[Component]:
+    """Yield the master and the agents of a further Mesos cluster."""
+    master = _named(_master_of(named.name), cluster, layout, ports, cluster.mesos_masters + number)
+    yield master
+    first = len(cluster.agents) + sum(len(each.agents) for each in cluster.clusters[:number])
+    for i, agent in enumerate(named.agents):
+        yield agent_component(
+            *(first + i, agent, master.addresses["http"], layout, ports),
+            images=cluster.images,
+            launches=_launches(cluster, seed=first + i),
+            name=f"mesos-agent{i}-{named.name}",
+        )
+
+
+def _master_of(name: str) -> str:
+    return f"mesos-master-{name}"
+
+
+def _named(name: str, cluster: ClusterSettings, layout: Layout, ports: Ports, index: int) -> Component:
+    """Return the only master of a further cluster."""
+    http, _ = ports(name, "mesos-master", index)
+    return Component(name, "mesos-master", http, 0, {}, (*_common(name, layout, http), *cluster.master_flags))
 
 
 def zookeeper_servers(cluster: ClusterSettings, ports: Ports) -> str:
@@ -149,9 +182,10 @@ def agent_component(
     *,
     images: str,
     launches: Sequence[str],
+    name: str = "",
 ) -> Component:
     """Return the component of one agent; `launches` are its flags for the costs of launches."""
-    name = f"mesos-agent{index}"
+    name = name or f"mesos-agent{index}"
     http, _ = ports(name, "mesos-agent", index)
     flags = [
         *_common(name, layout, http),
@@ -228,6 +262,11 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
         for i in range(getattr(cluster.instances, kind)):
             settings = {**shared, **own[kind]}
             yield _daemon(f"{kind}{i}", kind, ports(f"{kind}{i}", kind, i), settings, cluster)
+    for i, further in enumerate(cluster.clusters, cluster.instances.hostmgr):
+        name, http = f"hostmgr-{further.name}", ports(_master_of(further.name), "mesos-master", 0)[0]
+        mesos = {"master": f"{LOOPBACK}:{http}", "cluster": further.name}
+        settings = {**shared, **own["hostmgr"], "mesos": mesos}
+        yield _daemon(name, "hostmgr", ports(name, "hostmgr", i), settings, cluster)
     seen: Counter[str] = Counter()
     for i, task_types in enumerate(cluster.instances.placement):
         first = task_types[0]

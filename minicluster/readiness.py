@@ -108,7 +108,7 @@ class ReadinessWait:
 
     def _leaderless(self, parts: Sequence[Component]) -> list[str]:
         """Return the roles whose leader has not finished taking over: until then it refuses calls."""
-        kinds = {part.kind for part in parts}
+        kinds = {part.kind for part in parts if not part.cluster}
         roles = [role for role in LEADERS if role.value in kinds]
         if not roles:
             return []

@@ -13,6 +13,7 @@ from minicluster.mesos.common.launch_costs import parse_seconds
 from peloton.config.settings import Settings, validated
 from peloton.config.sources import Tree, read_yaml
 from peloton.config.tasktypes import PlacedTaskTypes
+from peloton.model.cluster import is_cluster_name
 
 BASE_PORTS = {
     "zookeeper": (2181, 0),
@@ -31,6 +32,7 @@ BASE_PORTS = {
 clients and for other servers."""
 
 AGENT_PORT = 5051
+MOST_CLUSTERS = 5
 _ADDRESS = re.compile(r"[^:/\s]+:\d{1,5}")
 
 
@@ -90,6 +92,20 @@ def _three_agents() -> tuple[Agent, ...]:
     )
 
 
+class NamedCluster(Settings):
+    """A further Mesos cluster: a master, agents and a hostmgr. Its hosts are named `<name>/<hostname>`."""
+
+    name: str
+    agents: tuple[Agent, ...] = Field(default_factory=_three_agents)
+
+    @field_validator("name")
+    @classmethod
+    def _a_name(cls, value: str) -> str:
+        if not is_cluster_name(value):
+            raise ValueError(f"{value!r} is not up to 63 letters, digits and _.-, with no sign at an end")
+        return value
+
+
 class ClusterSettings(Settings):
     """A whole cluster on one machine."""
 
@@ -109,6 +125,8 @@ class ClusterSettings(Settings):
     that is started along; `cassandra=HOST:PORT,…`, on servers that run already, all at one port."""
     cassandra: dict[str, Any] = Field(default_factory=dict)
     """Further settings of a Cassandra store, as a daemon's `storage` has them: keyspace, username, …"""
+    clusters: tuple[NamedCluster, ...] = ()
+    """Further Mesos clusters beside the first one, which has no name."""
     master_flags: tuple[str, ...] = ()
     """Further flags for the own master, as `python -m minicluster.mesos.master --help` lists them."""
     simulated: Simulated | None = None
@@ -174,6 +192,25 @@ class ClusterSettings(Settings):
     def _where_it_counts(self) -> ClusterSettings:
         if self.cassandra and self.storage == "sqlite":
             raise ValueError("`cassandra` counts with `storage: cassandra` only")
+        return self
+
+    @field_validator("clusters", mode="before")
+    @classmethod
+    def _number_of_clusters(cls, value: Any) -> Any:
+        """Take a number, of clusters in all, for further ones with the names cluster2, cluster3, …."""
+        if isinstance(value, int) or (isinstance(value, str) and value.isascii() and value.isdigit()):
+            if not 1 <= int(value) <= MOST_CLUSTERS:
+                raise ValueError(f"should be 1 to {MOST_CLUSTERS} clusters in all, or a list of further ones")
+            return [{"name": f"cluster{i}"} for i in range(2, int(value) + 1)]
+        return value
+
+    @model_validator(mode="after")
+    def _distinct_clusters(self) -> Self:
+        names = [each.name for each in self.clusters]
+        if len(set(names)) < len(names):
+            raise ValueError(f"clusters: names must differ: {', '.join(names)}")
+        if names and self.mesos:
+            raise ValueError("clusters: further ones are started beside an own master only")
         return self
 
     @field_validator("agents")

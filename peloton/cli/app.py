@@ -98,6 +98,15 @@ GROUPS = {
     help="Their root node.",
 )
 @click.option(
+    "--mesosCluster",
+    "mesos_cluster",
+    envvar="MESOS_CLUSTER",
+    show_envvar=True,
+    default="",
+    metavar="NAME",
+    help="Of several Mesos clusters, the one whose host manager is called.",
+)
+@click.option(
     "--basicAuthConfig",
     "basic_auth",
     envvar="BASIC_AUTH_CONFIG",
@@ -121,7 +130,9 @@ def cli(ctx: click.Context, /, **flags: Any) -> None:
     """Peloton: run jobs on a cluster that many teams share."""
     timeout = flags["timeout"]
     targets = Targets(*_sources(ctx, flags), flags["zk_root"], timeout)
-    session = Session(flags["json"], flags["debug"], timeout, targets, flags["basic_auth"])
+    session = Session(
+        flags["json"], flags["debug"], timeout, targets, flags["basic_auth"], flags["mesos_cluster"]
+    )
     ctx.obj = session
     ctx.call_on_close(session.close)
 

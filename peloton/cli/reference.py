@@ -54,6 +54,10 @@ ZooKeeper servers, separated by commas, with a path behind the last one where ev
 }
 ```
 
+Where one Peloton has several Mesos clusters, a host of a named one is `CLUSTER/HOSTNAME`. Commands that name
+hosts call the host manager of their cluster, `host query` calls all. For the others `--mesosCluster NAME`
+tells which one; without it they call that of the cluster without a name.
+
 `-z` may be given more than once; `ZK_SERVERS` holds servers separated by commas, blanks or line ends. The
 file of `--basicAuthConfig` holds `username: NAME` and `password: TEXT`, as YAML.
 """

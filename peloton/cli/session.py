@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from peloton.cli.targets import Targets
-from peloton.errors import Refused
+from peloton.errors import PelotonError, Refused
+from peloton.model.cluster import cluster_of
 
 if TYPE_CHECKING:
     from peloton.client import PelotonClient
@@ -26,7 +27,11 @@ class Session:
     timeout: float = 20.0
     targets: Targets = field(default_factory=Targets)
     basic_auth: str | None = None
+    mesos_cluster: str = ""
+    """The Mesos cluster whose host manager is called; empty: by the hosts that a request names."""
     _client: PelotonClient | None = field(default=None, repr=False)
+    _sessions: dict[str, Session] = field(default_factory=dict, repr=False)
+    """Of Mesos clusters."""
 
     @property
     def client(self) -> PelotonClient:
@@ -34,6 +39,47 @@ class Session:
         if self._client is None:
             self._client = self._connect()
         return self._client
+
+    def call_clusters(self, service: str, method: str, request: Any) -> list[Any]:
+        """Call the host managers of all Mesos clusters, or of the one that is named; return the answers.
+
+        A cluster that does not answer is reported. Raises what its call raised where none answers.
+        """
+        from peloton.cli.output import say
+
+        found, failed = [], []
+        for cluster in [self.mesos_cluster] if self.mesos_cluster else self.client.clusters():
+            try:
+                found.append(self._in(cluster).call(service, method, request))
+            except PelotonError as error:
+                failed.append((cluster, error))
+        if failed and not found:
+            raise failed[0][1]
+        for cluster, failure in failed:
+            say(f"peloton: without the Mesos cluster {cluster or 'that has no name'}: {failure}")
+        return found
+
+    def _in(self, cluster: str) -> Session:
+        """Return the session of a Mesos cluster."""
+        if cluster == self.mesos_cluster:
+            return self
+        if cluster not in self._sessions:
+            self._sessions[cluster] = replace(
+                self, mesos_cluster=cluster, _client=self.client.in_cluster(cluster), _sessions={}
+            )
+        return self._sessions[cluster]
+
+    def _for(self, service: str, request: Any) -> Session:
+        """Return the session to call a service by: that of the cluster of the hosts that a request names."""
+        from peloton.client.services import SERVICES
+
+        if SERVICES[service].role != "hostmgr" or self.mesos_cluster:
+            return self
+        clusters = {cluster_of(name) for name in _hostnames(request)}
+        if len(clusters) > 1:
+            names = ", ".join(each or "the unnamed one" for each in sorted(clusters))
+            raise Refused(f"the hosts are of several Mesos clusters, {names}: give those of one at a time")
+        return self._in(clusters.pop()) if clusters else self
 
     def call(self, service: str, method: str, request: Any, timeout: float | None = None) -> Any:
         """Call a service by its attribute on the client, such as `job_svc`, and return the answer.
@@ -54,6 +100,8 @@ class Session:
         from peloton.client.services import SERVICES
 
         seconds = timeout or self.timeout
+        if (session := self._for(service, request)) is not self:
+            return session.call_unchecked(service, method, request, timeout)
         try:
             return getattr(getattr(self.client, service), method)(request, timeout=seconds)
         except grpc.RpcError as error:
@@ -87,6 +135,8 @@ class Session:
 
     def close(self) -> None:
         """Close the client's connections."""
+        for session in self._sessions.values():
+            session.close()
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -95,13 +145,20 @@ class Session:
         from peloton.cli.output import say
         from peloton.client import PelotonClient
         from peloton.client.auth import read_basic_auth
+        from peloton.client.discovery import InCluster
 
+        discovery = self.targets.discovery(say)
         return PelotonClient(
             CALLER,
-            discovery=self.targets.discovery(say),
+            discovery=InCluster(discovery, self.mesos_cluster) if self.mesos_cluster else discovery,
             timeout=self.timeout,
             auth=read_basic_auth(self.basic_auth) if self.basic_auth else None,
         )
+
+
+def _hostnames(request: Any) -> list[str]:
+    """Return the hosts that a request names."""
+    return [*getattr(request, "hostnames", ()), *filter(None, [getattr(request, "hostname", "")])]
 
 
 def pool_id(session: Session, path: str) -> str:

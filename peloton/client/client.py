@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from peloton.client.auth import BasicAuth
-from peloton.client.discovery import Discovery, UrlDiscovery, ZooKeeperDiscovery
+from peloton.client.discovery import Discovery, InCluster, UrlDiscovery, ZooKeeperDiscovery
 from peloton.client.services import SERVICES
 
 if TYPE_CHECKING:
@@ -86,6 +87,15 @@ class PelotonClient:
     def address(self, role: str) -> str:
         """Return `host:port` at which `jobmgr`, `resmgr` or `hostmgr` is called."""
         return self._discovery.address(role)
+
+    def clusters(self) -> Sequence[str]:
+        """Return the Mesos clusters that there are; an empty name is the unnamed one."""
+        return self._discovery.clusters()
+
+    def in_cluster(self, cluster: str) -> PelotonClient:
+        """Return a client whose host manager is that of one Mesos cluster. Close it before this one."""
+        discovery = InCluster(self._discovery, cluster)
+        return PelotonClient(self.name, timeout=self.timeout, auth=self._auth, discovery=discovery)
 
     def close(self) -> None:
         """Close every connection; a service that is used afterwards opens a new one."""

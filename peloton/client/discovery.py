@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -40,7 +40,14 @@ class Discovery(Protocol):
     """Finds the gRPC address of a role's leader."""
 
     def address(self, role: str) -> str:
-        """Return `host:port` of the leader of `jobmgr`, `resmgr` or `hostmgr` now. Raises DiscoveryError."""
+        """Return `host:port` of the leader of `jobmgr`, `resmgr` or `hostmgr` now. Raises DiscoveryError.
+
+        `hostmgr/NAME` is the host manager of the Mesos cluster of that name.
+        """
+        ...
+
+    def clusters(self) -> Sequence[str]:
+        """Return the names of the Mesos clusters, empty for the unnamed one. Raises DiscoveryError."""
         ...
 
     def follows(self, role: str) -> bool:
@@ -63,7 +70,16 @@ class UrlDiscovery:
         """Return the given address, that of `other`, or the default."""
         if role not in self.urls and self.other is not None:
             return self.other.address(role)
+        if role.startswith("hostmgr/"):
+            raise DiscoveryError(
+                f"{role.removeprefix('hostmgr/')}: a Mesos cluster is found by its name with ZooKeeper only; "
+                "give the address of its hostmgr"
+            )
         return address_of(self.urls.get(role) or DEFAULT_ADDRESSES[role], role)
+
+    def clusters(self) -> Sequence[str]:
+        """Return the clusters that `other` finds, or the one whose host manager is given."""
+        return self.other.clusters() if self.other is not None and "hostmgr" not in self.urls else ("",)
 
     def follows(self, role: str) -> bool:
         """Return whether `other` finds the role and its address may change."""
@@ -76,6 +92,30 @@ class UrlDiscovery:
 
 
 @dataclass(frozen=True, slots=True)
+class InCluster:
+    """Finds the host manager of one Mesos cluster, and the other daemons as `whole` does."""
+
+    whole: Discovery
+    cluster: str
+
+    def address(self, role: str) -> str:
+        """Return the address of the leader. Raises DiscoveryError."""
+        return self.whole.address(f"{role}/{self.cluster}" if role == "hostmgr" and self.cluster else role)
+
+    def clusters(self) -> Sequence[str]:
+        """Return this cluster only."""
+        return (self.cluster,)
+
+    def follows(self, role: str) -> bool:
+        """Return whether the address may change."""
+        return self.whole.follows(role)
+
+    def close(self) -> None:
+        """Close connections."""
+        self.whole.close()
+
+
+@dataclass(frozen=True, slots=True)
 class LocalDiscovery:
     """Leaders in the registry folder of a one-machine cluster (`peloton.membership.local`)."""
 
@@ -84,12 +124,22 @@ class LocalDiscovery:
     def address(self, role: str) -> str:
         """Return the address of the leader. Raises NoLeader."""
         from peloton.membership.folder import registered
-        from peloton.membership.interface import Group, Role
+        from peloton.membership.interface import Group
 
-        leader = registered(self.directory).leaders.get(Group(Role(role)))
+        leader = registered(self.directory).leaders.get(Group.parse(role))
         if leader is None:
             raise NoLeader(f"{self.directory} shows no leader of {role}: is the cluster up?")
         return leader.target
+
+    def clusters(self) -> Sequence[str]:
+        """Return the clusters that have a host manager, or had one and have a name."""
+        from peloton.membership.folder import registered
+        from peloton.membership.interface import Group, Role
+
+        found = registered(self.directory)
+        named = sorted(group.cluster for group in found.members if group.cluster)
+        unnamed = not named or bool(found.members[Group(Role.HOSTMGR)])
+        return [""] * unnamed + named
 
     def follows(self, role: str) -> bool:
         """Return that the address may change."""
@@ -123,10 +173,10 @@ class ZooKeeperDiscovery:
         from kazoo.exceptions import KazooException
         from kazoo.handlers.threading import KazooTimeoutError
 
-        from peloton.membership.interface import Address, Role
+        from peloton.membership.interface import Address, Group
 
         hosts, below = self._parts()
-        place, source = f"{self.root.rstrip('/')}/{Role(role).election}", f"ZooKeeper ({self.servers})"
+        place, source = f"{self.root.rstrip('/')}/{Group.parse(role).path}", f"ZooKeeper ({self.servers})"
         client = self._connected(hosts)
         try:
             value = self._read(client, f"{below}{place}/leader")
@@ -140,6 +190,32 @@ class ZooKeeperDiscovery:
             return Address.from_json(value.decode())
         except ValueError as error:
             raise DiscoveryError(f"{source} {place}/leader: {error}") from None
+
+    def clusters(self) -> Sequence[str]:
+        """Return the clusters that have a host manager, or had one and have a name. Raises DiscoveryError."""
+        from kazoo.exceptions import KazooException
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        from peloton.membership.interface import Role
+        from peloton.model.cluster import is_cluster_name
+
+        hosts, below = self._parts()
+        root, client = f"{below}{self.root.rstrip('/')}", self._connected(hosts)
+        try:
+            named = sorted(filter(is_cluster_name, self._children(client, f"{root}/{Role.HOSTMGR.clusters}")))
+            members = self._children(client, f"{root}/{Role.HOSTMGR.election}/members") if named else ()
+        except (KazooException, KazooTimeoutError) as error:
+            raise NoLeader(f"ZooKeeper ({self.servers}) cannot be asked: {type(error).__name__}") from None
+        return [""] * (not named or bool(members)) + named
+
+    def _children(self, client: Any, path: str) -> list[str]:
+        """Return the names of the children of a node, none where there is no node."""
+        from kazoo.exceptions import NoNodeError
+
+        try:
+            return list(client.get_children_async(path).get(timeout=self.timeout))
+        except NoNodeError:
+            return []
 
     def _read(self, client: Any, path: str) -> bytes | None:
         """Read a node, None where there is none; wait for servers for up to the time-out."""

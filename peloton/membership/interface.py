@@ -93,6 +93,12 @@ class Group(NamedTuple):
         """Path of the group's node below the election root."""
         return f"{self.role.clusters}/{self.cluster}" if self.cluster else self.role.election
 
+    @classmethod
+    def parse(cls, text: str) -> Group:
+        """Read the name of a group. Raises ValueError for an unknown role."""
+        role, _, cluster = text.partition("/")
+        return cls(Role(role), cluster)
+
     def __str__(self) -> str:
         """Return the name of the group, under which its terms are counted."""
         return f"{self.role.value}/{self.cluster}" if self.cluster else self.role.value

@@ -36,7 +36,10 @@ def query(session: Session, states: list[int]) -> None:
     from peloton.cli.output import table
 
     wanted = [host_pb2.HostState.ValueType(state) for state in states]
-    response = session.call("host_svc", "QueryHosts", host_svc_pb2.QueryHostsRequest(host_states=wanted))
+    request = host_svc_pb2.QueryHostsRequest(host_states=wanted)
+    response = host_svc_pb2.QueryHostsResponse()
+    for answer in session.call_clusters("host_svc", "QueryHosts", request):
+        response.MergeFrom(answer)
     heads = ("Hostname", "IP", "State", "Goal State", "Pool", "Labels")
 
     def row(info: host_pb2.HostInfo) -> tuple[object, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -57,6 +57,9 @@ class Found:
         if not found:
             raise NoLeader(f"no leader of {role}")
         return found
+
+    def clusters(self) -> Sequence[str]:
+        return ("",)
 
     def follows(self, role: str) -> bool:
         return True

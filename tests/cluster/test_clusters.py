@@ -1,0 +1,159 @@
+"""Two Mesos clusters under one Peloton: one without a name, `east`; hosts of both have the same names."""
+
+from __future__ import annotations
+
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minicluster.cluster import Cluster
+from minicluster.settings import Agent, ClusterSettings, DaemonSettings, NamedCluster
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.client import LocalDiscovery, PelotonClient
+from peloton.client.discovery import InCluster
+from peloton.model.constraint import Condition, Kind, LabelConstraint
+from peloton.wire.constraint import constraint_to
+
+from .conftest import Harness, wait_for
+
+SECONDS = 120
+SLEEP = "exec sleep 600"
+NAMES = ("host0", "host1")
+OWN, EAST = {"host0", "host1"}, {"east/host0", "east/host1"}
+MESOS_OF_EAST = ("mesos-master-east", "mesos-agent0-east", "mesos-agent1-east")
+
+
+def _agents(first_port: int) -> tuple[Agent, ...]:
+    return tuple(
+        Agent(
+            hostname=name,
+            resources=f"cpus:4;mem:2048;disk:20000;"
+            f"ports:[{first_port + 1000 * i}-{first_port + 1000 * i + 999}]",
+        )
+        for i, name in enumerate(NAMES)
+    )
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    folder: Path = tmp_path_factory.mktemp("minicluster")
+    cluster = Cluster(folder / "cluster")
+    quick = {"capacity_first": 0.5, "capacity_interval": 0.5}
+    cluster.up(
+        ClusterSettings(
+            ports="free",
+            agents=_agents(31000),
+            clusters=(NamedCluster(name="east", agents=_agents(33000)),),
+            settings=DaemonSettings(resmgr=quick, hostmgr={"mesos": {"agents_interval": 1.0}}),
+        )
+    )
+    try:
+        held = Harness(cluster)
+        yield held
+        held.client.close()
+    finally:
+        cluster.down()
+
+
+def capacity(harness: Harness) -> float:
+    """The cpu of the root pool, which is the capacity of all clusters."""
+    request = respool_pb2.GetRequest(id=peloton_pb2.ResourcePoolID(value="root"))
+    pool = harness.client.respool_svc.GetResourcePool(request, timeout=SECONDS).poolinfo
+    return next(float(each.reservation) for each in pool.config.resources if each.kind == "cpu")
+
+
+def hosts_of(harness: Harness, job_id: str) -> set[str]:
+    return {task.runtime.host for task in harness.tasks(job_id).values()}
+
+
+def in_east(harness: Harness, command: str, instances: int = 1) -> job_pb2.JobConfig:
+    config = harness.config(command, instances)
+    leaf = LabelConstraint(Kind.HOST, Condition.EQUAL, ("cluster", "east"), 1)
+    config.defaultConfig.constraint.CopyFrom(constraint_to(leaf))
+    return config
+
+
+def stop(harness: Harness, job_id: str) -> None:
+    harness.client.task_svc.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job_id)), timeout=SECONDS)
+    assert harness.ended(job_id, SECONDS).state == job_pb2.KILLED
+
+
+def output(harness: Harness, job_id: str) -> str:
+    request = task_pb2.BrowseSandboxRequest(jobId=peloton_pb2.JobID(value=job_id))
+    sandbox = harness.client.task_svc.BrowseSandbox(request, timeout=SECONDS)
+    (path,) = (path for path in sandbox.paths if path.endswith("/stdout"))
+    url = f"http://{sandbox.hostname}:{sandbox.port}/files/download?{urllib.parse.urlencode({'path': path})}"
+    with urllib.request.urlopen(url, timeout=SECONDS) as answer:
+        return str(answer.read().decode())
+
+
+def runs_elsewhere(harness: Harness) -> None:
+    """Run a job to its end in the cluster without a name."""
+    job_id = harness.create(harness.config("true", 4))
+    assert harness.ended(job_id, SECONDS).state == job_pb2.SUCCEEDED
+    assert hosts_of(harness, job_id) <= OWN
+
+
+def test_the_capacity_is_the_sum(harness: Harness) -> None:
+    wait_for(lambda: capacity(harness) == 16, SECONDS, lambda: str(capacity(harness)))
+
+
+def test_a_job_runs_in_both_and_its_hosts_tell_where(harness: Harness) -> None:
+    """Its tasks find room in both clusters only. Their kills reach both."""
+    config = harness.config(SLEEP, 10)
+    config.defaultConfig.resource.cpuLimit = 1
+    job_id = harness.create(config)
+    for instance in range(10):
+        harness.running(job_id, instance)
+    assert hosts_of(harness, job_id) & OWN and hosts_of(harness, job_id) & EAST
+    stop(harness, job_id)
+
+
+def test_hosts_show_their_cluster(harness: Harness) -> None:
+    discovery = LocalDiscovery(harness.cluster.layout.membership)
+    assert discovery.clusters() == ["", "east"]
+    client = PelotonClient("test", discovery=InCluster(discovery, "east"))
+    request = host_svc_pb2.QueryHostsRequest()
+    found = client.host_svc.QueryHosts(request, timeout=SECONDS).host_infos
+    client.close()
+    assert {host.hostname for host in found} == EAST
+    assert all(("cluster", "east") in {(each.key, each.value) for each in host.labels} for host in found)
+    own = harness.client.host_svc.QueryHosts(request, timeout=SECONDS).host_infos
+    assert {host.hostname for host in own} == OWN
+
+
+def test_a_task_goes_where_its_constraint_says_and_its_output_is_found(harness: Harness) -> None:
+    job_id = harness.create(in_east(harness, "echo from east"))
+    assert harness.ended(job_id, SECONDS).state == job_pb2.SUCCEEDED
+    assert hosts_of(harness, job_id) <= EAST
+    assert output(harness, job_id) == "from east\n"
+
+
+def test_a_lost_cluster_takes_only_its_own_hosts_away(harness: Harness) -> None:
+    """The other places and ends jobs meanwhile, under new leaders too; its tasks are not taken for lost."""
+    there = harness.create(in_east(harness, SLEEP))
+    run = harness.running(there).mesosTaskId.value
+    here = harness.create(harness.config(SLEEP, 1))
+    harness.running(here)
+    harness.cluster.kill(["hostmgr-east", *MESOS_OF_EAST])
+    runs_elsewhere(harness)
+    for leader in ("jobmgr0", "resmgr0"):
+        harness.cluster.kill([leader])
+        harness.cluster.start([leader])
+    runs_elsewhere(harness)
+    waiting = harness.create(in_east(harness, "true"))
+    task = harness.tasks(there)[0].runtime
+    assert (task.state, task.mesosTaskId.value) == (task_pb2.RUNNING, run)
+    stop(harness, here)
+    assert harness.tasks(waiting)[0].runtime.state < task_pb2.LAUNCHED
+    harness.cluster.start([*MESOS_OF_EAST, "hostmgr-east"])
+    assert harness.ended(waiting, SECONDS).state == job_pb2.SUCCEEDED
+    assert hosts_of(harness, waiting) <= EAST
+    wait_for(lambda: capacity(harness) == 16, SECONDS, lambda: str(capacity(harness)))
