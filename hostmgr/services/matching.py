@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from hostmgr.core.filter import HostFilter
 from hostmgr.core.table import HostTable
 from hostmgr.drivers.agents import Cluster
 from hostmgr.services.internal import filter_from
 from peloton.clock import Clock
 from peloton.errors import InvalidArgument, Unavailable
+from peloton.model.host_pool import with_implicit_pool
 from peloton.private.hostmgr.matching import matching_pb2 as pb
 from peloton.private.hostmgr.matching import matching_pb2_grpc
 
@@ -40,7 +43,9 @@ class Matching(matching_pb2_grpc.MatchingServiceServicer):
             raise Unavailable(self._cluster.unhealthy)
         if len(request.filters) > MAX_FILTERS:
             raise InvalidArgument("filters", f"{len(request.filters)} filters", f"at most {MAX_FILTERS}")
-        wanted = [filter_from(each, f"filters[{i}]") for i, each in enumerate(request.filters)]
+        if request.host_pools and len(request.host_pools) != len(request.filters):
+            raise InvalidArgument("host_pools", f"{len(request.host_pools)} pools", "one for each filter")
+        wanted = self._wanted(request)
         await self._wait(request)
         version = self._version()
         if request.hosts_version == version:
@@ -56,6 +61,16 @@ class Matching(matching_pb2_grpc.MatchingServiceServicer):
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)
         return answer
+
+    def _wanted(self, request: pb.MatchHostsRequest) -> list[HostFilter]:
+        """Return the filters, with host pools each with its pool. Raises InvalidArgument."""
+        filters = [filter_from(each, f"filters[{i}]") for i, each in enumerate(request.filters)]
+        if not self._table.pooled or not request.host_pools:
+            return filters
+        return [
+            replace(want, constraint=with_implicit_pool(want.constraint, pool))
+            for want, pool in zip(filters, request.host_pools, strict=True)
+        ]
 
     async def _wait(self, request: pb.MatchHostsRequest) -> None:
         """Wait until the version is another one than that of the request, or its time is over."""

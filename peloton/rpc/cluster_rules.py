@@ -188,7 +188,9 @@ def _shortage(verdict: Any) -> Shortage | None:
 
 async def _match_hosts(fan: FanOut, request: Any) -> Any:
     """Return the hosts of all clusters that match, as they are now: to wait is for calls to one cluster."""
-    part = matching_pb2.MatchHostsRequest(filters=request.filters)
+    part = matching_pb2.MatchHostsRequest(
+        filters=request.filters, by_size=request.by_size, host_pools=request.host_pools
+    )
     answers = await fan.all(dict.fromkeys(fan.names, part))
     whole = matching_pb2.MatchHostsResponse(complete=len(answers) == len(fan.names))
     versions = {name: answer.hosts_version for name, answer in answers.items()}

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.job_states import ENDING_JOB_GOALS
+from peloton.model.host_pool import implicit_pool
 from peloton.model.ids import JobId
 from peloton.model.job import JobSpec
-from peloton.model.states import JobType
+from peloton.model.states import JobType, TaskType
 from peloton.model.task import TaskSpec
 
 
@@ -51,6 +52,15 @@ def task_specs(spec: JobSpec) -> list[tuple[TaskSpec, int]]:
     counts = Counter(id(task) for task in spec.overrides.values())
     counts[id(spec.default)] += spec.instance_count - len(spec.overrides)
     return [(kinds[key], count) for key, count in counts.items() if count > 0]
+
+
+def host_pool(spec: JobSpec, task: TaskSpec) -> str:
+    """Return the host pool that such an instance gets by its kind; empty: the hosts of all pools."""
+    if task.stateful:
+        return implicit_pool(TaskType.STATEFUL, preemptible=False)
+    kind = TaskType.BATCH if spec.type is JobType.BATCH else TaskType.STATELESS
+    preemptible = spec.sla.preemptible if task.preemptible is None else task.preemptible
+    return implicit_pool(kind, preemptible)
 
 
 def without_a_host(

@@ -8,6 +8,7 @@ from typing import Any
 
 from jobmgr.core.job.host_needs import (
     Concern,
+    host_pool,
     is_bound_to_hosts,
     task_specs,
     with_volumes_on,
@@ -29,8 +30,10 @@ from peloton.wire.task import resources_to
 SECONDS = 10.0
 FILTERS_PER_CALL = 1000
 JOBS_AT_ONCE = 100
-Hosts = Mapping[bytes, frozenset[str]]
-"""The hosts that match, by the serialised filter."""
+Want = tuple[bytes, str]
+"""A serialised filter and a host pool."""
+Hosts = Mapping[Want, frozenset[str]]
+"""The hosts that match."""
 
 
 class MaintenanceService(maintenance_pb2_grpc.MaintenanceServiceServicer):
@@ -55,14 +58,16 @@ class MaintenanceService(maintenance_pb2_grpc.MaintenanceServiceServicer):
         return answer
 
     async def _matches(self, jobs: Sequence[CachedJob]) -> Hosts:
-        filters = list(
-            dict.fromkeys(_filter(job.spec, task) for job in jobs for task, _ in task_specs(job.spec))
+        wanted = list(
+            dict.fromkeys(_want(job.spec, task) for job in jobs for task, _ in task_specs(job.spec))
         )
-        matches: dict[bytes, frozenset[str]] = {}
-        for at in range(0, len(filters), FILTERS_PER_CALL):
-            some = filters[at : at + FILTERS_PER_CALL]
+        matches: dict[Want, frozenset[str]] = {}
+        for at in range(0, len(wanted), FILTERS_PER_CALL):
+            some = wanted[at : at + FILTERS_PER_CALL]
             request = matching_pb2.MatchHostsRequest(
-                filters=map(hostsvc_pb2.HostFilter.FromString, some), by_size=True
+                filters=[hostsvc_pb2.HostFilter.FromString(each) for each, _ in some],
+                by_size=True,
+                host_pools=[pool for _, pool in some],
             )
             answer: matching_pb2.MatchHostsResponse = await self._matching.call(
                 "MatchHosts", request, timeout=SECONDS
@@ -77,9 +82,7 @@ def _concerns(job: CachedJob, hosts: Hosts, leaving: Sequence[str]) -> Iterator[
     bound = with_volumes_on(job, leaving)
     if bound is not None:
         yield bound
-    matches = [
-        (count, hosts.get(_filter(job.spec, task), frozenset())) for task, count in task_specs(job.spec)
-    ]
+    matches = [(count, hosts.get(_want(job.spec, task), frozenset())) for task, count in task_specs(job.spec)]
     concern = without_a_host(job, matches, leaving)
     if concern is not None:
         yield concern
@@ -95,8 +98,8 @@ def _concern_to(concern: Concern) -> pb.Concern:
     )
 
 
-def _filter(spec: JobSpec, task: TaskSpec) -> bytes:
+def _want(spec: JobSpec, task: TaskSpec) -> Want:
     constraint = None if task.constraint is None else constraint_to(task.constraint)
     revocable = spec.sla.revocable or task.revocable
     wire = host_filter(resources_to(task.resources), task.dynamic_ports, revocable, constraint)
-    return wire.SerializeToString(deterministic=True)
+    return wire.SerializeToString(deterministic=True), host_pool(spec, task)

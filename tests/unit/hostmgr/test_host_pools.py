@@ -12,8 +12,10 @@ from hostmgr.core.feasibility import shortage
 from hostmgr.core.filter import HostFilter, Result
 from hostmgr.services.feasibility import shape_from
 from hostmgr.services.hosts import HostService, HostServiceV1Alpha
+from hostmgr.services.matching import Matching
 from peloton.api.v0.host.svc import host_svc_pb2 as v0
 from peloton.api.v1alpha.host.svc import host_svc_pb2 as v1alpha
+from peloton.clock import SystemClock
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound, PelotonError, Refused, Unavailable
 from peloton.model.constraint import Constraint
 from peloton.model.host import HostInfo
@@ -21,6 +23,8 @@ from peloton.model.host_pool import in_pool
 from peloton.model.resources import Resources
 from peloton.model.states import HostState
 from peloton.private.hostmgr.feasibility import feasibility_pb2
+from peloton.private.hostmgr.hostsvc.hostsvc_pb2 import HostFilter as HostFilterMessage
+from peloton.private.hostmgr.matching import matching_pb2
 from peloton.wire.constraint import constraint_to
 from tests.unit.hostmgr.hosts import agent, ids, offer
 from tests.unit.hostmgr.pools import World
@@ -284,6 +288,24 @@ async def test_the_services() -> None:
     ]
     await service.DeleteHostPool(v0.DeleteHostPoolRequest(name="shared"), nothing)
     assert made.manager.members() == {"default": ["host0", "host1", "host2"]}
+
+
+async def test_hosts_match_by_their_pool() -> None:
+    made = world()
+    await made.manager.create("shared")
+    await made.manager.change("host0", "", "shared")
+    made.cluster.version, made.cluster.complete, made.cluster.disconnected = 0, True, ()
+    service = Matching(made.hosts.table, cast(Any, made.cluster), SystemClock())
+
+    async def match(*pools: str) -> list[list[str]]:
+        request = matching_pb2.MatchHostsRequest(filters=[HostFilterMessage()] * 2, host_pools=pools)
+        return [sorted(each.hostnames) for each in (await service.MatchHosts(request, None)).matches]
+
+    everywhere = ["host0", "host1", "host2"]
+    assert await match() == [everywhere, everywhere]
+    assert await match("shared", "") == [["host0"], everywhere]
+    with pytest.raises(InvalidArgument, match="host_pools: '1 pools' is not one for each filter"):
+        await match("shared")
 
 
 async def test_gangs_are_compared_with_the_hosts_of_their_pool() -> None:

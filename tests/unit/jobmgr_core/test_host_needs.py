@@ -6,8 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from jobmgr.core.job.host_needs import is_bound_to_hosts, task_specs, with_volumes_on, without_a_host
+from jobmgr.core.job.host_needs import (
+    host_pool,
+    is_bound_to_hosts,
+    task_specs,
+    with_volumes_on,
+    without_a_host,
+)
 from jobmgr.core.state.cache import CachedJob
+from peloton.model.host_pool import implicit_pool
 from peloton.model.job import JobRuntime
 from peloton.model.states import JobState, JobType, TaskState
 from tests.unit.jobmgr_core.specs import JOB, spec
@@ -28,6 +35,23 @@ def test_equal_specs_come_once_with_their_numbers() -> None:
     assert [each for each, _ in task_specs(replace(plain, overrides=dict.fromkeys(range(4), other)))] == [
         other
     ]
+
+
+def test_the_host_pool_of_each_kind_of_instance() -> None:
+    service = spec(1)
+    batch = replace(service, type=JobType.BATCH)
+    pools = [
+        host_pool(
+            replace(batch, sla=replace(batch.sla, preemptible=job)), replace(batch.default, preemptible=own)
+        )
+        for job in (True, False)
+        for own in (None, True, False)
+    ]
+    assert pools == ["shared", "shared", "batch_reserved", "batch_reserved", "shared", "batch_reserved"]
+    service = replace(service, type=JobType.SERVICE)
+    assert host_pool(service, service.default) == "stateless"
+    for each in (batch, service):
+        assert host_pool(each, each.default) == implicit_pool(each.task_type(0), each.preemptible(0))
 
 
 LAST = "{} that can run job web (" + JOB + "): 3 of its 3 instances would wait until {} UP again"
