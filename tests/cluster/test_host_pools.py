@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import urllib.request
 from collections.abc import Iterator, Mapping
 
 import grpc
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from minicluster.cluster import Cluster
 from minicluster.settings import ClusterSettings, DaemonSettings
@@ -65,6 +67,15 @@ def change(harness: Harness, host: str, destination: str, source: str = "") -> N
     harness.client.host_svc.ChangeHostPool(request, timeout=30)
 
 
+def gauge(harness: Harness, name: str) -> dict[tuple[str, str], float]:
+    """A metric of hostmgr by pool and kind."""
+    (address,) = (each.addresses["http"] for each in harness.cluster.status() if each.name == "hostmgr0")
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+        (family,) = (each for each in families if each.name == name)
+    return {(each.labels["pool"], each.labels.get("kind", "")): each.value for each in family.samples}
+
+
 def hosts_of(harness: Harness, job_id: str, instances: int) -> set[str]:
     """The hosts of a job's tasks, once all of them run."""
 
@@ -94,6 +105,20 @@ def test_each_kind_of_job_runs_in_its_pool(harness: Harness) -> None:
     assert hosts_of(harness, preemptible, 8) == {A1}
     assert hosts_of(harness, not_preemptible, 3) == {A2}
     assert hosts_of(harness, services, 2) == {A0}
+    found: dict[str, dict[tuple[str, str], float]] = {}
+
+    def measured() -> bool:
+        found.update({name: gauge(harness, f"hostmgr_host_pool_{name}") for name in ("hosts", "allocation")})
+        return found["allocation"].get(("shared", "cpu")) == pytest.approx(0.8)
+
+    wait_for(measured, 90, lambda: str(found))
+    assert found["hosts"] == {
+        ("default", ""): 0,
+        ("shared", ""): 1,
+        ("batch_reserved", ""): 1,
+        ("stateless", ""): 1,
+    }
+    assert gauge(harness, "hostmgr_host_pool_capacity")["shared", "memory"] == 2048
     for job_id in (preemptible, not_preemptible, services):
         stop(harness, job_id)
 
