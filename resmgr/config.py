@@ -40,7 +40,7 @@ class PlacementSettings(Settings):
     lease_silence: float = Field(30.0, gt=0)
     """How long a lease lasts after its holder's last call."""
     feasibility_interval: float = Field(1.0, gt=0)
-    """Pause between two comparisons of gangs that fit on no host with the hosts at hostmgr."""
+    """Seconds between two questions to hostmgr for changes of hosts, while gangs wait that fit on no host."""
 
 
 class AdmissionSettings(Settings):

@@ -12,10 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from hostmgr.core.filter import HostFilter, Result
+from hostmgr.core.labels import HOSTNAME
+from hostmgr.core.mismatch import mismatch
 from hostmgr.core.table import HostTable, Mask
+from peloton.model.constraint import contradiction
 from peloton.model.resources import KINDS, MILLI
-from peloton.model.shortage import Lack, Shortage
+from peloton.model.shortage import REVOCABLE_CPU, HostGains, Lack, Shortage
 
+MOST_LABELS = 10_000
+"""Labels of changed hosts that are listed."""
 _GPU = KINDS.index("gpu")
 
 
@@ -52,6 +57,8 @@ def _of_one(table: HostTable, want: HostFilter, mask: Mask) -> Shortage | None:
     """Return why no host would take a single such task. Reduce `mask` to the hosts that would."""
     if not mask.any():
         return Shortage(Lack.HOSTS)
+    if contradiction(want.constraint):
+        return mismatch(table, want.constraint, mask)
     for reason, passed in table.lasting_filters(want):
         left = mask & passed
         if not left.any():
@@ -65,7 +72,7 @@ def _first_shortage(table: HostTable, want: HostFilter, mask: Mask, reason: Resu
     if reason is Result.SCARCE_RESOURCES:
         return Shortage(Lack.PLAIN_HOST, hosts=hosts)
     if reason is Result.MISMATCH_CONSTRAINTS:
-        return Shortage(Lack.CONSTRAINT, hosts=hosts)
+        return mismatch(table, want.constraint, mask)
     largest = table.whole(want.revocable)[mask].max(axis=0)
     kinds = [_GPU] if reason is Result.MISMATCH_GPU else range(len(KINDS))
     for kind in kinds:
@@ -76,7 +83,7 @@ def _first_shortage(table: HostTable, want: HostFilter, mask: Mask, reason: Resu
 
 
 def _name(kind: int, want: HostFilter) -> str:
-    return "revocable cpu" if want.revocable and not kind else KINDS[kind]
+    return REVOCABLE_CPU if want.revocable and not kind else KINDS[kind]
 
 
 def _of_all(table: HostTable, members: Members, spread: bool, mask: Mask) -> Shortage | None:
@@ -106,10 +113,38 @@ def _together(table: HostTable, shape: GangShape, alike: Sequence[Mask]) -> Shor
                 if kind or members.want.revocable is revocable
             )
             if needed > whole[kind]:
-                kind_name = "revocable cpu" if revocable and not kind else name
+                kind_name = REVOCABLE_CPU if revocable and not kind else name
                 return Shortage(Lack.CAPACITY, kind_name, needed, int(whole[kind]), hosts)
     return None
 
 
 def _room(needed: int, available: int, hosts: int) -> Shortage | None:
     return Shortage(Lack.ROOM, "", needed * MILLI, available * MILLI, hosts) if available < needed else None
+
+
+def gains(table: HostTable, since: int) -> HostGains:
+    """Return what the hosts offer that were added or changed after a version of the table."""
+    changed, relabelled = table.changed_since(since)
+    hosts = int(np.count_nonzero(changed))
+    if not hosts:
+        return HostGains()
+    whole = table.whole(revocable=False)[changed]
+    return HostGains(
+        hosts=hosts,
+        largest=tuple(int(amount) for amount in whole.max(axis=0)),
+        revocable_cpu=int(table.whole(revocable=True)[changed, 0].max()),
+        plain=bool((whole[:, _GPU] == 0).any()),
+        relabelled=int(np.count_nonzero(relabelled)),
+        labels=_labels(table, relabelled),
+    )
+
+
+def _labels(table: HostTable, mask: Mask) -> frozenset[str] | None:
+    """Return the labels of the hosts of the mask, None where there are more than MOST_LABELS."""
+    rows = np.flatnonzero(mask)
+    if len(rows) > MOST_LABELS:
+        return None
+    found = {f"{HOSTNAME}={table.hostnames[row]}" for row in rows}
+    for number in table.classes(mask):
+        found.update(f"{key}={value}" for key, value in table.labels_of_class(number))
+    return frozenset(found) if len(found) <= MOST_LABELS else None

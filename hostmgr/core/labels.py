@@ -48,6 +48,10 @@ class LabelClasses:
             self._exclusive.append(any(name == EXCLUSIVE for name, _ in key))
         return number
 
+    def of(self, number: int) -> Iterable[Label]:
+        """Return the labels of a class."""
+        return self._counts[number]
+
     def eligible(
         self, constraint: Constraint | None, classes: NDArray[np.int32], rows_of: Mapping[str, list[int]]
     ) -> Mask:
@@ -55,24 +59,25 @@ class LabelClasses:
 
         `classes` holds each row's class, `rows_of` the rows by hostname.
         """
-        mask = self._tree(constraint, classes, rows_of)
+        mask = self.satisfying(constraint, classes, rows_of)
         if not mentions(constraint, Kind.HOST, EXCLUSIVE):
             mask &= ~np.array(self._exclusive, dtype=bool)[classes]
         return mask
 
-    def _tree(
+    def satisfying(
         self, constraint: Constraint | None, classes: NDArray[np.int32], rows_of: Mapping[str, list[int]]
     ) -> Mask:
+        """Return the rows that meet a constraint, exclusive hosts like others; arguments as of `eligible`."""
         if isinstance(constraint, LabelConstraint):
             return self._leaf(constraint, classes, rows_of)
         if isinstance(constraint, OrConstraint):
             mask = np.zeros(len(classes), dtype=bool)
             for part in constraint.parts:
-                mask |= self._tree(part, classes, rows_of)
+                mask |= self.satisfying(part, classes, rows_of)
             return mask
         mask = np.ones(len(classes), dtype=bool)
         for part in constraint.parts if isinstance(constraint, AndConstraint) else ():
-            mask &= self._tree(part, classes, rows_of)
+            mask &= self.satisfying(part, classes, rows_of)
         return mask
 
     def _leaf(

@@ -18,7 +18,7 @@ from hostmgr.core.labels import LabelClasses
 from hostmgr.core.offers import Free
 from hostmgr.core.pools import PoolOf
 from hostmgr.core.states import CLAIM, LIFE, ClaimCause, ClaimState, LifeCause
-from peloton.model.constraint import Label
+from peloton.model.constraint import Constraint, Label
 from peloton.model.host_pool import HOST_POOL
 from peloton.model.resources import ZERO, Resources
 from peloton.model.states import HostState
@@ -31,7 +31,7 @@ UNKNOWN_LOAD = 100.0
 """The load score of a host that none is known of: as the highest one."""
 _FILL = {
     "_free": 0, "_slack": 0, "_ports": 0, "_total": 0, "_total_slack": 0, "_offers": 0, "_class": 0,
-    "_alive": 0, "_starting": 0, "_failing": 0, "_load": 100,
+    "_alive": 0, "_starting": 0, "_failing": 0, "_load": 100, "_changed_at": 0, "_labelled_at": 0,
     "_claim": int(ClaimState.READY), "_life": int(HostState.UNKNOWN),
 }  # fmt: skip
 """The value of each column in a row that is not in use."""
@@ -112,6 +112,10 @@ class HostTable:
         self._failing = np.zeros(room, dtype=bool)
         self._load = np.full(room, UNKNOWN_LOAD, dtype=np.float64)
         self._loads: Mapping[str, float] = {}
+        self._changed_at = np.zeros(room, dtype=np.int64)
+        """The version that added the host, or changed its labels or its total resources."""
+        self._labelled_at = np.zeros(room, dtype=np.int64)
+        """The same without changes of resources."""
 
     # Rows.
 
@@ -129,14 +133,16 @@ class HostTable:
     def put(self, agent: Agent) -> int:
         """Add or update an agent; return its row."""
         row = self._row.get(agent.id)
+        new = row is None
         if row is None:
             row = self._new_row(agent.id, agent.hostname)
+        self.version += 1
+        self._changed_at[row] = self.version
         self._own_labels[row] = agent.labels
-        self._class[row] = self._labels.number(self.with_pool(agent.hostname, agent.labels))
+        self._set_labels(row, self.with_pool(agent.hostname, agent.labels), new)
         self._total[row] = agent.total.values()
         self._total_slack[row] = agent.slack_cpu
         self._totals[row] = (agent.total, agent.slack_cpu)
-        self.version += 1
         return row
 
     def with_pool(self, hostname: str, own: tuple[Label, ...]) -> tuple[Label, ...]:
@@ -158,8 +164,15 @@ class HostTable:
     def relabel(self, hostname: str) -> None:
         """Take over that a host is in another pool."""
         for row in self._rows_of.get(hostname, ()):
-            self._class[row] = self._labels.number(self.with_pool(hostname, self._own_labels[row]))
             self.version += 1
+            self._set_labels(row, self.with_pool(hostname, self._own_labels[row]))
+
+    def _set_labels(self, row: int, labels: Iterable[Label], new: bool = False) -> None:
+        """Set the labels of a host, and that it has others than before where it has, or is new."""
+        number = self._labels.number(labels)
+        if new or number != self._class[row]:
+            self._changed_at[row] = self._labelled_at[row] = self.version
+        self._class[row] = number
 
     def remove(self, agent_id: str) -> None:
         """Remove an agent; its row can be used again."""
@@ -260,6 +273,7 @@ class HostTable:
         if free.slack_cpu > slack or not normal.fits(whole):
             # The map of agents is older than the offers.
             self.version += 1
+            self._changed_at[row] = self.version
         self._ports[row] = free.ports
         self._offers[row] = offers
 
@@ -371,6 +385,25 @@ class HostTable:
             if by_size or reason is not Result.INSUFFICIENT_RESOURCES:
                 mask &= passed
         return mask
+
+    def changed_since(self, version: int) -> tuple[Mask, Mask]:
+        """Return which hosts are new or changed since a version, and which of those have other labels."""
+        n = self._used
+        alive = self._alive[:n]
+        return alive & (self._changed_at[:n] > version), alive & (self._labelled_at[:n] > version)
+
+    def satisfies(self, constraint: Constraint) -> Mask:
+        """Return which rows meet a constraint, exclusive hosts like others. TASK labels count as met."""
+        return self._labels.satisfying(constraint, self._class[: self._used], self._rows_of)
+
+    def classes(self, mask: Mask) -> Counter[int]:
+        """Return the classes of labels of the rows of the mask, each with its number of rows."""
+        numbers, counts = np.unique(self._class[: self._used][mask], return_counts=True)
+        return Counter(dict(zip(map(int, numbers), map(int, counts), strict=True)))
+
+    def labels_of_class(self, number: int) -> Iterable[Label]:
+        """Return the labels of a class, without hostnames."""
+        return self._labels.of(number)
 
     def alive(self) -> Mask:
         """Return which rows are hosts."""

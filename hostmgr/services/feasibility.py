@@ -7,7 +7,7 @@ import uuid
 from dataclasses import replace
 from typing import Any
 
-from hostmgr.core.feasibility import GangShape, Members, shortage
+from hostmgr.core.feasibility import GangShape, Members, gains, shortage
 from hostmgr.core.table import HostTable
 from hostmgr.drivers.agents import Cluster
 from hostmgr.services.internal import filter_from
@@ -15,7 +15,7 @@ from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.host_pool import with_implicit_pool
 from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
 from peloton.private.hostmgr.feasibility import feasibility_pb2_grpc
-from peloton.wire.feasibility import shortage_to
+from peloton.wire.feasibility import gains_to, shortage_to
 
 MAX_GANGS = 1000
 _AT_ONCE = 10
@@ -33,14 +33,10 @@ class Feasibility(feasibility_pb2_grpc.FeasibilityServiceServicer):
 
     async def CheckGangs(self, request: pb.CheckGangsRequest, context: Any) -> pb.CheckGangsResponse:
         """Return the shortage of each gang. Raises Unavailable, InvalidArgument."""
-        if not self._cluster.known:
-            raise Unavailable(self._cluster.unhealthy)
+        self._check_known()
         if len(request.gangs) > MAX_GANGS:
             raise InvalidArgument("gangs", f"{len(request.gangs)} gangs", f"at most {MAX_GANGS} gangs")
-        version = f"{self._term}-{self._table.version}"
-        if request.hosts_version == version:
-            return pb.CheckGangsResponse(hosts_version=version, unchanged=True)
-        pooled = self._table.pooled
+        version, pooled = self._version(), self._table.pooled
         shapes = [shape_from(wire, f"gangs[{i}]", pooled) for i, wire in enumerate(request.gangs)]
         answer = pb.CheckGangsResponse(hosts_version=version)
         for number, shape in enumerate(shapes, 1):
@@ -49,6 +45,21 @@ class Feasibility(feasibility_pb2_grpc.FeasibilityServiceServicer):
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)
         return answer
+
+    async def GetHostGains(self, request: pb.GetHostGainsRequest, context: Any) -> pb.GetHostGainsResponse:
+        """Return what hosts offer that changed after a version. Raises Unavailable."""
+        self._check_known()
+        term, _, number = request.hosts_version.rpartition("-")
+        if term != self._term or not number.isdecimal():
+            return pb.GetHostGainsResponse(hosts_version=self._version(), unknown_version=True)
+        return gains_to(gains(self._table, int(number)), self._version())
+
+    def _version(self) -> str:
+        return f"{self._term}-{self._table.version}"
+
+    def _check_known(self) -> None:
+        if not self._cluster.known:
+            raise Unavailable(self._cluster.unhealthy)
 
 
 def shape_from(wire: pb.GangShape, path: str, pooled: bool = False) -> GangShape:

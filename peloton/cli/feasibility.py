@@ -50,10 +50,7 @@ def _daemon_warning(text: str) -> str:
 
 def _warning(instances: list[int], text: str) -> str:
     who = "instance" if len(instances) == 1 else "instances"
-    return (
-        f"warning: {who} {spans(instances)} cannot be placed, not even on empty hosts: {clean(text)}; "
-        "waiting until the hosts change"
-    )
+    return f"warning: {who} {spans(instances)} cannot be placed, not even on empty hosts: {clean(text)}"
 
 
 def _gangs(spec: JobSpec) -> dict[bytes, tuple[GangShape, list[int]]]:

@@ -7,8 +7,10 @@ task label is affinity, `< 1` anti-affinity, `< n` a host limit.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import islice
 
 
 class Kind(IntEnum):
@@ -83,3 +85,62 @@ def of_kind(constraint: Constraint | None, kind: Kind) -> frozenset[Label]:
     if isinstance(constraint, LabelConstraint):
         return frozenset({constraint.label} if constraint.kind is kind else ())
     return frozenset().union(*(of_kind(part, kind) for part in constraint.parts))
+
+
+def contradiction(constraint: Constraint | None) -> tuple[LabelConstraint, ...]:
+    """Return leaves of which no host can meet all, whatever its labels and tasks; none where a host could.
+
+    Every way to meet the constraint is tried, up to a bound: beyond it nothing is returned.
+    """
+    if constraint is None:
+        return ()
+    first: tuple[LabelConstraint, ...] = ()
+    branches = list(islice(_branches(constraint), _MOST_BRANCHES + 1))
+    if len(branches) > _MOST_BRANCHES:
+        return ()
+    for leaves in branches:
+        conflict = _conflict(leaves)
+        if not conflict:
+            return ()
+        first = first or conflict
+    return first
+
+
+_MOST_BRANCHES = 1000
+"""Choices among the parts of ORs that are compared."""
+
+
+def _branches(constraint: Constraint) -> Iterator[tuple[LabelConstraint, ...]]:
+    """Iterate over sets of leaves, each of which is enough to meet the constraint."""
+    if isinstance(constraint, LabelConstraint):
+        yield (constraint,)
+    elif isinstance(constraint, OrConstraint):
+        for part in constraint.parts:
+            yield from _branches(part)
+    elif not constraint.parts:
+        yield ()
+    else:
+        for first in _branches(constraint.parts[0]):
+            for rest in _branches(AndConstraint(constraint.parts[1:])):
+                yield first + rest
+
+
+def _conflict(leaves: tuple[LabelConstraint, ...]) -> tuple[LabelConstraint, ...]:
+    """Return the leaves on one label that bound its number from both sides so that none is left."""
+    least: dict[tuple[Kind, Label], tuple[int, LabelConstraint | None]] = {}
+    most: dict[tuple[Kind, Label], tuple[int, LabelConstraint]] = {}
+    for leaf in leaves:
+        key, count = (leaf.kind, leaf.label), leaf.requirement
+        if leaf.condition is not Condition.LESS_THAN:
+            low = count + (leaf.condition is Condition.GREATER_THAN)
+            if low > least.get(key, (0, None))[0]:
+                least[key] = (low, leaf)
+        if leaf.condition is not Condition.GREATER_THAN:
+            high = count - (leaf.condition is Condition.LESS_THAN)
+            if key not in most or high < most[key][0]:
+                most[key] = (high, leaf)
+    for key, (high, upper) in most.items():
+        low, lower = least.get(key, (0, None))
+        if high < low:
+            return (upper,) if lower is None else (lower, upper)
+    return ()

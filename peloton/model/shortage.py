@@ -1,11 +1,11 @@
-"""Shortages: why a gang could not be placed even if all hosts were empty."""
+"""Shortages: why a gang could not be placed even if all hosts were empty, and what changes of hosts offer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
 
-from peloton.model.resources import MILLI
+from peloton.model.resources import KINDS, MILLI
 
 
 class Lack(Enum):
@@ -25,6 +25,8 @@ class Lack(Enum):
     """Hosts have room for some of the gang's tasks only."""
     CAPACITY = "capacity"
     """The gang is larger than the whole cluster."""
+    CONTRADICTION = "contradiction"
+    """The constraint cannot hold on any host, whatever the hosts are like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +43,40 @@ class Shortage:
     largest: int = 0
     hosts: int = 0
     """How many hosts were compared: those that would do otherwise."""
+    label: str = ""
+    """For CONSTRAINT: the label, `key=value`, that a host must have and that none has; empty where it is not
+    about one label."""
+    detail: str = ""
+    """For CONSTRAINT and CONTRADICTION: what is missing, for users."""
 
     def __str__(self) -> str:
+        if self.detail:
+            return self.detail
         return _TEXTS[self.lack].format(
             kind=self.kind,
-            needed=f"{self.needed / MILLI:g}",
-            largest=f"{self.largest / MILLI:g}",
-            hosts=f"{self.hosts} {'host' if self.hosts == 1 else 'hosts'}",
+            needed=f"{self.needed / MILLI:.10g}",
+            largest=f"{self.largest / MILLI:.10g}",
+            hosts=counted_hosts(self.hosts),
         )
+
+    @property
+    def remedy(self) -> str:
+        """Return what would have to change, as `a host with ...`."""
+        if self.lack is Lack.CONSTRAINT and self.label:
+            return f"a host with {self.label}"
+        amount = f"{self.needed / MILLI:.10g} {self.kind}"
+        return _REMEDIES[self.lack].format(amount=amount)
+
+    @property
+    def explained(self) -> str:
+        """Return what is missing and what would have to change, as one line."""
+        ending = "" if self.lack is Lack.CONTRADICTION else "waits for "
+        return f"{self}; {ending}{self.remedy}"
+
+
+def counted_hosts(count: int) -> str:
+    """Return a text such as `1 host` or `12 hosts`."""
+    return f"{count} {'host' if count == 1 else 'hosts'}"
 
 
 _TEXTS = {
@@ -59,4 +87,44 @@ _TEXTS = {
     Lack.PLAIN_HOST: "all {hosts} have GPUs and are kept for tasks that ask for some",
     Lack.ROOM: "needs room for {needed} tasks at a time; {hosts} have room for {largest} when empty",
     Lack.CAPACITY: "needs {needed} {kind} at a time; the cluster has {largest}",
+    Lack.CONTRADICTION: "its constraint contradicts itself: no host can match it",
 }
+_REMEDIES = {
+    Lack.HOSTS: "the first host",
+    Lack.RESOURCE: "a host with at least {amount}",
+    Lack.COMBINATION: "a host that has enough of each",
+    Lack.CONSTRAINT: "a host that meets the constraint",
+    Lack.PLAIN_HOST: "a host without GPUs",
+    Lack.ROOM: "more hosts that take such a task",
+    Lack.CAPACITY: "a cluster with at least {amount}",
+    Lack.CONTRADICTION: "change the constraint",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HostGains:
+    """What the hosts offer that were added or changed since some version: upper bounds over all of them.
+
+    A gang that did not fit before fits now only where one of these hosts takes one of its tasks.
+    """
+
+    hosts: int = 0
+    """How many were added or changed."""
+    largest: tuple[int, ...] = (0,) * len(KINDS)
+    """The most of each kind on one of them, in thousandths, in the order of `KINDS`."""
+    revocable_cpu: int = 0
+    """The most revocable CPU on one of them."""
+    plain: bool = False
+    """Whether one of them has no scarce resource."""
+    relabelled: int = 0
+    """How many of them are new or have other labels than before."""
+    labels: frozenset[str] | None = frozenset()
+    """The labels of those, as `key=value`; None where there are too many to list."""
+
+    def amount(self, kind: str) -> int:
+        """Return the most of a kind, named as in `Shortage.kind`."""
+        return self.revocable_cpu if kind == REVOCABLE_CPU else self.largest[KINDS.index(kind)]
+
+
+REVOCABLE_CPU = "revocable cpu"
+"""Name of the kind that revocable tasks request in place of `cpu`."""

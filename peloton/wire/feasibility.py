@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from peloton.api.v0.task import task_pb2
-from peloton.model.resources import MILLI
-from peloton.model.shortage import Lack, Shortage
+from peloton.model.resources import KINDS, MILLI, milli
+from peloton.model.shortage import REVOCABLE_CPU, HostGains, Lack, Shortage
 from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 
@@ -18,6 +18,7 @@ _NUMBERS = {
     Lack.PLAIN_HOST: pb.Shortage.LACK_PLAIN_HOST,
     Lack.ROOM: pb.Shortage.LACK_ROOM,
     Lack.CAPACITY: pb.Shortage.LACK_CAPACITY,
+    Lack.CONTRADICTION: pb.Shortage.LACK_CONTRADICTION,
 }
 _LACKS = {number: lack for lack, number in _NUMBERS.items()}
 
@@ -43,7 +44,9 @@ def shortage_to(shortage: Shortage) -> pb.Shortage:
         needed=shortage.needed / MILLI,
         largest=shortage.largest / MILLI,
         hosts=shortage.hosts,
-        text=str(shortage),
+        text=shortage.explained,
+        label=shortage.label,
+        detail=shortage.detail,
     )
 
 
@@ -52,4 +55,34 @@ def shortage_from(wire: pb.Shortage) -> Shortage | None:
     lack = _LACKS.get(wire.lack)
     if lack is None:
         return None
-    return Shortage(lack, wire.kind, round(wire.needed * MILLI), round(wire.largest * MILLI), wire.hosts)
+    return Shortage(
+        lack, wire.kind, milli(wire.needed), milli(wire.largest), wire.hosts, wire.label, wire.detail
+    )
+
+
+def gains_to(gains: HostGains, version: str) -> pb.GetHostGainsResponse:
+    """Encode what changed hosts offer."""
+    amounts = dict(zip(KINDS, gains.largest, strict=True)) | {REVOCABLE_CPU: gains.revocable_cpu}
+    return pb.GetHostGainsResponse(
+        hosts_version=version,
+        hosts=gains.hosts,
+        largest={kind: amount / MILLI for kind, amount in amounts.items()},
+        plain=gains.plain,
+        relabelled=gains.relabelled,
+        labels=sorted(gains.labels or ()),
+        many_labels=gains.labels is None,
+    )
+
+
+def gains_from(wire: pb.GetHostGainsResponse) -> HostGains | None:
+    """Decode what changed hosts offer; None where that is not known."""
+    if wire.unknown_version:
+        return None
+    return HostGains(
+        hosts=wire.hosts,
+        largest=tuple(milli(wire.largest[kind]) for kind in KINDS),
+        revocable_cpu=milli(wire.largest[REVOCABLE_CPU]),
+        plain=wire.plain,
+        relabelled=wire.relabelled,
+        labels=None if wire.many_labels else frozenset(wire.labels),
+    )

@@ -1,4 +1,4 @@
-"""Periodic requests to hostmgr whether gangs that were set aside fit now."""
+"""Follow changes of hosts for the gangs that fit on no host."""
 
 from __future__ import annotations
 
@@ -10,26 +10,38 @@ from typing import NoReturn
 from peloton.errors import PelotonError
 from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
 from peloton.rpc.client import Caller
-from peloton.wire.feasibility import shortage_from
+from peloton.wire.feasibility import gains_from, shortage_from
 from resmgr.core.state.needs import Shape
 from resmgr.drivers.loop import Driver
 from resmgr.wire.tasks import shape_to
 
 MOST_SHAPES = 1000
 """Most shapes in one call."""
+DESCRIBE_SECONDS = 30.0
+"""Least time between two renewals of all reasons."""
 log = logging.getLogger(__name__)
 
 
 class Feasibility:
     """Bring gangs back that may fit, and keep the reasons of the others up to date."""
 
-    def __init__(self, driver: Driver, hostmgr: Caller, interval: float) -> None:
-        """Request every `interval` seconds."""
+    def __init__(
+        self, driver: Driver, hostmgr: Caller, interval: float, describe: float = DESCRIBE_SECONDS
+    ) -> None:
+        """Ask for changes of hosts every `interval` seconds while gangs are set aside.
+
+        Renew all reasons at most once in `describe` seconds.
+        """
         self._driver = driver
         self._hostmgr = hostmgr
         self._interval = interval
-        self._checked: dict[Shape, str] = {}
-        """The version of the hosts that each shape was compared with."""
+        self._describe = describe
+        self._version = ""
+        """The hosts that the gangs set aside were compared with. Those of them that no change can have helped
+        since were compared with older ones."""
+        self._described = ""
+        """The hosts that all reasons were compared with."""
+        self._describe_again = 0.0
 
     async def run(self) -> NoReturn:
         """Check periodically. Gangs stay aside while hostmgr cannot answer."""
@@ -41,21 +53,31 @@ class Feasibility:
                 log.info("gangs that fit on no host stay aside: %s", error)
 
     async def check(self) -> None:
-        """Compare all gangs set aside with the hosts, unless the hosts are unchanged. Raises PelotonError."""
-        shapes = self._driver.scheduler.infeasible.shapes()
-        self._checked = {shape: self._checked.get(shape, "") for shape in shapes}
-        versions: dict[str, list[Shape]] = {}
-        for shape, version in self._checked.items():
-            versions.setdefault(version, []).append(shape)
-        for version, alike in versions.items():
-            for at in range(0, len(alike), MOST_SHAPES):
-                await self._compare(alike[at : at + MOST_SHAPES], version)
+        """Compare the gangs that changes of hosts may have helped. Raises PelotonError.
 
-    async def _compare(self, shapes: Sequence[Shape], version: str) -> None:
-        request = pb.CheckGangsRequest(gangs=map(shape_to, shapes), hosts_version=version)
-        answer: pb.CheckGangsResponse = await self._hostmgr.call("CheckGangs", request)
-        if answer.unchanged:
+        Where hosts have changed in another way, the reasons of all are renewed after a while: the
+        figures in them have changed, but no gang fits that did not before.
+        """
+        infeasible = self._driver.scheduler.infeasible
+        if not infeasible.shapes():
             return
+        request = pb.GetHostGainsRequest(hosts_version=self._version)
+        answer: pb.GetHostGainsResponse = await self._hostmgr.call("GetHostGains", request)
+        gains, now = gains_from(answer), self._driver.now()
+        stale = answer.hosts_version != self._described and now >= self._describe_again
+        if gains is None or stale:
+            shapes = infeasible.shapes()
+        else:
+            shapes = list(dict.fromkeys([*infeasible.new_shapes(), *infeasible.helped_by(gains)]))
+        for at in range(0, len(shapes), MOST_SHAPES):
+            await self._compare(shapes[at : at + MOST_SHAPES])
+        self._version = answer.hosts_version
+        if gains is None or stale:
+            self._described, self._describe_again = answer.hosts_version, now + self._describe
+
+    async def _compare(self, shapes: Sequence[Shape]) -> None:
+        request = pb.CheckGangsRequest(gangs=map(shape_to, shapes))
+        answer: pb.CheckGangsResponse = await self._hostmgr.call("CheckGangs", request)
         scheduler = self._driver.scheduler
         for shape, verdict in zip(shapes, answer.verdicts, strict=True):
             shortage = shortage_from(verdict.shortage) if verdict.HasField("shortage") else None
@@ -64,5 +86,4 @@ class Feasibility:
                 scheduler.bring_back(shape)
             else:
                 scheduler.keep_aside(shape, shortage)
-                self._checked[shape] = answer.hosts_version
         self._driver.wake()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from peloton.model.resources import KINDS
 from peloton.model.shortage import Shortage
 from resmgr.core.admission.checks import SHARED, Refusal, cycle
 from resmgr.core.entitlement.sharing import Sharing
@@ -100,7 +99,7 @@ class Admission:
         capacity = self._sharing.tree.capacity
         if refused is None or refused.check not in SHARED or capacity is None:
             return None
-        return beyond_capacity(gang.charge.entitled, capacity.values(), KINDS)
+        return beyond_capacity(gang.charge.entitled, capacity.values())
 
     def _admit(self, gang: Gang, ready: ReadyQueue, now: float) -> None:
         lifecycle, pool = self._lifecycle, gang.pool

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from peloton.model.pool import PoolConfig
 from peloton.model.resources import Resources
 from resmgr.core.entitlement.fair_share import Load, Snapshot, entitlements
+from resmgr.core.state.infeasible import beyond_capacity
 from resmgr.core.state.lifecycle import Lifecycle
 from resmgr.core.state.pools import Pool, PoolTree
 
@@ -38,9 +39,19 @@ class Sharing:
         first = self.tree.capacity is None
         self.tree.set_capacity(capacity, slack)
         self.entitle()
-        for shape in self._lifecycle.infeasible.too_large():
-            self._lifecycle.bring_back(shape)
+        self._bring_back(capacity)
         return first
+
+    def _bring_back(self, capacity: Resources) -> None:
+        """Return the gangs that were larger than the cluster and are not any more."""
+        lifecycle = self._lifecycle
+        for shape in lifecycle.infeasible.too_large() if any(capacity.values()) else ():
+            gang = lifecycle.infeasible.gangs(shape)[0]
+            shortage = beyond_capacity(gang.charge.entitled, capacity.values())
+            if shortage is None:
+                lifecycle.bring_back(shape)
+            else:
+                lifecycle.keep_aside(shape, shortage)
 
     def entitle(self) -> None:
         """Share the capacity, where it is known, among all pools (docs/behaviour/pools.md, Entitlement)."""

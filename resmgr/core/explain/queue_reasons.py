@@ -272,7 +272,7 @@ def _cause(
     if task.state is _S.PENDING and gang is not None and gang.queue is not None:
         shortage = _shortage(scheduler, gang)
         if shortage is not None:
-            return f"it waits aside until the hosts change: {shortage}"
+            return f"no host could take it, even when empty: {shortage.explained}"
         if scheduler.tree.capacity is None:
             return CAPACITY_UNKNOWN
         if head is not None and head is not gang:

@@ -101,7 +101,7 @@ class Lifecycle:
             self.recall(gang, Event.RETURN, now)
             gang.pool.free(gang.charge)
         self.infeasible.add(gang, shortage)
-        self.reasons.set_gang(gang, str(shortage))
+        self.reasons.set_gang(gang, shortage.explained)
         self.changed = True
 
     def bring_back(self, shape: Shape) -> None:
@@ -117,11 +117,12 @@ class Lifecycle:
 
     def keep_aside(self, shape: Shape, shortage: Shortage) -> None:
         """Note why gangs of that shape do not fit on the changed hosts."""
-        if self.infeasible.shortage(shape) == shortage:
-            return
+        known = self.infeasible.shortage(shape)
         self.infeasible.update(shape, shortage)
+        if known is None or known == shortage:
+            return
         for gang in self.infeasible.gangs(shape):
-            self.reasons.set_gang(gang, str(shortage))
+            self.reasons.set_gang(gang, shortage.explained)
 
     def retry(self, gang: Gang, now: float) -> None:
         """Return a gang to the tail of the ready queue; it keeps its allocation."""

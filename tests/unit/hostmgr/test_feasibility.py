@@ -13,9 +13,16 @@ from hostmgr.core.table import HostTable
 from hostmgr.drivers.agents import Cluster
 from hostmgr.services.feasibility import Feasibility
 from peloton.errors import InvalidArgument, Unavailable
-from peloton.model.constraint import Condition, Kind, LabelConstraint
-from peloton.model.resources import Resources
-from peloton.model.shortage import Lack, Shortage
+from peloton.model.constraint import (
+    AndConstraint,
+    Condition,
+    Constraint,
+    Kind,
+    LabelConstraint,
+    OrConstraint,
+)
+from peloton.model.resources import KINDS, Resources
+from peloton.model.shortage import REVOCABLE_CPU, Lack, Shortage
 from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
 from tests.unit.hostmgr.hosts import agent, cluster, ids, offer
 
@@ -60,7 +67,11 @@ def test_what_is_in_use_does_not_count() -> None:
 def test_constraints_gpus_and_no_hosts() -> None:
     table = three_hosts()
     nowhere = LabelConstraint(Kind.HOST, Condition.EQUAL, ("rack", "r9"), 1)
-    assert shortage(table, gang((needing(constraint=nowhere), 1))) == Shortage(Lack.CONSTRAINT, hosts=3)
+    lacking = shortage(table, gang((needing(constraint=nowhere), 1)))
+    assert lacking is not None and (lacking.lack, lacking.label) == (Lack.CONSTRAINT, "rack=r9")
+    assert lacking.explained == (
+        "no host has rack=r9: rack is r1 on 1, 2 hosts without rack; waits for a host with rack=r9"
+    )
     gpu = HostFilter(Resources.of(1, gpu=1))
     assert shortage(table, gang((gpu, 1))) == Shortage(Lack.RESOURCE, "gpu", 1000, 0, 3)
     only_gpus = Hosts(HostTable())
@@ -128,29 +139,94 @@ def service(table: HostTable, known: bool = True) -> Feasibility:
     return Feasibility(table, view)
 
 
-def request(*cpus: float, version: str = "") -> pb.CheckGangsRequest:
-    made = pb.CheckGangsRequest(hosts_version=version)
+def request(*cpus: float) -> pb.CheckGangsRequest:
+    made = pb.CheckGangsRequest()
     for cpu in cpus:
         made.gangs.add().members.add(count=1).filter.resourceConstraint.minimum.cpuLimit = cpu
     return made
 
 
-async def test_the_service_answers_for_each_gang_and_not_again_while_hosts_stay() -> None:
-    table = three_hosts()
-    requested = service(table)
-    answer = await requested.CheckGangs(request(9, 1), None)
+async def test_the_service_answers_for_each_gang() -> None:
+    answer = await service(three_hosts()).CheckGangs(request(9, 1), None)
     first, second = answer.verdicts
     assert (first.shortage.lack, first.shortage.kind) == (pb.Shortage.LACK_RESOURCE, "cpu")
     assert (first.shortage.needed, first.shortage.largest, first.shortage.hosts) == (9, 8, 3)
-    assert first.shortage.text == "needs 9 cpu on one host; the largest of 3 hosts has 8"
+    assert first.shortage.text == (
+        "needs 9 cpu on one host; the largest of 3 hosts has 8; waits for a host with at least 9 cpu"
+    )
     assert not second.HasField("shortage")
-    again = await requested.CheckGangs(request(9, 1, version=answer.hosts_version), None)
-    assert again.unchanged and not again.verdicts
-    table.put(agent(3, cpu=16))
-    grown = await requested.CheckGangs(request(9, version=answer.hosts_version), None)
-    assert not grown.unchanged and not grown.verdicts[0].HasField("shortage")
-    other = await service(table).CheckGangs(request(9, version=grown.hosts_version), None)
-    assert not other.unchanged, "versions are of one process"
+
+
+async def test_the_service_tells_what_changed_hosts_offer() -> None:
+    table = three_hosts()
+    feasibility = service(table)
+    first = await feasibility.GetHostGains(pb.GetHostGainsRequest(), None)
+    assert first.unknown_version, "any gang may fit on hosts that were not seen before"
+    since = pb.GetHostGainsRequest(hosts_version=first.hosts_version)
+    same = await feasibility.GetHostGains(since, None)
+    assert same == pb.GetHostGainsResponse(
+        hosts_version=first.hosts_version, largest=dict.fromkeys((*KINDS, REVOCABLE_CPU), 0.0)
+    )
+    table.put(agent(3, [("rack", "r2")], cpu=16))
+    grown = await feasibility.GetHostGains(since, None)
+    assert (grown.hosts, grown.largest["cpu"], grown.plain, grown.relabelled) == (1, 16, True, 1)
+    assert list(grown.labels) == ["hostname=host3", "rack=r2"]
+    table.put(agent(3, [("rack", "r2")], cpu=15))
+    since.hosts_version = grown.hosts_version
+    shrunk = await feasibility.GetHostGains(since, None)
+    assert (shrunk.hosts, shrunk.largest["cpu"], shrunk.relabelled, list(shrunk.labels)) == (1, 15, 0, [])
+    table.remove("S3")
+    since.hosts_version = shrunk.hosts_version
+    gone = await feasibility.GetHostGains(since, None)
+    assert gone.hosts == 0 and gone.hosts_version != shrunk.hosts_version
+    other = await service(table).GetHostGains(since, None)
+    assert other.unknown_version, "versions are of one process"
+
+
+def label(key: str, value: str, condition: Condition = Condition.EQUAL, count: int = 1) -> LabelConstraint:
+    return LabelConstraint(Kind.HOST, condition, (key, value), count)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "text"),
+    [
+        (label("hostname", "host9"), "no host is named host9: 3 hosts compared"),
+        (label("host_pool", "shared"), "no host is in host pool shared: 3 hosts without host_pool"),
+        (
+            AndConstraint((RACK, label("hostname", "host1"))),
+            "no host of 3 meets all of its constraint: host rack=r1 = 1 on 1, host hostname=host1 = 1 on 1",
+        ),
+        (label("rack", "r1", count=2), "no host of 3 meets host rack=r1 = 2"),
+        (
+            OrConstraint((label("rack", "r8"), label("rack", "r9"))),
+            "no host of 3 meets (host rack=r8 = 1 or host rack=r9 = 1)",
+        ),
+        (
+            AndConstraint((label("zone", "a", Condition.LESS_THAN), label("zone", "a"))),
+            "its constraint contradicts itself: no host can have host zone=a = 1 and host zone=a < 1",
+        ),
+        (
+            LabelConstraint(Kind.TASK, Condition.LESS_THAN, ("app", "web"), 0),
+            "its constraint contradicts itself: no host can have task app=web < 0",
+        ),
+    ],
+)
+def test_what_a_constraint_lacks(constraint: Constraint, text: str) -> None:
+    lacking = shortage(three_hosts(), gang((needing(constraint=constraint), 1)))
+    assert lacking is not None and str(lacking) == text
+
+
+def test_hosts_that_are_exclusive_or_excluded() -> None:
+    hosts = Hosts(HostTable())
+    hosts.set_agents([agent(0, [("peloton/exclusive", "ml")]), agent(1, [("peloton/exclusive", "ml")])])
+    lacking = shortage(hosts.table, gang((needing(), 1)))
+    assert lacking is not None and str(lacking) == (
+        "2 hosts would do, but only for tasks with a host constraint on peloton/exclusive"
+    )
+    barred = label("peloton/exclusive", "ml", Condition.LESS_THAN)
+    lacking = shortage(hosts.table, gang((needing(constraint=barred), 1)))
+    assert lacking is not None
+    assert str(lacking) == "its constraint excludes all 2 hosts: host peloton/exclusive=ml < 1"
 
 
 async def test_the_service_refuses_nonsense_and_what_it_cannot_know() -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from hostmgr.core.table import HostTable
+from hostmgr.services.feasibility import Feasibility as FeasibilityService
 from peloton.errors import Unavailable
 from peloton.model.resources import Resources
 from peloton.model.shortage import Lack, Shortage
 from peloton.model.states import TaskState
-from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.wire.feasibility import shortage_to
@@ -21,12 +22,13 @@ from resmgr.services.placing import PlacingService
 from resmgr.services.tasks import TaskService
 from resmgr.wire.tasks import shape_to
 from storage.interface import Store
+from tests.unit.hostmgr.hosts import agent as host
 from tests.unit.resmgr.shell import CLIENT, ENGINE, Shell, run_id, wire_gang
 from tests.unit.resmgr.world import JOB, OTHER_JOB, World, needs
 
 S = TaskState
 LARGE = Shortage(Lack.RESOURCE, "cpu", 60_000, 40_000, 3)
-TEXT = "needs 60 cpu on one host; the largest of 3 hosts has 40"
+TEXT = "needs 60 cpu on one host; the largest of 3 hosts has 40; waits for a host with at least 60 cpu"
 
 
 def crowded() -> World:
@@ -86,7 +88,9 @@ def test_a_changed_shortage_is_reported() -> None:
     world.admit()
     [shape] = world.scheduler.infeasible.shapes()
     world.scheduler.keep_aside(shape, Shortage(Lack.RESOURCE, "cpu", 60_000, 50_000, 4))
-    assert world.task(3).reason == "needs 60 cpu on one host; the largest of 4 hosts has 50"
+    assert world.task(3).reason == (
+        "needs 60 cpu on one host; the largest of 4 hosts has 50; waits for a host with at least 60 cpu"
+    )
 
 
 def test_one_that_is_killed_is_forgotten_and_so_is_its_shape() -> None:
@@ -128,8 +132,15 @@ def test_a_gang_that_is_more_than_the_cluster_waits_for_another_cluster() -> Non
     world.enqueue(1)
     world.admit()
     assert (world.state(0), world.state(1)) == (S.PENDING, S.READY)
-    assert world.task(0).reason == "needs 101 cpu at a time; the cluster has 100"
+    assert world.task(0).reason == (
+        "needs 101 cpu at a time; the cluster has 100; waits for a cluster with at least 101 cpu"
+    )
     assert world.scheduler.infeasible.shapes() == [], "it is not compared with hosts"
+    aside = world.task(0).gang
+    world.scheduler.set_capacity(Resources(), Resources())
+    world.scheduler.set_capacity(Resources.of(100.5, 1000, 1000), Resources())
+    assert list(world.scheduler.infeasible) == [aside], "too small still"
+    assert "the cluster has 100.5" in world.task(0).reason
     world.scheduler.set_capacity(Resources.of(200, 1000, 1000), Resources())
     world.admit()
     assert world.state(0) is S.READY
@@ -147,7 +158,7 @@ def test_why() -> None:
     world.fail(0, reason="no host fits: 3 hosts", hosts={"insufficient_resources": 3}, shortage=LARGE)
     world.admit()
     [found] = explain(world.scheduler, [world.task(0)])
-    assert found.cause == f"it waits aside until the hosts change: {TEXT}"
+    assert found.cause == f"no host could take it, even when empty: {TEXT}"
     assert (found.state, found.shortage, found.position) == (S.PENDING, LARGE, None)
     assert found.tries is not None and found.tries.hosts == {"insufficient_resources": 3}
     grouping = Grouping(world.scheduler)
@@ -158,18 +169,23 @@ def test_why() -> None:
 
 
 class Hostmgr:
-    """Answers CheckGangs with scripted answers."""
+    """A table of hosts behind the service's methods."""
 
     def __init__(self) -> None:
-        self.answers: deque[pb.CheckGangsResponse] = deque()
-        self.requests: list[pb.CheckGangsRequest] = []
+        self.table = HostTable()
+        self.table.put(host(0, cpu=40))
+        self.compared: list[float] = []
+        self.available = True
+        known: Any = SimpleNamespace(known=True)
+        self._service = FeasibilityService(self.table, known)
 
     async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
-        assert method == "CheckGangs"
-        self.requests.append(request)
-        if not self.answers:
+        if not self.available:
             raise Unavailable("hostmgr is down")
-        return self.answers.popleft()
+        if method == "CheckGangs":
+            minima = [gang.members[0].filter.resourceConstraint.minimum for gang in request.gangs]
+            self.compared += [each.cpuLimit for each in minima]
+        return await getattr(self._service, method)(request, None)
 
 
 async def set_aside(shell: Shell) -> tuple[Feasibility, Hostmgr]:
@@ -190,28 +206,40 @@ async def shell(store: Store) -> Shell:
     return Shell(store)
 
 
-async def test_shapes_are_compared_until_they_fit(shell: Shell) -> None:
+async def test_gangs_are_compared_only_with_changes_that_may_help(shell: Shell) -> None:
     feasibility, hostmgr = await set_aside(shell)
-    hostmgr.answers += [
-        pb.CheckGangsResponse(hosts_version="v1", verdicts=[pb.Verdict(shortage=shortage_to(LARGE))]),
-        pb.CheckGangsResponse(hosts_version="v1", unchanged=True),
-        pb.CheckGangsResponse(hosts_version="v2", verdicts=[pb.Verdict()]),
-    ]
-    for _ in range(3):
-        await feasibility.check()
-    assert [request.hosts_version for request in hostmgr.requests] == ["", "v1", "v1"]
-    [gang_shape] = hostmgr.requests[0].gangs
-    [member] = gang_shape.members
-    assert (member.count, member.filter.resourceConstraint.minimum.cpuLimit) == (1, 60)
+    await feasibility.check()
+    assert hostmgr.compared == [60], "the hosts may have changed since its shortage was found"
+    hostmgr.table.put(host(1, cpu=59))
+    hostmgr.table.remove("S0")
+    await feasibility.check()
+    await feasibility.check()
+    assert hostmgr.compared == [60]
+    hostmgr.table.put(host(2, cpu=60))
+    await feasibility.check()
+    assert hostmgr.compared == [60, 60]
     while shell.driver.cycle():
         pass
     assert (await shell.states())[run_id(0)] == "READY"
+    hostmgr.available = False
     await feasibility.check()
-    assert len(hostmgr.requests) == 3, "there is nothing to compare"
+    assert hostmgr.compared == [60, 60], "there is nothing to compare"
+
+
+async def test_reasons_follow_other_changes_at_leisure(shell: Shell) -> None:
+    feasibility, hostmgr = await set_aside(shell)
+    await feasibility.check()
+    hostmgr.table.put(host(1, cpu=50))
+    await feasibility.check()
+    task = next(iter(shell.driver.scheduler.registry))
+    assert "the largest of 1 host has 40" in task.reason
+    await Feasibility(shell.driver, hostmgr, 1.0, describe=0.0).check()
+    assert "the largest of 2 hosts has 50" in task.reason
 
 
 async def test_gangs_stay_aside_while_hostmgr_is_unavailable(shell: Shell) -> None:
-    feasibility, _ = await set_aside(shell)
+    feasibility, hostmgr = await set_aside(shell)
+    hostmgr.available = False
     with pytest.raises(Unavailable):
         await feasibility.check()
     assert (await shell.states())[run_id(0)] == "PENDING"
