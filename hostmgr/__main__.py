@@ -11,6 +11,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NoReturn
 
 from hostmgr.config import HostmgrSettings, LoadSettings, MesosSettings, ReconcileSettings
@@ -49,6 +50,7 @@ from hostmgr.services.hosts import HostService, HostServiceV1Alpha
 from hostmgr.services.internal import InternalHosts
 from hostmgr.services.leases import Leases
 from hostmgr.services.matching import Matching
+from hostmgr.services.offers import find_hosts
 from hostmgr.services.passing import Passing
 from hostmgr.services.reconcile import ReconcileTasks
 from hostmgr.services.reservations import ReservationService
@@ -263,7 +265,10 @@ async def _serve(daemon: Hostmgr, store: Store, parts: Parts) -> AsyncIterator[N
         ),
         service(add_HostManagerServiceServicer_to_server, Leases(manager, cluster, reconciliation)),
         service(add_ClaimServiceServicer_to_server, ClaimService(manager)),
-        service(add_FeasibilityServiceServicer_to_server, Feasibility(manager.hosts.table, cluster)),
+        service(
+            add_FeasibilityServiceServicer_to_server,
+            Feasibility(manager.hosts.table, cluster, partial(find_hosts, manager)),
+        ),
         service(add_MatchingServiceServicer_to_server, Matching(manager.hosts.table, cluster, daemon.clock)),
         service(add_EventStreamServiceServicer_to_server, EventStream(manager.status_updates)),
         service(add_PassingServiceServicer_to_server, Passing(manager.status_updates)),

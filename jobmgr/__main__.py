@@ -22,6 +22,7 @@ from peloton.private.hostmgr.matching.matching_pb2_grpc import MatchingServiceSt
 from peloton.private.hostmgr.passing.passing_pb2_grpc import PassingServiceStub
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import ReconcileServiceStub
 from peloton.private.resmgr.holding.holding_pb2_grpc import HoldingServiceStub
+from peloton.private.resmgr.planning.planning_pb2_grpc import PlanningServiceStub
 from peloton.private.resmgr.preemption.preemption_pb2_grpc import PreemptionServiceStub
 from peloton.private.resmgr.waiting.waiting_pb2_grpc import WaitingServiceStub
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import ResourceManagerServiceStub
@@ -77,6 +78,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
                         hostmgr.of,
                         feasibility,
                         matching,
+                        daemon.client(Role.RESMGR, PlanningServiceStub),
                         watches,
                         settings.enable_secrets,
                     )

@@ -11,6 +11,7 @@ from jobmgr.services.common.volumes import Volumes
 from jobmgr.services.private.feasibility import FeasibilityService
 from jobmgr.services.private.job_manager import JobManagerService
 from jobmgr.services.private.maintenance import MaintenanceService
+from jobmgr.services.private.plan import PlanService
 from jobmgr.services.v0.jobs import JobManager
 from jobmgr.services.v0.tasks import TaskManager
 from jobmgr.services.v0.updates import UpdateService
@@ -34,6 +35,7 @@ from peloton.clock import Clock
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
 from peloton.private.jobmgr.maintenance.maintenance_pb2_grpc import add_MaintenanceServiceServicer_to_server
 from peloton.private.jobmgrsvc.jobmgrsvc_pb2_grpc import add_JobManagerServiceServicer_to_server
+from peloton.private.plan.plan_pb2_grpc import add_PlanServiceServicer_to_server
 from peloton.rpc.client import Caller
 from peloton.rpc.server import Service, service
 
@@ -55,6 +57,7 @@ NAMES = (
     "peloton.private.jobmgr.JobManagerService",
     "peloton.private.hostmgr.feasibility.FeasibilityService",
     "peloton.private.jobmgr.maintenance.MaintenanceService",
+    "peloton.private.plan.PlanService",
 )
 
 
@@ -64,13 +67,15 @@ def services(
     hostmgr: Callable[[str], Caller],
     feasibility: Caller,
     matching: Caller,
+    planning: Caller,
     watches: Watches | None = None,
     enable_secrets: bool = False,
 ) -> tuple[Service, ...]:
     """Return the services of the leader. A lockdown of Read or Write refuses calls of all but AdminService.
 
     `hostmgr` returns the caller of a Mesos cluster's InternalHostService; `feasibility` calls the
-    FeasibilityService, `matching` the MatchingService of all.
+    FeasibilityService, `matching` the MatchingService of all; `planning` calls resmgr's
+    PlanningService.
     """
     jobs = JobManager(engine, clock, enable_secrets=enable_secrets)
     updates = UpdateService(engine, clock)
@@ -93,6 +98,9 @@ def services(
         service(add_JobManagerServiceServicer_to_server, JobManagerService(engine, engine.workflows)),
         service(add_FeasibilityServiceServicer_to_server, FeasibilityService(feasibility)),
         service(add_MaintenanceServiceServicer_to_server, MaintenanceService(engine, matching)),
+        service(
+            add_PlanServiceServicer_to_server, PlanService(jobs.plan_spec, stateless.plan_spec, planning)
+        ),
     )
     admin = service(add_AdminServiceServicer_to_server, AdminService(engine.lockdown))
     return (*(guarded(each, engine.lockdown) for each in served), admin)

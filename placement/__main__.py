@@ -14,14 +14,16 @@ from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import Feasibility
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
 from peloton.private.hostmgr.reservations.reservations_pb2_grpc import ReservationServiceStub
 from peloton.private.resmgr.placing.placing_pb2_grpc import PlacingServiceStub
+from peloton.private.resmgr.planning.planning_pb2_grpc import PlanningServiceStub
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import ResourceManagerServiceStub
-from placement.clients import HostmgrClaims, HostmgrReservations, ResmgrQueue
+from placement.clients import HostmgrClaims, HostmgrReservations, ResmgrPlans, ResmgrQueue
 from placement.config import PlacementSettings
 from placement.core import batch, daemon, service
 from placement.core.strategy import Strategy
 from placement.engine import Engine
 from placement.last_resort import LastResort
 from placement.placing import Context
+from placement.planning import Planner
 
 FAMILIES_AT_ONCE = 16
 """Families that are placed at a time."""
@@ -49,6 +51,7 @@ def build(process: Daemon[PlacementSettings]) -> None:
             process.hostmgrs(FeasibilityServiceStub),
         )
         reservations = HostmgrReservations(process.client(Role.HOSTMGR, ReservationServiceStub))
+        plans = process.client(Role.RESMGR, PlanningServiceStub)
         for type_ in settings.types:
             context = Context(
                 strategy=strategy(type_, settings.longest),
@@ -68,6 +71,8 @@ def build(process: Daemon[PlacementSettings]) -> None:
                 last_resort=LastResort(context, reservations),
             )
             process.spawn(f"{type_.name.lower()} engine", engine.run())
+            planner = Planner(context, ResmgrPlans(plans, type_), claims, settings.dequeue_wait)
+            process.spawn(f"{type_.name.lower()} plans", planner.run())
         yield
 
     process.work(working)

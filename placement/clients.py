@@ -11,9 +11,11 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.reservations import reservations_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2
+from peloton.private.resmgr.planning import planning_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.rpc.client import Caller, LeaderClient
 from placement.core.model import Gang, Host, HostPlacement, Needs, Shape, TasksOnHosts
+from placement.plans import GroupPlan, PlanRequest
 from placement.ports import (
     NO_HOSTS,
     Acquired,
@@ -27,11 +29,14 @@ from placement.wire import (
     acquire_request,
     compare_request,
     failure_to,
+    find_request,
     gangs_from,
+    group_plan_to,
     host_from,
     host_to,
     labels_on_hosts_from,
     placement_to,
+    plan_request_from,
     progress_from,
     rejections_from,
     reserved_to,
@@ -96,6 +101,30 @@ class ResmgrQueue:
         return [reports[position].gang for position in answer.gone]
 
 
+class ResmgrPlans:
+    """Plans at the leading resmgr."""
+
+    def __init__(self, client: LeaderClient, type_: TaskType) -> None:
+        """Use `client` for the PlanningService."""
+        self._client = client
+        self._type = type_
+
+    async def take(self, wait: float) -> PlanRequest | None:
+        """Return the next request; None where there is none within `wait` seconds."""
+        request = planning_pb2.TakePlanRequest(
+            type=resmgr_pb2.TaskType.ValueType(self._type), timeout_ms=round(wait * 1000)
+        )
+        answer: planning_pb2.TakePlanResponse = await self._client.call(
+            "TakePlan", request, timeout=wait + CALL_SECONDS, retry=False
+        )
+        return plan_request_from(answer) if answer.plan_id else None
+
+    async def answer(self, plan_id: str, groups: Sequence[GroupPlan]) -> None:
+        """Answer a request."""
+        request = planning_pb2.AnswerPlanRequest(plan_id=plan_id, groups=map(group_plan_to, groups))
+        await self._client.call("AnswerPlan", request, timeout=CALL_SECONDS)
+
+
 class HostmgrClaims:
     """Claims on hosts at the leading hostmgrs."""
 
@@ -120,6 +149,13 @@ class HostmgrClaims:
         """Release claimed hosts."""
         request = hostsvc_pb2.ReleaseHostOffersRequest(hostOffers=map(host_to, hosts))
         await self._client.call("ReleaseHostOffers", request, timeout=CALL_SECONDS)
+
+    async def find(self, needs: Needs, most: int, offset: int) -> Acquired:
+        """Return up to `most` hosts that could be claimed, from `offset` on, without claiming them."""
+        answer = await self._feasibility.call(
+            "FindHosts", find_request(needs, most, offset), timeout=CALL_SECONDS
+        )
+        return Acquired([host_from(each, needs.host_class) for each in answer.hosts], dict(answer.counts))
 
     async def compare(self, shapes: Sequence[Shape]) -> Sequence[Shortage | None]:
         """Return for each shape why such a gang would not fit on empty hosts, as far as known."""

@@ -108,7 +108,7 @@ class Engine:
             await self._progress.wait()
 
     def _place_all(self, gangs: Iterable[Gang], group: asyncio.TaskGroup) -> None:
-        for family, members in _families(self._context, gangs):
+        for family, members in families(self._context, gangs):
             self._place(family, members, group)
 
     def _place(self, family: Family, gangs: Iterable[Gang], group: asyncio.TaskGroup) -> None:
@@ -130,7 +130,7 @@ class Engine:
         self._gauge.set(self.waiting)
 
 
-def _families(context: Context, gangs: Iterable[Gang]) -> list[tuple[Family, list[Gang]]]:
+def families(context: Context, gangs: Iterable[Gang]) -> list[tuple[Family, list[Gang]]]:
     """Group gangs by family, in the order in which families are served."""
     families: dict[Family, list[Gang]] = {}
     for gang in gangs:

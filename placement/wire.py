@@ -18,6 +18,7 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.reservations import reservations_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2
+from peloton.private.resmgr.planning import planning_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.wire.constraint import ADDED_DEPTH, constraint_from, constraint_to
 from peloton.wire.feasibility import LAUNCHES, host_filter, shortage_from, shortage_to
@@ -36,6 +37,7 @@ from placement.core.model import (
     TasksOnHosts,
 )
 from placement.core.reservation_reasons import Reserved
+from placement.plans import GroupPlan, PlannedGroup, PlanRequest
 from placement.ports import (
     NO_HOSTS,
     Desired,
@@ -120,6 +122,13 @@ def acquire_request(
         for task in tasks:
             hint = request.filter.hint.hostHint.add(hostname=hostname)
             hint.taskID.value = task
+    request.filter.quantity.maxHosts = most
+    return request
+
+
+def find_request(needs: Needs, most: int, offset: int) -> feasibility_pb2.FindHostsRequest:
+    """Build the request for up to `most` hosts that could be claimed, from `offset` on."""
+    request = feasibility_pb2.FindHostsRequest(filter=_filter(needs), offset=offset)
     request.filter.quantity.maxHosts = most
     return request
 
@@ -243,6 +252,37 @@ def placement_to(placement: HostPlacement, type_: TaskType) -> resmgr_pb2.Placem
             )
             for task in placement.tasks
         ],
+    )
+
+
+def plan_request_from(wire: planning_pb2.TakePlanResponse) -> PlanRequest:
+    """Decode a request for a plan. Its tasks have ids of their own; the job is none that exists."""
+    made = []
+    for number, group in enumerate(wire.groups):
+        gang = resmgrsvc_pb2.Gang()
+        for members in group.members:
+            for _ in range(members.count):
+                task = gang.tasks.add()
+                task.CopyFrom(members.task)
+                task.jobId.value = "plan"
+                task.id.value = task.taskId.value = f"plan-{number}-{len(gang.tasks)}"
+        made.append(gang)
+    groups = zip(gangs_from(made), wire.groups, strict=True)
+    return PlanRequest(
+        wire.plan_id, tuple(PlannedGroup(gang, group.count) for gang, group in groups), wire.seconds
+    )
+
+
+def group_plan_to(plan: GroupPlan) -> planning_pb2.GangsPlan:
+    """Encode where the gangs of a group go."""
+    return planning_pb2.GangsPlan(
+        placed=plan.placed,
+        unplaced=plan.unplaced,
+        hosts=[
+            planning_pb2.PlannedHosts(hosts=each.hosts, tasks=each.tasks, names=each.names)
+            for each in plan.hosts
+        ],
+        unplaced_reason=plan.reason,
     )
 
 

@@ -21,6 +21,7 @@ from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostService
 from peloton.private.resmgr.explain.explain_pb2_grpc import add_ExplainServiceServicer_to_server
 from peloton.private.resmgr.holding.holding_pb2_grpc import add_HoldingServiceServicer_to_server
 from peloton.private.resmgr.placing.placing_pb2_grpc import add_PlacingServiceServicer_to_server
+from peloton.private.resmgr.planning.planning_pb2_grpc import add_PlanningServiceServicer_to_server
 from peloton.private.resmgr.preemption.preemption_pb2_grpc import add_PreemptionServiceServicer_to_server
 from peloton.private.resmgr.waiting.waiting_pb2_grpc import add_WaitingServiceServicer_to_server
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import add_ResourceManagerServiceServicer_to_server
@@ -33,6 +34,7 @@ from resmgr.drivers.clusters import ClusterDrivers
 from resmgr.drivers.feasibility import Feasibility
 from resmgr.drivers.loop import Driver, LoopTimes
 from resmgr.drivers.metrics import keep_measuring
+from resmgr.drivers.plans import Plans
 from resmgr.drivers.recovery import Recovery
 from resmgr.drivers.status_stream import PullOptions
 from resmgr.drivers.store_audit import StoreAudit
@@ -40,6 +42,7 @@ from resmgr.services.explain import ExplainService
 from resmgr.services.holding import HoldingService
 from resmgr.services.pending_reasons import PendingReasonsService
 from resmgr.services.placing import PlacingService
+from resmgr.services.planning import PlanningService
 from resmgr.services.pool_changes import PoolChanges
 from resmgr.services.pools import ALIASES, PoolService
 from resmgr.services.pools_v1alpha import PoolServiceV1Alpha
@@ -55,6 +58,7 @@ SERVICES = (
     "peloton.private.resmgr.explain.ExplainService",
     "peloton.private.resmgr.holding.HoldingService",
     "peloton.private.resmgr.placing.PlacingService",
+    "peloton.private.resmgr.planning.PlanningService",
     "peloton.private.resmgr.preemption.PreemptionService",
     "peloton.private.resmgr.waiting.WaitingService",
 )
@@ -110,6 +114,8 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             resync=recovery.resync,
         )
         await clusters.open(daemon.clusters.names())
+        feasibility = daemon.hostmgrs(FeasibilityServiceStub)
+        planning = PlanningService(driver, feasibility, Plans(), settings.preemption.period)
         changes = PoolChanges(driver, store.pools, capacity.fresh)
         async with daemon.serving(
             service(add_ResourceManagerServicer_to_server, PoolService(changes), ALIASES),
@@ -123,6 +129,7 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             service(add_PreemptionServiceServicer_to_server, PreemptionService(driver)),
             service(add_WaitingServiceServicer_to_server, PendingReasonsService(driver)),
             service(add_HoldingServiceServicer_to_server, HoldingService(driver)),
+            service(add_PlanningServiceServicer_to_server, planning),
         ):
             daemon.spawn("recovery", recovery.run())
             daemon.spawn("capacity", capacity.run())
@@ -130,10 +137,8 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             daemon.spawn("leases", driver.watch_leases())
             daemon.spawn("claims", claims.run())
             daemon.spawn("clusters", daemon.clusters.follow(clusters.run))
-            hosts = daemon.hostmgrs(FeasibilityServiceStub)
-            daemon.spawn(
-                "feasibility", Feasibility(driver, hosts, settings.placement.feasibility_interval).run()
-            )
+            interval = settings.placement.feasibility_interval
+            daemon.spawn("feasibility", Feasibility(driver, feasibility, interval).run())
             daemon.spawn("entitlement", driver.keep_sharing())
             if settings.enable_preemption:
                 daemon.spawn("preemption", driver.keep_preempting())

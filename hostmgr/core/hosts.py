@@ -15,7 +15,7 @@ from hostmgr.core.holds import HELD_SECONDS, Holds
 from hostmgr.core.offers import Entry, InsufficientOffers, Need, Offer, Taken, free, take
 from hostmgr.core.pools import HostPools
 from hostmgr.core.states import ClaimCause, ClaimState
-from hostmgr.core.table import Agent, HostTable
+from hostmgr.core.table import Agent, HostTable, Rows
 from peloton.errors import Refused
 from peloton.model.constraint import Label
 from peloton.model.ids import MesosTaskId
@@ -209,11 +209,7 @@ class Hosts:
         A host that is held matches only where it is for an instance that is to be placed. `ends_by`: when the
         tasks that are to be placed end at the latest.
         """
-        self.holds.expire(now)
-        if len(self.holds):
-            want = replace(want, closed=self.holds.closed(want.held_for))
-        mask, counts = self.table.match(want)
-        rows = self.table.ranked(mask, want, want.ranking or self._ranking, self._cursor)
+        rows, counts = self.find(want, now)
         chosen = rows[: want.max_hosts] if want.max_hosts else rows
         claims = tuple(self._claim(int(row), next(ids), now, owner, ends_by) for row in chosen)
         if len(chosen):
@@ -222,6 +218,14 @@ class Hosts:
         if len(rows) > len(chosen):
             counts[Result.MISMATCH_MAX_HOST_LIMIT] = len(rows) - len(chosen)
         return Acquired(claims, counts)
+
+    def find(self, want: HostFilter, now: float) -> tuple[Rows, dict[Result, int]]:
+        """Return the rows of all hosts that may be claimed, in order, and the others by reason."""
+        self.holds.expire(now)
+        if len(self.holds):
+            want = replace(want, closed=self.holds.closed(want.held_for))
+        mask, counts = self.table.match(want)
+        return self.table.ranked(mask, want, want.ranking or self._ranking, self._cursor), counts
 
     def release(self, claim_id: str) -> bool:
         """End a claim; return whether there was one."""

@@ -32,7 +32,9 @@ def mismatch(table: HostTable, constraint: Constraint | None, mask: Mask) -> Sho
     if conflict:
         terms = " and ".join(map(str, conflict))
         return Shortage(
-            Lack.CONTRADICTION, hosts=hosts, detail=f"its constraint contradicts itself: no host can have {terms}"
+            Lack.CONTRADICTION,
+            hosts=hosts,
+            detail=f"its constraint contradicts itself: no host can have {terms}",
         )
     terms_held = [(term, mask & table.satisfies(term)) for term in _terms(constraint)]
     for term, held in terms_held:
@@ -40,10 +42,8 @@ def mismatch(table: HostTable, constraint: Constraint | None, mask: Mask) -> Sho
             return _missing(table, term, mask, hosts)
     together = np.logical_and.reduce([mask, *(held for _, held in terms_held)])
     if together.any():
-        detail = (
-            f"{counted_hosts(int(np.count_nonzero(together)))} would do, but only for tasks with a host constraint"
-            f" on {EXCLUSIVE}"
-        )
+        would_do = counted_hosts(int(np.count_nonzero(together)))
+        detail = f"{would_do} would do, but only for tasks with a host constraint on {EXCLUSIVE}"
     else:
         parts = [f"{_short(term)} on {int(np.count_nonzero(held))}" for term, held in terms_held[:_SHOWN]]
         detail = f"no host of {hosts} meets all of its constraint: {', '.join(parts)}"

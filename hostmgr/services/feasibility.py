@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from hostmgr.core.feasibility import GangShape, Members, gains, shortage
+from hostmgr.core.filter import HostFilter
 from hostmgr.core.table import HostTable
 from hostmgr.drivers.agents import Cluster
 from hostmgr.services.internal import filter_from
@@ -15,19 +17,28 @@ from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.host_pool import with_implicit_pool
 from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
 from peloton.private.hostmgr.feasibility import feasibility_pb2_grpc
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.wire.feasibility import gains_to, shortage_to
 
 MAX_GANGS = 1000
+MAX_HOSTS = 10_000
+"""Hosts in one answer."""
 _AT_ONCE = 10
 """Gangs that are compared before other work runs."""
+
+
+Find = Callable[[HostFilter, int, int], tuple[Sequence[hostsvc_pb2.HostOffer], Mapping[str, int]]]
+"""Returns hosts from an offset on, at most so many, and the number of all hosts by result."""
 
 
 class Feasibility(feasibility_pb2_grpc.FeasibilityServiceServicer):
     """Serve comparisons of gangs with the hosts."""
 
-    def __init__(self, table: HostTable, cluster: Cluster) -> None:
+    def __init__(self, table: HostTable, cluster: Cluster, find: Find) -> None:
+        """Serve comparisons with a table. `find` returns hosts that may be claimed."""
         self._table = table
         self._cluster = cluster
+        self._find = find
         self._term = uuid.uuid4().hex
         """Prefix of versions: they are of the hosts as this process knows them."""
 
@@ -53,6 +64,12 @@ class Feasibility(feasibility_pb2_grpc.FeasibilityServiceServicer):
         if term != self._term or not number.isdecimal():
             return pb.GetHostGainsResponse(hosts_version=self._version(), unknown_version=True)
         return gains_to(gains(self._table, int(number)), self._version())
+
+    async def FindHosts(self, request: pb.FindHostsRequest, context: Any) -> pb.FindHostsResponse:
+        """Return hosts that could be claimed. Raises Unavailable, and InvalidArgument as `filter_from`."""
+        self._check_known()
+        hosts, counts = self._find(filter_from(request.filter), request.offset, MAX_HOSTS)
+        return pb.FindHostsResponse(hosts=hosts, counts=counts)
 
     def _version(self) -> str:
         return f"{self._term}-{self._table.version}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from hostmgr.core.filter import HostFilter, Result
 from hostmgr.core.hosts import Claim
 from hostmgr.core.table import Agent
 from hostmgr.drivers.manager import HostManager
@@ -32,6 +33,24 @@ def encoded_host_offer(manager: HostManager, claim: Claim, revocable: bool) -> b
         manager.launches.room(claim.agent_id),
         revocable,
     )
+
+
+def find_hosts(
+    manager: HostManager, want: HostFilter, offset: int, most: int
+) -> tuple[list[pb.HostOffer], dict[str, int]]:
+    """Return hosts that a claim could take, `most` at most from `offset` on, and all hosts by result.
+
+    Their ids are those of the agents: nothing is claimed.
+    """
+    hosts = manager.hosts
+    rows, counts = hosts.find(want, manager.clock.monotonic())
+    found = {reason.value: count for reason, count in counts.items()}
+    if len(rows):
+        found[Result.MATCH.value] = len(rows)
+    ids, names = hosts.table.agent_ids, hosts.table.hostnames
+    chosen = rows[offset : offset + min(want.max_hosts or most, most)]
+    unclaimed = (Claim(ids[row], ids[row], names[row], 0.0, 0.0) for row in chosen)
+    return [host_offer(manager, each, want.revocable) for each in unclaimed], found
 
 
 def host_info(manager: HostManager, agents: Mapping[str, Agent], agent: str) -> pb.HostInfo:

@@ -167,3 +167,10 @@ class Instances(click.ParamType[list[int]]):
 def split(value: str) -> list[str]:
     """Return the parts of a comma-separated list, without blanks and empty ones."""
     return [part.strip() for part in value.split(",") if part.strip()]
+
+
+DRY_RUN = click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Create nothing; show where instances would go now, and what would wait or be preempted.",
+)

@@ -42,4 +42,5 @@ SERVICES: Mapping[str, Service] = {
         "hostmgr", "private.hostmgr.v1alpha.svc.hostmgr_svc", "HostManagerServiceStub"
     ),
     "feasibility_svc": Service("jobmgr", "private.hostmgr.feasibility.feasibility", "FeasibilityServiceStub"),
+    "plan_svc": Service("jobmgr", "private.plan.plan", "PlanServiceStub"),
 }

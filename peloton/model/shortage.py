@@ -64,6 +64,8 @@ class Shortage:
         """Return what would have to change, as `a host with ...`."""
         if self.lack is Lack.CONSTRAINT and self.label:
             return f"a host with {self.label}"
+        if self.lack is Lack.COMBINATION and self.detail:
+            return "a host that takes it"
         amount = f"{self.needed / MILLI:.10g} {self.kind}"
         return _REMEDIES[self.lack].format(amount=amount)
 

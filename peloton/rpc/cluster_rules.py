@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from peloton.model.cluster import cluster_of
@@ -117,8 +118,6 @@ async def _check_gangs(fan: FanOut, request: Any) -> Any:
         answers = await fan.all(dict.fromkeys(fan.names, part))
         versions = {name: answer.hosts_version for name, answer in answers.items()}
         version = version or json.dumps(versions, sort_keys=True)
-        if version == request.hosts_version:
-            return feasibility_pb2.CheckGangsResponse(hosts_version=version, unchanged=True)
         verdicts = zip(*(answer.verdicts for answer in answers.values()), strict=True)
         found += ([_shortage(each) for each in same] for same in verdicts)
     whole = feasibility_pb2.CheckGangsResponse(hosts_version=version)
@@ -162,7 +161,11 @@ def _summed(found: Sequence[Shortage | None]) -> Shortage | None:
         return None
     rooms = [each for each in lacking if each.lack is Lack.ROOM]
     if not rooms:
-        return max(lacking, key=lambda each: (each.largest, each.hosts), default=None)
+        largest = max(lacking, key=lambda each: (each.largest, each.hosts), default=None)
+        if largest is not None and len({(each.lack, each.kind, each.label) for each in lacking}) > 1:
+            # A change may help in one cluster that does not help in another: any kind of it counts.
+            return replace(largest, lack=Lack.COMBINATION, detail=str(largest))
+        return largest
     return _sum(rooms)
 
 
@@ -184,6 +187,52 @@ def _sum(lacking: Sequence[Shortage]) -> Shortage | None:
 
 def _shortage(verdict: Any) -> Shortage | None:
     return shortage_from(verdict.shortage) if verdict.HasField("shortage") else None
+
+
+async def _host_gains(fan: FanOut, request: Any) -> Any:
+    """Return what changed hosts of all clusters offer. The version is that of each cluster's hosts.
+
+    A cluster that was lost or unknown at the version of the request counts as changed in every way.
+    """
+    try:
+        since = dict(json.loads(request.hosts_version or "{}"))
+    except ValueError:
+        since = {}
+    part = feasibility_pb2.GetHostGainsRequest
+    answers = await fan.all({name: part(hosts_version=str(since.get(name, ""))) for name in fan.names})
+    versions = {name: answer.hosts_version for name, answer in answers.items()}
+    whole = feasibility_pb2.GetHostGainsResponse(hosts_version=json.dumps(versions, sort_keys=True))
+    if any(answer.unknown_version for answer in answers.values()):
+        whole.unknown_version = True
+        return whole
+    for answer in answers.values():
+        whole.hosts += answer.hosts
+        whole.relabelled += answer.relabelled
+        whole.plain |= answer.plain
+        whole.many_labels |= answer.many_labels
+        whole.labels.extend(answer.labels)
+        for kind, amount in answer.largest.items():
+            whole.largest[kind] = max(whole.largest[kind], amount)
+    return whole
+
+
+async def _find_hosts(fan: FanOut, request: Any) -> Any:
+    """Return hosts of all clusters that could be claimed, cluster by cluster."""
+    most = request.filter.quantity.maxHosts or MOST_FOUND
+    part = feasibility_pb2.FindHostsRequest()
+    part.CopyFrom(request)
+    part.offset, part.filter.quantity.maxHosts = 0, min(request.offset + most, MOST_FOUND)
+    whole, found = feasibility_pb2.FindHostsResponse(), []
+    for answer in (await fan.all(dict.fromkeys(fan.names, part))).values():
+        found += answer.hosts
+        for result, count in answer.counts.items():
+            whole.counts[result] += count
+    whole.hosts.extend(found[request.offset : request.offset + most])
+    return whole
+
+
+MOST_FOUND = 10_000
+"""Most hosts that a host manager returns in one answer."""
 
 
 async def _match_hosts(fan: FanOut, request: Any) -> Any:
@@ -224,8 +273,10 @@ def _hostname(item: Any) -> str:
 RULES: Mapping[str, Rule] = {
     "AcquireHostOffers": _acquire,
     "CheckGangs": _check_gangs,
+    "FindHosts": _find_hosts,
     "GetCompletedReservations": _all,
     "GetDrainingHosts": _all,
+    "GetHostGains": _host_gains,
     "GetHostPoolCapacity": _all,
     "GetHosts": _all,
     "GetMesosAgentInfo": _of_host,

@@ -134,6 +134,15 @@ def gang_to(gang: Gang, scheduler: Scheduler) -> resmgrsvc_pb2.Gang:
     return resmgrsvc_pb2.Gang(tasks=tasks)
 
 
+def planned_task(wire: resmgr_pb2.Task, needs: Needs, scheduler: Scheduler) -> resmgr_pb2.Task:
+    """Return a task that is not enqueued, for a plan of a placement engine."""
+    planned = resmgr_pb2.Task()
+    planned.CopyFrom(wire)
+    if scheduler.host_pools and needs.host_pool:
+        _require_pool(planned, needs.host_pool)
+    return planned
+
+
 def _pool_for(task: Task) -> str:
     """Return the implicit host pool of a run. One whose volume exists goes where the volume is."""
     if task.needs.type is TaskType.STATEFUL and task.desired_host:

@@ -87,6 +87,48 @@ def test_the_command_line_warns_and_explains(
     assert (told["lack"], told["kind"], told["needed"], told["largest"]) == ("LACK_RESOURCE", "cpu", 5, 4)
 
 
+def test_a_dry_run_shows_where_instances_would_go(
+    harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name, url in harness.cluster.urls().items():
+        monkeypatch.setenv(name, url)
+    spec = tmp_path / "mixed.yaml"
+    resource = "{cpuLimit: 1, memLimitMb: 32, diskLimitMb: 8}"
+    spec.write_text(
+        "name: mixed\ninstanceCount: 8\nsla: {preemptible: true}\n"
+        f"defaultConfig: {{command: {{value: 'true'}}, resource: {resource}}}\n"
+        "instanceConfig: {7: {resource: {cpuLimit: 5, memLimitMb: 32, diskLimitMb: 8}}}\n"
+    )
+    jobs = job_pb2.QueryRequest(spec=job_pb2.QuerySpec())
+    before = harness.client.job_svc.Query(jobs, timeout=30).pagination.total
+
+    def planned(*arguments: str) -> dict[str, Any]:
+        assert main(["job", "create", "/test", str(spec), "--dry-run", "-j", *arguments]) == 0
+        found: dict[str, Any] = json.loads(capfd.readouterr().out)
+        return found
+
+    def all_free() -> bool:
+        small, _ = planned()["groups"]
+        return bool(small["plan"].get("placed") == 7)
+
+    wait_for(all_free, SECONDS, lambda: str(planned()))
+    small, large = planned()["groups"]
+    assert (small["instances"], small["count"], large["instances"]) == ("0-6", 7, "7")
+    assert sum(each["hosts"] * each["tasks"] for each in small["plan"]["hosts"]) == 7
+    assert large["plan"]["shortage"]["lack"] == "LACK_RESOURCE"
+    assert main(["job", "create", "/test", str(spec), "--dry-run"]) == 0
+    shown = capfd.readouterr().out.splitlines()
+    assert shown[:3] == [
+        "Nothing is created. As things are now:",
+        "instances 0-6:",
+        "  7 would be placed now, on 2 hosts",
+    ]
+    assert shown[-2:] == ["instance 7:", f"  1: no host could take them, even when empty: {LACK}"]
+    spec.write_text("name: mixed\ninstanceCount: -1\n")
+    assert main(["job", "create", "/test", str(spec), "--dry-run"]) == 1
+    assert harness.client.job_svc.Query(jobs, timeout=30).pagination.total == before, "nothing was created"
+
+
 def test_infeasible_tasks_start_when_a_larger_host_registers(harness: Harness) -> None:
     config = harness.config("true", 3)
     config.defaultConfig.resource.cpuLimit = 6

@@ -74,6 +74,11 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             answer.jobId.value = job_id
         return answer
 
+    async def plan_spec(self, config: job_pb2.JobConfig) -> JobSpec:
+        """Return the spec that Create would store, for a plan. Raises InvalidArgument."""
+        spec, _ = await self._new_spec(self._new_id(), job_pb2.CreateRequest(config=config))
+        return spec
+
     async def _new_spec(self, job_id: JobId, request: job_pb2.CreateRequest) -> tuple[JobSpec, Prepared]:
         """Validate a new job. Raises InvalidArgument."""
         config = await asyncio.to_thread(validated, request.config)

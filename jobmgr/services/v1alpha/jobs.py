@@ -75,6 +75,14 @@ class JobService(JobReads):
         answer.job_id.value = job_id
         return answer
 
+    async def plan_spec(self, given: stateless_pb2.JobSpec) -> JobSpec:
+        """Return the spec that CreateJob would store, for a plan. Raises InvalidArgument."""
+        job_id = self._new_id()
+        spec, _ = await self._valid(
+            given, 1, self._clock.wall(), lambda config: self._secrets.prepare(job_id, (), config)
+        )
+        return spec
+
     async def ReplaceJob(self, request: pb.ReplaceJobRequest, context: Any) -> pb.ReplaceJobResponse:
         """Start an update to a new spec."""
         job, expected = await self._service(request.job_id, request.version)

@@ -11,7 +11,7 @@ import click
 from peloton.cli.commands.rolling import ROLLING
 from peloton.cli.commands.stateless import stateless
 from peloton.cli.groups import Group
-from peloton.cli.params import COUNT, Labels, WholeNumber
+from peloton.cli.params import COUNT, DRY_RUN, Labels, WholeNumber
 from peloton.cli.queries import PAGE, JobQuery, job_query_options
 from peloton.cli.session import Session, pass_session, pool_id
 from peloton.errors import InvalidArgument, PelotonError, Refused
@@ -44,6 +44,7 @@ def secret_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @secret_options
 @click.option("--follow", is_flag=True, help="Show the progress until the job has ended.")
+@DRY_RUN
 @pass_session
 def create(
     session: Session,
@@ -53,19 +54,26 @@ def create(
     secret_path: str | None,
     secret_data: str | None,
     follow: bool,
+    dry_run: bool,
 ) -> int:
     """Create a job from the spec CONFIG (YAML, `-` for standard input) in the pool at path RESPOOL.
 
     With --follow the exit code is 0 only if the job SUCCEEDED. Instances that no host of the cluster could
-    take are warned of on standard error.
+    take are warned of on standard error. With --dry-run the job is checked and planned only.
     """
     from peloton.api.v0.job import job_pb2
     from peloton.cli.feasibility import warnings
     from peloton.cli.output import say
 
+    if dry_run and follow:
+        raise InvalidArgument("--follow", "with --dry-run", "one of the two: nothing is created")
     spec = _read(config)
     secrets = _secrets(secret_path, secret_data)
     _set_pool(spec, session, respool)
+    if dry_run:
+        from peloton.cli.dry_run import show_plan
+
+        return show_plan(session, config=spec)
     request = job_pb2.CreateRequest(id=_id(job_id), config=spec, secrets=secrets)
     response = session.call("job_svc", "Create", request)
     if not follow:

@@ -9,7 +9,7 @@ import click
 from peloton.cli.commands.stateless_reads import READS
 from peloton.cli.commands.workflow import workflow
 from peloton.cli.groups import Group
-from peloton.cli.params import INDEX, InstanceRange
+from peloton.cli.params import DRY_RUN, INDEX, InstanceRange
 from peloton.cli.session import Session, pass_session
 from peloton.cli.updates import (
     BATCH_SIZE,
@@ -46,17 +46,24 @@ for _command in READS:
     "-i", "--jobID", "job_id", default="", help="UUID of the new job.  [default: the server makes one]"
 )
 @create_options
+@DRY_RUN
 @pass_session
-def create(session: Session, /, respool: str, spec: str, job_id: str, **given: Any) -> None:
+def create(session: Session, /, respool: str, spec: str, job_id: str, dry_run: bool, **given: Any) -> None:
     """Create a service from SPEC (YAML, `-` for standard input) in the pool at path RESPOOL.
 
     BATCH-SIZE instances are started at a time, all at once with 0. Instances that no host of the cluster
-    could take are warned of on standard error.
+    could take are warned of on standard error. With --dry-run the service is checked and planned only, as if
+    all instances were started at a time.
     """
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 
     flags, content = UpdateFlags(**given), _read(spec)
     take_pool(session, content.respool_id, "respool_id", respool)
+    if dry_run:
+        from peloton.cli.dry_run import show_plan
+
+        show_plan(session, spec=content)
+        return
     request = pb.CreateJobRequest(job_id=_id(job_id), spec=content, create_spec=flags.create_spec())
     _set_opaque_data(request, flags.opaque_data)
     response = call_job(session, "CreateJob", request)

@@ -52,14 +52,13 @@ class Refusal:
         )
 
 
-def refusal(gang: Gang, preemption: bool) -> Refusal | None:
-    """Return the first check that the gang does not pass, None if it may be admitted.
+def refusal(charge: Charge, leaf: Pool, preemption: bool) -> Refusal | None:
+    """Return the first check that a gang of a leaf does not pass, None if it may be admitted.
 
     The pool's entitlement bounds all allocation, and each side of it the allocation of that side: tasks that
     are not revocable may not borrow the part for revocable ones, as they would be preempted for it.
     `preemption`: whether the cluster preempts, which confines non-preemptible tasks to the reservation.
     """
-    charge, leaf = gang.charge, gang.pool
     requested = charge.entitled
     cpu, memory, disk, gpu = requested
     for pool in leaf.ancestors:
@@ -118,7 +117,7 @@ def cycle(queue: GangQueue, queues: PoolQueues, preemption: bool) -> Iterator[tu
     refused head that the caller leaves in its queue ends the cycle.
     """
     while (gang := queue.head()) is not None:
-        refused = refusal(gang, preemption)
+        refused = refusal(gang.charge, gang.pool, preemption)
         yield gang, refused
         if (
             refused is not None

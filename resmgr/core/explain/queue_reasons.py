@@ -220,7 +220,10 @@ class _Heads:
         found = self._known.get(queue)
         if found is None:
             head = queue.head()
-            found = self._known[queue] = (head, refusal(head, self._preemption) if head else None)
+            found = self._known[queue] = (
+                head,
+                refusal(head.charge, head.pool, self._preemption) if head else None,
+            )
         return found
 
 
@@ -235,7 +238,7 @@ def _explain(
     check = head_check = head = None
     if gang is not None and isinstance(gang.queue, GangQueue) and scheduler.tree.capacity is not None:
         if gang not in checks:
-            checks[gang] = refusal(gang, scheduler.policy.preemption)
+            checks[gang] = refusal(gang.charge, gang.pool, scheduler.policy.preemption)
         check = checks[gang]
         head, blocked = heads.of(gang.queue)
         head_check = blocked if head is not gang else None

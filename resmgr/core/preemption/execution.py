@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 
 from peloton.model.ids import Run
 from peloton.model.states import TaskState
@@ -11,7 +12,7 @@ from resmgr.core.preemption.decide import Memory, Rules, pools_to_examine, prepa
 from resmgr.core.preemption.decide import steps as decided
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.snapshot import over, take_snapshot, with_candidates
-from resmgr.core.preemption.view import CROSS_POOL, ORDER
+from resmgr.core.preemption.view import CROSS_POOL, ORDER, View
 from resmgr.core.state.cooperative import Steps
 from resmgr.core.state.entities import Gang, Task
 from resmgr.core.state.lifecycle import Lifecycle
@@ -67,6 +68,31 @@ class Preemptor:
                 done.append(victim)
         self._memory = remember(self._memory, rules, done, now)
         return done
+
+    def plan(self, view: View, now: float) -> Steps[list[Victim]]:
+        """Return the victims of checks on a view, if it stays as it is, and preempt nothing.
+
+        Pools that are over their entitlement are taken as found so in enough checks.
+        """
+        rules = self._rules
+        view, _ = prepare(view, self._memory, rules, now)
+        view = View(tuple(replace(pool, strikes=max(pool.strikes, rules.strikes)) for pool in view.pools))
+        paths = pools_to_examine(view, rules)
+        if not paths:
+            return []
+        view = yield from with_candidates(self._lifecycle.registry, view, paths, now)
+        found: list[Victim] = []
+        for victim in decided(view, rules, now):
+            if victim is None:
+                yield
+            else:
+                found.append(victim)
+        return found
+
+    @property
+    def strikes(self) -> int:
+        """Return the checks after which tasks are preempted for other pools."""
+        return self._rules.strikes
 
     def take(self, limit: int) -> list[Task]:
         """Return up to `limit` tasks that must be ended, first come first served.

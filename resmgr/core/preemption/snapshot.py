@@ -23,7 +23,7 @@ from resmgr.core.state.entities import Task
 from resmgr.core.state.lifecycle import Lifecycle
 from resmgr.core.state.needs import Needs
 from resmgr.core.state.pools import Pool, PoolTree
-from resmgr.core.state.queues import PendingQueues
+from resmgr.core.state.queues import PoolQueues
 from resmgr.core.state.registry import Registry
 
 FIRST_GANGS = 100
@@ -36,16 +36,20 @@ Started = NDArray[np.float64]
 _NO_CANDIDATES = _LEAVING | {TaskState.PENDING, TaskState.DELETED}
 
 
-def take_snapshot(lifecycle: Lifecycle, tree: PoolTree) -> Steps[View]:
-    """Return a view of all leaves, without candidates."""
+def take_snapshot(lifecycle: Lifecycle, tree: PoolTree, sums: PoolTree | None = None) -> Steps[View]:
+    """Return a view of all leaves, without candidates.
+
+    `sums` is a copy of the tree to take allocation, demand and entitlement from; None: the tree itself.
+    """
     leaves = list(tree.leaves())
     pending = lifecycle.pending
-    relevant = {pool for pool in leaves if len(pending.of(pool)) or over(pool)}
+    counted = {pool: pool if sums is None else sums.get(pool.id) for pool in leaves}
+    relevant = {pool for pool in leaves if len(pending.of(pool)) or over(counted[pool])}
     leaving = yield from _leaving(lifecycle.registry, relevant)
     fixed = lifecycle.policy.preemption
     seen: list[PoolView] = []
     for at, pool in enumerate(leaves):
-        seen.append(_pool(pool, pending, leaving.get(pool, ()), fixed))
+        seen.append(_pool(counted[pool], pending.of(pool), leaving.get(pool, ()), fixed))
         if at % _POOLS_AT_ONCE == _POOLS_AT_ONCE - 1:
             yield
     return View(tuple(seen))
@@ -113,7 +117,7 @@ def _not_slack(pool: Pool) -> Vector:
     return pool.firm_entitlement or pool.entitlement
 
 
-def _pool(pool: Pool, pending: PendingQueues, leaving: Iterable[Charge], fixed: bool) -> PoolView:
+def _pool(pool: Pool, queues: PoolQueues, leaving: Iterable[Charge], fixed: bool) -> PoolView:
     charges = list(leaving)
     allocation = less(pool.firm(), (charge.firm for charge in charges))
     slack = less(pool.slack, (charge.slack for charge in charges))
@@ -138,7 +142,7 @@ def _pool(pool: Pool, pending: PendingQueues, leaving: Iterable[Charge], fixed: 
             tuple(
                 Waiting(gang.tasks[0].key, gang.priority, gang.charge) for gang in islice(queue, FIRST_GANGS)
             )
-            for queue in pending.of(pool).all
+            for queue in queues.all
             if queue
         ),
     )

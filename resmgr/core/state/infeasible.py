@@ -72,15 +72,20 @@ class Infeasible:
         return [shape for shape, group in self._groups.items() if not group.beyond_cluster]
 
     def new_shapes(self) -> list[Shape]:
-        """Return those of `shapes` that were not compared with the hosts since their shortage was reported."""
+        """Return those of `shapes` that were not compared since their shortage was reported."""
         return [shape for shape in self.shapes() if not self._groups[shape].compared]
 
     def helped_by(self, gains: HostGains) -> list[Shape]:
-        """Return the shapes that changed hosts may help, the one that waits longest first."""
+        """Return the shapes that changed hosts may help, the one that waits longest first.
+
+        One whose constraint is met now by hosts that are too small is among them: what it lacks is another
+        thing now, and resources may come to these hosts without new labels.
+        """
         found = {
-            shape: self._groups[shape]
+            shape: group
             for shape in self._index.candidates(gains)
-            if _covers(gains, self._groups[shape].smallest)
+            if (group := self._groups[shape]).shortage.lack is Lack.CONSTRAINT
+            or _covers(gains, group.smallest)
         }
         return sorted(found, key=lambda shape: found[shape].number)
 

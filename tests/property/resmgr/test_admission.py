@@ -64,7 +64,7 @@ def test_a_gang_is_refused_by_the_first_check_that_it_does_not_pass_and_by_no_ot
     for pool, amounts in ((leaf, entitlements[0]), (leaf.parent, entitlements[1])):
         pool.entitle(*amounts)
     gang = Gang(leaf, tuple(_task(leaf, i, needs) for i, needs in enumerate(requested)))
-    found = refusal(gang, preemption)
+    found = refusal(gang.charge, gang.pool, preemption)
 
     wrong: dict[tuple[Check, str], set[str]] = {}
     held_above = [*ours, *siblings]

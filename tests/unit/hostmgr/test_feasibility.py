@@ -136,7 +136,7 @@ def service(table: HostTable, known: bool = True) -> Feasibility:
     seen: Any = _Cluster()
     seen.known = known
     view: Cluster = seen
-    return Feasibility(table, view)
+    return Feasibility(table, view, lambda want, offset, most: ((), {}))
 
 
 def request(*cpus: float) -> pb.CheckGangsRequest:

@@ -70,7 +70,9 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         await store.pools.write(pool)
     engine, hostmgr = FakeEngine(store), FakeHostmgr()
     server = RpcServer(lambda: "nobody leads")
-    server.activate(services(engine, ManualClock(epoch=NOW), lambda cluster: hostmgr, hostmgr, hostmgr))
+    server.activate(
+        services(engine, ManualClock(epoch=NOW), lambda cluster: hostmgr, hostmgr, hostmgr, hostmgr)
+    )
     port = await server.start("127.0.0.1", 0)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield Served(

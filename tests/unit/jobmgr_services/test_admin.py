@@ -138,7 +138,9 @@ async def test_other_components_refuse_no_call(with_job: Served, component: pb.C
 
 async def test_every_method_but_those_of_admin_is_read_or_write(served: Served) -> None:
     hostmgr = FakeHostmgr()
-    held = services(FakeEngine(served.engine.store), ManualClock(), lambda cluster: hostmgr, hostmgr, hostmgr)
+    held = services(
+        FakeEngine(served.engine.store), ManualClock(), lambda cluster: hostmgr, hostmgr, hostmgr, hostmgr
+    )
     reading = {
         f"{each.names[0].rpartition('.')[2]}.{name}"
         for each in held

@@ -25,7 +25,12 @@ def methods() -> Iterator[tuple[str, bool]]:
     """Each method that a lockdown may refuse, under each name, and whether it answers with a stream."""
     no_store: Any = SimpleNamespace(secrets=None)
     for service in services(
-        FakeEngine(no_store), ManualClock(), lambda cluster: FakeHostmgr(), FakeHostmgr(), FakeHostmgr()
+        FakeEngine(no_store),
+        ManualClock(),
+        lambda cluster: FakeHostmgr(),
+        FakeHostmgr(),
+        FakeHostmgr(),
+        FakeHostmgr(),
     ):
         for name in service.names:
             if name != ADMIN:

@@ -72,7 +72,13 @@ async def calls(tmp_path: Path) -> AsyncIterator[Calls]:
     server = RpcServer(lambda: "nobody leads")
     server.activate(
         services(
-            engine, ManualClock(epoch=NOW), lambda cluster: hostmgr, hostmgr, hostmgr, enable_secrets=True
+            engine,
+            ManualClock(epoch=NOW),
+            lambda cluster: hostmgr,
+            hostmgr,
+            hostmgr,
+            hostmgr,
+            enable_secrets=True,
         )
     )
     port = await server.start("127.0.0.1", 0)

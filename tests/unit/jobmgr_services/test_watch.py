@@ -93,7 +93,9 @@ async def watching(store: Store) -> AsyncIterator[Watching]:
     await engine.recovery.begin()
     watches = Watches(engine, SystemClock(), gather=0.01)
     server = RpcServer(lambda: "nobody leads")
-    server.activate(services(engine, SystemClock(), lambda cluster: hostmgr, hostmgr, hostmgr, watches))
+    server.activate(
+        services(engine, SystemClock(), lambda cluster: hostmgr, hostmgr, hostmgr, hostmgr, watches)
+    )
     port = await server.start("127.0.0.1", 0)
     async with (
         Running(engine, world),

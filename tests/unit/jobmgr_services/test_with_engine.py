@@ -37,7 +37,7 @@ async def real(tmp_path: Path) -> AsyncIterator[Served]:
     engine, hostmgr = Engine(store), FakeHostmgr()
     lanes = asyncio.create_task(engine.lanes.run())
     server = RpcServer(lambda: "nobody leads")
-    server.activate(services(engine, SystemClock(), lambda cluster: hostmgr, hostmgr, hostmgr))
+    server.activate(services(engine, SystemClock(), lambda cluster: hostmgr, hostmgr, hostmgr, hostmgr))
     port = await server.start("127.0.0.1", 0)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         jobs, tasks = job_pb2_grpc.JobManagerStub(channel), task_pb2_grpc.TaskManagerStub(channel)

@@ -83,6 +83,7 @@ class Hostmgr(hostsvc_pb2_grpc.InternalHostServiceServicer):
         self.requests: list[Any] = []
         self.acquired = hostsvc_pb2.AcquireHostOffersResponse()
         self.compared = feasibility_pb2.CheckGangsResponse()
+        self.found = feasibility_pb2.FindHostsResponse()
 
     async def AcquireHostOffers(self, request: Any, context: Any) -> hostsvc_pb2.AcquireHostOffersResponse:
         self.requests.append(request)
@@ -91,6 +92,13 @@ class Hostmgr(hostsvc_pb2_grpc.InternalHostServiceServicer):
     async def ReleaseHostOffers(self, request: Any, context: Any) -> hostsvc_pb2.ReleaseHostOffersResponse:
         self.requests.append(request)
         return hostsvc_pb2.ReleaseHostOffersResponse()
+
+    async def GetHostGains(self, request: Any, context: Any) -> feasibility_pb2.GetHostGainsResponse:
+        raise NotImplementedError
+
+    async def FindHosts(self, request: Any, context: Any) -> feasibility_pb2.FindHostsResponse:
+        self.requests.append(request)
+        return self.found
 
     async def CheckGangs(self, request: Any, context: Any) -> feasibility_pb2.CheckGangsResponse:
         self.requests.append(request)
@@ -240,7 +248,7 @@ async def test_returned_gangs(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
     assert dict(second.hosts) == {"insufficient_resources": 3}
     assert second.shortage.lack == feasibility_pb2.Shortage.LACK_RESOURCE
     assert (second.shortage.kind, second.shortage.needed, second.shortage.largest) == ("cpu", 5, 4)
-    assert second.shortage.text == "needs 5 cpu on one host; the largest of 3 hosts has 4"
+    assert second.shortage.text == lacking.explained
 
 
 async def test_lease_renewal(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:

@@ -177,7 +177,7 @@ class Hostmgr:
         self.compared: list[float] = []
         self.available = True
         known: Any = SimpleNamespace(known=True)
-        self._service = FeasibilityService(self.table, known)
+        self._service = FeasibilityService(self.table, known, lambda want, offset, most: ((), {}))
 
     async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
         if not self.available:

@@ -82,7 +82,7 @@ async def test_a_gang_above_a_limit_is_refused_and_one_above_the_cluster_set_asi
     answer = await sane.enqueue(pool, wire_gang(0, 1, 2, cpu=60), wire_gang(3, 4, cpu=60))
     failed = {each.task.taskId.value: each.message for each in answer.error.failure.failed}
     assert failed == dict.fromkeys(map(run_id, (0, 1, 2)), "cpu: gang 180 > limit 150 of /a")
-    expected = "needs 120 cpu at a time; the cluster has 100"
+    expected = "needs 120 cpu at a time; the cluster has 100; waits for a cluster with at least 120 cpu"
     assert await reasons(sane) == {run_id(3): expected, run_id(4): expected}
 
 

@@ -1,0 +1,82 @@
+"""Plans of jobs that are not created: `--dry-run`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from peloton.cli.output import clean
+from peloton.cli.session import Session
+
+if TYPE_CHECKING:
+    from peloton.private.plan.plan_pb2 import PlanJobResponse, PlannedInstances
+    from peloton.private.resmgr.planning.planning_pb2 import GangsPlan, PlannedVictims
+
+TIMEOUT_SECONDS = 40.0
+_INDENT = "  "
+
+
+def show_plan(session: Session, **job: Any) -> int:
+    """Print the plan of a job, given as `config` or `spec`; return the exit code."""
+    from peloton.private.plan import plan_pb2
+
+    seconds = max(session.timeout, TIMEOUT_SECONDS)
+    plan = session.call("plan_svc", "PlanJob", plan_pb2.PlanJobRequest(**job), seconds)
+    session.show(plan, lambda: "\n".join(plan_lines(plan)))
+    return 0
+
+
+def plan_lines(plan: PlanJobResponse) -> Iterator[str]:
+    """Describe a plan, line by line."""
+    yield "Nothing is created. As things are now:"
+    for group in plan.groups:
+        yield from _group_lines(group, daemon=not plan.instances)
+    if plan.held_back:
+        more = _counted(plan.held_back, "more instance")
+        yield f"{more} would follow as others end: maximumRunningInstances"
+    for victims in plan.victims:
+        yield _victims_line(victims)
+
+
+def _group_lines(group: PlannedInstances, daemon: bool) -> Iterator[str]:
+    plan = group.plan
+    gangs = plan.placed + plan.unplaced + plan.waiting + plan.refused_gangs
+    size = 1 if daemon else group.count // max(1, gangs)
+    if daemon:
+        yield "an instance for each host that matches:"
+    elif size > 1:
+        yield f"instances {group.instances}: a gang of {size} tasks, placed together or not at all"
+    else:
+        yield f"{'instances' if group.count > 1 else 'instance'} {group.instances}:"
+    for line in _outcomes(plan, size):
+        yield f"{_INDENT}{line}"
+
+
+def _outcomes(plan: GangsPlan, size: int) -> Iterator[str]:
+    if plan.placed:
+        hosts = sum(each.hosts for each in plan.hosts)
+        yield f"{plan.placed * size} would be placed now, on {_counted(hosts, 'host')}"
+        for each in plan.hosts:
+            names = ", ".join(map(clean, each.names)) + (", …" if each.hosts > len(each.names) else "")
+            yield f"{_INDENT}{_counted(each.tasks, 'task')} on {'each of ' if each.hosts > 1 else ''}{names}"
+    if plan.unplaced:
+        yield f"{plan.unplaced * size} would be admitted and wait for a host: {clean(plan.unplaced_reason)}"
+    if plan.waiting:
+        yield f"{plan.waiting * size} would wait in the queue of the pool: {clean(plan.waiting_reason)}"
+        if plan.ahead:
+            yield f"{_INDENT}{_counted(plan.ahead, 'gang')} would be ahead of them"
+    if plan.refused_gangs:
+        always = "no host could take them, even when empty: " if plan.HasField("shortage") else "refused: "
+        yield f"{plan.refused_gangs * size}: {always}{clean(plan.refused)}"
+
+
+def _victims_line(victims: PlannedVictims) -> str:
+    jobs = ", ".join(job.value for job in victims.jobs)
+    return (
+        f"{_counted(victims.tasks, 'task')} in pool {clean(victims.pool)} would be preempted within about"
+        f" {victims.after_seconds:g} s (jobs {jobs}): {clean(victims.reason)}"
+    )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what if count == 1 else f'{what}s'}"

@@ -1,0 +1,1 @@
+"""Plans for gangs that are not enqueued."""
