@@ -10,6 +10,8 @@ from collections import OrderedDict
 from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from hostmgr.core.filter import HostFilter, Ranking, Result
 from hostmgr.core.holds import HELD_SECONDS, Holds
 from hostmgr.core.offers import Entry, InsufficientOffers, Need, Offer, Taken, free, take
@@ -211,7 +213,7 @@ class Hosts:
         """
         rows, counts = self.find(want, now)
         chosen = rows[: want.max_hosts] if want.max_hosts else rows
-        claims = tuple(self._claim(int(row), next(ids), now, owner, ends_by) for row in chosen)
+        claims = self._claim(chosen, ids, now, owner, ends_by)
         if len(chosen):
             self._cursor = int(chosen[-1]) + 1
             counts[Result.MATCH] = len(chosen)
@@ -361,7 +363,7 @@ class Hosts:
     ) -> tuple[Claim, ...]:
         """Claim unclaimed hosts by their ids, reserved or not. Raises IllegalTransition for a claimed one."""
         rows = [row for agent_id in agent_ids if (row := self.table.row(agent_id)) is not None]
-        return tuple(self._claim(row, next(ids), now, owner) for row in rows)
+        return self._claim(np.array(rows, dtype=np.intp), ids, now, owner)
 
     # Queries.
 
@@ -430,14 +432,21 @@ class Hosts:
             agents[pools.pool_of(agent.hostname)].append(agent)
         return {name: (len(each), _sum(each)) for name, each in agents.items()}
 
-    def _claim(self, row: int, claim_id: str, now: float, owner: str, ends_by: float | None = None) -> Claim:
+    def _claim(
+        self, rows: Rows, ids: Iterator[str], now: float, owner: str, ends_by: float | None = None
+    ) -> tuple[Claim, ...]:
         table = self.table
-        table.change_claim(row, ClaimCause.ACQUIRE)
+        table.acquire_claims(rows)
         until = now + (self._placing_seconds if owner else self._client_seconds)
-        claim = Claim(claim_id, table.agent_ids[row], table.hostnames[row], now, until, owner, ends_by)
-        self._claims[claim_id] = claim
-        self._claim_of[claim.agent_id] = claim_id
-        return claim
+        claims = tuple(
+            [
+                Claim(next(ids), table.agent_ids[row], table.hostnames[row], now, until, owner, ends_by)
+                for row in rows.tolist()
+            ]
+        )
+        self._claims.update((claim.id, claim) for claim in claims)
+        self._claim_of.update((claim.agent_id, claim.id) for claim in claims)
+        return claims
 
     def _end(self, claim_id: str, cause: ClaimCause) -> Claim | None:
         claim = self._claims.pop(claim_id, None)

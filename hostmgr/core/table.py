@@ -223,6 +223,19 @@ class HostTable:
         """Change the claim on the host. Raises IllegalTransition."""
         self._claim[row] = CLAIM.next(self.claim(row), cause, self.hostnames[row])
 
+    def acquire_claims(self, rows: Rows) -> None:
+        """Claim hosts. Raises IllegalTransition, changing nothing."""
+        after = {
+            state: CLAIM.next(ClaimState(state), ClaimCause.ACQUIRE, self._first_in(rows, state))
+            for state in np.unique(self._claim[rows]).tolist()
+        }
+        for state, claimed in after.items():
+            self._claim[rows[self._claim[rows] == state]] = claimed
+
+    def _first_in(self, rows: Rows, state: int) -> str:
+        """Return the name of the first of these hosts whose claim is in a state."""
+        return self.hostnames[int(rows[np.argmax(self._claim[rows] == state)])]
+
     def settle_claim(self, row: int, reserved: bool, held: bool) -> None:
         """Bring the state of an unclaimed host in line with its reservation and its holds."""
         wanted = ClaimState.RESERVED if reserved else ClaimState.HELD if held else ClaimState.READY
@@ -366,13 +379,16 @@ class HostTable:
 
     def _holds(self, want: HostFilter, whole: bool) -> Mask:
         """Return which rows have the minimum free, or with `whole` in total, as `whole` counts it."""
-        n, need = self._used, np.array(want.minimum.values(), dtype=np.int64)
-        if whole:
-            return np.asarray((self.whole(want.revocable) >= need).all(axis=1), dtype=bool)
-        amounts, slack = self._free[:n], self._slack[:n]
-        if not want.revocable:
-            return np.asarray((amounts >= need).all(axis=1), dtype=bool)
-        return np.asarray((amounts[:, 1:] >= need[1:]).all(axis=1) & (slack >= need[0]), dtype=bool)
+        n, need = self._used, want.minimum.values()
+        passed = np.ones(n, dtype=bool)
+        for kind, amount in enumerate(need):
+            if not amount:
+                continue
+            revocable = want.revocable and not kind
+            free = self._slack[:n] if revocable else self._free[:n, kind]
+            total = self._total_slack[:n] if revocable else self._total[:n, kind]
+            passed &= (free >= amount) | (total >= amount) if whole else free >= amount
+        return passed
 
     def eligible(self, want: HostFilter, by_size: bool = False) -> Mask:
         """Return which hosts are in service and may take such tasks, free or not.

@@ -21,8 +21,17 @@ Attribute = mesos_pb2.Attribute
 Encoded = tuple[bytes, ...]
 """Messages, encoded: what many offers have in common is the same object in all."""
 MAX_SHARED = 50_000
-_HOST_OFFERS = bytes([hostsvc_pb2.AcquireHostOffersResponse.HOSTOFFERS_FIELD_NUMBER << 3 | 2])
-"""The key of a length-delimited field."""
+MAX_HOSTS = 100_000
+
+
+def _key(number: int) -> bytes:
+    """Encode the key of a length-delimited field."""
+    return bytes([number << 3 | 2])
+
+
+_HOST_OFFERS = _key(hostsvc_pb2.AcquireHostOffersResponse.HOSTOFFERS_FIELD_NUMBER)
+_ID = _key(hostsvc_pb2.HostOffer.ID_FIELD_NUMBER)
+_ID_VALUE = _key(peloton_pb2.HostOfferID.VALUE_FIELD_NUMBER)
 
 
 def claim_to(hostname: str, agent_id: str, claim_id: str) -> hostsvc_pb2.HostOffer:
@@ -50,9 +59,22 @@ def host_offer_to(
     is how many tasks may be launched there; `added` is a further attribute, name and value. The parts that
     hosts share are encoded once: fields that are encoded apart and joined are one message.
     """
-    head = claim_to(hostname, agent_id, claim_id).SerializeToString()
-    parts = [_resources(each, revocable) for each in resources]
-    return b"".join((head, *parts, _launches(launches), _attributes(attributes, added)))
+    return b"".join(
+        [
+            _host(hostname, agent_id),
+            _field(_ID, _field(_ID_VALUE, claim_id.encode())),
+            *[_resources(each, revocable) for each in resources],
+            _launches(launches),
+            _attributes(attributes, added),
+        ]
+    )
+
+
+@lru_cache(MAX_HOSTS)
+def _host(hostname: str, agent_id: str) -> bytes:
+    return hostsvc_pb2.HostOffer(
+        hostname=hostname, agentId=mesos_pb2.AgentID(value=agent_id)
+    ).SerializeToString()
 
 
 @lru_cache(MAX_SHARED)
@@ -77,8 +99,13 @@ def _launches(count: int) -> bytes:
 def acquired_to(offers: Iterable[bytes], counts: Mapping[str, int]) -> bytes:
     """Encode the answer of AcquireHostOffers, with claimed hosts that are encoded already."""
     answer = hostsvc_pb2.AcquireHostOffersResponse(filterResultCounts=counts)
-    parts = [_HOST_OFFERS + _varint(len(each)) + each for each in offers]
-    return b"".join((answer.SerializeToString(), *parts))
+    return b"".join((answer.SerializeToString(), *[_field(_HOST_OFFERS, each) for each in offers]))
+
+
+def _field(key: bytes, body: bytes) -> bytes:
+    """Encode a field of text or of a message."""
+    size = len(body)
+    return key + (_LENGTHS[size] if size < len(_LENGTHS) else _varint(size)) + body
 
 
 def _varint(number: int) -> bytes:
@@ -89,6 +116,9 @@ def _varint(number: int) -> bytes:
         number >>= 7
     encoded.append(number)
     return bytes(encoded)
+
+
+_LENGTHS = tuple(_varint(number) for number in range(2048))
 
 
 def offers_to(wires: Iterable[object]) -> list[mesos_pb2.Offer]:

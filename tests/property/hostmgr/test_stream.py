@@ -32,14 +32,15 @@ GOOD = good()
 
 
 def feed(stream: bytes, size: int, encoding: str) -> int:
-    """How many events came before an error, or before the bytes were over."""
+    """How many offers came before an error, or before the bytes were over."""
     session = Session(None)
     session.connect(0.0)
     decoder = EventDecoder(codec("json" if encoding == "json" else "protobuf"), session, 4096)
     count = 0
     try:
         for start in range(0, len(stream), size):
-            count += len(decoder.feed(stream[start : start + size], 0.0))
+            events = decoder.feed(stream[start : start + size], 0.0)
+            count += sum(event.type == Event.OFFERS for event in events)
     except EXPECTED:
         return count
     return count
