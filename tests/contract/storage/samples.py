@@ -154,6 +154,7 @@ def host(hostname: str = "host-1") -> HostInfo:
         labels=(("rack", "r1"), ("zone", "z1")),
         current_pool="default",
         desired_pool="shared",
+        since=1_700_000_000_123_456_789,
     )
 
 
