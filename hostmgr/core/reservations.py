@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hostmgr.core.feasibility import GangShape, Members
 from hostmgr.core.filter import HostFilter
@@ -40,6 +41,9 @@ GAIN_SECONDS = 1.0
 """A start must be earlier by so much before other hosts are reserved for it."""
 MANY_PORTS = 1 << 30
 """Ports are not planned for: how many a host has in all is not known."""
+
+
+Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +118,17 @@ class Reservations:
         """Return how many hosts are reserved."""
         return sum(len(each.plan.parts) for each in self._all.values() if each.plan and not each.claims)
 
-    def renew(self, id: str, shape: GangShape, now: float, owner: str = "") -> None:
-        """Ask for hosts for a gang, or keep what was asked for under that id."""
+    def renew(self, id: str, shape: GangShape, now: float, owner: str = "") -> bool:
+        """Ask for hosts for a gang, or keep what was asked for under that id; return whether it is new."""
         until = now + self._policy.lease
         known = self._all.get(id)
         if known is None:
             self._all[id] = Reservation(id, shape, now, until, owner)
-            return
+            return True
         known.until, known.owner = until, owner
         if known.shape != shape:
             known.shape, known.plan = shape, None
+        return False
 
     def reserve_one(
         self, id: str, want: HostFilter, agent_ids: Iterable[str], now: float, payload: object = None
@@ -166,23 +171,38 @@ class Reservations:
     def candidates(self) -> frozenset[str]:
         """Return the agents whose tasks the next plans compare."""
         found: set[str] = set()
+        tasks = self._task_counts()
         for each in self._waiting():
-            found.update(self._candidates(each, self._masks(each)))
+            found.update(self._candidates(each, self._masks(each), tasks))
         return frozenset(found)
 
     def replan(self, now: float) -> None:
-        """Plan all reservations anew, the oldest first, and reserve their hosts."""
+        """Plan all reservations anew, and reserve their hosts."""
+        for _ in self.replan_steps(now):
+            pass
+
+    def replan_steps(self, now: float) -> Iterator[None]:
+        """Plan as `replan` does, the oldest reservation first, one in each step.
+
+        Other work may run between the steps: each step leaves the reservations consistent.
+        """
         taken: set[str] = set()
-        planned: dict[Reservation, Plan | None] = {}
+        tasks = self._task_counts()
+        yield
         for each in self._waiting():
-            planned[each] = self._planned(each, taken, now)
-            taken.update(_agents(planned[each]))
-        for each, found in planned.items():
-            kept = set(_agents(found))
-            self._hosts.reserve(each.id, [agent_id for agent_id in _agents(each.plan) if agent_id in kept])
-            each.plan = found
-        for each, found in planned.items():
-            self._hosts.reserve(each.id, _agents(found))
+            if each.id in self._all and not each.claims:
+                self._assign(each, self._planned(each, taken, tasks, now))
+                taken.update(_agents(each.plan))
+            yield
+
+    def _assign(self, it: Reservation, found: Plan | None) -> None:
+        """Reserve the hosts of a plan, also those of younger reservations, which lose all of theirs."""
+        losers = {self._hosts.reserved_for(agent_id) for agent_id in _agents(found)} - {"", it.id}
+        for loser in losers:
+            self._hosts.reserve(loser, ())
+            self._all[loser].plan = None
+        it.plan = found
+        self._hosts.reserve(it.id, _agents(found))
 
     def progress(self, id: str, ids: Iterator[str], now: float, owner: str = "") -> Progress:
         """Return how far a reservation is; claim its hosts where the gang can start.
@@ -244,23 +264,28 @@ class Reservations:
         mask, _ = self._hosts.table.match(want, offers_needed=False)
         return mask & self._hosts.table.eligible(want)
 
-    def _candidates(self, it: Reservation, masks: Sequence[Mask]) -> list[str]:
-        """Return the agents to compare: those it has, then those with the fewest tasks."""
-        table = self._hosts.table
-        rows = np.flatnonzero(np.logical_or.reduce(masks))
-        agent_ids = [table.agent_ids[row] for row in rows]
-        if it.named:
-            return [agent_id for agent_id in agent_ids if agent_id in it.named]
-        if len(agent_ids) > self._policy.candidates:
-            kept = set(_agents(it.plan))
-            agent_ids.sort(key=lambda each: (each not in kept, self._runs.count(each)))
-            del agent_ids[self._policy.candidates :]
-        return agent_ids
+    def _task_counts(self) -> Counts:
+        """Return the number of tasks of each row."""
+        agent_ids = self._hosts.table.agent_ids
+        return np.fromiter(map(self._runs.count, agent_ids), dtype=np.int64, count=len(agent_ids))
 
-    def _planned(self, it: Reservation, taken: set[str], now: float) -> Plan | None:
+    def _candidates(self, it: Reservation, masks: Sequence[Mask], tasks: Counts) -> list[str]:
+        """Return the agents to compare: those it has, then those with the fewest tasks."""
+        table, most = self._hosts.table, self._policy.candidates
+        if it.named:
+            rows = [row for each in it.named if (row := table.row(each)) is not None]
+            return [table.agent_ids[row] for row in rows if any(mask[row] for mask in masks)]
+        fitting = np.flatnonzero(np.logical_or.reduce(masks))
+        if len(fitting) > most:
+            kept = [row for each in _agents(it.plan) if (row := table.row(each)) is not None]
+            order = np.where(np.isin(fitting, kept), -1, tasks[fitting])
+            fitting = np.sort(fitting[np.argpartition(order, most)[:most]])
+        return [table.agent_ids[row] for row in fitting]
+
+    def _planned(self, it: Reservation, taken: set[str], tasks: Counts, now: float) -> Plan | None:
         """Return the plan to follow: the present one, unless it is void or another one is earlier."""
         masks = self._masks(it)
-        agent_ids = [each for each in self._candidates(it, masks) if each not in taken]
+        agent_ids = [each for each in self._candidates(it, masks, tasks) if each not in taken]
         views = [self._view(agent_id, it, now) for agent_id in agent_ids]
         groups: dict[object, int] = {}
         demands = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,6 +25,8 @@ from peloton.model.job import JobSpec
 from storage.interface import Store
 
 CYCLE_SECONDS = 1.0
+REPLAN_SECONDS = 0.9
+"""Least time between two plans for the same gangs."""
 READS_AT_ONCE = 1000
 """Most runs that one cycle reads from the store."""
 CONFIGS = 1000
@@ -42,6 +45,8 @@ class ReservationPlanner:
         self._store = store
         self._clock = clock
         self._configs: OrderedDict[tuple[JobId, int], JobSpec] = OrderedDict()
+        self._planned_at = -math.inf
+        self._planning = False
         RESERVATIONS.set_function(lambda: len(self.reservations))
         RESERVED_HOSTS.set_function(lambda: self.reservations.reserved_hosts)
 
@@ -61,17 +66,36 @@ class ReservationPlanner:
             await self._learn()
         except Unavailable as error:
             log.warning("when tasks end is not known: %s", error)
-        self.reservations.replan(self._clock.monotonic())
+        await self._replan()
+
+    async def _replan(self) -> None:
+        """Plan with other work between the steps, unless that is going on already."""
+        if self._planning:
+            return
+        self._planning = True
+        try:
+            self._planned_at = self._clock.monotonic()
+            for _ in self.reservations.replan_steps(self._planned_at):
+                await asyncio.sleep(0)
+        finally:
+            self._planning = False
 
     # Requests of the services.
 
-    def renew(self, wishes: Sequence[tuple[str, GangShape]], owner: str) -> list[Progress]:
+    async def renew(self, wishes: Sequence[tuple[str, GangShape]], owner: str) -> list[Progress]:
         """Keep or make reservations; return how far each is. The hosts of one that is ready are claimed."""
         now = self._clock.monotonic()
-        for id, shape in wishes:
-            self.reservations.renew(id, shape, now, owner)
-        self.reservations.replan(now)
-        return [self.reservations.progress(id, claim_ids(), now, owner) for id, _ in wishes]
+        new = [id for id, shape in wishes if self.reservations.renew(id, shape, now, owner)]
+        if new or now - self._planned_at >= REPLAN_SECONDS:
+            await self._replan()
+        return [self._progress(id, owner) for id, _ in wishes]
+
+    def _progress(self, id: str, owner: str) -> Progress:
+        """Return how far a reservation is. One that was cancelled meanwhile has no hosts."""
+        try:
+            return self.reservations.progress(id, claim_ids(), self._clock.monotonic(), owner)
+        except NotFound:
+            return Progress()
 
     async def backfill(self, run: MesosTaskId, want: HostFilter, owner: str) -> tuple[Acquired, bool]:
         """Claim hosts, also reserved ones, for the tasks of a run's job.

@@ -39,7 +39,7 @@ class ReservationService(reservations_pb2_grpc.ReservationServiceServicer):
             if not wish.id:
                 raise InvalidArgument(f"wishes[{i}].id", "", "the run of the gang's first task")
             wishes.append((wish.id, shape_from(wish.gang, f"wishes[{i}].gang")))
-        found = self._planner.renew(wishes, caller(context).instance)
+        found = await self._planner.renew(wishes, caller(context).instance)
         return pb.ReserveForGangsResponse(
             progress=[
                 self._progress(progress, any(each.want.revocable for each in shape.members))

@@ -156,6 +156,7 @@ async def test_a_gang_gets_its_hosts_whole_and_once() -> None:
         it.manager.runs.remove(f"{JOB}-0-1")
         it.manager.hosts.remove_offer("O1")
         it.put(offer(2, 1))
+        it.clock.advance(1)
         [progress] = (await reserve(wishes(2))).progress
         assert sorted(claim.hostname for claim in progress.claims) == ["host0", "host1"]
         assert it.statuses() == [ClaimState.PLACING] * 2
@@ -177,6 +178,7 @@ async def test_the_younger_gang_waits_for_the_older_one() -> None:
         assert (first.reserved, second.reserved, second.ahead) == (2, 0, 1)
         await service.CancelReservations(pb.CancelReservationsRequest(ids=["gang-0", "unknown"]))
         assert it.statuses() == [ClaimState.READY] * 2
+        it.clock.advance(1)
         request = wishes(2, 1)
         del request.wishes[0]
         [second] = (await service.ReserveForGangs(request)).progress
