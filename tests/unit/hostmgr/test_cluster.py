@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from hostmgr.core.filter import HostFilter
 from hostmgr.core.hosts import Hosts
 from hostmgr.core.reconcile import Policy, Reconciler
 from hostmgr.core.table import HostTable
@@ -23,6 +24,7 @@ from mesos.v1 import mesos_pb2
 from mesos.v1.quota import quota_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument, Unavailable
+from peloton.model.constraint import Condition, Kind, LabelConstraint
 from peloton.model.resources import Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.wire.launch import launch_from
@@ -82,6 +84,45 @@ async def test_active_agents_count_and_changes_are_seen() -> None:
     operator.listed = [agent(0, cpus=6)]
     await cluster.read()
     assert hosts.capacity().total == Resources.of(6) and len(hosts.table) == 1
+
+
+async def test_changed_attributes_count_from_the_next_read_on() -> None:
+    operator = Operator()
+    operator.listed = [agent(0), agent(1)]
+    cluster, hosts = made(operator)
+    await cluster.read()
+    rack = LabelConstraint(Kind.HOST, Condition.EQUAL, ("rack", "b"), 1)
+
+    def matching() -> set[str]:
+        mask, _ = hosts.table.match(HostFilter(constraint=rack), offers_needed=False)
+        return {hosts.table.hostnames[int(row)] for row in mask.nonzero()[0]}
+
+    assert matching() == set()
+    version = hosts.table.version
+    changed = agent(1)
+    text = mesos_pb2.Value.Text(value="b")
+    changed.agent_info.attributes.add(name="rack", type=mesos_pb2.Value.TEXT, text=text)
+    operator.listed = [agent(0), changed]
+    await cluster.read()
+    assert matching() == {"host1"} and hosts.table.version > version
+    operator.listed = [agent(0), agent(1)]
+    await cluster.read()
+    assert matching() == set()
+
+
+async def test_an_agent_that_is_unreachable_leaves_and_comes_back() -> None:
+    operator = Operator()
+    operator.listed = [agent(0), agent(1)]
+    cluster, hosts = made(operator)
+    await cluster.read()
+    operator.listed = [agent(0), agent(1, active=False)]
+    await cluster.read()
+    assert sorted(cluster.agents) == ["S0"] and cluster.disconnected == {"host1"}
+    assert hosts.capacity().total == Resources.of(4) and hosts.table.row("S1") is None
+    operator.listed = [agent(0), agent(1)]
+    await cluster.read()
+    assert sorted(cluster.agents) == ["S0", "S1"] and not cluster.disconnected
+    assert hosts.capacity().total == Resources.of(8) and hosts.table.row("S1") is not None
 
 
 async def test_the_map_of_a_new_master_removes_no_host() -> None:
