@@ -233,12 +233,15 @@ class Hosts:
         """End a claim; return whether there was one."""
         return self._end(claim_id, ClaimCause.RELEASE) is not None
 
-    def change_pool(self, hostname: str) -> None:
-        """Take over that a host is in another pool; claims for placements by the former one end."""
-        self.table.relabel(hostname)
-        self.end_claims_on(hostname)
-        for row in self.table.rows_of(hostname):
-            self._note(self.table.agent_ids[row], hostname)
+    def change_pools(self, hostnames: Collection[str]) -> None:
+        """Take over that hosts are in other pools; claims for placements by their former pools end."""
+        for hostname in hostnames:
+            self.table.relabel(hostname)
+            for row in self.table.rows_of(hostname):
+                self._note(self.table.agent_ids[row], hostname)
+        changed = set(hostnames)
+        for claim in [claim for claim in self._claims.values() if claim.hostname in changed]:
+            self._end(claim.id, ClaimCause.RELEASE)
 
     def shorten_orphaned(self, alive: Container[str], now: float) -> None:
         """Shorten the claims of processes that are gone."""

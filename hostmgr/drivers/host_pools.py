@@ -182,8 +182,7 @@ class HostPoolManager:
     def _took_effect(self, hostnames: Iterable[str]) -> list[str]:
         """Let constraints see the pools of hosts, and end claims that were made by their former pools."""
         changed = list(hostnames)
-        for hostname in changed:
-            self._hosts.change_pool(hostname)
+        self._hosts.change_pools(changed)
         self._measured = None
         return changed
 

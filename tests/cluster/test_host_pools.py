@@ -16,6 +16,8 @@ from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2 as pb
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.model.host_pool import in_pool
+from peloton.wire.constraint import constraint_to
 
 from .conftest import Harness, wait_for
 from .test_minicluster import agent_of
@@ -102,6 +104,11 @@ def test_each_kind_of_job_runs_in_its_pool(harness: Harness) -> None:
     service = harness.config("sleep 600", 2, type=job_pb2.SERVICE)
     service.defaultConfig.ClearField("restartPolicy")
     services = harness.create(service)
+    elsewhere = harness.config("sleep 600", 2)
+    elsewhere.defaultConfig.constraint.CopyFrom(constraint_to(in_pool("batch_reserved")))
+    own_choice = harness.create(elsewhere)
+    assert hosts_of(harness, own_choice, 2) == {A2}, "a pool that the job names counts instead"
+    stop(harness, own_choice)
     assert hosts_of(harness, preemptible, 8) == {A1}
     assert hosts_of(harness, not_preemptible, 3) == {A2}
     assert hosts_of(harness, services, 2) == {A0}
@@ -129,9 +136,7 @@ def test_a_job_waits_for_a_host_of_its_pool_and_says_so(harness: Harness) -> Non
 
     def says_so() -> bool:
         reasons = [each.runtime.reason for each in harness.tasks(job_id).values()]
-        return len(reasons) == 2 and all(
-            "host_pool" in reason or "constraint" in reason for reason in reasons
-        )
+        return len(reasons) == 2 and all("shared" in reason or "constraint" in reason for reason in reasons)
 
     wait_for(says_so, 90, lambda: str(harness.waiting(job_id)))
     change(harness, A0, "shared")
