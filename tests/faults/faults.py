@@ -11,6 +11,7 @@ from tests.faults import crash_points
 from tests.faults.crash_points import STATES, WAYS, AtPoint, at_state
 from tests.faults.daemon_faults import in_daemon_growth
 from tests.faults.fault import CASSANDRA, MASTERS, NOTHING, ZOOKEEPER, Fault, FaultContext
+from tests.faults.maintenance_faults import in_maintenance
 from tests.faults.testbed import LEADERS, PING_SECONDS, PINGS, until
 from tests.faults.workflow_faults import in_workflows
 from tests.faults.workload import NO_RETRIES
@@ -339,6 +340,8 @@ IN_WORKFLOWS: Mapping[str, Fault] = in_workflows(_DAEMONS_END)
 """Daemons killed and frozen in the middle of an update of a service, and of a roll back."""
 IN_DAEMON_GROWTH: Mapping[str, Fault] = in_daemon_growth(_DAEMONS_END)
 """Daemons killed and frozen while a daemon job follows a new agent."""
+IN_MAINTENANCE: Mapping[str, Fault] = in_maintenance({f"kill-{role}": KillLeader(role) for role in LEADERS})
+"""Leaders killed in the maintenance of a host."""
 FAULTS: Mapping[str, Fault] = {
     "kill-jobmgr": KillLeader("jobmgr"),
     "kill-resmgr": KillLeader("resmgr"),
@@ -374,6 +377,7 @@ FAULTS: Mapping[str, Fault] = {
     "freeze-hostmgr": FreezeLeader("hostmgr"),
     **IN_WORKFLOWS,
     **IN_DAEMON_GROWTH,
+    **IN_MAINTENANCE,
     "sessions-expired": SessionsExpired(),
     "zookeeper-down": ZooKeeperDown(),
     "cassandra-slow": CassandraSlow(),

@@ -42,6 +42,7 @@ WRITES = {
     "volumes": {"write"},
     "pools": {"write", "delete"},
     "hosts": {"write_framework_id", "write", "delete"},
+    "host_pools": {"write"},
     "lockdowns": {"write", "delete"},
 }
 """Of the store's repositories."""

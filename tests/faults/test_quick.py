@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import lacking
-from tests.faults.faults import AT_STATES, FAULTS, IN_DAEMON_GROWTH, IN_WORKFLOWS, InTurn
+from tests.faults.faults import AT_STATES, FAULTS, IN_DAEMON_GROWTH, IN_MAINTENANCE, IN_WORKFLOWS, InTurn
 from tests.faults.rounds import play
 from tests.faults.testbed import Setup, Testbed
 from tests.servers.maven import Missing
@@ -28,6 +28,7 @@ ROUNDS = {
     "agents": ("agent-restarts", "agent-restarts-launching", "agent-gone-launching", "agent-back"),
     "workflows": ("kill-jobmgr-in-update",),
     "daemons": ("kill-jobmgr-in-daemon-growth",),
+    "maintenance": ("kill-hostmgr-in-maintenance",),
     "zookeeper": ("sessions-expired", "zookeeper-down"),
     "cassandra": ("cassandra-slow", "cassandra-unknown", "cassandra-down"),
 }
@@ -35,11 +36,11 @@ FAILOVER = "mesos-failover"
 
 
 def test_no_fault_is_left_out() -> None:
-    """Of those at states, in workflows and in daemon jobs, and of those with agents that launch or do not,
-    some stand for all."""
+    """Of those at states, in workflows, in daemon jobs and in maintenance some stand for all, as of those
+    with agents that launch or do not."""
     played = {FAILOVER, *(name for names in ROUNDS.values() for name in names)}
     others = {"agent-gone", "agent-back-launching"}
-    series = (AT_STATES.keys(), IN_WORKFLOWS.keys(), IN_DAEMON_GROWTH.keys())
+    series = (AT_STATES.keys(), IN_WORKFLOWS.keys(), IN_DAEMON_GROWTH.keys(), IN_MAINTENANCE.keys())
     assert played.union(others, *series) == FAULTS.keys()
     assert all(played & each for each in series)
 
