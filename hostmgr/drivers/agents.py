@@ -15,6 +15,7 @@ from hostmgr.core.hosts import Hosts
 from hostmgr.core.reconcile import Reconciler
 from hostmgr.core.table import Agent
 from peloton.errors import InvalidArgument, Unavailable
+from peloton.model.backoff import exponential
 
 AGENTS = Gauge("hostmgr_agents", "Agents in the master's map of agents.")
 RETRY_SECONDS = 1.0
@@ -47,6 +48,7 @@ class Cluster:
         self.version = 0
         """Grows whenever `complete` or `disconnected` changes."""
         self._last_error = ""
+        self._failures = 0
         self._backend = backend
         self._hosts = hosts
         self._reconciler = reconciler
@@ -64,14 +66,23 @@ class Cluster:
     async def follow(self) -> NoReturn:
         """Read periodically."""
         while True:
-            try:
-                await self.read()
-                pause = self._interval
-            except (Unavailable, InvalidArgument) as error:
-                log.warning("the map of agents stays as it was: %s", error)
-                self._last_error = str(error)
-                pause = min(RETRY_SECONDS, self._interval)
+            pause = await self.try_to_read()
             await asyncio.sleep(pause)
+
+    async def try_to_read(self) -> float:
+        """Read; return the seconds until the next read. After failures they grow up to the interval.
+
+        A map of many agents is work for the master: one that does not keep up is not asked without a pause.
+        """
+        try:
+            await self.read()
+        except (Unavailable, InvalidArgument) as error:
+            log.warning("the map of agents stays as it was: %s", error)
+            self._last_error = str(error)
+            self._failures += 1
+            return exponential(self._failures, min(RETRY_SECONDS, self._interval), self._interval)
+        self._failures = 0
+        return self._interval
 
     async def read(self) -> None:
         """Read agents and quota.

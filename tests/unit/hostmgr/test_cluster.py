@@ -164,6 +164,17 @@ async def test_a_master_that_cannot_answer_changes_nothing() -> None:
     assert sorted(cluster.agents) == ["S0"] and hosts.capacity().total == Resources.of(4)
 
 
+async def test_a_master_that_cannot_answer_is_asked_less_often() -> None:
+    operator = Operator()
+    cluster, _ = made(operator)
+    operator.away = True
+    assert [await cluster.try_to_read() for _ in range(6)] == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    operator.away = False
+    assert await cluster.try_to_read() == 10.0
+    operator.away = True
+    assert await cluster.try_to_read() == 1.0
+
+
 async def test_the_quota_of_our_role_is_the_limit() -> None:
     operator = Operator()
     ours = quota_pb2.QuotaConfig(role="peloton")

@@ -5,7 +5,9 @@ Source: recording ``12-operator``. Resources are in the new form; those of agent
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.master import master_pb2 as master
@@ -29,10 +31,19 @@ def nanoseconds(when: float) -> mesos.TimeInfo:
     return mesos.TimeInfo(nanoseconds=int(when * 1e9))
 
 
-def both_forms(bundle: res.Bundle, role: str = "") -> list[mesos.Resource]:
-    """Return resources in the new form, with ``role`` and ``reservation`` of the old one as well."""
-    messages = res.to_messages(bundle, role=role)
-    for message, kind in zip(messages, bundle, strict=True):
+def both_forms(bundle: res.Bundle, role: str = "") -> Sequence[mesos.Resource]:
+    """Return resources in the new form, with ``role`` and ``reservation`` of the old one as well.
+
+    Agents with equal resources share the messages, which must not be changed.
+    """
+    return _both_forms(tuple(bundle.items()), role)
+
+
+@lru_cache(10_000)
+def _both_forms(bundle: tuple[tuple[Any, Any], ...], role: str) -> Sequence[mesos.Resource]:
+    resources: res.Bundle = dict(bundle)
+    messages = res.to_messages(resources, role=role)
+    for message, kind in zip(messages, resources, strict=True):
         res.write_old_form(message, kind)
     return messages
 
