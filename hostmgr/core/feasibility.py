@@ -17,7 +17,7 @@ from hostmgr.core.mismatch import mismatch
 from hostmgr.core.table import HostTable, Mask
 from peloton.model.constraint import contradiction
 from peloton.model.resources import KINDS, MILLI
-from peloton.model.shortage import REVOCABLE_CPU, HostGains, Lack, Shortage
+from peloton.model.shortage import PORTS, REVOCABLE_CPU, HostGains, Lack, Shortage
 
 MOST_LABELS = 10_000
 """Labels of changed hosts that are listed."""
@@ -79,6 +79,9 @@ def _first_shortage(table: HostTable, want: HostFilter, mask: Mask, reason: Resu
         needed = want.minimum.values()[kind]
         if needed > largest[kind]:
             return Shortage(Lack.RESOURCE, _name(kind, want), needed, int(largest[kind]), hosts)
+    ports = int(table.whole_ports()[mask].max())
+    if want.ports > ports:
+        return Shortage(Lack.RESOURCE, PORTS, want.ports * MILLI, ports * MILLI, hosts)
     return Shortage(Lack.COMBINATION, hosts=hosts)
 
 
@@ -95,6 +98,8 @@ def _of_all(table: HostTable, members: Members, spread: bool, mask: Mask) -> Sho
     for kind, needed in enumerate(members.want.minimum.values()):
         if needed > 0:
             most = np.minimum(most, whole[:, kind] // needed)
+    if members.want.ports:
+        most = np.minimum(most, table.whole_ports()[mask] // members.want.ports)
     return _room(members.count, int(most.sum()), len(most))
 
 
@@ -133,6 +138,7 @@ def gains(table: HostTable, since: int) -> HostGains:
         hosts=hosts,
         largest=tuple(int(amount) for amount in whole.max(axis=0)),
         revocable_cpu=int(table.whole(revocable=True)[changed, 0].max()),
+        ports=int(table.whole_ports()[changed].max()) * MILLI,
         plain=bool((whole[:, _GPU] == 0).any()),
         relabelled=int(np.count_nonzero(relabelled)),
         labels=_labels(table, relabelled),

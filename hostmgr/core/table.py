@@ -27,12 +27,14 @@ _GPU = 3
 _DEFRAG_KEYS = (2, 1, 0, 3)
 """Columns for numpy.lexsort, whose last key counts most: GPU, CPU, memory, disk."""
 CONCURRENT_LAUNCHES = 100
+UNKNOWN_PORTS = 1 << 32
+"""Counted for an agent whose ports are not known."""
 UNKNOWN_LOAD = 100.0
 """The load score of a host that none is known of: as the highest one."""
 _FILL = {
-    "_free": 0, "_slack": 0, "_ports": 0, "_total": 0, "_total_slack": 0, "_offers": 0, "_class": 0,
-    "_alive": 0, "_starting": 0, "_failing": 0, "_load": 100, "_changed_at": 0, "_labelled_at": 0,
-    "_claim": int(ClaimState.READY), "_life": int(HostState.UNKNOWN),
+    "_free": 0, "_slack": 0, "_ports": 0, "_total": 0, "_total_slack": 0, "_total_ports": 0, "_offers": 0,
+    "_class": 0, "_alive": 0, "_starting": 0, "_failing": 0, "_load": 100, "_changed_at": 0,
+    "_labelled_at": 0, "_claim": int(ClaimState.READY), "_life": int(HostState.UNKNOWN),
 }  # fmt: skip
 """The value of each column in a row that is not in use."""
 
@@ -56,10 +58,17 @@ class Agent:
     """Ids of its persistent volumes."""
     wire: object = field(default=None, compare=False, repr=False)
     """The message that the internal API shows; no decision depends on it."""
+    ports: int | None = None
+    """The number of its ports, free or not; None: not known."""
 
     def same_host(self, other: Agent) -> bool:
         """Return whether the two are equal except for allocated resources."""
-        return (self.labels, self.total, self.slack_cpu) == (other.labels, other.total, other.slack_cpu)
+        return (self.labels, self.total, self.slack_cpu, self.ports) == (
+            other.labels,
+            other.total,
+            other.slack_cpu,
+            other.ports,
+        )
 
 
 class HostTable:
@@ -101,6 +110,7 @@ class HostTable:
         self._ports = np.zeros(room, dtype=np.int64)
         self._total = np.zeros((room, 4), dtype=np.int64)
         self._total_slack = np.zeros(room, dtype=np.int64)
+        self._total_ports = np.zeros(room, dtype=np.int64)
         self._totals: dict[int, tuple[Resources, int]] = {}
         """By row, the same totals for decisions about one host."""
         self._offers = np.zeros(room, dtype=np.int32)
@@ -142,6 +152,7 @@ class HostTable:
         self._set_labels(row, self.with_pool(agent.hostname, agent.labels), new)
         self._total[row] = agent.total.values()
         self._total_slack[row] = agent.slack_cpu
+        self._total_ports[row] = UNKNOWN_PORTS if agent.ports is None else agent.ports
         self._totals[row] = (agent.total, agent.slack_cpu)
         return row
 
@@ -375,7 +386,8 @@ class HostTable:
         yield Result.MISMATCH_GPU, gpus >= want.minimum.gpu
         eligible = self._labels.eligible(want.constraint, self._class[:n], self._rows_of)
         yield Result.MISMATCH_CONSTRAINTS, eligible
-        yield Result.INSUFFICIENT_RESOURCES, self._holds(want, whole=True)
+        enough = self._holds(want, whole=True) & (self.whole_ports() >= want.ports)
+        yield Result.INSUFFICIENT_RESOURCES, enough
 
     def _holds(self, want: HostFilter, whole: bool) -> Mask:
         """Return which rows have the minimum free, or with `whole` in total, as `whole` counts it."""
@@ -424,6 +436,12 @@ class HostTable:
     def alive(self) -> Mask:
         """Return which rows are hosts."""
         return self._alive[: self._used].copy()
+
+    def whole_ports(self) -> NDArray[np.int64]:
+        """Return the number of ports of each row, free or not."""
+        n = self._used
+        ports: NDArray[np.int64] = np.maximum(self._ports[:n], self._total_ports[:n])
+        return ports
 
     def whole(self, revocable: bool) -> NDArray[np.int64]:
         """Return the total resources of each row, (n, 4); with `revocable`, the CPU is the revocable one.

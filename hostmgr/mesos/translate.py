@@ -179,19 +179,26 @@ def sums(resources: Iterable[mesos_pb2.Resource]) -> tuple[Resources, int]:
     return Resources(*amounts.values()), slack_cpu
 
 
+def ports_of(resources: Iterable[mesos_pb2.Resource]) -> int | None:
+    """Return the number of ports among resources; None where none are listed."""
+    listed = [each for each in resources if each.name == PORTS]
+    ranges = (part for each in listed for part in each.ranges.range)
+    return sum(part.end - part.begin + 1 for part in ranges) if listed else None
+
+
 class AgentTranslator:
     """Translate agents. Resources and attributes that many agents have in common are translated once."""
 
     def __init__(self, role: str) -> None:
         """Count only resources allocated to `role` as allocated."""
         self._role = role
-        self._totals: dict[Encoded, tuple[Resources, int, frozenset[str]]] = {}
+        self._totals: dict[Encoded, tuple[Resources, int, frozenset[str], int | None]] = {}
         self._labels: dict[Encoded, tuple[Label, ...]] = {}
 
     def agent(self, wire: master_pb2.Response.GetAgents.Agent) -> Agent:
         """Translate an agent."""
         info = wire.agent_info
-        total, slack_cpu, volumes = self._total(wire.total_resources)
+        total, slack_cpu, volumes, ports = self._total(wire.total_resources)
         allocated, allocated_slack_cpu = ZERO, 0
         if wire.allocated_resources:
             ours = [
@@ -209,15 +216,18 @@ class AgentTranslator:
             address_of(wire),
             volumes,
             wire,
+            ports,
         )
 
-    def _total(self, resources: Sequence[mesos_pb2.Resource]) -> tuple[Resources, int, frozenset[str]]:
+    def _total(
+        self, resources: Sequence[mesos_pb2.Resource]
+    ) -> tuple[Resources, int, frozenset[str], int | None]:
         key = tuple([each.SerializeToString() for each in resources])
         known = self._totals.get(key)
         if known is None:
             volumes = frozenset(found for each in resources if (found := volume_id(each)))
             _make_room(self._totals)
-            known = self._totals[key] = (*sums(resources), volumes)
+            known = self._totals[key] = (*sums(resources), volumes, ports_of(resources))
         return known
 
     def _labels_of(self, attributes: Sequence[mesos_pb2.Attribute]) -> tuple[Label, ...]:

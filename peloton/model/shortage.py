@@ -116,6 +116,8 @@ class HostGains:
     """The most of each kind on one of them, in thousandths, in the order of `KINDS`."""
     revocable_cpu: int = 0
     """The most revocable CPU on one of them."""
+    ports: int = 0
+    """The most ports on one of them, in thousandths."""
     plain: bool = False
     """Whether one of them has no scarce resource."""
     relabelled: int = 0
@@ -125,8 +127,12 @@ class HostGains:
 
     def amount(self, kind: str) -> int:
         """Return the most of a kind, named as in `Shortage.kind`."""
+        if kind == PORTS:
+            return self.ports
         return self.revocable_cpu if kind == REVOCABLE_CPU else self.largest[KINDS.index(kind)]
 
 
+PORTS = "ports"
+"""Name of the number of dynamic ports among the kinds."""
 REVOCABLE_CPU = "revocable cpu"
 """Name of the kind that revocable tasks request in place of `cpu`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peloton.api.v0.task import task_pb2
 from peloton.model.resources import KINDS, MILLI, milli
-from peloton.model.shortage import REVOCABLE_CPU, HostGains, Lack, Shortage
+from peloton.model.shortage import PORTS, REVOCABLE_CPU, HostGains, Lack, Shortage
 from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 
@@ -62,7 +62,8 @@ def shortage_from(wire: pb.Shortage) -> Shortage | None:
 
 def gains_to(gains: HostGains, version: str) -> pb.GetHostGainsResponse:
     """Encode what changed hosts offer."""
-    amounts = dict(zip(KINDS, gains.largest, strict=True)) | {REVOCABLE_CPU: gains.revocable_cpu}
+    amounts = dict(zip(KINDS, gains.largest, strict=True))
+    amounts |= {REVOCABLE_CPU: gains.revocable_cpu, PORTS: gains.ports}
     return pb.GetHostGainsResponse(
         hosts_version=version,
         hosts=gains.hosts,
@@ -82,6 +83,7 @@ def gains_from(wire: pb.GetHostGainsResponse) -> HostGains | None:
         hosts=wire.hosts,
         largest=tuple(milli(wire.largest[kind]) for kind in KINDS),
         revocable_cpu=milli(wire.largest[REVOCABLE_CPU]),
+        ports=milli(wire.largest[PORTS]),
         plain=wire.plain,
         relabelled=wire.relabelled,
         labels=None if wire.many_labels else frozenset(wire.labels),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from peloton.model.constraint import (
     OrConstraint,
 )
 from peloton.model.resources import KINDS, Resources
-from peloton.model.shortage import REVOCABLE_CPU, Lack, Shortage
+from peloton.model.shortage import PORTS, REVOCABLE_CPU, Lack, Shortage
 from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
 from tests.unit.hostmgr.hosts import agent, cluster, ids, offer
 
@@ -53,6 +54,19 @@ def test_one_task_on_one_host() -> None:
     lacking = shortage(table, gang((needing(5, constraint=RACK), 1)))
     assert lacking == Shortage(Lack.RESOURCE, "cpu", 5000, 4000, 1), "of those that match"
     assert str(lacking) == "needs 5 cpu on one host; the largest of 1 host has 4"
+
+
+def test_dynamic_ports() -> None:
+    table = HostTable()
+    for number, ports in enumerate((2, 5)):
+        table.put(replace(agent(number), ports=ports))
+    assert shortage(table, gang((needing(ports=5), 1))) is None
+    lacking = shortage(table, gang((needing(ports=6), 1)))
+    assert str(lacking) == "needs 6 ports on one host; the largest of 2 hosts has 5"
+    lacking = shortage(table, gang((needing(ports=2), 4)))
+    assert str(lacking) == "needs room for 4 tasks at a time; 2 hosts have room for 3 when empty"
+    table.put(replace(agent(2), ports=None))
+    assert shortage(table, gang((needing(ports=6), 1))) is None, "it is not known to be too small"
 
 
 def test_what_is_in_use_does_not_count() -> None:
@@ -165,7 +179,7 @@ async def test_the_service_tells_what_changed_hosts_offer() -> None:
     since = pb.GetHostGainsRequest(hosts_version=first.hosts_version)
     same = await feasibility.GetHostGains(since, None)
     assert same == pb.GetHostGainsResponse(
-        hosts_version=first.hosts_version, largest=dict.fromkeys((*KINDS, REVOCABLE_CPU), 0.0)
+        hosts_version=first.hosts_version, largest=dict.fromkeys((*KINDS, REVOCABLE_CPU, PORTS), 0.0)
     )
     table.put(agent(3, [("rack", "r2")], cpu=16))
     grown = await feasibility.GetHostGains(since, None)
