@@ -433,6 +433,11 @@ class HostTable:
         """Return the labels of a class, without hostnames."""
         return self._labels.of(number)
 
+    def rows_in(self, state: HostState) -> Rows:
+        """Return the rows of hosts whose life is in a state."""
+        n = self._used
+        return np.flatnonzero(self._alive[:n] & (self._life[:n] == state))
+
     def alive(self) -> Mask:
         """Return which rows are hosts."""
         return self._alive[: self._used].copy()

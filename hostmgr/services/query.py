@@ -68,9 +68,8 @@ async def runs_by_host_state(
 
 def _runs_on(manager: HostManager, state: HostState) -> Iterator[MesosTaskId]:
     table = manager.hosts.table
-    for row in table.rows():
-        if table.life(row) is state:
-            yield from manager.runs.on(table.agent_ids[row])
+    for row in table.rows_in(state):
+        yield from manager.runs.on(table.agent_ids[row])
 
 
 def _matches(free: Resources, requested: Resources, less: bool) -> bool:
