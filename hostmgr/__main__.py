@@ -243,7 +243,7 @@ async def _serve(daemon: Hostmgr, store: Store, parts: Parts) -> AsyncIterator[N
     scores = _load_source(daemon.settings.load)
     if scores is not None:
         load, now = daemon.settings.load, daemon.clock.monotonic
-        follower = LoadScores(manager.hosts.table, scores, load.interval, load.keep, now)
+        follower = LoadScores(manager.hosts.table, scores, load.interval, load.keep, now, daemon.cluster)
         daemon.spawn("load scores", follower.follow())
     elif daemon.settings.ranking is Ranking.LOAD_AWARE:
         log.warning("bin_packing is LOAD_AWARE, but neither load.prometheus nor load.file gives scores")

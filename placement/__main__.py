@@ -50,7 +50,7 @@ def build(process: Daemon[PlacementSettings]) -> None:
             process.hostmgrs(InternalHostServiceStub),
             process.hostmgrs(FeasibilityServiceStub),
         )
-        reservations = HostmgrReservations(process.client(Role.HOSTMGR, ReservationServiceStub))
+        reservations = HostmgrReservations(process.hostmgrs(ReservationServiceStub))
         plans = process.client(Role.RESMGR, PlanningServiceStub)
         for type_ in settings.types:
             context = Context(

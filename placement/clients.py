@@ -168,9 +168,9 @@ class HostmgrClaims:
 
 
 class HostmgrReservations:
-    """Reservations of hosts at the leading hostmgr."""
+    """Reservations of hosts at the leading hostmgrs."""
 
-    def __init__(self, client: LeaderClient) -> None:
+    def __init__(self, client: Caller) -> None:
         self._client = client
 
     async def reserve(self, gangs: Sequence[tuple[str, Shape]]) -> Sequence[ReservationAnswer]:

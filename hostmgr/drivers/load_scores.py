@@ -18,6 +18,7 @@ from prometheus_client import Gauge
 from hostmgr.core.table import HostTable
 from peloton.errors import Unavailable
 from peloton.model.backoff import exponential
+from peloton.model.cluster import UNNAMED, in_cluster, mesos_hostname
 
 Scores = Mapping[str, float]
 Source = Callable[[], Awaitable[Scores]]
@@ -32,13 +33,23 @@ class LoadScores:
     """Keep the scores in the table of hosts up to date."""
 
     def __init__(
-        self, table: HostTable, source: Source, interval: float, keep: float, now: Callable[[], float]
+        self,
+        table: HostTable,
+        source: Source,
+        interval: float,
+        keep: float,
+        now: Callable[[], float],
+        cluster: str = UNNAMED,
     ) -> None:
-        """Read every `interval` seconds; forget scores that are older than `keep` seconds."""
+        """Read every `interval` seconds; forget scores that are older than `keep` seconds.
+
+        The source names hosts as Mesos does, or as Peloton does in `cluster`.
+        """
         self._table = table
         self._source = source
         self._interval = interval
         self._keep = keep
+        self._cluster = cluster
         self._now = now
         self._failures = 0
         self._read_at = now()
@@ -64,7 +75,11 @@ class LoadScores:
         return self._interval
 
     def _set(self, scores: Scores) -> None:
-        self._table.set_loads(scores)
+        self._table.set_loads(
+            {in_cluster(self._cluster, mesos_hostname(name)): score for name, score in scores.items()}
+            if self._cluster
+            else scores
+        )
         KNOWN.set(len(scores))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from peloton.model.shortage import Lack, Shortage
 from peloton.private.hostmgr.feasibility import feasibility_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.matching import matching_pb2
+from peloton.private.hostmgr.reservations import reservations_pb2
 from peloton.rpc.clusters import FanOut, Rule
 from peloton.wire.feasibility import shortage_from, shortage_to
 
@@ -266,12 +268,70 @@ async def _reserve(fan: FanOut, request: Any) -> Any:
     return answer
 
 
+async def _reserve_for_gangs(fan: FanOut, request: Any) -> Any:
+    """Hold hosts for gangs in each cluster, until one of them has all hosts for a gang.
+
+    A gang that is held for goes to one cluster, and to the first that is ready.
+    """
+    found: dict[str, dict[str, Any]] = {wish.id: {} for wish in request.wishes}
+    waiting = list(request.wishes)
+    for cluster in fan.names:
+        part = reservations_pb2.ReserveForGangsRequest(wishes=waiting)
+        answer = await fan.one(cluster, part) if waiting else None
+        for wish, progress in zip(waiting, answer.progress, strict=True) if answer is not None else ():
+            found[wish.id][cluster] = progress
+        waiting = [wish for wish in waiting if not any(each.claims for each in found[wish.id].values())]
+    if not all(found.values()):
+        raise fan.none_answers(fan.names)
+    ready = {wish: name for wish, each in found.items() for name in each if each[name].claims}
+    await _cancel_others(fan, ready)
+    best = (min(each.values(), key=_distance) for each in found.values())
+    return reservations_pb2.ReserveForGangsResponse(progress=best)
+
+
+async def _cancel_others(fan: FanOut, ready: Mapping[str, str]) -> None:
+    """End the reservations of gangs, given with their clusters, in the other clusters."""
+    for cluster in fan.names:
+        ids = [wish for wish, own in ready.items() if own != cluster]
+        if ids:
+            request = reservations_pb2.CancelReservationsRequest(ids=ids)
+            await fan.one(cluster, request, "CancelReservations")
+
+
+def _distance(progress: Any) -> tuple[bool, float, int]:
+    """Return how far from its start a gang is: a ready one first, then by its expected start."""
+    start = progress.start_seconds if progress.HasField("start_seconds") else math.inf
+    return not progress.claims, start, -progress.reserved
+
+
+async def _backfill(fan: FanOut, request: Any) -> Any:
+    """Claim hosts in one cluster after the other, until there are enough."""
+    whole, most = reservations_pb2.AcquireForBackfillResponse(), request.filter.quantity.maxHosts
+    part = reservations_pb2.AcquireForBackfillRequest()
+    part.CopyFrom(request)
+    answered = False
+    for cluster in fan.names:
+        if most and len(whole.claims) >= most:
+            break
+        if most:
+            part.filter.quantity.maxHosts = most - len(whole.claims)
+        if (answer := await fan.one(cluster, part)) is not None:
+            answered = True
+            whole.claims.extend(answer.claims)
+            whole.open |= answer.open
+    if not answered:
+        raise fan.none_answers(fan.names)
+    return whole
+
+
 def _hostname(item: Any) -> str:
     return str(item.hostname)
 
 
 RULES: Mapping[str, Rule] = {
+    "AcquireForBackfill": _backfill,
     "AcquireHostOffers": _acquire,
+    "CancelReservations": _all,
     "CheckGangs": _check_gangs,
     "FindHosts": _find_hosts,
     "GetCompletedReservations": _all,
@@ -284,6 +344,7 @@ RULES: Mapping[str, Rule] = {
     "MarkHostDrained": _of_host,
     "MatchHosts": _match_hosts,
     "ReleaseHostOffers": _by_host("hostOffers", _hostname),
+    "ReserveForGangs": _reserve_for_gangs,
     "ReserveHosts": _reserve,
 }
 """By method. Methods that are not here are called by cluster."""

@@ -104,14 +104,17 @@ class FanOut:
         """Return the clusters, in the order in which they are asked."""
         return tuple(self._clients)
 
-    async def one(self, cluster: str, request: Any, timeout: float = 0.0) -> Any | None:
-        """Return the answer of a cluster; None where it does not answer. Raises other errors."""
+    async def one(self, cluster: str, request: Any, method: str = "") -> Any | None:
+        """Return the answer of a cluster; None where it does not answer. Raises other errors.
+
+        `method` is another one of the same service.
+        """
         now = asyncio.get_running_loop().time
         if not self._clusters.has_leader(cluster) or self._reach.left_out(cluster, now()):
             return None
         try:
-            client = self._clients[cluster]
-            answer = await client.call(self._method, request, timeout=timeout or self._timeout, retry=False)
+            call = self._clients[cluster].call
+            answer = await call(method or self._method, request, timeout=self._timeout, retry=False)
         except Unavailable as error:
             log.warning("Mesos cluster %s is left out: %s", described(cluster), error)
             self._reach.note_failure(cluster, now())
@@ -119,9 +122,9 @@ class FanOut:
         self._reach.note_answer(cluster)
         return answer
 
-    async def all(self, requests: Mapping[str, Any], timeout: float = 0.0) -> dict[str, Any]:
+    async def all(self, requests: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answers of the clusters that answer. Raises Unavailable where none does."""
-        answers = await gathered({name: self.one(name, each, timeout) for name, each in requests.items()})
+        answers = await gathered({name: self.one(name, each) for name, each in requests.items()})
         found = {name: answer for name, answer in answers.items() if answer is not None}
         if requests and not found:
             raise self.none_answers(requests)
