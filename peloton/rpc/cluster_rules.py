@@ -219,17 +219,24 @@ async def _host_gains(fan: FanOut, request: Any) -> Any:
 
 
 async def _find_hosts(fan: FanOut, request: Any) -> Any:
-    """Return hosts of all clusters that could be claimed, cluster by cluster."""
+    """Return hosts that could be claimed, of one cluster after the other, in the same order each time."""
+    whole, skipped = feasibility_pb2.FindHostsResponse(), request.offset
     most = request.filter.quantity.maxHosts or MOST_FOUND
-    part = feasibility_pb2.FindHostsRequest()
-    part.CopyFrom(request)
-    part.offset, part.filter.quantity.maxHosts = 0, min(request.offset + most, MOST_FOUND)
-    whole, found = feasibility_pb2.FindHostsResponse(), []
-    for answer in (await fan.all(dict.fromkeys(fan.names, part))).values():
-        found += answer.hosts
+    answered = False
+    for cluster in sorted(fan.names):
+        part = feasibility_pb2.FindHostsRequest(filter=request.filter, offset=skipped)
+        left = most - len(whole.hosts)
+        part.filter.quantity.maxHosts = max(left, 1)  # 0 would be no limit; the counts are wanted anyway
+        answer = await fan.one(cluster, part)
+        if answer is None:
+            continue
+        answered = True
+        whole.hosts.extend(answer.hosts[:left])
+        skipped -= min(skipped, answer.counts["match"])
         for result, count in answer.counts.items():
             whole.counts[result] += count
-    whole.hosts.extend(found[request.offset : request.offset + most])
+    if not answered:
+        raise fan.none_answers(fan.names)
     return whole
 
 

@@ -217,7 +217,7 @@ async def test_a_gang_that_fits_nowhere_has_the_shortage_of_the_largest() -> Non
 async def test_room_for_a_gang_is_summed_over_clusters() -> None:
     assert await check(1, [room(5)], [room(3)]) == ""
     text = await check(1, [room(5)], [room(2)])
-    assert text == "needs room for 8 tasks at a time; 7 hosts have room for 7 when empty"
+    assert text.startswith("needs room for 8 tasks at a time; 7 hosts have room for 7 when empty")
     assert "room for 5" in await check(1, [room(5)], [TOO_LARGE]), "the other cluster has no room at all"
 
 
@@ -226,16 +226,56 @@ async def test_kinds_of_tasks_of_a_gang_may_fit_in_different_clusters() -> None:
     assert "largest of 2" in await check(2, [TOO_LARGE, TOO_LARGE, None], [TOO_LARGE, TOO_LARGE, None])
 
 
-async def test_hosts_are_unchanged_only_while_the_same_clusters_answer() -> None:
+async def test_gains_are_since_the_version_of_each_cluster() -> None:
+    """A cluster that comes back has no version: all of its hosts may have changed."""
+
+    def gains(version: str) -> Hostmgr:
+        def answer(method: str, request: Any) -> Any:
+            return feasibility_pb2.GetHostGainsResponse(
+                hosts_version=version,
+                unknown_version=request.hosts_version != version,
+                hosts=1,
+                largest={"cpu": float(version)},
+            )
+
+        return Hostmgr(answer)
+
     members = Members("", "east")
-    hostmgrs = {"": Hostmgr(verdicts("1", None)), "east": Hostmgr(verdicts("2", None))}
-    calls = client(members, hostmgrs)
-    gang = feasibility_pb2.GangShape(members=[feasibility_pb2.Members(count=1)])
-    request = feasibility_pb2.CheckGangsRequest(gangs=[gang])
-    request.hosts_version = (await calls.call("CheckGangs", request)).hosts_version
-    assert (await calls.call("CheckGangs", request)).unchanged
+    calls = client(members, {"": gains("1"), "east": gains("2")})
+
+    async def since(version: str) -> Any:
+        request = feasibility_pb2.GetHostGainsRequest(hosts_version=version)
+        return await calls.call("GetHostGains", request)
+
+    first = await since("")
+    assert first.unknown_version
+    again = await since(first.hosts_version)
+    assert not again.unknown_version and again.hosts_version == first.hosts_version
+    assert again.hosts == 2 and dict(again.largest) == {"cpu": 2.0}
     del members.leading["east"]
-    assert not (await calls.call("CheckGangs", request)).unchanged
+    without = await since(first.hosts_version)
+    assert not without.unknown_version and without.hosts == 1
+    members.leading["east"] = ADDRESS
+    assert (await since(without.hosts_version)).unknown_version
+
+
+async def test_hosts_are_found_page_by_page_over_all_clusters() -> None:
+    def found(*names: str) -> Hostmgr:
+        def answer(method: str, request: Any) -> Any:
+            page = names[request.offset :][: request.filter.quantity.maxHosts or None]
+            offers = [hostsvc_pb2.HostOffer(hostname=name) for name in page]
+            return feasibility_pb2.FindHostsResponse(hosts=offers, counts={"match": len(names)})
+
+        return Hostmgr(answer)
+
+    calls = client(Members("", "east"), {"": found("a", "b", "c"), "east": found("east/a", "east/b")})
+    seen: list[str] = []
+    for _ in range(4):
+        request = feasibility_pb2.FindHostsRequest(filter=acquire(2).filter, offset=len(seen))
+        answer = await calls.call("FindHosts", request)
+        assert answer.counts["match"] == 5
+        seen += [each.hostname for each in answer.hosts]
+    assert seen == ["a", "b", "c", "east/a", "east/b"]
 
 
 async def test_a_gang_that_is_held_for_goes_to_the_first_cluster_that_is_ready() -> None:
