@@ -1,4 +1,4 @@
-"""The stored records of hosts: their maintenance and host pool. Hosts without either have none."""
+"""The stored records of hosts in maintenance. Other hosts have none."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class HostRecords:
     async def change(self, hostname: str, changed: Callable[[HostInfo], HostInfo]) -> HostInfo:
         """Store what `changed` makes of a host's record, and return it; a host without one is UP.
 
-        The record of a host that is UP and in no pool is deleted. Raises what `changed` raises, without a
+        The record of a host that is UP is deleted. Raises what `changed` raises, without a
         change.
         """
         async with self._lock:
