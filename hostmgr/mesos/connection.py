@@ -25,6 +25,8 @@ from peloton.mesos.detector import MasterAddress, MasterDetector
 
 PATH = "/api/v1/scheduler"
 CONNECT_SECONDS = 10.0
+SUBSCRIBE_SECONDS = 30.0
+"""Longest time until SUBSCRIBED: a master of many agents prepares their offers first."""
 WATCH_SECONDS = 0.5
 MAX_REDIRECTS = 3
 _BROKEN = (OSError, Unavailable, SessionBroken, MalformedStream, MalformedMessage, InvalidArgument)
@@ -170,7 +172,7 @@ class MesosDriver:
             call = subscribe(self._framework, self.session.framework_id)
             writer.write(Requests(master, PATH, self._headers).post(self._codec.encode(call)))
             decoder = EventDecoder(self._codec, self.session, self._max_record)
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(SUBSCRIBE_SECONDS):
                 events = await self._until_subscribed(reader, decoder)
             await self._exchange(master, reader, decoder, events)
         except SessionRefused as error:
