@@ -168,6 +168,8 @@ class ReservationSettings(Settings):
 
     concurrent: int = Field(10, ge=1)
     """Most tasks and gangs that have hosts reserved at a time; the others wait in the order of their age."""
+    share: float = Field(0.5, gt=0, le=1)
+    """Most of all hosts that are reserved at a time, as a fraction; the oldest gang may have more."""
     candidates: int = Field(500, ge=1)
     """Most hosts that are compared for one of them, those with the fewest tasks first."""
     lease: float = Field(15.0, gt=0)
@@ -181,7 +183,7 @@ class ReservationSettings(Settings):
     def policy(self) -> ReservationPolicy:
         """Return these settings as the core takes them."""
         return ReservationPolicy(
-            self.concurrent, self.candidates, self.lease, self.longest, self.backfill_margin
+            self.concurrent, self.share, self.candidates, self.lease, self.longest, self.backfill_margin
         )
 
 

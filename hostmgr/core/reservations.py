@@ -52,6 +52,8 @@ class ReservationPolicy:
 
     concurrent: int = 10
     """Most reservations that have hosts at a time; younger ones wait for them."""
+    share: float = 0.5
+    """Most of all hosts that are reserved at a time; the oldest reservation may have more."""
     candidates: int = 500
     """Most hosts that one plan compares."""
     lease: float = LEASE_SECONDS
@@ -191,8 +193,11 @@ class Reservations:
         yield
         for each in self._waiting():
             if each.id in self._all and not each.claims:
-                self._assign(each, self._planned(each, taken, tasks, now))
-                taken.update(_agents(each.plan))
+                found = self._planned(each, taken, tasks, now)
+                if taken and len(taken) + len(_agents(found)) > self._policy.share * len(self._hosts.table):
+                    found = None
+                self._assign(each, found)
+                taken.update(_agents(found))
             yield
 
     def _assign(self, it: Reservation, found: Plan | None) -> None:

@@ -228,3 +228,14 @@ def test_the_older_of_two_gangs_comes_first(sizes: tuple[int, int]) -> None:
     while len(world.placed) < 2:
         world.step({"younger": sizes[1], "older": sizes[0]})
     assert world.placed["older"] < world.placed["younger"]
+
+
+def test_small_reservations_leave_half_of_the_hosts_to_others() -> None:
+    world = World(6, 9, 0.0)
+    for _ in range(LONGEST):
+        world.step({})
+    for name in ("a", "b", "c", "d", "e"):
+        world.it.renew(name, GangShape((Members(WHOLE, 1),)), world.now)
+    world.it.replan(world.now)
+    assert sum(bool(world.hosts.reserved_for(f"S{number}")) for number in range(6)) == 3
+    assert world.it.progress("e", world.ids(), world.now).parts == ()
