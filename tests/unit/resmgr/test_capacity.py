@@ -1,0 +1,86 @@
+"""The capacity of several Mesos clusters, some of which cannot be asked."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from peloton.errors import Unavailable
+from peloton.membership.interface import Address, Membership, Role
+from peloton.model.resources import Resources
+from peloton.rpc.cluster_rules import RULES
+from peloton.rpc.clusters import ClusterClient, Clusters
+from resmgr.drivers.capacity import Capacity
+from resmgr.drivers.loop import Driver
+
+from .shell import Hostmgr, Shell
+
+
+class Members:
+    """Both clusters have leaders."""
+
+    def leader(self, role: Role, cluster: str = "") -> Address | None:
+        return Address("h", "127.0.0.1", 1, 2)
+
+    def clusters(self) -> list[str]:
+        return ["east"]
+
+
+class Clock:
+    """The driver's time, as far as the capacity needs it."""
+
+    def __init__(self, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr(driver, "now", lambda: self.now)
+
+
+class Cluster(Hostmgr):
+    def __init__(self, cpu: float) -> None:
+        super().__init__()
+        self.capacity = Resources.of(cpu)
+        self.away = False
+
+    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
+        if self.away:
+            raise Unavailable("away")
+        return await super().call(method, request, timeout, retry)
+
+
+def made(shell: Shell) -> tuple[Capacity, Cluster, Cluster]:
+    own, east = Cluster(6), Cluster(4)
+    callers = {"": own, "east": east}
+    client = ClusterClient(Clusters(cast(Membership, Members())), callers.__getitem__, RULES)
+    return Capacity(shell.driver, client, 1.0, 1.0, kept=60.0), own, east
+
+
+async def test_the_last_capacity_of_a_lost_cluster_counts_for_a_while(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After that it counts with what its tasks hold, so that they take nothing of the others."""
+    clock = Clock(shell.driver, monkeypatch)
+    capacity, _, east = made(shell)
+    tree = shell.driver.scheduler.tree
+    await capacity.update()
+    assert tree.capacity == Resources.of(10)
+    east.away = True
+    clock.now += 60.0
+    await capacity.update()
+    assert tree.capacity == Resources.of(10)
+    held = {"east": (Resources.of(1.5), Resources.of(0))}
+    monkeypatch.setattr(shell.driver.scheduler.registry, "held_in", held.__getitem__)
+    clock.now += 1.0
+    await capacity.update()
+    assert tree.capacity == Resources.of(7.5)
+    east.away = False
+    await capacity.update()
+    assert tree.capacity == Resources.of(10)
+
+
+async def test_nothing_changes_while_no_cluster_answers(shell: Shell) -> None:
+    capacity, own, east = made(shell)
+    own.away = east.away = True
+    before = shell.driver.scheduler.tree.capacity
+    with pytest.raises(Unavailable, match="Mesos cluster without a name: away; Mesos cluster east: away"):
+        await capacity.update()
+    assert shell.driver.scheduler.tree.capacity == before
