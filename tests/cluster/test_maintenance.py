@@ -184,7 +184,9 @@ def test_the_last_host_of_a_service_dies_while_it_drains(harness: Harness) -> No
     service = ServiceJob(harness, 2, bound)
     service.await_states(*[pod_pb2.POD_STATE_RUNNING] * 2)
     started = peloton(harness, "start", host)
-    assert started.stdout.startswith(f"Host {host} is DRAINING: 2 tasks to move, then it goes DOWN\n")
+    assert started.stdout.startswith(f"Host {host} is DRAINING: 2 tasks to move, then it goes DOWN\n"), (
+        started
+    )
     assert (
         f"{host} is the last host that can run job bound ({service.id.value}): 2 of its 2" in started.stderr
     )

@@ -46,6 +46,7 @@ def start(session: Session, hosts: tuple[str, ...], force: bool) -> None:
     before = _infos(session, names)
     fresh = [name for name in names if name in before and _short(before[name].state) == "UP"]
     _warn(session, fresh, force)
+    to_move = _runs(session, fresh)
     request = (
         pb.StartMaintenanceRequest(hostname=names[0])
         if len(names) == 1
@@ -53,7 +54,8 @@ def start(session: Session, hosts: tuple[str, ...], force: bool) -> None:
     )
     session.call("host_svc", "StartMaintenance", request)
     after, runs = _infos(session, names), _runs(session, names)
-    lines = [_started(name, name in fresh, after.get(name), len(runs[name])) for name in names]
+    tasks = {**runs, **to_move}
+    lines = [_started(name, name in fresh, after.get(name), len(tasks[name])) for name in names]
     lines.append("Follow it with: peloton host maintenance status")
     session.show(_answer(after, runs), lambda: "\n".join(lines))
 
@@ -181,15 +183,14 @@ def _task(session: Session, run: str) -> tuple[str, str]:
 
 
 def _started(name: str, fresh: bool, info: HostInfo | None, tasks: int) -> str:
+    """Describe a host after the start; `tasks` are those to move, or those that are left."""
     state = _short(info.state) if info is not None else "DRAINING"
-    left = "no task is left on it" if not tasks else f"{_tasks(tasks)} left"
     if not fresh:
-        return f"Host {name} is {state} already" + (f": {left}" if state == "DRAINING" else "")
-    if state != "DRAINING":
-        return f"Host {name} is {state}"
-    if tasks:
-        return f"Host {name} is DRAINING: {tasks} task{'s' * (tasks > 1)} to move, then it goes DOWN"
-    return f"Host {name} is DRAINING: it has no tasks and goes DOWN in a moment"
+        left = f": {_tasks(tasks)} left" if tasks else ": no task is left on it"
+        return f"Host {name} is {state} already" + (left if state == "DRAINING" else "")
+    if not tasks:
+        return f"Host {name} is {state}: it has no tasks" + ("" if state == "DOWN" else ", and goes DOWN")
+    return f"Host {name} is {state}: {tasks} task{'s' * (tasks > 1)} to move, then it goes DOWN"
 
 
 def _tasks(count: int) -> str:

@@ -76,7 +76,7 @@ def test_start(run: Run, daemons: FakeDaemons) -> None:
     assert outcome == (
         0,
         "Host host0 is DRAINING: 3 tasks to move, then it goes DOWN\n"
-        "Host host1 is DRAINING: it has no tasks and goes DOWN in a moment\n"
+        "Host host1 is DRAINING: it has no tasks, and goes DOWN\n"
         "Host host2 is DRAINING already: 1 task is left\n"
         "Host host3 is DOWN already\n"
         "Follow it with: peloton host maintenance status\n",
