@@ -66,8 +66,9 @@ def _outcomes(plan: GangsPlan, size: int) -> Iterator[str]:
         if plan.ahead:
             yield f"{_INDENT}{_counted(plan.ahead, 'gang')} would be ahead of them"
     if plan.refused_gangs:
-        always = "no host could take them, even when empty: " if plan.HasField("shortage") else "refused: "
-        yield f"{plan.refused_gangs * size}: {always}{clean(plan.refused)}"
+        count = plan.refused_gangs * size
+        always = f"no host could take {'it' if count == 1 else 'them'}, even when empty: "
+        yield f"{count}: {always if plan.HasField('shortage') else 'refused: '}{clean(plan.refused)}"
 
 
 def _victims_line(victims: PlannedVictims) -> str:

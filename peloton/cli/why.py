@@ -10,6 +10,8 @@ from peloton.cli.output import clean, table
 from peloton.cli.rows import spans
 from peloton.cli.times import run_time, short_time
 from peloton.clock import rfc3339
+from peloton.model.hostcounts import in_words
+from peloton.model.shortage import counted_hosts
 from peloton.model.states import TERMINAL_TASK_STATES, TaskState
 from peloton.model.task import MAX_FAILURES
 
@@ -133,12 +135,23 @@ def _tries_lines(found: Explanation) -> list[str]:
     if not found.HasField("tries"):
         return []
     tries = found.tries
-    returns = f", returned to its pool's queue {tries.returns} times" if tries.returns else ""
+    returns = f", returned to its pool's queue {_times(tries.returns)}" if tries.returns else ""
     lines = [
         f"placing failed {tries.failed} of {tries.most} times{returns}; last: {clean(tries.reason)}",
     ]
+    if tries.failed < tries.most:
+        left = tries.most - tries.failed
+        lines.append(f"it keeps its place for {_tries(left)} more; then others may pass it")
     counts = sorted(tries.hosts.items(), key=lambda item: (-item[1], item[0]))
-    return lines + [f"{_INDENT}{count} hosts: {clean(name)}" for name, count in counts]
+    return lines + [f"{_INDENT}{counted_hosts(count)} {clean(in_words(name))}" for name, count in counts]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _tries(count: int) -> str:
+    return f"{count} {'try' if count == 1 else 'tries'}"
 
 
 def _share_lines(found: Explanation) -> list[str]:

@@ -123,7 +123,7 @@ def test_a_dry_run_shows_where_instances_would_go(
         "instances 0-6:",
         "  7 would be placed now, on 2 hosts",
     ]
-    assert shown[-2:] == ["instance 7:", f"  1: no host could take them, even when empty: {LACK}"]
+    assert shown[-2:] == ["instance 7:", f"  1: no host could take it, even when empty: {LACK}"]
     spec.write_text("name: mixed\ninstanceCount: -1\n")
     assert main(["job", "create", "/test", str(spec), "--dry-run"]) == 1
     assert harness.client.job_svc.Query(jobs, timeout=30).pagination.total == before, "nothing was created"

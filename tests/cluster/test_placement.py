@@ -131,7 +131,12 @@ def test_a_host_limit_holds_within_a_job(harness: Harness, stop: list[str]) -> N
     job_id = create(harness, stop, config(harness, 8, limit, (("app", "limited"),)))
     assert running(harness, job_id, 8) == dict.fromkeys(PLAIN, 2)
     one_more = create(harness, stop, config(harness, 1, limit, (("app", "limited"),)))
-    refused(harness, one_more, "4 mismatch_task_constraints", "needs a host where task app=limited < 2 holds")
+    refused(
+        harness,
+        one_more,
+        "4 with tasks that its constraint refuses",
+        "needs a host where task app=limited < 2 holds",
+    )
 
 
 def test_two_jobs_that_repel_each_other_share_no_host(harness: Harness, stop: list[str]) -> None:
@@ -164,7 +169,13 @@ def test_gpu_hosts_and_exclusive_hosts_take_only_their_own(harness: Harness, sto
     plain = create(harness, stop, full)
     assert set(running(harness, plain, 16)) == set(PLAIN)
     more = create(harness, stop, config(harness, 1))
-    refused(harness, more, "1 mismatch_constraints", "1 scarce_resources", "4 insufficient_offer_resources")
+    refused(
+        harness,
+        more,
+        "1 that its constraint excludes",
+        "1 with GPUs, kept for tasks that request some",
+        "4 with too little free",
+    )
     gpu = config(harness, 2)
     gpu.defaultConfig.resource.gpuLimit = 1
     assert running(harness, create(harness, stop, gpu), 2) == {"gpu": 2}

@@ -150,10 +150,10 @@ def test_families() -> None:
 
 def test_reasons() -> None:
     counts = {"mismatch_constraints": 4, "insufficient_offer_resources": 8, "match": 3}
-    told = "12 hosts: 8 insufficient_offer_resources, 4 mismatch_constraints"
+    told = "12 hosts: 8 with too little free, 4 that its constraint excludes"
     alone, three = gang(), gang(needs(), needs(), needs())
     assert counted(counts) == told
-    assert counted({"no_offer": 1}) == "1 host: 1 no_offer"
+    assert counted({"no_offer": 1}) == "1 host without an offer from Mesos now"
     more = "needs 1 cpu free on one host; needs a host that is not exclusive"
     assert no_host_fits(alone, alone.shape, counts) == f"no host fits: {told}; {more}"
     assert no_host_fits(alone, alone.shape, {}) == "no host fits: there are no hosts"

@@ -26,7 +26,7 @@ async def test_a_task_whose_host_is_full_is_given_back_and_others_are_placed() -
     ) as world:
         await world.idle()
     assert world.resmgr.hosts() == [("host-0", 1), ("host-2", 1)]
-    assert world.resmgr.failures == {full: "waits for host host-1: 1 host: 1 insufficient_offer_resources"}
+    assert world.resmgr.failures == {full: "waits for host host-1: 1 host with too little free"}
 
 
 async def test_a_task_whose_host_is_not_there_says_so() -> None:

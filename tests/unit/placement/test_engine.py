@@ -34,7 +34,7 @@ async def test_gang_without_a_host_is_returned_with_the_reason() -> None:
     small = [gang() for _ in range(5)]
     async with running([*large, *small], [host(0), host(1)]) as world:
         await world.idle()
-    told = "no host fits: 2 hosts: 2 insufficient_offer_resources; needs 16 cpu free on one host"
+    told = "no host fits: 2 hosts with too little free; needs 16 cpu free on one host"
     assert world.resmgr.failures == dict.fromkeys(large, told)
     assert len(world.resmgr.placed()) == 5
     assert sum(asked == needs(cpu=16) for asked, _ in world.hostmgr.requested) == 1, "once for all of them"
@@ -123,7 +123,8 @@ async def test_wait_for_busy_hosts_ends() -> None:
     async with running([one], [], patience=0.3, prepare=lambda w: setattr(w.hostmgr, "busy", 2)) as world:
         await world.idle()
     assert world.resmgr.failures == {
-        one: "no host fits: 2 hosts: 2 mismatch_status; waits for hosts that are claimed or not in service"
+        one: "no host fits: 2 hosts claimed or not in service; "
+        "waits for hosts that are claimed or not in service"
     }
     assert len(world.hostmgr.requested) > 1
 
@@ -212,7 +213,8 @@ async def test_gang_is_returned_at_its_deadline() -> None:
     ) as world:
         await world.idle()
     assert world.resmgr.failures == {
-        one: "no host fits: 1 host: 1 mismatch_status; waits for hosts that are claimed or not in service"
+        one: "no host fits: 1 host claimed or not in service; "
+        "waits for hosts that are claimed or not in service"
     }
 
 

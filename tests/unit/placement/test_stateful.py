@@ -60,7 +60,7 @@ async def test_a_task_waits_until_its_volume_is_offered_again() -> None:
 def test_the_reason_names_the_host_and_what_is_wrong_with_it() -> None:
     one = returning("host-1")
     counts = {"mismatch_constraints": 7, "insufficient_offer_resources": 1}
-    told = "waits for host host-1, which has its volume: 1 host: 1 insufficient_offer_resources"
+    told = "waits for host host-1, which has its volume: 1 host with too little free"
     assert host_of_volume(one, counts) == told
     gone = "waits for host host-1, which has its volume: the host is gone, or its volume is in use"
     assert host_of_volume(one, {"mismatch_constraints": 7}) == gone

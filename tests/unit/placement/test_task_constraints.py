@@ -72,7 +72,7 @@ async def test_the_reason_names_the_constraint_and_counts_the_hosts() -> None:
     async with running([one], [host(0), host(1, cpu=0.5)], prepare=placed_before) as world:
         await world.idle()
     assert world.resmgr.failures[one] == (
-        "no host fits: 2 hosts: 1 insufficient_offer_resources, 1 mismatch_task_constraints; "
+        "no host fits: 2 hosts: 1 with too little free, 1 with tasks that its constraint refuses; "
         "needs 1 cpu free on one host; "
         "1 host with tasks that its constraint refuses: needs a host where task app=db < 1 holds"
     )

@@ -123,7 +123,7 @@ def test_every_state_before_launch_has_a_cause() -> None:
 
 def test_failed_placements_are_counted_and_remembered_through_the_pools_queue() -> None:
     world = World()
-    message = "no host fits: 12 hosts: 8 insufficient_offer_resources, 4 mismatch_constraints"
+    message = "no host fits: 12 hosts: 8 with too little free, 4 that its constraint excludes"
     counts = {"insufficient_offer_resources": 8, "mismatch_constraints": 4}
     world.enqueue(0)
     world.admit()
