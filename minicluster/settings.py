@@ -81,14 +81,14 @@ class DaemonSettings(Settings):
     archiver: dict[str, Any] = Field(default_factory=dict)
 
 
-def _three_agents() -> tuple[Agent, ...]:
+def _three_agents(first_port: int = 31000) -> tuple[Agent, ...]:
     """They share 127.0.0.1, so they differ in ports."""
     return tuple(
         Agent(
             hostname=f"peloton-mesos-agent{i}",
-            resources=f"cpus:4;mem:2048;disk:20000;ports:[{31000 + 1000 * i}-{31999 + 1000 * i}]",
+            resources=f"cpus:4;mem:2048;disk:20000;ports:[{first}-{first + 999}]",
         )
-        for i in range(3)
+        for i, first in enumerate(range(first_port, first_port + 3000, 1000))
     )
 
 
@@ -201,7 +201,10 @@ class ClusterSettings(Settings):
         if isinstance(value, int) or (isinstance(value, str) and value.isascii() and value.isdigit()):
             if not 1 <= int(value) <= MOST_CLUSTERS:
                 raise ValueError(f"should be 1 to {MOST_CLUSTERS} clusters in all, or a list of further ones")
-            return [{"name": f"cluster{i}"} for i in range(2, int(value) + 1)]
+            return [
+                NamedCluster(name=f"cluster{i}", agents=_three_agents(28000 + 3000 * i))
+                for i in range(2, int(value) + 1)
+            ]
         return value
 
     @model_validator(mode="after")

@@ -116,7 +116,8 @@ class Capacity:
         if len(failures) == len(names) and not self._known:
             raise Unavailable("; ".join(failures))
         self._log(failures)
-        return sum(map(self._counted, names), Amount())
+        # A cluster that has not been seen since this start may have tasks.
+        return sum(map(self._counted, {*names, *self._driver.scheduler.registry.clusters()}), Amount())
 
     def _counted(self, cluster: str) -> Amount:
         """Return what a cluster counts with."""

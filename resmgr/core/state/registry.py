@@ -110,6 +110,10 @@ class Registry:
         """Count the labels of the tasks placed or running on a host."""
         return Counter(label for task in self.on_host(host) for label in task.needs.labels)
 
+    def clusters(self) -> set[str]:
+        """Return the Mesos clusters on whose hosts there are tasks."""
+        return {cluster_of(host) for host in self._hosts}
+
     def held_in(self, cluster: str) -> tuple[Resources, Resources]:
         """Return what tasks hold on the hosts of a Mesos cluster: resources, and slack."""
         charges = [

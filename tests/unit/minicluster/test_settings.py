@@ -256,3 +256,22 @@ def test_fast_agents_get_more_concurrent_launches(
 def test_malformed_launch_seconds_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"--launch-seconds.*'3-0\.3' should be MIN-MAX"):
         read_cluster(None, {"launch_seconds": "3-0.3"})
+
+
+def test_further_mesos_clusters_have_names_and_ports_of_their_own(tmp_path: Path) -> None:
+    """A number makes default ones; their agents may have the hostnames of the first cluster's."""
+    settings = read_cluster(None, {"clusters": "2"})
+    found = parts(settings, tmp_path)
+    assert len(set(found.values())) == len(found)
+    of_second = {"mesos-master-cluster2", "hostmgr-cluster2", *(f"mesos-agent{i}-cluster2" for i in range(3))}
+    assert of_second == {name for name in found if name.endswith("cluster2")}
+    agents = [*settings.agents, *settings.clusters[0].agents]
+    assert len({agent.resources for agent in agents}) == len(agents), "their tasks share one address"
+    layout = Layout(tmp_path)
+    ports = lambda name, kind, index: default_ports(kind, index)  # noqa: E731
+    (hostmgr,) = (part for part in components(settings, layout, ports) if part.name == "hostmgr-cluster2")
+    assert hostmgr.cluster == "cluster2"
+    assert parts(read_cluster(None, {"clusters": "1"}), tmp_path) == parts(ClusterSettings(), tmp_path)
+    for wrong in ("0", "many", [{"name": "a"}, {"name": "a"}], [{"name": "a/b"}]):
+        with pytest.raises(ConfigError, match="clusters"):
+            read_cluster(None, {"clusters": wrong})

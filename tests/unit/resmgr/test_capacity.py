@@ -8,13 +8,19 @@ import pytest
 
 from peloton.errors import Unavailable
 from peloton.membership.interface import Address, Membership, Role
+from peloton.model.pool import PoolConfig
 from peloton.model.resources import Resources
+from peloton.model.states import TaskState
 from peloton.rpc.cluster_rules import RULES
 from peloton.rpc.clusters import ClusterClient, Clusters
+from resmgr.core.state.entities import Task
+from resmgr.core.state.needs import Needs
+from resmgr.core.state.pools import Pool
 from resmgr.drivers.capacity import Capacity
 from resmgr.drivers.loop import Driver
 
 from .shell import Hostmgr, Shell
+from .world import JOB, World, kinds, needs
 
 
 class Members:
@@ -54,6 +60,27 @@ def made(shell: Shell) -> tuple[Capacity, Cluster, Cluster]:
     return Capacity(shell.driver, client, 1.0, 1.0, kept=60.0), own, east
 
 
+def put_on(shell: Shell, host: str, of: Needs, instance: int = 0) -> None:
+    """Let a task run on a host."""
+    registry = shell.driver.scheduler.registry
+    pool = World(PoolConfig("a", "a", "root", kinds())).scheduler.tree.get("a")
+    assert isinstance(pool, Pool)
+    task = Task(registry.job(JOB), instance, 1, of, pool, TaskState.RUNNING, 0.0)
+    registry.add(task)
+    registry.put_on_host(task, host)
+
+
+def test_what_tasks_hold_is_told_by_cluster(shell: Shell) -> None:
+    put_on(shell, "host", needs(cpu=1))
+    put_on(shell, "east/host", needs(cpu=2, revocable=True), instance=1)
+    put_on(shell, "east/other", needs(cpu=3), instance=2)
+    registry = shell.driver.scheduler.registry
+    assert registry.clusters() == {"", "east"}
+    normal, slack = registry.held_in("east")
+    assert (normal.cpu, normal.memory, slack) == (3000, 2000, Resources(cpu=2000))
+    assert registry.held_in("")[0].cpu == 1000
+
+
 async def test_the_last_capacity_of_a_lost_cluster_counts_for_a_while(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,14 +94,14 @@ async def test_the_last_capacity_of_a_lost_cluster_counts_for_a_while(
     clock.now += 60.0
     await capacity.update()
     assert tree.capacity == Resources.of(10)
-    held = {"east": (Resources.of(1.5), Resources.of(0))}
-    monkeypatch.setattr(shell.driver.scheduler.registry, "held_in", held.__getitem__)
+    put_on(shell, "east/host", needs(cpu=1.5))
+    put_on(shell, "west/host", needs(cpu=2), instance=1)
     clock.now += 1.0
     await capacity.update()
-    assert tree.capacity == Resources.of(7.5)
+    assert tree.capacity.cpu == 9500, "6 there, 1.5 in east, 2 in a cluster that has not been seen"
     east.away = False
     await capacity.update()
-    assert tree.capacity == Resources.of(10)
+    assert tree.capacity.cpu == 12000
 
 
 async def test_nothing_changes_while_no_cluster_answers(shell: Shell) -> None:
