@@ -12,6 +12,7 @@ import pytest
 from minicluster.cluster import Cluster
 from minicluster.settings import Agent, ClusterSettings, DaemonSettings, NamedCluster
 from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
@@ -134,6 +135,33 @@ def test_a_task_goes_where_its_constraint_says_and_its_output_is_found(harness: 
     assert harness.ended(job_id, SECONDS).state == job_pb2.SUCCEEDED
     assert hosts_of(harness, job_id) <= EAST
     assert output(harness, job_id) == "from east\n"
+
+
+def test_maintenance_of_a_host_moves_its_task_and_comes_to_an_end(harness: Harness) -> None:
+    """The host of the same name in the other cluster stays up."""
+    discovery = LocalDiscovery(harness.cluster.layout.membership)
+    client = PelotonClient("test", discovery=InCluster(discovery, "east"))
+    job_id = harness.create(in_east(harness, SLEEP))
+    host = harness.running(job_id).host
+
+    def states(of: PelotonClient) -> dict[str, int]:
+        found = of.host_svc.QueryHosts(host_svc_pb2.QueryHostsRequest(), timeout=SECONDS).host_infos
+        return {each.hostname: each.state for each in found}
+
+    def is_down() -> bool:
+        return host not in states(client) or states(client)[host] == host_pb2.HOST_STATE_DOWN
+
+    client.host_svc.StartMaintenance(host_svc_pb2.StartMaintenanceRequest(hostname=host), timeout=SECONDS)
+    wait_for(is_down, SECONDS, lambda: str(states(client)))
+    assert harness.running(job_id).host != host
+    assert set(states(harness.client).values()) == {host_pb2.HOST_STATE_UP}
+    request = host_svc_pb2.CompleteMaintenanceRequest(hostname=host)
+    client.host_svc.CompleteMaintenance(request, timeout=SECONDS)
+    name = NAMES.index(host.removeprefix("east/"))
+    harness.cluster.start([f"mesos-agent{name}-east"])  # Mesos has ended it
+    wait_for(lambda: states(client).get(host) == host_pb2.HOST_STATE_UP, SECONDS, lambda: str(states(client)))
+    client.close()
+    stop(harness, job_id)
 
 
 def test_a_lost_cluster_takes_only_its_own_hosts_away(harness: Harness) -> None:
