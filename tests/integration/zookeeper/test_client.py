@@ -92,3 +92,20 @@ def test_a_connection_that_kazoo_gave_up_is_made_again(
         assert discovery.address("jobmgr") == leader.target
     finally:
         discovery.close()
+
+
+def test_host_managers_of_named_mesos_clusters_are_found(
+    zookeeper: ZooKeeperServer, raw: Any, root: str
+) -> None:
+    discovery = ZooKeeperDiscovery(zookeeper.address, root)
+    try:
+        assert discovery.clusters() == [""]
+        east = Address("here", "127.0.0.1", 1, 3)
+        place = f"{root}/hostmanager/clusters/east"
+        raw.create(f"{place}/leader", east.to_json().encode(), makepath=True)
+        assert discovery.clusters() == ["east"]
+        assert discovery.address("hostmgr/east") == east.target
+        raw.create(f"{root}/hostmanager/members/one", b"", makepath=True)
+        assert discovery.clusters() == ["", "east"]
+    finally:
+        discovery.close()
