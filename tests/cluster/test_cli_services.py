@@ -203,7 +203,8 @@ def test_a_daemon_job_that_no_host_matches_is_warned_of(
     out, err = capfd.readouterr()
     job = out.split()[1]
     assert err == (
-        "warning: no host takes an instance now: no host matches its constraint: 3 hosts compared; "
+        "warning: no host takes an instance now: no host has rack=none: 3 hosts without rack; "
+        "waits for a host with rack=none; "
         "each host that does gets one as it comes\n"
     )
     rows = peloton("job", "stateless", "list-pods", job).splitlines()
