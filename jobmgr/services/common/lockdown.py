@@ -12,7 +12,7 @@ from jobmgr.engine.lockdown import Lockdown
 from peloton.model.lockdown import Component
 from peloton.rpc.server import Service
 
-READING = ("Get", "List", "Query", "Browse", "Watch", "Cancel", "Explain", "Check", "Plan")
+READING = ("Get", "List", "Query", "Browse", "Watch", "Cancel", "Explain", "Check", "Find", "Plan")
 """What the names of methods begin with that change nothing stored. Cancel ends a watch."""
 
 

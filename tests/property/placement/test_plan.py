@@ -85,14 +85,15 @@ def task_kinds(draw: st.DrawFn) -> tuple[Needs, tuple[Label, ...]]:
 
 @st.composite
 def gang_lists(draw: st.DrawFn, most: int = 4) -> list[Gang]:
-    """Gangs of some kinds of tasks, so that many are alike."""
+    """Gangs of some kinds of tasks, so that many are alike. All gangs of a job have its strategy."""
     kinds = draw(st.lists(task_kinds(), min_size=1, max_size=4))
+    strategies = {job: draw(st.sampled_from(PlacementStrategy)) for job in ("j1", "j2")}
     gangs = []
     for i in range(draw(st.integers(0, 10))):
         members = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=most))
-        job, strategy = draw(st.sampled_from(["j1", "j2"])), draw(st.sampled_from(PlacementStrategy))
+        job = draw(st.sampled_from(sorted(strategies)))
         tasks = tuple(Task(f"t{i}.{j}", f"r{i}.{j}", needs, "", of) for j, (needs, of) in enumerate(members))
-        gangs.append(Gang(job, tasks, strategy))
+        gangs.append(Gang(job, tasks, strategies[job]))
     return gangs
 
 
