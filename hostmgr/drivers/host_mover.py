@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from prometheus_client import Gauge
@@ -78,11 +79,9 @@ class HostMover:
         while True:
             if self._pools.enabled:
                 await self.step()
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._wake.wait()
-            except TimeoutError:
-                pass
             self._wake.clear()
 
     async def step(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -200,11 +201,9 @@ class Maintenance:
         """Bring the master to the records for ever: at the beginning, after changes, and periodically."""
         while True:
             done = await self._try_step()
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(self._interval if done else RETRY_SECONDS):
                     await self._wake.wait()
-            except TimeoutError:
-                pass
             self._wake.clear()
 
     async def _try_step(self) -> bool:
