@@ -12,7 +12,7 @@ MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 
 Metadata = Sequence[tuple[str, str]]
 
-_OPTIONS = (
+CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     # A daemon that was restarted is found again within a second or two, not after gRPC's two minutes.
@@ -70,5 +70,5 @@ class _Defaults(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercep
 
 def open_channel(address: str, metadata: Metadata, timeout: float | None) -> grpc.Channel:
     """Open a channel to `host:port`. `timeout` is in seconds; None waits without end."""
-    channel = grpc.insecure_channel(address, options=_OPTIONS)
+    channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
     return grpc.intercept_channel(channel, _Defaults(metadata, timeout))

@@ -16,7 +16,7 @@ from peloton.client.discovery import NoLeader
 
 NOT_BEGUN = "peloton-not-begun"
 """Key of the trailing metadata of a call that was refused before it began."""
-_SERVER_GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+SERVER_GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 """Codes of calls to a server that ends; CANCELLED where the call was under way."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 _IDEMPOTENT = re.compile(r"(Get|List|Query|Browse|Lookup|Refresh|Start|Stop|Kill|Delete)(?![a-z])")
@@ -158,10 +158,10 @@ class _Call(_Stream):
         try:
             return call.with_call(request, timeout=rest, **options)
         except grpc.RpcError as error:
-            if error.code() in (*_SERVER_GONE, grpc.StatusCode.DEADLINE_EXCEEDED):
+            if error.code() in (*SERVER_GONE, grpc.StatusCode.DEADLINE_EXCEEDED):
                 self._channel.invalidate(target)
-            again = _never_began(error) or repeatable(self._method, request)
-            if error.code() in _SERVER_GONE and again:
+            again = never_began(error) or repeatable(self._method, request)
+            if error.code() in SERVER_GONE and again:
                 raise _Retry(error) from None
             raise
 
@@ -174,7 +174,7 @@ class _Retry(Exception):
         super().__init__()
 
 
-def _never_began(error: grpc.RpcError) -> bool:
+def never_began(error: grpc.RpcError) -> bool:
     """Return whether the call was refused before it began, or found no connection."""
     trailing = {key for key, _ in error.trailing_metadata() or ()}
     return NOT_BEGUN in trailing or str(error.details() or "").startswith("failed to connect")

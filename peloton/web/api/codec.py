@@ -1,0 +1,72 @@
+"""Requests and answers in protobuf's JSON form."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import grpc
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.message import DecodeError
+
+from peloton.web.api.failures import Failure
+from peloton.web.api.methods import Method
+
+
+def parse(method: Method, body: bytes) -> Any:
+    """Parse the body of a request; an empty one is an empty message. Raises Failure."""
+    message = method.request()
+    try:
+        if body.strip():
+            ParseDict(_object(body), message)
+    except (ParseError, ValueError, RecursionError) as error:
+        text = str(error) or type(error).__name__
+        raise _refused(f"{message.DESCRIPTOR.full_name}: {_one_line(text)}") from None
+    if not message.IsInitialized():
+        missing = ", ".join(message.FindInitializationErrors())
+        raise _refused(f"{message.DESCRIPTOR.full_name}: required and not given: {missing}")
+    return message
+
+
+def dump(method: Method, answer: bytes) -> dict[str, Any]:
+    """Return the JSON form of an answer. Raises Failure where its bytes are no such message."""
+    try:
+        message = method.response.FromString(answer)
+    except DecodeError:
+        text = f"{method.path}: the answer's bytes are no {method.response.DESCRIPTOR.full_name}"
+        raise Failure(grpc.StatusCode.INTERNAL, text) from None
+    found: dict[str, Any] = MessageToDict(message)
+    return found
+
+
+def encode(value: Any) -> bytes:
+    """Return compact JSON on one line."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    """Parse JSON. Raises ValueError, also for what is no object, and for a key that is given twice."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        raise ValueError("the body is not UTF-8") from None
+    value = json.loads(text, object_pairs_hook=_pairs)
+    if not isinstance(value, dict):
+        raise ValueError(f"the body is a JSON {type(value).__name__}, not an object")
+    return value
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for i, (key, _) in enumerate(pairs) if any(key == other for other, _ in pairs[:i]))
+        raise ValueError(f"the key {twice!r} is given twice in one object")
+    return found
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _refused(text: str) -> Failure:
+    return Failure(grpc.StatusCode.INVALID_ARGUMENT, text)

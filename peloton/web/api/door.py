@@ -1,0 +1,200 @@
+"""The routes of the JSON door."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
+
+import grpc
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from peloton.web.api.caller import Caller
+from peloton.web.api.codec import dump, encode, parse
+from peloton.web.api.failures import HTTP_STATUS, Failure
+from peloton.web.api.listing import as_html, as_json, wants_html
+from peloton.web.api.methods import Method, public_methods
+from peloton.web.api.openapi import document
+from peloton.web.api.request import JSON, check_origin_and_type, in_cluster, read_body, timeout_of, user_of
+
+T = TypeVar("T")
+LINES = "application/x-ndjson"
+TIMEOUT = 20.0
+"""Seconds for a call with one answer that gives no time-out."""
+MAX_BODY = 16 * 1024 * 1024
+MAX_CALLS, MAX_STREAMS = 64, 256
+"""Calls and streams at once."""
+INLINE = 32 * 1024
+"""Bytes up to which a message is translated on the event loop; larger ones are in a thread."""
+
+
+class Door:
+    """Takes calls in JSON and makes them with a caller."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        max_body: int = MAX_BODY,
+        max_calls: int = MAX_CALLS,
+        max_streams: int = MAX_STREAMS,
+    ) -> None:
+        self._caller = caller
+        self._max_body = max_body
+        self._calls = _Places(max_calls, "calls")
+        self._streams = _Places(max_streams, "streams")
+
+    def routes(self) -> list[Route]:
+        """Return the routes, all below /api."""
+        return [
+            Route("/api", _list, methods=["GET"]),
+            Route("/api/", _list, methods=["GET"], include_in_schema=False),
+            Route("/api/openapi.json", _describe, methods=["GET"]),
+            Route("/api/{service}/{method}", self._answer, methods=["POST"]),
+        ]
+
+    async def _answer(self, request: Request) -> Response:
+        try:
+            return await self._called(request)
+        except Failure as failure:
+            return failure.response()
+        except ClientDisconnect:
+            return Response(status_code=HTTP_STATUS[grpc.StatusCode.CANCELLED])  # nobody reads it
+
+    async def _called(self, request: Request) -> Response:
+        method = _method(request.path_params["service"], request.path_params["method"])
+        check_origin_and_type(request)
+        method = in_cluster(method, request)
+        user, timeout = user_of(request), timeout_of(request)
+        body = await read_body(request, self._max_body)
+        message = await _in_thread_if_large(len(body), lambda: parse(method, body))
+        if method.streams:
+            self._streams.take()
+            return await _Lines.begun(
+                self._caller.stream(method, message, user, timeout), method, self._streams
+            )
+        self._calls.take()
+        try:
+            call = self._caller.call(method, message, user, timeout or TIMEOUT)
+            answer = await _unless_gone(request.receive, call)
+        finally:
+            self._calls.give_back()
+        return Response(
+            await _in_thread_if_large(len(answer), lambda: encode(dump(method, answer))), media_type=JSON
+        )
+
+
+class _Places:
+    """A bound on what is under way at once."""
+
+    def __init__(self, most: int, what: str) -> None:
+        self._free = self._most = most
+        self._what = what
+
+    def take(self) -> None:
+        """Take a place. Raises Failure where none is free."""
+        if not self._free:
+            text = f"{self._most} {self._what} are under way already: try again later"
+            raise Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+        self._free -= 1
+
+    def give_back(self) -> None:
+        self._free += 1
+
+
+class _Lines(Response):
+    """A stream of messages, one on a line. It ends, and cancels the call, when the client goes.
+
+    A line is `{"result": MESSAGE}`; one that tells why the call failed, `{"error": FAILURE}`, is the last.
+    """
+
+    media_type = LINES
+
+    def __init__(
+        self, first: bytes | None, rest: AsyncIterator[bytes], method: Method, stack: AsyncExitStack
+    ):
+        super().__init__()
+        del self.headers["content-length"]
+        self._first = first
+        self._rest = rest
+        self._method = method
+        self._stack = stack
+
+    @classmethod
+    async def begun(cls, opening: Any, method: Method, places: _Places) -> _Lines:
+        """Return the response once the first message is there. Raises Failure where none comes."""
+        async with AsyncExitStack() as stack:
+            stack.callback(places.give_back)
+            answers = await stack.enter_async_context(opening)
+            first = await anext(answers, None)
+            return cls(first, answers, method, stack.pop_all())
+        raise AssertionError("the stack swallows no exception")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._stack:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            try:
+                await _unless_gone(receive, self._send_all(send))
+            except ClientDisconnect:
+                return
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_all(self, send: Send) -> None:
+        async for line in self._lines():
+            await send({"type": "http.response.body", "body": line + b"\n", "more_body": True})
+
+    async def _lines(self) -> AsyncIterator[bytes]:
+        try:
+            if self._first is not None:
+                yield encode({"result": dump(self._method, self._first)})
+            async for answer in self._rest:
+                yield encode({"result": dump(self._method, answer)})
+        except Failure as failure:
+            yield encode({"error": failure.as_dict()})
+
+
+def _method(service: str, name: str) -> Method:
+    """Find a method. Raises Failure."""
+    method = public_methods().get((service, name))
+    if method is None:
+        text = f"/{service}/{name} is no public method; GET /api lists them"
+        raise Failure(grpc.StatusCode.UNIMPLEMENTED, text, http=404)
+    return method
+
+
+async def _unless_gone(receive: Receive, work: Awaitable[T]) -> T:
+    """Await `work`; where the client goes first, cancel it and raise ClientDisconnect."""
+    working = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnected(receive))
+    try:
+        await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        for task in (working, gone):
+            task.cancel()
+        await asyncio.gather(working, gone, return_exceptions=True)
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _in_thread_if_large(size: int, work: Callable[[], T]) -> T:
+    return work() if size <= INLINE else await asyncio.to_thread(work)
+
+
+async def _list(request: Request) -> Response:
+    headers = {"Vary": "Accept"}
+    if wants_html(request.headers.get("accept", "")):
+        return HTMLResponse(as_html(), headers=headers)
+    return JSONResponse(as_json(), headers=headers)
+
+
+async def _describe(request: Request) -> Response:
+    return JSONResponse(document())

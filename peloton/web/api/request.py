@@ -1,0 +1,107 @@
+"""What the door reads of an HTTP request besides its message: type, size, deadline, user."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import replace
+
+import grpc
+from starlette.requests import Request
+
+from peloton.model.cluster import is_cluster_name
+from peloton.web.api.caller import Metadata
+from peloton.web.api.failures import Failure
+from peloton.web.api.methods import Method
+
+JSON = "application/json"
+TIMEOUT = "grpc-timeout"
+MESOS_CLUSTER = "peloton-mesos-cluster"
+LONGEST_TIMEOUT = 600.0
+"""Seconds that a call with one answer may ask for."""
+_UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+
+
+def check_origin_and_type(request: Request) -> None:
+    """Refuse what a page of another site could send. Raises Failure.
+
+    A browser sends application/json to another site only after asking it, and the door never agrees. Nothing
+    is read from cookies.
+    """
+    given = request.headers.get("content-type", "")
+    if given.partition(";")[0].strip().lower() != JSON:
+        text = f"Content-Type: {given!r} is not {JSON}"
+        raise Failure(grpc.StatusCode.INVALID_ARGUMENT, text, http=415, headers={"Accept": JSON})
+    origin = request.headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
+        text = f"Origin: {origin!r} is not this site"
+        raise Failure(grpc.StatusCode.PERMISSION_DENIED, text)
+
+
+async def read_body(request: Request, longest: int) -> bytes:
+    """Read the body, `longest` bytes at most. Raises Failure."""
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Failure(grpc.StatusCode.INVALID_ARGUMENT, "Content-Encoding: send the body as it is", http=415)
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > longest:
+            text = f"the body is larger than {longest} bytes"
+            raise Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, text, http=413, headers={"Connection": "close"})
+    return bytes(body)
+
+
+def timeout_of(request: Request) -> float | None:
+    """Return the seconds that the header Grpc-Timeout gives, None without it. Raises Failure."""
+    given = request.headers.get(TIMEOUT)
+    if given is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,8})([HMSmun])", given)
+    seconds = int(found[1]) * _UNITS[found[2]] if found else 0.0
+    if not 0 < seconds <= LONGEST_TIMEOUT:
+        text = (
+            f"Grpc-Timeout: {given!r} is not a time of up to {LONGEST_TIMEOUT:g} s, such as 30S, 2M or 500m"
+        )
+        raise Failure(grpc.StatusCode.INVALID_ARGUMENT, text)
+    return seconds
+
+
+def in_cluster(method: Method, request: Request) -> Method:
+    """Return a host manager's method as served in the Mesos cluster that a header names. Raises Failure."""
+    name = request.headers.get(MESOS_CLUSTER)
+    if name is None or method.role != "hostmgr":
+        return method
+    if not is_cluster_name(name):
+        raise Failure(
+            grpc.StatusCode.INVALID_ARGUMENT, f"Peloton-Mesos-Cluster: {name!r} is no cluster's name"
+        )
+    return replace(method, role=f"{method.role}/{name}")
+
+
+def user_of(request: Request) -> Metadata:
+    """Return the metadata of the user whom the header Authorization names. Raises Failure."""
+    given = request.headers.get("authorization")
+    if given is None:
+        return ()
+    scheme, _, rest = given.strip().partition(" ")
+    match scheme.lower():
+        case "basic":
+            return _basic(rest.strip())
+        case "bearer" if re.fullmatch(r"[\x21-\x7e]+", rest.strip()):
+            return (("authorization", f"Bearer {rest.strip()}"),)
+    raise _no_user("Authorization: give Basic or Bearer")
+
+
+def _basic(encoded: str) -> Metadata:
+    try:
+        name, colon, password = base64.b64decode(encoded, validate=True).decode("ascii").partition(":")
+    except (binascii.Error, ValueError):
+        raise _no_user("Authorization: Basic is not the Base64 form of NAME:PASSWORD in ASCII") from None
+    if not colon or not f"{name}{password}".isprintable():
+        raise _no_user("Authorization: Basic is not the Base64 form of NAME:PASSWORD in ASCII")
+    return (("username", name), ("password", password))
+
+
+def _no_user(text: str) -> Failure:
+    return Failure(grpc.StatusCode.UNAUTHENTICATED, text)
