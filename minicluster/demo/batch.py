@@ -17,8 +17,8 @@ from minicluster.settings import ClusterSettings
 from minicluster.temporary import run_program, temporary_cluster
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.cli.sandbox import Agent, SandboxFile, path_of
 from peloton.client import PelotonClient
+from peloton.client.sandbox import Agent, SandboxFile, path_of
 from peloton.errors import PelotonError
 
 EXAMPLES = Path("examples")

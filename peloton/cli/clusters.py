@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from peloton.cli.matching import suggestion
+from peloton.client.matching import suggestion
 from peloton.errors import NotFound, PelotonError
 
 FILES = (Path("~/.peloton/clusters.json"), Path("/etc/peloton/clusters.json"))

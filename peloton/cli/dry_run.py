@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from peloton.cli.output import clean
 from peloton.cli.session import Session
+from peloton.client.texts import clean
 
 if TYPE_CHECKING:
     from peloton.private.plan.plan_pb2 import PlanJobResponse, PlannedInstances

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peloton.cli.failures import CallFailed
-from peloton.cli.output import clean
-from peloton.cli.rows import spans
 from peloton.cli.session import Session
+from peloton.client.texts import clean, spans
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobConfig

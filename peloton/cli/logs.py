@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from peloton.cli.failures import CallFailed, check
-from peloton.cli.sandbox import Agent, Sandbox, SandboxFile
 from peloton.cli.session import Session
+from peloton.client.sandbox import Agent, Sandbox, SandboxFile
 from peloton.errors import NotFound, Refused, Unavailable
 from peloton.model.states import TaskState
 

@@ -10,7 +10,9 @@ from typing import Any
 import click
 from google.protobuf.message import Message
 
-from peloton.cli.plain import as_json, plain
+from peloton.client.plain import as_json
+from peloton.client.plain import yaml_text as yaml_text
+from peloton.client.texts import clean
 
 GAP = "  "
 
@@ -33,26 +35,6 @@ def columns(text: str) -> int:
         return len(text)
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
     return len(text) + wide - sum(unicodedata.combining(letter) > 0 for letter in text)
-
-
-def clean(cell: object) -> str:
-    """Return a cell's text on one line, without control characters; numbers without a useless `.0`."""
-    if isinstance(cell, float):
-        return f"{cell:.6f}".rstrip("0").rstrip(".") or "0"
-    text = str(cell)
-    if not text.isprintable():
-        text = "".join(letter if letter.isprintable() else " " for letter in text)
-    return text.strip()
-
-
-def yaml_text(value: Any) -> str:
-    """Render a message, or plain lists and mappings, as YAML that the spec reader takes back."""
-    import yaml
-
-    content = plain(value) if isinstance(value, Message) else value
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text = yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True, default_flow_style=False)
-    return str(text).rstrip("\n")
 
 
 def json_text(value: Any) -> str:

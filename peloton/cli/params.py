@@ -107,7 +107,7 @@ class EnumName(click.ParamType[list[int]]):
         """Parse names into the numbers of the enum."""
         if isinstance(value, list):
             return value
-        from peloton.cli.matching import enum_numbers, normalized, short_names, suggestion
+        from peloton.client.matching import enum_numbers, normalized, short_names, suggestion
 
         descriptor = self._enum()
         numbers, names = enum_numbers(descriptor), short_names(descriptor)

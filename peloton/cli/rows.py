@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from peloton.cli.output import table
-from peloton.cli.times import run_time, short_time
+from peloton.client.times import run_time, short_time
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobSummary
@@ -103,14 +103,3 @@ def _resource_text(resource: Resource) -> str:
     else:
         value = f"{resource.scalar.value:g}"
     return f"{resource.name}{revocable}:{value}"
-
-
-def spans(instances: Iterable[int]) -> str:
-    """Return the spans of a list of instances: `0-9, 12`."""
-    found: list[list[int]] = []
-    for instance in sorted(instances):
-        if found and found[-1][1] == instance - 1:
-            found[-1][1] = instance
-        else:
-            found.append([instance, instance])
-    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in found) or "none"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from peloton.cli.output import table
 from peloton.cli.rows import EVENT_HEADS, TASK_HEADS
-from peloton.cli.times import run_time, short_time
+from peloton.client.times import run_time, short_time
 
 if TYPE_CHECKING:
     from peloton.api.v0.update.update_pb2 import UpdateInfo

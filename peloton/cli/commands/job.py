@@ -162,7 +162,7 @@ def stop(
     stopped = [one for one in (_stop(session, one) for one in ids) if one is not None]
     infos = [_follow(session, one["jobId"]) for one in stopped] if progress else []
     if session.json:
-        from peloton.cli.plain import as_json
+        from peloton.client.plain import as_json
 
         session.show([as_json(one) for one in infos] if progress else stopped, lambda: "")
     elif not ids:
@@ -256,9 +256,10 @@ def cache(session: Session, job_id: str) -> None:
 def why(session: Session, job_id: str) -> None:
     """Explain the states of a job's instances: how many wait for what, run, or ended how."""
     from peloton.cli.explain_client import explain_job
+    from peloton.cli.why import job_plain, job_text
 
-    plain, text = explain_job(session, job_id)
-    session.show(plain, lambda: text)
+    explained = explain_job(session, job_id)
+    session.show(job_plain(explained), lambda: job_text(explained))
 
 
 @job.command("active-list")
@@ -303,7 +304,7 @@ def _waiting_reason(session: Session, job_id: str) -> str:
     """Return why the first of the job's PENDING tasks waits, empty where that is unknown."""
     from peloton.api.v0.query import query_pb2
     from peloton.api.v0.task import task_pb2
-    from peloton.cli.output import clean
+    from peloton.client.texts import clean
 
     spec = task_pb2.QuerySpec(taskStates=[task_pb2.PENDING], pagination=query_pb2.PaginationSpec(limit=1))
     try:
@@ -329,7 +330,7 @@ def _failed_instances(session: Session, job_id: str) -> list[str]:
     """Return a line on each of the first three instances that did not succeed."""
     from peloton.api.v0.query import query_pb2
     from peloton.api.v0.task import task_pb2
-    from peloton.cli.output import clean
+    from peloton.client.texts import clean
 
     states = [task_pb2.FAILED, task_pb2.LOST, task_pb2.KILLED]
     spec = task_pb2.QuerySpec(taskStates=states, pagination=query_pb2.PaginationSpec(limit=3))
@@ -353,7 +354,7 @@ def _id(value: str) -> JobID:
 
 def _read(config: str) -> JobConfig:
     from peloton.api.v0.job import job_pb2
-    from peloton.cli.spec import read_spec
+    from peloton.client.spec import read_spec
 
     return read_spec(job_pb2.JobConfig, config)
 

@@ -204,7 +204,7 @@ def _completed(name: str, info: HostInfo | None) -> str:
 
 
 def _answer(infos: Mapping[str, HostInfo], runs: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
-    from peloton.cli.plain import as_json
+    from peloton.client.plain import as_json
 
     return [{**as_json(info), "tasks": list(runs.get(name, ()))} for name, info in infos.items()]
 

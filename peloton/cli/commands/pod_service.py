@@ -120,7 +120,7 @@ def logs(session: Session, name: str, filename: str, run: str) -> None:
 
     With -j, the file is the text of one JSON object.
     """
-    from peloton.cli.sandbox import Agent, Sandbox
+    from peloton.client.sandbox import Agent, Sandbox
 
     response = _call(session, "BrowsePodSandbox", name, run)
     agent = Agent(response.hostname, int(response.port or 5051), session.timeout)

@@ -27,7 +27,7 @@ def tasks() -> None:
 def active(session: Session, job: str, respool: str, states: list[str]) -> None:
     """List tasks by state, with the reason of those that wait."""
     from peloton.cli.output import table
-    from peloton.cli.times import short_time
+    from peloton.client.times import short_time
     from peloton.private.resmgrsvc import resmgrsvc_pb2
 
     request = resmgrsvc_pb2.GetActiveTasksRequest(

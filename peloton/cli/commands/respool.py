@@ -66,7 +66,7 @@ def dump(session: Session, form: str) -> None:
     """Show all pools, parents before their children, with config and usage."""
     from peloton.api.v0.respool import respool_pb2
     from peloton.cli.output import yaml_text
-    from peloton.cli.plain import as_json, plain
+    from peloton.client.plain import as_json, plain
 
     session.json = session.json or form == "json"
     response = session.call("respool_svc", "Query", respool_pb2.QueryRequest())
@@ -90,7 +90,7 @@ def delete(session: Session, path: str) -> None:
 def _read(session: Session, path: str, config: str) -> ResourcePoolConfig:
     """Read a spec; take name and parent from the path. Raises InvalidArgument where the spec differs."""
     from peloton.api.v0.respool import respool_pb2
-    from peloton.cli.spec import read_spec
+    from peloton.client.spec import read_spec
 
     above, _, name = path.rstrip("/").rpartition("/")
     if not path.startswith("/") or not name:

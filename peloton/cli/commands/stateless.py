@@ -260,7 +260,7 @@ def _read(spec: str) -> JobSpec:
     """Read a spec, and print which of its entrypoints have no effect. Raises SpecError."""
     from peloton.api.v1alpha.job.stateless import stateless_pb2
     from peloton.cli.output import say
-    from peloton.cli.spec import read_spec
+    from peloton.client.spec import read_spec
 
     content = read_spec(stateless_pb2.JobSpec, spec)
     for path in _overruled(content):

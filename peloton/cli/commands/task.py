@@ -218,9 +218,10 @@ def cache(session: Session, job_id: str, instance: int) -> None:
 def why(session: Session, job_id: str, instance: int) -> None:
     """Explain the state of an instance: what it waits for, where it runs, or how it ended."""
     from peloton.cli.explain_client import explain_task
+    from peloton.cli.why import task_plain, task_text
 
-    plain, text = explain_task(session, job_id, instance)
-    session.show(plain, lambda: text)
+    explained = explain_task(session, job_id, instance)
+    session.show(task_plain(job_id, instance, explained), lambda: task_text(job_id, instance, explained))
 
 
 def show_events(session: Session, job_id: str, instance: int, run: str, limit: int) -> None:
@@ -256,7 +257,7 @@ def _ranges(spans: tuple[tuple[int, int], ...]) -> list[RangeMessage]:
 
 
 def _done(what: str, done: Any, refused: Any) -> str:
-    from peloton.cli.rows import spans
+    from peloton.client.texts import spans
 
     text = f"{what}: {spans(done)}"
     return f"{text}\nnot {what}: {spans(refused)}" if refused else text

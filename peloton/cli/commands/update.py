@@ -39,7 +39,7 @@ def create(session: Session, /, job_id: str, config: str, respool: str, **given:
     """
     from peloton.api.v0.job import job_pb2
     from peloton.api.v0.update.svc import update_svc_pb2 as pb
-    from peloton.cli.spec import read_spec
+    from peloton.client.spec import read_spec
 
     flags, spec = UpdateFlags(**given), read_spec(job_pb2.JobConfig, config)
     take_pool(session, spec.respoolID, "respoolID", respool)

@@ -9,7 +9,7 @@ import click
 from peloton.cli.groups import Group
 from peloton.cli.output import table
 from peloton.cli.session import Session, pass_session
-from peloton.cli.times import short_time
+from peloton.client.times import short_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

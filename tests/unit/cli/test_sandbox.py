@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from peloton.cli import sandbox
-from peloton.cli.sandbox import SandboxFile
+from peloton.client import sandbox
+from peloton.client.sandbox import SandboxFile
 from peloton.errors import NotFound, PelotonError, Unavailable
 
 CONTENT = b"line 1\nline 2 \xff\n" * 10

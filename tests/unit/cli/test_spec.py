@@ -16,11 +16,11 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
-from peloton.cli import yamltree
-from peloton.cli.matching import enum_numbers, field_names
 from peloton.cli.output import yaml_text
-from peloton.cli.spec import parse_spec, read_spec
-from peloton.cli.yamltree import SpecError
+from peloton.client import yamltree
+from peloton.client.matching import enum_numbers, field_names
+from peloton.client.spec import parse_spec, read_spec
+from peloton.client.yamltree import SpecError
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
@@ -141,7 +141,7 @@ def test_recursive_merge_keys_terminate() -> None:
 
 
 def test_many_aliases_of_aliases_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("peloton.cli.spec.MAX_NODES", 10_000)
+    monkeypatch.setattr("peloton.client.spec.MAX_NODES", 10_000)
     levels = ["c0: &c0 {type: 1}"]
     for level in range(1, 8):
         inner = ",".join([f"*c{level - 1}"] * 10)

@@ -10,7 +10,8 @@ from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.cli.why import ON_HOST, state_name, task_lines
+from peloton.cli.why import why_lines
+from peloton.client.why import ON_HOST, explain_task, state_name
 from peloton.model.states import ON_HOST_TASK_STATES
 from peloton.private.resmgr.explain import explain_pb2 as pb
 
@@ -144,7 +145,7 @@ def end(reason: str, **of: Any) -> task_pb2.TerminationStatus:
     ],
 )
 def test_tasks_known_to_the_resource_manager(found: pb.Explanation, lines: list[str]) -> None:
-    assert task_lines(info("PENDING"), found, None, NOW) == lines
+    assert why_lines(explain_task(info("PENDING"), found, None, NOW)) == lines
 
 
 @pytest.mark.parametrize(
@@ -201,7 +202,7 @@ def test_tasks_known_to_the_resource_manager(found: pb.Explanation, lines: list[
     ],
 )
 def test_tasks_known_to_the_job_manager(task: task_pb2.TaskInfo, lines: list[str]) -> None:
-    assert task_lines(task, None, None, NOW) == lines
+    assert why_lines(explain_task(task, None, None, NOW)) == lines
 
 
 @pytest.mark.parametrize(
@@ -235,7 +236,7 @@ def test_tasks_known_to_the_job_manager(task: task_pb2.TaskInfo, lines: list[str
     ],
 )
 def test_why_a_task_is_not_enqueued(task: task_pb2.TaskInfo, of: job_pb2.JobInfo, cause: str) -> None:
-    assert task_lines(task, None, of, NOW)[0] == f"INITIALIZED: {cause}"
+    assert why_lines(explain_task(task, None, of, NOW))[0] == f"INITIALIZED: {cause}"
 
 
 def test_a_waiting_task(run: Run, daemons: FakeDaemons) -> None:
@@ -355,7 +356,7 @@ def test_job_with_instances_not_yet_created(run: Run, daemons: FakeDaemons) -> N
 def test_every_state_is_explained() -> None:
     of = job({"INITIALIZED": 1})
     for state in list(task_pb2.TaskState.keys()):
-        first = task_lines(info(state), None, of, NOW)[0]
+        first = why_lines(explain_task(info(state), None, of, NOW))[0]
         assert (
             first.startswith(f"{state_name(task_pb2.TaskState.Value(state))}: ") and first[len(state) + 2 :]
         )

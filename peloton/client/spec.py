@@ -29,8 +29,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from peloton.cli.matching import enum_numbers, field_names, normalized, suggestion
-from peloton.cli.yamltree import MAX_DEPTH, MAX_NODES, SpecError, compose, entries, line_of, read_text
+from peloton.client.matching import enum_numbers, field_names, normalized, suggestion
+from peloton.client.yamltree import MAX_DEPTH, MAX_NODES, SpecError, compose, entries, line_of, read_text
 
 M = TypeVar("M", bound=Message)
 

@@ -1,4 +1,4 @@
-"""Protobuf messages as plain data for YAML and JSON."""
+"""Protobuf messages as plain data, and as YAML and JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TEXT_MESSAGES = ("google.protobuf.Timestamp", "google.protobuf.Duration")
 def plain(message: Message) -> Any:
     """Return the set fields by the names of the .proto files, in their order: enums by name, bytes as bytes.
 
-    As YAML, `peloton.cli.spec` reads it back to the same message.
+    As YAML, `peloton.client.spec` reads it back to the same message.
     """
     if message.DESCRIPTOR.full_name in _TEXT_MESSAGES:
         return message.ToJsonString()  # type: ignore[attr-defined]
@@ -31,6 +31,16 @@ def as_json(message: Message) -> dict[str, Any]:
     return json_format.MessageToDict(
         message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
+
+
+def yaml_text(value: Any) -> str:
+    """Render a message, or plain lists and mappings, as YAML that the spec reader takes back."""
+    import yaml
+
+    content = plain(value) if isinstance(value, Message) else value
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text = yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True, default_flow_style=False)
+    return str(text).rstrip("\n")
 
 
 def _field(field: FieldDescriptor, value: Any) -> Any:
