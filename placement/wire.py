@@ -20,7 +20,7 @@ from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgr.planning import planning_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
-from peloton.wire.constraint import ADDED_DEPTH, constraint_from, constraint_to
+from peloton.wire.constraint import ADDED_DEPTH, constraint_from, constraint_to, labels_to, own_labels
 from peloton.wire.feasibility import LAUNCHES, host_filter, shortage_from, shortage_to
 from peloton.wire.hosts import claim_to, labels_from
 from peloton.wire.ids import agent_id, run_id
@@ -54,9 +54,14 @@ _KINDS = ("cpus", "mem", "disk", "gpus")
 class _Known:
     """Values that are decoded already, to be shared by tasks that are alike."""
 
-    needs: dict[tuple[bytes, bytes, int, bool], Needs] = field(default_factory=dict)
+    needs: dict[tuple[bytes, bytes, int, bool, bytes], Needs] = field(default_factory=dict)
     classes: dict[tuple[bytes, bool], HostClass] = field(default_factory=dict)
     labels: dict[tuple[Label, ...], tuple[Label, ...]] = field(default_factory=dict)
+    distinct: dict[Needs, Needs] = field(default_factory=dict)
+
+    def alike(self, needs: Needs) -> Needs:
+        """Return the one object for needs that are equal: their labels may differ apart from their own."""
+        return self.distinct.setdefault(needs, needs)
 
 
 def gangs_from(wire: Iterable[resmgrsvc_pb2.Gang]) -> list[Gang]:
@@ -87,7 +92,8 @@ def _gang(wire: resmgrsvc_pb2.Gang, known: _Known) -> Gang:
 
 def _needs(wire: resmgr_pb2.Task, known: _Known) -> Needs:
     constraint = wire.constraint.SerializeToString(deterministic=True) if wire.HasField("constraint") else b""
-    key = (wire.resource.SerializeToString(), constraint, wire.numPorts, wire.revocable)
+    labels = wire.labels.SerializeToString() if constraint else b""
+    key = (wire.resource.SerializeToString(), constraint, wire.numPorts, wire.revocable, labels)
     needs = known.needs.get(key)
     if needs is None:
         resources = resources_from(wire.resource)
@@ -96,7 +102,10 @@ def _needs(wire: resmgr_pb2.Task, known: _Known) -> Needs:
         if host_class is None:
             tree = constraint_from(wire.constraint, depth=-ADDED_DEPTH) if constraint else None
             host_class = known.classes[constraint, gpu] = HostClass(constraint, gpu, tree)
-        needs = known.needs[key] = Needs(resources, wire.numPorts, wire.revocable, host_class)
+        own = own_labels(wire.constraint, _labels(wire, known)) if constraint else ()
+        needs = known.needs[key] = known.alike(
+            Needs(resources, wire.numPorts, wire.revocable, host_class, own)
+        )
     return needs
 
 
@@ -160,7 +169,7 @@ def compare_request(shapes: Iterable[Shape]) -> feasibility_pb2.CheckGangsReques
 def _shape_to(shape: Shape) -> feasibility_pb2.GangShape:
     wire = feasibility_pb2.GangShape(spread=shape.spread)
     for needs, count in shape.members:
-        wire.members.add(filter=_filter(needs), count=count)
+        wire.members.add(filter=_filter(needs), count=count, labels=labels_to(needs.own_labels))
     return wire
 
 

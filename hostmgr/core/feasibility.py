@@ -6,18 +6,20 @@ tasks of different needs compete for hosts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hostmgr.core.filter import HostFilter, Result
 from hostmgr.core.labels import HOSTNAME
 from hostmgr.core.mismatch import mismatch
 from hostmgr.core.table import HostTable, Mask
-from peloton.model.constraint import contradiction
+from peloton.model.constraint import Label, contradiction
+from peloton.model.fixed_ports import ports_of
 from peloton.model.resources import KINDS, MILLI
-from peloton.model.shortage import PORTS, REVOCABLE_CPU, HostGains, Lack, Shortage
+from peloton.model.shortage import PORTS, REVOCABLE_CPU, HostGains, Lack, Shortage, counted_hosts
 
 MOST_LABELS = 10_000
 """Labels of changed hosts that are listed."""
@@ -30,6 +32,8 @@ class Members:
 
     want: HostFilter
     count: int
+    own_labels: tuple[Label, ...] = ()
+    """The labels of each that its own constraint counts, also those of its fixed ports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +50,17 @@ def shortage(table: HostTable, shape: GangShape) -> Shortage | None:
     alike = []
     for members in shape.members:
         mask = table.alive()
-        found = _of_one(table, members.want, mask) or _of_all(table, members, shape.spread, mask)
+        found = (
+            _of_one(table, members.want, mask)
+            or _beside_fixed_ports(table, members, mask)
+            or _of_all(table, members, shape.spread, mask)
+        )
         if found is not None:
             return found
         alike.append(mask)
-    return _together(table, shape, alike) if len(alike) > 1 else None
+    if len(alike) == 1:
+        return None
+    return _together(table, shape, alike) or _all_apart(table, shape, alike)
 
 
 def _of_one(table: HostTable, want: HostFilter, mask: Mask) -> Shortage | None:
@@ -89,6 +99,27 @@ def _name(kind: int, want: HostFilter) -> str:
     return REVOCABLE_CPU if want.revocable and not kind else KINDS[kind]
 
 
+def _beside_fixed_ports(table: HostTable, members: Members, mask: Mask) -> Shortage | None:
+    """Return why no host has enough dynamic ports beside the fixed ones. Reduce `mask` to those that have."""
+    needed, fixed = members.want.ports, ports_of(members.own_labels)
+    if not needed or not fixed:
+        return None
+    ports, hosts = table.whole_ports() - table.offered_ports(fixed), int(np.count_nonzero(mask))
+    largest = max(0, int(ports[mask].max()))
+    mask &= ports >= needed
+    if largest >= needed:
+        return None
+    detail = (
+        f"needs {needed} dynamic ports beside its fixed {_numbered('port', fixed)} on one host; "
+        f"the largest of {counted_hosts(hosts)} has {largest} beside {'it' if len(fixed) == 1 else 'them'}"
+    )
+    return Shortage(Lack.RESOURCE, PORTS, needed * MILLI, largest * MILLI, hosts, detail=detail)
+
+
+def _numbered(noun: str, numbers: Sequence[int]) -> str:
+    return f"{noun}{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"
+
+
 def _of_all(table: HostTable, members: Members, spread: bool, mask: Mask) -> Shortage | None:
     """Return why the hosts of `mask`, each of which takes one task, would not take all."""
     if members.count == 1:
@@ -100,7 +131,28 @@ def _of_all(table: HostTable, members: Members, spread: bool, mask: Mask) -> Sho
             most = np.minimum(most, whole[:, kind] // needed)
     if members.want.ports:
         most = np.minimum(most, table.whole_ports()[mask] // members.want.ports)
-    return _room(members.count, int(most.sum()), len(most))
+    lacking = _room(members.count, int(most.sum()), len(most))
+    if lacking is not None or not members.own_labels:
+        return lacking
+    beside = table.most_beside(members.want.constraint, members.own_labels)[mask]
+    return _apart(members.count, np.minimum(most, beside), int(beside.max()), members.own_labels)
+
+
+def _apart(
+    needed: int, most: NDArray[np.int64], on_one_host: int, labels: Iterable[Label]
+) -> Shortage | None:
+    """Return why hosts would not take tasks that keep apart; `most`: how many each host takes."""
+    lacking = _room(needed, int(most.sum()), len(most))
+    if lacking is None:
+        return None
+    fixed = ports_of(labels)
+    cause = f"its fixed {_numbered('port', fixed)}" if fixed and on_one_host == 1 else "its constraint"
+    verb = "allow" if len(fixed) > 1 and on_one_host == 1 else "allows"
+    detail = (
+        f"needs room for {needed} tasks at a time, of which {cause} {verb} {on_one_host} on a host; "
+        f"{counted_hosts(len(most))} have room for {lacking.largest // MILLI} when empty"
+    )
+    return replace(lacking, detail=detail)
 
 
 def _together(table: HostTable, shape: GangShape, alike: Sequence[Mask]) -> Shortage | None:
@@ -120,6 +172,23 @@ def _together(table: HostTable, shape: GangShape, alike: Sequence[Mask]) -> Shor
             if needed > whole[kind]:
                 kind_name = REVOCABLE_CPU if revocable and not kind else name
                 return Shortage(Lack.CAPACITY, kind_name, needed, int(whole[kind]), hosts)
+    return None
+
+
+def _all_apart(table: HostTable, shape: GangShape, alike: Sequence[Mask]) -> Shortage | None:
+    """Return why tasks of different needs do not fit that keep apart by a label that all of these have.
+
+    On each host, the task that is placed last finds all others there.
+    """
+    for label in dict.fromkeys(label for members in shape.members for label in members.own_labels):
+        most, needed, hosts = np.zeros(len(alike[0]), dtype=np.int64), 0, np.zeros_like(alike[0])
+        for members, mask in zip(shape.members, alike, strict=True):
+            if label in members.own_labels:
+                beside = table.most_beside(members.want.constraint, (label,))
+                most, needed, hosts = np.maximum(most, beside * mask), needed + members.count, hosts | mask
+        lacking = _apart(needed, np.minimum(most, needed)[hosts], int(most.max()), (label,))
+        if lacking is not None:
+            return lacking
     return None
 
 

@@ -27,6 +27,9 @@ HOSTNAME = "hostname"
 EXCLUSIVE = "peloton/exclusive"
 """A host with an attribute of this name takes only tasks that have a host constraint on that key."""
 
+MANY = 1 << 32
+"""No bound on the number of tasks."""
+
 Mask = NDArray[np.bool_]
 
 
@@ -79,6 +82,31 @@ class LabelClasses:
         for part in constraint.parts if isinstance(constraint, AndConstraint) else ():
             mask &= self.satisfying(part, classes, rows_of)
         return mask
+
+    def most_beside(
+        self,
+        constraint: Constraint | None,
+        own: Mapping[Label, int],
+        classes: NDArray[np.int32],
+        rows_of: Mapping[str, list[int]],
+    ) -> NDArray[np.int64]:
+        """Return how many tasks with the constraint each row takes at most: each has the labels `own`.
+
+        A task is counted by those that come after it. Tasks of others are such as the constraint needs; so
+        this is an upper bound. The other arguments are as of `eligible`.
+        """
+        if isinstance(constraint, LabelConstraint):
+            times = own.get(constraint.label, 0) if constraint.kind is Kind.TASK else 0
+            if times and constraint.condition is not Condition.GREATER_THAN:
+                most = constraint.requirement - (constraint.condition is Condition.LESS_THAN)
+                return np.full(len(classes), min(MANY, most // times + 1), dtype=np.int64)
+            return np.where(self._leaf(constraint, classes, rows_of), MANY, 0)
+        either = isinstance(constraint, OrConstraint)
+        bound = np.full(len(classes), 0 if either else MANY, dtype=np.int64)
+        for part in constraint.parts if constraint is not None else ():
+            of_part = self.most_beside(part, own, classes, rows_of)
+            bound = np.maximum(bound, of_part) if either else np.minimum(bound, of_part)
+        return bound
 
     def _leaf(
         self, leaf: LabelConstraint, classes: NDArray[np.int32], rows_of: Mapping[str, list[int]]

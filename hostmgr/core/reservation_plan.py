@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from peloton.model.resources import Resources
 
@@ -69,6 +69,8 @@ class Demand:
     """Ids of those that could take one now."""
     group: int = 0
     """Tasks of different groups are not placed on the same host."""
+    most: Mapping[str, int] = field(default_factory=dict)
+    """How many such tasks an agent takes beside each other; any number where it is not listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,11 @@ def _pack(
     for demand in ordered:
         allowed, count = demand.ready if now else demand.allowed, demand.count
         room = {
-            host.agent_id: min(_times(left[host.agent_id], demand.amounts), 1 if spread else count)
+            host.agent_id: min(
+                _times(left[host.agent_id], demand.amounts),
+                1 if spread else count,
+                demand.most.get(host.agent_id, count),
+            )
             for host in hosts
             if host.agent_id in allowed and not _closed(used.get(host.agent_id), demand, spread)
         }

@@ -312,12 +312,16 @@ class Reservations:
         opened = frozenset(_agents(it.plan))
         now, _ = table.match(replace(want, opened=opened, closed=self._hosts.holds.closed(())))
         rows = {agent_id: table.row(agent_id) for agent_id in agent_ids}
+        beside = table.most_beside(want.constraint, members.own_labels) if members.own_labels else None
         return Demand(
             vector(want.minimum, want.revocable, want.ports),
             members.count,
             frozenset(agent_id for agent_id, row in rows.items() if row is not None and mask[row]),
             frozenset(agent_id for agent_id, row in rows.items() if row is not None and now[row]),
             group,
+            {}
+            if beside is None
+            else {agent_id: int(beside[row]) for agent_id, row in rows.items() if row is not None},
         )
 
     def _view(self, agent_id: str, it: Reservation, now: float) -> HostView:

@@ -33,11 +33,13 @@ UNKNOWN_LOAD = 100.0
 """The load score of a host that none is known of: as the highest one."""
 _FILL = {
     "_free": 0, "_slack": 0, "_ports": 0, "_total": 0, "_total_slack": 0, "_total_ports": 0, "_offers": 0,
-    "_class": 0, "_alive": 0, "_starting": 0, "_failing": 0, "_load": 100, "_changed_at": 0,
+    "_ranges": 0, "_class": 0, "_alive": 0, "_starting": 0, "_failing": 0, "_load": 100, "_changed_at": 0,
     "_labelled_at": 0, "_claim": int(ClaimState.READY), "_life": int(HostState.UNKNOWN),
 }  # fmt: skip
 """The value of each column in a row that is not in use."""
 
+PortRanges = tuple[tuple[int, int], ...]
+"""Ports, as ranges with both ends inside."""
 Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
@@ -58,8 +60,8 @@ class Agent:
     """Ids of its persistent volumes."""
     wire: object = field(default=None, compare=False, repr=False)
     """The message that the internal API shows; no decision depends on it."""
-    ports: int | None = None
-    """The number of its ports, free or not; None: not known."""
+    ports: PortRanges | None = None
+    """Its ports, free or not; None: not known."""
 
     def same_host(self, other: Agent) -> bool:
         """Return whether the two are equal except for allocated resources."""
@@ -113,6 +115,9 @@ class HostTable:
         self._total_ports = np.zeros(room, dtype=np.int64)
         self._totals: dict[int, tuple[Resources, int]] = {}
         """By row, the same totals for decisions about one host."""
+        self._ranges = np.zeros(room, dtype=np.int32)
+        """The ranges of ports of each row, by their number."""
+        self._range_numbers: dict[PortRanges, int] = {(): 0}
         self._offers = np.zeros(room, dtype=np.int32)
         self._claim = np.full(room, ClaimState.READY, dtype=np.int8)
         self._life = np.full(room, HostState.UNKNOWN, dtype=np.int8)
@@ -152,7 +157,9 @@ class HostTable:
         self._set_labels(row, self.with_pool(agent.hostname, agent.labels), new)
         self._total[row] = agent.total.values()
         self._total_slack[row] = agent.slack_cpu
-        self._total_ports[row] = UNKNOWN_PORTS if agent.ports is None else agent.ports
+        ranges = agent.ports or ()
+        self._total_ports[row] = UNKNOWN_PORTS if agent.ports is None else _number_of(ranges)
+        self._ranges[row] = self._range_numbers.setdefault(ranges, len(self._range_numbers))
         self._totals[row] = (agent.total, agent.slack_cpu)
         return row
 
@@ -424,6 +431,10 @@ class HostTable:
         """Return which rows meet a constraint, exclusive hosts like others. TASK labels count as met."""
         return self._labels.satisfying(constraint, self._class[: self._used], self._rows_of)
 
+    def most_beside(self, constraint: Constraint | None, own: Iterable[Label]) -> NDArray[np.int64]:
+        """Return how many tasks with a constraint, and labels that it counts, each row takes at most."""
+        return self._labels.most_beside(constraint, Counter(own), self._class[: self._used], self._rows_of)
+
     def classes(self, mask: Mask) -> Counter[int]:
         """Return the classes of labels of the rows of the mask, each with its number of rows."""
         numbers, counts = np.unique(self._class[: self._used][mask], return_counts=True)
@@ -447,6 +458,15 @@ class HostTable:
         n = self._used
         ports: NDArray[np.int64] = np.maximum(self._ports[:n], self._total_ports[:n])
         return ports
+
+    def offered_ports(self, ports: Iterable[int]) -> NDArray[np.int64]:
+        """Return how many of these ports are among those of each row, free or not."""
+        of_ranges = [
+            sum(any(first <= port <= last for first, last in ranges) for port in ports)
+            for ranges in self._range_numbers
+        ]
+        found: NDArray[np.int64] = np.array(of_ranges, dtype=np.int64)[self._ranges[: self._used]]
+        return found
 
     def whole(self, revocable: bool) -> NDArray[np.int64]:
         """Return the total resources of each row, (n, 4); with `revocable`, the CPU is the revocable one.
@@ -473,3 +493,7 @@ class HostTable:
             first = np.isin(rows, list(wanted))
             rows = np.concatenate((rows[first], rows[~first]))
         return rows
+
+
+def _number_of(ranges: PortRanges) -> int:
+    return sum(last - first + 1 for first, last in ranges)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hostmgr.core.offers import CPU, PORTS, SCALARS, Entry, Free, Offer, Taken, free_of
-from hostmgr.core.table import Agent
+from hostmgr.core.table import Agent, PortRanges
 from hostmgr.mesos.utf8 import replace_invalid_attributes
 from mesos.v1 import mesos_pb2
 from mesos.v1.master import master_pb2
@@ -179,11 +179,11 @@ def sums(resources: Iterable[mesos_pb2.Resource]) -> tuple[Resources, int]:
     return Resources(*amounts.values()), slack_cpu
 
 
-def ports_of(resources: Iterable[mesos_pb2.Resource]) -> int | None:
-    """Return the number of ports among resources; None where none are listed."""
+def ports_of(resources: Iterable[mesos_pb2.Resource]) -> PortRanges | None:
+    """Return the ports among resources, as ranges with both ends inside; None where none are listed."""
     listed = [each for each in resources if each.name == PORTS]
     ranges = (part for each in listed for part in each.ranges.range)
-    return sum(part.end - part.begin + 1 for part in ranges) if listed else None
+    return tuple(sorted((part.begin, part.end) for part in ranges)) if listed else None
 
 
 class AgentTranslator:
@@ -192,7 +192,7 @@ class AgentTranslator:
     def __init__(self, role: str) -> None:
         """Count only resources allocated to `role` as allocated."""
         self._role = role
-        self._totals: dict[Encoded, tuple[Resources, int, frozenset[str], int | None]] = {}
+        self._totals: dict[Encoded, tuple[Resources, int, frozenset[str], PortRanges | None]] = {}
         self._labels: dict[Encoded, tuple[Label, ...]] = {}
 
     def agent(self, wire: master_pb2.Response.GetAgents.Agent) -> Agent:
@@ -221,7 +221,7 @@ class AgentTranslator:
 
     def _total(
         self, resources: Sequence[mesos_pb2.Resource]
-    ) -> tuple[Resources, int, frozenset[str], int | None]:
+    ) -> tuple[Resources, int, frozenset[str], PortRanges | None]:
         key = tuple([each.SerializeToString() for each in resources])
         known = self._totals.get(key)
         if known is None:

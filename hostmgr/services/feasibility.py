@@ -18,6 +18,7 @@ from peloton.model.host_pool import with_implicit_pool
 from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
 from peloton.private.hostmgr.feasibility import feasibility_pb2_grpc
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.wire.constraint import labels_from
 from peloton.wire.feasibility import gains_to, shortage_to
 
 MAX_GANGS = 1000
@@ -93,4 +94,4 @@ def _members(wire: pb.Members, pooled: bool) -> Members:
     want = filter_from(wire.filter)
     if pooled:
         want = replace(want, constraint=with_implicit_pool(want.constraint, wire.host_pool))
-    return Members(want, wire.count)
+    return Members(want, wire.count, labels_from(wire.labels))

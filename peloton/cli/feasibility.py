@@ -81,24 +81,30 @@ def _gangs(spec: JobSpec) -> dict[bytes, tuple[GangShape, list[int]]]:
 
 def _add_members(gang: GangShape, members: Members) -> None:
     for each in gang.members:
-        if each.filter == members.filter and each.host_pool == members.host_pool:
+        if (each.filter, each.host_pool, list(each.labels)) == (
+            members.filter, members.host_pool, list(members.labels)
+        ):  # fmt: skip
             each.count += 1
             return
     gang.members.append(members)
 
 
 def _members(spec: JobSpec, instance: int) -> Members:
+    from peloton.model.fixed_ports import port_labels, with_ports
     from peloton.model.host_pool import implicit_pool
     from peloton.model.states import TaskType
     from peloton.private.hostmgr.feasibility import feasibility_pb2
-    from peloton.wire.constraint import constraint_to
+    from peloton.wire.constraint import constraint_to, labels_to, own_labels
     from peloton.wire.feasibility import host_filter
     from peloton.wire.task import resources_to
 
     task = spec.task(instance)
-    constraint = constraint_to(task.constraint) if task.constraint is not None else None
+    fixed = [port.value for port in task.ports if port.value]
+    required = with_ports(task.constraint, fixed)
+    constraint = constraint_to(required) if required is not None else None
+    labels = own_labels(constraint, (*task.labels, *port_labels(fixed))) if constraint is not None else ()
     wanted = host_filter(
         resources_to(task.resources), task.dynamic_ports, spec.revocable(instance), constraint
     )
     pool = implicit_pool(TaskType(spec.task_type(instance)), spec.preemptible(instance))
-    return feasibility_pb2.Members(filter=wanted, count=1, host_pool=pool)
+    return feasibility_pb2.Members(filter=wanted, count=1, host_pool=pool, labels=labels_to(labels))

@@ -47,7 +47,7 @@ class Shortage:
     """For CONSTRAINT: the label, `key=value`, that a host must have and that none has; empty where it is not
     about one label."""
     detail: str = ""
-    """For CONSTRAINT and CONTRADICTION: what is missing, for users."""
+    """What is missing, for users, where the other fields do not tell, as for CONSTRAINT and CONTRADICTION."""
 
     def __str__(self) -> str:
         if self.detail:

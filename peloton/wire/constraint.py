@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
@@ -91,6 +91,20 @@ def mentions(wire: task_pb2.Constraint, kind: Kind, key: str) -> bool:
         mentions(part, kind, key)
         for part in (*wire.andConstraint.constraints, *wire.orConstraint.constraints)
     )
+
+
+def own_labels(wire: task_pb2.Constraint, labels: Iterable[Label]) -> tuple[Label, ...]:
+    """Return those of a task's labels that its constraint counts on tasks; the tree may be incomplete."""
+    counted = set(_task_labels(wire))
+    return tuple(sorted(label for label in labels if label in counted)) if counted else ()
+
+
+def _task_labels(wire: task_pb2.Constraint) -> Iterator[Label]:
+    leaf = wire.labelConstraint
+    if leaf.kind == int(Kind.TASK):
+        yield leaf.label.key, leaf.label.value
+    for part in (*wire.andConstraint.constraints, *wire.orConstraint.constraints):
+        yield from _task_labels(part)
 
 
 def _leaf(wire: task_pb2.LabelConstraint, path: str) -> LabelConstraint:

@@ -44,6 +44,8 @@ class Needs:
     revocable: bool = False
     """Its CPU comes from the host's slack."""
     host_class: HostClass = HostClass()
+    own_labels: tuple[Label, ...] = ()
+    """Those of its labels that its own constraint counts, so that such tasks may be in each other's way."""
 
 
 Missing = tuple[tuple[Needs, int], ...]

@@ -17,7 +17,7 @@ from peloton.private.hostmgr.feasibility import feasibility_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
-from peloton.wire.constraint import constraint_to, mentions
+from peloton.wire.constraint import constraint_to, labels_to, mentions, own_labels
 from peloton.wire.feasibility import host_filter, shortage_from
 from peloton.wire.ids import agent_id, run_id
 from peloton.wire.task import resources_from, resources_to
@@ -71,6 +71,7 @@ class Translator:
 def _needs(wire: resmgr_pb2.Task, payload: bytes) -> Needs:
     if wire.type not in PLACED_TYPES:
         raise InvalidArgument("type", wire.type, "BATCH (1), STATELESS (2), STATEFUL (3) or DAEMON (4)")
+    labels = tuple((label.key, label.value) for label in wire.labels.labels)
     return Needs(
         resources=resources_from(wire.resource),
         priority=wire.priority,
@@ -83,7 +84,8 @@ def _needs(wire: resmgr_pb2.Task, payload: bytes) -> Needs:
         constraint=wire.constraint.SerializeToString(deterministic=True)
         if wire.HasField("constraint")
         else b"",
-        labels=tuple((label.key, label.value) for label in wire.labels.labels),
+        labels=labels,
+        own_labels=own_labels(wire.constraint, labels),
         host_pool=_host_pool(wire),
         spread=wire.placementStrategy == job_pb2.PLACEMENT_STRATEGY_SPREAD_JOB,
     )
@@ -102,7 +104,8 @@ def shape_to(shape: Shape) -> feasibility_pb2.GangShape:
     for fit, count in shape.members:
         constraint = task_pb2.Constraint.FromString(fit.constraint) if fit.constraint else None
         required = host_filter(resources_to(fit.resources), fit.ports, fit.revocable, constraint)
-        wire.members.add(filter=required, count=count, host_pool=fit.host_pool)
+        labels = labels_to(fit.own_labels)
+        wire.members.add(filter=required, count=count, host_pool=fit.host_pool, labels=labels)
     return wire
 
 

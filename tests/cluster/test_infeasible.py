@@ -12,12 +12,19 @@ import pytest
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.cli.__main__ import main
+from peloton.model.constraint import Condition, Kind, LabelConstraint, OrConstraint
+from peloton.wire.constraint import constraint_to
 
-from .conftest import Harness, wait_for
+from .conftest import TERMINAL, Harness, wait_for
 
 SECONDS = 60
+APART = (
+    "needs room for 4 tasks at a time, of which its constraint allows 1 on a host; "
+    "3 hosts have room for 3 when empty"
+)
 LACK = "needs 5 cpu on one host; the largest of 3 hosts has 4; waits for a host with at least 5 cpu"
 
 
@@ -27,7 +34,33 @@ def large(harness: Harness) -> Iterator[str]:
     config = harness.config("true", 200)
     config.defaultConfig.resource.cpuLimit = 5
     job_id = harness.create(config)
+    yield from _stopped(harness, job_id)
+
+
+@pytest.fixture
+def apart(harness: Harness) -> Iterator[str]:
+    """A gang of 4 tasks that keep apart, on 3 hosts; a host with the attribute `shared` takes several."""
+    config = harness.config("true", 4, sla=job_pb2.SlaConfig(minimumRunningInstances=4))
+    config.defaultConfig.labels.add(key="app", value="web")
+    away = LabelConstraint(Kind.TASK, Condition.LESS_THAN, ("app", "web"), 1)
+    shared = LabelConstraint(Kind.HOST, Condition.EQUAL, ("shared", "yes"), 1)
+    config.defaultConfig.constraint.CopyFrom(constraint_to(OrConstraint((away, shared))))
+    yield from _stopped(harness, harness.create(config))
+
+
+@pytest.fixture
+def ports(harness: Harness) -> Iterator[str]:
+    """A gang of 7 tasks with 500 dynamic ports each, on 3 hosts of 1000 ports."""
+    config = harness.config("true", 7, sla=job_pb2.SlaConfig(minimumRunningInstances=7))
+    for number in range(500):
+        config.defaultConfig.ports.add(name=f"p{number}", envName=f"P{number}")
+    yield from _stopped(harness, harness.create(config))
+
+
+def _stopped(harness: Harness, job_id: str) -> Iterator[str]:
     yield job_id
+    if harness.runtime(job_id).state in TERMINAL:
+        return
     request = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job_id))
     harness.client.task_svc.Stop(request, timeout=30)
     assert harness.ended(job_id).state == job_pb2.KILLED
@@ -55,6 +88,20 @@ def test_tasks_larger_than_the_cluster_block_no_others(harness: Harness) -> None
     job_id = harness.create(config)
     told = {"needs 13 cpu at a time; the cluster has 12; waits for a cluster with at least 13 cpu"}
     wait_for(lambda: reasons(harness, job_id) == told, SECONDS, lambda: str(reasons(harness, job_id)))
+    assert harness.ended(harness.create(harness.config("true"))).state == job_pb2.SUCCEEDED
+
+
+def test_gangs_that_keep_apart_and_too_many_ports_block_no_others(
+    harness: Harness, apart: str, ports: str
+) -> None:
+    told = {f"{APART}; waits for more hosts that take such a task"}
+    wait_for(lambda: reasons(harness, apart) == told, SECONDS, lambda: str(reasons(harness, apart)))
+    lack = "needs room for 7 tasks at a time; 3 hosts have room for 6 when empty"
+    told = {f"{lack}; waits for more hosts that take such a task"}
+    wait_for(lambda: reasons(harness, ports) == told, SECONDS, lambda: str(reasons(harness, ports)))
+    pool = peloton_pb2.ResourcePoolID(value=harness.pool)
+    found = harness.client.respool_svc.GetResourcePool(respool_pb2.GetRequest(id=pool), timeout=30)
+    assert not any(usage.allocation for usage in found.poolinfo.usage), "they hold no allocation"
     assert harness.ended(harness.create(harness.config("true"))).state == job_pb2.SUCCEEDED
 
 
@@ -129,7 +176,50 @@ def test_a_dry_run_shows_where_instances_would_go(
     assert harness.client.job_svc.Query(jobs, timeout=30).pagination.total == before, "nothing was created"
 
 
-def test_infeasible_tasks_start_when_a_larger_host_registers(harness: Harness) -> None:
+def test_a_dry_run_of_a_service_and_of_a_daemon_job(
+    harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name, url in harness.cluster.urls().items():
+        monkeypatch.setenv(name, url)
+    spec = tmp_path / "job.yaml"
+
+    def planned(*command: str) -> dict[str, Any]:
+        assert main([*command, "--dry-run", "-j"]) == 0, capfd.readouterr().err
+        found: dict[str, Any] = json.loads(capfd.readouterr().out)
+        [group] = found["groups"]
+        return dict(group)
+
+    resource = "{cpuLimit: 1, memLimitMb: 32, diskLimitMb: 8}"
+    service = (
+        "name: web\nowningTeam: infra\ninstanceCount: 5\nsla: {preemptible: true}\n"
+        "defaultSpec: {containers: [{resource: %s, command: {shell: true, value: 'sleep 600'}}],"
+        " mesosSpec: {shell: true}}\n"
+    )
+    spec.write_text(service % resource)
+    create_service = ("job", "stateless", "create", "/test", str(spec), "1")
+    wait_for(lambda: planned(*create_service)["plan"].get("placed") == 5, SECONDS)
+    group = planned(*create_service)
+    assert sum(each["hosts"] * each["tasks"] for each in group["plan"]["hosts"]) == 5
+    spec.write_text(service % resource.replace("1", "5", 1))
+    assert planned(*create_service)["plan"]["refused"] == LACK
+
+    daemon = "name: agent\ntype: DAEMON\ndefaultConfig: {command: {value: 'true'}, resource: %s}\n"
+    spec.write_text(daemon % resource)
+    create_daemon = ("job", "create", "/test", str(spec))
+    wait_for(lambda: planned(*create_daemon)["plan"].get("placed") == 3, SECONDS)
+    [row] = planned(*create_daemon)["plan"]["hosts"]
+    assert (row["hosts"], row["tasks"], len(row["names"])) == (3, 1, 3), "one on each host"
+    assert main(["job", "create", "/test", str(spec), "--dry-run"]) == 0
+    assert "  3 would be placed now, on 3 hosts" in capfd.readouterr().out.splitlines()
+    spec.write_text(daemon % resource.replace("1", "5", 1))
+    assert planned(*create_daemon)["plan"]["refused"] == LACK
+    assert not harness.client.job_svc.Query(
+        job_pb2.QueryRequest(spec=job_pb2.QuerySpec(keywords=["agent"])), timeout=30
+    ).records, "nothing was created"
+
+
+def test_infeasible_tasks_start_when_a_larger_host_registers(harness: Harness, apart: str) -> None:
+    """The host has an attribute besides, which the gang that keeps apart waits for."""
     config = harness.config("true", 3)
     config.defaultConfig.resource.cpuLimit = 6
     job_id = harness.create(config)
@@ -137,5 +227,9 @@ def test_infeasible_tasks_start_when_a_larger_host_registers(harness: Harness) -
     wait_for(lambda: reasons(harness, job_id) == told, SECONDS, lambda: str(reasons(harness, job_id)))
     agent = next(part.name for part in harness.cluster.components() if part.kind == "mesos-agent")
     harness.cluster.stop([agent])
-    harness.cluster.start([agent], {"resources": "cpus:6;mem:2048;disk:20000;ports:[31000-31999]"})
+    kept = {f"{APART}; waits for more hosts that take such a task"}
+    wait_for(lambda: reasons(harness, apart) == kept, SECONDS, lambda: str(reasons(harness, apart)))
+    resources = "cpus:6;mem:2048;disk:20000;ports:[31000-31999]"
+    harness.cluster.start([agent], {"resources": resources, "attributes": "shared:yes"})
     assert harness.ended(job_id).state == job_pb2.SUCCEEDED
+    assert harness.ended(apart).state == job_pb2.SUCCEEDED

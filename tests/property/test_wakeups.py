@@ -12,8 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from hostmgr.core.feasibility import gains, shortage
 from hostmgr.core.offers import Free
-from hostmgr.core.table import Agent, HostTable
+from hostmgr.core.table import Agent, HostTable, PortRanges
 from hostmgr.services.feasibility import shape_from
+from peloton.api.v0.task import task_pb2
 from peloton.model.constraint import (
     AndConstraint,
     Condition,
@@ -22,9 +23,10 @@ from peloton.model.constraint import (
     LabelConstraint,
     OrConstraint,
 )
+from peloton.model.fixed_ports import port_labels, with_ports
 from peloton.model.resources import ZERO, Resources
 from peloton.model.shortage import Shortage
-from peloton.wire.constraint import constraint_to
+from peloton.wire.constraint import constraint_to, own_labels
 from peloton.wire.feasibility import gains_from, gains_to
 from resmgr.core.state.needs import Needs, Shape
 from resmgr.wire.tasks import shape_to
@@ -34,12 +36,15 @@ LABELS = st.tuples(st.sampled_from(("rack", "zone", "peloton/exclusive")), st.sa
 AMOUNTS = st.builds(
     Resources, st.integers(0, 6), st.integers(0, 6), st.integers(0, 2), st.sampled_from((0, 0, 1))
 )
+APP = ("app", "web")
 LEAVES = st.builds(
     LabelConstraint,
     st.just(Kind.HOST),
     st.sampled_from(Condition),
     st.one_of(LABELS, st.tuples(st.just("hostname"), st.sampled_from(("h0", "h1")))),
     st.integers(0, 2),
+) | st.builds(
+    LabelConstraint, st.just(Kind.TASK), st.just(Condition.LESS_THAN), st.just(APP), st.integers(1, 2)
 )
 CONSTRAINTS = st.recursive(
     LEAVES,
@@ -51,13 +56,38 @@ CONSTRAINTS = st.recursive(
 )
 
 
-def _needs(resources: Resources, constraint: Constraint | None, revocable: bool) -> Needs:
-    wire = constraint_to(constraint).SerializeToString(deterministic=True) if constraint else b""
-    return Needs(resources, preemptible=True, constraint=wire, revocable=revocable)
+RANGES = st.sampled_from([None, (), ((31000, 31000),), ((31000, 31002),)])
 
 
-NEEDS = st.builds(_needs, AMOUNTS, st.none() | CONSTRAINTS, st.booleans())
-GANGS = st.lists(NEEDS, min_size=1, max_size=3)
+def _needs(
+    resources: Resources, constraint: Constraint | None, revocable: bool, ports: int, fixed: Sequence[int]
+) -> Needs:
+    """Return the needs of a task that has the label APP, and fixed ports."""
+    whole = with_ports(constraint, fixed)
+    wire = constraint_to(whole) if whole else task_pb2.Constraint()
+    labels = (APP, *port_labels(fixed))
+    return Needs(
+        resources,
+        preemptible=True,
+        constraint=wire.SerializeToString(deterministic=True),
+        revocable=revocable,
+        ports=ports,
+        labels=labels,
+        own_labels=own_labels(wire, labels),
+    )
+
+
+NEEDS = st.builds(
+    _needs,
+    AMOUNTS,
+    st.none() | CONSTRAINTS,
+    st.booleans(),
+    st.sampled_from((0, 0, 1, 2)),
+    st.sampled_from(((), (), (31000,))),
+)
+GANGS = st.lists(NEEDS, min_size=1, max_size=3) | st.builds(
+    lambda needs, count: [needs] * count, NEEDS, st.integers(2, 4)
+)
 
 
 class Wakeups(RuleBasedStateMachine):
@@ -105,10 +135,18 @@ class Wakeups(RuleBasedStateMachine):
         total=AMOUNTS,
         slack=st.integers(0, 4),
         labels=st.lists(LABELS, max_size=2, unique=True),
+        ports=RANGES,
     )
-    def put(self, number: int, total: Resources, slack: int, labels: Sequence[tuple[str, str]]) -> None:
+    def put(
+        self,
+        number: int,
+        total: Resources,
+        slack: int,
+        labels: Sequence[tuple[str, str]],
+        ports: PortRanges | None,
+    ) -> None:
         """Add a host, or change its resources and labels."""
-        agent = Agent(f"a{number}", f"h{number % 2}", tuple(labels), total, slack)
+        agent = Agent(f"a{number}", f"h{number % 2}", tuple(labels), total, slack, ports=ports)
         self.agents[agent.id] = agent
         self.table.put(agent)
         self._follow()

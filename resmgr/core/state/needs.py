@@ -22,6 +22,7 @@ class Fit:
     revocable: bool
     constraint: bytes
     host_pool: str = ""
+    own_labels: tuple[Label, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class Needs:
     """The constraint on hosts, serialized and opaque here; empty: any host."""
     labels: tuple[Label, ...] = ()
     """Labels of the task, for constraints of others."""
+    own_labels: tuple[Label, ...] = ()
+    """Those of its labels that its own constraint counts, so that such tasks may be in each other's way."""
     host_pool: str = ""
     """The host pool that the task gets by its kind where host pools are on; empty: none."""
     spread: bool = False
@@ -71,7 +74,9 @@ class Needs:
     @property
     def fit(self) -> Fit:
         """Return what decides which hosts can take it."""
-        return Fit(self.resources, self.ports, self.revocable, self.constraint, self.host_pool)
+        return Fit(
+            self.resources, self.ports, self.revocable, self.constraint, self.host_pool, self.own_labels
+        )
 
 
 class NewTask(NamedTuple):

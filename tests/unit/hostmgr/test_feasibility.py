@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hostmgr.core.feasibility import GangShape, Members, shortage
+from hostmgr.core.feasibility import GangShape, Members, gains, shortage
 from hostmgr.core.filter import HostFilter
 from hostmgr.core.hosts import Hosts
 from hostmgr.core.table import HostTable
@@ -22,6 +22,7 @@ from peloton.model.constraint import (
     LabelConstraint,
     OrConstraint,
 )
+from peloton.model.fixed_ports import port_labels, with_ports
 from peloton.model.resources import KINDS, Resources
 from peloton.model.shortage import PORTS, REVOCABLE_CPU, Lack, Shortage
 from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
@@ -59,7 +60,7 @@ def test_one_task_on_one_host() -> None:
 def test_dynamic_ports() -> None:
     table = HostTable()
     for number, ports in enumerate((2, 5)):
-        table.put(replace(agent(number), ports=ports))
+        table.put(replace(agent(number), ports=((31000, 30999 + ports),)))
     assert shortage(table, gang((needing(ports=5), 1))) is None
     lacking = shortage(table, gang((needing(ports=6), 1)))
     assert str(lacking) == "needs 6 ports on one host; the largest of 2 hosts has 5"
@@ -67,6 +68,87 @@ def test_dynamic_ports() -> None:
     assert str(lacking) == "needs room for 4 tasks at a time; 2 hosts have room for 3 when empty"
     table.put(replace(agent(2), ports=None))
     assert shortage(table, gang((needing(ports=6), 1))) is None, "it is not known to be too small"
+
+
+def test_dynamic_ports_beside_fixed_ones() -> None:
+    table = HostTable()
+    for number, ranges in enumerate((((31000, 31001), (31005, 31005)), ((8000, 8001),))):
+        table.put(replace(agent(number), ports=ranges))
+    fixed = with_ports(None, [31000])
+
+    def needing_ports(ports: int) -> GangShape:
+        return GangShape((Members(needing(ports=ports, constraint=fixed), 1, port_labels([31000])),))
+
+    assert shortage(table, needing_ports(2)) is None
+    lacking = shortage(table, needing_ports(3))
+    assert lacking is not None and (lacking.kind, lacking.needed) == (PORTS, 3000)
+    assert lacking.explained == (
+        "needs 3 dynamic ports beside its fixed port 31000 on one host; "
+        "the largest of 1 host has 2 beside it; waits for a host with at least 3 ports"
+    )
+    since = table.version
+    table.put(replace(agent(2), ports=((31000, 31003),)))
+    assert gains(table, since).amount(PORTS) == 4000
+    assert shortage(table, needing_ports(3)) is None
+    other = GangShape((Members(needing(constraint=with_ports(None, [80])), 1, port_labels([80])),))
+    assert shortage(table, other) is None, (
+        "a fixed port is no resource: it need not be among those of the host"
+    )
+
+
+WEB = ("app", "web")
+
+
+def beside(limit: int, *others: Constraint) -> Constraint:
+    return AndConstraint((LabelConstraint(Kind.TASK, Condition.LESS_THAN, WEB, limit), *others))
+
+
+def apart(count: int, constraint: Constraint, **more: Any) -> GangShape:
+    return GangShape((Members(needing(constraint=constraint, **more), count, (WEB,)),))
+
+
+def test_a_gang_that_keeps_apart_needs_as_many_hosts() -> None:
+    table = three_hosts()
+    assert shortage(table, apart(3, beside(1))) is None
+    lacking = shortage(table, apart(4, beside(1)))
+    assert lacking is not None and (lacking.lack, lacking.needed, lacking.largest) == (Lack.ROOM, 4000, 3000)
+    assert lacking.explained == (
+        "needs room for 4 tasks at a time, of which its constraint allows 1 on a host; "
+        "3 hosts have room for 3 when empty; waits for more hosts that take such a task"
+    )
+    assert shortage(table, gang((needing(constraint=beside(1)), 4))) is None, "tasks without the label"
+    assert shortage(table, apart(6, beside(2))) is None
+    assert "allows 2 on a host" in str(shortage(table, apart(7, beside(2))))
+    exactly = LabelConstraint(Kind.TASK, Condition.EQUAL, WEB, 0)
+    assert shortage(table, apart(4, exactly)) is not None
+    either = OrConstraint((beside(1), AndConstraint((RACK, beside(3)))))
+    assert shortage(table, apart(5, either)) is None, "3 in the rack, and 1 on each other host"
+    lacking = shortage(table, apart(6, either))
+    assert lacking is not None and lacking.largest == 5000
+    lacking = shortage(table, apart(8, beside(2), cpu=4))
+    assert str(lacking) == "needs room for 8 tasks at a time; 3 hosts have room for 4 when empty"
+    since = table.version
+    table.put(agent(3))
+    assert gains(table, since).hosts == 1
+    assert shortage(table, apart(4, beside(1))) is None, "a host more helps"
+
+
+def test_a_gang_with_a_fixed_port_needs_as_many_hosts() -> None:
+    table, constraint = three_hosts(), with_ports(None, [8080])
+    lacking = shortage(table, GangShape((Members(needing(constraint=constraint), 4, port_labels([8080])),)))
+    assert str(lacking) == (
+        "needs room for 4 tasks at a time, of which its fixed port 8080 allows 1 on a host; "
+        "3 hosts have room for 3 when empty"
+    )
+    unlike = tuple(
+        Members(needing(cpu, constraint=constraint), count, port_labels([8080]))
+        for cpu, count in ((1, 1), (2, 2))
+    )
+    assert shortage(table, GangShape(unlike)) is None
+    lacking = shortage(
+        table, GangShape((*unlike, Members(needing(3, constraint=constraint), 1, port_labels([8080]))))
+    )
+    assert lacking is not None and (lacking.lack, lacking.needed, lacking.largest) == (Lack.ROOM, 4000, 3000)
 
 
 def test_what_is_in_use_does_not_count() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hostmgr.core.reservation_plan import NOTHING, Demand, HostView, Plan, Running, Vector, plan
 
 NOW = 100.0
@@ -109,3 +111,11 @@ def test_an_empty_demand_of_a_kind_does_not_count() -> None:
         {"a"},
         NOW,
     )
+
+
+def test_a_gang_that_keeps_apart_gets_as_many_hosts_as_it_needs() -> None:
+    hosts = [host("a"), host("b"), host("c")]
+    names = frozenset({"a", "b", "c"})
+    apart = Demand(amounts(1), 4, names, names, most={"a": 1, "b": 1, "c": 2})
+    assert chosen(plan([apart], False, hosts, NOW)) == ({"a", "b", "c"}, NOW)
+    assert plan([replace(apart, count=5)], False, hosts, NOW) is None

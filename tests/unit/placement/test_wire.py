@@ -15,6 +15,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import RemoteFailure
 from peloton.membership.interface import Address, Role
+from peloton.model.constraint import Condition, Kind, LabelConstraint
 from peloton.model.resources import Resources
 from peloton.model.shortage import Lack, Shortage
 from peloton.model.states import PlacementStrategy, TaskType
@@ -25,13 +26,13 @@ from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2, placing_pb2_grpc
 from peloton.private.resmgrsvc import resmgrsvc_pb2, resmgrsvc_pb2_grpc
 from peloton.rpc.client import Channels, LeaderClient
-from peloton.wire.constraint import constraint_from
+from peloton.wire.constraint import constraint_from, constraint_to
 from peloton.wire.feasibility import shortage_to
 from placement.clients import HostmgrClaims, ResmgrQueue
 from placement.core.model import Host, HostClass, HostPlacement, Needs, Shape
 from placement.core.reservation_reasons import Reserved
 from placement.ports import Failure, ReservationAnswer, ReservationReport
-from placement.wire import progress_from, wish_to
+from placement.wire import compare_request, gangs_from, progress_from, wish_to
 from tests.unit.placement.samples import JOB, gang, needs, task
 
 CONSTRAINT = task_pb2.Constraint(
@@ -255,6 +256,27 @@ async def test_lease_renewal(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
     servicer, queue = resmgr
     await queue.report((), ())
     assert servicer.requests == [resmgrsvc_pb2.SetPlacementsRequest()]
+
+
+def test_labels_that_the_own_constraint_counts_are_among_the_needs() -> None:
+    """Tasks whose other labels differ have equal needs."""
+    away = constraint_to(LabelConstraint(Kind.TASK, Condition.LESS_THAN, ("app", "web"), 1))
+    wire = resmgrsvc_pb2.Gang()
+    for app, version in (("web", "1"), ("web", "2"), ("db", "1")):
+        task = wire.tasks.add(constraint=away)
+        task.labels.labels.add(key="app", value=app)
+        task.labels.labels.add(key="version", value=version)
+    [decoded] = gangs_from([wire])
+    first, second, third = (task.needs for task in decoded.tasks)
+    assert first is second and first.own_labels == (("app", "web"),)
+    assert third.own_labels == () and third.host_class is first.host_class
+    request = compare_request([Shape(decoded.shape, False)])
+    assert sorted(
+        (each.count, [label.value for label in each.labels]) for each in request.gangs[0].members
+    ) == [
+        (1, []),
+        (2, ["web"]),
+    ]
 
 
 async def test_gangs_are_compared_with_empty_hosts(hostmgr: tuple[Hostmgr, HostmgrClaims]) -> None:
