@@ -13,13 +13,6 @@ from jobmgr.services.common.job_query import InvalidPool, job_query
 from jobmgr.services.common.ranges import chosen
 from jobmgr.services.common.secrets import Prepared, SecretChecks, check_no_secret_volumes, given_v0, shown_v0
 from jobmgr.services.common.view import JOB_NOT_FOUND, InternalRefusal, JobView, as_cached, parsed, view
-from jobmgr.validation.job import (
-    check_job_id,
-    check_new_daemon,
-    check_pool,
-    validated,
-)
-from jobmgr.validation.update import validated_update
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
@@ -32,6 +25,13 @@ from peloton.model.states import JobState, JobType
 from peloton.model.workflow import WorkflowOptions, ranges_of
 from peloton.wire.job import config_payload, job_info_to, job_runtime_to, job_spec, job_summary_to
 from peloton.wire.payload import job_config
+from peloton.wire.validation.job import (
+    check_job_id,
+    check_new_daemon,
+    check_pool,
+    validated,
+)
+from peloton.wire.validation.update import validated_update
 
 UPDATE_TRIES = 5
 """Tries of an update that conflicts with others of the same job."""

@@ -8,7 +8,6 @@ from typing import Any
 from jobmgr.engine.engine import Engine
 from jobmgr.services.common.secrets import SecretChecks, check_no_secret_volumes
 from jobmgr.services.common.view import view
-from jobmgr.validation.job import validated
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.update.svc import update_svc_pb2 as pb
 from peloton.api.v0.update.svc import update_svc_pb2_grpc
@@ -19,6 +18,7 @@ from peloton.model.job import JobSpec
 from peloton.model.states import JobType
 from peloton.model.workflow import Workflow, WorkflowStatus
 from peloton.wire.job import config_payload, job_spec
+from peloton.wire.validation.job import validated
 from peloton.wire.workflow import options_from, update_cache, update_info
 
 DEFAULT_LIMIT = 10

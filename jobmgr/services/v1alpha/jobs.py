@@ -13,8 +13,6 @@ from jobmgr.services.common.ranges import chosen
 from jobmgr.services.common.secrets import Prepared, SecretChecks, check_no_secret_volumes, given_v1alpha
 from jobmgr.services.common.view import JobView, view
 from jobmgr.services.v1alpha.job_reads import JobReads
-from jobmgr.validation.job import check_pool
-from jobmgr.validation.v1alpha import check_spec
 from peloton.api.v0 import peloton_pb2 as v0_peloton
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha import peloton_pb2
@@ -32,6 +30,8 @@ from peloton.wire.v1alpha.job_status import entity_version, version_to
 from peloton.wire.v1alpha.patch import patched
 from peloton.wire.v1alpha.paths import v1alpha_error
 from peloton.wire.v1alpha.workflow import closed, create_options, restart_options, update_options
+from peloton.wire.validation.job import check_pool
+from peloton.wire.validation.v1alpha import check_spec
 
 Prepare = Callable[[job_pb2.JobConfig], Awaitable[Prepared]]
 """Checks the secrets of a request against the config, and returns what to store."""

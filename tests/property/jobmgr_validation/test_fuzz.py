@@ -6,12 +6,12 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobmgr.validation.job import validated
-from jobmgr.validation.update import validated_update
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
 from peloton.wire.job import job_spec
 from peloton.wire.payload import spec_from_payload
+from peloton.wire.validation.job import validated
+from peloton.wire.validation.update import validated_update
 from tests.property.jobmgr_validation.messages import mutate
 from tests.unit.jobmgr_services.configs import job
 

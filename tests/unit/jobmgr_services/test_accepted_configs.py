@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from jobmgr.validation.job import (
+from peloton.model.task import MAX_FAILURES
+from peloton.wire.validation.job import (
     validated,
 )
-from peloton.model.task import MAX_FAILURES
 from tests.unit.jobmgr_services.configs import BATCH, EXECUTOR, NO_COMMAND, SERVICE, job
 
 DOCKER = 'container { type: DOCKER docker { image: "busybox" } }'

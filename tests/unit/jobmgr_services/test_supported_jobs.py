@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from jobmgr.validation.job import (
+from peloton.errors import InvalidArgument
+from peloton.wire.validation.job import (
     check_job_id,
     check_pool,
     validated,
 )
-from peloton.errors import InvalidArgument
 from tests.unit.jobmgr_services.configs import PARENT, POOL, POOLS, job
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from jobmgr.validation.job import (
+from peloton.errors import InvalidArgument
+from peloton.wire.validation.job import (
     validated,
 )
-from peloton.errors import InvalidArgument
 from tests.unit.jobmgr_services.configs import BATCH, EXECUTOR, NO_COMMAND, SERVICE, job
 
 REFUSED = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from jobmgr.validation.job import validated
-from jobmgr.validation.update import validated_update
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
+from peloton.wire.validation.job import validated
+from peloton.wire.validation.update import validated_update
 from tests.unit.jobmgr_services.configs import PARENT, job
 
 OLD = 'labels { key: "a" value: "b" } instanceConfig { key: 0 value { controller: true } }'

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from jobmgr.validation.job import validated
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.errors import InvalidArgument
 from peloton.wire.v1alpha.job_config import job_config_of
 from peloton.wire.v1alpha.paths import v1alpha_error
+from peloton.wire.validation.job import validated
 
 
 def check_spec(

@@ -7,10 +7,10 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from jobmgr.validation.job import validated
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument, shown
 from peloton.wire.overrides import task_config
+from peloton.wire.validation.job import validated
 
 _FIXED = (
     "name",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jobmgr.validation.task import check_command, check_enum, check_labels, check_task
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
@@ -13,6 +12,7 @@ from peloton.model.job import MAX_INSTANCES
 from peloton.model.pool import PoolConfig
 from peloton.model.task import MAX_FAILURES
 from peloton.wire.overrides import merged
+from peloton.wire.validation.task import check_command, check_enum, check_labels, check_task
 
 _PREEMPTIBLE = {
     task_pb2.PreemptionPolicy.TYPE_PREEMPTIBLE: True,
