@@ -1,6 +1,6 @@
-"""Entry point of `peloton`: every failure becomes one line and an exit code.
+"""Entry point of `peloton`: every failure becomes one line and an exit code (`peloton.cli.exit_codes`).
 
-0 done, 1 failed (quietly where the reader of the output went away), 2 called wrongly, 130 interrupted.
+Where the reader of the output went away, the command ends with 1 quietly.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import errno
 import os
 import sys
 
-FAILED, INTERRUPTED = 1, 130
+from peloton.cli.exit_codes import INTERRUPTED, REFUSED, code_of
+
 _OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC)
 """Errors of the output itself: nobody reads it, or the disk is full."""
 
@@ -30,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if error.errno != errno.EPIPE:
             print(f"peloton: standard output: {error.strerror}", file=sys.stderr)
-        return FAILED
+        return REFUSED
 
 
 def _run(arguments: list[str]) -> int:
@@ -46,7 +47,7 @@ def _run(arguments: list[str]) -> int:
         if isinstance(stop.__cause__, KeyboardInterrupt):
             return INTERRUPTED
         click.echo("Aborted.", err=True)
-        return FAILED
+        return REFUSED
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -68,7 +69,7 @@ def _failed(error: Exception, arguments: list[str], kind: str = "", text: str = 
     click.echo(f"peloton: {kind}{' '.join((text or str(error)).split())}", err=True)
     if kind:
         click.echo("peloton: this is a defect of the command line: --debug shows where", err=True)
-    return FAILED
+    return code_of(error)
 
 
 if __name__ == "__main__":

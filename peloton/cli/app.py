@@ -11,7 +11,7 @@ from click.core import ParameterSource
 import peloton
 from peloton.cli.groups import LazyEntry, LazyGroup
 from peloton.cli.params import Duration
-from peloton.cli.session import Session
+from peloton.cli.session import OUTPUTS, Session
 from peloton.cli.targets import NAMES, Targets, TargetSource
 
 GROUPS = {
@@ -45,7 +45,8 @@ GROUPS = {
 
 @click.group(cls=LazyGroup, lazy=GROUPS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(peloton.__version__, prog_name="peloton")
-@click.option("-j", "--json", is_flag=True, help="Print JSON.")
+@click.option("-j", "--json", is_flag=True, help="Print JSON, as `-o json`.")
+@click.option("-o", "--output", type=click.Choice(OUTPUTS), help="How to print.  [default: as suits it]")
 @click.option(
     "-m",
     "--jobmgr",
@@ -128,13 +129,16 @@ GROUPS = {
 @click.pass_context
 def cli(ctx: click.Context, /, **flags: Any) -> None:
     """Peloton: run jobs on a cluster that many teams share."""
+    ctx.obj = session = session_of(ctx, flags)
+    ctx.call_on_close(session.close)
+
+
+def session_of(ctx: click.Context, flags: Mapping[str, Any]) -> Session:
+    """Return the session for global flags. Raises UsageError."""
     timeout = flags["timeout"]
     targets = Targets(*_sources(ctx, flags), flags["zk_root"], timeout)
-    session = Session(
-        flags["json"], flags["debug"], timeout, targets, flags["basic_auth"], flags["mesos_cluster"]
-    )
-    ctx.obj = session
-    ctx.call_on_close(session.close)
+    output = "json" if flags["json"] else flags["output"] or ""
+    return Session(output, flags["debug"], timeout, targets, flags["basic_auth"], flags["mesos_cluster"])
 
 
 def _sources(ctx: click.Context, flags: Mapping[str, Any]) -> tuple[TargetSource, TargetSource]:

@@ -8,19 +8,77 @@ from typing import Any, NamedTuple
 
 import click
 
-from peloton.cli.session import Session
+from peloton.cli.params import Duration
+from peloton.cli.session import OUTPUTS, Session
+
+VIEWS = frozenset(
+    (
+        *("get", "list", "query", "status", "why", "cache", "dump", "events", "hosts", "offers", "pending"),
+        *("active", "orphan", "active-list", "list-pods", "list-updates", "list-hosts", "events-v1alpha"),
+        *("throttled-pods", "query-job-cache", "instance-availability"),
+    )
+)
+"""Commands that change nothing and end at once: they take `--watch`."""
+_WATCH = "peloton.watch"
 
 
 class Command(click.Command):
-    """A command that also takes the global `-j/--json`, so that the flag may follow its name too."""
+    """A command that also takes the global flags of the output, so that these may follow its name too.
+
+    `-o` is `--output` unless the command has an `-o` of its own. Commands that only look take `--watch`.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        taken = {flag for param in self.params for flag in param.opts}
         self.params.append(
             click.Option(
                 ["-j", "--json"], is_flag=True, expose_value=False, callback=_set_json, help="Print JSON."
             )
         )
+        self.params.append(
+            click.Option(
+                ["--output"] if "-o" in taken else ["-o", "--output"],
+                type=click.Choice(OUTPUTS),
+                expose_value=False,
+                callback=_set_output,
+                help="How to print.",
+            )
+        )
+        if self.name in VIEWS:
+            self.params += _watch_options()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, with --watch again and again."""
+        given = ctx.meta.get(_WATCH, {})
+        session = ctx.find_object(Session)
+        if not given.get("watch") or session is None:
+            return super().invoke(ctx)
+        from peloton.cli.screen import watch
+
+        run = super().invoke
+        return watch(session, ctx.command_path, given["interval"], lambda: run(ctx))
+
+
+def _watch_options() -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["-w", "--watch"],
+            is_flag=True,
+            expose_value=False,
+            callback=_keep,
+            help="Show it again and again, until q is pressed.",
+        ),
+        click.Option(
+            ["--interval"],
+            type=Duration(),
+            default="2s",
+            show_default=True,
+            expose_value=False,
+            callback=_keep,
+            help="How often, with --watch.",
+        ),
+    ]
 
 
 class Group(click.Group):
@@ -62,6 +120,8 @@ class LazyGroup(Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the called group. Raises NoSuchCommand with suggestions."""
+        if ctx.resilient_parsing and (not args or args[0] not in self._lazy):
+            return None, None, args
         if args and args[0] not in self._lazy and not args[0].startswith("-"):
             raise click.NoSuchCommand(args[0], possibilities=list(self._lazy), ctx=ctx)
         return super().resolve_command(ctx, args)
@@ -70,6 +130,16 @@ class LazyGroup(Group):
         """Write the list of groups without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, lazy.help) for name, lazy in self._lazy.items()])
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    ctx.meta.setdefault(_WATCH, {})[param.name] = value
+
+
+def _set_output(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    session = ctx.find_object(Session)
+    if value and session is not None:
+        session.output = value
 
 
 def _set_json(ctx: click.Context, param: click.Parameter, value: bool) -> None:

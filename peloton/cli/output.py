@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-import unicodedata
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 from google.protobuf.message import Message
 
-from peloton.client.plain import as_json
+from peloton.cli.text import GAP, columns
+from peloton.client.plain import as_json, plain
 from peloton.client.plain import yaml_text as yaml_text
 from peloton.client.texts import clean
 
-GAP = "  "
+if TYPE_CHECKING:
+    from peloton.cli.listing import Listing
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -29,12 +30,23 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     )
 
 
-def columns(text: str) -> int:
-    """Return the columns of a text on a terminal: two for a wide letter, none for a combining one."""
-    if text.isascii():
-        return len(text)
-    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    return len(text) + wide - sum(unicodedata.combining(letter) > 0 for letter in text)
+def field_table(value: Any) -> Listing:
+    """Return the fields of a message, or of plain data, with their values, one a line."""
+    from peloton.cli.listing import listing
+
+    content = plain(value) if isinstance(value, Message) else value
+    return listing(("Field", "Value"), _leaves(content, ""))
+
+
+def _leaves(content: Any, path: str) -> Iterator[tuple[str, object]]:
+    if isinstance(content, dict) and content:
+        for key, value in content.items():
+            yield from _leaves(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(content, list) and content:
+        for index, value in enumerate(content):
+            yield from _leaves(value, f"{path}[{index}]")
+    else:
+        yield path, content
 
 
 def json_text(value: Any) -> str:

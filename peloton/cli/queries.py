@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from peloton.cli.live_names import live_pools
 from peloton.cli.params import COUNT, INDEX, EnumName, Labels, WholeNumber, Words
 
 if TYPE_CHECKING:
@@ -82,7 +83,9 @@ def job_query_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags of job queries."""
     decorated = _all(
         click.option("-l", "--labels", type=Labels(), default="", help="Jobs that have all of these labels."),
-        click.option("-r", "--respool", default="", help="Jobs of the pool at this path."),
+        click.option(
+            "-r", "--respool", default="", shell_complete=live_pools, help="Jobs of the pool at this path."
+        ),
         click.option("-k", "--keywords", type=Words(), default="", help="Words that the config holds."),
         click.option("-s", "--states", type=EnumName(_job_states), default="", help="Jobs in one of these."),
         click.option("--owner", default="", help="Jobs of this owner."),

@@ -11,7 +11,8 @@ from peloton.cli.app import GROUPS, cli
 _HEAD = """\
 # The command line
 
-`peloton [GLOBAL FLAGS] COMMAND ...`. Every command has `--help`, and takes `-j/--json` also behind its name.
+`peloton [GLOBAL FLAGS] COMMAND ...`. Every command has `--help`, and takes `-j/--json` and `-o/--output` also
+behind its name (only `--output` where it has an `-o` of its own).
 This page is made by `python -m peloton.cli.reference > docs/cli.md`.
 
 - **Specs** are YAML; keys are matched without case and underscores. What is wrong is refused with file, line,
@@ -20,10 +21,16 @@ This page is made by `python -m peloton.cli.reference > docs/cli.md`.
 - **Durations** are `20s`, `5m`, `1m30s`, `500ms`. **Lists** are separated by commas. States have no case.
 - **Pools** are given by their path, such as `/a/b`. **Jobs** are given by their id, a UUID,
   **pods** by their name, `JOB-INSTANCE`.
-- **Output**: tables, YAML for one object. With `-j`, standard output holds one JSON value and nothing else.
-- **Exit codes**: 0 done; 1 failed, with one line on standard error that says why; 2 called wrongly;
-  130 interrupted. `job create --follow` ends with 0 only if the job SUCCEEDED.
-- **Completion** for bash: `eval "$(_PELOTON_COMPLETE=bash_source peloton)"`; zsh and fish likewise.
+- **Output** (`-o`): `table`, `wide` (a table with more columns), `json`, `yaml`, or `name` (the names alone,
+  one a line, for scripts: `peloton job query --name web -o name`). Without it, lists are tables and one
+  object is YAML. With `json` (`-j`) and `yaml`, standard output holds one value and nothing else. Colours are
+  for terminals only, and never where `NO_COLOR` is set. What takes over 2 s says so on a terminal.
+- **Watching**: commands that only look take `-w/--watch`, and `--interval` (2 s where it is left out): what
+  they show is drawn again until `q` is pressed; without a terminal it is printed again and again.
+- **Exit codes**: 0 done; 1 refused, with a line on standard error that says why; 2 called wrongly; 3 a
+  daemon, an agent or ZooKeeper could not be reached or did not answer in time; 4 the job that was waited for
+  did not succeed (`job create --follow`); 130 interrupted.
+- **Completion** of commands, flags, and the names of jobs, pools and hosts of the cluster: see `completion`.
 """
 _CLUSTERS = """
 ## Which cluster
@@ -98,7 +105,8 @@ def _commands(group: click.Group, context: click.Context) -> Iterator[str]:
 def _flags(command: click.Command, context: click.Context) -> Iterator[str]:
     for option in command.params:
         record = option.get_help_record(context) if isinstance(option, click.Option) else None
-        if record is not None and (command is cli or option.opts != ["-j", "--json"]):
+        common = command is not cli and option.opts[-1] in ("--json", "--output", "--interval")
+        if record is not None and not common:
             flags, text = record
             yield f"- `{flags}`: {' '.join(text.split())}"
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from peloton.cli.output import table
+from peloton.cli.listing import Listing, listing
 from peloton.client.times import run_time, short_time
 
 if TYPE_CHECKING:
@@ -15,17 +15,19 @@ if TYPE_CHECKING:
     from peloton.wire.hosts import Resource
 
 TASK_HEADS = ("Instance", "Name", "State", "Healthy", "Start Time", "Run Time", "Host", "Message", "Reason")
+TASK_WIDE = ("Goal State", "Run", "Failures", "Config")
 EVENT_HEADS = ("Run", "Time", "State", "Goal State", "Healthy", "Config", "Host", "Message", "Reason")
 JOB_HEADS = (
     *("ID", "Name", "Type", "Owner", "State", "Created", "Completed", "Instances"),
     *("Running", "Succeeded", "Failed", "Killed"),
 )
+JOB_WIDE = ("Goal State", "Pool", "Labels")
 
 
-def task_table(tasks: Iterable[TaskInfo], now: float | None = None) -> str:
+def task_table(tasks: Iterable[TaskInfo], now: float | None = None) -> Listing:
     """Return a table of tasks; `now` is in seconds since 1970."""
     at = time.time() if now is None else now
-    return table(TASK_HEADS, [_task_row(task, at) for task in tasks])
+    return listing((*TASK_HEADS, *TASK_WIDE), [_task_row(task, at) for task in tasks], wide=len(TASK_WIDE))
 
 
 def _task_row(task: TaskInfo, now: float) -> tuple[object, ...]:
@@ -43,10 +45,14 @@ def _task_row(task: TaskInfo, now: float) -> tuple[object, ...]:
         runtime.host,
         runtime.message,
         runtime.reason,
+        task_pb2.TaskState.Name(runtime.goalState),
+        runtime.mesosTaskId.value.rpartition("-")[2],
+        runtime.failureCount,
+        runtime.configVersion,
     )
 
 
-def event_table(events: Iterable[PodEvent]) -> str:
+def event_table(events: Iterable[PodEvent]) -> Listing:
     """Return a table of pod events in the order given."""
     rows = [
         (
@@ -62,10 +68,10 @@ def event_table(events: Iterable[PodEvent]) -> str:
         )
         for event in events
     ]
-    return table(EVENT_HEADS, rows)
+    return listing(EVENT_HEADS, rows)
 
 
-def job_table(jobs: Iterable[JobSummary]) -> str:
+def job_table(jobs: Iterable[JobSummary]) -> Listing:
     """Return a table of jobs in the order given."""
     from peloton.api.v0.job import job_pb2
 
@@ -83,9 +89,12 @@ def job_table(jobs: Iterable[JobSummary]) -> str:
                 short_time(runtime.completionTime),
                 job.instanceCount,
                 *(counts.get(name, 0) for name in ("RUNNING", "SUCCEEDED", "FAILED", "KILLED")),
+                job_pb2.JobState.Name(runtime.goalState),
+                job.respoolID.value,
+                ",".join(f"{label.key}={label.value}" for label in job.labels),
             )
         )
-    return table(JOB_HEADS, rows)
+    return listing((*JOB_HEADS, *JOB_WIDE), rows, wide=len(JOB_WIDE))
 
 
 def resources_text(resources: Iterable[Resource]) -> str:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from peloton.cli.output import table
-from peloton.cli.rows import EVENT_HEADS, TASK_HEADS
+from peloton.cli.listing import Listing, listing
+from peloton.cli.rows import EVENT_HEADS, TASK_HEADS, TASK_WIDE
 from peloton.client.times import run_time, short_time
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ SERVICE_HEADS = (
     *("ID", "Name", "Owner", "State", "Created", "Instances"),
     *("Running", "Succeeded", "Failed", "Killed", "Entity Version"),
 )
+SERVICE_WIDE = ("Goal State", "Pool", "Labels")
 WORKFLOW_HEADS = (
     *("Type", "State", "Done", "Remaining", "Failed", "From", "To"),
     *("Created", "Updated", "Completed", "Opaque Data"),
@@ -32,7 +33,7 @@ WORKFLOW_EVENT_HEADS = ("Time", "Type", "State")
 UPDATE_HEADS = ("ID", "State", "Done", "Remaining", "Failed", "From", "To", "Opaque Data")
 
 
-def service_table(jobs: Iterable[JobSummary]) -> str:
+def service_table(jobs: Iterable[JobSummary]) -> Listing:
     """Return a table of jobs in the order given."""
     from peloton.api.v1alpha.job.stateless import stateless_pb2
 
@@ -53,15 +54,19 @@ def service_table(jobs: Iterable[JobSummary]) -> str:
                 job.instance_count,
                 *counts,
                 status.version.value,
+                stateless_pb2.JobState.Name(status.desired_state).removeprefix("JOB_STATE_"),
+                job.respool_id.value,
+                ",".join(f"{label.key}={label.value}" for label in job.labels),
             )
         )
-    return table(SERVICE_HEADS, rows)
+    return listing((*SERVICE_HEADS, *SERVICE_WIDE), rows, wide=len(SERVICE_WIDE))
 
 
-def pod_table(pods: Iterable[tuple[str, PodStatus]], now: float | None = None) -> str:
+def pod_table(pods: Iterable[tuple[str, PodStatus]], now: float | None = None) -> Listing:
     """Return a table of pods, each given by its name and status; `now` is in seconds since 1970."""
     at = time.time() if now is None else now
-    return table(TASK_HEADS, [_pod_row(name, status, at) for name, status in pods])
+    rows = [_pod_row(name, status, at) for name, status in pods]
+    return listing((*TASK_HEADS, *TASK_WIDE), rows, wide=len(TASK_WIDE), name=1)
 
 
 def _pod_row(name: str, status: PodStatus, now: float) -> tuple[object, ...]:
@@ -80,10 +85,14 @@ def _pod_row(name: str, status: PodStatus, now: float) -> tuple[object, ...]:
         status.host,
         status.message,
         status.reason,
+        pod_pb2.PodState.Name(status.desired_state).removeprefix("POD_STATE_"),
+        status.pod_id.value.rpartition("-")[2],
+        status.failure_count,
+        status.version.value,
     )
 
 
-def pod_event_table(events: Iterable[PodEvent]) -> str:
+def pod_event_table(events: Iterable[PodEvent]) -> Listing:
     """Return a table of the events of a pod in the order given."""
     rows = [
         (
@@ -99,10 +108,10 @@ def pod_event_table(events: Iterable[PodEvent]) -> str:
         )
         for event in events
     ]
-    return table(EVENT_HEADS, rows)
+    return listing(EVENT_HEADS, rows)
 
 
-def workflow_table(workflows: Iterable[WorkflowInfo]) -> str:
+def workflow_table(workflows: Iterable[WorkflowInfo]) -> Listing:
     """Return a table of workflows in the order given."""
     from peloton.api.v1alpha.job.stateless import stateless_pb2
 
@@ -124,10 +133,10 @@ def workflow_table(workflows: Iterable[WorkflowInfo]) -> str:
                 workflow.opaque_data.data,
             )
         )
-    return table(WORKFLOW_HEADS, rows)
+    return listing(WORKFLOW_HEADS, rows)
 
 
-def workflow_event_table(events: Iterable[WorkflowEvent]) -> str:
+def workflow_event_table(events: Iterable[WorkflowEvent]) -> Listing:
     """Return a table of the events of a workflow in the order given."""
     from peloton.api.v1alpha.job.stateless import stateless_pb2
 
@@ -139,7 +148,7 @@ def workflow_event_table(events: Iterable[WorkflowEvent]) -> str:
         )
         for event in events
     ]
-    return table(WORKFLOW_EVENT_HEADS, rows)
+    return listing(WORKFLOW_EVENT_HEADS, rows)
 
 
 def _workflow_type(number: WorkflowType.ValueType) -> str:
@@ -151,7 +160,7 @@ def _workflow_type(number: WorkflowType.ValueType) -> str:
     return stateless_pb2.WorkflowType.Name(number).removeprefix("WORKFLOW_TYPE_")
 
 
-def update_table(updates: Iterable[UpdateInfo]) -> str:
+def update_table(updates: Iterable[UpdateInfo]) -> Listing:
     """Return a table of v0 updates in the order given."""
     from peloton.api.v0.update import update_pb2
 
@@ -170,7 +179,7 @@ def update_table(updates: Iterable[UpdateInfo]) -> str:
                 update.opaque_data.data,
             )
         )
-    return table(UPDATE_HEADS, rows)
+    return listing(UPDATE_HEADS, rows)
 
 
 def closed_spans(ranges: Iterable[InstanceIDRange]) -> str:

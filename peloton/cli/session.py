@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -13,16 +14,20 @@ from peloton.errors import PelotonError, Refused
 from peloton.model.cluster import cluster_of
 
 if TYPE_CHECKING:
+    from peloton.cli.listing import Listing
     from peloton.client import PelotonClient
 
 CALLER = "peloton-cli"
+OUTPUTS = ("table", "wide", "json", "yaml", "name")
+"""Forms of the output."""
 
 
 @dataclass(slots=True)
 class Session:
-    """Global flags of one run of the command line; `json` may also be set by the command itself."""
+    """Global flags of one run of the command line; `output` may also be set by the command itself."""
 
-    json: bool = False
+    output: str = ""
+    """One of OUTPUTS; empty: a table for a list, YAML for one object, else a sentence."""
     debug: bool = False
     timeout: float = 20.0
     targets: Targets = field(default_factory=Targets)
@@ -32,6 +37,24 @@ class Session:
     _client: PelotonClient | None = field(default=None, repr=False)
     _sessions: dict[str, Session] = field(default_factory=dict, repr=False)
     """Of Mesos clusters."""
+    write: Callable[[str], object] | None = field(default=None, repr=False)
+    """Takes what is printed; None: standard output."""
+    quiet: bool = False
+    """Whether nothing may be said on standard error."""
+
+    @property
+    def json(self) -> bool:
+        """Whether JSON is wanted."""
+        return self.output == "json"
+
+    @json.setter
+    def json(self, wanted: bool) -> None:
+        self.output = "json" if wanted else self.output
+
+    @property
+    def plain(self) -> bool:
+        """Whether people read the output: neither JSON nor YAML nor names for a program."""
+        return self.output in ("", "table", "wide")
 
     @property
     def client(self) -> PelotonClient:
@@ -97,13 +120,15 @@ class Session:
         import grpc
 
         from peloton.cli.failures import call_failed
+        from peloton.cli.waiting import waiting
         from peloton.client.services import SERVICES
 
         seconds = timeout or self.timeout
         if (session := self._for(service, request)) is not self:
             return session.call_unchecked(service, method, request, timeout)
         try:
-            return getattr(getattr(self.client, service), method)(request, timeout=seconds)
+            with waiting(f"{SERVICES[service].role}: {method}", quiet=self.quiet or self.write is not None):
+                return getattr(getattr(self.client, service), method)(request, timeout=seconds)
         except grpc.RpcError as error:
             role = SERVICES[service].role
             raise call_failed(error, method, role, self.client.address(role), seconds) from error
@@ -116,22 +141,55 @@ class Session:
         import grpc
 
         from peloton.cli.failures import call_failed
+        from peloton.cli.waiting import waiting
         from peloton.client.services import SERVICES
 
         try:
             timeout = None if endless else self.timeout
-            yield from getattr(getattr(self.client, service), method)(request, timeout=timeout)
+            messages = getattr(getattr(self.client, service), method)(request, timeout=timeout)
+            if endless:
+                yield from messages
+                return
+            with waiting(f"{SERVICES[service].role}: {method}", quiet=self.quiet or self.write is not None):
+                yield from messages
         except grpc.RpcError as error:
             role = SERVICES[service].role
             raise call_failed(error, method, role, self.client.address(role), self.timeout) from error
 
-    def show(self, value: Any, human: Callable[[], str]) -> None:
-        """Print `value`, a message or plain data, as JSON with --json, else what `human` returns."""
-        from peloton.cli.output import json_text
+    def show(self, value: Any, human: Callable[[], str | Listing], name: str = "") -> None:
+        """Print `value`, a message or plain data, as it is wanted; for people, what `human` returns.
 
-        text = json_text(value) if self.json else human()
-        if text:
+        `name` is printed where names are wanted, and the names of a list; what has no name is printed for
+        people.
+        """
+        text = self._text(value, human, name)
+        if text and self.write is not None:
+            self.write(text)
+        elif text:
             click.echo(text)
+
+    def show_object(self, value: Any, name: str = "") -> None:
+        """Print one object: YAML, or with `-o table` a line for each of its fields."""
+        from peloton.cli.output import field_table, yaml_text
+
+        self.show(value, lambda: field_table(value) if self.output == "table" else yaml_text(value), name)
+
+    def _text(self, value: Any, human: Callable[[], str | Listing], name: str) -> str:
+        from peloton.cli.colours import has_colours
+        from peloton.cli.output import json_text, yaml_text
+
+        if self.output == "json":
+            return json_text(value)
+        if self.output == "yaml":
+            return yaml_text(value)
+        if self.output == "name" and name:
+            return name
+        shown = human()
+        if isinstance(shown, str):
+            return shown
+        if self.output == "name":
+            return shown.names()
+        return shown.render(wide=self.output == "wide", colours=has_colours(sys.stdout))
 
     def close(self) -> None:
         """Close the client's connections."""
@@ -147,7 +205,7 @@ class Session:
         from peloton.client.auth import read_basic_auth
         from peloton.client.discovery import InCluster
 
-        discovery = self.targets.discovery(say)
+        discovery = self.targets.discovery((lambda text: None) if self.quiet else say)
         return PelotonClient(
             CALLER,
             discovery=InCluster(discovery, self.mesos_cluster) if self.mesos_cluster else discovery,

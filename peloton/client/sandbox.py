@@ -22,6 +22,10 @@ MOST_NAMES = 30
 """Files that a message names."""
 
 
+class AgentUnreachable(Unavailable):
+    """A Mesos agent does not answer; it may be restarting, or its host is gone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Agent:
     """The HTTP server of a Mesos agent; `timeout` is in seconds, for connecting and for each read."""
@@ -45,7 +49,7 @@ class Agent:
                 failure = f"{self}: the connection broke"
                 yield from response.iter_bytes()
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Unavailable(f"{failure}: {error}") from error
+            raise AgentUnreachable(f"{failure}: {error}") from error
 
     def read(self, endpoint: str, query: Mapping[str, str]) -> bytes:
         """Return the body of an answer, which is bounded. Raises as `stream`."""

@@ -33,7 +33,7 @@ def query(session: Session, states: list[int]) -> None:
     """List hosts with their maintenance state."""
     from peloton.api.v0.host import host_pb2
     from peloton.api.v0.host.svc import host_svc_pb2
-    from peloton.cli.output import table
+    from peloton.cli.listing import listing
 
     wanted = [host_pb2.HostState.ValueType(state) for state in states]
     request = host_svc_pb2.QueryHostsRequest(host_states=wanted)
@@ -50,7 +50,7 @@ def query(session: Session, states: list[int]) -> None:
         return info.hostname, info.ip, _short(info.state), _short(info.goal_state), pool, labels
 
     found = sorted(response.host_infos, key=lambda info: info.hostname)
-    session.show(response, lambda: table(heads, [row(info) for info in found]))
+    session.show(response, lambda: listing(heads, [row(info) for info in found]))
 
 
 def _short(state: Any) -> str:

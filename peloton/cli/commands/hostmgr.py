@@ -25,7 +25,7 @@ def hostmgr() -> None:
 @pass_session
 def offers(session: Session) -> None:
     """List outstanding offers of Mesos."""
-    from peloton.cli.output import table
+    from peloton.cli.listing import listing
     from peloton.cli.rows import resources_text
     from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 
@@ -37,7 +37,7 @@ def offers(session: Session) -> None:
         (offer.hostname, offer.id.value, offer.agent_id.value, resources_text(offer.resources))
         for offer in response.offers
     )
-    session.show(response, lambda: table(("Hostname", "Offer ID", "Agent ID", "Resources"), rows))
+    session.show(response, lambda: listing(("Hostname", "Offer ID", "Agent ID", "Resources"), rows))
 
 
 @hostmgr.command()
@@ -61,7 +61,7 @@ def hosts(
 ) -> None:
     """List hosts with their free resources and the tasks that they run."""
     from peloton.api.v0.task import task_pb2
-    from peloton.cli.output import table
+    from peloton.cli.listing import listing
     from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 
     amounts = task_pb2.ResourceConfig(cpuLimit=cpu, gpuLimit=gpu, memLimitMb=mem, diskLimitMb=disk)
@@ -71,7 +71,7 @@ def hosts(
     response = session.call("hostmgr_svc", "GetHostsByQuery", request)
     found = sorted(response.hosts, key=lambda host: host.hostname)
     heads = ("Hostname", "CPU", "GPU", "Mem (MB)", "Disk (MB)", "Status", "Held", "Tasks")
-    session.show(response, lambda: table(heads, [_row(host) for host in found]))
+    session.show(response, lambda: listing(heads, [_row(host) for host in found]))
 
 
 @hostmgr.command("events-mesos-update")
@@ -140,7 +140,7 @@ def hostcache() -> None:
 @pass_session
 def dump(session: Session) -> None:
     """List hosts with their status, their capacity, and how much of it is not offered."""
-    from peloton.cli.output import table
+    from peloton.cli.listing import listing
     from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
 
     response = session.call("hostmgr_v1alpha_svc", "GetHostCache", hostmgr_svc_pb2.GetHostCacheRequest())
@@ -152,7 +152,7 @@ def dump(session: Session) -> None:
         cells = (f"{taken.get(kind, 0):g} of {whole.get(kind, 0):g}" for kind, _ in kinds)
         rows.append((host.hostname, host.status, *cells))
     heads = ("Hostname", "Status", *(head for _, head in kinds))
-    session.show(response, lambda: table(heads, rows))
+    session.show(response, lambda: listing(heads, rows))
 
 
 def _row(host: GetHostsByQueryResponse.Host) -> tuple[object, ...]:

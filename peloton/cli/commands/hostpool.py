@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from peloton.cli.groups import Group
+from peloton.cli.live_names import live_host_pools, live_hosts
 from peloton.cli.session import Session, pass_session
 from peloton.errors import Refused
 
@@ -25,22 +26,22 @@ def hostpool() -> None:
 @pass_session
 def list_pools(session: Session) -> None:
     """List the host pools with the number of their hosts."""
-    from peloton.cli.output import table
+    from peloton.cli.listing import listing
 
     response = _pools(session)
     rows = [(pool.name, len(pool.hosts)) for pool in response.pools]
-    session.show(response, lambda: table(("Pool", "Hosts"), rows))
+    session.show(response, lambda: listing(("Pool", "Hosts"), rows))
 
 
 @hostpool.command("list-hosts")
-@click.argument("pool", required=False, default="")
+@click.argument("pool", required=False, default="", shell_complete=live_host_pools)
 @pass_session
 def list_hosts(session: Session, pool: str) -> None:
     """List the hosts of POOL, or of all host pools.
 
     In `default` they are those that are registered; the other pools also have hosts whose agents are away.
     """
-    from peloton.cli.output import table
+    from peloton.cli.listing import listing
 
     response = _pools(session)
     found = [each for each in response.pools if pool in ("", each.name)]
@@ -50,11 +51,11 @@ def list_hosts(session: Session, pool: str) -> None:
     del response.pools[:]
     response.pools.extend(found)
     rows = [(host, each.name) for each in found for host in each.hosts]
-    session.show(response, lambda: table(("Hostname", "Pool"), rows))
+    session.show(response, lambda: listing(("Hostname", "Pool"), rows))
 
 
 @hostpool.command()
-@click.argument("pool")
+@click.argument("pool", shell_complete=live_host_pools)
 @pass_session
 def create(session: Session, pool: str) -> None:
     """Add the empty host pool POOL.
@@ -69,7 +70,7 @@ def create(session: Session, pool: str) -> None:
 
 
 @hostpool.command()
-@click.argument("pool")
+@click.argument("pool", shell_complete=live_host_pools)
 @pass_session
 def delete(session: Session, pool: str) -> None:
     """Delete the host pool POOL; its hosts go to `default`."""
@@ -80,8 +81,8 @@ def delete(session: Session, pool: str) -> None:
 
 
 @hostpool.command()
-@click.argument("host")
-@click.argument("destination")
+@click.argument("host", shell_complete=live_hosts)
+@click.argument("destination", shell_complete=live_host_pools)
 @click.option("-s", "--source", default="", help="Only if the host is in this pool.")
 @pass_session
 def change(session: Session, host: str, destination: str, source: str) -> None:
@@ -96,9 +97,9 @@ def change(session: Session, host: str, destination: str, source: str) -> None:
 
 
 @hostpool.command()
-@click.argument("source")
+@click.argument("source", shell_complete=live_host_pools)
 @click.argument("source_hosts", type=click.IntRange(0, MOST_HOSTS))
-@click.argument("destination")
+@click.argument("destination", shell_complete=live_host_pools)
 @click.argument("destination_hosts", type=click.IntRange(0, MOST_HOSTS))
 @pass_session
 def move(session: Session, source: str, source_hosts: int, destination: str, destination_hosts: int) -> None:

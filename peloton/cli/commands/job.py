@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from peloton.cli.commands.rolling import ROLLING
 from peloton.cli.commands.stateless import stateless
+from peloton.cli.exit_codes import JOB_FAILED
 from peloton.cli.groups import Group
+from peloton.cli.listing import Listing, listing
+from peloton.cli.live_names import files, live_jobs, live_pools
 from peloton.cli.params import COUNT, DRY_RUN, Labels, WholeNumber
 from peloton.cli.queries import PAGE, JobQuery, job_query_options
 from peloton.cli.session import Session, pass_session, pool_id
@@ -19,6 +23,12 @@ from peloton.errors import InvalidArgument, PelotonError, Refused
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobConfig, JobInfo
     from peloton.api.v0.peloton_pb2 import JobID, Secret
+
+
+SECRET_DATA = (
+    "What the file holds: @FILE reads it from a file, - from standard input. Text that is given plainly is "
+    "seen by all users of this machine in its list of processes, and warned of."
+)
 
 
 @click.group(cls=Group)
@@ -32,13 +42,13 @@ for _command in (*ROLLING, stateless):
 
 def secret_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the two flags that give a job a secret file."""
-    command = click.option("--secret-data", help="What the file holds; @FILE reads it from a file.")(command)
+    command = click.option("--secret-data", help=SECRET_DATA)(command)
     return click.option("--secret-path", help="Path of a secret file in the job's containers.")(command)
 
 
 @job.command()
-@click.argument("respool")
-@click.argument("config")
+@click.argument("respool", shell_complete=live_pools)
+@click.argument("config", shell_complete=files)
 @click.option(
     "-i", "--jobID", "job_id", default="", help="UUID of the new job.  [default: the server makes one]"
 )
@@ -66,9 +76,9 @@ def create(
     from peloton.cli.output import say
 
     if dry_run and follow:
-        raise InvalidArgument("--follow", "with --dry-run", "one of the two: nothing is created")
+        raise click.UsageError("--follow and --dry-run do not go together: nothing is created")
+    secrets = _secrets(secret_path, secret_data, config)
     spec = _read(config)
-    secrets = _secrets(secret_path, secret_data)
     _set_pool(spec, session, respool)
     if dry_run:
         from peloton.cli.dry_run import show_plan
@@ -77,21 +87,21 @@ def create(
     request = job_pb2.CreateRequest(id=_id(job_id), config=spec, secrets=secrets)
     response = session.call("job_svc", "Create", request)
     if not follow:
-        session.show(response, lambda: f"Job {response.jobId.value} created")
-    elif not session.json:
+        session.show(response, lambda: f"Job {response.jobId.value} created", response.jobId.value)
+    elif session.plain:
         click.echo(f"Job {response.jobId.value} created")
     for warning in warnings(session, spec):
         say(warning)
     if not follow:
         return 0
     info = _follow(session, response.jobId.value)
-    session.show(info, lambda: "")
+    session.show(info, lambda: "", info.id.value)
     return _ended(session, info)
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB")
-@click.argument("config")
+@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
+@click.argument("config", shell_complete=files)
 @secret_options
 @pass_session
 def update(
@@ -104,7 +114,7 @@ def update(
     from peloton.api.v0.job import job_pb2
 
     held = session.call_unchecked("job_svc", "Get", job_pb2.GetRequest(id=_id(job_id))).secrets
-    secrets = _secrets(secret_path, secret_data)
+    secrets = _secrets(secret_path, secret_data, config)
     secrets += [secret for secret in held if secret.path != secret_path]
     request = job_pb2.UpdateRequest(id=_id(job_id), config=_read(config), secrets=secrets)
     response = session.call("job_svc", "Update", request)
@@ -114,7 +124,7 @@ def update(
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB")
+@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
 @pass_session
 def delete(session: Session, job_id: str) -> None:
     """Remove a job that has ended, with its tasks."""
@@ -125,7 +135,7 @@ def delete(session: Session, job_id: str) -> None:
 
 
 @job.command()
-@click.argument("job_id", metavar="[JOB]", required=False)
+@click.argument("job_id", metavar="[JOB]", required=False, shell_complete=live_jobs)
 @click.option("--progress", is_flag=True, help="Show the progress until the jobs have ended.")
 @click.option("--owner", help="Stop the active jobs of this owner.")
 @click.option("-l", "--labels", type=Labels(), help="Stop the active jobs that have these labels.")
@@ -205,30 +215,27 @@ def _unended() -> list[int]:
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB")
+@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
 @pass_session
 def get(session: Session, job_id: str) -> None:
     """Show a job's config and runtime."""
     from peloton.api.v0.job import job_pb2
-    from peloton.cli.output import yaml_text
 
     response = session.call("job_svc", "Get", job_pb2.GetRequest(id=_id(job_id)))
-    session.show(response, lambda: yaml_text(response))
+    session.show_object(response, job_id)
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB")
+@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
 @pass_session
 def status(session: Session, job_id: str) -> None:
     """Show a job's runtime: state, times, instances by state."""
-    from peloton.cli.output import yaml_text
-
     runtime = _get(session, job_id).runtime
-    session.show(runtime, lambda: yaml_text(runtime))
+    session.show_object(runtime, job_id)
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB")
+@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
 @pass_session
 def refresh(session: Session, job_id: str) -> None:
     """Have the job manager read the job from the store again."""
@@ -239,19 +246,18 @@ def refresh(session: Session, job_id: str) -> None:
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB")
+@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
 @pass_session
 def cache(session: Session, job_id: str) -> None:
     """Show what the job manager holds of a job in memory."""
     from peloton.api.v0.job import job_pb2
-    from peloton.cli.output import yaml_text
 
     response = session.call("job_svc", "GetCache", job_pb2.GetCacheRequest(id=_id(job_id)))
-    session.show(response, lambda: yaml_text(response))
+    session.show_object(response)
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB")
+@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
 @pass_session
 def why(session: Session, job_id: str) -> None:
     """Explain the states of a job's instances: how many wait for what, run, or ended how."""
@@ -270,7 +276,11 @@ def active_list(session: Session) -> None:
 
     response = session.call("job_svc", "GetActiveJobs", job_pb2.GetActiveJobsRequest())
     ids = sorted(one.value for one in response.ids)
-    session.show(response, lambda: "\n".join(ids))
+
+    def human() -> str | Listing:
+        return listing(("ID",), [(one,) for one in ids]) if session.output else "\n".join(ids)
+
+    session.show(response, human)
 
 
 @job.command()
@@ -294,7 +304,7 @@ def _get(session: Session, job_id: str) -> JobInfo:
 def _follow(session: Session, job_id: str) -> JobInfo:
     from peloton.cli.progress import follow_job, progress_line
 
-    stream = sys.stderr if session.json else sys.stdout
+    stream = sys.stdout if session.plain else sys.stderr
     return follow_job(
         lambda: _get(session, job_id), progress_line(stream), lambda: _waiting_reason(session, job_id)
     )
@@ -323,7 +333,7 @@ def _ended(session: Session, info: JobInfo) -> int:
     say(f"Job {info.id.value} ended {job_pb2.JobState.Name(info.runtime.state)}")
     for line in _failed_instances(session, info.id.value):
         say(line)
-    return 1
+    return JOB_FAILED
 
 
 def _failed_instances(session: Session, job_id: str) -> list[str]:
@@ -366,17 +376,31 @@ def _set_pool(spec: JobConfig, session: Session, path: str) -> None:
     spec.respoolID.value = found
 
 
-def _secrets(path: str | None, data: str | None) -> list[Secret]:
-    from pathlib import Path
-
+def _secrets(path: str | None, data: str | None, config: str) -> list[Secret]:
     from peloton.api.v0 import peloton_pb2
+    from peloton.cli.output import say
 
     if path is None and data is None:
         return []
     if not path or data is None:
         raise click.UsageError("--secret-path and --secret-data belong together")
+    if data == "-" == config:
+        raise click.UsageError("--secret-data - and the spec - cannot both be read from standard input")
+    if data != "-" and not data.startswith("@"):
+        say(
+            "warning: --secret-data: others on this machine see the secret in its list of processes, and the "
+            "shell keeps it in its history; give @FILE, or - for standard input"
+        )
+    return [peloton_pb2.Secret(path=path, value=peloton_pb2.Secret.Value(data=_secret(data)))]
+
+
+def _secret(data: str) -> bytes:
+    """Return the secret that `--secret-data` gives: `-`, `@FILE`, or the text itself."""
+    if data == "-":
+        return sys.stdin.buffer.read()
+    if not data.startswith("@"):
+        return data.encode()
     try:
-        content = Path(data[1:]).read_bytes() if data.startswith("@") else data.encode()
+        return Path(data[1:]).read_bytes()
     except OSError as error:
         raise PelotonError(f"--secret-data: {data[1:]} cannot be read: {error.strerror}") from error
-    return [peloton_pb2.Secret(path=path, value=peloton_pb2.Secret.Value(data=content))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from peloton.cli.groups import Group
+from peloton.cli.live_names import live_jobs
 from peloton.cli.params import Instances, Labels
 from peloton.cli.session import Session, pass_session
 
@@ -18,12 +19,12 @@ def jobmgr() -> None:
 @pass_session
 def throttled_pods(session: Session) -> None:
     """List pods of services that failed and wait before their next run."""
-    from peloton.cli.output import table
+    from peloton.cli.listing import listing
     from peloton.private.jobmgrsvc import jobmgrsvc_pb2
 
     request = jobmgrsvc_pb2.GetThrottledPodsRequest()
     response = session.call("jobmgr_private_svc", "GetThrottledPods", request)
-    session.show(response, lambda: table(("Pod",), [(pod.value,) for pod in response.throttled_pods]))
+    session.show(response, lambda: listing(("Pod",), [(pod.value,) for pod in response.throttled_pods]))
 
 
 @jobmgr.command("query-job-cache")
@@ -33,7 +34,7 @@ def throttled_pods(session: Session) -> None:
 def query_job_cache(session: Session, name: str, labels: list[tuple[str, str]]) -> None:
     """List the jobs that the job manager holds in memory."""
     from peloton.api.v1alpha import peloton_pb2
-    from peloton.cli.output import table
+    from peloton.cli.listing import listing
     from peloton.private.jobmgrsvc import jobmgrsvc_pb2
 
     spec = jobmgrsvc_pb2.QueryJobCacheRequest.CacheQuerySpec(
@@ -42,11 +43,11 @@ def query_job_cache(session: Session, name: str, labels: list[tuple[str, str]]) 
     request = jobmgrsvc_pb2.QueryJobCacheRequest(spec=spec)
     response = session.call("jobmgr_private_svc", "QueryJobCache", request)
     rows = sorted((job.name, job.job_id.value) for job in response.result)
-    session.show(response, lambda: table(("Job ID", "Name"), [(job_id, name) for name, job_id in rows]))
+    session.show(response, lambda: listing(("Job ID", "Name"), [(job_id, name) for name, job_id in rows]))
 
 
 @jobmgr.command("instance-availability")
-@click.argument("job_id", metavar="JOB")
+@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
 @click.option("-i", "--instances", type=Instances(), default="", help="Only these instances.")
 @pass_session
 def instance_availability(session: Session, job_id: str, instances: list[int]) -> None:
@@ -56,7 +57,7 @@ def instance_availability(session: Session, job_id: str, instances: list[int]) -
     is stopped. DELETED: it is being removed. INVALID: the job has no such instance, or none yet.
     """
     from peloton.api.v1alpha import peloton_pb2
-    from peloton.cli.output import table
+    from peloton.cli.listing import listing
     from peloton.private.jobmgrsvc import jobmgrsvc_pb2
 
     request = jobmgrsvc_pb2.GetInstanceAvailabilityInfoForJobRequest(
@@ -64,4 +65,4 @@ def instance_availability(session: Session, job_id: str, instances: list[int]) -
     )
     response = session.call("jobmgr_private_svc", "GetInstanceAvailabilityInfoForJob", request)
     rows = sorted(response.instance_availability_map.items())
-    session.show(response, lambda: table(("Instance", "Availability"), rows))
+    session.show(response, lambda: listing(("Instance", "Availability"), rows))

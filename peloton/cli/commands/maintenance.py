@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli.groups import Group
+from peloton.cli.live_names import live_hosts
 from peloton.cli.output import say, table
 from peloton.cli.session import Session, pass_session
 from peloton.errors import PelotonError
@@ -30,7 +31,7 @@ def maintenance() -> None:
 
 
 @maintenance.command()
-@click.argument("hosts", nargs=-1, required=True, metavar="HOST...")
+@click.argument("hosts", nargs=-1, required=True, metavar="HOST...", shell_complete=live_hosts)
 @click.option("-f", "--force", is_flag=True, help="Do not ask where tasks would have no other host.")
 @pass_session
 def start(session: Session, hosts: tuple[str, ...], force: bool) -> None:
@@ -61,7 +62,7 @@ def start(session: Session, hosts: tuple[str, ...], force: bool) -> None:
 
 
 @maintenance.command()
-@click.argument("hosts", nargs=-1, required=True, metavar="HOST...")
+@click.argument("hosts", nargs=-1, required=True, metavar="HOST...", shell_complete=live_hosts)
 @pass_session
 def complete(session: Session, hosts: tuple[str, ...]) -> None:
     """End the maintenance of hosts that are DOWN, given apart or with commas.
@@ -83,7 +84,7 @@ def complete(session: Session, hosts: tuple[str, ...]) -> None:
 
 
 @maintenance.command()
-@click.argument("hosts", nargs=-1, metavar="[HOST...]")
+@click.argument("hosts", nargs=-1, metavar="[HOST...]", shell_complete=live_hosts)
 @pass_session
 def status(session: Session, hosts: tuple[str, ...]) -> None:
     """Show the hosts in maintenance, the tasks that are left on them, and what these wait for."""

@@ -9,6 +9,7 @@ import click
 
 from peloton.cli.commands.stateless_reads import pagination
 from peloton.cli.groups import Command
+from peloton.cli.live_names import live_jobs, live_pods
 from peloton.cli.params import INDEX, EnumName, Words
 from peloton.cli.queries import page_options
 from peloton.cli.session import Session, pass_session
@@ -17,7 +18,7 @@ from peloton.cli.versions import call_job
 if TYPE_CHECKING:
     from peloton.api.v1alpha.pod.pod_pb2 import PodStatus
 
-NAME = click.argument("name", metavar="JOB-INSTANCE")
+NAME = click.argument("name", metavar="JOB-INSTANCE", shell_complete=live_pods)
 """The name of a pod."""
 
 
@@ -34,14 +35,12 @@ def _pod_states() -> Any:
 @pass_session
 def get(session: Session, name: str, statusonly: bool, limit: int) -> None:
     """Show a pod: the spec and the status of its current run."""
-    from peloton.cli.output import yaml_text
-
     response = _call(session, "GetPod", name, status_only=statusonly, limit=limit)
-    session.show(response, lambda: yaml_text(response))
+    session.show_object(response, name)
 
 
 @click.command(cls=Command)
-@click.argument("job_id", metavar="JOB")
+@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
 @click.option("-s", "--states", type=EnumName(_pod_states), default="", help="Pods in one of these.")
 @click.option("--names", type=Words(), default="", help="Pods with one of these names, JOB-INSTANCE.")
 @click.option("--hosts", type=Words(), default="", help="Pods on one of these hosts.")
@@ -139,10 +138,8 @@ def logs(session: Session, name: str, filename: str, run: str) -> None:
 @pass_session
 def cache(session: Session, name: str) -> None:
     """Show what the job manager holds of a pod in memory."""
-    from peloton.cli.output import yaml_text
-
     response = _call(session, "GetPodCache", name)
-    session.show(response, lambda: yaml_text(response))
+    session.show_object(response, name)
 
 
 @click.command("delete-events", cls=Command)

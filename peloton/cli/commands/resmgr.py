@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from peloton.cli.groups import Group
+from peloton.cli.live_names import live_pools
 from peloton.cli.params import COUNT, Words
 from peloton.cli.session import Session, pass_session, pool_id
 
@@ -26,7 +27,7 @@ def tasks() -> None:
 @pass_session
 def active(session: Session, job: str, respool: str, states: list[str]) -> None:
     """List tasks by state, with the reason of those that wait."""
-    from peloton.cli.output import table
+    from peloton.cli.listing import listing
     from peloton.client.times import short_time
     from peloton.private.resmgrsvc import resmgrsvc_pb2
 
@@ -46,17 +47,17 @@ def active(session: Session, job: str, respool: str, states: list[str]) -> None:
         for entry in entries.taskEntry
     ]
     heads = ("Task ID", "State", "Host", "Last Update", "Reason")
-    session.show(response, lambda: table(heads, rows))
+    session.show(response, lambda: listing(heads, rows))
 
 
 @tasks.command()
-@click.argument("respool", metavar="RESPOOL")
+@click.argument("respool", metavar="RESPOOL", shell_complete=live_pools)
 @click.option("--limit", type=COUNT, default=100, show_default=True, help="So many gangs of each queue.")
 @pass_session
 def pending(session: Session, respool: str, limit: int) -> None:
     """List gangs that wait for admission in the pool RESPOOL (its id or path), queue by queue in order."""
     from peloton.api.v0 import peloton_pb2
-    from peloton.cli.output import table
+    from peloton.cli.listing import listing
     from peloton.private.resmgrsvc import resmgrsvc_pb2
 
     pool = peloton_pb2.ResourcePoolID(value=_pool(session, respool))
@@ -68,7 +69,7 @@ def pending(session: Session, respool: str, limit: int) -> None:
         for position, gang in enumerate(gangs.pendingGangs, 1)
         for task_id in gang.taskIDs
     ]
-    session.show(response, lambda: table(("Queue", "Gang", "Task ID"), rows))
+    session.show(response, lambda: listing(("Queue", "Gang", "Task ID"), rows))
 
 
 @tasks.command()
@@ -76,13 +77,13 @@ def pending(session: Session, respool: str, limit: int) -> None:
 @pass_session
 def orphan(session: Session, respool: str) -> None:
     """List runs that were replaced and have not ended yet."""
-    from peloton.cli.output import table
+    from peloton.cli.listing import listing
     from peloton.private.resmgrsvc import resmgrsvc_pb2
 
     request = resmgrsvc_pb2.GetOrphanTasksRequest(respoolID=_pool(session, respool))
     response = session.call("resmgr_svc", "GetOrphanTasks", request)
     rows = [(task.taskId.value, task.name, task.hostname) for task in response.orphanTasks]
-    session.show(response, lambda: table(("Mesos Task ID", "Name", "Host"), rows))
+    session.show(response, lambda: listing(("Mesos Task ID", "Name", "Host"), rows))
 
 
 def _pool(session: Session, pool: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli.groups import Group
+from peloton.cli.live_names import files, live_pools
 from peloton.cli.session import Session, pass_session, pool_id
 from peloton.errors import InvalidArgument
 
@@ -19,8 +20,8 @@ def respool() -> None:
     """Resource pools: how teams share the cluster."""
 
 
-PATH = click.argument("path")
-CONFIG = click.argument("config")
+PATH = click.argument("path", shell_complete=live_pools)
+CONFIG = click.argument("config", shell_complete=files)
 
 
 @respool.command()

@@ -8,11 +8,12 @@ import click
 
 from peloton.cli.commands.task import RANGES
 from peloton.cli.groups import Command
+from peloton.cli.live_names import live_jobs
 from peloton.cli.params import WholeNumber
 from peloton.cli.session import Session, pass_session
 from peloton.cli.updates import BATCH_SIZE
 
-JOB = click.argument("job_id", metavar="JOB")
+JOB = click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
 RESOURCE_VERSION = click.option(
     "--resourceVersion",
     "resource_version",

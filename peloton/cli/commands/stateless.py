@@ -9,6 +9,7 @@ import click
 from peloton.cli.commands.stateless_reads import READS
 from peloton.cli.commands.workflow import workflow
 from peloton.cli.groups import Group
+from peloton.cli.live_names import files, live_jobs, live_pools
 from peloton.cli.params import DRY_RUN, INDEX, InstanceRange
 from peloton.cli.session import Session, pass_session
 from peloton.cli.updates import (
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec
     from peloton.api.v1alpha.peloton_pb2 import JobID
 
-JOB = click.argument("job_id", metavar="JOB")
+JOB = click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
 
 
 @click.group(cls=Group)
@@ -39,8 +40,8 @@ for _command in READS:
 
 
 @stateless.command()
-@click.argument("respool")
-@click.argument("spec")
+@click.argument("respool", shell_complete=live_pools)
+@click.argument("spec", shell_complete=files)
 @BATCH_SIZE
 @click.option(
     "-i", "--jobID", "job_id", default="", help="UUID of the new job.  [default: the server makes one]"
@@ -68,16 +69,18 @@ def create(session: Session, /, respool: str, spec: str, job_id: str, dry_run: b
     _set_opaque_data(request, flags.opaque_data)
     response = call_job(session, "CreateJob", request)
     session.show(
-        response, lambda: f"Job {response.job_id.value} created, entity version {response.version.value}"
+        response,
+        lambda: f"Job {response.job_id.value} created, entity version {response.version.value}",
+        response.job_id.value,
     )
     _warn(session, content)
 
 
 @stateless.command()
 @JOB
-@click.argument("spec")
+@click.argument("spec", shell_complete=files)
 @BATCH_SIZE
-@click.argument("respool")
+@click.argument("respool", shell_complete=live_pools)
 @click.argument("version", metavar="[ENTITYVERSION]", type=EntityVersion(), required=False)
 @update_options
 @pass_session
@@ -105,8 +108,8 @@ def replace(
 
 @stateless.command("replace-diff")
 @JOB
-@click.argument("spec")
-@click.argument("respool")
+@click.argument("spec", shell_complete=files)
+@click.argument("respool", shell_complete=live_pools)
 @VERSION
 @pass_session
 def replace_diff(session: Session, job_id: str, spec: str, respool: str, version: str) -> None:

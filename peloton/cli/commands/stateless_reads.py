@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli.groups import Command
+from peloton.cli.live_names import live_jobs
 from peloton.cli.params import COUNT, EnumName, InstanceRange
 from peloton.cli.queries import JobQuery, job_query_options
 from peloton.cli.session import Session, pass_session
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from peloton.api.v1alpha.peloton_pb2 import JobID
     from peloton.api.v1alpha.query.query_pb2 import PaginationSpec
 
-JOB = click.argument("job_id", metavar="JOB")
+JOB = click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
 
 
 def _job_states() -> Any:
@@ -38,7 +39,6 @@ def _job_states() -> Any:
 def get(session: Session, job_id: str, jobversion: str | None, summaryonly: bool) -> None:
     """Show a job: its spec, its status with the entity version, and its last workflow."""
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
-    from peloton.cli.output import yaml_text
 
     if jobversion and summaryonly:
         raise click.UsageError("--jobversion and --summaryonly do not go together: a summary has no spec")
@@ -46,7 +46,7 @@ def get(session: Session, job_id: str, jobversion: str | None, summaryonly: bool
     if jobversion:
         request.version.value = jobversion
     response = call_job(session, "GetJob", request)
-    session.show(response, lambda: yaml_text(response))
+    session.show_object(response, job_id)
 
 
 @click.command("list", cls=Command)
@@ -133,10 +133,9 @@ def refresh(session: Session, job_id: str) -> None:
 def cache(session: Session, job_id: str) -> None:
     """Show what the job manager holds of a job in memory."""
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
-    from peloton.cli.output import yaml_text
 
     response = call_job(session, "GetJobCache", pb.GetJobCacheRequest(job_id=_id(job_id)))
-    session.show(response, lambda: yaml_text(response))
+    session.show_object(response, job_id)
 
 
 READS = (get, list_, list_pods, list_updates, query, refresh, cache)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli.groups import Group
+from peloton.cli.live_names import live_jobs
 from peloton.cli.params import INDEX, UINT64_MAX, EnumName, InstanceRange, WholeNumber, Words
 from peloton.cli.queries import page_options, pagination
 from peloton.cli.session import Session, pass_session
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.peloton_pb2 import JobID
     from peloton.api.v0.task.task_pb2 import InstanceRange as RangeMessage
 
-JOB = click.argument("job_id", metavar="JOB")
+JOB = click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
 INSTANCE = click.argument("instance", type=INDEX)
 RUNS = WholeNumber(0, UINT64_MAX)
 RANGES = click.option(
@@ -48,11 +49,10 @@ def task() -> None:
 def get(session: Session, job_id: str, instance: int) -> None:
     """Show one instance with its current run."""
     from peloton.api.v0.task import task_pb2
-    from peloton.cli.output import yaml_text
 
     request = task_pb2.GetRequest(jobId=_job(job_id), instanceId=instance)
     response = session.call("task_svc", "Get", request)
-    session.show(response.result, lambda: yaml_text(response.result))
+    session.show_object(response.result, f"{job_id}-{instance}")
 
 
 @task.command("list")
@@ -204,11 +204,10 @@ def refresh(session: Session, job_id: str, span: tuple[int, int] | None) -> None
 def cache(session: Session, job_id: str, instance: int) -> None:
     """Show what the job manager holds of an instance in memory."""
     from peloton.api.v0.task import task_pb2
-    from peloton.cli.output import yaml_text
 
     request = task_pb2.GetCacheRequest(jobId=_job(job_id), instanceId=instance)
     response = session.call("task_svc", "GetCache", request)
-    session.show(response, lambda: yaml_text(response))
+    session.show_object(response, f"{job_id}-{instance}")
 
 
 @task.command()

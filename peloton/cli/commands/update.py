@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli.groups import Group
+from peloton.cli.live_names import files, live_jobs, live_pools
 from peloton.cli.params import WholeNumber
 from peloton.cli.session import Session, pass_session
 from peloton.cli.updates import BATCH_SIZE, OPAQUE_DATA, UpdateFlags, take_pool, update_options
@@ -15,7 +16,7 @@ from peloton.errors import Refused
 if TYPE_CHECKING:
     from peloton.api.v0.peloton_pb2 import JobID, UpdateID
 
-JOB = click.argument("job_id", metavar="JOB")
+JOB = click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
 UPDATE = click.argument("update_id", metavar="UPDATE")
 
 
@@ -26,9 +27,9 @@ def update() -> None:
 
 @update.command()
 @JOB
-@click.argument("config")
+@click.argument("config", shell_complete=files)
 @BATCH_SIZE
-@click.argument("respool")
+@click.argument("respool", shell_complete=live_pools)
 @update_options
 @pass_session
 def create(session: Session, /, job_id: str, config: str, respool: str, **given: Any) -> None:
@@ -58,10 +59,12 @@ def create(session: Session, /, job_id: str, config: str, respool: str, **given:
 def get(session: Session, update_id: str) -> None:
     """Show an update: its options and how far it is."""
     from peloton.api.v0.update.svc import update_svc_pb2 as pb
-    from peloton.cli.output import yaml_text
 
     response = _call(session, "GetUpdate", pb.GetUpdateRequest(updateId=_id(update_id)), update_id)
-    session.show(response, lambda: yaml_text(response.updateInfo))
+    if session.json:
+        session.show_object(response)
+    else:
+        session.show_object(response.updateInfo, update_id)
 
 
 @update.command("list")
@@ -84,11 +87,10 @@ def list_(session: Session, job_id: str, limit: int) -> None:
 def cache(session: Session, update_id: str) -> None:
     """Show what the job manager holds of an update in memory."""
     from peloton.api.v0.update.svc import update_svc_pb2 as pb
-    from peloton.cli.output import yaml_text
 
     request = pb.GetUpdateCacheRequest(updateId=_id(update_id))
     response = _call(session, "GetUpdateCache", request, update_id)
-    session.show(response, lambda: yaml_text(response))
+    session.show_object(response)
 
 
 def _add(name: str, method: str, done: str, summary: str) -> None:

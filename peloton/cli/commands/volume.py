@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from peloton.cli.groups import Group
-from peloton.cli.output import table
+from peloton.cli.listing import Listing, listing
+from peloton.cli.live_names import live_jobs
 from peloton.cli.session import Session, pass_session
 from peloton.client.times import short_time
 
@@ -25,7 +26,7 @@ def volume() -> None:
 
 
 @volume.command("list")
-@click.argument("job_id", metavar="JOB")
+@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
 @pass_session
 def list_(session: Session, job_id: str) -> None:
     """List the volumes of a job, deleted ones included. Those of a deleted job are listed too."""
@@ -55,7 +56,7 @@ def delete(session: Session, volume_id: str) -> None:
     session.show(response, lambda: f"Volume {volume_id} is deleted")
 
 
-def _table(volumes: Iterable[PersistentVolumeInfo]) -> str:
+def _table(volumes: Iterable[PersistentVolumeInfo]) -> Listing:
     from peloton.api.v0.volume import volume_pb2
 
     ordered = sorted(volumes, key=lambda each: (each.instanceId, each.createTime))
@@ -73,4 +74,4 @@ def _table(volumes: Iterable[PersistentVolumeInfo]) -> str:
         )
         for each in ordered
     ]
-    return table(HEADS, rows)
+    return listing(HEADS, rows)

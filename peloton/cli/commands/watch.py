@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from peloton.cli.groups import Group
+from peloton.cli.live_names import live_jobs
 from peloton.cli.params import Labels
 from peloton.cli.session import Session, pass_session
 
@@ -20,7 +21,7 @@ def watch() -> None:
 
 
 @watch.command()
-@click.argument("job_ids", metavar="[JOB]...", nargs=-1)
+@click.argument("job_ids", metavar="[JOB]...", nargs=-1, shell_complete=live_jobs)
 @LABELS
 @pass_session
 def job(session: Session, job_ids: tuple[str, ...], labels: list[tuple[str, str]]) -> None:
@@ -35,7 +36,7 @@ def job(session: Session, job_ids: tuple[str, ...], labels: list[tuple[str, str]
 
 
 @watch.command()
-@click.argument("job_id", metavar="[JOB]", default="")
+@click.argument("job_id", metavar="[JOB]", default="", shell_complete=live_jobs)
 @click.argument("pods", metavar="[POD]...", nargs=-1)
 @LABELS
 @pass_session

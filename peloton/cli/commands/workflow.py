@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from peloton.cli.groups import Group
+from peloton.cli.live_names import live_jobs
 from peloton.cli.params import INDEX
 from peloton.cli.session import Session, pass_session
 from peloton.cli.updates import OPAQUE_DATA
 from peloton.cli.versions import VERSION, call_job
 
-JOB = click.argument("job_id", metavar="JOB")
+JOB = click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
 INSTANCE = click.argument("instance", type=INDEX)
 
 

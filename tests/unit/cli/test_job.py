@@ -250,7 +250,7 @@ def test_follow_of_a_job_that_fails_says_which_instances_and_why(
     )
     daemons.answers["Query"] = task_pb2.QueryResponse(records=[failed])
     outcome = run("job", "create", "/p", spec, "--follow")
-    assert outcome.code == 1
+    assert outcome.code == 4
     assert outcome.err.splitlines() == [
         f"Job {JOB} ended FAILED",
         "  instance 2 FAILED: Command exited with status 3",
@@ -417,3 +417,23 @@ def test_update_keeps_secrets_but_the_one_that_is_given(run: Run, daemons: FakeD
     given, kept = daemons.requests("Update")[1].secrets
     assert (given.id.value, given.path, given.value.data) == ("", "/a", b"new")
     assert kept == held[1]
+
+
+def test_secrets_on_the_line_are_warned_of(
+    run: Run, daemons: FakeDaemons, spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ("--secret-path", "/key", "--secret-data")
+    outcome = run("job", "create", "/p", spec, *given, "hush")
+    assert (
+        outcome.code == 0 and "warning: --secret-data: others on this machine see the secret" in outcome.err
+    )
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"from \xff input")))
+    outcome = run("job", "create", "/p", spec, *given, "-")
+    assert (outcome.code, outcome.err) == (0, "")
+    sent = [request.secrets[0].value.data for request in daemons.requests("Create")]
+    assert sent == [b"hush", b"from \xff input"]
+    assert run("job", "create", "/p", "-", *given, "-").code == 2
+    assert run("job", "create", "/p", spec, *given, "@/none").err.endswith(
+        "/none cannot be read: No such file or directory\n"
+    )
+    assert run("job", "create", "/p", spec, "--follow", "--dry-run").code == 2

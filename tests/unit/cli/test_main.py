@@ -48,7 +48,7 @@ def test_usage_errors_exit_with_2(arguments: list[str], said: str, capfd: pytest
 
 
 def test_unreachable_daemon(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["-m", CLOSED, "job", "get", "x"]) == 1
+    assert main(["-m", CLOSED, "job", "get", "x"]) == 3
     out, err = capfd.readouterr()
     assert not out
     assert err == (
@@ -63,7 +63,7 @@ def test_unreachable_daemon(capfd: pytest.CaptureFixture[str]) -> None:
 def test_each_role_has_its_own_address(
     flag: str, command: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([flag, CLOSED, *command]) == 1
+    assert main([flag, CLOSED, *command]) == 3
     assert CLOSED in capfd.readouterr().err
 
 
@@ -82,7 +82,8 @@ def test_each_role_has_its_own_address(
 def test_statuses(run: Run, daemons: FakeDaemons, status: grpc.StatusCode, details: str, said: str) -> None:
     daemons.answers["Get"] = (status, details)
     outcome = run("job", "get", "x")
-    assert outcome.code == 1 and said in outcome.err and outcome.err.count("\n") == 1
+    expected = 3 if status is grpc.StatusCode.UNAVAILABLE else 1
+    assert outcome.code == expected and said in outcome.err and outcome.err.count("\n") == 1
 
 
 def test_a_daemon_that_does_not_serve_it(run: Run, daemons: FakeDaemons) -> None:
@@ -97,7 +98,7 @@ def test_time_out(run: Run, daemons: FakeDaemons) -> None:
 
     daemons.answers["Get"] = slow
     outcome = run("-t", "50ms", "job", "get", "x")
-    assert outcome.code == 1 and "did not answer Get within 0.05 s" in outcome.err
+    assert outcome.code == 3 and "did not answer Get within 0.05 s" in outcome.err
 
 
 def test_auth_metadata_is_sent_and_not_shown(run: Run, daemons: FakeDaemons, tmp_path: Path) -> None:

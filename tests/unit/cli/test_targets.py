@@ -63,7 +63,7 @@ def test_a_flag_for_a_cluster_beats_the_environment(
     variable: str,
 ) -> None:
     monkeypatch.setenv(variable, "other:5392")
-    assert "no jobmgr there" in err(capfd, 1, *flags)
+    assert "no jobmgr there" in err(capfd, 3, *flags)
     assert {servers for servers, _, _ in asked} == {"zk1:2181"}
 
 
@@ -75,7 +75,7 @@ def test_a_flag_for_an_address_beats_the_environment(
     variable: str,
 ) -> None:
     monkeypatch.setenv(variable, "other:5392")
-    assert f"cannot reach jobmgr at {CLOSED}" in err(capfd, 1, "-m", CLOSED)
+    assert f"cannot reach jobmgr at {CLOSED}" in err(capfd, 3, "-m", CLOSED)
     assert not asked
 
 
@@ -83,7 +83,7 @@ def test_addresses_of_flags_and_environment_go_together(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RESMGR_URL", CLOSED)
-    assert main(["-m", "127.0.0.1:2", "resmgr", "tasks", "orphan"]) == 1
+    assert main(["-m", "127.0.0.1:2", "resmgr", "tasks", "orphan"]) == 3
     assert f"cannot reach resmgr at {CLOSED}" in capfd.readouterr().err
 
 
@@ -121,9 +121,9 @@ def test_flag_without_a_value_is_refused(capfd: pytest.CaptureFixture[str], flag
 def test_zookeeper_servers_in_every_form(
     asked: list[tuple[str, str, float]], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    err(capfd, 1, "-z", "a:1", "-z", "b:2,c:3", "-t", "7s")
+    err(capfd, 3, "-z", "a:1", "-z", "b:2,c:3", "-t", "7s")
     monkeypatch.setenv("ZK_SERVERS", "a:1\nb:2")
-    err(capfd, 1, "--zkroot", "/other")
+    err(capfd, 3, "--zkroot", "/other")
     assert list(dict.fromkeys(asked)) == [("a:1,b:2,c:3", "/peloton", 7.0), ("a:1,b:2", "/other", 20.0)]
 
 
@@ -158,7 +158,7 @@ def test_servers_below_a_path() -> None:
 
 def test_the_time_out_counts_for_zookeeper_too(capfd: pytest.CaptureFixture[str]) -> None:
     begun = time.monotonic()
-    assert "did not answer within 0.3 s" in err(capfd, 1, "-z", CLOSED, "-t", "300ms")
+    assert "did not answer within 0.3 s" in err(capfd, 3, "-z", CLOSED, "-t", "300ms")
     assert time.monotonic() - begun < 9
 
 
@@ -201,7 +201,7 @@ class TestMiniclusters:
         capfd: pytest.CaptureFixture[str],
     ) -> None:
         folder = self.cluster(tmp_path / "one", process, zookeeper="127.0.0.1:7")
-        said = err(capfd, 1)
+        said = err(capfd, 3)
         assert said.splitlines()[0] == f"peloton: using the minicluster in {folder}"
         assert asked[0][0] == "127.0.0.1:7"
 
@@ -209,7 +209,7 @@ class TestMiniclusters:
         self, tmp_path: Path, process: Process, capfd: pytest.CaptureFixture[str]
     ) -> None:
         folder = self.cluster(tmp_path / "one", process)
-        assert f"{folder}/membership shows no leader of jobmgr" in err(capfd, 1, "-t", "100ms")
+        assert f"{folder}/membership shows no leader of jobmgr" in err(capfd, 3, "-t", "100ms")
 
     def test_what_is_said_beats_it(
         self,
@@ -219,9 +219,9 @@ class TestMiniclusters:
         capfd: pytest.CaptureFixture[str],
     ) -> None:
         self.cluster(tmp_path / "one", process)
-        assert f"cannot reach jobmgr at {CLOSED}" in err(capfd, 1, "-m", CLOSED)
+        assert f"cannot reach jobmgr at {CLOSED}" in err(capfd, 3, "-m", CLOSED)
         monkeypatch.setenv("JOBMGR_URL", CLOSED)
-        said = err(capfd, 1)
+        said = err(capfd, 3)
         assert f"cannot reach jobmgr at {CLOSED}" in said and "minicluster in" not in said
 
     def test_stale_folders_count_for_nothing(
@@ -236,7 +236,7 @@ class TestMiniclusters:
         Layout(gone).record.unlink()
         assert discovery.find() is None
         self.cluster(tmp_path / "alive", process, zookeeper="zk:1")
-        assert "no jobmgr there" in err(capfd, 1)
+        assert "no jobmgr there" in err(capfd, 3)
         assert {servers for servers, _, _ in asked} == {"zk:1"}
 
     def test_which_of_several(
@@ -257,7 +257,7 @@ class TestMiniclusters:
         self, asked: list[tuple[str, str, float]], process: Process, capfd: pytest.CaptureFixture[str]
     ) -> None:
         self.cluster(discovery.default_directory(), process, ports="default", zookeeper="zk:1")
-        assert err(capfd, 1) == "peloton: no jobmgr there\n"
+        assert err(capfd, 3) == "peloton: no jobmgr there\n"
 
     def test_one_that_is_named_and_does_not_run_is_not_replaced_by_another(
         self,

@@ -67,7 +67,7 @@ def test_list_is_in_order_of_the_instances(run: Run, daemons: FakeDaemons) -> No
 
 
 def test_the_table_is_aligned_and_clean() -> None:
-    assert task_table([DONE, RUNNING], now=1769860805.0) == (
+    assert str(task_table([DONE, RUNNING], now=1769860805.0)) == (
         "Instance  Name   State      Healthy   Start Time            Run Time  Host    Message   Reason\n"
         "0         hello  SUCCEEDED            2026-01-31T12:00:00Z  01:02:03  agent0            REASON\n"
         "1         hello  RUNNING    DISABLED  2026-01-31T12:00:00Z  00:00:04  agent1  a b  [3m"
