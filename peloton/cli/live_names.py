@@ -62,9 +62,11 @@ def _session(ctx: click.Context) -> Session:
 def _jobs(session: Session, start: str) -> Iterator[tuple[str, str]]:
     """Yield the newest jobs whose id or name begins so."""
     from peloton.api.v0.job import job_pb2
-    from peloton.cli.queries import JobQuery
+    from peloton.api.v0.query import query_pb2
 
-    for job in session.call("job_svc", "Query", JobQuery(limit=MOST).request()).results:
+    spec = job_pb2.QuerySpec(pagination=query_pb2.PaginationSpec(limit=MOST))
+    request = job_pb2.QueryRequest(spec=spec, summaryOnly=True)
+    for job in session.call("job_svc", "Query", request).results:
         if job.id.value.startswith(start) or (start and job.name.startswith(start)):
             yield job.id.value, f"{job.name} {job_pb2.JobState.Name(job.runtime.state)}"
 
