@@ -52,7 +52,7 @@ descriptors: $(READY)
 settings: $(READY)
 	$(BIN)/python -m peloton.config.reference jobmgr.config:JobmgrSettings resmgr.config:ResmgrSettings \
 	  placement.config:PlacementSettings hostmgr.config:HostmgrSettings \
-	  archiver.config:ArchiverSettings > docs/settings.md
+	  archiver.config:ArchiverSettings peloton.web.config:WebSettings > docs/settings.md
 
 diagrams: $(READY)
 	$(BIN)/python -m tools.diagrams

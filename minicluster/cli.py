@@ -13,7 +13,7 @@ import click
 from minicluster import discovery
 from minicluster.cluster import Cluster, Status, as_json
 from minicluster.processes import interruptible
-from minicluster.settings import read_cluster
+from minicluster.settings import read_cluster, with_web
 from peloton.config.sources import Tree
 
 DIRECTORY = click.option(
@@ -70,7 +70,7 @@ def up(directory: Path, config: Path | None, free_ports: bool, **given: str | No
     if free_ports:
         overrides["ports"] = "free"
     cluster = Cluster(directory)
-    settings = read_cluster(config, overrides)
+    settings = with_web(read_cluster(config, overrides))
     with interruptible():
         cluster.up(settings, progress)
     try:
@@ -170,6 +170,8 @@ def show(cluster: Cluster, as_json_: bool) -> list[Status]:
     for each in statuses:
         where = "  ".join(f"{kind:<4} {address}" for kind, address in each.addresses.items())
         click.echo(f"{each.name:<{width}}  {each.state:<7}  {each.pid or '-':<7}  {where}")
+    for address in cluster.web_addresses():
+        click.echo(f"\nweb UI: http://{address}/")
     click.echo()
     for name, value in exports.items():
         click.echo(f"export {name}={shlex.quote(value)}")

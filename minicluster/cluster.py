@@ -16,6 +16,7 @@ import yaml
 from minicluster.components import (
     CASSANDRA,
     LOOPBACK,
+    WEB,
     ZOOKEEPER,
     Component,
     Ports,
@@ -134,6 +135,10 @@ class Cluster:
             leader = leaders.get(Group(role))
             found[f"{role.value.upper()}_URL"] = leader.target if leader else first.addresses["grpc"]
         return found
+
+    def web_addresses(self) -> list[str]:
+        """Return where the web UI answers, HOST:PORT."""
+        return [part.addresses["http"] for part in self.components() if part.kind == WEB and self._runs(part)]
 
     # Single components.
 
@@ -331,10 +336,10 @@ class Cluster:
     def _start_in_order(self, parts: Sequence[Component], report: Progress) -> None:
         """Start all; where daemons need tables in Cassandra, create these before them."""
         if self._settings().storage.startswith(CASSANDRA):
-            self._start_all([part for part in parts if not part.grpc], report)
+            self._start_all([part for part in parts if not part.configured], report)
             storage = storage_settings(self._settings(), self.layout, self._recorded_ports())
             make_tables(storage, self.layout.storage, report)
-            parts = [part for part in parts if part.grpc]
+            parts = [part for part in parts if part.configured]
         self._start_all(parts, report)
 
     def _start_all(self, parts: Sequence[Component], report: Progress) -> None:
@@ -345,7 +350,7 @@ class Cluster:
     def _launch(self, part: Component) -> None:
         layout = self.layout
         layout.ready_of(part.name).unlink(missing_ok=True)
-        if part.grpc:
+        if part.configured:
             layout.conf_of(part.name).write_text(yaml.safe_dump(part.settings))
         argv = self._command(part)
         with uninterrupted():  # a process without a record could not be ended
@@ -361,7 +366,7 @@ class Cluster:
     def _stop_all(self, parts: Sequence[Component], report: Progress = silent) -> None:
         """End components in the reverse order of starting, daemons together; then tasks that are left."""
         for kinds in (
-            ("archiver", "placement", "jobmgr", "resmgr", "hostmgr"),
+            ("web", "archiver", "placement", "jobmgr", "resmgr", "hostmgr"),
             ("mesos-agent",),
             ("mesos-master", ZOOKEEPER, CASSANDRA),
         ):

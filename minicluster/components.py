@@ -21,6 +21,9 @@ ZOOKEEPER = "zookeeper"
 CASSANDRA = "cassandra"
 DAEMONS = ("hostmgr", "resmgr", "jobmgr", "placement", "archiver")
 """In the order of starting; any order would do, since they wait for each other."""
+WEB = "web"
+MODULES = {**{daemon: daemon for daemon in DAEMONS}, WEB: "peloton.web"}
+"""Python modules of the processes that have a configuration file."""
 PROTOCOLS = {ZOOKEEPER: "zk", CASSANDRA: "cql"}
 """Protocol of a component's first port, where that is not HTTP."""
 
@@ -31,17 +34,22 @@ class Component:
 
     name: str
     kind: str
-    """zookeeper, cassandra, mesos-master, mesos-agent, or the name of a daemon."""
+    """zookeeper, cassandra, mesos-master, mesos-agent, web, or the name of a daemon."""
     http: int
     """Of ZooKeeper and Cassandra, the port for clients."""
     grpc: int
     """0 except for daemons."""
     settings: Tree
-    """Content of a daemon's configuration file."""
+    """Content of the configuration file of a daemon or of the web UI."""
     flags: tuple[str, ...] = ()
     """Command line flags of a Mesos master or agent."""
     storage_port: int = 0
     """Of Cassandra, the port for other servers."""
+
+    @property
+    def configured(self) -> bool:
+        """Whether it has a configuration file, and answers /health."""
+        return self.kind in MODULES
 
     @property
     def cluster(self) -> str:
@@ -167,8 +175,8 @@ def command(component: Component, layout: Layout) -> list[str]:
         server = cassandra.Server(layout.work_of(component.name), component.http, component.storage_port)
         cassandra.configure(server)
         return cassandra.command(server)
-    if component.kind in DAEMONS:
-        return [sys.executable, "-m", component.kind, "-c", str(layout.conf_of(component.name))]
+    if component.configured:
+        return [sys.executable, "-m", MODULES[component.kind], "-c", str(layout.conf_of(component.name))]
     part = component.kind.removeprefix("mesos-")
     return [sys.executable, "-m", f"minicluster.mesos.{part}", *component.flags]
 
@@ -274,6 +282,10 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
         seen[first] += 1
         settings = {**shared, "task_type": list(task_types)}
         yield _daemon(f"placement{i}", "placement", found, settings, cluster)
+    for i in range(cluster.instances.web):
+        http = ports(f"{WEB}{i}", WEB, i)[0]
+        settings = {"host": LOOPBACK, "http_port": http, **shared}
+        yield Component(f"{WEB}{i}", WEB, http, 0, merged(settings, cluster.settings.web))
 
 
 def _launch_limit(cluster: ClusterSettings) -> Tree:

@@ -94,7 +94,7 @@ class ReadinessWait:
             return zookeeper.serves(part.http), ""
         if part.kind == CASSANDRA:
             return cassandra.serves(part.http), ""
-        if not part.grpc:
+        if not part.configured:
             return self.layout.ready_of(part.name).exists(), ""
         try:
             url = f"http://{part.addresses['http']}/health"

@@ -27,6 +27,7 @@ BASE_PORTS = {
     "stateful": (5296, 5398),
     "daemon": (5298, 5390),
     "archiver": (5295, 5395),
+    "web": (5297, 0),
 }
 """HTTP and gRPC port of the first instance; each further one on the machine takes 10 more. Of Cassandra: for
 clients and for other servers."""
@@ -55,12 +56,14 @@ class Simulated(Settings):
 
 
 class Instances(Settings):
-    """How many instances of each daemon run; of placement, the task types of each."""
+    """How many instances of each daemon and of the web UI run; of placement, the task types of each."""
 
     jobmgr: int = Field(1, ge=1, le=9)
     resmgr: int = Field(1, ge=1, le=9)
     hostmgr: int = Field(1, ge=1, le=9)
     archiver: int = Field(0, ge=0, le=9)
+    web: int = Field(0, ge=0, le=9)
+    """Where none is given, `peloton minicluster up` starts one."""
     placement: tuple[PlacedTaskTypes, ...] = (("batch",), ("stateless", "stateful", "daemon"))
 
     @field_validator("placement")
@@ -79,6 +82,7 @@ class DaemonSettings(Settings):
     hostmgr: dict[str, Any] = Field(default_factory=dict)
     placement: dict[str, Any] = Field(default_factory=dict)
     archiver: dict[str, Any] = Field(default_factory=dict)
+    web: dict[str, Any] = Field(default_factory=dict)
 
 
 def _three_agents(first_port: int = 31000) -> tuple[Agent, ...]:
@@ -223,6 +227,15 @@ class ClusterSettings(Settings):
         if len(set(names)) < len(names):
             raise ValueError(f"hostnames must differ: {', '.join(names)}")
         return value
+
+
+def with_web(settings: ClusterSettings) -> ClusterSettings:
+    """Return the settings with a web UI, unless they say how many. What counts as given stays the same."""
+    if "web" in settings.instances.model_fields_set:
+        return settings
+    instances = settings.instances.model_copy(update={"web": 1})
+    given = {**dict(settings), "instances": instances}
+    return ClusterSettings.model_construct(_fields_set=settings.model_fields_set, **given)
 
 
 def _servers(value: str, embedded: str, kind: str) -> Sequence[str]:

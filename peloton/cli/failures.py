@@ -1,12 +1,11 @@
-"""One-line texts of what went wrong: refusals in answers, failed calls, unreachable daemons."""
+"""One-line texts of what went wrong: failed calls, unreachable daemons; and the check for refusals."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from google.protobuf.message import Message
-
-from peloton.errors import PelotonError, Refused
+from peloton.client.refusals import check as check
+from peloton.errors import PelotonError
 
 if TYPE_CHECKING:
     import grpc
@@ -17,8 +16,6 @@ FLAGS = {
     "hostmgr": "-u/--hostmgr or HOSTMGR_URL",
 }
 _TRANSIENT = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
-_OF_CONFIGS = ("InvalidJobConfig", "InvalidResourcePoolConfig")
-_REFUSALS = ("error", "notFound", "outOfRange")
 
 
 class CallFailed(PelotonError):
@@ -59,34 +56,3 @@ def _connection_failure(details: str) -> str:
     if lower.startswith(("failed to connect", "socket closed", "connection reset", "recvmsg")):
         return details.rpartition(": ")[2] or "no connection"
     return ""
-
-
-def check(response: Any) -> None:
-    """Raise Refused where a field of an answer says that the call was refused (docs/behaviour/system.md)."""
-    for name in _REFUSALS:
-        field = response.DESCRIPTOR.fields_by_name.get(name)
-        if field is not None and field.message_type is not None and response.HasField(name):
-            inner = getattr(response, name)
-            raise Refused(_error_text(inner) if name == "error" else _refusal_text(inner))
-
-
-def _error_text(error: Any) -> str:
-    for _, value in error.ListFields():
-        if isinstance(value, Message):
-            return _refusal_text(value)
-    return str(getattr(error, "message", "")) or "refused, without a reason"
-
-
-def _refusal_text(refusal: Any) -> str:
-    text = str(getattr(refusal, "message", "")).strip()
-    value = next((part.value for _, part in refusal.ListFields() if hasattr(part, "value")), "")
-    kind = str(refusal.DESCRIPTOR.name)
-    if text:
-        # The id of what was not created means nothing to the caller.
-        known = not value or value in text or kind in _OF_CONFIGS
-        return text if known else f"{text}: {value}"
-    if kind == "InstanceIdOutOfRange":
-        count = refusal.instanceCount
-        return f"no such instance: the job has {count}, 0 to {count - 1}" if count else "no such instance"
-    words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in kind).strip()
-    return f"{words}: {value}" if value else words

@@ -19,7 +19,7 @@ from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic.fields import FieldInfo
 
 from peloton.config.errors import classes_in
-from peloton.config.settings import DaemonSettings, Settings
+from peloton.config.settings import DaemonSettings, ProcessSettings, Settings
 from peloton.config.sources import variable_targets
 
 HEAD = """# Settings
@@ -35,13 +35,14 @@ _FOR_DEVELOPERS = re.compile(r";? see `[\w.]+`| \((?:behaviour|docs/behaviour)[^
 Class = type[Settings]
 
 
-def page(classes: Sequence[type[DaemonSettings]]) -> str:
-    """Return the whole page. The modules of the classes are named after their daemons."""
+def page(classes: Sequence[type[ProcessSettings]]) -> str:
+    """Return the whole page. The packages of the classes are named after their processes."""
     shared = Section("Every daemon", "", DaemonSettings, ())
     titles: dict[Class, str] = {}
     parts = [HEAD, *_sections(shared, titles)]
     for cls in classes:
-        own = Section(_daemon(cls), "", cls, tuple(DaemonSettings.model_fields))
+        shown_above = [name for name in DaemonSettings.model_fields if name not in cls.__annotations__]
+        own = Section(_daemon(cls), "", cls, shown_above)
         parts += _sections(own, titles)
     return "\n\n".join((*(part.strip() for part in parts), _environment(classes))) + "\n"
 
@@ -143,14 +144,15 @@ def _about(cls: Class) -> str:
     return _FOR_DEVELOPERS.sub("", text).rstrip(" .") + "." if text else ""
 
 
-def _environment(classes: Sequence[type[DaemonSettings]]) -> str:
+def _environment(classes: Sequence[type[ProcessSettings]]) -> str:
     users: dict[tuple[str, str, str], list[str]] = {}
     for cls in classes:
         for target in variable_targets(cls):
             key = target.variable.name, target.variable.flag, target.dotted
             users.setdefault(key, []).append(_daemon(cls))
+    daemons = [_daemon(cls) for cls in classes if issubclass(cls, DaemonSettings)]
     rows = [
-        f"| `{variable}` | `{flag}` | `{path}` | {_whose(whose, len(classes))} |"
+        f"| `{variable}` | `{flag}` | `{path}` | {_whose(whose, daemons)} |"
         for (variable, flag, path), whose in users.items()
     ]
     return "\n".join(
@@ -164,12 +166,15 @@ def _environment(classes: Sequence[type[DaemonSettings]]) -> str:
     )
 
 
-def _whose(daemons: Sequence[str], all_of_them: int) -> str:
-    return "every daemon" if len(daemons) == all_of_them else ", ".join(daemons)
+def _whose(users: Sequence[str], daemons: Sequence[str]) -> str:
+    if not set(daemons) <= set(users):
+        return ", ".join(users)
+    return ", ".join(["every daemon", *(user for user in users if user not in daemons)])
 
 
-def _daemon(cls: type[DaemonSettings]) -> str:
-    return cls.__module__.partition(".")[0]
+def _daemon(cls: type[ProcessSettings]) -> str:
+    """Return the name of the process: `jobmgr` for jobmgr.config, `web` for peloton.web.config."""
+    return cls.__module__.removeprefix("peloton.").partition(".")[0]
 
 
 def main(argv: Sequence[str]) -> int:

@@ -98,24 +98,13 @@ MembershipSettings = Annotated[
 ]
 
 
-class DaemonSettings(SourcedSettings):
-    """Settings of every daemon."""
+class ProcessSettings(SourcedSettings):
+    """Settings of every process that serves HTTP and finds the daemons: of these, and of the web UI."""
 
     host: str = Field("127.0.0.1", min_length=1)
     """Address to listen on."""
-    advertise: str = ""
-    """Address at which others find this daemon. Where empty: the one listened on; if that is any
-    (0.0.0.0, ::), the best of the host's."""
     http_port: Annotated[int, Variable("HTTP_PORT")] = Field(0, ge=0, le=65535)
     """0 takes any free port."""
-    grpc_port: Annotated[int, Variable("GRPC_PORT")] = Field(0, ge=0, le=65535)
-    """0 takes any free port."""
-    grpc_health: bool = True
-    """Whether the gRPC port answers grpc.health.v1.Health, with what /health says."""
-    grpc_reflection: bool = True
-    """Whether the gRPC port describes its services to tools such as grpcurl."""
-    instance: str = ""
-    """Name of this instance in logs and in the membership; a new one is made where empty."""
     cluster: Annotated[str, Variable("CLUSTER")] = ""
     """The cluster's name, for people."""
     debug: Annotated[bool, Variable("ENABLE_DEBUG_LOGGING", switch="--debug")] = False
@@ -124,13 +113,29 @@ class DaemonSettings(SourcedSettings):
     """How daemons find each other and elect leaders."""
 
 
+class DaemonSettings(ProcessSettings):
+    """Settings of every daemon."""
+
+    advertise: str = ""
+    """Address at which others find this daemon. Where empty: the one listened on; if that is any
+    (0.0.0.0, ::), the best of the host's."""
+    grpc_port: Annotated[int, Variable("GRPC_PORT")] = Field(0, ge=0, le=65535)
+    """0 takes any free port."""
+    grpc_health: bool = True
+    """Whether the gRPC port answers grpc.health.v1.Health, with what /health says."""
+    grpc_reflection: bool = True
+    """Whether the gRPC port describes its services to tools such as grpcurl."""
+    instance: str = ""
+    """Name of this instance in logs and in the membership; a new one is made where empty."""
+
+
 S = TypeVar("S", bound=SourcedSettings)
-D = TypeVar("D", bound=DaemonSettings)
+D = TypeVar("D", bound=ProcessSettings)
 M = TypeVar("M", bound=BaseModel)
 
 
 def parse_arguments(cls: type[D], program: str, argv: Sequence[str] | None = None) -> tuple[D, bool]:
-    """Read settings from the command line of a daemon; return whether only to check them too.
+    """Read settings from the command line of a process; return whether only to check them too.
 
     -c FILE (repeated), --check, --debug, a flag per environment variable. Raises ConfigError. --help and
     --version print, and end the process with 0.
@@ -141,11 +146,11 @@ def parse_arguments(cls: type[D], program: str, argv: Sequence[str] | None = Non
     return load(cls, given["config"], flags, environment(cls)), bool(given["check"])
 
 
-def _parser(cls: type[DaemonSettings], program: str) -> argparse.ArgumentParser:
+def _parser(cls: type[ProcessSettings], program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program,
         allow_abbrev=False,
-        description="A daemon of the Peloton cluster scheduler.",
+        description="A process of the Peloton cluster scheduler.",
         epilog="Flags win over environment variables, those over files. docs/settings.md lists all settings.",
     )
     parser.add_argument("--version", action="version", version=f"{program} {__version__}")

@@ -36,25 +36,23 @@ class HttpServer:
 
     def bind(self, host: str, port: int) -> int:
         """Bind the port (0: any free one) and return it. Raises Unavailable where it is in use."""
-        self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            self._socket.bind((host, port))
-        except OSError as error:
-            raise Unavailable(f"HTTP port {host}:{port}: {error.strerror}") from None
+        self._socket = bound_socket(host, port)
         return int(self._socket.getsockname()[1])
 
-    async def serve(self) -> None:
-        """Answer until stopped."""
-        assert self._socket is not None, "bind first"
-        routes = [
+    def routes(self) -> list[Route]:
+        """Return the endpoints, for an application that has others too."""
+        return [
             Route("/health", self._answer_health),
             Route("/metrics", _metrics),
             Route("/version", _version),
             Route("/logging-level", self._answer_level, methods=["GET", "POST"]),
         ]
+
+    async def serve(self) -> None:
+        """Answer until stopped."""
+        assert self._socket is not None, "bind first"
         config = uvicorn.Config(
-            Starlette(routes=routes), log_config=None, access_log=False, lifespan="off", ws="none"
+            Starlette(routes=self.routes()), log_config=None, access_log=False, lifespan="off", ws="none"
         )
         self._server = _Server(config)
         await self._server.serve(sockets=[self._socket])
@@ -80,6 +78,18 @@ class HttpServer:
             self._levels.set(level, seconds)
             logging.getLogger(__name__).warning("log level %s for %g s", level, seconds)
         return PlainTextResponse(f"{level} for {seconds:g} s\n")
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound to a port (0: any free one). Raises Unavailable where it is in use."""
+    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+    except OSError as error:
+        made.close()
+        raise Unavailable(f"HTTP port {host}:{port}: {error.strerror}") from None
+    return made
 
 
 def _level(given: str) -> str:

@@ -160,6 +160,17 @@ def _settings(command: list[str]) -> dict[str, Any]:
     return found
 
 
+def test_the_web_ui_is_for_this_machine_only() -> None:
+    service = SERVICES["web"]
+    settings = _settings(service["command"])
+    done = run([*service["command"], "--check"])
+    assert (done.stdout, done.stderr, done.returncode) == ("ok\n", "", 0)
+    assert health_test(service)[-1] == f"127.0.0.1:{settings['http_port']}"
+    assert service["ports"] == [f"127.0.0.1:{settings['http_port']}:{settings['http_port']}"]
+    # The health check of the container calls it by its address.
+    assert {"localhost", "127.0.0.1"} <= set(settings["host_names"])
+
+
 @pytest.mark.parametrize("name", DAEMONS)
 def test_servers_in_settings_are_services(name: str) -> None:
     settings = _settings(DAEMONS[name]["command"])

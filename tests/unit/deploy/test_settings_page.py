@@ -6,18 +6,20 @@ from archiver.config import ArchiverSettings
 from hostmgr.config import HostmgrSettings
 from jobmgr.config import JobmgrSettings
 from peloton.config.reference import page
-from peloton.config.settings import DaemonSettings
+from peloton.config.settings import ProcessSettings
 from peloton.config.sources import variable_targets
+from peloton.web.config import WebSettings
 from placement.config import PlacementSettings
 from resmgr.config import ResmgrSettings
 from tests.unit.deploy.compose import ROOT
 
-CLASSES: tuple[type[DaemonSettings], ...] = (
+CLASSES: tuple[type[ProcessSettings], ...] = (
     JobmgrSettings,
     ResmgrSettings,
     PlacementSettings,
     HostmgrSettings,
     ArchiverSettings,
+    WebSettings,
 )
 
 

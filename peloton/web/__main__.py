@@ -1,0 +1,102 @@
+"""Main program of the web UI."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import uvicorn
+
+from peloton.config.settings import parse_arguments
+from peloton.daemon import log as logs
+from peloton.daemon.http import bound_socket
+from peloton.daemon.supervise import Supervisor
+from peloton.errors import PelotonError
+from peloton.membership.factory import membership
+from peloton.web.app import make_app
+from peloton.web.cluster import Cluster
+from peloton.web.config import WebSettings
+from peloton.web.live import Hub
+from peloton.web.pages import Reader
+from peloton.web.requests import Parts
+from peloton.web.templating import Templates
+from peloton.web.views import PAGES
+
+PROGRAM = "peloton-web"
+CLOSE_SECONDS = 3
+"""Time for requests that are under way when the process ends."""
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to `serve`."""
+        yield
+
+
+async def serve(settings: WebSettings) -> str:
+    """Serve until told to stop; return why it ended, empty for an orderly end."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    listener = bound_socket(settings.host, settings.http_port)
+    cluster = Cluster(membership(settings.membership), settings.call_seconds, settings.cache_seconds)
+    templates = Templates(settings.cluster)
+    hub = Hub(Reader(PAGES, templates, cluster), settings.poll_seconds, settings.max_watchers)
+    app = make_app(Parts(settings, cluster, templates, hub))
+    server = _Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            timeout_graceful_shutdown=CLOSE_SECONDS,
+        )
+    )
+    scope = Supervisor()
+    scope.spawn("cluster", cluster.run())
+    scope.spawn("http", server.serve(sockets=[listener]))
+    host, port = listener.getsockname()[:2]
+    print(f"{PROGRAM}: http://{f'[{host}]' if ':' in host else host}:{port}/", flush=True)
+    try:
+        return await _first(stop, scope)
+    finally:
+        await hub.close()
+        server.should_exit = True
+        await scope.close()
+        await cluster.close()
+
+
+async def _first(stop: asyncio.Event, scope: Supervisor) -> str:
+    """Wait for the order to stop or for a failure, whose description is returned."""
+    stopped, failed = asyncio.create_task(stop.wait()), asyncio.create_task(scope.failed())
+    await asyncio.wait({stopped, failed}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    return "" if not failed.done() else failed.result()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the web UI; return the exit code, 0 after an orderly end, else 1 with one clear line on stderr."""
+    import uvloop
+
+    try:
+        settings, only_check = parse_arguments(WebSettings, PROGRAM, argv)
+        if only_check:
+            print("ok")
+            return 0
+        logs.set_up(settings.debug)
+        why = uvloop.run(serve(settings))
+    except PelotonError as error:
+        why = str(error)
+    if why:
+        print(f"{PROGRAM}: {why}", file=sys.stderr)
+    return 1 if why else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

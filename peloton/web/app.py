@@ -1,0 +1,145 @@
+"""The application: its routes, and what is answered where something fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from peloton.daemon.http import HttpServer
+from peloton.errors import (
+    AlreadyExists,
+    Conflict,
+    InvalidArgument,
+    NotFound,
+    PelotonError,
+    Refused,
+    ResourceExhausted,
+    Unavailable,
+)
+from peloton.rpc.errors import InvalidRequest
+from peloton.web import live, security
+from peloton.web.pages import Found, Page
+from peloton.web.requests import Parts, auth_of, parts, render
+from peloton.web.templating import STATIC, Templates
+from peloton.web.views import PAGES, ROUTES
+
+log = logging.getLogger(__name__)
+STATUSES: tuple[tuple[type[PelotonError], int, str], ...] = (
+    (InvalidArgument, 400, "This is not right"),
+    (InvalidRequest, 400, "This is not right"),
+    (NotFound, 404, "There is no such thing"),
+    (AlreadyExists, 409, "It exists already"),
+    (Conflict, 409, "Somebody else was first"),
+    (Refused, 409, "This was refused"),
+    (ResourceExhausted, 429, "Too much at once"),
+    (Unavailable, 503, "A part of the cluster does not answer"),
+)
+OPEN_TO_PROGRAMS = ("/api", "/logging-level")
+"""Paths below which requests need no token of a form."""
+
+
+def make_app(made: Parts, pages: Sequence[Page] = PAGES, routes: Sequence[BaseRoute] = ROUTES) -> Starlette:
+    """Return the application."""
+    server = HttpServer(made.cluster.trouble)
+    names = security.host_names(made.settings.host, made.settings.host_names)
+    app = Starlette(
+        routes=[
+            *(Route(page.path, partial(_shown, page)) for page in pages),
+            Route("/live", _live),
+            *routes,
+            *server.routes(),
+            Mount("/static", _Static(directory=STATIC)),
+        ],
+        middleware=[
+            Middleware(
+                security.Guard, names=names, deny=_denied(made.templates), open_to_programs=OPEN_TO_PROGRAMS
+            ),
+            Middleware(_Defects),
+        ],
+        exception_handlers={PelotonError: _failed, HTTPException: _http_error},
+    )
+    app.state.parts = made
+    return app
+
+
+async def _shown(page: Page, request: Request) -> Response:
+    """Answer with a page."""
+    reader = parts(request).hub.reader
+    found = Found.of(page, request.url.path, request.path_params, request.query_params.multi_items())
+    return render(request, page.template, await reader.load(found, auth_of(request)))
+
+
+async def _live(request: Request) -> Response:
+    return await live.answer(parts(request).hub, request, auth_of(request))
+
+
+class _Static(StaticFiles):
+    def file_response(self, *args: object, **named: object) -> Response:
+        """Let browsers keep a file: its address changes with its content."""
+        response: Response = super().file_response(*args, **named)  # type: ignore[arg-type]
+        response.headers["cache-control"] = "public, max-age=31536000, immutable"
+        return response
+
+
+def _denied(templates: Templates) -> Callable[[Scope, int, str], Awaitable[ASGIApp]]:
+    """Return what answers requests that are refused before any handler sees them."""
+
+    async def deny(scope: Scope, status: int, why: str) -> ASGIApp:
+        variables = {"status": status, "heading": "This was refused", "text": why, "page": None}
+        return HTMLResponse(templates.page("error.html", {**variables, "navigation": (), "user": ""}), status)
+
+    return deny
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """Show what was wrong."""
+    for cls, status, heading in STATUSES:
+        if isinstance(error, cls):
+            return _error(request, status, heading, str(error))
+    return _error(request, 502, "A daemon failed", str(error))
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        return _error(request, 404, "There is no such thing", f"there is no page {request.url.path!r}")
+    return _error(request, error.status_code, error.detail, f"{request.method} {request.url.path}")
+
+
+class _Defects:
+    """Logs what no handler expected, and answers with a page."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        started = False
+
+        async def noted(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except Exception:
+            log.exception("%s %s", scope.get("method"), scope.get("path"))
+            if started:
+                raise
+            text = "the log of peloton-web says more"
+            await _error(Request(scope), 500, "The web UI has a defect here", text)(scope, receive, send)
+
+
+def _error(request: Request, status: int, heading: str, text: str) -> Response:
+    return render(request, "error.html", {"status": status, "heading": heading, "text": text}, status)

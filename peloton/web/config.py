@@ -1,0 +1,31 @@
+"""Settings of the web UI."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from peloton.config.settings import ProcessSettings
+from peloton.config.sources import Variable
+
+DEFAULT_PORT = 5297
+
+
+class WebSettings(ProcessSettings):
+    """Settings of the web UI."""
+
+    http_port: Annotated[int, Variable("HTTP_PORT")] = Field(DEFAULT_PORT, ge=0, le=65535)
+    """0 takes any free port."""
+    host_names: tuple[str, ...] = ()
+    """Names by which browsers may call it, without ports; requests under other names are refused, so that no
+    other site can make a browser act here under a name of its own. Where empty: on a loopback address
+    localhost, 127.0.0.1 and ::1, else any name."""
+    call_seconds: float = Field(5.0, ge=0.5, le=60.0)
+    """Time after which a daemon that does not answer counts as unreachable."""
+    poll_seconds: float = Field(1.0, ge=0.2, le=60.0)
+    """How often a page that somebody looks at is read again. Browsers share what is read."""
+    cache_seconds: float = Field(0.8, ge=0.0, le=60.0)
+    """How long an answer of a daemon is used again."""
+    max_watchers: int = Field(1000, ge=1, le=100_000)
+    """Event streams that are open at a time; more are refused."""

@@ -1,0 +1,157 @@
+"""How values are shown: numbers, amounts, times, states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of resource as it is shown."""
+
+    name: str
+    title: str
+    unit: str
+
+
+KINDS: Mapping[str, Kind] = {
+    "cpu": Kind("cpu", "CPU", "cores"),
+    "memory": Kind("memory", "Memory", "MB"),
+    "disk": Kind("disk", "Disk", "MB"),
+    "gpu": Kind("gpu", "GPU", "GPUs"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StateLook:
+    """How a state is shown: a word, a symbol for those who see no colours, the class of its colour."""
+
+    word: str
+    symbol: str
+    tone: str
+    """good, done, bad, busy, wait, off or plain."""
+
+
+_TONES = {
+    "good": "RUNNING HEALTHY UP READY LEADER OK",
+    "done": "SUCCEEDED ROLLED_BACK COMPLETED",
+    "bad": "FAILED LOST UNHEALTHY UNREACHABLE DEAD ABORTED",
+    "busy": "LAUNCHING LAUNCHED STARTING PLACING PLACED RESERVED KILLING PREEMPTING INITIALIZED DRAINING "
+    "ROLLING_FORWARD ROLLING_BACKWARD",
+    "wait": "PENDING WAITING PAUSED STANDBY INFEASIBLE",
+    "off": "KILLED DELETED STOPPED DRAINED DOWN",
+}
+_SYMBOLS = {"good": "●", "done": "✔", "bad": "✖", "busy": "◐", "wait": "◌", "off": "■", "plain": "○"}
+_TONE_OF = {state: tone for tone, states in _TONES.items() for state in states.split()}
+_PREFIXES = ("POD_STATE_", "JOB_STATE_", "TASK_STATE_", "WORKFLOW_STATE_", "HOST_STATE_", "HEALTH_STATE_")
+
+
+def state_of(state: str) -> StateLook:
+    """Return how a state of a job, a task, a host, a workflow or a daemon is shown."""
+    name = state.upper()
+    for prefix in _PREFIXES:
+        name = name.removeprefix(prefix)
+    tone = _TONE_OF.get(name, "plain")
+    return StateLook(name.lower().replace("_", " ") or "unknown", _SYMBOLS[tone], tone)
+
+
+def number(value: float) -> str:
+    """Format a number with at most three decimals: 1,234.5."""
+    if value == int(value):
+        return f"{int(value):,}"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:,.{1 if abs(value) >= 10 else 2}f}".rstrip("0").rstrip(".")
+
+
+def amount(value: float, kind: str) -> str:
+    """Format an amount of a kind with its unit: 12 cores, 1.5 GB, 3 GPUs."""
+    if kind in ("memory", "disk"):
+        for unit in ("MB", "GB", "TB"):
+            if abs(value) < 1024 or unit == "TB":
+                return f"{number(round(value, 2))} {unit}"
+            value /= 1024
+    if kind == "cpu":
+        return f"{number(round(value, 2))} {'core' if value == 1 else 'cores'}"
+    if kind == "gpu":
+        return f"{number(round(value, 2))} {'GPU' if value == 1 else 'GPUs'}"
+    return number(round(value, 3))
+
+
+def percent(value: float, whole: float) -> str:
+    """Format a part of a whole: 37%. A dash where there is no whole."""
+    return f"{100 * value / whole:.0f}%" if whole else "–"
+
+
+def count(value: int, one: str, many: str = "") -> str:
+    """Format a number of things: 1 job, 2 jobs."""
+    return f"{value:,} {one if value == 1 else many or one + 's'}"
+
+
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def duration(seconds: float) -> str:
+    """Format a time span by its two largest units: 2 h 5 min."""
+    rest = max(round(seconds), 0)
+    parts: list[str] = []
+    for size, unit in _UNITS:
+        if (whole := rest // size) or (unit == "s" and not parts):
+            parts.append(f"{whole} {unit}")
+        rest %= size
+        if len(parts) == 2 or (parts and not whole):
+            break
+    return " ".join(parts)
+
+
+def ago(then: float, now: float) -> str:
+    """Format a time relative to now by its largest unit: 5 min ago, in 3 s."""
+    seconds = now - then
+    size, unit = next(((size, unit) for size, unit in _UNITS if abs(seconds) >= size), (1, "s"))
+    text = f"{round(abs(seconds) // size)} {unit}"
+    if abs(seconds) < 1:
+        return "now"
+    return f"{text} ago" if seconds > 0 else f"in {text}"
+
+
+def exact(then: float) -> str:
+    """Format a time in UTC to the second."""
+    return f"{datetime.fromtimestamp(then, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def iso(then: float) -> str:
+    """Format a time for machines."""
+    return f"{datetime.fromtimestamp(then, UTC):%Y-%m-%dT%H:%M:%S}Z"
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds since 1970 of an RFC 3339 time; 0 for an empty text."""
+    if not text:
+        return 0.0
+    return datetime.fromisoformat(text).timestamp()
+
+
+def with_query(url: str, **changes: Any) -> str:
+    """Return an address with parameters of its query replaced; None removes one."""
+    path, _, query = url.partition("?")
+    pairs = [(key, value) for key, value in parse_qsl(query, keep_blank_values=True) if key not in changes]
+    pairs += [(key, str(value)) for key, value in changes.items() if value is not None]
+    return f"{path}?{urlencode(pairs)}" if pairs else path
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "number": number,
+    "amount": amount,
+    "percent": percent,
+    "count_of": count,
+    "duration": duration,
+    "ago": ago,
+    "exact": exact,
+    "iso": iso,
+    "seconds_of": seconds_of,
+    "with_query": with_query,
+}

@@ -1,0 +1,180 @@
+"""Pages that stay current: server-sent events.
+
+A page that at least one browser watches has one poller, however many watch it. It reads the page, renders its
+live blocks once, and hands on those that changed. A browser that reads slowly skips to the newest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from peloton.client.auth import BasicAuth
+from peloton.errors import PelotonError, ResourceExhausted
+from peloton.web.pages import Found, Reader, digest
+
+KEEPALIVE_SECONDS = 15.0
+"""A comment is sent after so long without an event, so that a connection that is gone is noticed."""
+RETRY_MILLISECONDS = 2000
+FRAGMENT, TROUBLE = "fragment", "trouble"
+log = logging.getLogger(__name__)
+
+
+def event(kind: str, data: object) -> bytes:
+    """Encode an event of a stream; `data` as JSON."""
+    return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
+
+
+class EventStream(StreamingResponse):
+    """An answer that is a stream of events."""
+
+    def __init__(self, events: AsyncIterator[bytes]) -> None:
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+
+
+@dataclass(eq=False, slots=True)
+class Watcher:
+    """A browser: what it is still to be sent, the newest of each kind only."""
+
+    pending: dict[str, bytes] = field(default_factory=dict)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: bool = False
+
+    def put(self, name: str, event: bytes) -> None:
+        """Send this in place of what is still to be sent under the same name."""
+        self.pending[name] = event
+        self.wake.set()
+
+    def take(self) -> bytes:
+        """Return everything that is to be sent."""
+        self.wake.clear()
+        events = b"".join(self.pending.values())
+        self.pending.clear()
+        return events
+
+
+@dataclass(eq=False, slots=True)
+class Subject:
+    """A page that is watched."""
+
+    found: Found
+    auth: BasicAuth | None
+    watchers: set[Watcher] = field(default_factory=set)
+    events: dict[str, bytes] = field(default_factory=dict)
+    """The newest event of each block."""
+    digests: dict[str, str] = field(default_factory=dict)
+    trouble: str = ""
+    poller: asyncio.Task[None] | None = None
+
+    def publish(self, fragments: dict[str, str]) -> None:
+        """Send the blocks that have changed to all watchers."""
+        self.note("")
+        for name, html in fragments.items():
+            seen = digest(html)
+            if self.digests.get(name) != seen:
+                self.digests[name] = seen
+                self._send(name, event(FRAGMENT, {"name": name, "html": html}))
+
+    def note(self, trouble: str) -> None:
+        """Tell all watchers why the page is not current; empty where it is."""
+        if trouble != self.trouble:
+            self.trouble = trouble
+            self._send(" trouble", event(TROUBLE, {"text": trouble}))
+
+    def _send(self, name: str, encoded: bytes) -> None:
+        self.events[name] = encoded
+        for watcher in self.watchers:
+            watcher.put(name, encoded)
+
+
+class Hub:
+    """All pages that are watched."""
+
+    def __init__(self, reader: Reader, poll_seconds: float, max_watchers: int) -> None:
+        self.reader = reader
+        self._poll_seconds = poll_seconds
+        self._max_watchers = max_watchers
+        self._subjects: dict[tuple[str, BasicAuth | None], Subject] = {}
+        self._closing = False
+
+    @property
+    def watched(self) -> int:
+        """Number of browsers that watch."""
+        return sum(len(subject.watchers) for subject in self._subjects.values())
+
+    def watch(self, url: str, auth: BasicAuth | None) -> AsyncIterator[bytes]:
+        """Return the events of a page, for one browser. Raises NotFound, ResourceExhausted."""
+        found = self.reader.find(url)
+        if self.watched >= self._max_watchers:
+            raise ResourceExhausted(
+                f"{self._max_watchers} event streams are open, the most that max_watchers allows"
+            )
+        return self._events(found, auth)
+
+    async def close(self) -> None:
+        """End all streams."""
+        self._closing = True
+        pollers = [subject.poller for subject in self._subjects.values() if subject.poller is not None]
+        for subject in self._subjects.values():
+            for watcher in subject.watchers:
+                watcher.ended = True
+                watcher.wake.set()
+        for poller in pollers:
+            poller.cancel()
+        await asyncio.gather(*pollers, return_exceptions=True)
+
+    async def _events(self, found: Found, auth: BasicAuth | None) -> AsyncIterator[bytes]:
+        yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
+        watcher = Watcher()
+        subject = self._enter(found, auth, watcher)
+        try:
+            while not watcher.ended and not self._closing:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(KEEPALIVE_SECONDS):
+                        await watcher.wake.wait()
+                yield watcher.take() or b": still here\n\n"
+        finally:
+            self._leave(subject, watcher)
+
+    def _enter(self, found: Found, auth: BasicAuth | None, watcher: Watcher) -> Subject:
+        key = (found.url, auth)
+        subject = self._subjects.get(key)
+        if subject is None:
+            subject = self._subjects[key] = Subject(found, auth)
+            subject.poller = asyncio.create_task(self._poll(subject), name=f"page {found.url}")
+        subject.watchers.add(watcher)
+        for name, encoded in subject.events.items():
+            watcher.put(name, encoded)
+        return subject
+
+    def _leave(self, subject: Subject, watcher: Watcher) -> None:
+        subject.watchers.discard(watcher)
+        if not subject.watchers and subject.poller is not None:
+            subject.poller.cancel()
+            self._subjects.pop((subject.found.url, subject.auth), None)
+
+    async def _poll(self, subject: Subject) -> None:
+        """Read the page again and again. What fails is shown, and tried again."""
+        pause = subject.found.page.poll_seconds or self._poll_seconds
+        while True:
+            try:
+                subject.publish(await self.reader.fragments(subject.found, subject.auth))
+            except PelotonError as error:
+                subject.note(str(error))
+            except Exception:
+                log.exception("page %s", subject.found.url)
+                subject.note("this page cannot be rendered; the web UI's log says why")
+            await asyncio.sleep(pause)
+
+
+async def answer(hub: Hub, request: Request, auth: BasicAuth | None) -> EventStream:
+    """Answer GET /live?page=URL. Raises NotFound, ResourceExhausted."""
+    return EventStream(hub.watch(request.query_params.get("page", "/"), auth))

@@ -1,0 +1,181 @@
+"""What protects the pages: headers, the names by which they may be called, tokens against forged requests."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable, Collection
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": CSP,
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+COOKIE = "peloton_csrf"
+FIELD = "csrf"
+HEADER = "x-csrf-token"
+LONGEST_BODY = 1024 * 1024
+"""Bytes of a form."""
+SAFE = ("GET", "HEAD", "OPTIONS")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+Deny = Callable[[Scope, int, str], Awaitable[ASGIApp]]
+"""Returns the answer for a request that is refused: with a status, and what was wrong."""
+
+
+def host_names(listening: str, given: Collection[str]) -> frozenset[str]:
+    """Return the names by which browsers may call; none stands for any."""
+    if given:
+        return frozenset(name.lower() for name in given)
+    return frozenset(LOOPBACK) if listening in LOOPBACK or listening.startswith("127.") else frozenset()
+
+
+def form_of(scope: Scope) -> dict[str, list[str]]:
+    """Return the fields of a form that was posted."""
+    form: dict[str, list[str]] = scope.get("peloton_form", {})
+    return form
+
+
+def token_of(scope: Scope) -> str:
+    """Return the token that forms of this browser carry; a new one is set as a cookie with the answer."""
+    token: str = scope["peloton_csrf"]
+    return token
+
+
+class Guard:
+    """Refuses unexpected host names and forged posts, and adds the headers to every answer.
+
+    A form carries the token that the browser has as a cookie, which other sites can neither read nor set.
+    Requests below the paths `open_to_programs` carry no cookie of ours and need no token: what answers there
+    takes no login from a cookie, or checks requests by itself.
+    """
+
+    def __init__(
+        self, app: ASGIApp, names: Collection[str], deny: Deny, open_to_programs: tuple[str, ...] = ()
+    ) -> None:
+        self._app = app
+        self._names = frozenset(names)
+        self._deny = deny
+        self._open = open_to_programs
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        held = cookie(headers, COOKIE)
+        scope["peloton_csrf"] = held or secrets.token_urlsafe(24)
+        secure = scope.get("scheme") == "https"
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = MutableHeaders(raw=message["headers"])
+                for name, value in HEADERS.items():
+                    own.setdefault(name, value)
+                if not held and own.get("content-type", "").startswith("text/html"):
+                    own.append("set-cookie", _set_cookie(scope["peloton_csrf"], secure))
+                message["headers"] = own.raw
+            await send(message)
+
+        app, receive = await self._checked(scope, headers, held, receive)
+        await app(scope, receive, send_guarded)
+
+    async def _checked(
+        self, scope: Scope, headers: Headers, held: str, receive: Receive
+    ) -> tuple[ASGIApp, Receive]:
+        """Return what answers, and the request's body."""
+        name = _name_of(headers.get("host", ""))
+        if self._names and name not in self._names:
+            why = f"this web UI is not called {name!r}: call it {' or '.join(sorted(self._names))}, or add "
+            return await self._deny(scope, 421, f"{why}the name to host_names in its settings"), receive
+        if scope["method"] in SAFE or scope["path"].startswith(self._open or ("\0",)):
+            return self._app, receive
+        body = await _body(receive)
+        if body is None:
+            return await self._deny(scope, 413, f"a form is longer than {LONGEST_BODY:,} bytes"), receive
+        if wrong := _forged(scope, headers, held, body):
+            return await self._deny(scope, 403, wrong), receive
+        return self._app, _replayed(body, receive)
+
+
+def _forged(scope: Scope, headers: Headers, held: str, body: bytes) -> str:
+    """Return why a post may be another site's, empty where it is ours. Keep the fields of its form."""
+    origin = headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != headers.get("host", ""):
+        return f"the form was sent by another site, {origin!r}: open the page here, and send it from there"
+    fields = {}
+    if headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        try:
+            fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=10_000)
+        except ValueError as error:
+            return f"the form cannot be read: {error}"
+    scope["peloton_form"] = fields
+    given = headers.get(HEADER) or (fields.get(FIELD) or [""])[0]
+    if not held or not hmac.compare_digest(given.encode(), held.encode()):
+        return (
+            "the form is from before this browser's present session: go back, reload the page, send it again"
+        )
+    return ""
+
+
+def cookie(headers: Headers, name: str) -> str:
+    """Return the value of a cookie, empty where there is none."""
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(name)
+    except CookieError:
+        return ""
+    return found.value if found is not None else ""
+
+
+def _set_cookie(token: str, secure: bool) -> str:
+    return f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict{'; Secure' if secure else ''}"
+
+
+def _name_of(host: str) -> str:
+    """Return the name in a Host header, without port and brackets."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return host
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """Read a body; None where it is too long."""
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return b""
+        part = message.get("body", b"")
+        size += len(part)
+        if size > LONGEST_BODY:
+            return None
+        parts.append(part)
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Return a body that was read already, as it is received."""
+    sent = False
+
+    async def again() -> Message:
+        nonlocal sent
+        if sent:
+            return await receive()
+        sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again

@@ -1,0 +1,37 @@
+// The choice between the light and the dark theme: the system's until somebody chooses.
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const names = { "": "System theme", light: "Light theme", dark: "Dark theme" };
+  const next = { "": "light", light: "dark", dark: "" };
+  const stored = () => {
+    try {
+      const held = localStorage.getItem("peloton-theme") || "";
+      return held in names ? held : "";
+    } catch {
+      return ""; // storage may be switched off
+    }
+  };
+  const apply = (theme) => {
+    if (theme) root.dataset.theme = theme;
+    else delete root.dataset.theme;
+  };
+  let theme = stored();
+  apply(theme); // before the body is there, so that nothing flashes
+  addEventListener("DOMContentLoaded", () => {
+    const button = document.getElementById("theme");
+    const label = () => { button.textContent = names[theme]; };
+    button.hidden = false;
+    label();
+    button.addEventListener("click", () => {
+      theme = next[theme];
+      apply(theme);
+      label();
+      try {
+        localStorage.setItem("peloton-theme", theme);
+      } catch {
+        // it lasts for this page only
+      }
+    });
+  });
+})();

@@ -1,0 +1,63 @@
+"""The templates: jinja2, everything escaped, undefined names are errors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from peloton import __version__
+from peloton.web import formats
+
+FOLDER = Path(__file__).parent
+STATIC = FOLDER / "static"
+
+
+class Templates:
+    """Renders templates, and single blocks of them.
+
+    Every template has the macros of `macros.html` as `ui`, and the filters of `peloton.web.formats`.
+    """
+
+    def __init__(self, cluster_name: str = "") -> None:
+        """Name the cluster for people."""
+        self.environment = Environment(
+            loader=FileSystemLoader(FOLDER / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self.environment.filters.update(formats.FILTERS)
+        self.environment.globals.update(
+            cluster_name=cluster_name,
+            version=__version__,
+            static=static_url,
+            state_of=formats.state_of,
+            kinds=formats.KINDS,
+        )
+        self.environment.globals["ui"] = self.environment.get_template("macros.html").module
+
+    def page(self, template: str, variables: Mapping[str, Any]) -> str:
+        """Render a whole template."""
+        return self.environment.get_template(template).render(dict(variables))
+
+    def block(self, template: str, name: str, variables: Mapping[str, Any]) -> str:
+        """Render one block of a template."""
+        found = self.environment.get_template(template)
+        context = found.new_context(dict(variables))
+        return "".join(found.blocks[name](context))
+
+
+_DIGESTS: dict[str, str] = {}
+
+
+def static_url(name: str) -> str:
+    """Return the address of a static file, which changes with its content."""
+    if name not in _DIGESTS:
+        content = (STATIC / name).read_bytes()
+        _DIGESTS[name] = hashlib.blake2b(content, digest_size=6).hexdigest()
+    return f"/static/{name}?v={_DIGESTS[name]}"

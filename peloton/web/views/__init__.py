@@ -1,0 +1,13 @@
+"""The pages: each module turns the daemons' answers into what its templates show."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute
+
+from peloton.web.pages import Page
+from peloton.web.views import overview
+
+PAGES: tuple[Page, ...] = (*overview.PAGES,)
+"""Every page. A module of pages adds its own here."""
+ROUTES: tuple[BaseRoute, ...] = ()
+"""Other requests: posts, downloads, streams."""

@@ -1,0 +1,78 @@
+"""How values are shown, and the geometry of charts."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from peloton.model.states import TaskState
+from peloton.web.charts import Series, chart, nice
+from peloton.web.formats import ago, amount, count, duration, number, seconds_of, state_of, with_query
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (1, "cpu", "1 core"),
+        (12.25, "cpu", "12.2 cores"),
+        (512, "memory", "512 MB"),
+        (1536, "memory", "1.5 GB"),
+        (3 * 1024 * 1024, "disk", "3 TB"),
+        (1, "gpu", "1 GPU"),
+        (0, "cpu", "0 cores"),
+    ],
+)
+def test_an_amount_has_its_unit(value: float, kind: str, text: str) -> None:
+    assert amount(value, kind) == text
+
+
+def test_numbers_and_times_are_short() -> None:
+    assert [number(each) for each in (0, 1234567, 0.126, 99.96, 1234.5)] == [
+        "0",
+        "1,234,567",
+        "0.13",
+        "100",
+        "1,234",
+    ]
+    assert [duration(each) for each in (0, 59, 61, 3600, 7500, 90061)] == [
+        "0 s", "59 s", "1 min 1 s", "1 h", "2 h 5 min", "1 d 1 h",
+    ]  # fmt: skip
+    assert (ago(100, 100), ago(40, 100), ago(100, 30)) == ("now", "1 min ago", "in 1 min")
+    assert (count(1, "job"), count(2, "job")) == ("1 job", "2 jobs")
+
+
+def test_a_time_of_the_wire_is_read() -> None:
+    assert seconds_of("") == 0
+    assert seconds_of("2023-11-14T22:13:20.123456789Z") == pytest.approx(1_700_000_000.123, abs=0.001)
+
+
+def test_a_query_keeps_its_other_parameters() -> None:
+    assert with_query("/jobs?a=1&sort=x", sort="y", page=None) == "/jobs?a=1&sort=y"
+    assert with_query("/jobs?page=2", page=None) == "/jobs"
+    assert with_query("/jobs", label="a=b&c") == "/jobs?label=a%3Db%26c"
+
+
+def test_every_state_of_a_task_has_a_look_of_its_own() -> None:
+    plain = [state.name for state in TaskState if state_of(state.name).tone == "plain"]
+    assert plain in ([], ["UNKNOWN"])
+    assert state_of("POD_STATE_RUNNING") == state_of("running")
+
+
+@pytest.mark.parametrize(
+    ("value", "top"), [(0, 1), (1, 1), (1.1, 2), (3, 4), (41, 50), (620, 800), (0.3, 0.4)]
+)
+def test_the_top_of_an_axis_is_a_round_number(value: float, top: float) -> None:
+    assert nice(value) == pytest.approx(top)
+
+
+def test_a_line_has_gaps_where_nothing_was_measured() -> None:
+    series = Series("allocation", "allocation", [1.0, math.nan, 2.0, 4.0])
+    made = chart("CPU", [series], [0.0, 60.0, 120.0, 180.0], number)
+    assert made.lines[0].path.count("M") == 2
+    assert made.lines[0].last == "4"
+    assert made.y_ticks[-1][1] == "4"
+
+
+def test_a_chart_without_values_says_so() -> None:
+    assert "nothing was recorded" in chart("CPU", [Series("a", "a", [])], [], number).description
