@@ -127,4 +127,4 @@ def browser(app: Starlette) -> TestClient:
 def token(client: TestClient, path: str = "/") -> str:
     """The token that forms of this browser carry."""
     client.get(path)
-    return client.cookies["peloton_csrf"]
+    return str(client.cookies["peloton_csrf"])
