@@ -23,6 +23,7 @@ from hostmgr.core.reconcile import Policy, Reconciler
 from hostmgr.core.runs import Runs
 from hostmgr.core.table import HostTable
 from hostmgr.drivers.agents import Cluster
+from hostmgr.drivers.history import HostHistory
 from hostmgr.drivers.host_mover import HostMover
 from hostmgr.drivers.host_pools import HostPoolManager
 from hostmgr.drivers.load_scores import LoadScores, Source, prometheus, score_file
@@ -46,6 +47,7 @@ from hostmgr.mesos.tls import client_context
 from hostmgr.services.claims import ClaimService
 from hostmgr.services.events import EventStream
 from hostmgr.services.feasibility import Feasibility
+from hostmgr.services.history import HistoryService
 from hostmgr.services.hosts import HostService, HostServiceV1Alpha
 from hostmgr.services.internal import InternalHosts
 from hostmgr.services.leases import Leases
@@ -65,6 +67,7 @@ from peloton.mesos.detector import MasterDetector, detecting
 from peloton.private.eventstream.eventstream_pb2_grpc import add_EventStreamServiceServicer_to_server
 from peloton.private.hostmgr.claims.claims_pb2_grpc import add_ClaimServiceServicer_to_server
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
+from peloton.private.hostmgr.history.history_pb2_grpc import add_HostHistoryServiceServicer_to_server
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import add_InternalHostServiceServicer_to_server
 from peloton.private.hostmgr.matching.matching_pb2_grpc import add_MatchingServiceServicer_to_server
 from peloton.private.hostmgr.passing.passing_pb2_grpc import add_PassingServiceServicer_to_server
@@ -98,6 +101,7 @@ SERVICES = (
     "peloton.private.hostmgr.reconcile.ReconcileService",
     "peloton.private.hostmgr.reservations.ReservationService",
     "peloton.private.hostmgr.passing.PassingService",
+    "peloton.private.hostmgr.history.HostHistoryService",
     "peloton.api.v0.host.svc.HostService",
     "peloton.api.v1alpha.host.svc.HostService",
 )
@@ -154,6 +158,7 @@ class Parts:
     reconciliation: Reconciliation
     maintenance: Maintenance
     pools: HostPoolManager
+    history: HostHistory
 
 
 async def _build_parts(daemon: Hostmgr, store: Store, detector: MasterDetector, access: Access) -> Parts:
@@ -199,14 +204,15 @@ async def _build_parts(daemon: Hostmgr, store: Store, detector: MasterDetector, 
     reconciliation = Reconciliation(
         manager, reconciler, store, daemon.clock, settings.reconcile.batch, settings.mesos.cluster
     )
-    records = HostRecords(store.hosts, settings.mesos.cluster)
+    history = HostHistory(daemon.clock)
+    records = HostRecords(store.hosts, settings.mesos.cluster, history)
     await records.load()
     maintenance = Maintenance(records, manager, cluster, daemon.clock, settings.maintenance_interval)
     pool_manager = HostPoolManager(
-        settings.mesos.framework, store.host_pools, pools, manager.hosts, cluster, maintenance
+        settings.mesos.framework, store.host_pools, pools, manager.hosts, cluster, maintenance, history
     )
     await pool_manager.load()
-    return Parts(manager, cluster, reconciliation, maintenance, pool_manager)
+    return Parts(manager, cluster, reconciliation, maintenance, pool_manager, history)
 
 
 def _mesos(daemon: Hostmgr, framework_id: str, detector: MasterDetector, access: Access) -> MesosBackend:
@@ -272,6 +278,7 @@ async def _serve(daemon: Hostmgr, store: Store, parts: Parts) -> AsyncIterator[N
         service(add_MatchingServiceServicer_to_server, Matching(manager.hosts.table, cluster, daemon.clock)),
         service(add_EventStreamServiceServicer_to_server, EventStream(manager.status_updates)),
         service(add_PassingServiceServicer_to_server, Passing(manager.status_updates)),
+        service(add_HostHistoryServiceServicer_to_server, HistoryService(parts.history, maintenance.records)),
         service(add_ReconcileServiceServicer_to_server, ReconcileTasks(manager)),
         service(add_ReservationServiceServicer_to_server, ReservationService(manager, planner)),
         service(add_HostServiceServicer_to_server, HostService(cluster, maintenance, pools, mover)),

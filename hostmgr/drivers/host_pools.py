@@ -12,6 +12,7 @@ from prometheus_client import Gauge
 from hostmgr.core.hosts import Capacity, Hosts
 from hostmgr.core.pools import HostPools
 from hostmgr.drivers.agents import Cluster
+from hostmgr.drivers.history import HostHistory
 from hostmgr.drivers.maintenance import Maintenance
 from peloton.errors import Refused, Unavailable
 from peloton.model.host_pool import HostPoolChange
@@ -41,6 +42,7 @@ class HostPoolManager:
         hosts: Hosts,
         cluster: Cluster,
         maintenance: Maintenance,
+        history: HostHistory | None = None,
     ) -> None:
         """Store rows under the name of the framework. `pools` is None where host pools are off."""
         self._framework = framework
@@ -49,6 +51,7 @@ class HostPoolManager:
         self._hosts = hosts
         self._cluster = cluster
         self._maintenance = maintenance
+        self._history = history
         self._lock = asyncio.Lock()
         self._uncertain = True
         """Whether the store may differ from `pools`: at first, and after a write with an unknown outcome."""
@@ -168,7 +171,13 @@ class HostPoolManager:
             self._uncertain = True
             await self._store.write(self._framework, change)
             self._uncertain = False
-            return self._took_effect(pools.apply(change))
+            touched = {*change.forgotten, *(host.hostname for host in change.placed)}
+            before = {name: pools.pool_of(name) for name in touched}
+            changed = self._took_effect(pools.apply(change))
+            if self._history is not None:
+                for name in changed:
+                    self._history.note_pool(name, before.get(name, ""), pools.pool_of(name))
+            return changed
 
     async def _reload(self) -> None:
         pools = self.pools

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
+from hostmgr.drivers.history import HostHistory
 from peloton.model.cluster import cluster_of
 from peloton.model.host import HostInfo
 from peloton.model.states import HostState
@@ -15,10 +16,11 @@ from storage.interface import Hosts
 class HostRecords:
     """All records in memory, as they are stored. Changes are stored first, one at a time."""
 
-    def __init__(self, store: Hosts, cluster: str = "") -> None:
-        """Keep the records of hosts of one Mesos cluster."""
+    def __init__(self, store: Hosts, cluster: str = "", history: HostHistory | None = None) -> None:
+        """Keep the records of hosts of one Mesos cluster, and note their changes."""
         self._store = store
         self._cluster = cluster
+        self._history = history
         self._records: dict[str, HostInfo] = {}
         self._lock = asyncio.Lock()
 
@@ -59,6 +61,8 @@ class HostRecords:
             else:
                 await self._store.write(after)
                 self._records[hostname] = after
+            if self._history is not None:
+                self._history.note_record(before, after)
             return after
 
 

@@ -41,6 +41,7 @@ SERVICES: Mapping[str, Service] = {
     "hostmgr_v1alpha_svc": Service(
         "hostmgr", "private.hostmgr.v1alpha.svc.hostmgr_svc", "HostManagerServiceStub"
     ),
+    "host_history_svc": Service("hostmgr", "private.hostmgr.history.history", "HostHistoryServiceStub"),
     "feasibility_svc": Service("jobmgr", "private.hostmgr.feasibility.feasibility", "FeasibilityServiceStub"),
     "plan_svc": Service("jobmgr", "private.plan.plan", "PlanServiceStub"),
 }

@@ -1,0 +1,96 @@
+"""What happened to hosts, as operators are told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hostmgr.drivers.history import MOST_CHANGES, HostHistory
+from hostmgr.drivers.records import HostRecords
+from hostmgr.services.history import HistoryService
+from peloton.clock import ManualClock, rfc3339
+from peloton.errors import InvalidArgument, Unavailable
+from peloton.model.host import HostInfo
+from peloton.model.states import HostState
+from peloton.private.hostmgr.history import history_pb2 as pb
+
+
+class Store:
+    """Hosts in a store that can fail."""
+
+    def __init__(self) -> None:
+        self.fails = False
+
+    async def all(self) -> list[HostInfo]:
+        return []
+
+    async def write(self, record: HostInfo) -> None:
+        if self.fails:
+            raise Unavailable("the store does not answer")
+
+    async def delete(self, hostname: str) -> None:
+        await self.write(HostInfo(hostname, "", HostState.UP, HostState.UP))
+
+
+def moved(clock: ManualClock, state: HostState, goal: HostState) -> HostInfo:
+    return HostInfo("a", "", state, goal, since=clock.wall())
+
+
+async def ask(service: HistoryService, hostname: str = "a") -> pb.GetHistoryResponse:
+    return await service.GetHistory(pb.GetHistoryRequest(hostname=hostname), None)
+
+
+async def test_each_change_is_told_with_its_time() -> None:
+    clock, store = ManualClock(), Store()
+    history = HostHistory(clock)
+    records = HostRecords(store, "", history)
+    service = HistoryService(history, records)
+    for seconds, state, goal in (
+        (1, HostState.DRAINING, HostState.DOWN),
+        (2, HostState.DOWN, HostState.DOWN),
+        (3, HostState.DOWN, HostState.UP),
+        (4, HostState.UP, HostState.UP),
+    ):
+        clock.now = seconds
+        await records.change("a", lambda record, s=state, g=goal: replace(moved(clock, s, g), ip=record.ip))
+        if state is HostState.DRAINING:
+            assert (await ask(service)).in_state_since == rfc3339(clock.wall())
+    clock.now = 5
+    history.note_pool("a", "default", "shared")
+    answer = await ask(service)
+    assert [(pb.Change.Kind.Name(each.kind), each.before, each.after) for each in answer.changes] == [
+        ("KIND_STATE", "UP", "DRAINING"),
+        ("KIND_STATE", "DRAINING", "DOWN"),
+        ("KIND_GOAL", "DOWN", "UP"),
+        ("KIND_STATE", "DOWN", "UP"),
+        ("KIND_POOL", "default", "shared"),
+    ]
+    times = [each.time for each in answer.changes]
+    assert times == [rfc3339(clock.epoch + second * 10**9) for second in range(1, 6)]
+    assert (answer.begin, answer.in_state_since) == (rfc3339(clock.epoch), "")
+    assert not (await ask(service, "b")).changes
+
+
+async def test_what_was_not_stored_did_not_happen() -> None:
+    clock, store = ManualClock(), Store()
+    history = HostHistory(clock)
+    records = HostRecords(store, "", history)
+    store.fails = True
+    with pytest.raises(Unavailable):
+        await records.change("a", lambda _: moved(clock, HostState.DRAINING, HostState.DOWN))
+    assert not history.of("a")
+
+
+async def test_the_oldest_changes_go_first() -> None:
+    history = HostHistory(ManualClock())
+    for number in range(MOST_CHANGES + 3):
+        history.note_pool("a", str(number), str(number + 1))
+    assert [each.before for each in history.of("a")] == [str(n) for n in range(3, MOST_CHANGES + 3)]
+
+
+async def test_a_host_must_be_named() -> None:
+    clock = ManualClock()
+    history = HostHistory(clock)
+    with pytest.raises(InvalidArgument, match="hostname"):
+        await ask(HistoryService(history, HostRecords(Store(), "", history)), "")
