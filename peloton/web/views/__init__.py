@@ -5,9 +5,9 @@ from __future__ import annotations
 from starlette.routing import BaseRoute
 
 from peloton.web.pages import Page
-from peloton.web.views import overview
+from peloton.web.views import hostpools, hosts, overview
 
-PAGES: tuple[Page, ...] = (*overview.PAGES,)
+PAGES: tuple[Page, ...] = (*overview.PAGES, *hosts.PAGES, *hostpools.PAGES)
 """Every page. A module of pages adds its own here."""
-ROUTES: tuple[BaseRoute, ...] = ()
+ROUTES: tuple[BaseRoute, ...] = (*hosts.ROUTES, *hostpools.ROUTES)
 """Other requests: posts, downloads, streams."""

@@ -69,7 +69,9 @@ async def _all_hosts(calls: Calls) -> AllHosts:
 async def _summaries(calls: Calls) -> tuple[Sequence[GetHostCacheResponse.Summary], str]:
     """Return the amounts of hosts, or why they are not known: the rest of the page is worth showing."""
     try:
-        answer = await calls.call("hostmgr_v1alpha_svc", "GetHostCache", hostmgr_svc_pb2.GetHostCacheRequest())
+        answer = await calls.call(
+            "hostmgr_v1alpha_svc", "GetHostCache", hostmgr_svc_pb2.GetHostCacheRequest()
+        )
     except PelotonError as error:
         return (), f"the amounts of hosts are not known: {error}"
     return answer.summaries, ""

@@ -86,7 +86,12 @@ async def change(request: Request) -> Response:
     row = hosts.get(name)
     destination = _pool(pools, request.query_params.get("destination", ""))
     tasks = (await runs_on(calls(request), [name]))[name]
-    variables = {"host": row, "destination": destination, "tasks": len(tasks), "same": destination.name == row.pool}
+    variables = {
+        "host": row,
+        "destination": destination,
+        "tasks": len(tasks),
+        "same": destination.name == row.pool,
+    }
     return render(request, "hostpool_change.html", variables)
 
 

@@ -195,7 +195,13 @@ def _after(names: Sequence[str], state: str = "") -> str:
 
 PAGES = (
     Page("/hosts", "hosts.html", load_hosts, ("numbers", "values", "table"), "Hosts", POLL_SECONDS),
-    Page("/hosts/{name:path}", "host.html", load_host, ("state", "usage", "tasks", "agents", "history"), "Hosts"),
+    Page(
+        "/hosts/{name:path}",
+        "host.html",
+        load_host,
+        ("state", "usage", "tasks", "agents", "history"),
+        "Hosts",
+    ),
 )
 ROUTES = (
     Route("/maintenance/start", start_maintenance, methods=["GET", "POST"]),

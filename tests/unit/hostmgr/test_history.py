@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -37,14 +37,24 @@ def moved(clock: ManualClock, state: HostState, goal: HostState) -> HostInfo:
     return HostInfo("a", "", state, goal, since=clock.wall())
 
 
+async def change(records: HostRecords, record: HostInfo) -> None:
+    await records.change(record.hostname, lambda _: record)
+
+
+def store_that(fails: bool = False) -> Any:
+    store = Store()
+    store.fails = fails
+    return store
+
+
 async def ask(service: HistoryService, hostname: str = "a") -> pb.GetHistoryResponse:
     return await service.GetHistory(pb.GetHistoryRequest(hostname=hostname), None)
 
 
 async def test_each_change_is_told_with_its_time() -> None:
-    clock, store = ManualClock(), Store()
+    clock = ManualClock()
     history = HostHistory(clock)
-    records = HostRecords(store, "", history)
+    records = HostRecords(store_that(), "", history)
     service = HistoryService(history, records)
     for seconds, state, goal in (
         (1, HostState.DRAINING, HostState.DOWN),
@@ -53,7 +63,7 @@ async def test_each_change_is_told_with_its_time() -> None:
         (4, HostState.UP, HostState.UP),
     ):
         clock.now = seconds
-        await records.change("a", lambda record, s=state, g=goal: replace(moved(clock, s, g), ip=record.ip))
+        await change(records, moved(clock, state, goal))
         if state is HostState.DRAINING:
             assert (await ask(service)).in_state_since == rfc3339(clock.wall())
     clock.now = 5
@@ -73,12 +83,11 @@ async def test_each_change_is_told_with_its_time() -> None:
 
 
 async def test_what_was_not_stored_did_not_happen() -> None:
-    clock, store = ManualClock(), Store()
+    clock = ManualClock()
     history = HostHistory(clock)
-    records = HostRecords(store, "", history)
-    store.fails = True
+    records = HostRecords(store_that(fails=True), "", history)
     with pytest.raises(Unavailable):
-        await records.change("a", lambda _: moved(clock, HostState.DRAINING, HostState.DOWN))
+        await change(records, moved(clock, HostState.DRAINING, HostState.DOWN))
     assert not history.of("a")
 
 
@@ -93,4 +102,4 @@ async def test_a_host_must_be_named() -> None:
     clock = ManualClock()
     history = HostHistory(clock)
     with pytest.raises(InvalidArgument, match="hostname"):
-        await ask(HistoryService(history, HostRecords(Store(), "", history)), "")
+        await ask(HistoryService(history, HostRecords(store_that(), "", history)), "")
