@@ -45,6 +45,7 @@ CALLS_AT_ONCE = 1000
 LAUNCHED = Counter("hostmgr_tasks_launched", "Tasks launched on Mesos.")
 OFFERS = Counter("hostmgr_offers", "Offers received from Mesos.")
 SUBSCRIBED = Gauge("hostmgr_subscribed", "1 while subscribed with the Mesos master, else 0.")
+_IDS_AT_ONCE = 32
 _VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 log = logging.getLogger(__name__)
 
@@ -390,5 +391,7 @@ def _info(need: Need, end: float) -> RunInfo:
 def claim_ids() -> Iterator[str]:
     """Iterate over new ids for claims: UUIDs of version 4, faster than `uuid.uuid4`."""
     while True:
-        text = os.urandom(16).hex()
-        yield f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:]}"
+        many = os.urandom(16 * _IDS_AT_ONCE).hex()
+        for start in range(0, len(many), 32):
+            text = many[start : start + 32]
+            yield f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:]}"

@@ -62,12 +62,17 @@ def host_offer_to(
     return b"".join(
         [
             _host(hostname, agent_id),
-            _field(_ID, _field(_ID_VALUE, claim_id.encode())),
+            _id(claim_id),
             *[_resources(each, revocable) for each in resources],
             _launches(launches),
             _attributes(attributes, added),
         ]
     )
+
+
+def _id(claim_id: str) -> bytes:
+    value = claim_id.encode()
+    return _UUID + value if len(value) == _UUID_LENGTH else _field(_ID, _field(_ID_VALUE, value))
 
 
 @lru_cache(MAX_HOSTS)
@@ -119,6 +124,9 @@ def _varint(number: int) -> bytes:
 
 
 _LENGTHS = tuple(_varint(number) for number in range(2048))
+_UUID_LENGTH = 36
+_UUID = _field(_ID, _field(_ID_VALUE, bytes(_UUID_LENGTH)))[:-_UUID_LENGTH]
+"""What stands before the text of an id that is a UUID, as those of claims are."""
 
 
 def offers_to(wires: Iterable[object]) -> list[mesos_pb2.Offer]:
