@@ -19,6 +19,10 @@ from peloton.model.backoff import exponential
 
 AGENTS = Gauge("hostmgr_agents", "Agents in the master's map of agents.")
 RETRY_SECONDS = 1.0
+MAX_SHARE = 0.05
+"""Of the time, what reads may take: each costs the master and this process CPU for every agent."""
+LONGEST_SECONDS = 60.0
+"""Between two reads, however long they take, unless the interval is longer."""
 log = logging.getLogger(__name__)
 
 
@@ -72,8 +76,10 @@ class Cluster:
     async def try_to_read(self) -> float:
         """Read; return the seconds until the next read. After failures they grow up to the interval.
 
-        A map of many agents is work for the master: one that does not keep up is not asked without a pause.
+        A map of many agents is work for the master: one that does not keep up is not asked without a pause,
+        and long reads are seldom.
         """
+        began = self._now()
         try:
             await self.read()
         except (Unavailable, InvalidArgument) as error:
@@ -82,7 +88,8 @@ class Cluster:
             self._failures += 1
             return exponential(self._failures, min(RETRY_SECONDS, self._interval), self._interval)
         self._failures = 0
-        return self._interval
+        seldom = (self._now() - began) * (1 - MAX_SHARE) / MAX_SHARE
+        return max(self._interval, min(seldom, LONGEST_SECONDS))
 
     async def read(self) -> None:
         """Read agents and quota.

@@ -62,7 +62,9 @@ def agent(number: int, cpus: float = 4, active: bool = True) -> Agent:
     return wire
 
 
-def made(operator: Operator, reconciler: Reconciler | None = None) -> tuple[Cluster, Hosts]:
+def made(
+    operator: Operator, reconciler: Reconciler | None = None, now: Callable[[], float] = lambda: 0.0
+) -> tuple[Cluster, Hosts]:
     """Subscribed for so long that all agents are back that will come back."""
     if reconciler is None:
         reconciler = Reconciler(Policy())
@@ -70,7 +72,7 @@ def made(operator: Operator, reconciler: Reconciler | None = None) -> tuple[Clus
     hosts = Hosts(HostTable())
     reader = AgentReader(cast(OperatorClient, operator), "peloton")
     backend = MesosBackend(lambda handler: cast(MesosDriver, None), reader, cast(Any, None))
-    return Cluster(backend, hosts, reconciler, 10.0, lambda: 0.0), hosts
+    return Cluster(backend, hosts, reconciler, 10.0, now), hosts
 
 
 async def test_active_agents_count_and_changes_are_seen() -> None:
@@ -173,6 +175,19 @@ async def test_a_master_that_cannot_answer_is_asked_less_often() -> None:
     assert await cluster.try_to_read() == 10.0
     operator.away = True
     assert await cluster.try_to_read() == 1.0
+
+
+@pytest.mark.parametrize(("took", "pause"), [(0.1, 10.0), (1.0, 19.0), (30.0, 60.0)])
+async def test_a_map_that_takes_long_to_read_is_read_less_often(took: float, pause: float) -> None:
+    operator, now = Operator(), 0.0
+
+    def takes() -> None:
+        nonlocal now
+        now += took
+
+    operator.on_request = takes
+    cluster, _ = made(operator, now=lambda: now)
+    assert await cluster.try_to_read() == pytest.approx(pause)
 
 
 async def test_the_quota_of_our_role_is_the_limit() -> None:
