@@ -61,7 +61,7 @@ async def test_hosts_are_followed(store: Store) -> None:
         await until(lambda: hosts_of(engine) == ["a", "b", "c"], "the new one runs")
         world.change("c")
         await until(lambda: hosts_of(engine) == ["c"], "the others are gone")
-        assert list(world.alive) == [f"{JOB}-2-1"]
+        await until(lambda: list(world.alive) == [f"{JOB}-2-1"], "the others are killed")
     again, later = await next_leader(store), Hosts("c", "d")
     later.alive = dict(world.alive)
     async with Running(again, later):
