@@ -89,7 +89,7 @@ EXPIRE_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0
 MOST_SCORES = 100_000
 """Hosts whose cost is requested from resmgr at a time."""
-COLLECTION = (100_000, 20, 100)
+COLLECTION = (20_000, 100, 100)
 """Thresholds of Python's cycle collector. Events and runs are many long-lived objects without cycles."""
 SERVICES = (
     "peloton.private.hostmgr.hostsvc.InternalHostService",

@@ -441,14 +441,16 @@ class Hosts:
         table = self.table
         table.acquire_claims(rows)
         until = now + (self._placing_seconds if owner else self._client_seconds)
+        agent_ids, hostnames = table.agent_ids, table.hostnames
         claims = tuple(
             [
-                Claim(next(ids), table.agent_ids[row], table.hostnames[row], now, until, owner, ends_by)
+                Claim(next(ids), agent_ids[row], hostnames[row], now, until, owner, ends_by)
                 for row in rows.tolist()
             ]
         )
-        self._claims.update((claim.id, claim) for claim in claims)
-        self._claim_of.update((claim.agent_id, claim.id) for claim in claims)
+        for claim in claims:
+            self._claims[claim.id] = claim
+            self._claim_of[claim.agent_id] = claim.id
         return claims
 
     def _end(self, claim_id: str, cause: ClaimCause) -> Claim | None:

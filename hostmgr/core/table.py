@@ -310,7 +310,7 @@ class HostTable:
 
     def starting(self, agent_id: str) -> int:
         """Return how many runs are starting on an agent."""
-        return self._starting_on[agent_id]
+        return self._starting_on.get(agent_id, 0)
 
     def add_starting(self, agent_id: str, count: int) -> None:
         """Change how many runs are starting on an agent."""
