@@ -340,7 +340,7 @@ def _framework(settings: HostmgrSettings) -> Framework:
         principal=mesos.principal,
         failover_timeout=mesos.failover_timeout,
         gpus=mesos.gpu_resources,
-        revocable=settings.enable_revocable_resources,
+        revocable=settings.revocable,
     )
 
 

@@ -213,6 +213,9 @@ class HostmgrSettings(DaemonSettings):
     scarce_resource_types: Annotated[str, Variable("SCARCE_RESOURCE_TYPES")] = "GPU"
     """Comma-separated; hosts with such resources take only tasks that request some. GPU is the only known
     kind."""
+    slack_resource_types: Annotated[str, Variable("SLACK_RESOURCE_TYPES")] = "CPU"
+    """Comma-separated; resources that revocable tasks may have while their owners do not use them. CPU is the
+    only known kind."""
     placing_seconds: float = Field(300.0, gt=0)
     """Seconds that a claim on a host lasts."""
     client_placing_seconds: float = Field(30.0, gt=0)
@@ -226,6 +229,21 @@ class HostmgrSettings(DaemonSettings):
     event_ring: int = Field(100_000, ge=16)
     """Most events that are kept for jobmgr and resmgr."""
 
+    @field_validator("scarce_resource_types")
+    @classmethod
+    def _scarce(cls, value: str) -> str:
+        return _known_kinds(value, "GPU")
+
+    @field_validator("slack_resource_types")
+    @classmethod
+    def _slack(cls, value: str) -> str:
+        return _known_kinds(value, "CPU")
+
+    @property
+    def revocable(self) -> bool:
+        """Return whether revocable resources are used."""
+        return self.enable_revocable_resources and bool(self.slack_resource_types.strip())
+
     @property
     def ranking(self) -> Ranking:
         """Return the order in which hosts are offered."""
@@ -235,3 +253,12 @@ class HostmgrSettings(DaemonSettings):
     def scarce_gpu(self) -> bool:
         """Return whether hosts with GPUs take only tasks that request some."""
         return "GPU" in (kind.strip().upper() for kind in self.scarce_resource_types.split(","))
+
+
+def _known_kinds(value: str, known: str) -> str:
+    """Raise ValueError for a kind of resource that this setting cannot be about."""
+    kinds = [kind.strip() for kind in value.split(",") if kind.strip()]
+    for kind in kinds:
+        if kind.upper() != known:
+            raise ValueError(f"{kind} is not {known}, the only kind that is known here")
+    return value

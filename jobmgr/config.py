@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from jobmgr.core.task.actions import Limits
 from jobmgr.drivers.retry import Bucket
@@ -78,6 +78,16 @@ class JobmgrSettings(DaemonSettings):
     """Whether jobs may have secrets. Their contents are kept in the store as they are given."""
     workflows_kept: int = Field(10, ge=1)
     """Workflows of each job that are kept, with their events. The oldest ones are deleted when one begins."""
+
+    job_type: Annotated[str, Variable("JOB_TYPE")] = ""
+    """Not to be set: every job manager runs jobs of all types."""
+
+    @field_validator("job_type")
+    @classmethod
+    def _all_types(cls, value: str) -> str:
+        if value:
+            raise ValueError("every job manager runs jobs of all types: unset it")
+        return value
 
     @property
     def expiry(self) -> float:

@@ -48,6 +48,14 @@ class ResourceExhausted(PelotonError):
     """A limit is reached: the caller must slow down."""
 
 
+class Unauthenticated(PelotonError):
+    """The caller has not shown who it is, or not truly."""
+
+
+class PermissionDenied(PelotonError):
+    """The caller is known, and may not do this."""
+
+
 class RemoteFailure(PelotonError):
     """The other daemon failed in a way without a name here; whether the call took effect is unknown."""
 

@@ -85,7 +85,7 @@ class CassandraSettings(Settings):
     are several and the consistency is within one."""
     replication: Mapping[str, str | int] = Field(default_factory=_three_replicas)
     """Replication of a keyspace that `peloton-migrate up` creates; an existing one keeps its own."""
-    auto_migrate: bool = False
+    auto_migrate: Annotated[bool, Variable("AUTO_MIGRATE")] = False
     """Whether a daemon creates keyspace and tables by itself, as `peloton-migrate up` does."""
     consistency: Consistency = "LOCAL_QUORUM"
     """Consistency of reads and writes: how many replicas must answer."""

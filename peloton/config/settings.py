@@ -6,13 +6,24 @@ Flags win over environment variables, those over YAML files, of which the last w
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from peloton import __version__
@@ -98,6 +109,93 @@ MembershipSettings = Annotated[
 ]
 
 
+class OidcSettings(Settings):
+    """Bearer tokens (JWT) of an OpenID Connect provider. Its groups have roles by `auth.config_file`."""
+
+    issuer: str = ""
+    """The claim `iss` that tokens must have."""
+    audience: str = ""
+    """What the claim `aud` must contain: the name of this cluster at the provider."""
+    jwks_url: str = ""
+    """Where the provider publishes its keys; https."""
+    jwks_file: Path | None = None
+    """Instead, a file with them."""
+    ca_file: Path | None = None
+    """Certificates of the authorities that are trusted for jwks_url; without it, those of the system."""
+    keys_seconds: float = Field(600.0, ge=1)
+    """Seconds after which the keys are read again. A token with an unknown key has them read at once."""
+    user_claim: str = Field("sub", min_length=1)
+    """The claim that is the user's name."""
+    groups_claim: str = Field("groups", min_length=1)
+    """The claim that lists the user's groups."""
+
+    @field_validator("jwks_url")
+    @classmethod
+    def _encrypted(cls, value: str) -> str:
+        parts = urlsplit(value)
+        local = parts.scheme == "http" and is_loopback(parts.hostname or "")
+        if value and not (parts.hostname and (parts.scheme == "https" or local)):
+            raise ValueError("is no https address: whoever answers in its place makes every token valid")
+        return value
+
+
+class AuthSettings(Settings):
+    """How callers show who they are."""
+
+    type: Annotated[Literal["NOOP", "BASIC", "OIDC"], Variable("AUTH_TYPE")] = "NOOP"
+    """NOOP: they need not. BASIC: by username and password. OIDC: by a bearer token."""
+    config_file: Annotated[Path | None, Variable("AUTH_CONFIG_FILE")] = None
+    """YAML file, mode 0600, with users (BASIC) or groups (OIDC), and roles. Read again when it changes."""
+    token_file: Annotated[Path | None, Variable("PELOTON_SECRET_FILE")] = None
+    """File, mode 0600, with the secret by which the daemons know each other. Of several lines, the first is
+    sent, and all are accepted."""
+    oidc: OidcSettings = OidcSettings()
+    """The provider of bearer tokens."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        off = self.type == "NOOP"
+        if off and self.config_file is not None:
+            raise ValueError("config_file is given, but type is NOOP, which reads none")
+        if not off and self.config_file is None:
+            raise ValueError(f"{self.type} needs a config_file, with users and roles")
+        if not off and self.token_file is None:
+            raise ValueError(f"{self.type} needs a token_file, by which the daemons know each other")
+        if self.type != "OIDC" and self.oidc != OidcSettings():
+            raise ValueError(f"oidc is set, but type is {self.type}")
+        oidc = self.oidc
+        if self.type == "OIDC" and not (
+            oidc.issuer and oidc.audience and bool(oidc.jwks_url) != bool(oidc.jwks_file)
+        ):
+            raise ValueError("OIDC needs oidc.issuer, oidc.audience, and oidc.jwks_url or oidc.jwks_file")
+        return self
+
+
+class Rate(Settings):
+    """A token bucket."""
+
+    rate: float = Field(-1.0, allow_inf_nan=False)
+    """Calls a second; negative: no limit."""
+    burst: int = Field(100, ge=0)
+    """Calls that may come at once."""
+
+
+class MethodRate(Rate):
+    """The token bucket of some methods."""
+
+    methods: str = Field(pattern=r"^[^:\s]+:[^:\s]+$")
+    """`service:method`; `*` and `?` stand for any letters."""
+
+
+class RateLimitSettings(Settings):
+    """How many calls are served; what exceeds it is answered RESOURCE_EXHAUSTED."""
+
+    methods: tuple[MethodRate, ...] = ()
+    """Token buckets of methods; the first one counts whose `methods` matches."""
+    default: Rate = Rate()
+    """The bucket of all other methods together."""
+
+
 class ProcessSettings(SourcedSettings):
     """Settings of every process that serves HTTP and finds the daemons: of these, and of the web UI."""
 
@@ -127,6 +225,25 @@ class DaemonSettings(ProcessSettings):
     """Whether the gRPC port describes its services to tools such as grpcurl."""
     instance: str = ""
     """Name of this instance in logs and in the membership; a new one is made where empty."""
+    auth: AuthSettings = AuthSettings()
+    """Who may call this daemon."""
+    insecure: bool = False
+    """Whether this daemon may listen beyond loopback though anybody may call it (auth.type is NOOP)."""
+    rate_limit: RateLimitSettings = RateLimitSettings()
+    """How many calls are served."""
+
+    @property
+    def exposed(self) -> bool:
+        """Whether this daemon listens beyond loopback, and asks nobody who they are."""
+        return self.auth.type == "NOOP" and not is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address is one that only this machine reaches."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 S = TypeVar("S", bound=SourcedSettings)
@@ -143,7 +260,19 @@ def parse_arguments(cls: type[D], program: str, argv: Sequence[str] | None = Non
     given = vars(_parser(cls, program).parse_args(argv))
     names = [target.variable.name for target in variable_targets(cls)]
     flags = {name: value for name in names if (value := given[name]) is not None}
-    return load(cls, given["config"], flags, environment(cls)), bool(given["check"])
+    settings = load(cls, given["config"], flags, environment(cls))
+    if isinstance(settings, DaemonSettings):
+        _refuse_exposure(settings)
+    return settings, bool(given["check"])
+
+
+def _refuse_exposure(settings: DaemonSettings) -> None:
+    if settings.exposed and not settings.insecure:
+        raise ConfigError(
+            f"host: {settings.host!r} is beyond loopback, and auth.type is NOOP: whoever reaches the ports "
+            "may run commands on every agent. Set auth.type to BASIC or OIDC; or, where nobody else reaches "
+            "this network, insecure: true"
+        )
 
 
 def _parser(cls: type[ProcessSettings], program: str) -> argparse.ArgumentParser:

@@ -133,19 +133,28 @@ class _UniqueKeys(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def read_yaml(file: Path) -> Tree:
-    """Read a YAML file that holds a mapping. Raises ConfigError."""
+def read_yaml(file: Path, secret: bool = False) -> Tree:
+    """Read a YAML file that holds a mapping. Raises ConfigError, without a part of the file if `secret`."""
     try:
         content = yaml.load(file.read_text(), _UniqueKeys)
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: not YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"{file}: not YAML: {_where(error) if secret else _in_line(error)}") from None
     if content is None:
         return {}
     if not isinstance(content, dict):
         raise ConfigError(f"{file}: a {type(content).__name__} is not a mapping of settings")
     return content
+
+
+def _in_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _where(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    return f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else "wrong bytes"
 
 
 def merged(base: Tree, over: Tree) -> Tree:

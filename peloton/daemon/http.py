@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from peloton import __version__
+from peloton.config.settings import is_loopback
 from peloton.daemon.log import LEVELS, LevelSwitch
 from peloton.durations import parse_duration
 from peloton.errors import InvalidArgument, Unavailable
@@ -26,8 +27,14 @@ MAX_LEVEL_SECONDS = 24 * 3600
 class HttpServer:
     """The HTTP server of a daemon."""
 
-    def __init__(self, health: Callable[[], str], remark: Callable[[], str] = lambda: "") -> None:
-        """Use `health` for what is wrong, empty if nothing; /health adds the remark to its OK."""
+    def __init__(
+        self, health: Callable[[], str], remark: Callable[[], str] = lambda: "", local_changes: bool = False
+    ) -> None:
+        """Use `health` for what is wrong, empty if nothing; /health adds the remark to its OK.
+
+        With `local_changes`, the log level is changed from this machine only.
+        """
+        self._local_changes = local_changes
         self._health = health
         self._remark = remark
         self._levels = LevelSwitch()
@@ -69,6 +76,8 @@ class HttpServer:
 
     async def _answer_level(self, request: Request) -> Response:
         """Answer /logging-level. HEAD is answered like GET, and changes nothing."""
+        if self._local_changes and not (request.client and is_loopback(request.client.host)):
+            return PlainTextResponse("the log level is changed from the daemon's own machine only\n", 403)
         try:
             level = _level(request.query_params.get("level", ""))
             seconds = _seconds(request.query_params.get("duration", "5m"))

@@ -21,21 +21,30 @@ from typing import Any, Generic, TypeVar
 
 from peloton.backoff import Backoff
 from peloton.clock import Clock, SystemClock
-from peloton.config.settings import DaemonSettings, ZooKeeperMembershipSettings, parse_arguments
+from peloton.config.settings import (
+    DaemonSettings,
+    ZooKeeperMembershipSettings,
+    is_loopback,
+    parse_arguments,
+)
 from peloton.daemon import log as logs
 from peloton.daemon.http import HttpServer
 from peloton.daemon.metrics import HEARTBEAT, LEADER
 from peloton.daemon.supervise import Supervisor
 from peloton.errors import Fenced, PelotonError, Refused, Unavailable
+from peloton.identity.door import Door, sent_token
 from peloton.membership.addresses import advertised, unreachable
 from peloton.membership.factory import membership
 from peloton.membership.interface import Address, Group, Leadership, Member, Role
 from peloton.membership.lease import Standing
 from peloton.model.cluster import UNNAMED
-from peloton.rpc.caller import EPOCH, INSTANCE
+from peloton.rpc.access import access
+from peloton.rpc.caller import EPOCH, INSTANCE, TOKEN
 from peloton.rpc.client import Channels, LeaderClient
 from peloton.rpc.cluster_rules import RULES
 from peloton.rpc.clusters import ClusterClient, Clusters
+from peloton.rpc.gate import Gate
+from peloton.rpc.limits import RateLimits
 from peloton.rpc.server import RpcServer, Service
 from peloton.rpc.standard import health, reflection
 
@@ -48,6 +57,7 @@ HEARTBEAT_SECONDS = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 """Seconds between a failed attempt to lead and the next one."""
 STEP_DOWN_SECONDS = 15.0
+EXPOSED = "listens at %s and asks nobody who they are (auth.type is NOOP, insecure is true)"
 FINISH_SECONDS = 8.0
 """Part of these seconds in which a term may finish what was begun."""
 log = logging.getLogger(__name__)
@@ -65,8 +75,13 @@ class Daemon(Generic[S]):
         self.clock: Clock = SystemClock()
         self.membership = membership(settings.membership)
         self.clusters = Clusters(self.membership)
-        self.rpc = RpcServer(self._who_leads)
-        self.http = HttpServer(self.unhealthy, self._current_leader)
+        auth, limits = settings.auth, settings.rate_limit
+        self._token = sent_token(auth)
+        self.door = None if auth.type == "NOOP" else Door(auth)
+        """What asks callers who they are; None where nobody is asked."""
+        gate = Gate(self.door, RateLimits(limits) if RateLimits.needed(limits) else None)
+        self.rpc = RpcServer(self._who_leads, [gate] if gate.needed else [])
+        self.http = HttpServer(self.unhealthy, self._remarks, local_changes=self.door is not None)
         self.checks: list[Callable[[], str]] = []
         """Each returns what is wrong, empty if nothing; /health is OK while all return empty texts."""
         self._channels = Channels()
@@ -128,6 +143,8 @@ class Daemon(Generic[S]):
         metadata = [(INSTANCE, f"{self.role.value}/{self.id}")]
         if self._leadership is not None:
             metadata.append((EPOCH, f"{self.group}:{self._leadership.term}"))
+        if self._token:
+            metadata.append((TOKEN, self._token))
         metadata += [
             ("rpc-caller", self.role.service),
             ("rpc-service", role.service),
@@ -171,6 +188,7 @@ class Daemon(Generic[S]):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
+        self._warn_of_exposure()
         http_port = self.http.bind(settings.host, settings.http_port)
         grpc_port = await self._listen()
         ip = advertised(settings.host, settings.advertise)
@@ -182,6 +200,8 @@ class Daemon(Generic[S]):
         self._scopes.append(scope)
         scope.spawn("http", self.http.serve())
         scope.spawn("heartbeat", _heartbeat())
+        if self.door is not None:
+            scope.spawn("users", self.door.follow())
         try:
             why = await _first(stop, scope, self._enter(scope))
         finally:
@@ -191,10 +211,21 @@ class Daemon(Generic[S]):
     async def _listen(self) -> int:
         """Open the gRPC port, with the services that every daemon has."""
         settings, rpc = self.settings, self.rpc
+        rpc.activate([access(self.door)])
         if settings.grpc_health:
             rpc.activate([health(self.unhealthy, rpc.serves)])
         further = reflection(rpc.names) if settings.grpc_reflection else ()
         return await rpc.start(settings.host, settings.grpc_port, further)
+
+    def _warn_of_exposure(self) -> None:
+        settings = self.settings
+        if settings.exposed:
+            log.warning("INSECURE: %s", EXPOSED % settings.host)
+        elif not is_loopback(settings.host):
+            log.warning(
+                "%s is beyond loopback, and there is no TLS: passwords, tokens and answers are not encrypted",
+                settings.host,
+            )
 
     def _warn_if_unreachable(self, ip: str) -> None:
         shared = self.settings.membership
@@ -314,6 +345,12 @@ class Daemon(Generic[S]):
         if leader is None or leader == self._member.address:
             return f"no {self.role.value} leads at the moment"
         return f"this {self.role.value} does not lead; the leader is at {leader.target}"
+
+    def _remarks(self) -> str:
+        """Return what /health adds to its OK."""
+        exposed = f"INSECURE: {EXPOSED % self.settings.host}" if self.settings.exposed else ""
+        users = self.door.trouble if self.door is not None else ""
+        return "\n".join(filter(None, (self._current_leader(), exposed, users)))
 
     def _current_leader(self) -> str:
         """Return the leader for /health, empty for a leader and for a daemon without election."""

@@ -9,6 +9,7 @@ from peloton.errors import Fenced, InvalidArgument
 
 INSTANCE = "peloton-instance"
 EPOCH = "peloton-epoch"
+TOKEN = "peloton-token"
 Metadata = tuple[tuple[str, str], ...]
 
 

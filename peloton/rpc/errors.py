@@ -11,9 +11,11 @@ from peloton.errors import (
     InvalidArgument,
     NotFound,
     PelotonError,
+    PermissionDenied,
     Refused,
     RemoteFailure,
     ResourceExhausted,
+    Unauthenticated,
     Unavailable,
 )
 
@@ -26,6 +28,8 @@ _CODES: dict[type[PelotonError], grpc.StatusCode] = {
     Fenced: grpc.StatusCode.ABORTED,
     Unavailable: grpc.StatusCode.UNAVAILABLE,
     ResourceExhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
+    PermissionDenied: grpc.StatusCode.PERMISSION_DENIED,
 }
 _ERRORS: dict[grpc.StatusCode, type[PelotonError]] = {
     grpc.StatusCode.FAILED_PRECONDITION: Refused,
@@ -36,6 +40,9 @@ _ERRORS: dict[grpc.StatusCode, type[PelotonError]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: Unavailable,
     grpc.StatusCode.CANCELLED: Unavailable,
     grpc.StatusCode.RESOURCE_EXHAUSTED: ResourceExhausted,
+    # Nothing has begun there. A daemon repeats the call: its token, or the other's, may be about to change.
+    grpc.StatusCode.UNAUTHENTICATED: Unavailable,
+    grpc.StatusCode.PERMISSION_DENIED: Unavailable,
 }
 
 

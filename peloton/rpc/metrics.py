@@ -11,3 +11,4 @@ CALL_SECONDS = Histogram(
     ["method"],
     buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60),
 )
+REFUSED = Counter("rpc_refused", "Calls refused before they began, by status.", ["status"])

@@ -96,9 +96,15 @@ def _require_free(host: str, port: int, where: str) -> None:
 class RpcServer:
     """The server: handlers by method, with the fence under which they answer."""
 
-    def __init__(self, leader: Callable[[], str]) -> None:
-        """Use `leader` to describe, for users, which instance answers instead of this one."""
+    def __init__(
+        self, leader: Callable[[], str], interceptors: Sequence[grpc.aio.ServerInterceptor] = ()
+    ) -> None:
+        """Use `leader` to describe, for users, which instance answers instead of this one.
+
+        All calls pass through the interceptors, also those of services that are not served.
+        """
         self._leader = leader
+        self._interceptors = tuple(interceptors)
         self._terms = Terms()
         self._handlers: dict[str, Any] = {}
         self._known: set[str] = set()
@@ -111,7 +117,7 @@ class RpcServer:
         """
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         _require_free(host, port, where)
-        server = grpc.aio.server(options=SERVER_OPTIONS)
+        server = grpc.aio.server(interceptors=self._interceptors, options=SERVER_OPTIONS)
         server.add_generic_rpc_handlers((_Router(self), *further))
         try:
             bound = server.add_insecure_port(where)

@@ -20,6 +20,7 @@ from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
 from peloton import __version__
 from peloton.api.v0.respool import respool_pb2_grpc
+from peloton.identity.methods import ACCESS
 from peloton.membership.interface import Address
 from peloton.membership.local import LocalMembership
 from peloton.rpc.server import RpcServer, service
@@ -55,7 +56,7 @@ async def test_reflection_and_health(folder: Path) -> None:
     async with leading(folder) as (address, _), grpc.aio.insecure_channel(address.target) as channel:
         listed = await symbols(channel, list_services="*")
         names = {each.name for each in listed.list_services_response.service}
-        assert names == {POOLS, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
+        assert names == {POOLS, ACCESS, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
         described = await symbols(channel, file_containing_symbol=POOLS)
         assert described.file_descriptor_response.file_descriptor_proto
         stub = HealthStub(channel)

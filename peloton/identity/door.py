@@ -1,0 +1,161 @@
+"""Who may make a call: authentication of daemons and users, then authorisation."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from peloton.config.errors import ConfigError
+from peloton.config.settings import AuthSettings, OidcSettings
+from peloton.errors import PermissionDenied, Unauthenticated
+from peloton.identity.authenticators import Authenticator, Basic, Credentials, credentials_of
+from peloton.identity.principal import Kind, Principal
+from peloton.identity.roles import Access, is_open
+from peloton.identity.tokens import DaemonTokens, read_tokens
+from peloton.identity.userfile import Users, read_users
+
+RELOAD_SECONDS = 5.0
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Policy:
+    """What the file of users says, ready to use."""
+
+    users: Authenticator
+    access: Access
+
+
+class Door:
+    """Lets callers in, or tells why not. Made where authentication is on."""
+
+    def __init__(self, settings: AuthSettings) -> None:
+        """Read the files that the settings name. Raises ConfigError."""
+        assert settings.config_file is not None and settings.token_file is not None, "the settings check it"
+        self._settings = settings
+        self._file: Path = settings.config_file
+        self._tokens: DaemonTokens = read_tokens(settings.token_file)
+        self._stamp = _stamp(self._file)
+        self._policy = self._read()
+        self.trouble = ""
+        """What is wrong with the file of users since it was changed; empty if nothing."""
+
+    def recall(
+        self, path: str, metadata: Iterable[tuple[str, str | bytes]]
+    ) -> Principal | Credentials | None:
+        """Return who may make a call; its credentials where they have to be checked first; None for all.
+
+        Raises Unauthenticated and PermissionDenied.
+        """
+        if is_open(path):
+            return None
+        credentials = credentials_of(metadata)
+        if credentials.token:
+            return self._daemon(credentials)
+        if credentials.instance or credentials.epoch:
+            raise PermissionDenied(
+                "peloton-instance and peloton-epoch are for daemons: there is no peloton-token"
+            )
+        policy = self._policy
+        principal = policy.users.recall(credentials)
+        if principal is None:
+            return credentials
+        policy.access.check(principal, path)
+        return principal
+
+    async def check(self, path: str, credentials: Credentials) -> Principal:
+        """Return the user who may make a call.
+
+        Raises Unauthenticated, PermissionDenied, ResourceExhausted and Unavailable.
+        """
+        policy = self._policy
+        principal = await policy.users.check(credentials)
+        policy.access.check(principal, path)
+        return principal
+
+    def may(self, principal: Principal, path: str) -> str:
+        """Return why a principal may not make a call; empty where it may."""
+        try:
+            self._policy.access.check(principal, path)
+        except PermissionDenied as error:
+            return str(error)
+        return ""
+
+    async def follow(self) -> None:
+        """Read the file of users again whenever it has changed. One that is wrong changes nothing."""
+        while True:
+            await asyncio.sleep(RELOAD_SECONDS)
+            await asyncio.to_thread(self.reload)
+
+    def reload(self) -> None:
+        """Read the file of users again if it has changed."""
+        stamp = _stamp(self._file)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._policy = self._read()
+        except ConfigError as error:
+            self.trouble = f"users are as they were, auth.config_file is wrong: {error}"
+            log.error("%s", self.trouble)
+        else:
+            self.trouble = ""
+            log.info("users and roles are read again")
+
+    def _daemon(self, credentials: Credentials) -> Principal:
+        if not self._tokens.accept(credentials.token):
+            raise Unauthenticated("peloton-token is none of this cluster's")
+        return Principal(credentials.instance, Kind.DAEMON)
+
+    def _read(self) -> _Policy:
+        users = read_users(self._file)
+        if users.plain and self._settings.type == "BASIC":
+            log.warning(
+                "%s: the passwords of %s are not hashed: `peloton auth hash` makes hashes",
+                self._file,
+                _some(users.plain),
+            )
+        return _Policy(_authenticator(self._settings, users, self._file), Access(users.roles))
+
+
+def _authenticator(settings: AuthSettings, users: Users, file: Path) -> Authenticator:
+    if settings.type == "BASIC":
+        if users.groups:
+            raise ConfigError(f"{file}: groups: are of OIDC, and auth.type is BASIC")
+        return Basic(users)
+    if users.users or users.default_role:
+        raise ConfigError(f"{file}: users: are of BASIC, and auth.type is OIDC: give roles to groups")
+    return _oidc(settings.oidc, users)
+
+
+def _oidc(settings: OidcSettings, users: Users) -> Authenticator:
+    from peloton.identity import oidc  # its import takes 0.1 s
+
+    fetch = (
+        oidc.from_file(settings.jwks_file)
+        if settings.jwks_file is not None
+        else oidc.from_url(settings.jwks_url, settings.ca_file)
+    )
+    rules = oidc.TokenRules(settings.issuer, settings.audience, settings.user_claim, settings.groups_claim)
+    return oidc.Oidc(rules, oidc.KeySet(fetch, settings.keys_seconds), users.groups)
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def sent_token(settings: AuthSettings) -> str:
+    """Return the token of own calls; empty where there is none. Raises ConfigError."""
+    return "" if settings.token_file is None else read_tokens(settings.token_file).sent

@@ -1,0 +1,70 @@
+"""The methods of the interface, by their descriptors, and who may call private ones."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+
+API, API_V0, PRIVATE = "peloton.api.", "peloton.api.v0.", "peloton.private."
+HEALTH = "grpc.health.v1.Health"
+REFLECTION = "grpc.reflection."
+ACCESS = "peloton.private.access.AccessService"
+
+FOR_USERS: Mapping[str, frozenset[str]] = {
+    "peloton.private.jobmgr.JobManagerService": frozenset(
+        {"GetThrottledPods", "QueryJobCache", "GetInstanceAvailabilityInfoForJob"}
+    ),
+    "peloton.private.jobmgr.maintenance.MaintenanceService": frozenset({"CheckHosts"}),
+    "peloton.private.plan.PlanService": frozenset({"PlanJob"}),
+    "peloton.private.hostmgr.feasibility.FeasibilityService": frozenset({"CheckGangs"}),
+    "peloton.private.resmgr.ResourceManagerService": frozenset(
+        {"GetActiveTasks", "GetPendingTasks", "GetOrphanTasks"}
+    ),
+    "peloton.private.resmgr.explain.ExplainService": frozenset({"ExplainJob", "ExplainTask"}),
+    "peloton.private.hostmgr.hostsvc.InternalHostService": frozenset(
+        {
+            "ClusterCapacity",
+            "DisableKillTasks",
+            "GetHostsByQuery",
+            "GetOutstandingOffers",
+            "WatchEventStreamEvent",
+            "WatchHostSummaryEvent",
+        }
+    ),
+    "peloton.private.hostmgr.v1alpha.svc.HostManagerService": frozenset({"GetHostCache", "ClusterCapacity"}),
+}
+"""Methods of private services that clients call too, such as the command line. Roles grant them as they grant
+public ones; all others are the daemons' only, whatever a role accepts."""
+
+
+def split(path: str) -> tuple[str, str]:
+    """Split a gRPC path, `/service/method`, into the service's canonical name and the method.
+
+    Services of v0 are served by their older names too, without the `v0`: what a role says of the one counts
+    for the other.
+    """
+    service, _, method = path.lstrip("/").partition("/")
+    if service.startswith(API) and not service.startswith((API_V0, "peloton.api.v1alpha.")):
+        service = API_V0 + service.removeprefix(API)
+    return service, method
+
+
+def for_daemons_only(service: str, method: str) -> bool:
+    """Return whether only daemons may call a method."""
+    return service.startswith(PRIVATE) and service != ACCESS and method not in FOR_USERS.get(service, ())
+
+
+@cache
+def interface() -> Mapping[str, frozenset[str]]:
+    """Return the methods of all services, by full name. Imports all generated messages."""
+    return dict(_services())
+
+
+def _services() -> Iterator[tuple[str, frozenset[str]]]:
+    for root in ("peloton.api", "peloton.private"):
+        for found in pkgutil.walk_packages(import_module(root).__path__, f"{root}."):
+            if found.name.endswith("_pb2"):
+                for service in import_module(found.name).DESCRIPTOR.services_by_name.values():
+                    yield service.full_name, frozenset(service.methods_by_name)

@@ -1,0 +1,107 @@
+"""Roles: which methods their users may call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from peloton.errors import PermissionDenied
+from peloton.identity.methods import ACCESS, HEALTH, REFLECTION, for_daemons_only, interface, split
+from peloton.identity.principal import Kind, Principal
+
+MAX_CACHED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A rule `service:method`; each part may end with `*`, and `*` alone matches everything."""
+
+    text: str
+    service: str
+    method: str
+
+    @staticmethod
+    def parse(text: str) -> Pattern:
+        """Read a rule. Raises ValueError."""
+        service, colon, method = ("*", ":", "*") if text == "*" else text.partition(":")
+        if not (colon and service and method) or "*" in service[:-1] + method[:-1] or ":" in method:
+            raise ValueError("is not `service:method`, each with a `*` at its end or without, nor `*`")
+        return Pattern(text, split(service)[0], method)
+
+    def matches(self, service: str, method: str) -> bool:
+        """Return whether the rule is about this method."""
+        return _matches(self.service, service) and _matches(self.method, method)
+
+    def matches_any(self, methods: Mapping[str, Iterable[str]]) -> bool:
+        """Return whether the rule is about any of these methods, by service."""
+        return any(
+            _matches(self.service, service) and any(_matches(self.method, each) for each in names)
+            for service, names in methods.items()
+        )
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRules:
+    """What a role accepts and rejects."""
+
+    accept: tuple[Pattern, ...]
+    reject: tuple[Pattern, ...]
+
+
+def check_known(pattern: Pattern) -> None:
+    """Raise ValueError for a rule about no method: one with a misspelled name would reject nothing."""
+    if pattern.text != "*" and not pattern.matches_any(interface()):
+        raise ValueError("matches no method of any service")
+
+
+class Access:
+    """Decides what principals may call."""
+
+    def __init__(self, roles: Mapping[str, RoleRules]) -> None:
+        self._roles = roles
+        self._decided: dict[tuple[tuple[str, ...], str], str] = {}
+
+    def check(self, principal: Principal, path: str) -> None:
+        """Raise PermissionDenied where the principal may not make a call."""
+        if principal.kind is Kind.DAEMON:
+            return
+        key = principal.roles, path
+        why = self._decided.get(key)
+        if why is None:
+            why = self._why_not(principal.roles, *split(path))
+            if len(self._decided) < MAX_CACHED:
+                self._decided[key] = why
+        if why:
+            raise PermissionDenied(f"{principal} may not call {path.lstrip('/')}: {why}")
+
+    def _why_not(self, roles: tuple[str, ...], service: str, method: str) -> str:
+        """Return what is missing; empty where the call is granted."""
+        if service == ACCESS or service.startswith(REFLECTION):
+            return ""
+        if for_daemons_only(service, method):
+            return "it is for daemons only"
+        if not roles:
+            return "no role is bound to this user"
+        rules = [(role, self._roles[role]) for role in roles if role in self._roles]
+        for role, rule in rules:
+            for pattern in rule.reject:
+                if pattern.matches(service, method):
+                    return f"the role {role} rejects {pattern.text}"
+        for _, rule in rules:
+            if any(pattern.matches(service, method) for pattern in rule.accept):
+                return ""
+        named = (
+            f"the role {roles[0]} does not accept"
+            if len(roles) == 1
+            else f"none of the roles {', '.join(roles)} accepts"
+        )
+        return f"{named} {service}:{method}"
+
+
+def is_open(path: str) -> bool:
+    """Return whether everybody may make a call: health checks of load balancers have no credentials."""
+    return path.startswith(f"/{HEALTH}/")

@@ -1,0 +1,167 @@
+"""The file of users, groups and roles that `auth.config_file` names."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from peloton.config.errors import ConfigError, describe_error
+from peloton.config.settings import Settings
+from peloton.config.sources import read_yaml
+from peloton.identity.passwords import Kept, Plain, kept
+from peloton.identity.roles import Pattern, RoleRules, check_known
+
+
+class UserEntry(Settings):
+    """A user. One may have neither name nor password: calls without credentials are made by it."""
+
+    username: str = Field("", max_length=256)
+    password: str = Field("", repr=False, max_length=4096)
+    role: str = Field(min_length=1)
+
+
+class GroupEntry(Settings):
+    """A group of an identity provider, whose members have a role."""
+
+    group: str = Field(min_length=1)
+    role: str = Field(min_length=1)
+
+
+class RoleEntry(Settings):
+    """A role; what it rejects wins over what it accepts."""
+
+    role: str = Field(min_length=1)
+    accept: tuple[str, ...] = ()
+    reject: tuple[str, ...] = ()
+
+
+class UserFile(Settings):
+    """The content of the file."""
+
+    users: tuple[UserEntry, ...] = ()
+    groups: tuple[GroupEntry, ...] = ()
+    roles: tuple[RoleEntry, ...] = Field(min_length=1)
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user with a password."""
+
+    name: str
+    password: Kept
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """What the file says."""
+
+    users: Mapping[str, User]
+    default_role: str
+    """The role of the default user; empty where there is none."""
+    groups: Mapping[str, tuple[str, ...]]
+    """Roles by group."""
+    roles: Mapping[str, RoleRules]
+
+    @property
+    def plain(self) -> list[str]:
+        """The users whose passwords are not hashed."""
+        return sorted(user.name for user in self.users.values() if isinstance(user.password, Plain))
+
+
+def read_users(path: Path) -> Users:
+    """Read the file. Raises ConfigError, with a line for each error and without any value of the file."""
+    require_private(path, "auth.config_file")
+    tree = read_yaml(path, secret=True)
+    try:
+        file = UserFile.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(
+            "\n".join(
+                describe_error(UserFile, str(path), {}, {**item, "input": "(hidden)"})
+                for item in error.errors(include_input=False, include_context=True)
+            )
+        ) from None
+    wrong = [f"{path}: {each}" for each in _wrong(file)]
+    if wrong:
+        raise ConfigError("\n".join(wrong))
+    return _built(file)
+
+
+def require_private(path: Path, setting: str) -> None:
+    """Raise ConfigError for a file that cannot be read, or that others can read than its owner."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise ConfigError(f"{setting}: {path}: {error.strerror}") from None
+    if not stat.S_ISREG(mode):
+        raise ConfigError(f"{setting}: {path}: is not a file")
+    if mode & 0o077:
+        raise ConfigError(
+            f"{setting}: {path}: its mode {stat.S_IMODE(mode):04o} lets others use it: `chmod 600` it"
+        )
+    if not os.access(path, os.R_OK):
+        raise ConfigError(f"{setting}: {path}: cannot be read by this process")
+
+
+def _built(file: UserFile) -> Users:
+    groups: dict[str, tuple[str, ...]] = {}
+    for entry in file.groups:
+        groups[entry.group] = (*groups.get(entry.group, ()), entry.role)
+    named = [user for user in file.users if user.username]
+    return Users(
+        {user.username: User(user.username, kept(user.password), user.role) for user in named},
+        next((user.role for user in file.users if not user.username), ""),
+        groups,
+        {entry.role: RoleRules(_patterns(entry.accept), _patterns(entry.reject)) for entry in file.roles},
+    )
+
+
+def _patterns(texts: Sequence[str]) -> tuple[Pattern, ...]:
+    return tuple(map(Pattern.parse, texts))
+
+
+def _wrong(file: UserFile) -> Iterator[str]:
+    """Yield what is wrong with a file of the right form."""
+    roles = {entry.role for entry in file.roles}
+    for name, count in Counter(entry.role for entry in file.roles).items():
+        if count > 1:
+            yield f"roles: {name!r} is there {count} times"
+    yield from _wrong_users(file.users, roles)
+    for i, group in enumerate(file.groups):
+        if group.role not in roles:
+            yield f"groups.{i}.role: {group.role!r} is not one of the roles {', '.join(sorted(roles))}"
+    for i, entry in enumerate(file.roles):
+        for name, texts in (("accept", entry.accept), ("reject", entry.reject)):
+            for j, text in enumerate(texts):
+                try:
+                    check_known(Pattern.parse(text))
+                except ValueError as error:
+                    yield f"roles.{i}.{name}.{j}: {text!r} {error}"
+
+
+def _wrong_users(users: Sequence[UserEntry], roles: set[str]) -> Iterator[str]:
+    for name, count in Counter(user.username for user in users).items():
+        if count > 1:
+            yield (
+                f"users: {name!r} is there {count} times" if name else "users: only one may have no username"
+            )
+    for i, user in enumerate(users):
+        where = f"users.{i}"
+        if user.role not in roles:
+            yield f"{where}.role: {user.role!r} is not one of the roles {', '.join(sorted(roles))}"
+        if bool(user.username) != bool(user.password):
+            missing = "password" if user.username else "username"
+            yield f"{where}.{missing}: is needed; only the default user has neither name nor password"
+        if not (user.username.isprintable() and user.username.isascii() and user.password.isascii()):
+            yield f"{where}: name and password are ASCII text: they travel as gRPC metadata"
+        try:
+            kept(user.password)
+        except ValueError as error:
+            yield f"{where}.password: {error}"

@@ -1,0 +1,71 @@
+"""The interceptor of a daemon's server: who calls, whether that is granted, and how often.
+
+It makes the call's `Principal`, which the rest of the call has as `peloton.identity.principal.current()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+
+from peloton.errors import PelotonError
+from peloton.identity.authenticators import Credentials
+from peloton.identity.door import Door
+from peloton.identity.methods import REFLECTION
+from peloton.identity.principal import Kind, enter
+from peloton.identity.roles import is_open
+from peloton.rpc.errors import status_of
+from peloton.rpc.limits import RateLimits
+from peloton.rpc.metrics import REFUSED
+
+
+class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    """Lets calls in that are granted."""
+
+    def __init__(self, door: Door | None, limits: RateLimits | None) -> None:
+        """Without a door, nobody is asked; without limits, any number of calls is served."""
+        self._door = door
+        self._limits = limits
+
+    @property
+    def needed(self) -> bool:
+        """Whether it does anything."""
+        return self._door is not None or self._limits is not None
+
+    async def intercept_service(
+        self, continuation: Callable[[Any], Awaitable[Any]], details: grpc.HandlerCallDetails
+    ) -> Any:
+        """Return the handler of a call, or one that refuses it."""
+        try:
+            daemon = False
+            if self._door is not None:
+                found = self._door.recall(details.method, details.invocation_metadata or ())
+                if isinstance(found, Credentials):
+                    found = await self._door.check(details.method, found)
+                if found is not None:
+                    enter(found)
+                    daemon = found.kind is Kind.DAEMON
+            if self._limits is not None and not daemon and not is_open(details.method):
+                self._limits.take(details.method)
+        except PelotonError as error:
+            return _refusal(error, details.method)
+        return await continuation(details)
+
+
+def _refusal(error: PelotonError, path: str) -> Any:
+    """Return a handler that answers an error without reading a request, for calls of any kind.
+
+    Of a stream of requests, which only reflection takes, one is read: some clients cannot tell an answer that
+    overtakes it from a broken connection.
+    """
+    code, text = status_of(error), str(error)
+    REFUSED.labels(code.name).inc()
+
+    async def refuse(requests: Any, context: Any) -> None:
+        if path.startswith(f"/{REFLECTION}"):
+            await context.read()
+        await context.abort(code, text)
+
+    return grpc.stream_stream_rpc_method_handler(refuse)
