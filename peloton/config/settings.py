@@ -209,6 +209,8 @@ class ProcessSettings(SourcedSettings):
     """Whether messages of level debug are logged too."""
     membership: MembershipSettings = LocalMembershipSettings()
     """How daemons find each other and elect leaders."""
+    insecure: bool = False
+    """Whether it may listen beyond loopback though nobody is asked who they are (auth.type is NOOP)."""
 
 
 class DaemonSettings(ProcessSettings):
@@ -227,8 +229,6 @@ class DaemonSettings(ProcessSettings):
     """Name of this instance in logs and in the membership; a new one is made where empty."""
     auth: AuthSettings = AuthSettings()
     """Who may call this daemon."""
-    insecure: bool = False
-    """Whether this daemon may listen beyond loopback though anybody may call it (auth.type is NOOP)."""
     rate_limit: RateLimitSettings = RateLimitSettings()
     """How many calls are served."""
 
