@@ -31,6 +31,11 @@ class PlacementSettings(Settings):
     """Failed tries after which a gang frees its allocation and returns to its pool's queue."""
     cycles: int = Field(3, ge=1)
     """Such returns after which a gang requests a reserved host."""
+    passes: int = Field(1000, ge=0)
+    """Most others of its queue and priority that are admitted before a gang that returned, without others that
+    returned; doubled by each further return of the gang."""
+    passes_seconds: float = Field(30.0, gt=0)
+    """Longest time for which others are admitted before it; doubled by each further return of the gang."""
     gang_patience: float = Field(60.0, ge=0)
     """Time after its first failed try from which a gang of several tasks requests reserved hosts."""
     retry_first: float = Field(1.0, gt=0)
@@ -160,6 +165,8 @@ class ResmgrSettings(DaemonSettings):
             preempting=placement.preempting_timeout,
             tries=placement.tries,
             cycles=placement.cycles,
+            passes=placement.passes,
+            passes_seconds=placement.passes_seconds,
             gang_patience=placement.gang_patience,
             retry_first=placement.retry_first,
             retry_longest=placement.retry_longest,

@@ -104,7 +104,9 @@ class Admission:
     def _admit(self, gang: Gang, ready: ReadyQueue, now: float) -> None:
         lifecycle, pool = self._lifecycle, gang.pool
         assert gang.queue is not None
+        gang.admitted_from = gang.queue.name
         gang.queue.remove(gang)
+        lifecycle.deadlines.cancel(gang)
         pool.remove_demand(gang.charge)
         pool.charge(gang.charge)
         gang.tries = 0

@@ -52,5 +52,7 @@ def _expire_gang(lifecycle: Lifecycle, gang: Gang, now: float) -> None:
     elif _S.LAUNCHING in states:
         lifecycle.reasons.set_gang(gang, "the job manager did not launch it in time")
         lifecycle.retry(gang, now)
+    elif _S.PENDING in states:
+        lifecycle.hasten(gang)
     elif _S.READY in states and gang.queue is None:
         lifecycle.ready[gang.type].add(gang)

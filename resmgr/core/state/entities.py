@@ -120,6 +120,7 @@ class Gang:
     """Tasks that are admitted, placed and sent back together. Members leave it when they reach a host."""
 
     __slots__ = (
+        "admitted_from",
         "charge",
         "cycles",
         "deadline",
@@ -143,6 +144,8 @@ class Gang:
         self.rank = self.priority + (ABOVE_ALL if tasks[0].needs.type is TaskType.DAEMON else 0)
         """The order in queues, high first: tasks of daemon jobs are placed before all others."""
         self.queue: GangContainer | None = None
+        self.admitted_from = ""
+        """Name of the queue that it was admitted from last; empty: none."""
         self.tries = 0
         """Failed placements since the last admission."""
         self.cycles = 0

@@ -15,7 +15,7 @@ from resmgr.core.state.pending_reasons import Reasons
 from resmgr.core.state.placement_queue import PlacementQueue
 from resmgr.core.state.placements import NO_HOSTS
 from resmgr.core.state.policy import Policy
-from resmgr.core.state.queues import PendingQueues, ReadyQueue
+from resmgr.core.state.queues import GangQueue, PendingQueues, ReadyQueue
 from resmgr.core.state.registry import Registry
 from resmgr.core.state.task_states import STATES, Event
 
@@ -83,10 +83,22 @@ class Lifecycle:
         self.reasons.set_gang(gang, reason)
 
     def send_back(self, gang: Gang, now: float) -> None:
-        """Return a gang to the tail of its pool's queue and free its allocation."""
+        """Return a gang to its pool's queue and free its allocation.
+
+        It lets a bounded number of others pass, for a bounded time.
+        """
         self.recall(gang, Event.RETURN, now)
         gang.pool.free(gang.charge)
-        self.queue(gang)
+        others, seconds = self.policy.passed_by(gang.cycles)
+        self.pending.put_back(gang, others)
+        self.deadlines.set(gang, now + seconds)
+        self.changed = True
+
+    def hasten(self, gang: Gang) -> None:
+        """Let no others pass a gang that came back to its pool's queue."""
+        if isinstance(gang.queue, GangQueue):
+            gang.queue.hasten(gang)
+            self.changed = True
 
     def set_aside(self, gang: Gang, shortage: Shortage, now: float) -> None:
         """Set a gang aside that would not fit on empty hosts either, until the hosts change.
@@ -94,6 +106,7 @@ class Lifecycle:
         It blocks no other gang there, and has neither allocation nor demand.
         """
         if gang.tasks[0].state is _S.PENDING:
+            self.deadlines.cancel(gang)
             if gang.queue is not None:
                 gang.queue.remove(gang)
             gang.pool.remove_demand(gang.charge)

@@ -29,6 +29,10 @@ class Policy:
     """Failed placements after which a gang returns to its pool's queue."""
     cycles: int = 3
     """Such returns after which a gang requests a reserved host."""
+    passes: int = 1000
+    """Most others that are admitted before a gang that returned; doubled by each further return."""
+    passes_seconds: float = 30.0
+    """Longest time for which others are; doubled by each further return."""
     gang_patience: float = 60.0
     """Time after its first failed try from which a gang of several tasks requests reserved hosts."""
     retry_first: float = 1.0
@@ -36,6 +40,11 @@ class Policy:
     retry_longest: float = 30.0
     silence: float = 30.0
     """How long a lease outlives its holder's last call."""
+
+    def passed_by(self, cycles: int) -> tuple[int, float]:
+        """Return how many others may pass a gang that returns for that time, and for how long they may."""
+        factor = 2 ** min(max(cycles - 1, 0), self.cycles)
+        return self.passes * factor, self.passes_seconds * factor
 
     def retry_pause(self, tries: int) -> float:
         """Return the pause after that many failed tries."""

@@ -19,20 +19,88 @@ NAMES = ("non-preemptible", "controller", "revocable", "pending")
 """The queues of a pool in the order in which admission tries them."""
 
 
-class GangQueue:
-    """Add, remove from anywhere and look at the head in O(log n) of the number of different priorities."""
+class _Level:
+    """Gangs of one priority: those that came, and those that came back."""
 
-    __slots__ = ("_first", "_length", "_levels", "_order", "name")
+    __slots__ = ("gangs", "late", "passed", "returned", "returns")
+
+    def __init__(self) -> None:
+        self.gangs: OrderedDict[Gang, None] = OrderedDict()
+        """First in, first out."""
+        self.passed = 0
+        """How many of these have left."""
+        self.returns: dict[Gang, tuple[int, int]] = {}
+        """Each gang that came back: the value of `passed` at which it is first again, and its number."""
+        self.returned: SortedList = SortedList()
+        """(value of `passed`, number, gang) of those whose time is not over."""
+        self.late: OrderedDict[Gang, None] = OrderedDict()
+        """Those whose time is over, in the order in which that was noted."""
+
+    def __len__(self) -> int:
+        return len(self.gangs) + len(self.returns)
+
+    def __iter__(self) -> Iterator[Gang]:
+        """Iterate in the order in which they come first, if no other comes back."""
+        yield from self.late
+        behind = iter(self.returned)
+        back = next(behind, None)
+        for position, gang in enumerate(self.gangs):
+            while back is not None and back[0] <= self.passed + position:
+                yield back[2]
+                back = next(behind, None)
+            yield gang
+        if back is not None:
+            yield back[2]
+        for _, _, gang in behind:
+            yield gang
+
+    def head(self) -> Gang:
+        if not self.returns:
+            return next(iter(self.gangs))
+        return next(iter(self))
+
+    def put_back(self, gang: Gang, others: int, number: int) -> None:
+        """Add a gang that at most so many of `gangs` may pass."""
+        self.returns[gang] = self.passed + others, number
+        self.returned.add((*self.returns[gang], gang))
+
+    def hasten(self, gang: Gang) -> None:
+        """Let no others pass a gang that came back."""
+        if gang in self.returns and gang not in self.late:
+            self.returned.remove((*self.returns[gang], gang))
+            self.late[gang] = None
+
+    def remove(self, gang: Gang) -> None:
+        if gang not in self.returns:
+            del self.gangs[gang]
+            self.passed += 1
+            return
+        place = self.returns.pop(gang)
+        if gang in self.late:
+            del self.late[gang]
+        else:
+            self.returned.remove((*place, gang))
+
+
+class GangQueue:
+    """Add, remove from anywhere and look at the head in O(log n) of the number of different priorities.
+
+    With gangs that came back it is O(log n) of their number.
+    """
+
+    __slots__ = ("_first", "_length", "_levels", "_number", "_order", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._levels: dict[int, OrderedDict[Gang, None]] = {}
+        self._levels: dict[int, _Level] = {}
         """By rank: the priority, above all those for daemon tasks."""
         self._order: SortedList = SortedList()
         """Negated ranks of the levels, so that the highest comes first."""
-        self._first: OrderedDict[Gang, None] | None = None
+        self._first: _Level | None = None
         """The highest level."""
         self._length = 0
+        self._number = 0
+        """Of the gang that came back last."""
 
     def __len__(self) -> int:
         return self._length
@@ -44,36 +112,52 @@ class GangQueue:
 
     def add(self, gang: Gang) -> None:
         """Add at the tail of its priority. The gang must be in no queue."""
-        if gang.queue is not None:
-            raise ValueError(f"{gang.tasks} is in queue {gang.queue.name} already")
-        self._level(gang.rank)[gang] = None
-        gang.queue = self
-        self._length += 1
+        self._enter(gang).gangs[gang] = None
 
     def add_all(self, gangs: Sequence[Gang]) -> None:
         """Add gangs of one priority at its tail. They must be in no queue."""
-        self._level(gangs[0].rank).update(dict.fromkeys(gangs))
+        self._level(gangs[0].rank).gangs.update(dict.fromkeys(gangs))
         for gang in gangs:
             gang.queue = self
         self._length += len(gangs)
 
-    def _level(self, rank: int) -> OrderedDict[Gang, None]:
+    def add_first(self, gang: Gang) -> None:
+        """Add at the head of its priority, where it was before. The gang must be in no queue."""
+        level = self._enter(gang)
+        level.gangs[gang] = None
+        level.gangs.move_to_end(gang, last=False)
+
+    def put_back(self, gang: Gang, others: int) -> None:
+        """Add a gang that came back, behind at most so many others of its priority, also of later ones.
+
+        Others that came back are not counted. The gang must be in no queue.
+        """
+        self._number += 1
+        self._enter(gang).put_back(gang, others, self._number)
+
+    def hasten(self, gang: Gang) -> None:
+        """Let no others but those that came back pass a gang of this queue that came back."""
+        self._levels[gang.rank].hasten(gang)
+
+    def _enter(self, gang: Gang) -> _Level:
+        if gang.queue is not None:
+            raise ValueError(f"{gang.tasks} is in queue {gang.queue.name} already")
+        gang.queue = self
+        self._length += 1
+        return self._level(gang.rank)
+
+    def _level(self, rank: int) -> _Level:
         level = self._levels.get(rank)
         if level is None:
-            level = self._levels[rank] = OrderedDict()
+            level = self._levels[rank] = _Level()
             self._order.add(-rank)
             self._first = self._levels[-self._order[0]]
         return level
 
-    def add_first(self, gang: Gang) -> None:
-        """Add at the head of its priority, where it was before. The gang must be in no queue."""
-        self.add(gang)
-        self._levels[gang.rank].move_to_end(gang, last=False)
-
     def remove(self, gang: Gang) -> None:
         """Remove a gang. Raises KeyError where it is not in this queue."""
         level = self._levels[gang.rank]
-        del level[gang]
+        level.remove(gang)
         gang.queue = None
         self._length -= 1
         if not level:
@@ -83,7 +167,7 @@ class GangQueue:
 
     def head(self) -> Gang | None:
         """Return the gang that admission tries first."""
-        return next(iter(self._first)) if self._first is not None else None
+        return self._first.head() if self._first is not None else None
 
 
 class ReadyQueue:
@@ -176,6 +260,12 @@ class PendingQueues:
         """Add at the head of its priority in the queue of its pool where it begins."""
         queues = self._counted(gang)
         queues.first(gang).add_first(gang)
+
+    def put_back(self, gang: Gang, others: int) -> None:
+        """Add a gang to the queue that it was admitted from, behind at most so many others."""
+        queues = self._counted(gang)
+        queue = next((each for each in queues.all if each.name == gang.admitted_from), queues.first(gang))
+        queue.put_back(gang, others)
 
     def finish(self, pool: Pool) -> None:
         """End a pool's part of an admission cycle: move it behind the others, or drop it once it is empty."""

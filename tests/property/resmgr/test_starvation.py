@@ -1,4 +1,4 @@
-"""A gang that needs whole hosts is placed in bounded time while small gangs keep coming."""
+"""A large gang is placed in bounded time while small ones keep coming, also more and more of them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from peloton.model.ids import Run
+from peloton.model.pool import PoolConfig
 from peloton.model.resources import Resources
 from peloton.model.states import TaskState
 from resmgr.core.state.entities import Gang
 from resmgr.core.state.needs import NewTask
 from resmgr.core.state.placements import Failure, Proposal
 from resmgr.core.state.policy import Policy
-from tests.unit.resmgr.world import World, needs
+from tests.unit.resmgr.world import World, kinds, needs
 
 HOSTS, CPUS = 4, 4
 BIG = "99999999-9999-4999-8999-999999999999"
@@ -106,3 +107,61 @@ def test_a_busy_gang_is_placed_in_bounded_time(size: int, lives: list[int], back
             event(f"placed after {(second - 10) // 20 * 20} s or a little more")
             return
     raise AssertionError(f"not placed in {BOUND} s: {placed!r}, {placed and placed.reason}")
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    growth=st.integers(13, 25),
+    passes=st.sampled_from((0, 1, 7, 40)),
+    seconds=st.sampled_from((5.0, 20.0, 1e6)),
+    tries=st.integers(1, 3),
+    preemptible=st.booleans(),
+)
+def test_few_others_pass_a_gang_in_a_backlog_that_grows(
+    growth: int, passes: int, seconds: float, tries: int, preemptible: bool
+) -> None:
+    """The pool admits 12 gangs a second at most, and more come; the large one finds no place for long."""
+    policy = Policy(passes=passes, passes_seconds=seconds, tries=tries, retry_longest=2.0)
+    reserved = World(policy=policy, capacity=Resources.of(12, 10_000, 10_000))
+    world = reserved if preemptible else _all_reserved(policy)
+    small, admitted, returned_at = 0, 0, 0.0
+    passed: list[int] = []
+    """How many others were admitted before it, after each return."""
+    for second in range(200):
+        for _ in range(growth):
+            world.enqueue(small, of=needs(1, preemptible=preemptible))
+            small += 1
+        if second == 5:
+            big = NewTask(BIG, 0, 1, needs(1, preemptible=preemptible))
+            [large] = world.scheduler.enqueue(world.pool(), [big], world.now)
+        world.now += 1
+        world.scheduler.expire(world.now)
+        world.admit()
+        for gang in world.dequeue():
+            runs = tuple(task.key for task in gang.tasks)
+            if gang.tasks[0].key.job_id == BIG:
+                if gang.tries == 0 and gang.cycles:
+                    others, longest = policy.passed_by(gang.cycles)
+                    # Others of the same cycle of admission may count, and those that come back.
+                    assert admitted <= others + 12, f"{admitted} passed it, {others} may"
+                    assert world.now <= returned_at + longest + 2 or not admitted
+                    passed.append(admitted)
+                world.scheduler.propose(world.engine, [], [Failure(runs, "no host fits")], world.now)
+                if large.state is TaskState.PENDING:
+                    admitted, returned_at = 0, world.now
+                if world.scheduler.wants_reserved_host(gang):
+                    event(f"{len(passed)} returns, {max(passed, default=0) // 20 * 20} passed it or more")
+                    return
+                continue
+            admitted += 1
+            placement = Proposal("h", "a", f"o{runs[0]}", gang.type, runs)
+            assert world.scheduler.propose(world.engine, [placement], [], world.now) == []
+            world.hand_over()
+            for run in runs:
+                world.scheduler.observe(run, TaskState.SUCCEEDED, world.now)
+    raise AssertionError(f"it starves: {large.reason}, {len(passed)} returns, {admitted} passed it since")
+
+
+def _all_reserved(policy: Policy) -> World:
+    pool = PoolConfig("a", "a", "root", kinds(reservation=12))
+    return World(pool, policy=policy, capacity=Resources.of(12, 10_000, 10_000))

@@ -117,3 +117,48 @@ def test_the_way_of_a_task() -> None:
     ]:
         state = STATES.next(state, event)
         assert state.name == then
+
+
+def test_a_gang_that_came_back_is_passed_by_so_many_others() -> None:
+    queue = GangQueue("q")
+    first, *others = [gang(name) for name in range(6)]
+    queue.add_all(others[:3])
+    queue.put_back(first, 2)
+    assert names(queue) == [1, 2, 0, 3]
+    queue.add_all(others[3:])
+    assert (names(queue), len(queue)) == ([1, 2, 0, 3, 4, 5], 6)
+    queue.remove(others[0])
+    queue.remove(others[4])
+    assert queue.head() is first, "two are gone, in whatever way"
+    queue.remove(first)
+    assert names(queue) == [2, 3, 4]
+
+
+def test_gangs_that_came_back_keep_their_order_and_do_not_count_for_each_other() -> None:
+    queue = GangQueue("q")
+    early, late, later, *others = [gang(name) for name in range(5)]
+    queue.add_all(others)
+    queue.put_back(late, 2)
+    queue.put_back(later, 2)
+    queue.put_back(early, 1)
+    assert names(queue) == [3, 0, 4, 1, 2]
+    queue.remove(early)
+    assert names(queue) == [3, 4, 1, 2]
+    queue.hasten(later)
+    assert names(queue) == [2, 3, 4, 1]
+    queue.hasten(later)
+    queue.hasten(others[0])
+    queue.remove(later)
+    for each in others:
+        queue.remove(each)
+    assert queue.head() is late, "no others are there"
+    queue.remove(late)
+    assert queue.head() is None
+
+
+def test_gangs_of_higher_priority_pass_as_before() -> None:
+    queue = GangQueue("q")
+    queue.put_back(gang(0, 1), 0)
+    queue.add(gang(1, 2))
+    queue.add(gang(2, 1))
+    assert names(queue) == [1, 0, 2]
