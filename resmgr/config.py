@@ -32,8 +32,8 @@ class PlacementSettings(Settings):
     cycles: int = Field(3, ge=1)
     """Such returns after which a gang requests a reserved host."""
     passes: int = Field(1000, ge=0)
-    """Most others of its queue and priority that are admitted before a gang that returned, without others that
-    returned; doubled by each further return of the gang."""
+    """Most others of its queue and priority that are admitted before a gang that returned; doubled by each
+    further return. Others that returned do not count."""
     passes_seconds: float = Field(30.0, gt=0)
     """Longest time for which others are admitted before it; doubled by each further return of the gang."""
     gang_patience: float = Field(60.0, ge=0)
