@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 WORKERS := -n 3 --no-loadscope-reorder
 PROTOS := $(shell find proto -name '*.proto')
 
-.PHONY: setup lint test faults demo demo-elastic minicluster bench descriptors settings diagrams clean
+.PHONY: setup lint test faults demo demo-elastic minicluster bench descriptors settings diagrams dashboards clean
 
 setup: $(READY)
 
@@ -56,6 +56,9 @@ settings: $(READY)
 
 diagrams: $(READY)
 	$(BIN)/python -m tools.diagrams
+
+dashboards: $(READY)
+	$(BIN)/python -m tools.dashboards
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info peloton/api peloton/private mesos .mypy_cache .ruff_cache .hypothesis

@@ -11,6 +11,7 @@ from jobmgr.config import JobmgrSettings
 from jobmgr.drivers.hostmgr import Hostmgr
 from jobmgr.drivers.spawn import expire, spawn_drivers
 from jobmgr.engine.engine import Engine
+from jobmgr.engine.job_metrics import JOB_COUNTS
 from jobmgr.server import NAMES, services
 from jobmgr.services.v1alpha.watches import Watches
 from peloton.daemon.lifecycle import Daemon, run
@@ -41,6 +42,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
             await store.begin_term(Role.JOBMGR.value, term, daemon.fence)
             limits = settings.goal_state.limits()
             engine = Engine(store, daemon.clock, limits, settings.lanes, daemon.fence)
+            JOB_COUNTS.follow(engine.lanes.in_memory, settings.shown_jobs)
             await engine.lockdown.load()
             await engine.recovery.begin()
             stack.enter_context(_watched(daemon, lambda: engine.lanes.problem))

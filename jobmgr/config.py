@@ -79,6 +79,9 @@ class JobmgrSettings(DaemonSettings):
     workflows_kept: int = Field(10, ge=1)
     """Workflows of each job that are kept, with their events. The oldest ones are deleted when one begins."""
 
+    shown_jobs: int = Field(0, ge=0, le=1000)
+    """/metrics shows the tasks of so many active jobs job by job, the largest first; each job adds some ten
+    series."""
     job_type: Annotated[str, Variable("JOB_TYPE")] = ""
     """Not to be set: every job manager runs jobs of all types."""
 

@@ -16,8 +16,11 @@ from hostmgr.core.reconcile import Reconciler
 from hostmgr.core.table import Agent
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.backoff import exponential
+from peloton.model.resources import KINDS, MILLI, ZERO
 
 AGENTS = Gauge("hostmgr_agents", "Agents in the master's map of agents.")
+CAPACITY = Gauge("hostmgr_capacity", "Resources of the agents, in units of the kind.", ["kind"])
+ALLOCATION = Gauge("hostmgr_allocation", "Resources of the agents that tasks have.", ["kind"])
 RETRY_SECONDS = 1.0
 MAX_SHARE = 0.05
 """Of the time, what reads may take: each costs the master and this process CPU for every agent."""
@@ -111,7 +114,15 @@ class Cluster:
         if seen != (self.complete, self.disconnected):
             self.complete, self.disconnected = seen
             self.version += 1
+        self._measure()
+
+    def _measure(self) -> None:
         AGENTS.set(len(self.agents))
+        total = sum((agent.total for agent in self.agents.values()), ZERO)
+        allocated = sum((agent.allocated for agent in self.agents.values()), ZERO)
+        for kind, capacity, allocation in zip(KINDS, total.values(), allocated.values(), strict=True):
+            CAPACITY.labels(kind).set(capacity / MILLI)
+            ALLOCATION.labels(kind).set(allocation / MILLI)
 
     def _settled(self) -> bool:
         return self._reconciler.settled(self._now())

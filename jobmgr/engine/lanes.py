@@ -105,6 +105,10 @@ class Lanes:
         """Return the active jobs, also those that are not in memory yet."""
         return [job_id for lane in self._lanes for job_id in lane.core.active.jobs] + list(self.unread)
 
+    def in_memory(self) -> list[CachedJob]:
+        """Return the active jobs that are in memory."""
+        return [work.job for lane in self._lanes for work in lane.core.active.jobs.values()]
+
     def create(
         self, job_id: JobId, spec: JobSpec, runtime: JobRuntime, workflow: Workflow | None = None
     ) -> None:

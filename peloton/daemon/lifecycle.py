@@ -29,7 +29,7 @@ from peloton.config.settings import (
 )
 from peloton.daemon import log as logs
 from peloton.daemon.http import HttpServer
-from peloton.daemon.metrics import HEARTBEAT, LEADER
+from peloton.daemon.metrics import HEALTHY, HEARTBEAT, LEADER
 from peloton.daemon.supervise import Supervisor
 from peloton.errors import Fenced, PelotonError, Refused, Unavailable
 from peloton.identity.door import Door, sent_token
@@ -84,6 +84,7 @@ class Daemon(Generic[S]):
         self.http = HttpServer(self.unhealthy, self._remarks, local_changes=self.door is not None)
         self.checks: list[Callable[[], str]] = []
         """Each returns what is wrong, empty if nothing; /health is OK while all return empty texts."""
+        HEALTHY.set_function(lambda: 0.0 if self.unhealthy() else 1.0)
         self._channels = Channels()
         self._scopes: list[Supervisor] = []
         self._life: Callable[[], Coroutine[Any, Any, None]] | None = None

@@ -1,4 +1,4 @@
-"""What a cluster shows to programs: the JSON door as its documentation has it."""
+"""What a cluster shows to programs: the JSON door as its documentation has it, metrics as dashboards ask."""
 
 from __future__ import annotations
 
@@ -8,22 +8,44 @@ import os
 import re
 import subprocess
 import threading
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import uvicorn
 from openapi_spec_validator import OpenAPIV31SpecValidator
+from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 
+from minicluster.cluster import Cluster
+from minicluster.settings import ClusterSettings, DaemonSettings
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.task import task_pb2
 from peloton.client import LocalDiscovery
 from peloton.web.api.caller import LeaderCaller
 from peloton.web.api.door import Door
 
+from ..promql import check, queries
 from .conftest import Harness, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
+DAEMONS = {"jobmgr", "resmgr", "hostmgr", "placement"}
+SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
 DOOR = ROOT / "docs" / "json-door.md"
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    cluster = Cluster(tmp_path_factory.mktemp("observed") / "cluster")
+    settings = DaemonSettings(jobmgr={"shown_jobs": 10})
+    cluster.up(ClusterSettings(ports="free", settings=settings))
+    try:
+        held = Harness(cluster)
+        yield held
+        held.client.close()
+    finally:
+        cluster.down()
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +62,35 @@ def door(harness: Harness) -> Iterator[str]:
     server.should_exit = True
     thread.join(60)
     assert not thread.is_alive()
+
+
+def metrics(harness: Harness) -> dict[str, set[str]]:
+    """The labels of each metric that some daemon shows; those of metrics without a sample are not known."""
+    found: dict[str, set[str]] = {}
+    for part in harness.cluster.status():
+        if part.name.rstrip("0123456789") not in DAEMONS:
+            continue
+        with urllib.request.urlopen(f"http://{part.addresses['http']}/metrics", timeout=30) as answer:
+            for family in text_string_to_metric_families(answer.read().decode()):
+                for suffix in SUFFIXES.get(family.type, ("",)):
+                    found.setdefault(family.name + suffix, set())
+                for sample in family.samples:
+                    found.setdefault(sample.name, set()).update(sample.labels)
+    return found
+
+
+def test_dashboards_and_alert_rules_ask_for_what_the_daemons_show(harness: Harness) -> None:
+    job_id = harness.create(harness.config("sleep 600", 2))
+    harness.running(job_id, 0)
+    harness.running(job_id, 1)
+    wait_for(lambda: bool(metrics(harness)["resmgr_pool_demand"]), 60)
+    shown = metrics(harness)
+    asked = [query for query in queries() if "archiver" not in query.text]
+    for query in asked:
+        check(query, shown, unsampled=True)
+    assert shown["jobmgr_job_tasks"] == {"job_id", "name", "state"}
+    assert shown["hostmgr_capacity"] == {"kind"}
+    harness.client.task_svc.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job_id)), timeout=30)
 
 
 def blocks(text: str) -> Iterator[tuple[str, str]]:
