@@ -20,6 +20,7 @@ from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import Feasibility
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
 from peloton.private.resmgr.explain.explain_pb2_grpc import add_ExplainServiceServicer_to_server
 from peloton.private.resmgr.holding.holding_pb2_grpc import add_HoldingServiceServicer_to_server
+from peloton.private.resmgr.monitoring.monitoring_pb2_grpc import add_MonitoringServiceServicer_to_server
 from peloton.private.resmgr.placing.placing_pb2_grpc import add_PlacingServiceServicer_to_server
 from peloton.private.resmgr.planning.planning_pb2_grpc import add_PlanningServiceServicer_to_server
 from peloton.private.resmgr.preemption.preemption_pb2_grpc import add_PreemptionServiceServicer_to_server
@@ -36,10 +37,12 @@ from resmgr.drivers.loop import Driver, LoopTimes
 from resmgr.drivers.metrics import keep_measuring
 from resmgr.drivers.plans import Plans
 from resmgr.drivers.recovery import Recovery
+from resmgr.drivers.sampling import Sampler
 from resmgr.drivers.status_stream import PullOptions
 from resmgr.drivers.store_audit import StoreAudit
 from resmgr.services.explain import ExplainService
 from resmgr.services.holding import HoldingService
+from resmgr.services.monitoring import MonitoringService
 from resmgr.services.pending_reasons import PendingReasonsService
 from resmgr.services.placing import PlacingService
 from resmgr.services.planning import PlanningService
@@ -57,6 +60,7 @@ SERVICES = (
     "peloton.private.resmgr.ResourceManagerService",
     "peloton.private.resmgr.explain.ExplainService",
     "peloton.private.resmgr.holding.HoldingService",
+    "peloton.private.resmgr.monitoring.MonitoringService",
     "peloton.private.resmgr.placing.PlacingService",
     "peloton.private.resmgr.planning.PlanningService",
     "peloton.private.resmgr.preemption.PreemptionService",
@@ -115,6 +119,7 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
         )
         await clusters.open(daemon.clusters.names())
         feasibility = daemon.hostmgrs(FeasibilityServiceStub)
+        sampler = Sampler(driver.scheduler, driver.clock)
         planning = PlanningService(driver, feasibility, Plans(), settings.preemption.period)
         changes = PoolChanges(driver, store.pools, capacity.fresh)
         async with daemon.serving(
@@ -125,6 +130,7 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
                 TaskService(driver, hostmgrs),
             ),
             service(add_ExplainServiceServicer_to_server, ExplainService(driver)),
+            service(add_MonitoringServiceServicer_to_server, MonitoringService(driver, sampler)),
             service(add_PlacingServiceServicer_to_server, PlacingService(driver)),
             service(add_PreemptionServiceServicer_to_server, PreemptionService(driver)),
             service(add_WaitingServiceServicer_to_server, PendingReasonsService(driver)),
@@ -144,6 +150,7 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
                 daemon.spawn("preemption", driver.keep_preempting())
             daemon.spawn("store audit", StoreAudit(driver, recovery, settings.audit_interval).run())
             daemon.spawn("metrics", keep_measuring(driver.scheduler, settings.metrics_interval))
+            daemon.spawn("history", sampler.run())
             yield
     finally:
         await store.close()

@@ -37,6 +37,7 @@ SERVICES: Mapping[str, Service] = {
     "maintenance_svc": Service("jobmgr", "private.jobmgr.maintenance.maintenance", "MaintenanceServiceStub"),
     "resmgr_svc": Service("resmgr", "private.resmgrsvc.resmgrsvc", "ResourceManagerServiceStub"),
     "explain_svc": Service("resmgr", "private.resmgr.explain.explain", "ExplainServiceStub"),
+    "monitoring_svc": Service("resmgr", "private.resmgr.monitoring.monitoring", "MonitoringServiceStub"),
     "hostmgr_svc": Service("hostmgr", "private.hostmgr.hostsvc.hostsvc", "InternalHostServiceStub"),
     "hostmgr_v1alpha_svc": Service(
         "hostmgr", "private.hostmgr.v1alpha.svc.hostmgr_svc", "HostManagerServiceStub"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +25,16 @@ LEASE_SECONDS = 1.0
 TOUCH_SECONDS = 5.0
 """How often the lease of a caller in a long poll is renewed."""
 LONGEST_POLL = 60.0
+KEPT_PREEMPTIONS = 1000
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Preempted:
+    """A gang that was preempted, and when (nanoseconds since 1970)."""
+
+    time: int
+    victim: Victim
 
 
 class Signal:
@@ -99,6 +108,8 @@ class Driver:
         """Set when the stored tasks on hosts are known: nothing is admitted before."""
         self.recovered = asyncio.Event()
         """Set when the stored waiting tasks are queued again."""
+        self.preempted: deque[Preempted] = deque(maxlen=KEPT_PREEMPTIONS)
+        """The gangs that were preempted last, the oldest first."""
         self._members = members
         self._wake = asyncio.Event()
 
@@ -184,6 +195,7 @@ class Driver:
             PREEMPTED.labels(*labels).inc(count)
         for (pool, reason), count in Counter((each.pool, each.reason) for each in victims).items():
             log.info("%d gangs of %s are preempted: %s", count, pool, reason)
+        self.preempted.extend(Preempted(self.clock.wall(), victim) for victim in victims)
         if len(self.preemptor):
             self.preemptions.fire()
         self.wake()

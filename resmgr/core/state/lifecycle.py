@@ -154,9 +154,11 @@ class Lifecycle:
 
     def step(self, task: Task, event: Event, now: float) -> None:
         """Move a task by the table of states. Raises IllegalTransition."""
-        following = STATES.table.get((task.state, event))
-        task.state = STATES.next(task.state, event, repr(task)) if following is None else following
+        before = task.state
+        following = STATES.table.get((before, event))
+        task.state = STATES.next(before, event, repr(task)) if following is None else following
         task.since = now
+        self.registry.moved(task, before)
 
     def forget(self, task: Task) -> None:
         """Remove a run that is over from everything and free its allocation."""

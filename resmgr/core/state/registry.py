@@ -9,6 +9,7 @@ from peloton.model.cluster import cluster_of
 from peloton.model.constraint import Label
 from peloton.model.ids import JobId, Run
 from peloton.model.resources import Resources
+from peloton.model.states import ON_HOST_TASK_STATES, TaskState
 from resmgr.core.state.amounts import total
 from resmgr.core.state.entities import JobTasks, Task
 
@@ -21,6 +22,12 @@ class Registry:
         self.orphans: dict[Run, Task] = {}
         self._hosts: dict[str, dict[Task, None]] = {}
         self._count = 0
+        self.states = [0] * len(TaskState)
+        """Number of current tasks by state."""
+        self.started = 0
+        """Runs that began to run."""
+        self.ended = 0
+        """Runs that ended after they were on a host."""
 
     def __len__(self) -> int:
         """Return the number of current tasks, without orphans."""
@@ -61,24 +68,36 @@ class Registry:
         """Add a current task."""
         task.job.tasks[task.instance] = task
         task.pool.tasks += 1
+        self.states[task.state] += 1
         self._count += 1
 
     def add_all(self, tasks: Sequence[Task]) -> None:
-        """Add current tasks of one job and one pool."""
+        """Add current tasks of one job, one pool and one state."""
         first = tasks[0]
         first.job.tasks.update((task.instance, task) for task in tasks)
         first.pool.tasks += len(tasks)
+        self.states[first.state] += len(tasks)
         self._count += len(tasks)
+
+    def moved(self, task: Task, before: TaskState) -> None:
+        """Count a task's step from another state."""
+        if task.state is TaskState.RUNNING and before is not TaskState.RUNNING:
+            self.started += before is not TaskState.PREEMPTING
+        if not task.orphan:
+            self.states[before] -= 1
+            self.states[task.state] += 1
 
     def orphan(self, task: Task) -> None:
         """Make a task an orphan: a newer run replaces it, but it stays until it ends."""
         del task.job.tasks[task.instance]
         self._count -= 1
+        self.states[task.state] -= 1
         task.orphan = True
         self.orphans[task.key] = task
 
     def remove(self, task: Task) -> None:
         """Forget a run."""
+        self.ended += task.state in ON_HOST_TASK_STATES
         self.leave_host(task)
         task.pool.tasks -= 1
         if task.orphan:
@@ -86,6 +105,7 @@ class Registry:
             return
         del task.job.tasks[task.instance]
         self._count -= 1
+        self.states[task.state] -= 1
         if not task.job.tasks:
             self.jobs.pop(task.job.id, None)
 

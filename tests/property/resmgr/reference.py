@@ -132,6 +132,8 @@ class Reference:
             current += 1
             assert not self.records[task].orphan
         assert current == len(registry)
+        states = Counter(task.state for task in registry)
+        assert registry.states == [states[state] for state in TaskState]
         for run, task in registry.orphans.items():
             record = self.records[task]
             assert record.orphan

@@ -1,0 +1,142 @@
+"""Amounts of all pools, and the gangs in the queues of one. Reads the scheduler and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from peloton.model.ids import PoolId
+from peloton.model.states import TaskState
+from resmgr.core.admission.checks import refusal
+from resmgr.core.scheduler import Scheduler
+from resmgr.core.state.amounts import Vector, vector
+from resmgr.core.state.entities import Gang
+from resmgr.core.state.pools import Pool
+from resmgr.core.state.queues import NAMES, GangQueue
+
+POOL_SERIES = ("entitlement", "allocation", "slack", "demand")
+"""What a sample of a pool holds, each for all kinds."""
+CLUSTER_SERIES = ("running", "waiting", "started", "ended")
+"""What a sample of the cluster holds behind its capacity."""
+WAITING = (TaskState.PENDING, TaskState.READY, TaskState.PLACING, TaskState.RESERVED)
+MOST_EXAMINED = 100_000
+"""Gangs of a queue that are passed over to find those that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFigures:
+    """A pool's amounts, in thousandths; of its subtree."""
+
+    pool: Pool
+    tasks: int
+    waiting: int
+    """Gangs."""
+    allocation: Vector
+    slack: Vector
+    demand: Vector
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedGang:
+    """A gang in a queue."""
+
+    position: int
+    gang: Gang
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue of a pool, with the gangs that were asked for."""
+
+    name: str
+    length: int
+    gangs: Sequence[QueuedGang]
+
+
+def pool_figures(scheduler: Scheduler) -> list[PoolFigures]:
+    """Return the figures of all pools, parents before their children."""
+    pools = list(scheduler.tree)
+    tasks = {pool.id: pool.tasks for pool in pools}
+    waiting = {pool.id: len(scheduler.pending.of(pool)) if pool.leaf else 0 for pool in pools}
+    for gang in scheduler.infeasible:
+        waiting[gang.pool.id] += 1
+    demand = {
+        pool.id: [sum(both) for both in zip(pool.demand, pool.slack_demand, strict=True)] for pool in pools
+    }
+    for pool in reversed(pools):
+        if pool.parent is not None:
+            above = pool.parent.id
+            tasks[above] += tasks[pool.id]
+            waiting[above] += waiting[pool.id]
+            demand[above] = [sum(both) for both in zip(demand[above], demand[pool.id], strict=True)]
+    return [
+        PoolFigures(
+            pool,
+            tasks[pool.id],
+            waiting[pool.id],
+            allocation(pool),
+            vector(pool.slack),
+            vector(demand[pool.id]),
+        )
+        for pool in pools
+    ]
+
+
+def allocation(pool: Pool) -> Vector:
+    """Return what all tasks hold, revocable ones included."""
+    cpu, memory, disk, gpu = pool.used
+    return cpu + pool.slack[0], memory, disk, gpu
+
+
+def pool_samples(figures: Sequence[PoolFigures]) -> dict[PoolId, list[float]]:
+    """Return a sample of each pool: POOL_SERIES in the units of the kinds."""
+    return {
+        each.pool.id: [
+            amount / 1000
+            for amounts in (each.pool.entitlement, each.allocation, each.slack, each.demand)
+            for amount in amounts
+        ]
+        for each in figures
+    }
+
+
+def cluster_sample(scheduler: Scheduler, started: float, ended: float) -> list[float]:
+    """Return a sample of the cluster: its capacity, then CLUSTER_SERIES; started and ended are per second."""
+    states = scheduler.registry.states
+    capacity = scheduler.tree.capacity
+    amounts = [amount / 1000 for amount in capacity.values()] if capacity is not None else [float("nan")] * 4
+    waiting = sum(states[state] for state in WAITING)
+    return [*amounts, float(states[TaskState.RUNNING]), float(waiting), started, ended]
+
+
+def queues(scheduler: Scheduler, pool: Pool, offset: int, limit: int) -> list[Queue]:
+    """Return the queues of a leaf, each with up to `limit` gangs behind the first `offset`."""
+    found = []
+    for name, queue in zip(NAMES, scheduler.pending.of(pool).all, strict=True):
+        head = queue.head()
+        gangs = [
+            QueuedGang(position, gang, _why(scheduler, queue, gang, head))
+            for position, gang in islice(enumerate(queue, 1), offset, offset + limit)
+        ]
+        found.append(Queue(name, len(queue), gangs))
+    aside = list(_aside(scheduler, pool))
+    shown = [
+        QueuedGang(position, gang, gang.tasks[0].reason)
+        for position, gang in enumerate(aside[offset : offset + limit], offset + 1)
+    ]
+    return [*found, Queue(scheduler.infeasible.name, len(aside), shown)]
+
+
+def _aside(scheduler: Scheduler, pool: Pool) -> Iterator[Gang]:
+    return (gang for gang in islice(scheduler.infeasible, MOST_EXAMINED) if gang.pool is pool)
+
+
+def _why(scheduler: Scheduler, queue: GangQueue, gang: Gang, head: Gang | None) -> str:
+    if scheduler.tree.capacity is None:
+        return "the cluster's capacity is not known yet"
+    if gang is head:
+        refused = refusal(gang.charge, gang.pool, scheduler.policy.preemption)
+        return str(refused) if refused is not None else "it is admitted in the next cycle"
+    return gang.tasks[0].reason or f"behind the head of the queue {queue.name}"

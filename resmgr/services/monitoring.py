@@ -1,0 +1,176 @@
+"""The private MonitoringService: figures of pools and of the cluster, now and over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.clock import rfc3339
+from peloton.errors import InvalidArgument
+from peloton.model.resources import KINDS, MILLI
+from peloton.model.states import TaskState
+from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
+from peloton.private.resmgr.monitoring import monitoring_pb2_grpc
+from resmgr.core.monitoring.figures import (
+    CLUSTER_SERIES,
+    MOST_EXAMINED,
+    POOL_SERIES,
+    PoolFigures,
+    Queue,
+    QueuedGang,
+    pool_figures,
+    queues,
+)
+from resmgr.core.monitoring.history import Samples
+from resmgr.core.state.amounts import total
+from resmgr.core.state.pools import Pool
+from resmgr.drivers.loop import Driver, Preempted
+from resmgr.drivers.sampling import CLUSTER, Sampler
+
+GANGS, MOST_GANGS = 50, 500
+"""Gangs of each queue in an answer: by default, and at most."""
+PREEMPTIONS = 50
+SHOWN_INSTANCES = 100
+
+
+class MonitoringService(monitoring_pb2_grpc.MonitoringServiceServicer):
+    """Report figures. Changes nothing."""
+
+    def __init__(self, driver: Driver, sampler: Sampler) -> None:
+        self._driver = driver
+        self._sampler = sampler
+
+    async def GetCluster(self, request: pb.GetClusterRequest, context: Any) -> pb.GetClusterResponse:
+        """Return the capacity, and the tasks by state."""
+        scheduler = self._driver.scheduler
+        registry, capacity = scheduler.registry, scheduler.tree.capacity
+        return pb.GetClusterResponse(
+            capacity=_amounts(capacity.values()) if capacity is not None else None,
+            slack_capacity=_amounts(scheduler.tree.slack_capacity.values()),
+            tasks=[
+                pb.TaskCount(state=task_pb2.TaskState.ValueType(state), count=registry.states[state])
+                for state in TaskState
+                if registry.states[state]
+            ],
+            started=registry.started,
+            ended=registry.ended,
+            infeasible=len(scheduler.infeasible),
+        )
+
+    async def ListPools(self, request: pb.ListPoolsRequest, context: Any) -> pb.ListPoolsResponse:
+        """Return all pools."""
+        return pb.ListPoolsResponse(pools=map(_pool, pool_figures(self._driver.scheduler)))
+
+    async def GetHistory(self, request: pb.GetHistoryRequest, context: Any) -> pb.GetHistoryResponse:
+        """Return the samples of a pool, or of the cluster; none where there are none yet."""
+        if request.pool_id:
+            pool, history = self._pool(request.pool_id), self._sampler.pools
+            key, names = pool.id, [(name, kind) for name in POOL_SERIES for kind in KINDS]
+        else:
+            key, history = CLUSTER, self._sampler.cluster
+            names = [("capacity", kind) for kind in KINDS] + [(name, "") for name in CLUSTER_SERIES]
+        samples = history.hour(key) if request.hour else history.day(key)
+        return _history(samples, names) if samples is not None else pb.GetHistoryResponse()
+
+    async def GetQueues(self, request: pb.GetQueuesRequest, context: Any) -> pb.GetQueuesResponse:
+        """Return the gangs in a leaf's queues."""
+        limit = request.limit or GANGS
+        if limit > MOST_GANGS:
+            raise InvalidArgument("limit", limit, f"at most {MOST_GANGS}")
+        if request.offset > MOST_EXAMINED:
+            raise InvalidArgument("offset", request.offset, f"at most {MOST_EXAMINED}")
+        pool = self._pool(request.pool_id)
+        found = queues(self._driver.scheduler, pool, request.offset, limit)
+        return pb.GetQueuesResponse(queues=map(self._queue, found))
+
+    async def GetPreemptions(
+        self, request: pb.GetPreemptionsRequest, context: Any
+    ) -> pb.GetPreemptionsResponse:
+        """Return what was preempted last."""
+        path = self._pool(request.pool_id).path if request.pool_id else "/"
+        found = (
+            each
+            for each in reversed(self._driver.preempted)
+            if _below(each.victim.pool, path) or _below(each.victim.benefits, path)
+        )
+        limited = islice(found, request.limit or PREEMPTIONS)
+        return pb.GetPreemptionsResponse(preemptions=map(_preemption, limited))
+
+    def _pool(self, pool_id: str) -> Pool:
+        """Return a pool. Raises NotFound."""
+        return self._driver.scheduler.tree.get(pool_id)
+
+    def _queue(self, queue: Queue) -> pb.Queue:
+        return pb.Queue(name=queue.name, length=queue.length, gangs=map(self._gang, queue.gangs))
+
+    def _gang(self, queued: QueuedGang) -> pb.QueuedGang:
+        gang, first = queued.gang, queued.gang.tasks[0]
+        charge = gang.charge
+        return pb.QueuedGang(
+            position=queued.position,
+            job_id=peloton_pb2.JobID(value=first.job.id),
+            instance=first.instance,
+            size=len(gang.tasks),
+            priority=gang.priority,
+            asks=_amounts(total(part for part in (charge.firm, charge.slack) if part is not None)),
+            since=rfc3339(self._driver.wall(first.enqueued)) if first.enqueued else "",
+            why=queued.why,
+        )
+
+
+def _below(path: str, above: str) -> bool:
+    """Return whether a pool is another one, or below it."""
+    return bool(path) and (above in ("/", path) or path.startswith(f"{above}/"))
+
+
+def _amounts(amounts: Sequence[float]) -> pb.Amounts:
+    cpu, memory, disk, gpu = (amount / MILLI for amount in amounts)
+    return pb.Amounts(cpu=cpu, memory=memory, disk=disk, gpu=gpu)
+
+
+def _pool(found: PoolFigures) -> pb.Pool:
+    pool = found.pool
+    shares = [pool.config.kind(kind).share for kind in KINDS]
+    return pb.Pool(
+        id=pool.id,
+        path=pool.path,
+        parent=pool.parent.id if pool.parent is not None else "",
+        leaf=pool.leaf,
+        tasks=found.tasks,
+        waiting=found.waiting,
+        reservation=_amounts(pool.reservation),
+        limit=_amounts(pool.limit),
+        share=pb.Amounts(**dict(zip(KINDS, shares, strict=True))),
+        entitlement=_amounts(pool.entitlement),
+        allocation=_amounts(found.allocation),
+        slack=_amounts(found.slack),
+        demand=_amounts(found.demand),
+    )
+
+
+def _history(samples: Samples, names: Sequence[tuple[str, str]]) -> pb.GetHistoryResponse:
+    return pb.GetHistoryResponse(
+        start=samples.start * 60,
+        step=samples.step * 60,
+        series=[
+            pb.Series(name=name, kind=kind, values=samples.values[:, column].tolist())
+            for column, (name, kind) in enumerate(names)
+        ],
+    )
+
+
+def _preemption(found: Preempted) -> pb.Preemption:
+    victim = found.victim
+    return pb.Preemption(
+        time=rfc3339(found.time),
+        pool=victim.pool,
+        benefits=victim.benefits,
+        policy=victim.policy,
+        reason=victim.reason,
+        job_id=peloton_pb2.JobID(value=victim.runs[0].job_id),
+        instances=[run.instance for run in victim.runs[:SHOWN_INSTANCES]],
+        size=len(victim.runs),
+    )
