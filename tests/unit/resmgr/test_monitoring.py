@@ -132,7 +132,10 @@ async def test_the_service_answers_in_the_units_of_the_kinds(shell: Shell) -> No
     await shell.enqueue(pool, wire_gang(9), wire_gang(0, cpu=100), wire_gang(1, cpu=0.5))
     cluster = await service.GetCluster(pb.GetClusterRequest(), CLIENT)
     assert (cluster.capacity.cpu, cluster.capacity.memory) == (100, 1000)
-    assert [(each.state, each.count) for each in cluster.tasks] == [(task_pb2.PENDING, 2), (task_pb2.READY, 1)]
+    assert [(each.state, each.count) for each in cluster.tasks] == [
+        (task_pb2.PENDING, 2),
+        (task_pb2.READY, 1),
+    ]
     root, leaf = (await service.ListPools(pb.ListPoolsRequest(), CLIENT)).pools
     assert (root.path, root.parent, root.leaf) == ("/", "", False)
     assert (leaf.id, leaf.parent, leaf.leaf, leaf.waiting, leaf.demand.cpu) == (pool, root.id, True, 2, 100.5)
