@@ -45,6 +45,7 @@ GROUPS = {
     "completion": LazyEntry(
         "peloton.cli.commands.completion:completion", "Completion by the shell, with live names."
     ),
+    "auth": LazyEntry("peloton.cli.commands.auth:auth", "Who you are, and what you may do."),
     "minicluster": LazyEntry("minicluster.cli:minicluster", "A whole cluster on this machine."),
 }
 
@@ -119,7 +120,7 @@ GROUPS = {
     envvar="BASIC_AUTH_CONFIG",
     show_envvar=True,
     metavar="FILE",
-    help="YAML with username and password for every call.",
+    help="YAML with username and password, or token, for every call.",
 )
 @click.option(
     "-t",

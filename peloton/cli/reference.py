@@ -67,7 +67,7 @@ hosts call the host manager of their cluster, `host query` calls all. For the ot
 tells which one; without it they call that of the cluster without a name.
 
 `-z` may be given more than once; `ZK_SERVERS` holds servers separated by commas, blanks or line ends. The
-file of `--basicAuthConfig` holds `username: NAME` and `password: TEXT`, as YAML.
+file of `--basicAuthConfig` holds `username: NAME` and `password: TEXT`, or `token: TEXT`, as YAML.
 """
 _TAIL = """
 ## minicluster
