@@ -16,8 +16,9 @@ from peloton.daemon.http import bound_socket
 from peloton.daemon.supervise import Supervisor
 from peloton.errors import PelotonError
 from peloton.membership.factory import membership
+from peloton.web.api.caller import LeaderCaller
 from peloton.web.app import make_app
-from peloton.web.cluster import Cluster
+from peloton.web.cluster import Cluster, MembershipDiscovery
 from peloton.web.config import WebSettings
 from peloton.web.live import Hub
 from peloton.web.pages import Reader
@@ -46,7 +47,8 @@ async def serve(settings: WebSettings) -> str:
     cluster = Cluster(membership(settings.membership), settings.call_seconds, settings.cache_seconds)
     templates = Templates(settings.cluster)
     hub = Hub(Reader(PAGES, templates, cluster), settings.poll_seconds, settings.max_watchers)
-    app = make_app(Parts(settings, cluster, templates, hub))
+    caller = LeaderCaller(MembershipDiscovery(cluster.membership))
+    app = make_app(Parts(settings, cluster, templates, hub, caller))
     server = _Server(
         uvicorn.Config(
             app,
@@ -69,6 +71,7 @@ async def serve(settings: WebSettings) -> str:
         await hub.close()
         server.should_exit = True
         await scope.close()
+        await caller.close()
         await cluster.close()
 
 

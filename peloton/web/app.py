@@ -28,6 +28,7 @@ from peloton.errors import (
 )
 from peloton.rpc.errors import InvalidRequest
 from peloton.web import live, security
+from peloton.web.api.door import Door
 from peloton.web.pages import Found, Page
 from peloton.web.requests import Parts, auth_of, parts, render
 from peloton.web.templating import STATIC, Templates
@@ -52,11 +53,13 @@ def make_app(made: Parts, pages: Sequence[Page] = PAGES, routes: Sequence[BaseRo
     """Return the application."""
     server = HttpServer(made.cluster.trouble)
     names = security.host_names(made.settings.host, made.settings.host_names)
+    door = Door(made.caller, lambda request, services: render(request, "api.html", {"services": services}))
     app = Starlette(
         routes=[
             *(Route(page.path, partial(_shown, page)) for page in pages),
             Route("/live", _live),
             *routes,
+            *door.routes(),
             *server.routes(),
             Mount("/static", _Static(directory=STATIC)),
         ],

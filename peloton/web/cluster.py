@@ -60,21 +60,24 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
-class _MembershipDiscovery:
-    """Finds leaders for the blocking client by the membership."""
+class MembershipDiscovery:
+    """Finds leaders by the membership."""
 
     membership: Membership
 
     def address(self, role: str) -> str:
+        """Return where the leader of a role answers. Raises NoLeader."""
         leader = self.membership.leader(*Group.parse(role))
         if leader is None:
             raise NoLeader(f"no leader of {role} is known")
         return leader.target
 
     def clusters(self) -> tuple[str, ...]:
+        """Return the names of the Mesos clusters."""
         return Clusters(self.membership).names()
 
     def follows(self, role: str) -> bool:
+        """Return whether another leader may be found later on: always."""
         return True
 
     def close(self) -> None:
@@ -214,7 +217,7 @@ class Calls:
     @cached_property
     def blocking(self) -> PelotonClient:
         """The same calls for code that blocks. Use it in threads, and close it."""
-        discovery = _MembershipDiscovery(self.cluster.membership)
+        discovery = MembershipDiscovery(self.cluster.membership)
         return PelotonClient(CALLER, discovery=discovery, timeout=self.cluster.call_seconds, auth=self.auth)
 
     def _caller(self, service: str) -> Caller:

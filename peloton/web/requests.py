@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from peloton.client.auth import BasicAuth
 from peloton.errors import InvalidArgument
 from peloton.web import security
+from peloton.web.api.caller import Caller
 from peloton.web.cluster import Calls, Cluster
 from peloton.web.config import WebSettings
 from peloton.web.live import Hub
@@ -26,6 +27,8 @@ class Parts:
     cluster: Cluster
     templates: Templates
     hub: Hub
+    caller: Caller
+    """Makes the calls of the JSON door."""
 
 
 def parts(request: Request) -> Parts:

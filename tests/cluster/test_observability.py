@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
 import subprocess
-import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import uvicorn
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from prometheus_client.parser import text_string_to_metric_families
-from starlette.applications import Starlette
 
 from minicluster.cluster import Cluster
-from minicluster.settings import ClusterSettings, DaemonSettings
+from minicluster.settings import ClusterSettings, DaemonSettings, Instances
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.client import LocalDiscovery
-from peloton.web.api.caller import LeaderCaller
-from peloton.web.api.door import Door
 
 from ..promql import check, queries
 from .conftest import Harness, wait_for
@@ -39,7 +32,7 @@ DOOR = ROOT / "docs" / "json-door.md"
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     cluster = Cluster(tmp_path_factory.mktemp("observed") / "cluster")
     settings = DaemonSettings(jobmgr={"shown_jobs": 10})
-    cluster.up(ClusterSettings(ports="free", settings=settings))
+    cluster.up(ClusterSettings(ports="free", settings=settings, instances=Instances(web=1)))
     try:
         held = Harness(cluster)
         yield held
@@ -49,19 +42,10 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
 
 
 @pytest.fixture(scope="module")
-def door(harness: Harness) -> Iterator[str]:
+def door(harness: Harness) -> str:
     """The address of the JSON door."""
-    caller = LeaderCaller(LocalDiscovery(harness.cluster.layout.membership))
-    app = Starlette(routes=Door(caller).routes())
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="off", ws="none"))
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
-    thread.start()
-    wait_for(lambda: server.started, 60)
-    host, port = server.servers[0].sockets[0].getsockname()[:2]
-    yield f"http://{host}:{port}"
-    server.should_exit = True
-    thread.join(60)
-    assert not thread.is_alive()
+    [address] = harness.cluster.web_addresses()
+    return f"http://{address}"
 
 
 def metrics(harness: Harness) -> dict[str, set[str]]:

@@ -9,19 +9,20 @@ from typing import Any, TypeVar
 
 import grpc
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from peloton.web.api.caller import Caller
 from peloton.web.api.codec import dump, encode, parse
 from peloton.web.api.failures import HTTP_STATUS, Failure
-from peloton.web.api.listing import as_html, as_json, wants_html
+from peloton.web.api.listing import services, wants_html
 from peloton.web.api.methods import Method, public_methods
 from peloton.web.api.openapi import document
 from peloton.web.api.request import JSON, check_origin_and_type, in_cluster, read_body, timeout_of, user_of
 
 T = TypeVar("T")
+ListPage = Callable[[Request, list[dict[str, Any]]], Response]
 LINES = "application/x-ndjson"
 TIMEOUT = 20.0
 """Seconds for a call with one answer that gives no time-out."""
@@ -38,11 +39,14 @@ class Door:
     def __init__(
         self,
         caller: Caller,
+        page: ListPage,
         max_body: int = MAX_BODY,
         max_calls: int = MAX_CALLS,
         max_streams: int = MAX_STREAMS,
     ) -> None:
+        """`page` renders the list of services, as `services` gives it."""
         self._caller = caller
+        self._page = page
         self._max_body = max_body
         self._calls = _Places(max_calls, "calls")
         self._streams = _Places(max_streams, "streams")
@@ -50,11 +54,19 @@ class Door:
     def routes(self) -> list[Route]:
         """Return the routes, all below /api."""
         return [
-            Route("/api", _list, methods=["GET"]),
-            Route("/api/", _list, methods=["GET"], include_in_schema=False),
+            Route("/api", self._list, methods=["GET"]),
+            Route("/api/", self._list, methods=["GET"]),
             Route("/api/openapi.json", _describe, methods=["GET"]),
             Route("/api/{service}/{method}", self._answer, methods=["POST"]),
         ]
+
+    async def _list(self, request: Request) -> Response:
+        if wants_html(request.headers.get("accept", "")):
+            response = self._page(request, services())
+        else:
+            response = JSONResponse({"openapi": "/api/openapi.json", "services": services()})
+        response.headers["vary"] = "Accept"
+        return response
 
     async def _answer(self, request: Request) -> Response:
         try:
@@ -187,13 +199,6 @@ async def _disconnected(receive: Receive) -> None:
 
 async def _in_thread_if_large(size: int, work: Callable[[], T]) -> T:
     return work() if size <= INLINE else await asyncio.to_thread(work)
-
-
-async def _list(request: Request) -> Response:
-    headers = {"Vary": "Accept"}
-    if wants_html(request.headers.get("accept", "")):
-        return HTMLResponse(as_html(), headers=headers)
-    return JSONResponse(as_json(), headers=headers)
 
 
 async def _describe(request: Request) -> Response:

@@ -1,26 +1,10 @@
-"""The list of services and methods, as JSON and as a page."""
+"""The list of services and methods."""
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
 from peloton.web.api.methods import Method, public_methods
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Methods of the Peloton API</title></head>
-<body>
-<main>
-<h1>Methods of the Peloton API</h1>
-<p>Each is called by <code>POST</code> with a JSON object.
-<a href="/api/openapi.json">OpenAPI document</a></p>
-{services}
-</main>
-</body>
-</html>
-"""
 
 
 def wants_html(accept: str) -> bool:
@@ -33,20 +17,12 @@ def wants_html(accept: str) -> bool:
     return best["text/html"] > best["application/json"]
 
 
-def as_json() -> dict[str, Any]:
-    """Return services with their methods."""
-    return {
-        "openapi": "/api/openapi.json",
-        "services": [
-            {"name": name, "methods": [_described(method) for method in methods]}
-            for name, methods in _by_service().items()
-        ],
-    }
-
-
-def as_html() -> str:
-    """Return a page with services and their methods."""
-    return _PAGE.format(services="\n".join(_section(*each) for each in _by_service().items()))
+def services() -> list[dict[str, Any]]:
+    """Return services with their methods, in JSON."""
+    return [
+        {"name": name, "methods": [_described(method) for method in methods]}
+        for name, methods in _by_service().items()
+    ]
 
 
 def url(method: Method) -> str:
@@ -69,18 +45,6 @@ def _described(method: Method) -> dict[str, Any]:
         "response": str(method.response.DESCRIPTOR.full_name),
         "streams": method.streams,
     }
-
-
-def _section(name: str, methods: list[Method]) -> str:
-    rows = "\n".join(
-        f"<tr><td>{escape(method.name)}</td><td><code>{escape(url(method))}</code></td>"
-        f"<td>{'stream' if method.streams else 'one'}</td></tr>"
-        for method in methods
-    )
-    head = '<tr><th scope="col">Method</th><th scope="col">POST to</th><th scope="col">Answers</th></tr>'
-    return (
-        f"<table><caption>{escape(name)}</caption>\n<thead>{head}</thead>\n<tbody>\n{rows}\n</tbody></table>"
-    )
 
 
 def _quality(parameters: list[str]) -> float:

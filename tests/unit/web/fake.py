@@ -21,6 +21,7 @@ from peloton.web.pages import Page, Reader
 from peloton.web.requests import Parts
 from peloton.web.templating import Templates
 from peloton.web.views import PAGES, ROUTES
+from tests.unit.web_api.fakes import FakeCaller
 
 Answer = Any | PelotonError | Callable[[Any], Any]
 NOW = 1_700_000_000.0
@@ -112,12 +113,13 @@ def application(
     pages: Sequence[Page] = PAGES,
     routes: Sequence[BaseRoute] = ROUTES,
     settings: WebSettings | None = None,
+    caller: FakeCaller | None = None,
 ) -> Starlette:
     settings = settings or WebSettings(poll_seconds=0.2)
     templates = Templates(settings.cluster)
     reader = Reader(pages, templates, cluster, lambda: NOW)
     hub = Hub(reader, settings.poll_seconds, settings.max_watchers)
-    return make_app(Parts(settings, cluster, templates, hub), pages, routes)
+    return make_app(Parts(settings, cluster, templates, hub, caller or FakeCaller()), pages, routes)
 
 
 def browser(app: Starlette) -> TestClient:
