@@ -17,11 +17,11 @@ from hostmgr.mesos.call_pipeline import CallPipeline
 from hostmgr.mesos.calls import Call, Framework, subscribe
 from hostmgr.mesos.codec import Codec, MalformedMessage
 from hostmgr.mesos.http import READ_SIZE, Requests, connect
-from hostmgr.mesos.recordio import MalformedStream
 from hostmgr.mesos.session import RetryPauses, Session, SessionBroken
 from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused, split_offers
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.mesos.detector import MasterAddress, MasterDetector
+from peloton.recordio import MalformedStream
 
 PATH = "/api/v1/scheduler"
 CONNECT_SECONDS = 10.0

@@ -8,11 +8,11 @@ from typing import Literal
 
 from hostmgr.mesos.codec import Codec, MalformedMessage
 from hostmgr.mesos.http import READ_SIZE, BrokenHttp, ResponseParser, location
-from hostmgr.mesos.recordio import RecordParser
 from hostmgr.mesos.session import Session
 from hostmgr.mesos.utf8 import replace_invalid_text
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.mesos.detector import MasterAddress
+from peloton.recordio import RecordParser
 
 Event = scheduler_pb2.Event
 _Body = Literal["subscribed", "offers", "rescind", "update", "failure", "error"]

@@ -29,7 +29,7 @@ This page is made by `python -m peloton.cli.reference > docs/cli.md`.
   they show is drawn again until `q` is pressed; without a terminal it is printed again and again.
 - **Exit codes**: 0 done; 1 refused, with a line on standard error that says why; 2 called wrongly; 3 a
   daemon, an agent or ZooKeeper could not be reached or did not answer in time; 4 the job that was waited for
-  did not succeed (`job create --follow`); 130 interrupted.
+  did not succeed (`job create --follow`); 130 interrupted. `task exec` has the exit code of its command.
 - **Completion** of commands, flags, and the names of jobs, pools and hosts of the cluster: see `completion`.
 """
 _CLUSTERS = """

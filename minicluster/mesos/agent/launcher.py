@@ -164,20 +164,26 @@ def _memory(task: mesos.TaskInfo) -> int:
     return res.scalars(res.from_messages(task.resources)).get("mem", 0) * 1024 * 1024 // 1000
 
 
-def _user(command: mesos.CommandInfo, sandbox: Path) -> tuple[int, int] | None:
-    """Return whom to run as, None for the agent's own user; only root can choose."""
+def user_of(command: mesos.CommandInfo) -> tuple[int, int] | None:
+    """Return whom to run as, None for the agent's own user; only root can choose. Raise KeyError."""
     if os.geteuid() != 0 or not command.user or command.user == "root":
         return None
+    entry = pwd.getpwnam(command.user)
+    return entry.pw_uid, entry.pw_gid
+
+
+def _user(command: mesos.CommandInfo, sandbox: Path) -> tuple[int, int] | None:
+    """Return whom to run as, the owner of the sandbox. Raise LaunchError."""
     try:
-        entry = pwd.getpwnam(command.user)
+        user = user_of(command)
     except KeyError:
         raise LaunchError(
             f"Failed to chown '{sandbox / 'stdout'}' to user '{command.user}' : No such user '{command.user}'"
         ) from None
-    os.chown(sandbox, entry.pw_uid, entry.pw_gid)
-    for name in ("stdout", "stderr"):
-        os.chown(sandbox / name, entry.pw_uid, entry.pw_gid)
-    return entry.pw_uid, entry.pw_gid
+    if user is not None:
+        for path in (sandbox, sandbox / "stdout", sandbox / "stderr"):
+            os.chown(path, *user)
+    return user
 
 
 def make_sandbox(layout: Layout, agent_id: str, framework_id: str, task_id: str, container_id: str) -> Path:
@@ -224,9 +230,13 @@ class Launcher:
                 ) from error
         return self._spec(task, place, user)
 
+    def in_docker(self, task: mesos.TaskInfo) -> bool:
+        """Return whether docker runs a task."""
+        return self._images is Images.DOCKER and image_of(task) is not None
+
     def _mount(self, task: mesos.TaskInfo, place: RunLocation, user: tuple[int, int] | None) -> None:
         """Show a task its persistent volumes, unless docker mounts them."""
-        if self._images is Images.DOCKER and image_of(task) is not None:
+        if self.in_docker(task):
             return
         try:
             link_volumes(self._layout, task, place.sandbox, user)
@@ -236,7 +246,7 @@ class Launcher:
     def _spec(self, task: mesos.TaskInfo, place: RunLocation, user: tuple[int, int] | None) -> dict[str, Any]:
         env = environment(task, place)
         image = image_of(task)
-        in_docker = image is not None and self._images is Images.DOCKER
+        in_docker = self.in_docker(task)
         (file, argv), after = file_and_argv(task.command), None
         secret_files.give(self._layout, place.container_id, task, None if in_docker else user)
         if not in_docker:

@@ -73,6 +73,7 @@ class Runs:
         self._launching = LaunchTimer(costs, self._begin, self._fail_late)
         self._supervisors: Supervisors[Run] = Supervisors(layout.work_dir, self._on_event)
         self._health = HealthChecks(self._on_health)
+        self.on_end: Callable[[str], None] = lambda container_id: None
         self.agent_id = ""
         self.live: dict[Key, Run] = {}
         self.completed: deque[Run] = deque(maxlen=MAX_COMPLETED)
@@ -141,6 +142,16 @@ class Runs:
         """Return the frameworks that have tasks here."""
         infos = {run.place.framework_id: run.framework for run in self.live.values() if not run.unreported}
         return tuple(infos.values())
+
+    def running_in(self, container_id: str) -> Run | None:
+        """Return the run in a container whose task is running."""
+        runs = (run for run in self.live.values() if run.place.container_id == container_id)
+        return next((run for run in runs if run.running and not run.ended), None)
+
+    def in_docker(self, container_id: str) -> bool:
+        """Return whether docker runs the task in a container."""
+        run = self.running_in(container_id)
+        return run is not None and self._launcher.in_docker(run.task)
 
     # --- launching ---
 
@@ -335,6 +346,7 @@ class Runs:
 
     def _end(self, run: Run, details: StatusDetails) -> None:
         run.ended = True
+        self.on_end(run.place.container_id)
         self._launching.drop(run.key)
         self._health.stop(run.key)
         if secret_volumes(run.task):

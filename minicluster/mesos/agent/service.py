@@ -16,6 +16,8 @@ from minicluster.mesos.agent.layout import Layout, read_json, write_json
 from minicluster.mesos.agent.metrics import snapshot
 from minicluster.mesos.agent.runs import Runs
 from minicluster.mesos.agent.sandbox_files import Files
+from minicluster.mesos.agent.session_api import SessionApi
+from minicluster.mesos.agent.sessions import Sessions
 from minicluster.mesos.agent.state_json import state
 from minicluster.mesos.agent.volumes import Volumes
 from minicluster.mesos.common import agent_link
@@ -67,8 +69,11 @@ class AgentService:
         self._leaving = False
         self._volumes = Volumes(layout)
         self.runs = Runs(layout, launcher, config.ip, self._send, config.first_retry, config.costs)
+        self._sessions = Sessions(self.runs.running_in)
+        self.runs.on_end = self._sessions.end_of
+        self._session_api = SessionApi(self._sessions, self.runs.in_docker)
         self.agent_id: str | None = None
-        self.server = Server(self._handle, lambda: None)
+        self.server = Server(self._handle, lambda: None, self._session_api.streamed)
 
     # --- identity ---
 
@@ -236,12 +241,15 @@ class AgentService:
     async def end_tasks(self) -> None:
         """End all tasks and break the link; the agent's id stays."""
         self._drop_link()
+        await self._sessions.stop()
         await self.runs.stop()
 
     # --- HTTP ---
 
-    def _handle(self, request: Request, connection: Connection) -> Response:
+    def _handle(self, request: Request, connection: Connection) -> Response | None:
         path = request.path.removeprefix("/slave(1)") or "/"
+        if path == "/api/v1":
+            return self._session_api.handle(request, connection)
         if request.method not in ("GET", "HEAD"):
             return NOT_FOUND
         if path == "/health":

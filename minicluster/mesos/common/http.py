@@ -74,6 +74,20 @@ NOT_FOUND = refuse(404, "404 Not Found.")
 Handler = Callable[[Request, "Connection"], Response | None]
 
 
+class Body(Protocol):
+    """Takes the body of a request piece by piece, while it comes."""
+
+    def feed(self, data: bytes) -> None:
+        """Take a piece."""
+
+    def end(self) -> Response:
+        """Answer the request: its body has ended, or its connection was lost."""
+
+
+Streamed = Callable[[Request, "Connection"], "Body | None"]
+"""Returns what takes the body of a request whose head has come, None for one that is handled as a whole."""
+
+
 class Upgraded(Protocol):
     """What takes a connection over after ``Connection.upgrade``."""
 
@@ -139,15 +153,21 @@ class _Incoming:
     headers: dict[str, str] = field(default_factory=dict)
     body: list[bytes] = field(default_factory=list)
     size: int = 0
+    taker: Body | None = None
 
 
 class Connection(asyncio.Protocol):
     """One client's connection; also the callbacks object of the parser."""
 
     def __init__(
-        self, handler: Handler, after: Callable[[], None], open_connections: set[Connection]
+        self,
+        handler: Handler,
+        after: Callable[[], None],
+        open_connections: set[Connection],
+        streamed: Streamed | None = None,
     ) -> None:
         self._handler = handler
+        self._streamed = streamed
         self._after = after
         self._open = open_connections
         self._transport: asyncio.Transport | None = None
@@ -180,6 +200,9 @@ class Connection(asyncio.Protocol):
         self._writable.set()
         if self._upgraded is not None:
             self._upgraded.connection_lost()
+        if self._incoming.taker is not None:
+            self._incoming.taker.end()
+            self._incoming.taker = None
         if self.on_lost is not None:
             self.on_lost()
         self._after()
@@ -231,6 +254,8 @@ class Connection(asyncio.Protocol):
         """Stop to count the size of the head."""
         self._in_head = False
         self._head_size = 0
+        if self._streamed is not None and (request := self._request()) is not None:
+            self._incoming.taker = self._streamed(request, self)
 
     def on_url(self, url: bytes) -> None:
         """Add a part of the URL."""
@@ -248,6 +273,9 @@ class Connection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         """Add a part of the body."""
         incoming = self._incoming
+        if incoming.taker is not None:
+            incoming.taker.feed(body)
+            return
         incoming.size += len(body)
         if incoming.size > MAX_BODY:
             self._ended = True
@@ -262,7 +290,8 @@ class Connection(asyncio.Protocol):
         if request is None:
             self._ended = True
             return
-        response = self._handler(request, self)
+        taker, self._incoming.taker = self._incoming.taker, None
+        response = taker.end() if taker is not None else self._handler(request, self)
         if response is not None:
             self._reply(response, request)
 
@@ -357,6 +386,15 @@ class Connection(asyncio.Protocol):
             if self.closes_after_stream:
                 self.close()
 
+    async def writable(self) -> None:
+        """Wait until the client has read most of what was written, or is gone."""
+        await self._writable.wait()
+
+    def hold(self, wait: bool) -> None:
+        """Stop reading from the client, or go on."""
+        if self._transport is not None:
+            (self._transport.pause_reading if wait else self._transport.resume_reading)()
+
     def upgrade(self, successor: Upgraded, reply: bytes) -> None:
         """Hand the connection over to another protocol, after writing ``reply``."""
         self._upgraded = successor
@@ -387,9 +425,10 @@ def _gunzip(body: bytes) -> bytes | None:
 class Server:
     """A listening socket with its connections."""
 
-    def __init__(self, handler: Handler, after: Callable[[], None]) -> None:
+    def __init__(self, handler: Handler, after: Callable[[], None], streamed: Streamed | None = None) -> None:
         """``after`` is called when a batch of input, or a lost connection, has been worked off."""
         self._handler = handler
+        self._streamed = streamed
         self._after = after
         self._open: set[Connection] = set()
         self._server: asyncio.Server | None = None
@@ -397,7 +436,7 @@ class Server:
     async def serve(self, sock: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         """Accept connections on a socket that is bound and listens."""
         loop = asyncio.get_running_loop()
-        make = lambda: Connection(self._handler, self._after, self._open)  # noqa: E731
+        make = lambda: Connection(self._handler, self._after, self._open, self._streamed)  # noqa: E731
         self._server = await loop.create_server(make, sock=sock, ssl=tls)
 
     async def stop(self) -> None:

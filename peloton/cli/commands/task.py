@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peloton.cli.commands.exec import exec_
 from peloton.cli.groups import Group
 from peloton.cli.live_names import live_jobs
 from peloton.cli.params import INDEX, UINT64_MAX, EnumName, InstanceRange, WholeNumber, Words
@@ -40,6 +41,9 @@ def _task_states() -> Any:
 @click.group(cls=Group)
 def task() -> None:
     """Look at and control the instances of a job; read their output."""
+
+
+task.add_command(exec_)
 
 
 @task.command()

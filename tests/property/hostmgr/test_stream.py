@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from hostmgr.mesos.codec import MalformedMessage, codec
 from hostmgr.mesos.http import BrokenHttp
-from hostmgr.mesos.recordio import MalformedStream
 from hostmgr.mesos.session import Session, SessionBroken
 from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused
+from peloton.recordio import MalformedStream
 
 EXPECTED = (BrokenHttp, MalformedMessage, MalformedStream, Redirected, SessionBroken, SessionRefused)
 

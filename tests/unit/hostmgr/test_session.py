@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostmgr.mesos.recordio import MalformedStream, RecordParser
 from hostmgr.mesos.session import RetryPauses, Session, SessionBroken, State
+from peloton.recordio import MalformedStream, RecordParser
 
 
 def subscribed(interval: float = 15.0) -> Session:

@@ -8,6 +8,15 @@ from __future__ import annotations
 _MAX_DIGITS = 10
 
 
+RECORDIO = "application/recordio"
+"""The media type; that of the records stands in the header `Message-Content-Type`."""
+
+
+def frame(record: bytes) -> bytes:
+    """Return a record with its length in front."""
+    return b"%d\n%b" % (len(record), record)
+
+
 class MalformedStream(ValueError):
     """The bytes are not RecordIO; the connection must be closed."""
 

@@ -1,0 +1,307 @@
+"""Sessions: commands that somebody runs beside a task, with its user and environment and in its sandbox.
+
+They are the nested container sessions of a Mesos agent (recording ``13-agent-sandbox``). A session ends with
+its command, with its task, or when its caller goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import pty
+import signal
+import struct
+import sys
+import termios
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from mesos.v1 import mesos_pb2 as mesos
+from minicluster.mesos.agent.launcher import environment, file_and_argv, user_of
+from minicluster.mesos.agent.run import Run
+
+MOST = 200
+"""Sessions at a time."""
+MOST_ENDED = 1000
+"""Ended sessions whose status is kept."""
+_PIECE = 64 * 1024
+_DRAIN_SECONDS = 5.0
+_UNWRITTEN = 1024 * 1024
+_WITH_TERMINAL = """
+import os, sys
+os.login_tty(0)
+try:
+    os.execvp(sys.argv[1], sys.argv[2:])
+except OSError as error:
+    sys.exit(f"Failed to execute '{sys.argv[1]}': {error.strerror}")
+"""
+"""A process of its own takes the terminal: a fork of this one could not do it safely beside threads."""
+NOT_EXECUTED = 1 << 8
+"""The wait status of a command that cannot be executed, as Mesos has it."""
+
+
+class Output(Protocol):
+    """Where what a session writes goes."""
+
+    def begin(self) -> None:
+        """Tell that the session has begun."""
+
+    def write(self, stream: str, data: bytes) -> None:
+        """Pass on a piece; ``stream`` is STDOUT or STDERR."""
+
+    async def writable(self) -> None:
+        """Wait while the reader is slow."""
+
+    def end(self) -> None:
+        """Tell that all was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """The size of a terminal, in characters."""
+
+    rows: int = 24
+    columns: int = 80
+
+
+@dataclass(slots=True)
+class Session:
+    """One command. ``status`` is its raw wait status when it has ended."""
+
+    parent: str
+    command: mesos.CommandInfo
+    output: Output
+    terminal: Terminal | None
+    status: int | None = None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    process: asyncio.subprocess.Process | None = None
+    input: asyncio.StreamWriter | None = None
+    killed: bool = False
+    _master: int = -1
+    _early: bytearray = field(default_factory=bytearray)
+    _closed_early: bool = False
+
+    # --- input ---
+
+    def feed(self, data: bytes) -> None:
+        """Pass on a piece of standard input; nothing is its end."""
+        if self.input is None:
+            self._early += data
+            self._closed_early |= not data
+        elif data:
+            self.input.write(data)
+        elif self.terminal is not None:
+            self.input.write(b"\x04")
+        else:
+            self.input.close()
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the command reads slower than its input comes."""
+        return self.input is not None and self.input.transport.get_write_buffer_size() > _UNWRITTEN
+
+    async def drained(self) -> None:
+        """Wait until the command has read most of its input, or has ended."""
+        with contextlib.suppress(OSError):
+            if self.input is not None:
+                await self.input.drain()
+
+    def resize(self, terminal: Terminal) -> None:
+        """Tell the command of another size of its terminal."""
+        if self._master >= 0:
+            size = struct.pack("HHHH", terminal.rows, terminal.columns, 0, 0)
+            fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
+
+    # --- the process ---
+
+    def kill(self) -> None:
+        """End the command and what it has started."""
+        self.killed = True
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+    async def run(self, run: Run) -> None:
+        """Run the command to its end."""
+        try:
+            readers = await self._start(run)
+        except OSError as error:
+            self.output.begin()
+            file = file_and_argv(self.command)[0]
+            self.output.write("STDERR", f"Failed to execute '{file}': {error.strerror}\n".encode())
+            self.status = NOT_EXECUTED
+            return
+        self.output.begin()
+        self._pass_early_input()
+        try:
+            if self.killed:
+                self.kill()
+            await self._copy(readers)
+        finally:
+            self.kill()
+            if self.input is not None:
+                self.input.close()
+            if self._master >= 0:
+                os.close(self._master)
+                self._master = -1
+
+    def _pass_early_input(self) -> None:
+        if self._early:
+            self.feed(bytes(self._early))
+        if self._closed_early:
+            self.feed(b"")
+
+    async def _copy(self, readers: Iterable[tuple[str, asyncio.StreamReader]]) -> None:
+        """Pass on output until the command ends; what it has started may hold the streams open."""
+        assert self.process is not None
+        copying = [asyncio.ensure_future(self._read(stream, reader)) for stream, reader in readers]
+        try:
+            await _exited(self.process.pid)
+            self.kill()
+            await asyncio.wait(copying, timeout=_DRAIN_SECONDS)
+            code = await asyncio.wait_for(self.process.wait(), _DRAIN_SECONDS)
+            self.status = -code if code < 0 else code << 8
+        finally:
+            for each in copying:
+                each.cancel()
+
+    async def _read(self, stream: str, reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while piece := await reader.read(_PIECE):
+                self.output.write(stream, piece)
+                await self.output.writable()
+
+    async def _start(self, run: Run) -> list[tuple[str, asyncio.StreamReader]]:
+        file, argv = file_and_argv(self.command)
+        env = environment(run.task, run.place)
+        user = user_of(run.task.command)
+        ids: dict[str, Any] = {"user": user[0], "group": user[1], "extra_groups": []} if user else {}
+        if self.terminal is None:
+            pipe = asyncio.subprocess.PIPE
+            self.process = await asyncio.create_subprocess_exec(
+                *argv,
+                executable=file,
+                env=env,
+                cwd=run.place.sandbox,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                start_new_session=True,
+                **ids,
+            )
+            assert self.process.stdout is not None and self.process.stderr is not None
+            self.input = self.process.stdin
+            return [("STDOUT", self.process.stdout), ("STDERR", self.process.stderr)]
+        return [("STDOUT", await self._start_with_terminal(self.terminal, run, file, argv, env, ids))]
+
+    async def _start_with_terminal(
+        self,
+        terminal: Terminal,
+        run: Run,
+        file: str,
+        argv: list[str],
+        env: dict[str, str],
+        ids: dict[str, Any],
+    ) -> asyncio.StreamReader:
+        self._master, slave = pty.openpty()
+        self.resize(terminal)
+        try:
+            if ids:
+                os.chown(slave, ids["user"], ids["group"])
+            self.process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", "-c", _WITH_TERMINAL, file, *argv),
+                env={"TERM": "xterm", **env},
+                cwd=run.place.sandbox,
+                stdin=slave,
+                stdout=slave,
+                stderr=slave,
+                **ids,
+            )
+        finally:
+            os.close(slave)
+        return await self._terminal_streams()
+
+    async def _terminal_streams(self) -> asyncio.StreamReader:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader()
+        source, target = (os.fdopen(os.dup(self._master), mode, 0) for mode in ("rb", "wb"))
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
+        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, target)
+        self.input = asyncio.StreamWriter(transport, protocol, None, loop)
+        return reader
+
+
+async def _exited(pid: int) -> None:
+    """Wait for the end of a process: not also for the streams that its children hold open."""
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop.add_reader(handle, over.set)
+    try:
+        await over.wait()
+    finally:
+        loop.remove_reader(handle)
+        os.close(handle)
+
+
+class Sessions:
+    """All sessions of an agent, by the ids of the task's container and their own."""
+
+    def __init__(self, find: Callable[[str], Run | None]) -> None:
+        """``find`` returns the run in a container whose task is running."""
+        self._find = find
+        self._sessions: dict[tuple[str, str], Session] = {}
+        self._jobs: set[asyncio.Task[None]] = set()
+
+    def get(self, parent: str, name: str) -> Session | None:
+        """Return a session that runs, or has ended lately."""
+        return self._sessions.get((parent, name))
+
+    @property
+    def full(self) -> bool:
+        """Whether no more sessions are taken."""
+        return len(self._jobs) >= MOST
+
+    def begin(
+        self, parent: str, name: str, command: mesos.CommandInfo, output: Output, terminal: Terminal | None
+    ) -> Session | None:
+        """Start a session, unless no task is running in the container ``parent``."""
+        run = self._find(parent)
+        if run is None:
+            return None
+        session = self._sessions[parent, name] = Session(parent, command, output, terminal)
+        job = asyncio.get_running_loop().create_task(self._run(session, run))
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+        return session
+
+    async def _run(self, session: Session, run: Run) -> None:
+        try:
+            await session.run(run)
+        finally:
+            session.ended.set()
+            session.output.end()
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        over = [key for key, session in self._sessions.items() if session.ended.is_set()]
+        for key in over[: max(0, len(over) - MOST_ENDED)]:
+            del self._sessions[key]
+
+    def end_of(self, parent: str) -> None:
+        """End the sessions of a task that has ended."""
+        for (container, _), session in self._sessions.items():
+            if container == parent:
+                session.kill()
+
+    async def stop(self) -> None:
+        """End all sessions."""
+        for session in self._sessions.values():
+            session.kill()
+        if self._jobs:
+            await asyncio.wait(self._jobs, timeout=_DRAIN_SECONDS)

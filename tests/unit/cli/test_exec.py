@@ -1,0 +1,305 @@
+"""`peloton task exec`, with the sessions of the project's own agent, and with what a real one said."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mesos.v1 import mesos_pb2 as mesos
+from minicluster.mesos.agent import sessions as agent_sessions
+from minicluster.mesos.agent.launcher import RunLocation
+from minicluster.mesos.agent.run import Run as AgentRun
+from minicluster.mesos.agent.session_api import SessionApi
+from minicluster.mesos.agent.sessions import Sessions
+from minicluster.mesos.common.http import Server
+from minicluster.mesos.common.server_process import listen
+from peloton.api.v0.task import task_pb2
+from peloton.client.agent_session import AgentSession, command_info
+from peloton.client.sandbox import Agent, AgentUnreachable
+from peloton.errors import NotFound, PelotonError
+
+from .conftest import Run
+from .fakes import FakeDaemons
+
+RECORDING = Path(__file__).resolve().parents[4] / "shared" / "mesos" / "13-agent-sandbox" / "exchange.jsonl"
+JOB = "91b1ee88-43fc-4a51-8cb4-d1e1b7e4b5a0"
+CONTAINER = "26e93be6-5472-402c-8803-adbe66691f42"
+SECONDS = 60
+
+
+class SessionAgent:
+    """An agent with one running task, in a thread of its own."""
+
+    def __init__(self, sandbox: Path) -> None:
+        variable = mesos.Environment.Variable(name="COLOUR", value="green")
+        command = mesos.CommandInfo(environment=mesos.Environment(variables=[variable]))
+        task = mesos.TaskInfo(task_id=mesos.TaskID(value=f"{JOB}-0-1"), command=command)
+        self.run = AgentRun(RunLocation("S0", "F0", CONTAINER, sandbox), mesos.FrameworkInfo(), task)
+        self.sessions = Sessions(lambda container: self.run if container == CONTAINER else None)
+        self.in_docker = False
+        self.address = ("", 0)
+        self._loop = asyncio.new_event_loop()
+        self._ready, self._over = threading.Event(), asyncio.Event()
+        self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._serve()))
+        self._thread.start()
+        assert self._ready.wait(SECONDS)
+
+    async def _serve(self) -> None:
+        api = SessionApi(self.sessions, lambda container: self.in_docker)
+        server, socket = Server(api.handle, lambda: None, api.streamed), listen("127.0.0.1", 0)
+        await server.serve(socket)
+        self.address = socket.getsockname()
+        self._ready.set()
+        await self._over.wait()
+        await self.sessions.stop()
+        await server.stop()
+
+    def call(self, function: Callable[[], object]) -> None:
+        self._loop.call_soon_threadsafe(function)
+
+    def stop(self) -> None:
+        self.call(self._over.set)
+        self._thread.join(SECONDS)
+        self._loop.close()
+
+    def session(self, size: tuple[int, int] | None = None) -> AgentSession:
+        return AgentSession(Agent(*self.address, timeout=SECONDS), CONTAINER, size)
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[SessionAgent]:
+    made = SessionAgent(tmp_path)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(autouse=True)
+def running(daemons: FakeDaemons, agent: SessionAgent) -> None:
+    info = task_pb2.TaskInfo(runtime=task_pb2.RuntimeInfo(state=task_pb2.RUNNING))
+    daemons.answers["Get"] = task_pb2.GetResponse(result=info)
+    path = f"/slaves/S0/frameworks/F0/executors/{JOB}-0-1/runs/{CONTAINER}/stdout"
+    host, port = agent.address
+    daemons.answers["BrowseSandbox"] = task_pb2.BrowseSandboxResponse(
+        hostname=host, port=str(port), paths=[path]
+    )
+
+
+def executed(session: AgentSession, *words: str, read: Callable[[], bytes] | None = None) -> Any:
+    found: dict[str, bytes] = {"STDOUT": b"", "STDERR": b""}
+
+    def write(stream: str, data: bytes) -> None:
+        found[stream] += data
+
+    return session.run(command_info(words), write, read), found["STDOUT"], found["STDERR"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "out", "err"),
+    [
+        (["echo $COLOUR; echo no >&2; exit 4"], 4, "green\n", "no\n"),
+        (["echo", "$COLOUR", "-n"], 0, "$COLOUR -n\n", ""),
+        (["kill -9 $$"], 137, "", ""),
+        (["nosuchcommand", "x"], 1, "", "Failed to execute 'nosuchcommand': No such file or directory\n"),
+        (["sleep 600 & echo begun"], 0, "begun\n", ""),
+    ],
+)
+def test_a_command_runs_beside_a_task(run: Run, words: list[str], code: int, out: str, err: str) -> None:
+    assert run("task", "exec", JOB, "0", *words) == (code, out, err)
+
+
+def test_it_runs_in_the_sandbox(run: Run, tmp_path: Path) -> None:
+    assert run("task", "exec", JOB, "0", "pwd").out == f"{tmp_path.resolve()}\n"
+    assert run("task", "exec", JOB, "0", "sh", "-c", 'printf %s "$1"', "-", "a b").out == "a b"
+
+
+def test_standard_input_is_passed_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = os.pipe()
+    text = b"line\n" * 60_000
+
+    def type_it() -> None:
+        with os.fdopen(target, "wb") as file:
+            file.write(text)
+
+    writer = threading.Thread(target=type_it)
+    writer.start()
+    with os.fdopen(source) as file:
+        monkeypatch.setattr("sys.stdin", file)
+        outcome = run("task", "exec", "-i", JOB, "0", "wc -c; echo end")
+    writer.join()
+    assert (outcome.code, outcome.out.split()) == (0, [str(len(text)), "end"])
+
+
+def test_much_output_comes_whole(agent: SessionAgent) -> None:
+    code, out, _ = executed(agent.session(), "head -c 3000000 /dev/zero")
+    assert (code, len(out)) == (0, 3_000_000)
+
+
+def test_a_shell_on_a_terminal(agent: SessionAgent) -> None:
+    lines = iter([b"stty size; tty >/dev/null && echo is a tty\n", b"exit 7\n"])
+    code, out, err = executed(agent.session((33, 99)), "sh", "-i", read=lambda: next(lines, b""))
+    assert (code, err) == (7, b"")
+    assert b"33 99" in out and b"is a tty\r\n" in out
+
+
+def test_the_size_of_the_terminal_follows(agent: SessionAgent) -> None:
+    session, seen = agent.session((33, 99)), threading.Event()
+
+    def write(stream: str, data: bytes) -> None:
+        if b"begun" in data:
+            session.resize(44, 111)
+        if b"44 111" in data:
+            seen.set()
+
+    loop = "echo begun; until [ \"$(stty size)\" = '44 111' ]; do sleep 0.02; done; stty size"
+    assert session.run(command_info([loop]), write) == 0 and seen.is_set()
+
+
+def test_it_ends_with_its_task_and_with_its_caller(agent: SessionAgent, tmp_path: Path) -> None:
+    def write(stream: str, data: bytes) -> None:
+        agent.call(lambda: agent.sessions.end_of(CONTAINER))
+
+    assert agent.session().run(command_info(["echo begun; sleep 600"]), write) == 137
+
+    class Gone(Exception):
+        pass
+
+    def leave(stream: str, data: bytes) -> None:
+        raise Gone
+
+    second = agent.session()
+    with contextlib.suppress(Gone):
+        second.run(command_info(["echo begun; sleep 600"]), leave)
+    found = agent.sessions.get(CONTAINER, second.name)
+    assert found is not None
+    reached = asyncio.run_coroutine_threadsafe(asyncio.wait_for(found.ended.wait(), SECONDS), agent._loop)
+    assert reached.result() and found.killed
+
+
+def test_refusals(
+    run: Run, daemons: FakeDaemons, agent: SessionAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(NotFound, match=r"Container nosuch\..* cannot be found"):
+        AgentSession(agent.session().agent, "nosuch").run({}, print)
+    agent.in_docker = True
+    outcome = run("task", "exec", JOB, "0", "true")
+    assert outcome.code == 1 and "runs no command in this container: Sessions in containers of" in outcome.err
+    agent.in_docker = False
+    monkeypatch.setattr(agent_sessions, "MOST", 0)
+    assert "Too many sessions" in run("task", "exec", JOB, "0", "true").err
+    answer = daemons.answers["BrowseSandbox"]
+    answer.paths[:] = ["/frameworks/F0/executors/x/runs/latest/stdout"]
+    assert "its container is not known" in run("task", "exec", JOB, "0", "true").err
+    answer.error.notRunning.message = "it has no sandbox"
+    assert run("task", "exec", JOB, "0", "true").err == "peloton: it has no sandbox\n"
+    daemons.answers["Get"].result.runtime.state = task_pb2.SUCCEEDED
+    outcome = run("task", "exec", JOB, "0", "true")
+    assert (outcome.code, outcome.err) == (
+        1,
+        "peloton: instance 0 is SUCCEEDED: a command runs beside a task that is RUNNING\n",
+    )
+    assert run("task", "exec", JOB, "0").code == run("task", "exec", JOB, "x", "true").code == 2
+    assert run("task", "exec", "--nope", JOB, "0", "true").code == 2
+    assert "it has no form as JSON" in run("task", "exec", "-j", JOB, "0", "true").err
+
+
+def test_an_agent_that_is_away(run: Run, daemons: FakeDaemons) -> None:
+    daemons.answers["BrowseSandbox"].port = "1"
+    outcome = run("task", "exec", JOB, "0", "true")
+    assert outcome.code == 3 and "agent 127.0.0.1:1 cannot be reached" in outcome.err
+
+
+BAD_CALLS: list[tuple[dict[str, str], bytes, int, str]] = [
+    ({}, b"{}", 400, "Expecting 'Content-Type' to be present"),
+    ({"Content-Type": "text/plain"}, b"{}", 415, "Expecting 'Content-Type' of application/json"),
+    ({"Content-Type": "application/json"}, b"{", 400, "Failed to parse"),
+    ({"Content-Type": "application/json"}, b"[]", 400, "Expecting 'type' to be present"),
+    ({"Content-Type": "application/json"}, b'{"type": "GET_STATE"}', 501, "GET_STATE is not served"),
+    ({"Content-Type": "application/json"}, b'{"type": "WAIT_NESTED_CONTAINER"}', 400, "Failed to parse"),
+    ({"Content-Type": "application/recordio"}, b"x\n", 400, "Failed to parse"),
+    ({"Content-Type": "application/recordio"}, b"2\n{}", 400, "Failed to parse"),
+]
+
+
+@pytest.mark.parametrize(("headers", "body", "status", "text"), BAD_CALLS)
+def test_calls_that_make_no_sense(
+    agent: SessionAgent, headers: dict[str, str], body: bytes, status: int, text: str
+) -> None:
+    import httpx
+
+    url = "http://{}:{}/api/v1".format(*agent.address)
+    answer = httpx.post(url, content=body, headers=headers, trust_env=False)
+    assert answer.status_code == status and text in answer.text
+    assert httpx.get(url, trust_env=False).status_code == 405
+
+
+class Replayed:
+    """Answers as a real agent did, byte for byte."""
+
+    def __init__(self, lines: list[dict[str, Any]]) -> None:
+        self.bodies: list[bytes] = []
+        self.asked: list[dict[str, Any]] = []
+        events = [line for line in lines if line["kind"] == "event" and line["conn"] == "call-65"]
+        for event in events:
+            record = json.dumps(event["body"], separators=(",", ":")).encode()
+            assert len(record) == event["record_length"]
+            self.bodies.append(b"%d\n%b" % (len(record), record))
+        self.waited = next(line for line in lines if line["conn"] == "call-69" and line["kind"] == "reply")
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"(?i)content-length: (\d+)", head)
+        assert length is not None
+        call = json.loads(await reader.readexactly(int(length[1])))
+        self.asked.append(call)
+        if call["type"] == "WAIT_NESTED_CONTAINER":
+            body = json.dumps(self.waited["body"]).encode()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        else:
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            for body in self.bodies:
+                writer.write(b"%x\r\n%b\r\n" % (len(body), body))
+            writer.write(b"0\r\n\r\n")
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def replaying(agent: Replayed) -> AsyncIterator[Agent]:
+    server = await asyncio.start_server(agent.serve, "127.0.0.1", 0)
+    async with server:
+        yield Agent("127.0.0.1", server.sockets[0].getsockname()[1], timeout=SECONDS)
+
+
+@pytest.fixture
+def lines() -> list[dict[str, Any]]:
+    if not RECORDING.is_file():
+        pytest.skip("no recordings: ../shared/mesos is absent")
+    return [json.loads(line) for line in RECORDING.read_text().splitlines()]
+
+
+async def test_what_a_real_agent_said(lines: list[dict[str, Any]]) -> None:
+    replayed = Replayed(lines)
+    sent = next(line for line in lines if line["conn"] == "call-65" and line["kind"] == "request")
+    async with replaying(replayed) as agent:
+        session = AgentSession(agent, CONTAINER, name="s2")
+        words = [sent["body"]["launch_nested_container_session"]["command"]["value"]]
+        assert await asyncio.to_thread(executed, session, *words) == (4, b"hi\n", b"err\n")
+    assert replayed.asked[0] == sent["body"]
+
+
+async def test_output_of_an_unknown_form(lines: list[dict[str, Any]]) -> None:
+    replayed = Replayed(lines)
+    replayed.bodies = [b"2\n{}"]
+    async with replaying(replayed) as agent:
+        with pytest.raises(PelotonError, match="in an unknown form"):
+            await asyncio.to_thread(executed, AgentSession(agent, CONTAINER), "true")
+    with pytest.raises(AgentUnreachable):
+        await asyncio.to_thread(executed, AgentSession(agent, CONTAINER), "true")
