@@ -14,10 +14,11 @@ from typing import NoReturn
 from peloton.backoff import Backoff
 from peloton.errors import PelotonError
 from peloton.model.constraint import Label
+from peloton.model.hostcounts import MATCH
 from peloton.model.resources import Resources
 from peloton.model.shortage import Shortage
 from placement.core.host_estimates import HostEstimates
-from placement.core.model import UNBOUNDED, Gang, Host, HostPlacement, Needs, Shape, TasksOnHosts
+from placement.core.model import UNBOUNDED, Gang, Host, HostClass, HostPlacement, Needs, Shape, TasksOnHosts
 from placement.core.table import capacity
 from placement.engine import families
 from placement.placing import Context, Placing
@@ -35,6 +36,8 @@ from placement.ports import (
 
 GANGS_AT_ONCE = 1000
 """Gangs that are planned before other work runs."""
+PAGE = 1000
+"""Hosts that are read at least with one question."""
 NAMES = 5
 """Hosts of a group that are named."""
 ROWS = 50
@@ -168,43 +171,64 @@ def summary(tasks: Mapping[str, int]) -> tuple[PlannedHosts, ...]:
 
 
 class PlannedClaims:
-    """Claims of a plan: hosts that could be claimed, less what the plan has put on them."""
+    """Claims of a plan: hosts that could be claimed, less what the plan has put on them.
+
+    Needs that differ in amounts only share what is known of their hosts, so that a job of instances that are
+    all different is planned without a question to hostmgr for each.
+    """
 
     def __init__(self, finder: Finder, claims: Claims) -> None:
         """`claims` is used for comparisons with empty hosts only."""
         self._finder = finder
         self._claims = claims
         self._found: dict[Needs, _Found] = {}
+        self._known: dict[_Kind, dict[str, Host]] = {}
+        """Hosts by agent, in the order in which they were found, less what the plan has put on them."""
         self._held: set[str] = set()
         """Hosts by agent that the plan holds at the moment."""
         self._used: dict[str, _Used] = {}
 
     async def acquire(self, needs: Needs, most: int, names: Desired = NO_HOSTS) -> Acquired:
         """Return up to `most` hosts that have room, as a claim would."""
-        found = self._found.setdefault(needs, _Found())
-        chosen = self._usable(found.hosts, needs, most)
+        known = self._known.setdefault(_kind(needs), {})
+        found = self._found.get(needs)
+        if found is None:
+            # Hosts that were found for others of the kind come first; the search begins behind these.
+            found = self._found[needs] = _Found(first=len(known))
+        chosen = self._usable(found, known, needs, most)
         while len(chosen) < most and not found.complete:
-            answer = await self._finder.find(needs, most - len(chosen), found.offset)
-            found.add(answer)
-            chosen += self._usable(answer.hosts, needs, most - len(chosen))
-        self._held.update(host.agent_id for host in chosen)
-        counts = {name: count for name, count in found.counts.items() if name != "match"}
-        filled = len(found.hosts) - len(chosen)
-        if filled:
+            answer = await self._finder.find(needs, max(most - len(chosen), PAGE), found.offset)
+            found.read(answer)
+            self._add(known, answer.hosts)
+            chosen += self._usable(found, known, needs, most - len(chosen))
+        counts = {name: count for name, count in found.counts.items() if name != MATCH}
+        filled = found.counts.get(MATCH, 0) - len(chosen)
+        if filled > 0:
             counts[ROOM] = counts.get(ROOM, 0) + filled
         return Acquired(chosen, counts)
 
-    def _usable(self, hosts: Sequence[Host], needs: Needs, most: int) -> list[Host]:
-        chosen: list[Host] = []
+    def _add(self, known: dict[str, Host], hosts: Sequence[Host]) -> None:
+        """Add hosts that are not known yet."""
         for host in hosts:
-            if len(chosen) == most:
-                break
-            if host.agent_id in self._held:
-                continue
-            used = self._used.get(host.agent_id)
-            left = host if used is None else used.taken_from(host)
+            if host.agent_id not in known:
+                used = self._used.get(host.agent_id)
+                known[host.agent_id] = host if used is None else used.taken_from(host)
+
+    def _usable(self, found: _Found, known: dict[str, Host], needs: Needs, most: int) -> list[Host]:
+        """Return hosts with room. One without is not examined again: a plan only takes."""
+        found.examine(known)
+        chosen: list[Host] = []
+        kept: list[str] = []
+        candidates = iter(found.open)
+        while len(chosen) < most and (agent := next(candidates, None)) is not None:
+            left = known[agent]
             if capacity(left, needs):
-                chosen.append(left)
+                kept.append(agent)
+                if agent not in self._held:
+                    chosen.append(left)
+        found.open = [*kept, *candidates]
+        # Those that are chosen now are held when `_usable` is called again for the same claim.
+        self._held.update(host.agent_id for host in chosen)
         return chosen
 
     async def release(self, hosts: Sequence[Host]) -> None:
@@ -214,7 +238,12 @@ class PlannedClaims:
     def use(self, placement: HostPlacement) -> None:
         """Note what the plan has put on a host."""
         agent = placement.host.agent_id
+        part = _Used()
+        part.add(placement)
         self._used.setdefault(agent, _Used()).add(placement)
+        for known in self._known.values():
+            if agent in known:
+                known[agent] = part.taken_from(known[agent])
         self._held.discard(agent)
 
     async def compare(self, shapes: Sequence[Shape]) -> Sequence[Shortage | None]:
@@ -222,20 +251,58 @@ class PlannedClaims:
         return await self._claims.compare(shapes)
 
 
+_Kind = tuple[HostClass, bool]
+
+
+def _kind(needs: Needs) -> _Kind:
+    """Return what needs have in common whose hosts are the same, apart from amounts.
+
+    Hosts are described with their revocable resources only where these are asked for.
+    """
+    return needs.host_class, needs.revocable
+
+
 @dataclass(slots=True)
 class _Found:
-    """Hosts that match some needs."""
+    """The hosts that match some needs, read page by page from `first` on, and then from the beginning."""
 
-    hosts: list[Host] = field(default_factory=list)
+    first: int
+    read_hosts: int = 0
+    matching: int | None = None
+    """Number of all; None: not known yet."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    offset: int = 0
-    complete: bool = False
+    open: list[str] = field(default_factory=list)
+    """Agents that may have room."""
+    examined: int = 0
+    """How many of the known hosts were added to `open`."""
 
-    def add(self, answer: Acquired) -> None:
-        self.hosts += answer.hosts
-        self.offset += len(answer.hosts)
+    @property
+    def offset(self) -> int:
+        """Return where the next page begins."""
+        return (self.first + self.read_hosts) % self.matching if self.matching else self.first
+
+    @property
+    def complete(self) -> bool:
+        """Return whether all were read."""
+        return self.matching is not None and self.read_hosts >= self.matching
+
+    def read(self, answer: Acquired) -> None:
+        """Take an answer."""
+        before, self.matching = self.offset, answer.counts.get(MATCH, 0)
         self.counts = answer.counts
-        self.complete = not answer.hosts or self.offset >= answer.counts.get("match", 0)
+        if answer.hosts:
+            self.read_hosts += len(answer.hosts)
+        elif before < self.matching or not self.first:
+            self.read_hosts = self.matching
+        else:
+            # The search began behind the last host that matches.
+            self.first = 0
+
+    def examine(self, known: Mapping[str, Host]) -> None:
+        """Add the known hosts that were not looked at."""
+        if self.examined < len(known):
+            self.open += islice(known, self.examined, None)
+            self.examined = len(known)
 
 
 @dataclass(slots=True)

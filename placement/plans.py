@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
-from placement.core.model import Gang, Needs
+from placement.core.model import Gang, Needs, Task
 from placement.ports import Acquired
 
 
@@ -19,14 +19,20 @@ class PlannedGroup:
 
     def gangs(self) -> Iterator[Gang]:
         """Iterate over the gangs, each with ids of its own."""
+        it = self.gang
         for number in range(self.count):
-            yield replace(
-                self.gang,
-                tasks=tuple(
-                    replace(task, id=f"{task.id}-{number}", run_id=f"{task.run_id}-{number}")
-                    for task in self.gang.tasks
-                ),
+            # Half as long as by `replace`, which counts for 100,000 instances.
+            tasks = tuple(
+                Task(
+                    f"{each.id}-{number}",
+                    f"{each.run_id}-{number}",
+                    each.needs,
+                    each.desired_host,
+                    each.labels,
+                )
+                for each in it.tasks
             )
+            yield Gang(it.job_id, tasks, it.strategy, it.wants_reservation, it.time_out)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,6 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
         {"GetActiveTasks", "GetPendingTasks", "GetOrphanTasks"}
     ),
     "peloton.private.resmgr.explain.ExplainService": frozenset({"ExplainJob", "ExplainTask"}),
-    "peloton.private.resmgr.monitoring.MonitoringService": frozenset(
-        {"GetCluster", "ListPools", "GetHistory", "GetQueues", "GetPreemptions"}
-    ),
     "peloton.private.hostmgr.hostsvc.InternalHostService": frozenset(
         {
             "ClusterCapacity",

@@ -19,20 +19,27 @@ BUSY = {"insufficient_offer_resources": 2}
 
 
 class Hosts:
-    """Hosts of 4 cpus at hostmgr; fails where anything is claimed or reported."""
+    """Hosts at hostmgr, of 4 cpus unless told; fails where anything is claimed or reported."""
 
-    def __init__(self, count: int, delay: float = 0.0) -> None:
-        self.count = count
+    def __init__(
+        self, count: int = 0, delay: float = 0.0, cpus: Sequence[float] = (), slack: int = 0
+    ) -> None:
+        self.cpus = cpus or [4] * count
         self.delay = delay
-        self.found: list[int] = []
+        self.slack = slack
+        self.questions = 0
 
     async def find(self, needs: Needs, most: int, offset: int) -> Acquired:
+        """Return a page of the hosts that match, with slack where revocable resources are asked for."""
         await asyncio.sleep(self.delay)
-        self.found.append(most)
-        names = [f"h{number}" for number in range(self.count)][offset : offset + most]
-        free = Resources.of(4, 1000, 1000)
-        hosts = [Host(name, f"a-{name}", f"a-{name}", needs.host_class, free) for name in names]
-        return Acquired(hosts, {"match": self.count, **BUSY})
+        self.questions += 1
+        slack = self.slack if needs.revocable else 0
+        hosts = [
+            Host(f"h{number}", f"a-{number}", f"a-{number}", needs.host_class, free, slack)
+            for number, cpu in enumerate(self.cpus)
+            if needs.resources.fits(free := Resources.of(cpu, 1000, 1000)) or needs.revocable
+        ]
+        return Acquired(hosts[offset : offset + most], {"match": len(hosts), **BUSY})
 
     async def acquire(self, needs: Needs, most: int, names: Desired = NO_HOSTS) -> Acquired:
         raise AssertionError("a plan claims nothing")
@@ -71,8 +78,8 @@ def planner(hosts: Hosts) -> Planner:
     return Planner(context, Queue(), hosts, 1.0)
 
 
-def group(cpu: float, count: int, size: int = 1) -> PlannedGroup:
-    needs = Needs(Resources.of(cpu, 10, 10))
+def group(cpu: float, count: int, size: int = 1, revocable: bool = False) -> PlannedGroup:
+    needs = Needs(Resources.of(cpu, 10, 10), revocable=revocable)
     return PlannedGroup(
         Gang("plan", tuple(Task(f"plan-{i}", f"plan-{i}", needs) for i in range(size))), count
     )
@@ -112,3 +119,35 @@ async def test_a_plan_that_takes_too_long_says_so() -> None:
     hosts = Hosts(1000, delay=3600.0)
     [plan] = await planner(hosts).plan(request(group(1, 5), seconds=2.0))
     assert (plan.placed, plan.unplaced, plan.reason) == (0, 5, "the plan was not complete after 2 s")
+
+
+async def test_groups_that_differ_in_amounts_only_share_the_hosts_that_were_found() -> None:
+    hosts = Hosts(1000)
+    plans = await planner(hosts).plan(request(*(group(1 + number / 1000, 4) for number in range(200))))
+    assert {(plan.placed, plan.unplaced) for plan in plans} == {(4, 0)}
+    assert hosts.questions <= 2, "and not one for each group"
+
+
+async def test_small_tasks_use_hosts_that_do_not_match_large_ones() -> None:
+    hosts = Hosts(cpus=[4, 1, 1, 4, 1])
+    large, small, none = await planner(hosts).plan(request(group(3, 3), group(1, 6), group(1, 1)))
+    assert (large.placed, large.unplaced) == (2, 1)
+    assert (small.placed, small.unplaced) == (5, 1)
+    assert (none.placed, none.unplaced) == (0, 1)
+    assert small.hosts == (PlannedHosts(5, 1, ("h0", "h1", "h2", "h3", "h4")),)
+
+
+async def test_large_tasks_after_small_ones_find_the_few_hosts_for_them() -> None:
+    hosts = Hosts(cpus=[4, *([1] * 2500), 4])
+    small, large = await planner(hosts).plan(request(group(1, 2000), group(4, 3)))
+    assert small.placed == 2000
+    assert (large.placed, large.unplaced) == (1, 2), "the first host has got small tasks"
+
+
+async def test_revocable_tasks_use_the_slack_that_others_do_not_see() -> None:
+    hosts = Hosts(cpus=[4], slack=2000)
+    normal, revocable, more = await planner(hosts).plan(
+        request(group(4, 1), group(1, 3, revocable=True), group(1, 1))
+    )
+    assert (normal.placed, more.placed) == (1, 0)
+    assert (revocable.placed, revocable.unplaced) == (2, 1)
