@@ -31,7 +31,7 @@ faults: $(READY)
 	@GRPC_VERBOSITY=NONE $(BIN)/python -m tests.faults $(ARGS)
 
 demo: $(READY)
-	@$(BIN)/python -m minicluster.demo.batch
+	@$(BIN)/python -m minicluster.demo.batch $(ARGS)
 
 demo-elastic: $(READY)
 	@$(BIN)/python -m minicluster.demo.elastic

@@ -60,13 +60,16 @@ def minicluster() -> None:
 @click.option(
     "--images", metavar="refuse|docker|plain", help="What becomes of a task that asks for an image."
 )
+@click.option("--secure", is_flag=True, help="Ask callers who they are: users admin and viewer are made.")
 @click.option("--free-ports", is_flag=True, help="Take any free ports, as `ports: free` does.")
-def up(directory: Path, config: Path | None, free_ports: bool, **given: str | None) -> None:
+def up(directory: Path, config: Path | None, free_ports: bool, secure: bool, **given: str | None) -> None:
     """Start everything and wait until it answers.
 
     ZooKeeper and Cassandra, where they are to be started along, need Java 17, and Maven to fetch them once.
     """
     overrides: Tree = {name: value for name, value in given.items() if value is not None}
+    if secure:
+        overrides["secure"] = True
     if free_ports:
         overrides["ports"] = "free"
     cluster = Cluster(directory)

@@ -26,6 +26,7 @@ from minicluster.components import (
     storage_settings,
     zookeeper_servers,
 )
+from minicluster.credentials import ADMIN, make_credentials
 from minicluster.discovery import not_found_message
 from minicluster.layout import RECORD_FILE, Layout
 from minicluster.mesos.agent.cleanup import kill_tasks
@@ -87,6 +88,8 @@ class Cluster:
                 report(f"other settings than before: {changed}")
             self._kill_leftover_tasks()
             self._write_settings(settings)
+            if settings.secure:
+                make_credentials(self.layout)
             parts = self.components()
             self._require_ports(parts)
             try:
@@ -127,6 +130,8 @@ class Cluster:
     def urls(self) -> dict[str, str]:
         """Return the environment variables with which the CLI finds it: ZooKeeper, or the present leaders."""
         found = {"PELOTON_MINICLUSTER_DIR": str(self.directory)}
+        if self._settings().secure:
+            found["BASIC_AUTH_CONFIG"] = str(self.layout.credentials_of(ADMIN))
         if servers := self.zookeeper_servers():
             return {**found, "ZK_SERVERS": servers}
         leaders = registered(self.layout.membership).leaders

@@ -258,7 +258,7 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
     membership: Tree = {"kind": "local", "directory": str(layout.membership)}
     if servers:
         membership = {"kind": "zookeeper", "servers": servers}
-    shared = {"membership": membership}
+    shared: Tree = {"membership": membership, **_auth(cluster, layout)}
     store: Tree = {"storage": storage_settings(cluster, layout, ports)}
     own: dict[str, Tree] = {
         "hostmgr": {**store, "mesos": {"master": master}, **_launch_limit(cluster)},
@@ -284,8 +284,14 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
         yield _daemon(f"placement{i}", "placement", found, settings, cluster)
     for i in range(cluster.instances.web):
         http = ports(f"{WEB}{i}", WEB, i)[0]
-        settings = {"host": LOOPBACK, "http_port": http, **shared}
+        settings = {"host": LOOPBACK, "http_port": http, "membership": membership}
         yield Component(f"{WEB}{i}", WEB, http, 0, merged(settings, cluster.settings.web))
+
+
+def _auth(cluster: ClusterSettings, layout: Layout) -> Tree:
+    """Return the setting `auth` of the daemons."""
+    files = {"config_file": str(layout.users), "token_file": str(layout.token)}
+    return {"auth": {"type": "BASIC", **files}} if cluster.secure else {}
 
 
 def _launch_limit(cluster: ClusterSettings) -> Tree:

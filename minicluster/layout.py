@@ -46,6 +46,25 @@ class Layout:
         return self.root / "peloton.db"
 
     @property
+    def auth(self) -> Path:
+        """Folder of the users, the daemons' token, and the users' credentials."""
+        return self.root / "auth"
+
+    @property
+    def users(self) -> Path:
+        """File of users and roles."""
+        return self.auth / "users.yaml"
+
+    @property
+    def token(self) -> Path:
+        """The token by which the daemons know each other."""
+        return self.auth / "token"
+
+    def credentials_of(self, user: str) -> Path:
+        """Return the file of a user's name and password, as `--basicAuthConfig` takes it."""
+        return self.auth / f"{user}.yaml"
+
+    @property
     def storage(self) -> Path:
         """Settings of the store, as `peloton-migrate` reads them."""
         return self.conf / "storage.yaml"

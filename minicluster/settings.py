@@ -129,6 +129,9 @@ class ClusterSettings(Settings):
     that is started along; `cassandra=HOST:PORT,…`, on servers that run already, all at one port."""
     cassandra: dict[str, Any] = Field(default_factory=dict)
     """Further settings of a Cassandra store, as a daemon's `storage` has them: keyspace, username, …"""
+    secure: bool = False
+    """Whether the daemons ask callers who they are, by users that are made with the cluster: admin may do
+    everything, viewer may read. Clients find their passwords in the cluster's folder `auth`."""
     clusters: tuple[NamedCluster, ...] = ()
     """Further Mesos clusters beside the first one, which has no name."""
     master_flags: tuple[str, ...] = ()

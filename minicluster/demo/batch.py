@@ -1,5 +1,7 @@
 """`make demo`: a cluster from nothing, a pool, a job, its output, and nothing left behind.
 
+With --secure (`make demo ARGS=--secure`), the daemons ask who calls them.
+
 Every step that a person would type is the command itself, printed before it runs.
 """
 
@@ -18,6 +20,7 @@ from minicluster.temporary import run_program, temporary_cluster
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.client import PelotonClient
+from peloton.client.auth import read_auth
 from peloton.client.sandbox import Agent, SandboxFile, path_of
 from peloton.errors import PelotonError
 
@@ -37,7 +40,8 @@ def main() -> int:
 def demonstrate() -> int:
     """Run the demo; return the exit code. The cluster is gone afterwards in any case."""
     report("A Mesos master, three agents and the four daemons of Peloton come up, each a process:")
-    with temporary_cluster(ClusterSettings(ports="free"), lambda line: report(f"  {line}")) as cluster:
+    settings = ClusterSettings(ports="free", secure="--secure" in sys.argv[1:])
+    with temporary_cluster(settings, lambda line: report(f"  {line}")) as cluster:
         try:
             verdict, code = run_job(cluster.urls())
         finally:
@@ -51,7 +55,8 @@ def run_job(urls: Mapping[str, str]) -> tuple[str, int]:
     job_id = str(uuid.uuid4())
     peloton(urls, "respool", "create", POOL, str(EXAMPLES / "default_respool.yaml"))
     peloton(urls, "job", "create", POOL, str(EXAMPLES / "helloworld_job.yaml"), "--jobID", job_id, "--follow")
-    with PelotonClient("demo", jm_url=urls["JOBMGR_URL"]) as client:
+    auth = read_auth(urls["BASIC_AUTH_CONFIG"]) if "BASIC_AUTH_CONFIG" in urls else None
+    with PelotonClient("demo", jm_url=urls["JOBMGR_URL"], auth=auth) as client:
         request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id))
         tasks = sorted(client.task_svc.List(request).result.value.items())
         report("\nEach instance's host, state, and first line of output:")

@@ -15,6 +15,8 @@ from peloton.cli.session import OUTPUTS, Session
 from peloton.cli.targets import NAMES, Targets, TargetSource
 
 GROUPS = {
+    "status": LazyEntry("peloton.cli.commands.overview:status", "The cluster on one screen."),
+    "top": LazyEntry("peloton.cli.commands.overview:top", "Pools, jobs or hosts, live."),
     "job": LazyEntry("peloton.cli.commands.job:job", "Create, watch, change and stop jobs."),
     "task": LazyEntry(
         "peloton.cli.commands.task:task", "Look at and control the instances of a job; read their output."
@@ -24,6 +26,7 @@ GROUPS = {
     "volume": LazyEntry(
         "peloton.cli.commands.volume:volume", "Look at and delete the volumes of stateful jobs."
     ),
+    "logs": LazyEntry("peloton.cli.commands.logs:logs", "The output of one, several or all instances."),
     "respool": LazyEntry(
         "peloton.cli.commands.respool:respool", "Resource pools: how teams share the cluster."
     ),
@@ -39,6 +42,10 @@ GROUPS = {
     ),
     "watch": LazyEntry("peloton.cli.commands.watch:watch", "Print changes of jobs and pods as they come."),
     "admin": LazyEntry("peloton.cli.commands.admin:admin", "Halt components of the job manager."),
+    "completion": LazyEntry(
+        "peloton.cli.commands.completion:completion", "Completion by the shell, with live names."
+    ),
+    "auth": LazyEntry("peloton.cli.commands.auth:auth", "Who you are, and what you may do."),
     "minicluster": LazyEntry("minicluster.cli:minicluster", "A whole cluster on this machine."),
 }
 
@@ -113,7 +120,7 @@ GROUPS = {
     envvar="BASIC_AUTH_CONFIG",
     show_envvar=True,
     metavar="FILE",
-    help="YAML with username and password for every call.",
+    help="YAML with username and password, or token, for every call.",
 )
 @click.option(
     "-t",

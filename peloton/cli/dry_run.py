@@ -2,28 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from peloton.cli.session import Session
+from peloton.cli.exit_codes import DONE, REFUSED
+from peloton.cli.session import Session, pool_id
 from peloton.client.texts import clean
+from peloton.errors import InvalidArgument, Refused
+from peloton.model.ids import is_uuid
 
 if TYPE_CHECKING:
     from peloton.private.plan.plan_pb2 import PlanJobResponse, PlannedInstances
     from peloton.private.resmgr.planning.planning_pb2 import GangsPlan, PlannedVictims
 
+T = TypeVar("T")
+
 TIMEOUT_SECONDS = 40.0
 _INDENT = "  "
 
 
-def show_plan(session: Session, **job: Any) -> int:
-    """Print the plan of a job, given as `config` or `spec`; return the exit code."""
+def show_plan(session: Session, kind: str, file: str, path: str, job_id: str) -> int:
+    """Print the plan of a job of a kind, or all reasons for which it would be refused; return the exit code.
+
+    `file` is its spec, `path` the path of its pool, `job_id` the id it shall have or nothing.
+    """
+    from peloton.cli.spec_check import check
+    from peloton.client.yamltree import read_text
+
+    checked = check(read_text(file), file, kind)
+    refusals = [str(error) for error in checked.errors]
+    pool = _tried(refusals, lambda: pool_id(session, path))
+    _tried(refusals, lambda: _check_id(session, job_id))
+    plan = None
+    if pool is not None and not checked.errors:
+        plan = _tried(refusals, lambda: _plan(session, kind, checked.message, path, pool))
+    if plan is None or refusals:
+        lines = ["Nothing is created. It would be refused:", *(f"{_INDENT}{each}" for each in refusals)]
+        session.show({"refused": refusals}, lambda: "\n".join(lines))
+        return REFUSED
+    session.show(plan, lambda: "\n".join(plan_lines(plan)))
+    return DONE
+
+
+def _plan(session: Session, kind: str, spec: Any, path: str, pool: str) -> PlanJobResponse:
     from peloton.private.plan import plan_pb2
 
+    name, field = ("respoolID", "config") if kind == "job" else ("respool_id", "spec")
+    held = getattr(spec, name)
+    if held.value not in ("", pool):
+        raise InvalidArgument(name, held.value, f"the pool {path}: leave it out of the spec")
+    held.value = pool
+    request = plan_pb2.PlanJobRequest(**{field: spec})
     seconds = max(session.timeout, TIMEOUT_SECONDS)
-    plan = session.call("plan_svc", "PlanJob", plan_pb2.PlanJobRequest(**job), seconds)
-    session.show(plan, lambda: "\n".join(plan_lines(plan)))
-    return 0
+    plan: PlanJobResponse = session.call("plan_svc", "PlanJob", request, seconds)
+    return plan
+
+
+def _check_id(session: Session, job_id: str) -> None:
+    """Raise Refused where a new job cannot have the id."""
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.job import job_pb2
+    from peloton.cli.failures import CallFailed
+
+    if not job_id:
+        return
+    if not is_uuid(job_id):
+        raise Refused(f"--jobID: {job_id!r} is not a UUID of 36 characters")
+    try:
+        session.call("job_svc", "Get", job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id)))
+    except Refused:  # there is none
+        return
+    except CallFailed as failure:
+        if failure.code != "NOT_FOUND":
+            raise
+        return
+    raise Refused(f"--jobID: a job {job_id} exists")
+
+
+def _tried(refusals: list[str], call: Callable[[], T]) -> T | None:
+    """Make a call; note its refusal. Raises CallFailed where nobody answers."""
+    from peloton.cli.failures import CallFailed
+
+    try:
+        return call()
+    except (Refused, InvalidArgument) as refusal:
+        refusals.append(str(refusal))
+    except CallFailed as failure:
+        if failure.transient or failure.code == "UNIMPLEMENTED":
+            raise
+        refusals.append(str(failure))
+    return None
 
 
 def plan_lines(plan: PlanJobResponse) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 
 from peloton.cli.app import GROUPS, cli
+from peloton.cli.groups import VIEWS
 
 _HEAD = """\
 # The command line
@@ -66,7 +67,7 @@ hosts call the host manager of their cluster, `host query` calls all. For the ot
 tells which one; without it they call that of the cluster without a name.
 
 `-z` may be given more than once; `ZK_SERVERS` holds servers separated by commas, blanks or line ends. The
-file of `--basicAuthConfig` holds `username: NAME` and `password: TEXT`, as YAML.
+file of `--basicAuthConfig` holds `username: NAME` and `password: TEXT`, or `token: TEXT`, as YAML.
 """
 _TAIL = """
 ## minicluster
@@ -82,8 +83,12 @@ def reference() -> str:
     """Return the page, as Markdown."""
     root = click.Context(cli, info_name="peloton")
     parts = [_HEAD, "## Global flags\n", *_flags(cli, root), _CLUSTERS.rstrip()]
-    for name in GROUPS:
-        group = cli.get_command(root, name) if name != "minicluster" else None
+    members = {name: cli.get_command(root, name) for name in GROUPS if name != "minicluster"}
+    parts += ["\n## Beside the groups\n"]
+    for name, command in members.items():
+        if command is not None and not isinstance(command, click.Group):
+            parts += _command(command, click.Context(command, root, name))
+    for name, group in members.items():
         if isinstance(group, click.Group):
             parts += [f"\n## {name}\n\n{group.help}\n", *_commands(group, click.Context(group, root, name))]
     return "\n".join(parts) + "\n" + _TAIL
@@ -97,18 +102,28 @@ def _commands(group: click.Group, context: click.Context) -> Iterator[str]:
         if isinstance(command, click.Group):
             yield from _commands(command, inner)
             continue
-        arguments = [one.make_metavar(inner) for one in command.params if isinstance(one, click.Argument)]
-        yield f"- **`{' '.join([inner.command_path, *arguments])}`**: {' '.join(str(command.help).split())}"
-        yield from (f"  {line}" for line in _flags(command, inner))
+        yield from _command(command, inner)
+
+
+def _command(command: click.Command, context: click.Context) -> Iterator[str]:
+    arguments = [one.make_metavar(context) for one in command.params if isinstance(one, click.Argument)]
+    yield f"- **`{' '.join([context.command_path, *arguments])}`**: {' '.join(str(command.help).split())}"
+    yield from (f"  {line}" for line in _flags(command, context))
 
 
 def _flags(command: click.Command, context: click.Context) -> Iterator[str]:
     for option in command.params:
         record = option.get_help_record(context) if isinstance(option, click.Option) else None
-        common = command is not cli and option.opts[-1] in ("--json", "--output", "--interval")
+        common = command is not cli and _is_common(command, option)
         if record is not None and not common:
             flags, text = record
             yield f"- `{flags}`: {' '.join(text.split())}"
+
+
+def _is_common(command: click.Command, option: click.Parameter) -> bool:
+    """Return whether an option is one of those that the head of the page describes."""
+    flag = option.opts[-1]
+    return flag in ("--json", "--output") or (flag == "--interval" and command.name in VIEWS)
 
 
 if __name__ == "__main__":

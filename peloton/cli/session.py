@@ -15,7 +15,8 @@ from peloton.model.cluster import cluster_of
 
 if TYPE_CHECKING:
     from peloton.cli.listing import Listing
-    from peloton.client import PelotonClient
+    from peloton.client import Discovery, PelotonClient
+    from peloton.client.auth import Auth
 
 CALLER = "peloton-cli"
 OUTPUTS = ("table", "wide", "json", "yaml", "name")
@@ -199,10 +200,23 @@ class Session:
             self._client.close()
             self._client = None
 
+    def _auth(self, discovery: Discovery) -> Auth | None:
+        """Return whose calls these are: as given, or the administrator of a minicluster that was found."""
+        from peloton.client.auth import read_auth
+        from peloton.client.discovery import LocalDiscovery
+
+        if self.basic_auth:
+            return read_auth(self.basic_auth)
+        if not isinstance(discovery, LocalDiscovery):
+            return None
+        from minicluster.credentials import admin_of
+
+        file = admin_of(discovery.directory)
+        return read_auth(file) if file is not None else None
+
     def _connect(self) -> PelotonClient:
         from peloton.cli.output import say
         from peloton.client import PelotonClient
-        from peloton.client.auth import read_basic_auth
         from peloton.client.discovery import InCluster
 
         discovery = self.targets.discovery((lambda text: None) if self.quiet else say)
@@ -210,7 +224,7 @@ class Session:
             CALLER,
             discovery=InCluster(discovery, self.mesos_cluster) if self.mesos_cluster else discovery,
             timeout=self.timeout,
-            auth=read_basic_auth(self.basic_auth) if self.basic_auth else None,
+            auth=self._auth(discovery),
         )
 
 

@@ -25,8 +25,31 @@ class BasicAuth:
         return (("username", self.username), ("password", self.password))
 
 
-def read_basic_auth(path: str | Path) -> BasicAuth:
-    """Read `username` and `password` from a YAML file. Raises InvalidArgument; never shows the password."""
+@dataclass(frozen=True, slots=True)
+class BearerAuth:
+    """A user by a token of an identity provider (the daemons' OIDC). It stays out of `repr`."""
+
+    token: str = field(repr=False)
+
+    @property
+    def username(self) -> str:
+        """The name, which only the token tells."""
+        return ""
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """The metadata of a call of this user."""
+        return (("authorization", f"Bearer {self.token}"),)
+
+
+Auth = BasicAuth | BearerAuth
+
+
+def read_auth(path: str | Path) -> Auth:
+    """Read `username` and `password`, or `token`, from a YAML file.
+
+    Raises InvalidArgument; never shows password or token.
+    """
     import yaml
 
     try:
@@ -39,9 +62,19 @@ def read_basic_auth(path: str | Path) -> BasicAuth:
     return _auth(content, str(path))
 
 
-def _auth(content: Any, path: str) -> BasicAuth:
+def read_basic_auth(path: str | Path) -> BasicAuth:
+    """Read `username` and `password` from a YAML file. Raises InvalidArgument; never shows the password."""
+    auth = read_auth(path)
+    if not isinstance(auth, BasicAuth):
+        raise InvalidArgument("basicAuthConfig", str(path), "a YAML mapping with username and password")
+    return auth
+
+
+def _auth(content: Any, path: str) -> Auth:
     if not isinstance(content, Mapping):
-        raise InvalidArgument("basicAuthConfig", path, "a YAML mapping with username and password")
+        raise InvalidArgument("basicAuthConfig", path, "a YAML mapping with username and password, or token")
+    if isinstance(token := content.get("token"), str) and token.isascii() and len(content) == 1:
+        return BearerAuth(token.strip())
     for key in ("username", "password"):
         if not isinstance(content.get(key), str) or not content[key].isascii():
             raise InvalidArgument(f"basicAuthConfig.{key}", path, "a file that gives it as ASCII text")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from peloton.client.auth import BasicAuth
+from peloton.client.auth import Auth
 from peloton.client.discovery import Discovery, InCluster, UrlDiscovery, ZooKeeperDiscovery
 from peloton.client.services import SERVICES
 
@@ -56,7 +56,7 @@ class PelotonClient:
         *,
         zk_root: str = "/peloton",
         timeout: float | None = DEFAULT_TIMEOUT,
-        auth: BasicAuth | None = None,
+        auth: Auth | None = None,
         discovery: Discovery | None = None,
     ) -> None:
         self.name = name

@@ -44,5 +44,8 @@ SERVICES: Mapping[str, Service] = {
     ),
     "host_history_svc": Service("hostmgr", "private.hostmgr.history.history", "HostHistoryServiceStub"),
     "feasibility_svc": Service("jobmgr", "private.hostmgr.feasibility.feasibility", "FeasibilityServiceStub"),
+    "jobmgr_access_svc": Service("jobmgr", "private.access.access", "AccessServiceStub"),
+    "resmgr_access_svc": Service("resmgr", "private.access.access", "AccessServiceStub"),
+    "hostmgr_access_svc": Service("hostmgr", "private.access.access", "AccessServiceStub"),
     "plan_svc": Service("jobmgr", "private.plan.plan", "PlanServiceStub"),
 }

@@ -22,8 +22,9 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -34,6 +35,8 @@ from peloton.client.yamltree import MAX_DEPTH, MAX_NODES, SpecError, compose, en
 
 M = TypeVar("M", bound=Message)
 
+MOST_ERRORS = 50
+"""Errors that are listed for one file."""
 _TAG = "tag:yaml.org,2002:"
 _TEXT_TAGS = frozenset(_TAG + name for name in ("str", "int", "float", "bool", "timestamp", "value", "merge"))
 _INTEGERS: dict[int, tuple[int, int]] = {
@@ -83,14 +86,24 @@ class _Reader:
         taken: dict[str, tuple[str, int]] = {}
         message.SetInParent()
         for key, value in self._pairs(node, path):
-            field = known.get(normalized(key.value))
-            inner = _join(path, key.value)
-            if field is None:
-                raise self._unknown(message.DESCRIPTOR, key, inner)
-            self._check_single(field, key, inner, taken)
-            if value.tag != _TAG + "null":
-                self._set(message, field, value, inner)
+            self._set_key(message, key, value, path, known.get(normalized(key.value)), taken)
         return None
+
+    def _set_key(
+        self,
+        message: Any,
+        key: ScalarNode,
+        value: Node,
+        path: str,
+        field: FieldDescriptor | None,
+        taken: dict[str, tuple[str, int]],
+    ) -> None:
+        inner = _join(path, key.value)
+        if field is None:
+            raise self._unknown(message.DESCRIPTOR, key, inner)
+        self._check_single(field, key, inner, taken)
+        if value.tag != _TAG + "null":
+            self._set(message, field, value, inner)
 
     def _set(self, message: Any, field: FieldDescriptor, node: Node, path: str) -> None:
         if _is_map(field):
@@ -231,6 +244,59 @@ class _Reader:
             )
         if bound:
             raise SpecError(bound, source=self._source, line=line_of(node), path=path)
+
+
+class _CollectingReader(_Reader):
+    """Goes on behind what is wrong, and knows the line of each path."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(source, negative=False)
+        self.errors: list[SpecError] = []
+        self.lines: dict[str, int] = {}
+
+    def _set_key(self, *args: Any) -> None:
+        try:
+            super()._set_key(*args)
+        except SpecError as error:
+            self.errors.append(error)
+            if len(self.errors) == MOST_ERRORS:
+                raise
+
+    def _count(self, node: Node, path: str) -> None:
+        super()._count(node, path)
+        self.lines.setdefault(_plain_path(path), line_of(node))
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed(Generic[M]):
+    """A spec with all that is wrong with its form."""
+
+    message: M
+    errors: Sequence[SpecError]
+    lines: Mapping[str, int]
+    source: str
+
+    def located(self, path: str, text: str) -> SpecError:
+        """Return what a rule says about a field, with its line, or that of the nearest field around it."""
+        parts = _plain_path(path).split(".")
+        starts = (".".join(parts[:count]) for count in range(len(parts), -1, -1))
+        line = next((self.lines[start] for start in starts if start in self.lines), None)
+        return SpecError(text, source=self.source, line=line, path=path)
+
+
+def parse_all(message_type: type[M], root: Node, source: str) -> Parsed[M]:
+    """Read a message from a tree, collecting what is wrong, MOST_ERRORS at most. Raises no SpecError."""
+    message, reader = message_type(), _CollectingReader(source)
+    try:
+        reader.fill(message, root, "")
+    except SpecError as error:
+        reader.errors.extend([] if error in reader.errors else [error])
+    return Parsed(message, reader.errors, reader.lines, source)
+
+
+def _plain_path(path: str) -> str:
+    """Return a path in one form, however it is written: `instanceConfig[3].x` and `instance_config.3.x`."""
+    return normalized(path.replace("[", ".").replace("]", ""))
 
 
 def _number(node: Node) -> int | float | None:

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import grpc
 
 from peloton.backoff import Backoff
-from peloton.errors import PelotonError, Unavailable
+from peloton.errors import PelotonError, PermissionDenied, Unauthenticated, Unavailable
 from peloton.membership.interface import Group, Membership, Role, groups
 from peloton.model.cluster import UNNAMED
-from peloton.rpc.caller import Metadata
+from peloton.rpc.caller import INSTANCE, Metadata
 from peloton.rpc.errors import error_of
 from peloton.rpc.server import OPTIONS
 
@@ -108,6 +108,8 @@ class LeaderClient:
         self._group = Group(role, cluster)
         self._stub_class = stub
         self._metadata = metadata
+        # A daemon that is refused goes on trying: nothing has begun, and the tokens may be about to change.
+        self._of_daemon = any(key == INSTANCE for key, _ in metadata)
         self._fence = fence
         self._channel: Any = None
         self._stub: Any = None
@@ -142,7 +144,10 @@ class LeaderClient:
         try:
             return await getattr(self._stub, method)(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
-            raise error_of(error, f"{self._group} {leader.target} {method}") from None
+            failure = error_of(error, f"{self._group} {leader.target} {method}")
+            if self._of_daemon and isinstance(failure, Unauthenticated | PermissionDenied):
+                raise Unavailable(str(failure)) from None
+            raise failure from None
         except grpc.aio.UsageError as error:
             if channel is self._channels.existing(leader.target):
                 raise PelotonError(f"{method}: {error}") from None

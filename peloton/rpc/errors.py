@@ -40,9 +40,8 @@ _ERRORS: dict[grpc.StatusCode, type[PelotonError]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: Unavailable,
     grpc.StatusCode.CANCELLED: Unavailable,
     grpc.StatusCode.RESOURCE_EXHAUSTED: ResourceExhausted,
-    # Nothing has begun there. A daemon repeats the call: its token, or the other's, may be about to change.
-    grpc.StatusCode.UNAUTHENTICATED: Unavailable,
-    grpc.StatusCode.PERMISSION_DENIED: Unavailable,
+    grpc.StatusCode.UNAUTHENTICATED: Unauthenticated,
+    grpc.StatusCode.PERMISSION_DENIED: PermissionDenied,
 }
 
 

@@ -19,7 +19,8 @@ STATIC = FOLDER / "static"
 class Templates:
     """Renders templates, and single blocks of them.
 
-    Every template has the macros of `macros.html` as `ui`, and the filters of `peloton.web.formats`.
+    Every template has the macros of `macros.html` as `ui`, those of `job_macros.html` as `jm`, and the
+    filters of `peloton.web.formats`.
     """
 
     def __init__(self, cluster_name: str = "") -> None:
@@ -40,6 +41,7 @@ class Templates:
             kinds=formats.KINDS,
         )
         self.environment.globals["ui"] = self.environment.get_template("macros.html").module
+        self.environment.globals["jm"] = self.environment.get_template("job_macros.html").module
 
     def page(self, template: str, variables: Mapping[str, Any]) -> str:
         """Render a whole template."""

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peloton.cli.commands.job_ends import ENDS
 from peloton.cli.commands.rolling import ROLLING
+from peloton.cli.commands.specs import SPEC_COMMANDS
 from peloton.cli.commands.stateless import stateless
-from peloton.cli.exit_codes import JOB_FAILED
 from peloton.cli.groups import Group
 from peloton.cli.listing import Listing, listing
 from peloton.cli.live_names import files, live_jobs, live_pools
-from peloton.cli.params import COUNT, DRY_RUN, Labels, WholeNumber
-from peloton.cli.queries import PAGE, JobQuery, job_query_options
+from peloton.cli.params import DRY_RUN
+from peloton.cli.queries import JobQuery, job_query_options
 from peloton.cli.session import Session, pass_session, pool_id
-from peloton.errors import InvalidArgument, PelotonError, Refused
+from peloton.errors import InvalidArgument, PelotonError
 
 if TYPE_CHECKING:
-    from peloton.api.v0.job.job_pb2 import JobConfig, JobInfo
+    from peloton.api.v0.job.job_pb2 import JobConfig
     from peloton.api.v0.peloton_pb2 import JobID, Secret
 
 
@@ -36,7 +37,7 @@ def job() -> None:
     """Create, watch, change and stop jobs."""
 
 
-for _command in (*ROLLING, stateless):
+for _command in (*ENDS, *ROLLING, *SPEC_COMMANDS, stateless):
     job.add_command(_command)
 
 
@@ -69,7 +70,8 @@ def create(
     """Create a job from the spec CONFIG (YAML, `-` for standard input) in the pool at path RESPOOL.
 
     With --follow the exit code is 0 only if the job SUCCEEDED. Instances that no host of the cluster could
-    take are warned of on standard error. With --dry-run the job is checked and planned only.
+    take are warned of on standard error. With --dry-run the job is checked and planned
+    only: all is told for which it would be refused.
     """
     from peloton.api.v0.job import job_pb2
     from peloton.cli.feasibility import warnings
@@ -78,12 +80,12 @@ def create(
     if dry_run and follow:
         raise click.UsageError("--follow and --dry-run do not go together: nothing is created")
     secrets = _secrets(secret_path, secret_data, config)
-    spec = _read(config)
-    _set_pool(spec, session, respool)
     if dry_run:
         from peloton.cli.dry_run import show_plan
 
-        return show_plan(session, config=spec)
+        return show_plan(session, "job", config, respool, job_id)
+    spec = _read(config)
+    _set_pool(spec, session, respool)
     request = job_pb2.CreateRequest(id=_id(job_id), config=spec, secrets=secrets)
     response = session.call("job_svc", "Create", request)
     if not follow:
@@ -94,9 +96,11 @@ def create(
         say(warning)
     if not follow:
         return 0
-    info = _follow(session, response.jobId.value)
+    from peloton.cli.follow import ended, follow_to_end
+
+    info = follow_to_end(session, response.jobId.value)
     session.show(info, lambda: "", info.id.value)
-    return _ended(session, info)
+    return ended(session, info)
 
 
 @job.command()
@@ -126,97 +130,6 @@ def update(
 @job.command()
 @click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
 @pass_session
-def delete(session: Session, job_id: str) -> None:
-    """Remove a job that has ended, with its tasks."""
-    from peloton.api.v0.job import job_pb2
-
-    response = session.call("job_svc", "Delete", job_pb2.DeleteRequest(id=_id(job_id)))
-    session.show(response, lambda: f"Job {job_id} deleted")
-
-
-@job.command()
-@click.argument("job_id", metavar="[JOB]", required=False, shell_complete=live_jobs)
-@click.option("--progress", is_flag=True, help="Show the progress until the jobs have ended.")
-@click.option("--owner", help="Stop the active jobs of this owner.")
-@click.option("-l", "--labels", type=Labels(), help="Stop the active jobs that have these labels.")
-@click.option(
-    "-f", "--force", is_flag=True, help="Do not ask before jobs found by owner or labels are stopped."
-)
-@click.option(
-    "-n",
-    "--limit",
-    type=WholeNumber(1, PAGE),
-    default=100,
-    show_default=True,
-    help="Stop at most so many.",
-)
-@click.option("-q", "--total", type=COUNT, default=100, show_default=True, help="Look at so many.")
-@pass_session
-def stop(
-    session: Session,
-    job_id: str | None,
-    progress: bool,
-    owner: str | None,
-    labels: list[tuple[str, str]] | None,
-    force: bool,
-    limit: int,
-    total: int,
-) -> int:
-    """Stop a job, or the active jobs of an owner or with labels."""
-    if bool(job_id) == bool(owner or labels):
-        raise click.UsageError("give either a job's id, or --owner or --labels")
-    ids = [job_id] if job_id else _active(session, owner, labels, limit, total)
-    if not job_id and ids and not force:
-        click.echo("\n".join(ids), err=True)
-        click.confirm(f"Stop these {len(ids)} jobs?", abort=True, err=True)
-    stopped = [one for one in (_stop(session, one) for one in ids) if one is not None]
-    infos = [_follow(session, one["jobId"]) for one in stopped] if progress else []
-    if session.json:
-        from peloton.client.plain import as_json
-
-        session.show([as_json(one) for one in infos] if progress else stopped, lambda: "")
-    elif not ids:
-        click.echo("No active job found")
-    return 0 if len(stopped) == len(ids) else 1
-
-
-def _stop(session: Session, job_id: str) -> dict[str, Any] | None:
-    """Stop a job; return what was stopped, or None and print why where it was refused."""
-    from peloton.api.v0.task import task_pb2
-    from peloton.cli.output import say
-
-    try:
-        response = session.call("task_svc", "Stop", task_pb2.StopRequest(jobId=_id(job_id)))
-    except Refused as refusal:
-        said = str(refusal)
-        say(f"peloton: {said}" if job_id in said else f"peloton: job {job_id}: {said}")
-        return None
-    count = len(response.stoppedInstanceIds)
-    if not session.json:
-        click.echo(
-            f"Job {job_id} "
-            + (f"is being stopped: {count} instances" if count else "has no instance left to stop")
-        )
-    return {"jobId": job_id, "stoppedInstanceIds": list(response.stoppedInstanceIds)}
-
-
-def _active(
-    session: Session, owner: str | None, labels: list[tuple[str, str]] | None, limit: int, total: int
-) -> list[str]:
-    query = JobQuery(owner=owner or "", labels=labels or [], states=_unended(), limit=limit, total=total)
-    response = session.call("job_svc", "Query", query.request())
-    return [one.id.value for one in response.results]
-
-
-def _unended() -> list[int]:
-    from peloton.api.v0.job import job_pb2
-
-    return [job_pb2.UNINITIALIZED, job_pb2.INITIALIZED, job_pb2.PENDING, job_pb2.RUNNING]
-
-
-@job.command()
-@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
-@pass_session
 def get(session: Session, job_id: str) -> None:
     """Show a job's config and runtime."""
     from peloton.api.v0.job import job_pb2
@@ -230,7 +143,9 @@ def get(session: Session, job_id: str) -> None:
 @pass_session
 def status(session: Session, job_id: str) -> None:
     """Show a job's runtime: state, times, instances by state."""
-    runtime = _get(session, job_id).runtime
+    from peloton.cli.follow import get_info
+
+    runtime = get_info(session, job_id).runtime
     session.show_object(runtime, job_id)
 
 
@@ -292,68 +207,6 @@ def query(session: Session, /, **given: Any) -> None:
 
     response = session.call("job_svc", "Query", JobQuery(**given).request())
     session.show(response, lambda: job_table(response.results))
-
-
-def _get(session: Session, job_id: str) -> JobInfo:
-    from peloton.api.v0.job import job_pb2
-
-    info: JobInfo = session.call("job_svc", "Get", job_pb2.GetRequest(id=_id(job_id))).jobInfo
-    return info
-
-
-def _follow(session: Session, job_id: str) -> JobInfo:
-    from peloton.cli.progress import follow_job, progress_line
-
-    stream = sys.stdout if session.plain else sys.stderr
-    return follow_job(
-        lambda: _get(session, job_id), progress_line(stream), lambda: _waiting_reason(session, job_id)
-    )
-
-
-def _waiting_reason(session: Session, job_id: str) -> str:
-    """Return why the first of the job's PENDING tasks waits, empty where that is unknown."""
-    from peloton.api.v0.query import query_pb2
-    from peloton.api.v0.task import task_pb2
-    from peloton.client.texts import clean
-
-    spec = task_pb2.QuerySpec(taskStates=[task_pb2.PENDING], pagination=query_pb2.PaginationSpec(limit=1))
-    try:
-        found = session.call("task_svc", "Query", task_pb2.QueryRequest(jobId=_id(job_id), spec=spec)).records
-    except PelotonError:
-        return ""
-    return clean(found[0].runtime.reason) if found else ""
-
-
-def _ended(session: Session, info: JobInfo) -> int:
-    from peloton.api.v0.job import job_pb2
-    from peloton.cli.output import say
-
-    if info.runtime.state == job_pb2.SUCCEEDED:
-        return 0
-    say(f"Job {info.id.value} ended {job_pb2.JobState.Name(info.runtime.state)}")
-    for line in _failed_instances(session, info.id.value):
-        say(line)
-    return JOB_FAILED
-
-
-def _failed_instances(session: Session, job_id: str) -> list[str]:
-    """Return a line on each of the first three instances that did not succeed."""
-    from peloton.api.v0.query import query_pb2
-    from peloton.api.v0.task import task_pb2
-    from peloton.client.texts import clean
-
-    states = [task_pb2.FAILED, task_pb2.LOST, task_pb2.KILLED]
-    spec = task_pb2.QuerySpec(taskStates=states, pagination=query_pb2.PaginationSpec(limit=3))
-    try:
-        found = session.call("task_svc", "Query", task_pb2.QueryRequest(jobId=_id(job_id), spec=spec)).records
-    except PelotonError as error:
-        return [f"the reasons cannot be read: {error}"]
-    names = task_pb2.TaskState.Name
-    return [
-        f"  instance {one.instanceId} {names(one.runtime.state)}: "
-        f"{clean(one.runtime.message or one.runtime.reason or 'no message')}"
-        for one in found
-    ]
 
 
 def _id(value: str) -> JobID:

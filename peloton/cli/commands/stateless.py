@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peloton.cli.commands.stateless_ends import ENDS
 from peloton.cli.commands.stateless_reads import READS
 from peloton.cli.commands.workflow import workflow
 from peloton.cli.groups import Group
@@ -35,7 +36,7 @@ def stateless() -> None:
 
 
 stateless.add_command(workflow)
-for _command in READS:
+for _command in (*READS, *ENDS):
     stateless.add_command(_command)
 
 
@@ -49,22 +50,21 @@ for _command in READS:
 @create_options
 @DRY_RUN
 @pass_session
-def create(session: Session, /, respool: str, spec: str, job_id: str, dry_run: bool, **given: Any) -> None:
+def create(session: Session, /, respool: str, spec: str, job_id: str, dry_run: bool, **given: Any) -> int:
     """Create a service from SPEC (YAML, `-` for standard input) in the pool at path RESPOOL.
 
     BATCH-SIZE instances are started at a time, all at once with 0. Instances that no host of the cluster
     could take are warned of on standard error. With --dry-run the service is checked and planned only, as if
-    all instances were started at a time.
+    all instances were started at a time; all is told for which it would be refused.
     """
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 
-    flags, content = UpdateFlags(**given), _read(spec)
-    take_pool(session, content.respool_id, "respool_id", respool)
     if dry_run:
         from peloton.cli.dry_run import show_plan
 
-        show_plan(session, spec=content)
-        return
+        return show_plan(session, "service", spec, respool, job_id)
+    flags, content = UpdateFlags(**given), _read(spec)
+    take_pool(session, content.respool_id, "respool_id", respool)
     request = pb.CreateJobRequest(job_id=_id(job_id), spec=content, create_spec=flags.create_spec())
     _set_opaque_data(request, flags.opaque_data)
     response = call_job(session, "CreateJob", request)
@@ -74,6 +74,7 @@ def create(session: Session, /, respool: str, spec: str, job_id: str, dry_run: b
         response.job_id.value,
     )
     _warn(session, content)
+    return 0
 
 
 @stateless.command()
@@ -204,30 +205,6 @@ def restart(
 def start(session: Session, job_id: str, version: str) -> None:
     """Start a service that was stopped, with all of its instances."""
     _switch(session, "StartJob", job_id, version, f"Job {job_id} is being started")
-
-
-@stateless.command()
-@JOB
-@VERSION
-@pass_session
-def stop(session: Session, job_id: str, version: str) -> None:
-    """Stop all instances of a service."""
-    _switch(session, "StopJob", job_id, version, f"Job {job_id} is being stopped")
-
-
-@stateless.command()
-@JOB
-@VERSION
-@click.option("-f", "--force", is_flag=True, help="Stop it first where it runs.")
-@pass_session
-def delete(session: Session, job_id: str, version: str, force: bool) -> None:
-    """Delete a service that was stopped, with its pods."""
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
-
-    request = pb.DeleteJobRequest(job_id=_id(job_id), force=force)
-    request.version.value = version
-    response = call_job(session, "DeleteJob", request, version)
-    session.show(response, lambda: f"Job {job_id} is being deleted")
 
 
 def _switch(session: Session, method: str, job_id: str, version: str, done: str) -> None:

@@ -5,9 +5,15 @@ from __future__ import annotations
 from starlette.routing import BaseRoute
 
 from peloton.web.pages import Page
-from peloton.web.views import hostpools, hosts, overview
+from peloton.web.views import hostpools, hosts, instances, job_forms, jobs, overview
 
-PAGES: tuple[Page, ...] = (*overview.PAGES, *hosts.PAGES, *hostpools.PAGES)
+PAGES: tuple[Page, ...] = (
+    *overview.PAGES,
+    *jobs.PAGES,
+    *instances.PAGES,
+    *hosts.PAGES,
+    *hostpools.PAGES,
+)
 """Every page. A module of pages adds its own here."""
-ROUTES: tuple[BaseRoute, ...] = (*hosts.ROUTES, *hostpools.ROUTES)
+ROUTES: tuple[BaseRoute, ...] = (*job_forms.ROUTES, *hosts.ROUTES, *hostpools.ROUTES)
 """Other requests: posts, downloads, streams."""

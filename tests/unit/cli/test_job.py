@@ -338,7 +338,8 @@ def test_stop_confirms_before_stopping_found_jobs(
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     outcome = run("job", "stop", "--owner", "me")
     assert (outcome.code, outcome.out) == (1, "")
-    assert "Stop these 1 jobs?" in outcome.err and not daemons.requests("Stop")
+    assert "ID  Name  Type   State    Instances\n" in outcome.err
+    assert "Stop this job?" in outcome.err and not daemons.requests("Stop")
 
 
 def test_stop_requires_exactly_one_selection(run: Run, daemons: FakeDaemons) -> None:

@@ -1,0 +1,69 @@
+"""`peloton auth`: who the caller is, and what it may do."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from peloton.cli.groups import Group
+from peloton.cli.session import Session, pass_session
+
+
+@click.group(cls=Group)
+def auth() -> None:
+    """Who you are, and what you may do."""
+
+
+@auth.command("can-i")
+@click.argument("verb")
+@click.argument("resource")
+@pass_session
+def can_i(session: Session, verb: str, resource: str) -> int:
+    """Ask whether you may do VERB to RESOURCE, such as `create jobs`; nothing is done.
+
+    `call SERVICE:METHOD` asks for a method of the interface. The exit code is 0 for yes, and 1 for no.
+    """
+    from peloton.client.verbs import asked
+    from peloton.private.access import access_pb2
+
+    found = asked(verb, resource)
+    request = access_pb2.CheckMethodsRequest(methods=[f"{found.service}/{found.method}"])
+    answer = session.call(f"{found.role}_access_svc", "CheckMethods", request)
+    (verdict,) = answer.verdicts
+    session.show(verdict, lambda: "yes" if verdict.allowed else f"no: {verdict.reason}")
+    return 0 if verdict.allowed else 1
+
+
+@auth.command()
+@pass_session
+def whoami(session: Session) -> None:
+    """Show whom the job manager takes you for."""
+    from peloton.private.access import access_pb2
+
+    answer = session.call("jobmgr_access_svc", "GetCaller", access_pb2.GetCallerRequest())
+    session.show(answer, lambda: _caller(answer))
+
+
+def _caller(answer: Any) -> str:
+    if answer.kind == "nobody":
+        return "nobody: this cluster asks nobody who they are"
+    roles = ", ".join(answer.roles) or "no role"
+    return f"{answer.kind} {answer.name or '(the default one)'}, {roles}"
+
+
+@auth.command("hash")
+@click.option("--stdin", "from_stdin", is_flag=True, help="Read the password from standard input, one line.")
+def hash_(from_stdin: bool) -> None:
+    """Hash a password, for a file of users (`auth.config_file`). It is asked for, and not shown."""
+    from peloton.errors import InvalidArgument
+    from peloton.identity.passwords import hashed
+
+    if from_stdin:
+        password = sys.stdin.readline().rstrip("\r\n")
+    else:
+        password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    if not password or not password.isascii() or not password.isprintable():
+        raise InvalidArgument("password", "(hidden)", "ASCII text on one line")
+    click.echo(f"'{hashed(password)}'")

@@ -1,0 +1,93 @@
+"""`peloton status` and `peloton top`: the cluster on one screen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from peloton.cli.exit_codes import DONE, UNREACHABLE
+from peloton.cli.groups import Command
+from peloton.cli.params import INDEX, Duration
+from peloton.cli.session import Session, pass_session
+
+if TYPE_CHECKING:
+    from peloton.cli.listing import Listing
+
+VIEWS = ("pools", "jobs", "hosts")
+
+
+@click.command(cls=Command)
+@pass_session
+def status(session: Session) -> int:
+    """Show the cluster on one screen: its daemons, hosts, jobs and pools, and what is wrong now.
+
+    A daemon that does not answer is shown as such, and the exit code is then 3.
+    """
+    from peloton.cli.colours import has_colours
+    from peloton.cli.overview import read
+    from peloton.cli.overview_text import overview_plain, overview_text
+
+    found = read(session)
+    session.show(overview_plain(found), lambda: overview_text(found, colours=has_colours(sys.stdout)))
+    return UNREACHABLE if any(daemon.failure for daemon in found.daemons) else DONE
+
+
+@click.command(cls=Command)
+@click.argument("view", type=click.Choice(VIEWS), default="pools")
+@click.option("--interval", type=Duration(), default="2s", show_default=True, help="How often it is read.")
+@click.option("-n", "--times", type=INDEX, default=0, help="End after so many.  [default: when q is pressed]")
+@pass_session
+def top(session: Session, view: str, interval: float, times: int) -> int:
+    """Show pools, jobs or hosts live, the busiest first.
+
+    On a terminal, p, j and h change what is shown and q ends it. Elsewhere it is printed again and again.
+    """
+    from peloton.cli.screen import collected, opened, repeat
+
+    shown = [view]
+    by_key: Mapping[str, str] = {name[0]: name for name in VIEWS}
+
+    def read() -> str:
+        def show() -> None:
+            found = _READERS[shown[0]](session)
+            rows = [dict(zip(found.heads, row, strict=True)) for row in found.rows]
+            session.show(rows, lambda: found)
+
+        return collected(session, show)
+
+    with opened() as screen:
+        title = "peloton top   p: pools   j: jobs   h: hosts"
+        return repeat(
+            screen, read, title, interval, times=times, on_key=lambda key: _set(shown, by_key.get(key))
+        )
+
+
+def _set(shown: list[str], view: str | None) -> None:
+    shown[0] = view or shown[0]
+
+
+def _pools(session: Session) -> Listing:
+    from peloton.cli.overview import read_pools
+    from peloton.cli.overview_text import pool_listing
+
+    return pool_listing(read_pools(session))
+
+
+def _jobs(session: Session) -> Listing:
+    from peloton.cli.overview import read_jobs
+    from peloton.cli.overview_text import job_listing
+
+    return job_listing(read_jobs(session))
+
+
+def _hosts(session: Session) -> Listing:
+    from peloton.cli.overview import read_hosts
+    from peloton.cli.overview_text import host_listing
+
+    return host_listing(list(read_hosts(session)))
+
+
+_READERS: Mapping[str, Callable[[Session], Listing]] = {"pools": _pools, "jobs": _jobs, "hosts": _hosts}

@@ -1,0 +1,127 @@
+"""`peloton job stateless stop` and `delete`: one service, or those of an owner or with labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peloton.cli.exit_codes import DONE, REFUSED
+from peloton.cli.groups import Command
+from peloton.cli.live_names import live_jobs
+from peloton.cli.params import Labels
+from peloton.cli.queries import JobQuery
+from peloton.cli.selection import confirm, one_or_found, unended
+from peloton.cli.session import Session, pass_session
+from peloton.cli.versions import EntityVersion, call_job
+
+if TYPE_CHECKING:
+    from peloton.api.v0.job.job_pb2 import JobSummary
+
+JOB = click.argument("job_id", metavar="[JOB]", required=False, shell_complete=live_jobs)
+VERSION = click.argument("version", metavar="[ENTITYVERSION]", type=EntityVersion(), required=False)
+OWNER = click.option("--owner", help="The services of this owner instead.")
+LABELS = click.option("-l", "--labels", type=Labels(), help="The services that have these labels instead.")
+YES = click.option("-y", "--yes", is_flag=True, help="Do not ask before services found by owner or labels.")
+
+
+@click.command(cls=Command)
+@JOB
+@VERSION
+@OWNER
+@LABELS
+@YES
+@pass_session
+def stop(session: Session, /, **given: Any) -> int:
+    """Stop all instances of a service, or of those of an owner or with labels, which are shown before."""
+    return _end(session, "Stop", "StopJob", "is being stopped", unended(), **given)
+
+
+@click.command(cls=Command)
+@JOB
+@VERSION
+@click.option("-f", "--force", is_flag=True, help="Stop it first where it runs.")
+@OWNER
+@LABELS
+@YES
+@pass_session
+def delete(session: Session, /, force: bool, **given: Any) -> int:
+    """Delete a service that was stopped, with its pods, or those of an owner or with labels, shown before."""
+    return _end(session, "Delete", "DeleteJob", "is being deleted", [], force=force, **given)
+
+
+ENDS = (stop, delete)
+
+
+def _end(
+    session: Session,
+    verb: str,
+    method: str,
+    done: str,
+    states: list[int],
+    *,
+    job_id: str | None,
+    version: str | None,
+    owner: str | None,
+    labels: Any,
+    yes: bool,
+    **fields: Any,
+) -> int:
+    one_or_found(job_id, owner, labels)
+    if job_id:
+        if not version:
+            ctx = click.get_current_context()
+            param = next(each for each in ctx.command.params if each.name == "version")
+            raise click.MissingParameter(ctx=ctx, param=param)
+        response = _call(session, method, job_id, version, fields)
+        session.show(response, lambda: f"Job {job_id} {_with_version(done, response)}", job_id)
+        return DONE
+    found = _found(session, JobQuery(owner=owner or "", labels=labels or [], states=states))
+    confirm(verb, found, yes)
+    lines = [_one(session, method, job.id.value, fields, done) for job in found]
+    said = [line for line in lines if line]
+    ids = [job.id.value for job, line in zip(found, lines, strict=True) if line]
+    human = "\n".join(said) if found else "No service found"
+    session.show([{"jobId": one} for one in ids], lambda: human, "\n".join(ids))
+    return DONE if len(said) == len(found) else REFUSED
+
+
+def _found(session: Session, query: JobQuery) -> Sequence[JobSummary]:
+    from peloton.api.v0.job import job_pb2
+
+    jobs = session.call("job_svc", "Query", query.request()).results
+    return [job for job in jobs if job.type != job_pb2.BATCH]
+
+
+def _one(session: Session, method: str, job_id: str, fields: dict[str, Any], done: str) -> str:
+    """End one of several services at its present version; return nothing where it was refused."""
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+    from peloton.cli.failures import CallFailed
+    from peloton.cli.output import say
+
+    request = pb.GetJobRequest(summary_only=True)
+    request.job_id.value = job_id
+    try:
+        version = call_job(session, "GetJob", request).summary.status.version.value
+        response = _call(session, method, job_id, version, fields)
+    except CallFailed as failure:
+        if failure.transient:
+            raise
+        text = str(failure)
+        say(f"peloton: {text}" if job_id in text else f"peloton: job {job_id}: {text}")
+        return ""
+    return f"Job {job_id} {_with_version(done, response)}"
+
+
+def _call(session: Session, method: str, job_id: str, version: str, fields: dict[str, Any]) -> Any:
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+
+    request = getattr(pb, f"{method}Request")(**fields)
+    request.job_id.value, request.version.value = job_id, version
+    return call_job(session, method, request, version)
+
+
+def _with_version(done: str, response: Any) -> str:
+    version = getattr(response, "version", None)
+    return f"{done}, entity version {version.value}" if version is not None else done

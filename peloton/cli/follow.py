@@ -1,0 +1,84 @@
+"""Wait for a job to end, and say how it did."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from peloton.cli.exit_codes import DONE, JOB_FAILED
+from peloton.cli.progress import follow_job, progress_line
+from peloton.cli.session import Session
+from peloton.errors import PelotonError
+
+if TYPE_CHECKING:
+    from peloton.api.v0.job.job_pb2 import JobInfo
+    from peloton.api.v0.peloton_pb2 import JobID
+
+
+def get_info(session: Session, job_id: str) -> JobInfo:
+    """Return a job. Raises CallFailed."""
+    from peloton.api.v0.job import job_pb2
+
+    info: JobInfo = session.call("job_svc", "Get", job_pb2.GetRequest(id=_id(job_id))).jobInfo
+    return info
+
+
+def follow_to_end(session: Session, job_id: str) -> JobInfo:
+    """Show the progress of a job until it has ended; return it as it is then."""
+    stream = sys.stdout if session.plain else sys.stderr
+    return follow_job(
+        lambda: get_info(session, job_id), progress_line(stream), lambda: _waiting_reason(session, job_id)
+    )
+
+
+def _waiting_reason(session: Session, job_id: str) -> str:
+    """Return why the first of the job's PENDING tasks waits, empty where that is unknown."""
+    from peloton.api.v0.query import query_pb2
+    from peloton.api.v0.task import task_pb2
+    from peloton.client.texts import clean
+
+    spec = task_pb2.QuerySpec(taskStates=[task_pb2.PENDING], pagination=query_pb2.PaginationSpec(limit=1))
+    try:
+        found = session.call("task_svc", "Query", task_pb2.QueryRequest(jobId=_id(job_id), spec=spec)).records
+    except PelotonError:
+        return ""
+    return clean(found[0].runtime.reason) if found else ""
+
+
+def ended(session: Session, info: JobInfo) -> int:
+    """Print why a job did not succeed; return the exit code."""
+    from peloton.api.v0.job import job_pb2
+    from peloton.cli.output import say
+
+    if info.runtime.state == job_pb2.SUCCEEDED:
+        return DONE
+    say(f"Job {info.id.value} ended {job_pb2.JobState.Name(info.runtime.state)}")
+    for line in _failed_instances(session, info.id.value):
+        say(line)
+    return JOB_FAILED
+
+
+def _failed_instances(session: Session, job_id: str) -> list[str]:
+    """Return a line on each of the first three instances that did not succeed."""
+    from peloton.api.v0.query import query_pb2
+    from peloton.api.v0.task import task_pb2
+    from peloton.client.texts import clean
+
+    states = [task_pb2.FAILED, task_pb2.LOST, task_pb2.KILLED]
+    spec = task_pb2.QuerySpec(taskStates=states, pagination=query_pb2.PaginationSpec(limit=3))
+    try:
+        found = session.call("task_svc", "Query", task_pb2.QueryRequest(jobId=_id(job_id), spec=spec)).records
+    except PelotonError as error:
+        return [f"the reasons cannot be read: {error}"]
+    names = task_pb2.TaskState.Name
+    return [
+        f"  instance {one.instanceId} {names(one.runtime.state)}: "
+        f"{clean(one.runtime.message or one.runtime.reason or 'no message')}"
+        for one in found
+    ]
+
+
+def _id(value: str) -> JobID:
+    from peloton.api.v0 import peloton_pb2
+
+    return peloton_pb2.JobID(value=value)

@@ -1,0 +1,186 @@
+"""The cluster as a whole: what `peloton status` and `peloton top` show, read by a few calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from peloton.cli.session import Session
+from peloton.errors import PelotonError
+
+if TYPE_CHECKING:
+    from peloton.api.v0.job.job_pb2 import JobSummary
+    from peloton.api.v0.respool.respool_pb2 import ResourcePoolInfo
+
+T = TypeVar("T")
+
+KINDS = ("cpu", "memory", "disk", "gpu")
+PAGE = 100
+MOST_JOBS = 1000
+"""Active jobs that are looked at; `Jobs.counts` counts all."""
+RECENT = 5
+"""Jobs that failed lately, which are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """Resources by kind: in use and in all."""
+
+    used: Mapping[str, float]
+    total: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Jobs by state, the active ones, and the last that failed."""
+
+    counts: Mapping[str, int]
+    active: Sequence[JobSummary]
+    failed: Sequence[JobSummary]
+
+    def tasks(self) -> Mapping[str, int]:
+        """Return how many tasks the active jobs have in each state, most first."""
+        found: Counter[str] = Counter()
+        for job in self.active:
+            found.update(job.runtime.taskStats)
+        return {
+            state: count
+            for state, count in sorted(found.items(), key=lambda each: (-each[1], each[0]))
+            if count
+        }
+
+
+@dataclass(slots=True)
+class Daemon:
+    """The leader of a role."""
+
+    role: str
+    address: str
+    failure: str = ""
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as data for programs."""
+        return {
+            "role": self.role,
+            "address": self.address,
+            "answers": not self.failure,
+            "failure": self.failure,
+        }
+
+
+@dataclass(slots=True)
+class Overview:
+    """What could be read; `daemons` says what could not, and why."""
+
+    daemons: list[Daemon] = field(default_factory=list)
+    hosts: Mapping[str, int] | None = None
+    away: Sequence[str] = ()
+    """Hosts that are not UP, with their states."""
+    capacity: Amounts | None = None
+    pools: Sequence[ResourcePoolInfo] | None = None
+    jobs: Jobs | None = None
+
+
+def read(session: Session) -> Overview:
+    """Read the cluster; a daemon that does not answer is noted. Raises what is wrong with the command."""
+    found = Overview()
+    found.jobs = _from("jobmgr", session, found, lambda: read_jobs(session))
+    found.pools = _from("resmgr", session, found, lambda: read_pools(session))
+    hosts = _from("hostmgr", session, found, lambda: _read_hosts(session))
+    if hosts is not None:
+        found.hosts, found.away, found.capacity = hosts
+    return found
+
+
+def _from(role: str, session: Session, found: Overview, call: Callable[[], T]) -> T | None:
+    """Make a call to a daemon; note whether it answers."""
+    answer, failure, address = None, "", "?"
+    try:
+        address = session.client.address(role)
+        answer = call()
+    except PelotonError as error:
+        failure = str(error)
+    found.daemons.append(Daemon(role, address, failure))
+    return answer
+
+
+def read_jobs(session: Session) -> Jobs:
+    """Return the jobs. Raises CallFailed."""
+    from peloton.api.v0.job import job_pb2
+
+    counts: dict[str, int] = {}
+    active: list[JobSummary] = []
+    for state in (job_pb2.RUNNING, job_pb2.PENDING, job_pb2.INITIALIZED):
+        jobs, counts[job_pb2.JobState.Name(state)] = _of_state(session, state, MOST_JOBS - len(active))
+        active += jobs
+    failed, counts["FAILED"] = _of_state(session, job_pb2.FAILED, RECENT)
+    for state in (job_pb2.SUCCEEDED, job_pb2.KILLED):
+        _, counts[job_pb2.JobState.Name(state)] = _of_state(session, state, 1)
+    return Jobs(counts, active, failed)
+
+
+def _of_state(session: Session, state: int, most: int) -> tuple[list[JobSummary], int]:
+    """Return the newest jobs in a state, and how many are in it."""
+    from peloton.api.v0.job import job_pb2
+    from peloton.api.v0.query import query_pb2
+
+    found: list[JobSummary] = []
+    while True:
+        page = query_pb2.PaginationSpec(offset=len(found), limit=min(PAGE, max(1, most - len(found))))
+        spec = job_pb2.QuerySpec(pagination=page, jobStates=[job_pb2.JobState.ValueType(state)])
+        answer = session.call("job_svc", "Query", job_pb2.QueryRequest(spec=spec, summaryOnly=True))
+        found += answer.results
+        if not answer.results or len(found) >= min(most, answer.pagination.total):
+            return found[: max(0, most)], answer.pagination.total
+
+
+def read_pools(session: Session) -> Sequence[ResourcePoolInfo]:
+    """Return the pools, parents before their children. Raises CallFailed."""
+    from peloton.api.v0.respool import respool_pb2
+
+    pools = session.call("respool_svc", "Query", respool_pb2.QueryRequest()).resourcePools
+    return sorted(pools, key=lambda pool: pool.path.value)
+
+
+def _read_hosts(session: Session) -> tuple[Mapping[str, int], list[str], Amounts]:
+    from peloton.api.v0.host import host_pb2
+    from peloton.api.v0.host.svc import host_svc_pb2
+    from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+
+    hosts = [
+        (info.hostname, host_pb2.HostState.Name(info.state).removeprefix("HOST_STATE_"))
+        for answer in session.call_clusters("host_svc", "QueryHosts", host_svc_pb2.QueryHostsRequest())
+        for info in answer.host_infos
+    ]
+    used: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    for answer in session.call_clusters(
+        "hostmgr_svc", "ClusterCapacity", hostsvc_pb2.ClusterCapacityRequest()
+    ):
+        used.update({each.kind: each.capacity for each in answer.resources})
+        total.update({each.kind: each.capacity for each in answer.physicalResources})
+    away = sorted(f"{name} {state}" for name, state in hosts if state != "UP")
+    return Counter(state for _, state in hosts), away, Amounts(used, total)
+
+
+@dataclass(frozen=True, slots=True)
+class HostUse:
+    """What of a host is in use."""
+
+    name: str
+    status: str
+    amounts: Amounts
+
+
+def read_hosts(session: Session) -> Iterator[HostUse]:
+    """Yield the hosts. Raises CallFailed."""
+    from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
+
+    request = hostmgr_svc_pb2.GetHostCacheRequest()
+    for answer in session.call_clusters("hostmgr_v1alpha_svc", "GetHostCache", request):
+        for host in answer.summaries:
+            used = {each.kind: each.capacity for each in host.allocation}
+            total = {each.kind: each.capacity for each in host.capacity}
+            yield HostUse(host.hostname, host.status, Amounts(used, total))

@@ -1,0 +1,163 @@
+"""The files of a run, read from its Mesos agent without blocking, within bounds of memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import httpx
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.client.refusals import check
+from peloton.client.sandbox import file_data
+from peloton.errors import InvalidArgument, NotFound, PelotonError, Refused, Unavailable
+from peloton.web.cluster import Calls
+
+CHUNK = 64 * 1024
+"""Bytes of one read: as many as a Mesos agent gives."""
+LARGEST_LISTING = 4 * 1024 * 1024
+LARGEST_READ = 6 * CHUNK + 1024
+"""Bytes of an answer to a read, with every byte escaped."""
+MOST_ENTRIES = 5000
+SANDBOX_SECONDS = 5.0
+"""How long the place of a sandbox is used again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or folder of a sandbox."""
+
+    name: str
+    folder: bool
+    size: int
+    modified: float
+    mode: str
+
+
+def inner_path(text: str) -> str:
+    """Return a path inside of a sandbox, `a/b`, empty for the sandbox itself. Raises InvalidArgument."""
+    parts = [part for part in text.split("/") if part not in ("", ".")]
+    if ".." in parts or "\0" in text:
+        raise InvalidArgument("path", text, "a path inside of the sandbox, without `..`")
+    return "/".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """The folder of a run at its agent."""
+
+    host: str
+    port: int
+    root: str
+    """The agent's path of the folder; empty where the sandbox has no file that would tell."""
+    seconds: float
+    """Time-out of connecting, and of each read."""
+
+    async def browse(self, path: str) -> list[Entry]:
+        """Return what a folder holds, folders first. Raises NotFound, Unavailable."""
+        body = await self._body("/files/browse", {"path": self._at(path)}, LARGEST_LISTING)
+        try:
+            found = [
+                Entry(
+                    str(one["path"]).rstrip("/").rpartition("/")[2],
+                    str(one["mode"]).startswith("d"),
+                    int(one["size"]),
+                    float(one["mtime"]),
+                    str(one["mode"]),
+                )
+                for one in json.loads(body)[:MOST_ENTRIES]
+            ]
+        except (ValueError, KeyError, TypeError) as error:
+            raise PelotonError(f"{self} lists files in an unknown form: {error!r}") from error
+        return sorted(found, key=lambda entry: (not entry.folder, entry.name))
+
+    async def entry(self, path: str) -> Entry:
+        """Return a file or folder. Raises NotFound where there is none."""
+        folder, _, name = path.rpartition("/")
+        for each in await self.browse(folder):
+            if each.name == name:
+                return each
+        raise NotFound(f"there is no file {path!r} in the sandbox")
+
+    async def size(self, path: str) -> int:
+        """Return the size of a file now. Raises NotFound, Unavailable."""
+        body = await self._body("/files/read", {"path": self._at(path)}, LARGEST_READ)
+        try:
+            return int(json.loads(body)["offset"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise PelotonError(f"{self} gave no size: {error!r}") from error
+
+    async def read(self, path: str, offset: int, length: int = CHUNK) -> bytes:
+        """Return bytes of a file, CHUNK at most; empty at its end. Raises NotFound, Unavailable."""
+        query = {"path": self._at(path), "offset": str(offset), "length": str(min(length, CHUNK))}
+        return file_data(await self._body("/files/read", query, LARGEST_READ), str(self))
+
+    async def download(self, path: str) -> AsyncIterator[bytes]:
+        """Yield the whole file in pieces. Raises NotFound, Unavailable."""
+        async with self._answer("/files/download", {"path": self._at(path)}) as answer:
+            async for piece in answer.aiter_bytes(CHUNK):
+                yield piece
+
+    async def _body(self, endpoint: str, query: Mapping[str, str], most: int) -> bytes:
+        held = bytearray()
+        async with self._answer(endpoint, query) as answer:
+            async for piece in answer.aiter_bytes():
+                held += piece
+                if len(held) > most:
+                    raise PelotonError(f"{self} answered more than {most:,} bytes to {endpoint}")
+        return bytes(held)
+
+    @asynccontextmanager
+    async def _answer(self, endpoint: str, query: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        url = f"http://{host}:{self.port}{endpoint}"
+        try:
+            # Without `trust_env`: agents are not behind a proxy of the environment. Without `verify`: reading
+            # the certificates of authorities takes a quarter of a second, and agents are called by HTTP.
+            async with (
+                httpx.AsyncClient(trust_env=False, verify=False, timeout=self.seconds) as client,
+                client.stream("GET", url, params=query, headers={"accept-encoding": "identity"}) as answer,
+            ):
+                if answer.status_code == httpx.codes.NOT_FOUND:
+                    raise NotFound(
+                        f"there is no file {query['path'].removeprefix(self.root)!r} in the sandbox"
+                    )
+                if answer.status_code != httpx.codes.OK:
+                    raise PelotonError(f"{self} answered {answer.status_code} to {endpoint}")
+                yield answer
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise Unavailable(f"{self} cannot be reached: {type(error).__name__}") from error
+
+    def _at(self, path: str) -> str:
+        inner = inner_path(path)
+        return f"{self.root}/{inner}" if inner else self.root
+
+    def __str__(self) -> str:
+        return f"the agent at {self.host}:{self.port}"
+
+
+async def find(calls: Calls, job_id: str, instance: int, run: str) -> Sandbox:
+    """Return the sandbox of a run, which the job manager finds for this user.
+
+    `run` is a number, or empty for the last launched one. Raises Refused where there is none.
+    """
+    task_id = f"{job_id}-{instance}-{run}" if run else ""
+    request = task_pb2.BrowseSandboxRequest(
+        jobId=peloton_pb2.JobID(value=job_id), instanceId=instance, taskId=task_id
+    )
+    key = (calls.auth, "sandbox", request.SerializeToString(deterministic=True))
+    answer: task_pb2.BrowseSandboxResponse = await calls.cluster.shared.get(
+        key, SANDBOX_SECONDS, lambda: calls.call_unchecked("task_svc", "BrowseSandbox", request)
+    )
+    error = answer.error
+    if error.HasField("notRunning") or error.HasField("failure"):
+        text = error.notRunning.message or error.failure.message
+        raise Refused(text or f"instance {instance} has no sandbox: it was not launched")
+    check(answer)
+    root = min(answer.paths, key=len).rpartition("/")[0] if answer.paths else ""
+    if not root:
+        raise Refused("the sandbox is empty")
+    return Sandbox(answer.hostname, int(answer.port or 5051), root, calls.cluster.call_seconds)

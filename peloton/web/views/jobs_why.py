@@ -1,0 +1,132 @@
+"""Why a job's instances wait: numbers, shares of pools, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.client.remedies import remedies
+from peloton.client.texts import spans
+from peloton.client.why import (
+    ENDED,
+    UNKNOWN_TO_RESMGR,
+    Group,
+    explanation_lines,
+    not_enqueued,
+    waiting_groups,
+)
+from peloton.private.resmgr.explain import explain_pb2
+from peloton.web.formats import amount
+from peloton.wire.job import job_spec
+
+SHOWN = 20
+"""Groups that a page shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRow:
+    """What a pool has of one kind, as texts, and as parts of the bar's whole."""
+
+    pool: str
+    kind: str
+    allocation: str
+    entitlement: str
+    demand: str
+    reservation: str
+    limit: str
+    held: float
+    due: float
+    wanted: float
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Instances that wait for one cause."""
+
+    state: str
+    cause: str
+    count: int
+    instances: str
+    """As ranges."""
+    lines: Sequence[str] = ()
+    shares: Sequence[ShareRow] = ()
+    helps: Sequence[str] = field(default=())
+
+
+def waiting(job: job_pb2.JobInfo, groups: Iterable[explain_pb2.Group], failure: str = "") -> list[Waiting]:
+    """Return why a job's instances wait, the largest group first.
+
+    `failure` says why the resource manager's groups are missing.
+    """
+    found = [_of(group, each.first) for each in groups for group in waiting_groups([each])]
+    stats = job.runtime.taskStats
+    missing = stats.get("PENDING", 0) - sum(each.count for each in found if each.state != "PREEMPTING")
+    if missing > 0:
+        found.append(Waiting("PENDING", failure or UNKNOWN_TO_RESMGR, missing, ""))
+    if stats.get("INITIALIZED"):
+        found.append(_not_enqueued(job, stats["INITIALIZED"]))
+    return sorted(found, key=lambda each: -each.count)[:SHOWN]
+
+
+def _of(group: Group, first: explain_pb2.Explanation) -> Waiting:
+    more = ", …" if group.instances and len(group.instances) < group.count else ""
+    return Waiting(
+        group.state,
+        group.cause,
+        group.count,
+        spans(group.instances) + more if group.instances else "",
+        group.lines,
+        [share_row(share) for share in group.shares],
+        remedies(first),
+    )
+
+
+def share_row(share: explain_pb2.Share) -> ShareRow:
+    """Return the row of a share; bars are relative to the largest amount in it."""
+    whole = max(share.allocation, share.entitlement, share.allocation + share.demand, 1e-9)
+    kind = share.kind
+    return ShareRow(
+        pool=share.pool,
+        kind=f"slack {kind}" if share.slack else kind,
+        allocation=amount(share.allocation, kind),
+        entitlement=amount(share.entitlement, kind),
+        demand=amount(share.demand, kind),
+        reservation=amount(share.reservation, kind),
+        limit=amount(share.limit, kind),
+        held=share.allocation / whole,
+        due=share.entitlement / whole,
+        wanted=share.demand / whole,
+    )
+
+
+def _not_enqueued(job: job_pb2.JobInfo, count: int) -> Waiting:
+    """Explain instances that are not with the resource manager, by what is alike for all of them."""
+    runtime = explain_runtime(job)
+    spec = job_spec(job.config, 0)
+    cause = not_enqueued(runtime, spec.instance_count, job, spec)
+    helps = []
+    if job.runtime.goalState == job_pb2.KILLED:
+        helps.append("start the job")
+    elif "maximumRunningInstances" in cause:
+        helps.append("raise sla.maximumRunningInstances, or wait until instances end")
+    return Waiting("INITIALIZED", cause, count, "", helps=helps)
+
+
+def explain_runtime(job: job_pb2.JobInfo) -> task_pb2.RuntimeInfo:
+    """Return the runtime of an instance that is not enqueued, as its job has it."""
+    runtime = task_pb2.RuntimeInfo(state=task_pb2.INITIALIZED)
+    if job.runtime.goalState == job_pb2.KILLED:
+        runtime.goalState = task_pb2.KILLED
+    return runtime
+
+
+def task_waiting(found: explain_pb2.Explanation | None, state: str, cause: str) -> Waiting | None:
+    """Return why one instance waits; None for one that runs or has ended."""
+    if state in (*ENDED, "RUNNING"):
+        return None
+    if found is None:
+        return Waiting(state, cause, 1, "")
+    group = Group(state, cause, 1, [], explanation_lines(found), list(found.shares))
+    return _of(group, found)

@@ -1,0 +1,143 @@
+"""A cluster that asks callers who they are: its daemons work, its users do what they may, nobody else."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+
+from minicluster.cluster import Cluster
+from minicluster.components import DAEMONS
+from minicluster.settings import ClusterSettings
+from peloton.api.v0.job import job_pb2
+from peloton.client import LocalDiscovery, PelotonClient
+from peloton.client.auth import BasicAuth, read_auth
+from peloton.identity.methods import interface
+from peloton.private.access import access_pb2
+from peloton.private.resmgrsvc import resmgrsvc_pb2
+
+from .conftest import Harness
+
+UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
+HEALTH = "/grpc.health.v1.Health/Check"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    found = Cluster(tmp_path_factory.mktemp("secure") / "cluster")
+    found.up(ClusterSettings(ports="free", secure=True))
+    try:
+        yield found
+    finally:
+        found.down()
+
+
+@pytest.fixture(scope="module")
+def harness(cluster: Cluster) -> Iterator[Harness]:
+    held = Harness(cluster)
+    yield held
+    held.client.close()
+
+
+def client(cluster: Cluster, auth: BasicAuth | None) -> PelotonClient:
+    return PelotonClient("test", discovery=LocalDiscovery(cluster.layout.membership), auth=auth)
+
+
+def viewer(cluster: Cluster) -> BasicAuth:
+    auth = read_auth(cluster.layout.credentials_of("viewer"))
+    assert isinstance(auth, BasicAuth)
+    return auth
+
+
+def test_a_job_runs(harness: Harness) -> None:
+    job = harness.create(harness.config("echo hello", instances=3))
+    assert harness.ended(job).state == job_pb2.SUCCEEDED
+
+
+@pytest.mark.parametrize("case", ["nobody", "wrong password"])
+def test_nobody_else_calls_any_method_of_any_daemon(cluster: Cluster, case: str) -> None:
+    metadata = () if case == "nobody" else (("username", "admin"), ("password", "admin"))
+    methods = [f"/{service}/{method}" for service, methods in interface().items() for method in methods]
+    methods = methods if case == "nobody" else methods[:5]  # a wrong password takes a while to check
+    for part in cluster.components():
+        if part.kind not in DAEMONS:
+            continue
+        with grpc.insecure_channel(part.addresses["grpc"]) as channel:
+            codes = {path: code(channel, path, metadata) for path in methods}
+            assert {path: each for path, each in codes.items() if each is not UNAUTHENTICATED} == {}
+            assert code(channel, HEALTH, metadata) is grpc.StatusCode.OK
+
+
+def code(
+    channel: grpc.Channel, path: str, metadata: tuple[tuple[str, str], ...], request: bytes = b""
+) -> grpc.StatusCode:
+    try:
+        channel.unary_unary(path)(request, metadata=metadata, timeout=60)
+    except grpc.RpcError as error:
+        found: grpc.StatusCode = error.code()
+        return found
+    return grpc.StatusCode.OK
+
+
+def test_a_viewer_reads_and_changes_nothing(cluster: Cluster, harness: Harness) -> None:
+    with client(cluster, viewer(cluster)) as reads:
+        assert reads.job_svc.Query(job_pb2.QueryRequest(), timeout=60)
+        create = job_pb2.CreateRequest(config=harness.config("true"))
+        for method, request in (
+            (reads.job_svc.Create, create),
+            (reads.resmgr_svc.EnqueueGangs, resmgrsvc_pb2.EnqueueGangsRequest()),
+        ):
+            with pytest.raises(grpc.RpcError) as caught:
+                method(request, timeout=60)
+            assert caught.value.code() is DENIED, caught.value.details()
+        caller = reads.hostmgr_access_svc.GetCaller(access_pb2.GetCallerRequest(), timeout=60)
+        assert (caller.name, caller.kind, list(caller.roles)) == ("viewer", "user", ["viewer"])
+
+
+def test_the_command_line_asks_what_it_may(cluster: Cluster) -> None:
+    def ask(user: str, *arguments: str) -> tuple[int, str]:
+        variables = {**cluster.urls(), "BASIC_AUTH_CONFIG": str(cluster.layout.credentials_of(user))}
+        done = subprocess.run(
+            [sys.executable, "-m", "peloton.cli", "auth", *arguments],
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    assert ask("admin", "can-i", "create", "jobs") == (0, "yes\n")
+    refused, text = ask("viewer", "can-i", "drain", "hosts")
+    assert refused == 1
+    assert text.startswith(
+        "no: user viewer may not call peloton.api.v0.host.svc.HostService/StartMaintenance:"
+    )
+    assert ask("viewer", "whoami") == (0, "user viewer, viewer\n")
+
+
+def test_files_with_secrets_are_their_owners_only(cluster: Cluster) -> None:
+    folder = cluster.layout.auth
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
+    assert modes == dict.fromkeys(("token", "users.yaml", "admin.yaml", "viewer.yaml"), 0o600)
+
+
+def test_no_log_and_no_metric_has_a_secret(cluster: Cluster, harness: Harness) -> None:
+    secrets = [cluster.layout.token.read_text().strip(), viewer(cluster).password]
+    secrets.append(str(harness.client._auth and getattr(harness.client._auth, "password")))  # noqa: B009
+    texts: dict[Path | str, str] = {file: file.read_text() for file in cluster.layout.log.glob("*.log")}
+    for part in cluster.components():
+        if part.kind in DAEMONS:
+            for page in ("metrics", "health"):
+                url = f"http://{part.addresses['http']}/{page}"
+                texts[url] = httpx.get(url, timeout=60).text
+    assert len(texts) > 10
+    assert {where for where, text in texts.items() if any(secret in text for secret in secrets)} == set()

@@ -1,0 +1,132 @@
+"""`peloton status` and `peloton top`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import grpc
+import pytest
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.query import query_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.cli import overview
+from peloton.cli.overview_text import bar
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
+
+from .conftest import Run
+from .fakes import FakeDaemons
+
+JOBS = {"RUNNING": 3, "PENDING": 0, "INITIALIZED": 0, "FAILED": 1, "SUCCEEDED": 5, "KILLED": 0}
+
+
+def jobs_of(request: job_pb2.QueryRequest) -> job_pb2.QueryResponse:
+    """So many jobs in each state, page by page."""
+    state = job_pb2.JobState.Name(request.spec.jobStates[0])
+    page, runtime = request.spec.pagination, job_pb2.RuntimeInfo(state=request.spec.jobStates[0])
+    shown = range(page.offset, min(JOBS[state], page.offset + page.limit))
+    found = []
+    for number in shown:
+        runtime.taskStats.update({"RUNNING": number, "PENDING": 1})
+        name = f"{state.lower()}{number}"
+        found.append(job_pb2.JobSummary(id=peloton_pb2.JobID(value=name), name=name, runtime=runtime))
+    return job_pb2.QueryResponse(results=found, pagination=query_pb2.Pagination(total=JOBS[state]))
+
+
+@pytest.fixture(autouse=True)
+def cluster(daemons: FakeDaemons) -> None:
+    pool = respool_pb2.ResourcePoolInfo(path=respool_pb2.ResourcePoolPath(value="/a"))
+    pool.usage.add(kind="cpu", allocation=1.5)
+    pool.config.resources.add(kind="cpu", reservation=2, limit=8)
+    daemons.answers["Query"] = lambda request: (
+        jobs_of(request)
+        if isinstance(request, job_pb2.QueryRequest)
+        else respool_pb2.QueryResponse(resourcePools=[pool])
+    )
+    hosts = [
+        host_pb2.HostInfo(hostname="host1", state=host_pb2.HOST_STATE_UP),
+        host_pb2.HostInfo(hostname="host2", state=host_pb2.HOST_STATE_DRAINING),
+    ]
+    daemons.answers["QueryHosts"] = host_svc_pb2.QueryHostsResponse(host_infos=hosts)
+    daemons.answers["ClusterCapacity"] = hostsvc_pb2.ClusterCapacityResponse(
+        resources=[hostsvc_pb2.Resource(kind="cpu", capacity=2)],
+        physicalResources=[hostsvc_pb2.Resource(kind="cpu", capacity=8)],
+    )
+    answer = hostmgr_svc_pb2.GetHostCacheResponse()
+    for name, used in (("host1", 1), ("host2", 3)):
+        host = answer.summaries.add(hostname=name, status="Ready")
+        host.allocation.add(kind="cpu", capacity=used)
+        host.capacity.add(kind="cpu", capacity=4)
+    daemons.answers["GetHostCache"] = answer
+
+
+def test_the_cluster_on_one_screen(run: Run) -> None:
+    outcome = run("status")
+    assert (outcome.code, outcome.err) == (0, "")
+    for line in (
+        "Hosts    UP 1, DRAINING 1",
+        "  cpu    [#####...............]  25%  2 of 8",
+        "Jobs     RUNNING 3, FAILED 1, SUCCEEDED 5  (ended: last 7 days)",
+        "Tasks    PENDING 3, RUNNING 3  (of active jobs)",
+        "  host host2 DRAINING",
+        "  job failed0 failed0 FAILED: PENDING 1; `peloton job why` says more",
+    ):
+        assert line in outcome.out.splitlines(), outcome.out
+    assert "/a    1.5  2             8" in outcome.out and outcome.out.count("ANSWERS") == 3
+    answer = json.loads(run("status", "-j").out)
+    assert answer["capacity"] == {"used": {"cpu": 2.0}, "total": {"cpu": 8.0}}
+    assert answer["tasks"] == {"RUNNING": 3, "PENDING": 3} and answer["hostsAway"] == ["host2 DRAINING"]
+
+
+def test_what_does_not_answer_is_shown(run: Run, daemons: FakeDaemons) -> None:
+    daemons.answers["QueryHosts"] = (grpc.StatusCode.UNAVAILABLE, "no hostmgr leads")
+    outcome = run("status")
+    assert outcome.code == 3 and "Hosts" not in outcome.out and "Jobs " in outcome.out
+    assert "hostmgr  FAILS" in outcome.out and "no hostmgr leads" in outcome.out
+    answer = json.loads(run("status", "-j").out)
+    assert answer["hosts"] is None and [each["answers"] for each in answer["daemons"]] == [True, True, False]
+
+
+def test_many_active_jobs_are_read_page_by_page_and_bounded(
+    run: Run, daemons: FakeDaemons, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(JOBS, "RUNNING", 450)
+    monkeypatch.setattr(overview, "MOST_JOBS", 250)
+    answer = json.loads(run("status", "-j").out)
+    assert answer["jobs"]["RUNNING"] == 450 and answer["tasks"]["PENDING"] == 250
+
+
+@pytest.mark.parametrize(
+    ("view", "row"),
+    [
+        ("pools", "/a    1.5  2             8"),
+        ("jobs", "running2  running2  RUNNING  0          2        1        0"),
+        ("hosts", "host2     Ready   [###############.....]  75%  3 of 4  0%      0%"),
+    ],
+)
+def test_top_repeats_the_busiest_first(run: Run, view: str, row: str) -> None:
+    outcome = run("top", view, "-n", "2", "--interval", "1ms")
+    lines = outcome.out.splitlines()
+    assert (outcome.code, outcome.err) == (0, "")
+    assert lines[1].startswith(row) and outcome.out.count(row) == 2
+    rows: list[dict[str, Any]] = json.loads(run("top", view, "-n", "1", "-j").out)
+    assert next(iter(rows[0].values())) == lines[1].split()[0]
+
+
+def test_wrong_calls(run: Run, daemons: FakeDaemons) -> None:
+    assert run("status", "now").code == 2
+    assert "'cats' is not one of 'pools', 'jobs', 'hosts'" in run("top", "cats").err
+    assert run("top", "-n", "-1").code == 2
+    daemons.answers["GetHostCache"] = (grpc.StatusCode.PERMISSION_DENIED, "not you")
+    outcome = run("top", "hosts")
+    assert (outcome.code, outcome.err) == (1, "peloton: not you (PERMISSION_DENIED)\n")
+
+
+def test_bars_show_a_little_use() -> None:
+    assert bar(0, 0) == "[....................]   0%  0 of 0"
+    assert bar(0.001, 8).startswith("[#...") and bar(8, 8).startswith("[####################] 100%")

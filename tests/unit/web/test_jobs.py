@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from starlette.datastructures import QueryParams
+from starlette.testclient import TestClient
+
+from mesos.v1 import mesos_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.query import query_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+from peloton.errors import Conflict, InvalidArgument, Unavailable
+from peloton.web.views.jobs_search import JobSearch
+
+from .fake import FakeCluster, application, browser, token
+from .jobs_cluster import EVIL, JOB, VERSION, cluster, job_info, task_info
+
+NOW = 1_700_000_000.0
+PATHS = (
+    "/jobs",
+    f"/jobs/{JOB}",
+    f"/jobs/{JOB}?state=PENDING&host=h&sort=-state&page=2",
+    f"/jobs/{JOB}/versions",
+    f"/jobs/{JOB}/versions?from=1&to=3",
+    f"/jobs/{JOB}/instances/1",
+    *(f"/jobs/{JOB}/do/{action}" for action in ("stop", "start", "restart", "update", "rollback", "abort")),
+)
+
+
+@pytest.fixture
+def found() -> FakeCluster:
+    return cluster()
+
+
+@pytest.fixture
+def client(found: FakeCluster) -> TestClient:
+    return browser(application(found))
+
+
+def asked(found: FakeCluster, method: str) -> list[Any]:
+    return [request for _, name, request in found.asked if name == method]
+
+
+# Searches.
+
+
+def test_each_search_has_its_own_address_and_request() -> None:
+    query = (
+        "name=a*&owner=o&labels=k%3Dv%2Cx%3Dy&pool=%2Fa&words=one+two&state=RUNNING&state=FAILED&created=1d"
+    )
+    search = JobSearch.of(QueryParams(f"{query}&sort=name&page=3"))
+    assert JobSearch.of(QueryParams(search.url.partition("?")[2])) == search
+    spec = search.request(NOW).spec
+    assert (spec.name, spec.owner, spec.respool.value, list(spec.keywords)) == (
+        "a*",
+        "o",
+        "/a",
+        ["one", "two"],
+    )
+    assert [(label.key, label.value) for label in spec.labels] == [("k", "v"), ("x", "y")]
+    assert list(spec.jobStates) == [job_pb2.RUNNING, job_pb2.FAILED]
+    assert (spec.pagination.offset, spec.pagination.limit) == (100, 50)
+    assert spec.pagination.orderBy[0].property.value == "name"
+    assert spec.pagination.orderBy[0].order == query_pb2.OrderBy.ASC
+    assert spec.creationTimeRange.min.seconds == (int(NOW) - 86400) // 60 * 60
+
+
+def test_an_empty_search_has_the_plain_address() -> None:
+    assert JobSearch.of(QueryParams("")).url == "/jobs"
+    assert not JobSearch.of(QueryParams("page=2&sort=name")).narrow
+
+
+def test_days_are_whole_days() -> None:
+    spec = JobSearch.of(QueryParams("after=2026-01-30&before=2026-01-31")).request(NOW).spec
+    assert spec.creationTimeRange.max.seconds - spec.creationTimeRange.min.seconds == 2 * 86400
+
+
+@pytest.mark.parametrize(
+    ("query", "wrong"),
+    [
+        ("state=SLEEPING", "state"),
+        ("sort=colour", "sort"),
+        ("page=0", "page"),
+        ("page=x", "page"),
+        ("labels=novalue", "labels"),
+        ("after=31.1.2026", "after"),
+        ("created=2w", "created"),
+    ],
+)
+def test_what_cannot_be_searched_for_is_refused(query: str, wrong: str) -> None:
+    with pytest.raises(InvalidArgument, match=wrong):
+        JobSearch.of(QueryParams(query)).request(NOW)
+
+
+def test_the_list_shows_what_is_found(client: TestClient, found: FakeCluster) -> None:
+    text = client.get("/jobs?name=mill&page=2").text
+    assert "mill" in text and "Page 2 of 3" in text and 'href="/pools/' in text
+    assert asked(found, "Query")[-1] is not None
+    assert "3 running" in text.replace("<b>", "").replace("</b>", "")
+
+
+def test_wrong_searches_are_answered_with_what_is_right(client: TestClient) -> None:
+    answer = client.get("/jobs?sort=colour")
+    assert answer.status_code == 400
+    assert "creation_time" in answer.text
+
+
+def test_a_search_for_jobs_that_ended_says_how_far_back_it_looks(client: TestClient) -> None:
+    assert "last 7 days" in client.get("/jobs?state=FAILED").text.split("data-live")[1]
+    assert "7 days are found" not in client.get("/jobs?state=FAILED&created=30d").text
+
+
+# A job.
+
+
+def test_a_job_shows_why_it_waits_and_what_would_help(client: TestClient) -> None:
+    text = client.get(f"/jobs/{JOB}").text
+    assert "cpu: 90 + 20 &gt; 100 in /a" in text
+    assert "instances 3-4" in text
+    assert "give back 10 cores of CPU" in text
+    assert "raise the limit of /a from 105 to at least 110" in text
+
+
+def test_a_job_shows_its_batches(client: TestClient) -> None:
+    text = client.get(f"/jobs/{JOB}").text
+    assert text.count('class="batch-done"') == 2
+    assert text.count('class="batch-now"') == 1
+    assert text.count('class="batch-left"') == 2
+
+
+def test_the_plain_table_reads_only_its_page(client: TestClient, found: FakeCluster) -> None:
+    client.get(f"/jobs/{JOB}?page=3")
+    assert not [each for service, name, each in found.asked if (service, name) == ("task_svc", "Query")]
+    span = asked(found, "List")[0].range
+    assert (getattr(span, "from"), span.to) == (100, 150)
+
+
+def test_the_table_is_filtered_and_sorted_by_the_server(client: TestClient, found: FakeCluster) -> None:
+    client.get(f"/jobs/{JOB}?state=FAILED&host=h1&sort=-creation_time&page=2")
+    wire = next(each for service, name, each in found.asked if (service, name) == ("task_svc", "Query"))
+    assert list(wire.spec.taskStates) == [task_pb2.FAILED] and list(wire.spec.hosts) == ["h1"]
+    assert wire.spec.pagination.offset == 50
+    assert wire.spec.pagination.orderBy[0].order == query_pb2.OrderBy.DESC
+
+
+def test_a_job_opens_without_the_resource_manager(client: TestClient, found: FakeCluster) -> None:
+    found.answers["explain_svc", "ExplainJob"] = Unavailable("no leader")
+    found.answers["respool_svc", "Query"] = Unavailable("no leader")
+    answer = client.get(f"/jobs/{JOB}")
+    assert answer.status_code == 200
+    assert "could not be asked" in answer.text
+
+
+def test_versions_are_compared(client: TestClient) -> None:
+    text = client.get(f"/jobs/{JOB}/versions?from=1&to=3").text
+    assert "description: of 1" in text and "description: of 3" in text
+    assert "+1" in text and "−1" in text
+    assert "revision" not in text
+    assert client.get(f"/jobs/{JOB}/versions?from=9").status_code == 400
+
+
+def test_an_instance_shows_its_runs_and_events(client: TestClient) -> None:
+    text = client.get(f"/jobs/{JOB}/instances/1").text
+    assert "boom" in text and "FAILED of 1" in text
+    assert text.count("<rect") >= 4
+    assert f"/jobs/{JOB}/instances/1/logs?run=2" in text
+
+
+# Actions.
+
+
+@pytest.mark.parametrize(
+    ("action", "method"),
+    [
+        ("stop", "StopJob"),
+        ("restart", "RestartJob"),
+        ("pause", "PauseJobWorkflow"),
+        ("abort", "AbortJobWorkflow"),
+    ],
+)
+def test_an_action_is_shown_and_then_carried_out(
+    client: TestClient, found: FakeCluster, action: str, method: str
+) -> None:
+    found.answers["stateless_svc", method] = getattr(pb, f"{method}Response")()
+    assert client.get(f"/jobs/{JOB}/do/{action}").status_code == 200
+    assert not asked(found, method)
+    form = {"csrf": token(client), "version": VERSION, "batch_size": "2"}
+    answer = client.post(f"/jobs/{JOB}/do/{action}", data=form, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/jobs/{JOB}")
+    (request,) = asked(found, method)
+    assert (request.job_id.value, request.version.value) == (JOB, VERSION)
+    if action == "restart":
+        assert request.restart_spec.batch_size == 2
+
+
+def test_stopping_says_how_many_and_what_the_pool_gets_back(client: TestClient) -> None:
+    text = client.get(f"/jobs/{JOB}/do/stop").text
+    assert "3 instances on hosts will be killed" in text
+    assert "−6 cores" in text and "84 cores" in text
+
+
+def test_no_action_without_the_token(client: TestClient, found: FakeCluster) -> None:
+    answer = client.post(f"/jobs/{JOB}/do/stop", data={"version": VERSION})
+    assert answer.status_code == 403
+    assert not asked(found, "StopJob")
+
+
+def test_a_conflict_shows_the_job_as_it_is_now(client: TestClient, found: FakeCluster) -> None:
+    found.answers["stateless_svc", "StopJob"] = Conflict("unexpected entity version")
+    form = {"csrf": token(client), "version": "1-1-1"}
+    answer = client.post(f"/jobs/{JOB}/do/stop", data=form)
+    assert answer.status_code == 409
+    assert "changed by others" in answer.text and VERSION in answer.text
+
+
+def test_what_cannot_be_done_is_refused_with_the_reason(client: TestClient, found: FakeCluster) -> None:
+    page = client.get(f"/jobs/{JOB}").text
+    assert "nothing is stopped" in page and 'aria-disabled="true"' in page
+    answer = client.post(f"/jobs/{JOB}/do/start", data={"csrf": token(client), "version": VERSION})
+    assert answer.status_code == 409
+    assert not asked(found, "StartJob")
+    assert client.get(f"/jobs/{JOB}/do/explode").status_code == 404
+
+
+def test_an_update_is_edited_shown_and_begun(client: TestClient, found: FakeCluster) -> None:
+    found.answers["stateless_svc", "ReplaceJob"] = pb.ReplaceJobResponse()
+    assert "sleep 9" in client.get(f"/jobs/{JOB}/do/update").text
+    text = "name: mill\r\ndescription: new\r\ninstance_count: 5\r\n"
+    form = {"csrf": token(client), "spec": text, "step": "preview", "batch_size": "2", "rollback": "1"}
+    shown = client.post(f"/jobs/{JOB}/do/update", data=form).text
+    assert "0-4" in shown and "description: new" in shown
+    assert not asked(found, "ReplaceJob")
+    answer = client.post(
+        f"/jobs/{JOB}/do/update", data={**form, "step": "apply", "version": VERSION}, follow_redirects=False
+    )
+    assert answer.status_code == 303
+    (request,) = asked(found, "ReplaceJob")
+    assert request.spec.description == "new"
+    assert (request.update_spec.batch_size, request.update_spec.rollback_on_failure) == (2, True)
+
+
+def test_a_spec_with_a_mistake_comes_back_with_its_line(client: TestClient) -> None:
+    form = {"csrf": token(client), "spec": "name: mill\nnmae: x\n", "step": "preview"}
+    answer = client.post(f"/jobs/{JOB}/do/update", data=form)
+    assert answer.status_code == 400
+    assert "spec:2" in answer.text and "nmae: x" in answer.text
+
+
+def test_going_back_to_an_earlier_version(client: TestClient, found: FakeCluster) -> None:
+    found.answers["stateless_svc", "ReplaceJob"] = pb.ReplaceJobResponse()
+    assert "to version 1" in client.get(f"/jobs/{JOB}/do/rollback?to=1").text
+    form = {"csrf": token(client), "version": VERSION, "to": "1"}
+    assert client.post(f"/jobs/{JOB}/do/rollback", data=form, follow_redirects=False).status_code == 303
+    (request,) = asked(found, "ReplaceJob")
+    assert request.spec.description == "of 1" and not request.spec.HasField("revision")
+
+
+def test_a_batch_job_has_actions_of_its_own() -> None:
+    found = cluster(job_info(kind=job_pb2.BATCH))
+    found.answers["job_svc", "Restart"] = job_pb2.RestartResponse()
+    client = browser(application(found))
+    text = client.get(f"/jobs/{JOB}").text
+    assert "/do/stop" in text and "/do/pause" not in text
+    form = {"csrf": token(client), "version": VERSION}
+    assert client.post(f"/jobs/{JOB}/do/restart", data=form, follow_redirects=False).status_code == 303
+    assert asked(found, "Restart")[0].resourceVersion == 3
+
+
+# Strings that mean harm.
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_html_in_names_labels_and_messages_does_nothing(path: str) -> None:
+    found = cluster(job_info(EVIL))
+    bad = task_info(1, "PENDING", message=EVIL, reason=EVIL)
+    bad.config.name = EVIL
+    bad.runtime.ports[EVIL] = 80
+    found.answers["task_svc", "List"] = task_pb2.ListResponse(
+        result=task_pb2.ListResponse.Result(value={1: bad})
+    )
+    found.answers["task_svc", "Query"] = task_pb2.QueryResponse(records=[bad])
+    found.answers["task_svc", "Get"] = task_pb2.GetResponse(result=bad, results=[bad])
+    found.answers["task_svc", "GetPodEvents"] = task_pb2.GetPodEventsResponse(
+        result=[task_pb2.PodEvent(taskId=mesos_pb2.TaskID(value="x"), message=EVIL, hostname=EVIL)]
+    )
+    answer = browser(application(found)).get(path)
+    assert answer.status_code == 200, answer.text
+    assert "<script>alert" not in answer.text and "<img" not in answer.text
