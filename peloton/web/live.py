@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 
 from starlette.requests import Request
@@ -103,21 +103,49 @@ class Hub:
         self._poll_seconds = poll_seconds
         self._max_watchers = max_watchers
         self._subjects: dict[tuple[str, BasicAuth | None], Subject] = {}
+        self._others = 0
         self._closing = False
 
     @property
+    def poll_seconds(self) -> float:
+        """How often what is watched is read."""
+        return self._poll_seconds
+
+    @property
+    def closing(self) -> bool:
+        """Whether all streams are to end."""
+        return self._closing
+
+    @property
     def watched(self) -> int:
-        """Number of browsers that watch."""
-        return sum(len(subject.watchers) for subject in self._subjects.values())
+        """Number of event streams that are open."""
+        return self._others + sum(len(subject.watchers) for subject in self._subjects.values())
 
     def watch(self, url: str, auth: BasicAuth | None) -> AsyncIterator[bytes]:
         """Return the events of a page, for one browser. Raises NotFound, ResourceExhausted."""
         found = self.reader.find(url)
+        self._check()
+        return self._events(found, auth)
+
+    def counted(self, events: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
+        """Return another stream's events; it counts among those that are open. Raises ResourceExhausted."""
+        self._check()
+        return self._counted(events)
+
+    async def _counted(self, events: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
+        self._others += 1
+        try:
+            async with aclosing(events):
+                async for each in events:
+                    yield each
+        finally:
+            self._others -= 1
+
+    def _check(self) -> None:
         if self.watched >= self._max_watchers:
             raise ResourceExhausted(
                 f"{self._max_watchers} event streams are open, the most that max_watchers allows"
             )
-        return self._events(found, auth)
 
     async def close(self) -> None:
         """End all streams."""

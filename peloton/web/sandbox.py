@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -95,7 +95,7 @@ class Sandbox:
         query = {"path": self._at(path), "offset": str(offset), "length": str(min(length, CHUNK))}
         return file_data(await self._body("/files/read", query, LARGEST_READ), str(self))
 
-    async def download(self, path: str) -> AsyncIterator[bytes]:
+    async def download(self, path: str) -> AsyncGenerator[bytes]:
         """Yield the whole file in pieces. Raises NotFound, Unavailable."""
         async with self._answer("/files/download", {"path": self._at(path)}) as answer:
             async for piece in answer.aiter_bytes(CHUNK):

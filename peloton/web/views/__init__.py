@@ -5,15 +5,23 @@ from __future__ import annotations
 from starlette.routing import BaseRoute
 
 from peloton.web.pages import Page
-from peloton.web.views import hostpools, hosts, instances, job_forms, jobs, overview
+from peloton.web.views import files, hostpools, hosts, instances, job_forms, jobs, logs, logs_follow, overview
 
 PAGES: tuple[Page, ...] = (
     *overview.PAGES,
     *jobs.PAGES,
     *instances.PAGES,
+    *logs.PAGES,
+    *files.PAGES,
     *hosts.PAGES,
     *hostpools.PAGES,
 )
 """Every page. A module of pages adds its own here."""
-ROUTES: tuple[BaseRoute, ...] = (*job_forms.ROUTES, *hosts.ROUTES, *hostpools.ROUTES)
+ROUTES: tuple[BaseRoute, ...] = (
+    *job_forms.ROUTES,
+    *logs_follow.ROUTES,
+    *files.ROUTES,
+    *hosts.ROUTES,
+    *hostpools.ROUTES,
+)
 """Other requests: posts, downloads, streams."""
