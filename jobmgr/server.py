@@ -7,6 +7,7 @@ from collections.abc import Callable
 from jobmgr.engine.engine import Engine
 from jobmgr.services.common.lockdown import guarded
 from jobmgr.services.common.sandbox import Sandboxes
+from jobmgr.services.common.scope import scoped
 from jobmgr.services.common.volumes import Volumes
 from jobmgr.services.private.feasibility import FeasibilityService
 from jobmgr.services.private.job_manager import JobManagerService
@@ -103,4 +104,4 @@ def services(
         ),
     )
     admin = service(add_AdminServiceServicer_to_server, AdminService(engine.lockdown))
-    return (*(guarded(each, engine.lockdown) for each in served), admin)
+    return (*(guarded(scoped(each, engine), engine.lockdown) for each in served), admin)

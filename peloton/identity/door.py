@@ -12,7 +12,7 @@ from peloton.config.errors import ConfigError
 from peloton.config.settings import AuthSettings, OidcSettings
 from peloton.errors import PermissionDenied, Unauthenticated
 from peloton.identity.authenticators import Authenticator, Basic, Credentials, credentials_of
-from peloton.identity.principal import Kind, Principal
+from peloton.identity.principal import EVERYTHING, Grant, Kind, Principal
 from peloton.identity.roles import Access, is_open
 from peloton.identity.tokens import DaemonTokens, read_tokens
 from peloton.identity.userfile import Users, read_users
@@ -45,8 +45,8 @@ class Door:
 
     def recall(
         self, path: str, metadata: Iterable[tuple[str, str | bytes]]
-    ) -> Principal | Credentials | None:
-        """Return who may make a call; its credentials where they have to be checked first; None for all.
+    ) -> tuple[Principal, Grant] | Credentials | None:
+        """Return who may make a call, and for what; credentials that have to be checked first; None for all.
 
         Raises Unauthenticated and PermissionDenied.
         """
@@ -54,7 +54,7 @@ class Door:
             return None
         credentials = credentials_of(metadata)
         if credentials.token:
-            return self._daemon(credentials)
+            return self._daemon(credentials), EVERYTHING
         if credentials.instance or credentials.epoch:
             raise PermissionDenied(
                 "peloton-instance and peloton-epoch are for daemons: there is no peloton-token"
@@ -63,26 +63,23 @@ class Door:
         principal = policy.users.recall(credentials)
         if principal is None:
             return credentials
-        policy.access.check(principal, path)
-        return principal
+        return principal, policy.access.check(principal, path)
 
-    async def check(self, path: str, credentials: Credentials) -> Principal:
-        """Return the user who may make a call.
+    async def check(self, path: str, credentials: Credentials) -> tuple[Principal, Grant]:
+        """Return the user who may make a call, and for what.
 
         Raises Unauthenticated, PermissionDenied, ResourceExhausted and Unavailable.
         """
         policy = self._policy
         principal = await policy.users.check(credentials)
-        policy.access.check(principal, path)
-        return principal
+        return principal, policy.access.check(principal, path)
 
-    def may(self, principal: Principal, path: str) -> str:
-        """Return why a principal may not make a call; empty where it may."""
+    def may(self, principal: Principal, path: str) -> str | Grant:
+        """Return for what a principal may make a call, or why it may not."""
         try:
-            self._policy.access.check(principal, path)
+            return self._policy.access.check(principal, path)
         except PermissionDenied as error:
             return str(error)
-        return ""
 
     async def follow(self) -> None:
         """Read the file of users again whenever it has changed. One that is wrong changes nothing."""

@@ -20,14 +20,19 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
     "peloton.private.plan.PlanService": frozenset({"PlanJob"}),
     "peloton.private.hostmgr.feasibility.FeasibilityService": frozenset({"CheckGangs"}),
     "peloton.private.resmgr.ResourceManagerService": frozenset(
-        {"GetActiveTasks", "GetPendingTasks", "GetOrphanTasks"}
+        {"GetActiveTasks", "GetHostsByScores", "GetPendingTasks", "GetOrphanTasks"}
     ),
     "peloton.private.resmgr.explain.ExplainService": frozenset({"ExplainJob", "ExplainTask"}),
+    "peloton.private.resmgr.monitoring.MonitoringService": frozenset(
+        {"GetCluster", "ListPools", "GetQueues", "GetHistory", "GetPreemptions"}
+    ),
+    "peloton.private.hostmgr.history.HostHistoryService": frozenset({"GetHistory"}),
     "peloton.private.hostmgr.hostsvc.InternalHostService": frozenset(
         {
             "ClusterCapacity",
             "DisableKillTasks",
             "GetHostsByQuery",
+            "GetMesosAgentInfo",
             "GetOutstandingOffers",
             "WatchEventStreamEvent",
             "WatchHostSummaryEvent",
@@ -37,6 +42,22 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
 }
 """Methods of private services that clients call too, such as the command line. Roles grant them as they grant
 public ones; all others are the daemons' only, whatever a role accepts."""
+SCOPED: Mapping[str, frozenset[str] | None] = {
+    "peloton.api.v0.job.JobManager": None,
+    "peloton.api.v0.task.TaskManager": None,
+    "peloton.api.v0.update.svc.UpdateService": None,
+    "peloton.api.v0.volume.svc.VolumeService": None,
+    "peloton.api.v0.respool.ResourceManager": None,
+    "peloton.api.v1alpha.job.stateless.svc.JobService": None,
+    "peloton.api.v1alpha.pod.svc.PodService": None,
+    "peloton.api.v1alpha.volume.svc.VolumeService": None,
+    "peloton.api.v1alpha.respool.ResourcePoolService": None,
+    "peloton.private.jobmgr.JobManagerService": frozenset({"GetInstanceAvailabilityInfoForJob"}),
+    "peloton.private.plan.PlanService": None,
+    "peloton.private.resmgr.explain.ExplainService": None,
+}
+"""Methods that are about jobs or pools, and check in which pools these are: roles that are bound to pools,
+or to the caller's own jobs, grant nothing else. None: all of a service."""
 
 
 def split(path: str) -> tuple[str, str]:
@@ -54,6 +75,12 @@ def split(path: str) -> tuple[str, str]:
 def for_daemons_only(service: str, method: str) -> bool:
     """Return whether only daemons may call a method."""
     return service.startswith(PRIVATE) and service != ACCESS and method not in FOR_USERS.get(service, ())
+
+
+def scoped(service: str, method: str) -> bool:
+    """Return whether a method checks in which pools the jobs are that it is about."""
+    methods = SCOPED.get(service, frozenset())
+    return methods is None or method in methods
 
 
 @cache

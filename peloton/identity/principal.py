@@ -6,6 +6,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 
+from peloton.errors import PermissionDenied
+
 
 class Kind(StrEnum):
     """What a principal is."""
@@ -31,10 +33,38 @@ class Principal:
         return f"{self.kind} {self.name}" if self.name else f"the default {self.kind}"
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The jobs and pools for which a call is granted."""
+
+    pools: tuple[str, ...] = ()
+    """Paths of pools, whose subtrees they are; empty for all pools."""
+    own: bool = False
+    """Whether only jobs of which the caller is the owner."""
+
+    def holds(self, pool: str, owned: bool) -> bool:
+        """Return whether it has what is in the pool of a path; an empty path is no pool's."""
+        return (owned or not self.own) and (not self.pools or any(below(pool, top) for top in self.pools))
+
+    def __str__(self) -> str:
+        """Return it as messages name it."""
+        jobs = "own jobs" if self.own else "jobs"
+        return f"{jobs} below {' and '.join(self.pools)}" if self.pools else jobs
+
+
+def below(pool: str, top: str) -> bool:
+    """Return whether a pool is another or in its subtree, by their paths."""
+    return bool(pool) and (pool == top or top == "/" or pool.startswith(f"{top}/"))
+
+
+Grant = tuple[Scope, ...]
+"""What a call is granted for: the jobs and pools that any of these has."""
+EVERYTHING: Grant = (Scope(),)
 NOBODY = Principal("", Kind.NOBODY)
 """The caller where authentication is off (NOOP)."""
 
 _current: ContextVar[Principal] = ContextVar("principal", default=NOBODY)
+_granted: ContextVar[Grant] = ContextVar("granted", default=EVERYTHING)
 
 
 def current() -> Principal:
@@ -42,6 +72,21 @@ def current() -> Principal:
     return _current.get()
 
 
-def enter(principal: Principal) -> None:
+def granted() -> Grant:
+    """Return for what the present call is granted."""
+    return _granted.get()
+
+
+def enter(principal: Principal, grant: Grant = EVERYTHING) -> None:
     """Let the rest of this call be made by a principal. A call has a context of its own."""
     _current.set(principal)
+    _granted.set(grant)
+
+
+def require(pool: str, owner: str, what: str) -> None:
+    """Raise PermissionDenied unless the present call is granted for a job in a pool with an owner."""
+    caller = current()
+    owned = bool(caller.name) and owner == caller.name
+    if not any(scope.holds(pool, owned) for scope in granted()):
+        where = " or ".join(map(str, granted()))
+        raise PermissionDenied(f"{caller} may do this to {where} only: {what} is in the pool {pool or '?'}")

@@ -6,8 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from peloton.errors import PermissionDenied
-from peloton.identity.methods import ACCESS, HEALTH, REFLECTION, for_daemons_only, interface, split
-from peloton.identity.principal import Kind, Principal
+from peloton.identity.methods import (
+    ACCESS,
+    HEALTH,
+    REFLECTION,
+    for_daemons_only,
+    interface,
+    scoped,
+    split,
+)
+from peloton.identity.principal import EVERYTHING, Grant, Kind, Principal, Scope
 
 MAX_CACHED = 10_000
 
@@ -50,6 +58,18 @@ class RoleRules:
 
     accept: tuple[Pattern, ...]
     reject: tuple[Pattern, ...]
+    own: tuple[Pattern, ...] = ()
+    """What it accepts for jobs of which the caller is the owner."""
+    pools: tuple[str, ...] = ()
+    """The subtrees of pools that it is about; empty: all pools, and what is about no pool."""
+
+    def scopes(self, service: str, method: str) -> Grant:
+        """Return for what it accepts a call; empty where it does not."""
+        if any(pattern.matches(service, method) for pattern in self.accept):
+            return (Scope(self.pools),)
+        if any(pattern.matches(service, method) for pattern in self.own):
+            return (Scope(self.pools, own=True),)
+        return ()
 
 
 def check_known(pattern: Pattern) -> None:
@@ -63,25 +83,26 @@ class Access:
 
     def __init__(self, roles: Mapping[str, RoleRules]) -> None:
         self._roles = roles
-        self._decided: dict[tuple[tuple[str, ...], str], str] = {}
+        self._decided: dict[tuple[tuple[str, ...], str], str | Grant] = {}
 
-    def check(self, principal: Principal, path: str) -> None:
-        """Raise PermissionDenied where the principal may not make a call."""
+    def check(self, principal: Principal, path: str) -> Grant:
+        """Return for what a principal may make a call. Raises PermissionDenied where for nothing."""
         if principal.kind is Kind.DAEMON:
-            return
+            return EVERYTHING
         key = principal.roles, path
-        why = self._decided.get(key)
-        if why is None:
-            why = self._why_not(principal.roles, *split(path))
+        found = self._decided.get(key)
+        if found is None:
+            found = self._decide(principal.roles, *split(path))
             if len(self._decided) < MAX_CACHED:
-                self._decided[key] = why
-        if why:
-            raise PermissionDenied(f"{principal} may not call {path.lstrip('/')}: {why}")
+                self._decided[key] = found
+        if isinstance(found, str):
+            raise PermissionDenied(f"{principal} may not call {path.lstrip('/')}: {found}")
+        return found
 
-    def _why_not(self, roles: tuple[str, ...], service: str, method: str) -> str:
-        """Return what is missing; empty where the call is granted."""
+    def _decide(self, roles: tuple[str, ...], service: str, method: str) -> str | Grant:
+        """Return for what a call is granted, or what is missing."""
         if service == ACCESS or service.startswith(REFLECTION):
-            return ""
+            return EVERYTHING
         if for_daemons_only(service, method):
             return "it is for daemons only"
         if not roles:
@@ -91,9 +112,13 @@ class Access:
             for pattern in rule.reject:
                 if pattern.matches(service, method):
                     return f"the role {role} rejects {pattern.text}"
-        for _, rule in rules:
-            if any(pattern.matches(service, method) for pattern in rule.accept):
-                return ""
+        found = tuple(dict.fromkeys(scope for _, rule in rules for scope in rule.scopes(service, method)))
+        if EVERYTHING[0] in found:
+            return EVERYTHING
+        if found and scoped(service, method):
+            return found
+        if found:
+            return f"it is about more than {' or '.join(map(str, found))}"
         named = (
             f"the role {roles[0]} does not accept"
             if len(roles) == 1

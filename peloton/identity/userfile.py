@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,11 +35,13 @@ class GroupEntry(Settings):
 
 
 class RoleEntry(Settings):
-    """A role; what it rejects wins over what it accepts."""
+    """A role; what it rejects wins over what it accepts. `own` is accepted for the caller's own jobs."""
 
     role: str = Field(min_length=1)
     accept: tuple[str, ...] = ()
     reject: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
 
 
 class UserFile(Settings):
@@ -119,7 +122,12 @@ def _built(file: UserFile) -> Users:
         {user.username: User(user.username, kept(user.password), user.role) for user in named},
         next((user.role for user in file.users if not user.username), ""),
         groups,
-        {entry.role: RoleRules(_patterns(entry.accept), _patterns(entry.reject)) for entry in file.roles},
+        {
+            entry.role: RoleRules(
+                _patterns(entry.accept), _patterns(entry.reject), _patterns(entry.own), entry.pools
+            )
+            for entry in file.roles
+        },
     )
 
 
@@ -138,7 +146,10 @@ def _wrong(file: UserFile) -> Iterator[str]:
         if group.role not in roles:
             yield f"groups.{i}.role: {group.role!r} is not one of the roles {', '.join(sorted(roles))}"
     for i, entry in enumerate(file.roles):
-        for name, texts in (("accept", entry.accept), ("reject", entry.reject)):
+        for j, path in enumerate(entry.pools):
+            if not re.fullmatch(r"/|(/[^/]+)+", path):
+                yield f"roles.{i}.pools.{j}: {path!r} is no path of a pool, such as /a/b"
+        for name, texts in (("accept", entry.accept), ("reject", entry.reject), ("own", entry.own)):
             for j, text in enumerate(texts):
                 try:
                     check_known(Pattern.parse(text))

@@ -147,6 +147,16 @@ class TimeRange:
 
 
 @dataclass(frozen=True, slots=True)
+class JobScope:
+    """A part of all jobs."""
+
+    pools: frozenset[PoolId] | None = None
+    """None: of all pools."""
+    owner: str | None = None
+    """None: of all owners."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobQuery:
     """A query for jobs. Empty fields do not filter; all given ones must match."""
 
@@ -168,6 +178,8 @@ class JobQuery:
     """Cuts the result first; 0: no cut."""
     offset: int = 0
     limit: int = 10
+    within: tuple[JobScope, ...] | None = None
+    """Only jobs of any of these parts; None: all jobs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,8 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
                 if isinstance(found, Credentials):
                     found = await self._door.check(details.method, found)
                 if found is not None:
-                    enter(found)
-                    daemon = found.kind is Kind.DAEMON
+                    enter(*found)
+                    daemon = found[0].kind is Kind.DAEMON
             if self._limits is not None and not daemon and not is_open(details.method):
                 self._limits.take(details.method)
         except PelotonError as error:

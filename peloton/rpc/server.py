@@ -21,6 +21,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from peloton.errors import Fenced, InvalidArgument, PelotonError, Unavailable
+from peloton.identity.principal import current
 from peloton.rpc.caller import CallerIdentity, Terms, caller_of
 from peloton.rpc.errors import status_of
 from peloton.rpc.metrics import CALL_SECONDS, CALLS
@@ -81,6 +82,11 @@ def service(
 def caller(context: Any) -> CallerIdentity:
     """Return the caller of the call that this context belongs to."""
     return caller_of(context.invocation_metadata() or ())
+
+
+def author(context: Any) -> str:
+    """Return who changes something by a call, for people: the user or the daemon; empty where nobody asks."""
+    return current().name or caller(context).instance
 
 
 def _require_free(host: str, port: int, where: str) -> None:

@@ -17,6 +17,7 @@ from resmgr.core.admission.checks import Refusal
 from resmgr.core.explain.queue_reasons import Explanation, Group, Grouping, Position, Share, Tries, explain
 from resmgr.core.state.amounts import Vector
 from resmgr.drivers.loop import Driver
+from resmgr.services.scope import require_job
 
 _AT_ONCE = 10_000
 """Tasks of a job that are examined before other work runs."""
@@ -34,6 +35,7 @@ class ExplainService(explain_pb2_grpc.ExplainServiceServicer):
         task = scheduler.registry.current(job_id, request.instance)
         if task is None:
             raise NotFound(f"no task {task_id(job_id, request.instance)} is known here")
+        require_job(task.pool)
         [found] = explain(scheduler, [task])
         return pb.ExplainTaskResponse(explanation=self._explanation(found))
 
@@ -42,6 +44,8 @@ class ExplainService(explain_pb2_grpc.ExplainServiceServicer):
         scheduler = self._driver.scheduler
         job = scheduler.registry.jobs.get(request.job_id.value)
         tasks = sorted(job.tasks.values(), key=lambda task: task.instance) if job is not None else []
+        for pool in {task.pool for task in tasks}:
+            require_job(pool)
         grouping = Grouping(scheduler)
         for at in range(0, len(tasks), _AT_ONCE):
             grouping.add(tasks[at : at + _AT_ONCE])

@@ -12,10 +12,11 @@ from peloton.errors import InvalidArgument, NotFound, Refused
 from peloton.model.ids import ROOT_POOL
 from peloton.model.pool import PoolConfig
 from peloton.model.resources import KINDS, MILLI
-from peloton.rpc.server import caller
+from peloton.rpc.server import author
 from peloton.wire.pool import pool_config, pool_config_to
 from resmgr.core.state.pools import Pool, PoolBusy, PoolExists, PoolNotLeaf
 from resmgr.services.pool_changes import PoolChanges
+from resmgr.services.scope import require_change, require_new_child, require_visible, visible
 
 ALIASES = ("peloton.api.respool.ResourceManager",)
 """The name that published clients call (docs/behaviour/system.md, Ports and service names)."""
@@ -35,7 +36,8 @@ class PoolService(respool_pb2_grpc.ResourceManagerServicer):
         async with self._changes.exclusive():
             try:
                 config = _config(pool_id, request.config)
-                await self._changes.create(config, caller(context).instance)
+                require_new_child(self._tree.find(config.parent))
+                await self._changes.create(config, author(context))
             except PoolExists as exists:
                 same = pb.ResourcePoolAlreadyExists(id=_id(exists.pool_id), message=str(exists))
                 return pb.CreateResponse(error=error(alreadyExists=same))
@@ -50,8 +52,10 @@ class PoolService(respool_pb2_grpc.ResourceManagerServicer):
         async with self._changes.exclusive():
             try:
                 held = self._tree.get(request.id.value)
+                require_change(held)
                 config = _config(held.id, request.config)
-                await self._changes.update(config, caller(context).instance, request.Force)
+                require_new_child(self._tree.find(config.parent))
+                await self._changes.update(config, author(context), request.Force)
             except NotFound as missing:
                 found = pb.ResourcePoolNotFound(id=request.id, message=str(missing))
                 return pb.UpdateResponse(error=error(notFound=found))
@@ -67,6 +71,7 @@ class PoolService(respool_pb2_grpc.ResourceManagerServicer):
             pool: Pool | None = None
             try:
                 pool = self._tree.lookup(request.path.value)
+                require_change(pool)
                 await self._changes.delete(pool)
             except (NotFound, InvalidArgument) as missing:
                 found = pb.ResourcePoolPathNotFound(path=request.path, message=str(missing))
@@ -90,8 +95,9 @@ class PoolService(respool_pb2_grpc.ResourceManagerServicer):
         except NotFound as missing:
             found = pb.ResourcePoolNotFound(id=request.id, message=str(missing))
             return pb.GetResponse(error=pb.GetResponse.Error(notFound=found))
+        require_visible(pool)
         children = pool.children.values() if request.includeChildPools or not wanted else ()
-        return pb.GetResponse(poolinfo=_info(pool), childPools=[_info(child) for child in children])
+        return pb.GetResponse(poolinfo=_info(pool), childPools=map(_info, filter(visible, children)))
 
     async def LookupResourcePoolID(self, request: pb.LookupRequest, context: Any) -> pb.LookupResponse:
         """Return the id of the pool of a path."""
@@ -104,11 +110,12 @@ class PoolService(respool_pb2_grpc.ResourceManagerServicer):
         except NotFound as missing:
             found = pb.ResourcePoolPathNotFound(path=request.path, message=str(missing))
             return pb.LookupResponse(error=error(notFound=found))
+        require_visible(pool)
         return pb.LookupResponse(id=_id(pool.id))
 
     async def Query(self, request: pb.QueryRequest, context: Any) -> pb.QueryResponse:
-        """Return all pools."""
-        return pb.QueryResponse(resourcePools=[_info(pool) for pool in self._tree])
+        """Return all pools that the caller may read."""
+        return pb.QueryResponse(resourcePools=map(_info, filter(visible, self._tree)))
 
 
 def _config(pool_id: str, wire: pb.ResourcePoolConfig) -> PoolConfig:
@@ -133,7 +140,7 @@ def _info(pool: Pool) -> pb.ResourcePoolInfo:
         id=_id(pool.id),
         config=pool_config_to(pool.config),
         parent=_id(pool.parent.id) if pool.parent is not None else None,
-        children=[_id(child.id) for child in pool.children.values()],
+        children=[_id(child.id) for child in pool.children.values() if visible(child)],
         usage=[
             pb.ResourceUsage(kind=kind, allocation=firm[i] / MILLI, slack=slack[i] / MILLI)
             for i, kind in enumerate(KINDS)

@@ -12,10 +12,11 @@ from peloton.api.v1alpha.respool.svc import respool_svc_pb2_grpc
 from peloton.errors import InvalidArgument
 from peloton.model.ids import ROOT_POOL, PoolId, is_uuid
 from peloton.model.resources import KINDS, MILLI
-from peloton.rpc.server import caller
+from peloton.rpc.server import author
 from peloton.wire.pool_v1alpha import pool_config, pool_spec_to
 from resmgr.core.state.pools import Pool
 from resmgr.services.pool_changes import PoolChanges
+from resmgr.services.scope import require_change, require_new_child, require_visible, visible
 
 
 class PoolServiceV1Alpha(respool_svc_pb2_grpc.ResourcePoolServiceServicer):
@@ -30,7 +31,9 @@ class PoolServiceV1Alpha(respool_svc_pb2_grpc.ResourcePoolServiceServicer):
         """Create a pool."""
         pool_id = _new_id(request.respool_id.value)
         async with self._changes.exclusive():
-            await self._changes.create(pool_config(pool_id, request.spec), caller(context).instance)
+            config = pool_config(pool_id, request.spec)
+            require_new_child(self._changes.tree.find(config.parent))
+            await self._changes.create(config, author(context))
         return pb.CreateResourcePoolResponse(respool_id=_id(pool_id))
 
     async def GetResourcePool(
@@ -39,15 +42,20 @@ class PoolServiceV1Alpha(respool_svc_pb2_grpc.ResourcePoolServiceServicer):
         """Return a pool and, if requested, its children; without an id the root with its children."""
         wanted = request.respool_id.value
         pool = self._changes.tree.get(wanted or ROOT_POOL)
+        require_visible(pool)
         children = pool.children.values() if request.include_child_pools or not wanted else ()
-        return pb.GetResourcePoolResponse(respool=_info(pool), child_respools=map(_info, children))
+        return pb.GetResourcePoolResponse(
+            respool=_info(pool), child_respools=map(_info, filter(visible, children))
+        )
 
     async def DeleteResourcePool(
         self, request: pb.DeleteResourcePoolRequest, context: Any
     ) -> pb.DeleteResourcePoolResponse:
         """Delete a pool."""
         async with self._changes.exclusive():
-            await self._changes.delete(self._changes.tree.get(request.respool_id.value))
+            pool = self._changes.tree.get(request.respool_id.value)
+            require_change(pool)
+            await self._changes.delete(pool)
         return pb.DeleteResourcePoolResponse()
 
     async def UpdateResourcePool(
@@ -56,24 +64,25 @@ class PoolServiceV1Alpha(respool_svc_pb2_grpc.ResourcePoolServiceServicer):
         """Change a pool."""
         async with self._changes.exclusive():
             held = self._changes.tree.get(request.respool_id.value)
-            await self._changes.update(
-                pool_config(held.id, request.spec), caller(context).instance, request.Force
-            )
+            require_change(held)
+            config = pool_config(held.id, request.spec)
+            require_new_child(self._changes.tree.find(config.parent))
+            await self._changes.update(config, author(context), request.Force)
         return pb.UpdateResourcePoolResponse()
 
     async def LookupResourcePoolID(
         self, request: pb.LookupResourcePoolIDRequest, context: Any
     ) -> pb.LookupResourcePoolIDResponse:
         """Return the id of the pool of a path."""
-        return pb.LookupResourcePoolIDResponse(
-            respool_id=_id(self._changes.tree.lookup(request.path.value).id)
-        )
+        pool = self._changes.tree.lookup(request.path.value)
+        require_visible(pool)
+        return pb.LookupResourcePoolIDResponse(respool_id=_id(pool.id))
 
     async def QueryResourcePools(
         self, request: pb.QueryResourcePoolsRequest, context: Any
     ) -> pb.QueryResourcePoolsResponse:
-        """Return all pools."""
-        return pb.QueryResourcePoolsResponse(respools=map(_info, self._changes.tree))
+        """Return all pools that the caller may read."""
+        return pb.QueryResourcePoolsResponse(respools=map(_info, filter(visible, self._changes.tree)))
 
 
 def _new_id(requested: str) -> PoolId:
@@ -94,7 +103,7 @@ def _info(pool: Pool) -> respool_pb2.ResourcePoolInfo:
         respool_id=_id(pool.id),
         spec=pool_spec_to(pool.config),
         parent=_id(pool.parent.id) if pool.parent is not None else None,
-        children=[_id(child.id) for child in pool.children.values()],
+        children=[_id(child.id) for child in pool.children.values() if visible(child)],
         usages=[
             respool_pb2.ResourceUsage(kind=kind, allocation=firm[i] / MILLI, slack=slack[i] / MILLI)
             for i, kind in enumerate(KINDS)

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 
 from peloton.errors import InvalidArgument
-from peloton.model.job import JobPage, JobQuery, JobSummary, TimeRange
+from peloton.model.job import JobPage, JobQuery, JobScope, JobSummary, TimeRange
 from peloton.wire.payload import spec_from_payload
 from storage.codec import JOB_RUNTIME, decode_payload
 from storage.jobindex.entries import label_lines
@@ -81,12 +81,25 @@ def _terms(query: JobQuery) -> Iterator[Term]:
         yield "name GLOB ?", (_glob(query.name),)
     if query.exact_name:
         yield "name = ?", (query.exact_name,)
+    if query.within is not None:
+        parts = [_part(part) for part in query.within]
+        values = [value for _, some in parts for value in some]
+        yield f"({' OR '.join(condition for condition, _ in parts) or '0'})", values
     yield from _bounded("creation_time", query.created)
     if query.completed is not None:
         yield "completion_time > 0", ()
         yield from _bounded("completion_time", query.completed)
     for label in query.labels:
         yield "instr(labels, ?) > 0", (label_lines([label]),)
+
+
+def _part(part: JobScope) -> Term:
+    pools = "1" if part.pools is None else f"pool_id IN ({','.join('?' * len(part.pools))})"
+    owner = "1" if part.owner is None else "owner = ?"
+    return f"({pools} AND {owner})", [
+        *sorted(part.pools or ()),
+        *([] if part.owner is None else [part.owner]),
+    ]
 
 
 def _bounded(column: str, bounds: TimeRange) -> Iterator[Term]:

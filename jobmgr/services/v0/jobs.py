@@ -11,6 +11,7 @@ from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Begun
 from jobmgr.services.common.job_query import InvalidPool, job_query
 from jobmgr.services.common.ranges import chosen
+from jobmgr.services.common.scope import limited, readable
 from jobmgr.services.common.secrets import Prepared, SecretChecks, check_no_secret_volumes, given_v0, shown_v0
 from jobmgr.services.common.view import JOB_NOT_FOUND, InternalRefusal, JobView, as_cached, parsed, view
 from peloton.api.v0 import peloton_pb2
@@ -19,6 +20,7 @@ from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.query import query_pb2
 from peloton.clock import Clock
 from peloton.errors import AlreadyExists, Conflict, InvalidArgument, NotFound, Refused
+from peloton.identity.principal import current
 from peloton.model.ids import JobId, is_uuid
 from peloton.model.job import JobPage, JobQuery, JobSpec, JobSummary, instance_count
 from peloton.model.states import JobState, JobType
@@ -87,7 +89,9 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         secrets = await self._secrets.prepare(job_id, given_v0(request.secrets), config)
         check_pool(config.respoolID.value, await self._engine.store.pools.all())
         now = self._clock.wall()
-        config.changeLog.CopyFrom(peloton_pb2.ChangeLog(version=1, createdAt=now, updatedAt=now))
+        config.changeLog.CopyFrom(
+            peloton_pb2.ChangeLog(version=1, createdAt=now, updatedAt=now, updatedBy=current().name)
+        )
         spec = await asyncio.to_thread(job_spec, config, 1, config_payload(config, secrets.refs))
         return spec, secrets
 
@@ -118,6 +122,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         except InvalidArgument as error:
             answer.error.err.message = str(error)
         else:
+            query = await limited(query, self._engine)
             self._fill(answer, request, query, await self._engine.store.jobs.query(query))
         return answer
 
@@ -198,6 +203,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         version = job.spec.version + 1
         config.changeLog.version = version
         config.changeLog.updatedAt = self._clock.wall()
+        config.changeLog.updatedBy = current().name
         spec = await asyncio.to_thread(job_spec, config, version, config_payload(config, secrets.refs))
         return spec, secrets
 
@@ -258,7 +264,8 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         self, request: job_pb2.GetActiveJobsRequest, context: Any
     ) -> job_pb2.GetActiveJobsResponse:
         """Return the ids of the jobs that have not ended."""
-        return job_pb2.GetActiveJobsResponse(ids=[_id(job_id) for job_id in self._engine.active_jobs()])
+        jobs = await readable(list(self._engine.active_jobs()), self._engine)
+        return job_pb2.GetActiveJobsResponse(ids=map(_id, jobs))
 
     async def GetCache(self, request: job_pb2.GetCacheRequest, context: Any) -> job_pb2.GetCacheResponse:
         """Return a job as it is in memory."""

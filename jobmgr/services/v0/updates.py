@@ -13,6 +13,7 @@ from peloton.api.v0.update.svc import update_svc_pb2 as pb
 from peloton.api.v0.update.svc import update_svc_pb2_grpc
 from peloton.clock import Clock
 from peloton.errors import Conflict, InvalidArgument, NotFound
+from peloton.identity.principal import current
 from peloton.model.ids import is_uuid
 from peloton.model.job import JobSpec
 from peloton.model.states import JobType
@@ -65,6 +66,7 @@ class UpdateService(update_svc_pb2_grpc.UpdateServiceServicer):
         secrets = self._secrets.kept(old.payload.secrets, whole)
         whole.changeLog.createdAt = config.changeLog.createdAt
         whole.changeLog.updatedAt = self._clock.wall()
+        whole.changeLog.updatedBy = current().name
         whole.changeLog.version = old.version + 1
         payload = config_payload(whole, secrets.refs)
         return await asyncio.to_thread(job_spec, whole, old.version + 1, payload)

@@ -9,6 +9,7 @@ from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Workflows
 from jobmgr.services.common.job_info import cached_job, spec_message, status_message, summary_message
 from jobmgr.services.common.ranges import bounds
+from jobmgr.services.common.scope import limited
 from jobmgr.services.common.secrets import shown_v1alpha
 from jobmgr.services.common.task_query import Row, cut, matches
 from jobmgr.services.common.view import JOB_NOT_FOUND, as_cached, view
@@ -68,7 +69,7 @@ class JobReads(WorkflowReads):
         """Return the jobs of exactly this name, newest first. Raises NotFound where there is none."""
         if not request.job_name:
             raise InvalidArgument("job_name", "", "the name of a job")
-        query = JobQuery(exact_name=request.job_name, limit=MAX_JOBS_BY_NAME)
+        query = await limited(JobQuery(exact_name=request.job_name, limit=MAX_JOBS_BY_NAME), self._engine)
         found = (await self._engine.store.jobs.query(query)).jobs
         if not found:
             raise NotFound(f"no job has the name {request.job_name!r}")
@@ -114,6 +115,7 @@ class JobReads(WorkflowReads):
     async def QueryJobs(self, request: pb.QueryJobsRequest, context: Any) -> pb.QueryJobsResponse:
         """Find jobs of all types; an empty spec finds all."""
         query = v1alpha_job_query(request.spec, await self._engine.store.pools.all(), self._clock.wall())
+        query = await limited(query, self._engine)
         page = await self._engine.store.jobs.query(query)
         return pb.QueryJobsResponse(
             records=[summary_message(as_cached(self._engine, job)) for job in page.jobs],
@@ -128,6 +130,7 @@ class JobReads(WorkflowReads):
             query = JobQuery(
                 created=TimeRange(start=since), order=OLDEST_FIRST, offset=sent, limit=JOBS_PER_MESSAGE
             )
+            query = await limited(query, self._engine)
             jobs = (await self._engine.store.jobs.query(query)).jobs
             if not jobs:
                 return

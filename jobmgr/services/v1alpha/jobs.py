@@ -20,6 +20,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 from peloton.clock import Clock
 from peloton.errors import Conflict, InvalidArgument, Refused
+from peloton.identity.principal import current
 from peloton.model.ids import is_uuid
 from peloton.model.job import JobSpec
 from peloton.model.states import JobType
@@ -252,7 +253,12 @@ class JobService(JobReads):
             raise v1alpha_error(_secret_error(error)) from None
         if type_ is not JobType.SERVICE:
             config.changeLog.CopyFrom(
-                v0_peloton.ChangeLog(version=version, createdAt=created_at, updatedAt=self._clock.wall())
+                v0_peloton.ChangeLog(
+                    version=version,
+                    createdAt=created_at,
+                    updatedAt=self._clock.wall(),
+                    updatedBy=current().name,
+                )
             )
             return await asyncio.to_thread(
                 job_spec, config, version, config_payload(config, secrets.refs)
@@ -260,7 +266,12 @@ class JobService(JobReads):
         spec = stateless_pb2.JobSpec()
         spec.CopyFrom(given)
         spec.revision.CopyFrom(
-            peloton_pb2.Revision(version=version, created_at=created_at, updated_at=self._clock.wall())
+            peloton_pb2.Revision(
+                version=version,
+                created_at=created_at,
+                updated_at=self._clock.wall(),
+                updated_by=current().name,
+            )
         )
         return await asyncio.to_thread(spec_from_v1alpha, spec, version, secrets.refs), secrets
 

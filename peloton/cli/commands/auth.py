@@ -19,8 +19,9 @@ def auth() -> None:
 @auth.command("can-i")
 @click.argument("verb")
 @click.argument("resource")
+@click.option("--pool", metavar="PATH", default="", help="Ask for what is in this pool.")
 @pass_session
-def can_i(session: Session, verb: str, resource: str) -> int:
+def can_i(session: Session, verb: str, resource: str, pool: str) -> int:
     """Ask whether you may do VERB to RESOURCE, such as `create jobs`; nothing is done.
 
     `call SERVICE:METHOD` asks for a method of the interface. The exit code is 0 for yes, and 1 for no.
@@ -29,11 +30,21 @@ def can_i(session: Session, verb: str, resource: str) -> int:
     from peloton.private.access import access_pb2
 
     found = asked(verb, resource)
-    request = access_pb2.CheckMethodsRequest(methods=[f"{found.service}/{found.method}"])
+    request = access_pb2.CheckMethodsRequest(methods=[f"{found.service}/{found.method}"], pool=pool)
     answer = session.call(f"{found.role}_access_svc", "CheckMethods", request)
     (verdict,) = answer.verdicts
-    session.show(verdict, lambda: "yes" if verdict.allowed else f"no: {verdict.reason}")
+    session.show(verdict, lambda: _verdict(verdict))
     return 0 if verdict.allowed else 1
+
+
+def _verdict(verdict: Any) -> str:
+    if not verdict.allowed:
+        return f"no: {verdict.reason}"
+    scopes = [
+        ("own jobs" if each.own else "what is") + (f" below {' and '.join(each.pools)}" if each.pools else "")
+        for each in verdict.scopes
+    ]
+    return f"yes, for {' or '.join(scopes)}" if scopes else "yes"
 
 
 @auth.command()

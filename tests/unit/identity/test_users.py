@@ -22,7 +22,7 @@ from peloton.identity.authenticators import Basic, Credentials
 from peloton.identity.door import Door
 from peloton.identity.oidc import PAUSE_SECONDS, KeySet, Oidc, TokenRules
 from peloton.identity.passwords import Hashed, hashed, kept
-from peloton.identity.principal import Kind, Principal
+from peloton.identity.principal import EVERYTHING, Kind, Principal, Scope
 from peloton.identity.roles import Access, Pattern, RoleRules
 from peloton.identity.userfile import read_users
 from peloton.rpc.limits import RateLimits
@@ -88,7 +88,7 @@ async def test_the_default_user_has_its_role(tmp_path: Path) -> None:
 
 
 def rules(accept: str = "", reject: str = "") -> RoleRules:
-    return RoleRules(*(tuple(map(Pattern.parse, texts.split())) for texts in (accept, reject)))
+    return RoleRules(_patterns(tuple(accept.split())), _patterns(tuple(reject.split())))
 
 
 def test_what_one_role_rejects_no_other_accepts() -> None:
@@ -117,18 +117,18 @@ async def test_users_are_read_again_when_the_file_changes(tmp_path: Path) -> Non
         Credentials("ann", "ann1"),
         Credentials("ann", "new"),
     )
-    assert (await door.check(path, old)).name == "ann"
+    assert (await door.check(path, old))[0].name == "ann"
     replace(file, file.read_text().replace("ann,", "ann, #"))  # broken
     door.reload()
     assert "users are as they were, auth.config_file is wrong" in door.trouble
-    assert isinstance(door.recall(path, as_user("ann")), Principal)
+    assert isinstance(door.recall(path, as_user("ann")), tuple)
     replace(file, f"users: [{{username: ann, password: '{hashed('new', CHEAP)}', role: admin}}]{ROLES}")
     door.reload()
     assert not door.trouble
     assert door.recall(path, as_user("ann")) == old
     with pytest.raises(Unauthenticated):
         await door.check(path, old)
-    assert (await door.check(path, new)).name == "ann"
+    assert (await door.check(path, new))[0].name == "ann"
 
 
 def replace(file: Path, text: str) -> None:
@@ -284,3 +284,41 @@ async def test_what_exceeds_the_limit_is_answered_so() -> None:
             "peloton.api.v0.job.JobManager/Query: more than 0 calls a second (rate_limit): try again later",
         )
         assert await served.call("/peloton.api.v0.job.JobManager/Get", ()) is grpc.StatusCode.OK
+
+
+def access_of(**roles: tuple[str, ...]) -> Access:
+    rules = RoleRules(
+        _patterns(roles.get("accept", ())),
+        _patterns(roles.get("reject", ())),
+        _patterns(roles.get("own", ())),
+        roles.get("pools", ()),
+    )
+    return Access({"role": rules})
+
+
+def _patterns(texts: tuple[str, ...]) -> tuple[Pattern, ...]:
+    return tuple(map(Pattern.parse, texts))
+
+
+MEMBER = Principal("ann", Kind.USER, ("role",))
+STOP, LOCK = "/peloton.api.v0.job.JobManager/Stop", "/peloton.api.v1alpha.admin.svc.AdminService/Lockdown"
+
+
+def test_a_role_of_pools_grants_what_is_in_them_only() -> None:
+    access = access_of(accept=("*",), reject=("*:Delete*",), pools=("/a",))
+    assert access.check(MEMBER, STOP) == (Scope(("/a",)),)
+    with pytest.raises(PermissionDenied, match="it is about more than jobs below /a"):
+        access.check(MEMBER, LOCK)
+    with pytest.raises(PermissionDenied, match=r"the role role rejects \*:Delete\*"):
+        access.check(MEMBER, "/peloton.api.v0.job.JobManager/Delete")
+    assert access_of(accept=("*",)).check(MEMBER, LOCK) == EVERYTHING
+    assert access_of(accept=("*:Get*",), own=("*",)).check(MEMBER, STOP) == (Scope(own=True),)
+
+
+@pytest.mark.parametrize(
+    ("pool", "inside"), [("/a", True), ("/a/b", True), ("/ab", False), ("/", False), ("", False)]
+)
+def test_a_subtree_of_pools(pool: str, inside: bool) -> None:
+    assert Scope(("/a",)).holds(pool, owned=False) is inside
+    assert Scope(("/",)).holds(pool, owned=False) is bool(pool)
+    assert not Scope(("/a",), own=True).holds(pool, owned=False)

@@ -1,0 +1,195 @@
+"""Roles that are bound to pools, or to the caller's own jobs, over a real gRPC server and a real store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf import descriptor_pool, message_factory
+
+from jobmgr.server import NAMES, services
+from peloton.api.v0.job import job_pb2, job_pb2_grpc
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
+from peloton.clock import ManualClock
+from peloton.identity.door import Door
+from peloton.identity.methods import interface, scoped
+from peloton.identity.passwords import hashed
+from peloton.rpc.gate import Gate
+from peloton.rpc.server import RpcServer
+from storage.config import SqliteSettings
+from storage.sqlite.store import open_sqlite
+from tests.unit.identity.served import CHEAP, as_user, private, settings
+from tests.unit.jobmgr_services.configs import POOLS, job
+from tests.unit.jobmgr_services.fakes import NOW, FakeEngine, FakeHostmgr
+
+DENIED = grpc.StatusCode.PERMISSION_DENIED
+OURS, EVES = "a0000000-0000-4000-8000-00000000000a", "a0000000-0000-4000-8000-00000000000b"
+USERS = ("admin", "inside", "outside", "owner", "eve")
+ROLES = """
+roles:
+- {role: admin, accept: ["*"]}
+- {role: inside, accept: ["*"], pools: [/teams]}
+- {role: outside, accept: ["*"], pools: [/teams/batc, /elsewhere]}
+- {role: owner, own: ["*"], pools: [/teams/batch]}
+- {role: eve, accept: ["*:Get*", "*:Query*", "*:List*"], own: ["*"]}
+"""
+METHODS = sorted(
+    (service, method)
+    for service, methods in interface().items()
+    for method in methods
+    if service in NAMES and scoped(service, method)
+)
+
+
+class Served:
+    def __init__(self, channel: Any, engine: Any) -> None:
+        self.channel, self.engine = channel, engine
+        self.jobs = job_pb2_grpc.JobManagerStub(channel)
+        self.services = stateless_svc_pb2_grpc.JobServiceStub(channel)
+
+    async def create(self, user: str, job_id: str, **fields: Any) -> Any:
+        config = job(f'respoolID {{ value: "{POOLS[2].id}" }}')
+        for name, value in fields.items():
+            setattr(config, name, value)
+        request = job_pb2.CreateRequest(config=config)
+        request.id.value = job_id
+        return await self.jobs.Create(request, metadata=as_user(user), timeout=60)
+
+    async def code(self, user: str, service: str, method: str) -> grpc.StatusCode:
+        """Call a method about the job, or with its spec, of the administrator."""
+        path = f"/{service}/{method}"
+        try:
+            if method in ("ListJobs", "ListPods"):
+                stream = self.channel.unary_stream(path)(request_for(service, method), metadata=as_user(user))
+                async for _ in stream:
+                    pass
+            else:
+                call = self.channel.unary_unary(path)
+                await call(request_for(service, method), metadata=as_user(user), timeout=60)
+        except grpc.aio.AioRpcError as error:
+            return error.code()
+        return grpc.StatusCode.OK
+
+
+DESCRIPTORS: Any = descriptor_pool
+
+
+def request_for(service: str, method: str) -> bytes:
+    described = DESCRIPTORS.Default().FindServiceByName(service).FindMethodByName(method).input_type
+    request: Any = message_factory.GetMessageClass(described)()
+    for field in described.fields:
+        kind = field.message_type.name if field.message_type is not None else ""
+        if kind in ("JobID", "VolumeID"):
+            getattr(request, field.name).value = OURS
+        elif kind == "PodName":
+            getattr(request, field.name).value = f"{OURS}-0"
+        elif kind == "JobConfig":
+            getattr(request, field.name).CopyFrom(job())
+        elif kind == "JobSpec":
+            getattr(request, field.name).respool_id.value = POOLS[2].id
+    return bytes(request.SerializeToString())
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    store = await open_sqlite(SqliteSettings(path=tmp_path / "peloton.db"))
+    for pool in POOLS:
+        await store.pools.write(pool)
+    users = [f"- {{username: {u}, password: '{hashed(u + '1', CHEAP)}', role: {u}}}" for u in USERS]
+    file = private(tmp_path / "users.yaml", "\n".join(["users:", *users, ROLES]))
+    engine, hostmgr = FakeEngine(store), FakeHostmgr()
+    gate = Gate(Door(settings(tmp_path, type="BASIC", config_file=file)), None)
+    server = RpcServer(lambda: "nobody leads", [gate])
+    server.activate(
+        services(engine, ManualClock(epoch=NOW), lambda cluster: hostmgr, hostmgr, hostmgr, hostmgr)
+    )
+    port = await server.start("127.0.0.1", 0)
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        found = Served(channel, engine)
+        assert not (await found.create("admin", OURS, owner="ann")).HasField("error")
+        yield found
+    await server.stop(0)
+    await store.close()
+
+
+def names_a_job(service: str, method: str) -> bool:
+    described = DESCRIPTORS.Default().FindServiceByName(service).FindMethodByName(method).input_type
+    kinds = {field.message_type.name for field in described.fields if field.message_type is not None}
+    return bool(kinds & {"JobID", "PodName", "JobConfig", "JobSpec"})
+
+
+async def test_a_role_of_another_pool_is_refused_by_every_method_about_a_job(served: Served) -> None:
+    codes = {path: await served.code("outside", *path) for path in METHODS if names_a_job(*path)}
+    assert len(codes) > 50
+    assert {path: code for path, code in codes.items() if code is not DENIED} == {}
+
+
+async def test_a_role_of_the_pool_is_refused_by_none(served: Served) -> None:
+    codes = {path: await served.code("inside", *path) for path in METHODS}
+    assert {path for path, code in codes.items() if code is DENIED} == set()
+
+
+async def test_what_is_about_no_pool_is_refused(served: Served) -> None:
+    for service, method in (
+        ("peloton.api.v1alpha.admin.svc.AdminService", "Lockdown"),
+        ("peloton.api.v1alpha.watch.svc.WatchService", "Watch"),
+        ("peloton.private.jobmgr.JobManagerService", "QueryJobCache"),
+    ):
+        assert await served.code("inside", service, method) is DENIED, method
+
+
+async def found(served: Served, user: str) -> list[str]:
+    metadata = as_user(user)
+    queried = await served.jobs.Query(job_pb2.QueryRequest(spec=job_pb2.QuerySpec()), metadata=metadata)
+    v1alpha = await served.services.QueryJobs(svc.QueryJobsRequest(), metadata=metadata)
+    listed = [
+        summary.job_id.value
+        async for answer in served.services.ListJobs(svc.ListJobsRequest(), metadata=metadata)
+        for summary in answer.jobs
+    ]
+    ids = sorted(result.id.value for result in queried.results)
+    assert queried.pagination.total == v1alpha.pagination.total == len(ids)
+    assert sorted(listed) == sorted(record.job_id.value for record in v1alpha.records) == ids
+    return ids
+
+
+async def test_lists_leave_out_what_may_not_be_read(served: Served) -> None:
+    assert not (await served.create("eve", EVES)).HasField("error")
+    assert await found(served, "admin") == await found(served, "inside") == [OURS, EVES]
+    assert await found(served, "outside") == []
+    assert await found(served, "owner") == []
+    assert await found(served, "eve") == [OURS, EVES]
+    active = {
+        user: (await served.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest(), metadata=as_user(user))).ids
+        for user in ("inside", "outside")
+    }
+    assert {user: len(ids) for user, ids in active.items()} == {"inside": 2, "outside": 0}
+
+
+async def test_an_owner_may_stop_its_own_jobs_only(served: Served) -> None:
+    assert not (await served.create("owner", EVES)).HasField("error")
+    stop = job_pb2.StopRequest()
+    stop.id.value = EVES
+    await served.jobs.Stop(stop, metadata=as_user("owner"))
+    stop.id.value = OURS
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await served.jobs.Stop(stop, metadata=as_user("owner"))
+    assert caught.value.code() is DENIED
+    assert caught.value.details() == (
+        "user owner may do this to own jobs below /teams/batch only: the job is in the pool /teams/batch"
+    )
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await served.create("owner", "a0000000-0000-4000-8000-00000000000c", owner="ann")
+    assert caught.value.code() is DENIED
+
+
+async def test_who_created_a_job_is_kept(served: Served) -> None:
+    await served.create("owner", EVES)
+    request = job_pb2.GetRequest()
+    request.id.value = EVES
+    config = (await served.jobs.Get(request, metadata=as_user("inside"))).jobInfo.config
+    assert (config.owner, config.changeLog.updatedBy) == ("owner", "owner")
