@@ -6,6 +6,8 @@ READY := $(VENV)/.ready
 # The tests of whole clusters mostly wait: three workers keep two cores busy.
 WORKERS := -n 3 --no-loadscope-reorder
 PROTOS := $(shell find proto -name '*.proto')
+# Tests start hundreds of processes: none should compile what another one has compiled.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup lint test faults demo demo-elastic minicluster bench descriptors settings diagrams dashboards clean
 

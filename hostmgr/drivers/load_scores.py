@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-import httpx
 import yaml
 from prometheus_client import Gauge
 
@@ -89,6 +88,8 @@ def prometheus(address: str, query: str, label: str, timeout: float, max_bytes: 
 
 
 async def _query(url: str, query: str, label: str, timeout: float, max_bytes: int) -> Scores:
+    import httpx  # slow to import, and only this source needs it
+
     body = bytearray()
     try:
         async with (

@@ -6,10 +6,13 @@ path for each class of nested settings.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+import itertools
 import re
 import sys
+import textwrap
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -55,6 +58,23 @@ class Section:
         self.path = path
         self.cls = cls
         self.fields = {name: field for name, field in cls.model_fields.items() if name not in without}
+        self.meanings = _meanings(cls)
+
+
+def _meanings(cls: Class) -> dict[str, str]:
+    """Return the strings below the fields of a class and its bases, each in one line.
+
+    Pydantic reads them too, but then each start of a process parses the source of all settings.
+    """
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__[: cls.__mro__.index(Settings)]):
+        [definition] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, below in itertools.pairwise(definition.body):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = " ".join(inspect.cleandoc(text).split())
+    return found
 
 
 def _sections(section: Section, titles: dict[Class, str]) -> Iterator[str]:
@@ -67,8 +87,7 @@ def _sections(section: Section, titles: dict[Class, str]) -> Iterator[str]:
             if part not in titles:
                 titles[part] = path + _kind(part)
                 inner.append(Section(f"`{titles[part]}`", f"{path}.", part, ()))
-        meaning = " ".join((field.description or "").split())
-        rows.append(_row(path, field, meaning, [titles[each] for each in parts]))
+        rows.append(_row(path, field, section.meanings.get(name, ""), [titles[each] for each in parts]))
     about = "" if section.cls is DaemonSettings else _about(section.cls)
     level = "###" if section.path else "##"
     yield "\n".join([f"{level} {section.title}", "", *([about, ""] if about else []), TABLE, *rows])

@@ -34,7 +34,7 @@ from peloton.config.sources import Files, Tree, Variable, Variables, variable_ta
 class Settings(BaseModel):
     """Base of all settings: frozen, and an unknown key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class SourcedSettings(Settings, BaseSettings):

@@ -7,8 +7,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import httpx
-
 from peloton.errors import NotFound, Unavailable
 
 TIMEOUT = 10.0
@@ -27,6 +25,8 @@ class AgentHttp:
 
     async def get(self, address: str, path: str, query: Mapping[str, str] | None = None) -> Any:
         """Return the JSON at `http://<address><path>`. Raise NotFound for a 404, else Unavailable."""
+        import httpx  # slow to import, and most job managers never ask an agent
+
         url = f"http://{address}{path}"
         async with self._slots:
             try:
@@ -38,6 +38,8 @@ class AgentHttp:
                 raise Unavailable(f"{url} did not end its answer within {self._timeout:g} s") from None
 
     async def _body(self, url: str, query: dict[str, str]) -> bytes:
+        import httpx
+
         # Without `trust_env`: agents are never behind the user's proxy.
         async with (
             httpx.AsyncClient(trust_env=False, timeout=self._timeout) as client,
