@@ -27,6 +27,8 @@ from resmgr.drivers.loop import LONGEST_POLL, Driver, run_in_steps
 from resmgr.drivers.plans import Plans
 from resmgr.wire.tasks import PLACED_TYPES, planned_task, shape_to
 
+HOSTMGR_SECONDS = 5.0
+"""How long a plan waits for hostmgr."""
 MOST_GROUPS = 1000
 MOST_NAMES = 5
 """Hosts that are named."""
@@ -106,7 +108,9 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):
     async def _shortages(self, members: Sequence[Members]) -> Shortages:
         """Return why gangs fit on no hosts, even empty ones, or are more than the cluster."""
         request = feasibility_pb2.CheckGangsRequest(gangs=[shape_to(_shape(each)) for each in members])
-        answer: feasibility_pb2.CheckGangsResponse = await self._hostmgr.call("CheckGangs", request)
+        answer: feasibility_pb2.CheckGangsResponse = await self._hostmgr.call(
+            "CheckGangs", request, timeout=HOSTMGR_SECONDS
+        )
         capacity = self._driver.scheduler.tree.capacity
         assert capacity is not None
         found: list[feasibility_pb2.Shortage | None] = []
@@ -126,7 +130,9 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):
                 [shape] = shape_to(_shape(each)).members
                 request = feasibility_pb2.FindHostsRequest(filter=shape.filter)
                 request.filter.quantity.maxHosts = MOST_NAMES
-                answer: feasibility_pb2.FindHostsResponse = await self._hostmgr.call("FindHosts", request)
+                answer: feasibility_pb2.FindHostsResponse = await self._hostmgr.call(
+                    "FindHosts", request, timeout=HOSTMGR_SECONDS
+                )
                 names = [host.hostname for host in answer.hosts]
                 found[at] = pb.PlannedHosts(hosts=answer.counts[MATCH], tasks=1, names=names)
         return found

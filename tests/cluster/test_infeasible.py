@@ -233,3 +233,62 @@ def test_infeasible_tasks_start_when_a_larger_host_registers(harness: Harness, a
     harness.cluster.start([agent], {"resources": resources, "attributes": "shared:yes"})
     assert harness.ended(job_id).state == job_pb2.SUCCEEDED
     assert harness.ended(apart).state == job_pb2.SUCCEEDED
+
+
+def dry_run(spec: Path, capfd: pytest.CaptureFixture[str], pool: str = "/test") -> tuple[int, str, str]:
+    """The exit code of a dry run, what it prints, and its complaints."""
+    code = main(["job", "create", pool, str(spec), "--dry-run"])
+    shown = capfd.readouterr()
+    return code, shown.out, shown.err
+
+
+def test_dry_runs_that_fail_say_why(
+    harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No pool, too many kinds of instances, a full pool, no engine, and no host manager."""
+    for name, url in harness.cluster.urls().items():
+        monkeypatch.setenv(name, url)
+    resource = "{cpuLimit: 1, memLimitMb: 32, diskLimitMb: 8}"
+    spec, kinds = tmp_path / "job.yaml", tmp_path / "kinds.yaml"
+    text = (
+        "name: planned\ninstanceCount: 1200\nsla: {preemptible: true}\n"
+        f"defaultConfig: {{command: {{value: 'true'}}, resource: {resource}}}\n"
+    )
+    spec.write_text(text.replace("1200", "4"))
+    overrides = (f"  {i}: {{resource: {resource.replace('32', str(100 + i))}}}\n" for i in range(1100))
+    kinds.write_text(text + "instanceConfig:\n" + "".join(overrides))
+    assert dry_run(spec, capfd, "/nowhere") == (
+        1,
+        "",
+        "peloton: no resource pool '/nowhere': / has no child 'nowhere'\n",
+    )
+    code, _, told = dry_run(spec, capfd, "/")
+    assert code == 1 and "'root' is not the id of a leaf of the pool tree: the root takes no jobs" in told
+    code, _, told = dry_run(kinds, capfd)
+    assert code == 1
+    assert "the instances ask for 1101 different things; a plan compares at most 1000" in told
+    limits = [
+        respool_pb2.ResourceConfig(kind=kind, limit=limit, share=1)
+        for kind, limit in (("cpu", 3), ("memory", 1e6), ("disk", 1e6), ("gpu", 0))
+    ]
+    config = respool_pb2.ResourcePoolConfig(
+        name="narrow", parent=peloton_pb2.ResourcePoolID(value="root"), resources=limits
+    )
+    harness.client.respool_svc.CreateResourcePool(respool_pb2.CreateRequest(config=config), timeout=30)
+    code, shown, _ = dry_run(spec, capfd, "/narrow")
+    waiting = "1 would wait in the queue of the pool: cpu: allocation 3 + gang 1 > entitlement 3 in /narrow"
+    assert code == 0 and waiting in shown
+    placement = [part.name for part in harness.cluster.components() if part.kind == "placement"]
+    harness.cluster.stop(placement)
+    try:
+        code, shown, _ = dry_run(spec, capfd)
+        lack = "no placement engine for BATCH tasks has asked for work in time"
+        assert code == 0 and f"4 would be admitted and wait for a host: {lack}" in shown
+        harness.cluster.stop(["hostmgr0"])
+        code, shown, told = dry_run(spec, capfd)
+        assert (code, shown) == (3, "")
+        assert "no leader of hostmgr is known" in told or "hostmgr 127.0.0.1" in told
+        assert "DEADLINE" not in told
+    finally:
+        harness.cluster.start([*placement, "hostmgr0"])
+    wait_for(lambda: "4 would be placed now" in dry_run(spec, capfd)[1], SECONDS)

@@ -10,7 +10,7 @@ from typing import Any
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
-from peloton.errors import InvalidArgument
+from peloton.errors import InvalidArgument, Refused
 from peloton.model.job import JobSpec
 from peloton.model.states import JobType, TaskState
 from peloton.model.task import TaskRuntime
@@ -22,6 +22,8 @@ from peloton.wire.resmgr import resmgr_task
 
 SECONDS = 30.0
 """Longest time for the plan."""
+MOST_KINDS = 1000
+"""Kinds of instances that a plan compares."""
 RANGES = 20
 """Ranges of instances that an answer lists for a group."""
 _NEW = TaskRuntime(TaskState.INITIALIZED, TaskState.SUCCEEDED, 1, 1, 1, 1)
@@ -45,7 +47,11 @@ class PlanService(plan_pb2_grpc.PlanServiceServicer):
         self._resmgr = resmgr
 
     async def PlanJob(self, request: pb.PlanJobRequest, context: Any) -> pb.PlanJobResponse:
-        """Return a plan. Raises InvalidArgument as the creation of the job, and Unavailable."""
+        """Return a plan.
+
+        Raises InvalidArgument as the creation of the job, Refused for a job of too many kinds of instances,
+        and Unavailable.
+        """
         if request.HasField("config"):
             spec = await self._check_v0(request.config)
         elif request.HasField("spec"):
@@ -54,10 +60,18 @@ class PlanService(plan_pb2_grpc.PlanServiceServicer):
             raise InvalidArgument("job", "nothing", "a config or a spec")
         count = _first(spec)
         groups = await asyncio.to_thread(groups_of, spec, range(count))
+        if len(groups) > MOST_KINDS:
+            raise Refused(
+                f"the instances ask for {len(groups)} different things; a plan compares at most {MOST_KINDS}:"
+                f" plan the job without some of its instanceConfig"
+            )
         asked = planning_pb2.PlanGangsRequest(
             pool=peloton_pb2.ResourcePoolID(value=spec.pool_id), groups=[gangs for gangs, _ in groups]
         )
-        answer: planning_pb2.PlanGangsResponse = await self._resmgr.call("PlanGangs", asked, timeout=SECONDS)
+        # Not tried again: what resmgr waits for in vain would be lost behind a time-out here.
+        answer: planning_pb2.PlanGangsResponse = await self._resmgr.call(
+            "PlanGangs", asked, timeout=SECONDS, retry=False
+        )
         return pb.PlanJobResponse(
             instances=spec.instance_count,
             held_back=max(0, spec.instance_count - count),
