@@ -192,6 +192,19 @@ def wait_until_arrived(harness: Harness, host: str, pool: str) -> None:
     harness.cluster.start([name])
 
 
+def test_hosts_of_a_daemon_job_that_is_not_preemptible_stay(harness: Harness) -> None:
+    config = harness.config("sleep 600", 0, type=job_pb2.DAEMON)
+    config.sla.preemptible = False
+    config.defaultConfig.ClearField("restartPolicy")
+    daemon = harness.create(config)
+    assert hosts_of(harness, daemon, 3) == set(AGENTS), "host pools do not bound it"
+    with pytest.raises(grpc.RpcError) as refused:
+        move(harness, "shared", 0, "default", 2)
+    assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert "but none of 1 can: 1 has tasks that are not preemptible" in refused.value.details()
+    stop(harness, daemon)
+
+
 def test_hosts_are_moved_while_hostmgr_dies(harness: Harness) -> None:
     change(harness, A0, "shared")
     reserved = harness.config("sleep 600", 1)

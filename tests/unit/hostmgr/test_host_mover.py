@@ -200,6 +200,7 @@ class Moving:
             cast(Maintenance, self.maintenance),
             cast(Cluster, self.world.cluster),
             self.scores,
+            score_seconds=0.0,
         )
 
     async def scores(self) -> list[str]:
@@ -277,6 +278,36 @@ async def test_a_host_that_cannot_be_drained_now_waits(moving: Moving) -> None:
     moving.maintenance.unknown = set()
     await moving.mover.step()
     assert moving.maintenance.started == ["host1", "host0"]
+
+
+async def test_a_chosen_host_that_got_a_task_that_is_not_preemptible_waits_until_it_has_ended(
+    moving: Moving, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The leader that chose the host died before it was drained."""
+    await moving.mover.move(MoveRequest("a", 1, "b", 2))
+    moving.takeover()
+    await moving.pools.load()
+    moving.by_cost = ["host1", "host2"]
+    await moving.mover.step()
+    await moving.mover.step()
+    assert moving.maintenance.started == ["host1"]
+    assert caplog.text.count("host0 waits on its way to b: a task there is not preemptible") == 1
+    moving.by_cost = ["host1", "host2", "host0"]
+    await moving.mover.step()
+    assert moving.maintenance.started == ["host1", "host0"]
+
+
+async def test_a_chosen_host_is_not_drained_while_its_tasks_are_not_known(
+    moving: Moving, caplog: pytest.LogCaptureFixture
+) -> None:
+    await moving.mover.move(MoveRequest("a", 2, "b", 1))
+    moving.away = True
+    await moving.mover.step()
+    assert not moving.maintenance.started
+    assert "host0 waits on its way to b: its tasks are not known: resmgr is away" in caplog.text
+    moving.away = False
+    await moving.mover.step()
+    assert moving.maintenance.started == ["host0"]
 
 
 async def test_without_scores_nothing_moves(moving: Moving) -> None:
