@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,8 +22,10 @@ from peloton.errors import (
     InvalidArgument,
     NotFound,
     PelotonError,
+    PermissionDenied,
     Refused,
     ResourceExhausted,
+    Unauthenticated,
     Unavailable,
 )
 from peloton.rpc.errors import InvalidRequest
@@ -31,8 +33,10 @@ from peloton.web import live, security
 from peloton.web.api.door import Door
 from peloton.web.pages import Found, Page
 from peloton.web.requests import Parts, auth_of, parts, render
+from peloton.web.sessions import LoggedIn, Sessions
 from peloton.web.templating import STATIC, Templates
 from peloton.web.views import PAGES, ROUTES
+from peloton.web.views.login import login_url
 
 log = logging.getLogger(__name__)
 STATUSES: tuple[tuple[type[PelotonError], int, str], ...] = (
@@ -42,6 +46,8 @@ STATUSES: tuple[tuple[type[PelotonError], int, str], ...] = (
     (AlreadyExists, 409, "It exists already"),
     (Conflict, 409, "Somebody else was first"),
     (Refused, 409, "This was refused"),
+    (Unauthenticated, 401, "You are not logged in"),
+    (PermissionDenied, 403, "You may not do this"),
     (ResourceExhausted, 429, "Too much at once"),
     (Unavailable, 503, "A part of the cluster does not answer"),
 )
@@ -54,6 +60,7 @@ def make_app(made: Parts, pages: Sequence[Page] = PAGES, routes: Sequence[BaseRo
     server = HttpServer(made.cluster.trouble)
     names = security.host_names(made.settings.host, made.settings.host_names)
     door = Door(made.caller, lambda request, services: render(request, "api.html", {"services": services}))
+    sessions = Sessions(made.settings.session_hours * 3600)
     app = Starlette(
         routes=[
             *(Route(page.path, partial(_shown, page)) for page in pages),
@@ -67,11 +74,13 @@ def make_app(made: Parts, pages: Sequence[Page] = PAGES, routes: Sequence[BaseRo
             Middleware(
                 security.Guard, names=names, deny=_denied(made.templates), open_to_programs=OPEN_TO_PROGRAMS
             ),
+            Middleware(LoggedIn, sessions=sessions),
             Middleware(_Defects),
         ],
         exception_handlers={PelotonError: _failed, HTTPException: _http_error},
     )
     app.state.parts = made
+    app.state.sessions = sessions
     return app
 
 
@@ -105,11 +114,18 @@ def _denied(templates: Templates) -> Callable[[Scope, int, str], Awaitable[ASGIA
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """Show what was wrong."""
+    """Show what was wrong. Who is not logged in is led to the login, and back."""
+    if isinstance(error, Unauthenticated) and request.method in security.SAFE:
+        return RedirectResponse(login_url(_address(request)), 303)
     for cls, status, heading in STATUSES:
         if isinstance(error, cls):
             return _error(request, status, heading, str(error))
     return _error(request, 502, "A daemon failed", str(error))
+
+
+def _address(request: Request) -> str:
+    query = request.url.query
+    return f"{request.url.path}?{query}" if query else request.url.path
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -17,7 +17,7 @@ from peloton.client.discovery import NoLeader
 from peloton.client.following import repeatable
 from peloton.client.refusals import check
 from peloton.client.services import SERVICES
-from peloton.errors import PelotonError, Unavailable
+from peloton.errors import PelotonError, Unauthenticated, Unavailable
 from peloton.membership.interface import Address, Group, Member, Membership, Role
 from peloton.model.cluster import UNNAMED
 from peloton.rpc.caller import Metadata
@@ -234,11 +234,16 @@ class Calls:
 
 
 async def gather_named(work: Mapping[str, Awaitable[T]]) -> dict[str, T | PelotonError]:
-    """Await all at a time; return results or the PelotonErrors that they ended with, by name."""
+    """Await all at a time; return results or the PelotonErrors that they ended with, by name.
+
+    Raises Unauthenticated: no part of a page is for who has to log in first.
+    """
 
     async def one(item: Awaitable[T]) -> T | PelotonError:
         try:
             return await item
+        except Unauthenticated:
+            raise
         except PelotonError as error:
             return error
 

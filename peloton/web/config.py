@@ -27,5 +27,7 @@ class WebSettings(ProcessSettings):
     """How often a page that somebody looks at is read again. Browsers share what is read."""
     cache_seconds: float = Field(0.8, ge=0.0, le=60.0)
     """How long an answer of a daemon is used again."""
+    session_hours: float = Field(12.0, gt=0, le=24 * 31)
+    """Hours after which a user who logged in has to do so again. Sessions end with the process too."""
     max_watchers: int = Field(1000, ge=1, le=100_000)
     """Event streams that are open at a time; more are refused."""

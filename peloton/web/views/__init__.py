@@ -5,7 +5,18 @@ from __future__ import annotations
 from starlette.routing import BaseRoute
 
 from peloton.web.pages import Page
-from peloton.web.views import files, hostpools, hosts, instances, job_forms, jobs, logs, logs_follow, overview
+from peloton.web.views import (
+    files,
+    hostpools,
+    hosts,
+    instances,
+    job_forms,
+    jobs,
+    login,
+    logs,
+    logs_follow,
+    overview,
+)
 
 PAGES: tuple[Page, ...] = (
     *overview.PAGES,
@@ -18,6 +29,7 @@ PAGES: tuple[Page, ...] = (
 )
 """Every page. A module of pages adds its own here."""
 ROUTES: tuple[BaseRoute, ...] = (
+    *login.ROUTES,
     *job_forms.ROUTES,
     *logs_follow.ROUTES,
     *files.ROUTES,

@@ -18,7 +18,8 @@ from peloton.errors import NotFound, PelotonError
 from peloton.private.resmgr.explain import explain_pb2
 from peloton.web.cluster import Calls
 from peloton.web.pages import Page, Subject
-from peloton.web.views.jobs_actions import actions
+from peloton.web.permissions import refusals
+from peloton.web.views.jobs_actions import actions, methods_of
 from peloton.web.views.jobs_events import job_events
 from peloton.web.views.jobs_page import PAGE, JobHead, TaskRow, TaskSearch, TaskTable, job_head, task_table
 from peloton.web.views.jobs_search import PAGE as JOBS_PAGE
@@ -96,12 +97,13 @@ async def load_job(subject: Subject) -> Mapping[str, Any]:
     search = TaskSearch.of(job_id, subject.query)
     read, table = await asyncio.gather(read_job(subject.calls, job_id), _table(subject.calls, search))
     head = read.head
+    denied = await refusals(subject.calls, methods_of(head), head.pool)
     if not search.narrow:
         table = replace(table, total=head.instances)
     return {
         "job": head,
         "workflow": read.workflow,
-        "actions": actions(head, read.workflow),
+        "actions": actions(head, read.workflow, denied),
         "waiting": await read_waiting(subject.calls, read.job),
         "table": table,
         "size": PAGE,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from peloton.api.v0 import peloton_pb2 as v0_peloton
@@ -58,8 +59,33 @@ class Preview:
     notes: Sequence[str] = ()
 
 
-def actions(head: JobHead, workflow: Workflow | None) -> list[Action]:
-    """Return the actions for a job, with the reason where one cannot be taken now."""
+_JOBS, _SERVICES = "peloton.api.v0.job.JobManager", "peloton.api.v1alpha.job.stateless.svc.JobService"
+
+
+def methods_of(head: JobHead) -> Mapping[str, tuple[str, str]]:
+    """Return the methods that carry out the actions for a job, with the role that serves them."""
+    if head.batch:
+        return {
+            name.lower(): ("jobmgr", f"{_JOBS}/{name}") for name in ("Start", "Stop", "Restart", "Update")
+        }
+    changes = {"update": "ReplaceJob", "rollback": "ReplaceJob"}
+    changes |= {name.lower(): f"{name}Job" for name in ("Start", "Stop", "Restart")}
+    changes |= {name.lower(): f"{name}JobWorkflow" for name in ("Pause", "Resume", "Abort")}
+    return {key: ("jobmgr", f"{_SERVICES}/{method}") for key, method in changes.items()}
+
+
+def actions(
+    head: JobHead, workflow: Workflow | None, denied: Mapping[str, str] = MappingProxyType({})
+) -> list[Action]:
+    """Return the actions for a job, with the reason where one cannot be taken now.
+
+    `denied` has the reasons why the user may not take some.
+    """
+    found = _possible(head, workflow)
+    return [replace(each, refused=denied.get(each.key, each.refused)) for each in found]
+
+
+def _possible(head: JobHead, workflow: Workflow | None) -> list[Action]:
     stopped = head.goal == "KILLED"
     ended = f"the job has ended: {head.state}" if head.batch and head.terminal else ""
     running = workflow is not None and workflow.active
