@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import islice
 
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.engine.engine import Engine
@@ -111,8 +112,28 @@ class JobView:
                     yield row
             return
         for instance, task in self.cached.created(first, end):
-            reason = self.cached.reason(instance)
-            yield instance, task if reason == task.reason else replace(task, reason=reason)
+            yield instance, self.explained(instance, task)
+
+    async def batches(self) -> AsyncIterator[Sequence[tuple[int, TaskRuntime]]]:
+        """Yield all instances that have a row, in order, as many at a time as may hold up other work.
+
+        Of those that wait, `explained` tells why.
+        """
+        if self.cached is None:
+            async for page in self.store.tasks.list(self.job_id, 0, None):
+                yield list(page.items())
+            return
+        held = self.cached.created()
+        while batch := list(islice(held, YIELD_EVERY)):
+            yield batch
+            await asyncio.sleep(0)
+
+    def explained(self, instance: int, task: TaskRuntime) -> TaskRuntime:
+        """Return a runtime with the reason why it waits."""
+        if self.cached is None:
+            return task
+        reason = self.cached.reason(instance)
+        return task if reason == task.reason else replace(task, reason=reason)
 
     async def info(self, instance: int, runtime: TaskRuntime | None) -> task_pb2.TaskInfo:
         """Return a task with its merged config."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jobmgr.engine.engine import Engine
@@ -10,7 +10,8 @@ from jobmgr.services.common.launched import launched_run
 from jobmgr.services.common.ranges import OutOfRange, bounds, chosen
 from jobmgr.services.common.runs import DEFAULT_RUNS, MAX_RUNS, past_runtimes, run_number
 from jobmgr.services.common.sandbox import Sandboxes
-from jobmgr.services.common.task_query import Row, cut, matches, names, task_query
+from jobmgr.services.common.task_find import Batch, NameOf, find
+from jobmgr.services.common.task_query import names, task_query
 from jobmgr.services.common.view import JOB_NOT_FOUND, JobView, TerminatedJob, view
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
@@ -129,8 +130,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
             answer.error.notFound.CopyFrom(_not_found(request.jobId))
             return answer
         query = task_query(request.spec)
-        found = [row async for row in _rows(job) if matches(query, row)]
-        rows, total = cut(query, found)
+        rows, total = await find(job, query, _Names(job).of)
         for row in rows:
             answer.records.append(await job.info(row.instance, row.runtime))
         page = query_pb2.Pagination(offset=query.page.offset, limit=query.page.limit, total=total)
@@ -222,14 +222,20 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
         answer.mesosMasterPort = sandbox.master_port
 
 
-async def _rows(job: JobView) -> AsyncIterator[Row]:
-    """Yield the row of each task, with its name by the version that it has."""
-    by_version: dict[int, Callable[[int], str]] = {}
-    async for instance, runtime in job.tasks():
-        name = by_version.get(runtime.config_version)
-        if name is None:
-            name = by_version[runtime.config_version] = names(await job.config_of(runtime))
-        yield Row(instance, name(instance), runtime)
+class _Names:
+    """The names of a job's tasks, by the version that each has."""
+
+    def __init__(self, job: JobView) -> None:
+        self._job = job
+        self._by_version: dict[int, Callable[[int], str]] = {}
+
+    async def of(self, batch: Batch) -> NameOf:
+        """Return what names the tasks of a batch."""
+        known = self._by_version
+        for _, runtime in batch:
+            if runtime.config_version not in known:
+                known[runtime.config_version] = names(await self._job.config_of(runtime))
+        return lambda instance, runtime: known[runtime.config_version](instance)
 
 
 def _check_instance(job: JobView, instance: int) -> None:

@@ -11,7 +11,7 @@ from jobmgr.services.common.job_info import cached_job, spec_message, status_mes
 from jobmgr.services.common.ranges import bounds
 from jobmgr.services.common.scope import limited
 from jobmgr.services.common.secrets import shown_v1alpha
-from jobmgr.services.common.task_query import Row, cut, matches
+from jobmgr.services.common.task_find import Batch, NameOf, Naming, find
 from jobmgr.services.common.view import JOB_NOT_FOUND, as_cached, view
 from jobmgr.services.v1alpha.pod_info import Pods
 from jobmgr.services.v1alpha.queries import applied, pod_query, v1alpha_job_query
@@ -99,12 +99,7 @@ class JobReads(WorkflowReads):
         """Find pods by state, name and host."""
         job = await view(self._engine, request.job_id.value)
         query = pod_query(request.pagination if request.HasField("pagination") else None, request.spec)
-        found = [
-            row
-            async for instance, runtime in job.tasks()
-            if matches(query, row := Row(instance, task_id(job.job_id, instance), runtime))
-        ]
-        rows, total = cut(query, found)
+        rows, total = await find(job, query, _naming(job.job_id))
         pods = Pods(job)
         page = query_pb2.Pagination(offset=query.page.offset, limit=query.page.limit, total=total)
         return pb.QueryPodsResponse(
@@ -146,3 +141,12 @@ class JobReads(WorkflowReads):
             raise NotFound(JOB_NOT_FOUND)
         await self._engine.refresh(request.job_id.value)
         return pb.RefreshJobResponse()
+
+
+def _naming(job_id: str) -> Naming:
+    """Return what names the pods of a job."""
+
+    async def naming(batch: Batch) -> NameOf:
+        return lambda instance, runtime: task_id(job_id, instance)
+
+    return naming

@@ -316,3 +316,16 @@ async def test_each_task_is_shown_with_the_config_of_its_own_version(with_job: S
     await shown()
     await ended(with_job)
     await shown()
+
+
+@pytest.mark.parametrize("text", ["", f"pagination {{ {_by('reason', 'DESC')} }}"])
+async def test_a_query_tells_why_tasks_wait(served: Served, text: str) -> None:
+    await served.create()
+    await served.engine.put(JOB, {0: task(run=1), 1: task(run=1)})
+    held = served.engine.held[JOB].pending_reasons
+    for instance in (0, 1):
+        held[instance] = PendingReason(1, TaskState.PENDING, f"reason {instance}")
+    request = task_pb2.QueryRequest(jobId=job_id(), spec=text_format.Parse(text, task_pb2.QuerySpec()))
+    found = [(each.instanceId, each.runtime.reason) for each in (await served.tasks.Query(request)).records]
+    ordered = [(0, "reason 0"), (1, "reason 1")]
+    assert found == (ordered[::-1] if text else ordered)
