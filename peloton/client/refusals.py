@@ -6,26 +6,40 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from peloton.errors import Refused
+from peloton.errors import NotFound, Refused
 
 _OF_CONFIGS = ("InvalidJobConfig", "InvalidResourcePoolConfig")
+_ABSENT = ("NotFound", "OutOfRange")
+"""Ends of the names of messages that say that there is no such subject."""
 _REFUSALS = ("error", "notFound", "outOfRange")
 
 
+class NotThere(Refused, NotFound):
+    """A refusal because what the call is about does not exist."""
+
+
 def check(response: Any) -> None:
-    """Raise Refused where a field of an answer says that the call was refused (docs/behaviour/system.md)."""
+    """Raise Refused where a field of an answer says that the call was refused (docs/behaviour/system.md).
+
+    Raises NotThere, which is a Refused, where the subject of the call does not exist.
+    """
     for name in _REFUSALS:
         field = response.DESCRIPTOR.fields_by_name.get(name)
         if field is not None and field.message_type is not None and response.HasField(name):
             inner = getattr(response, name)
-            raise Refused(_error_text(inner) if name == "error" else _refusal_text(inner))
+            raise _of_error(inner) if name == "error" else _of_refusal(inner)
 
 
-def _error_text(error: Any) -> str:
+def _of_error(error: Any) -> Refused:
     for _, value in error.ListFields():
         if isinstance(value, Message):
-            return _refusal_text(value)
-    return str(getattr(error, "message", "")) or "refused, without a reason"
+            return _of_refusal(value)
+    return Refused(str(getattr(error, "message", "")) or "refused, without a reason")
+
+
+def _of_refusal(refusal: Any) -> Refused:
+    absent = str(refusal.DESCRIPTOR.name).endswith(_ABSENT)
+    return NotThere(_refusal_text(refusal)) if absent else Refused(_refusal_text(refusal))
 
 
 def _refusal_text(refusal: Any) -> str:

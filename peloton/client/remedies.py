@@ -12,7 +12,13 @@ from peloton.wire.feasibility import shortage_from
 if TYPE_CHECKING:
     from peloton.private.resmgr.explain.explain_pb2 import Check, Explanation
 
-_UNITS = {"cpu": "cores of CPU", "memory": "MB of memory", "disk": "MB of disk", "gpu": "GPUs"}
+_UNITS = {
+    "cpu": ("core of CPU", "cores of CPU"),
+    "memory": ("MB of memory", "MB of memory"),
+    "disk": ("MB of disk", "MB of disk"),
+    "gpu": ("GPU", "GPUs"),
+}
+"""Of one, and of any other number."""
 _BY_FINDING = {
     "insufficient_offer_resources": "ask for less per instance, or wait until tasks on these hosts end",
     "insufficient_resources": "ask for less per instance, or add larger hosts",
@@ -53,8 +59,12 @@ def _pending(found: Explanation) -> list[str]:
 
 
 def _lacking(check: Check) -> str:
-    missing = check.held + check.gang - check.bound
-    return f"{clean(float(missing))} {_UNITS.get(check.kind, check.kind)}"
+    return _amount(check.held + check.gang - check.bound, check.kind)
+
+
+def _amount(value: float, kind: str) -> str:
+    one, many = _UNITS.get(kind, (kind, kind))
+    return f"{clean(float(value))} {one if value == 1 else many}"
 
 
 def _entitlement(check: Check, found: Explanation) -> list[str]:
@@ -63,18 +73,18 @@ def _entitlement(check: Check, found: Explanation) -> list[str]:
     if share is not None and check.gang > share.limit:
         return [
             f"raise the limit of {clean(check.pool)}, {clean(float(share.limit))} now, to at least "
-            f"{clean(float(check.gang))} {_UNITS.get(check.kind, check.kind)}, or ask for less: "
+            f"{_amount(check.gang, check.kind)}, or ask for less: "
             "the gang alone is larger than the limit"
         ]
     if share is not None and check.held + check.gang > share.limit:
         lines.append(
             f"or raise the limit of {clean(check.pool)} from {clean(float(share.limit))} to at least "
-            f"{clean(float(check.held + check.gang))}"
+            f"{_amount(check.held + check.gang, check.kind)}"
         )
     else:
         lines.append(
             f"or give {clean(check.pool)} a larger reservation or share: its entitlement would have to grow "
-            f"from {clean(float(check.bound))} to {clean(float(check.held + check.gang))}"
+            f"from {clean(float(check.bound))} to {_amount(check.held + check.gang, check.kind)}"
         )
     return lines
 
@@ -96,7 +106,7 @@ def _controller(check: Check, found: Explanation) -> list[str]:
 def _reservation(check: Check, found: Explanation) -> list[str]:
     return [
         f"raise the reservation of {clean(check.pool)} from {clean(float(check.bound))} to at least "
-        f"{clean(float(check.held + check.gang))} {_UNITS.get(check.kind, check.kind)}",
+        f"{_amount(check.held + check.gang, check.kind)}",
         "or make the job preemptible (sla.preemptible): only then may it use more than the reservation",
     ]
 

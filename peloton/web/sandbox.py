@@ -139,6 +139,13 @@ class Sandbox:
         return f"the agent at {self.host}:{self.port}"
 
 
+def known_instance(number: int) -> int:
+    """Return the number of an instance. Raises NotFound where none can have it."""
+    if number >= 2**32:
+        raise NotFound(f"there is no instance {number}: a job has far fewer")
+    return number
+
+
 async def find(calls: Calls, job_id: str, instance: int, run: str) -> Sandbox:
     """Return the sandbox of a run, which the job manager finds for this user.
 
@@ -146,7 +153,7 @@ async def find(calls: Calls, job_id: str, instance: int, run: str) -> Sandbox:
     """
     task_id = f"{job_id}-{instance}-{run}" if run else ""
     request = task_pb2.BrowseSandboxRequest(
-        jobId=peloton_pb2.JobID(value=job_id), instanceId=instance, taskId=task_id
+        jobId=peloton_pb2.JobID(value=job_id), instanceId=known_instance(instance), taskId=task_id
     )
     key = (calls.auth, "sandbox", request.SerializeToString(deterministic=True))
     answer: task_pb2.BrowseSandboxResponse = await calls.cluster.shared.get(

@@ -20,7 +20,7 @@ from peloton.web import sandbox
 from peloton.web.cluster import Calls
 from peloton.web.pages import Page, Subject
 from peloton.web.requests import calls
-from peloton.web.sandbox import inner_path
+from peloton.web.sandbox import inner_path, known_instance
 from peloton.web.views.instances_page import Run, instance_of
 from peloton.web.views.logs_page import run_number
 
@@ -47,7 +47,7 @@ class Owner:
 
 async def read_owner(client: Calls, job_id: str, number: int) -> Owner:
     """Read the instance whose files are shown. Raises PelotonError."""
-    job = peloton_pb2.JobID(value=job_id)
+    job, number = peloton_pb2.JobID(value=job_id), known_instance(number)
     answer, about = await asyncio.gather(
         client.read("task_svc", "Get", task_pb2.GetRequest(jobId=job, instanceId=number)),
         client.read("job_svc", "Get", job_pb2.GetRequest(id=job)),

@@ -14,6 +14,7 @@ from peloton.errors import NotFound, PelotonError
 from peloton.private.resmgr.explain import explain_pb2
 from peloton.web.cluster import Calls
 from peloton.web.pages import Page, Subject
+from peloton.web.sandbox import known_instance
 from peloton.web.views.instances_page import events_of, instance_of, lanes_of
 from peloton.web.views.jobs_why import Waiting, task_waiting
 from peloton.web.views.timeline import timeline
@@ -22,7 +23,7 @@ from peloton.web.views.timeline import timeline
 async def load_instance(subject: Subject) -> Mapping[str, Any]:
     """Return an instance with its runs and its events."""
     calls, job_id, number = subject.calls, subject.path["job_id"], subject.path["instance"]
-    job = peloton_pb2.JobID(value=job_id)
+    job, number = peloton_pb2.JobID(value=job_id), known_instance(number)
     got, told, about = await asyncio.gather(
         calls.read("task_svc", "Get", task_pb2.GetRequest(jobId=job, instanceId=number)),
         calls.read("task_svc", "GetPodEvents", task_pb2.GetPodEventsRequest(jobId=job, instanceId=number)),

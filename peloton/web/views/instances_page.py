@@ -10,7 +10,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.client.why import ended, message_text
 from peloton.model.states import TaskState
 from peloton.web.formats import seconds_of
-from peloton.web.views.jobs_page import asks_of, health_of
+from peloton.web.views.jobs_page import asks_of, health_of, usage_of
 from peloton.web.views.timeline import Lane, Span
 
 EVENTS = 200
@@ -101,7 +101,7 @@ def instance_of(job_id: str, answer: task_pb2.GetResponse) -> Instance:
         version=runtime.configVersion,
         wanted_version=runtime.desiredConfigVersion,
         asks=asks_of(info.config),
-        used=_used(runtime),
+        used=usage_of(runtime.resourceUsage),
         ports=sorted(runtime.ports.items()),
         labels=[(label.key, label.value) for label in info.config.labels],
         volume=runtime.volumeID.value,
@@ -132,12 +132,6 @@ def _run(info: task_pb2.TaskInfo, current: bool) -> Run:
         version=runtime.configVersion,
         launched=bool(runtime.host and runtime.agentID.value),
     )
-
-
-def _used(runtime: task_pb2.RuntimeInfo) -> list[tuple[str, str]]:
-    units = (("cpu", "core hours", 3600), ("gpu", "GPU hours", 3600), ("memory", "GB hours", 3600 * 1024))
-    usage = runtime.resourceUsage
-    return [(kind, f"{usage[kind] / per:,.3g} {unit}") for kind, unit, per in units if usage.get(kind)]
 
 
 def events_of(events: Iterable[task_pb2.PodEvent]) -> list[Event]:

@@ -287,7 +287,7 @@ def whole_number(name: str, text: str) -> int:
     text = text.strip()
     if not text:
         return 0
-    if not (text.isascii() and text.isdigit() and int(text[:10]) <= MOST_BATCH):
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= MOST_BATCH):
         raise InvalidArgument(name, text, f"a whole number from 0 to {MOST_BATCH:,}")
     return int(text)
 

@@ -15,7 +15,7 @@ from peloton.client.why import ended, message_text
 from peloton.clock import NANOSECONDS
 from peloton.errors import InvalidArgument
 from peloton.model.states import TERMINAL_JOB_STATES, JobState, TaskState
-from peloton.web.formats import amount, duration, seconds_of
+from peloton.web.formats import amount, duration, number, seconds_of
 from peloton.web.views.jobs_counts import ORDER, counts
 from peloton.web.views.jobs_search import order_of, page_number, page_of
 
@@ -114,7 +114,7 @@ def job_head(job: job_pb2.JobInfo, entity_version: str, pools: Mapping[str, str]
         overrides=len(config.instanceConfig),
         command=_command(config.defaultConfig),
         counts=counts(runtime.taskStats, config.instanceCount),
-        usage=_usage(runtime.resourceUsage),
+        usage=usage_of(runtime.resourceUsage),
     )
 
 
@@ -154,9 +154,14 @@ def _command(task: task_pb2.TaskConfig) -> str:
     return " ".join([task.command.value, *task.command.arguments]).strip()
 
 
-def _usage(usage: Mapping[str, float]) -> list[tuple[str, str]]:
+def usage_of(usage: Mapping[str, float]) -> list[tuple[str, str]]:
+    """Return what was used over time, by kind, without kinds of which nothing was."""
     units = (("cpu", "core hours", 3600), ("gpu", "GPU hours", 3600), ("memory", "GB hours", 3600 * 1024))
-    return [(kind, f"{usage[kind] / per:,.2f} {unit}") for kind, unit, per in units if usage.get(kind)]
+    return [(kind, f"{_short(usage[kind] / per)} {unit}") for kind, unit, per in units if usage.get(kind)]
+
+
+def _short(value: float) -> str:
+    return number(value) if value >= 1 else f"{value:.2g}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ class JobSearch:
 def page_number(query: QueryParams) -> int:
     """Return the page that an address names, 1 without. Raises InvalidArgument."""
     text = query.get("page") or "1"
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:10]) <= _MOST_PAGES):
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= _MOST_PAGES):
         raise InvalidArgument("page", text, "a number from 1")
     return int(text)
 

@@ -84,8 +84,11 @@ def _of(group: Group, first: explain_pb2.Explanation) -> Waiting:
 
 
 def share_row(share: explain_pb2.Share) -> ShareRow:
-    """Return the row of a share; bars are relative to the largest amount in it."""
-    whole = max(share.allocation, share.entitlement, share.allocation + share.demand, 1e-9)
+    """Return the row of a share; bars are relative to the larger of what is held and what is due.
+
+    What waits may be many times that: its bar ends with the space.
+    """
+    whole = max(share.allocation, share.entitlement, 1e-9) * 1.25
     kind = share.kind
     return ShareRow(
         pool=share.pool,
@@ -97,7 +100,7 @@ def share_row(share: explain_pb2.Share) -> ShareRow:
         limit=amount(share.limit, kind),
         held=share.allocation / whole,
         due=share.entitlement / whole,
-        wanted=share.demand / whole,
+        wanted=min(share.demand / whole, 1 - share.allocation / whole),
     )
 
 

@@ -12,10 +12,32 @@ LANE = 14.0
 """Units of height of a lane."""
 HEAD = 20.0
 """Units above the lanes, for the times."""
-NARROWEST = 1.5
+NARROWEST = 3.0
 """Units of the shortest bar, so that it can be seen."""
 MOST_LANES = 200
-_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+_STEPS = (
+    0.1,
+    0.2,
+    0.5,
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    10800,
+    21600,
+    43200,
+    86400,
+)
 _TICKS = 6
 
 
@@ -119,8 +141,8 @@ def _ticks(start: float, end: float, scale: float) -> list[Tick]:
     first = -(-start // step) * step
     found = []
     while first <= end:
-        found.append(
-            Tick(round((first - start) * scale, 2), f"{datetime.fromtimestamp(first, UTC):{pattern}}")
-        )
+        text = f"{datetime.fromtimestamp(first, UTC):{pattern}}"
+        tenths = f".{round(first % 1 * 10) % 10}" if step < 1 else ""
+        found.append(Tick(round((first - start) * scale, 2), text + tenths))
         first += step
     return found

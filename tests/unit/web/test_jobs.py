@@ -168,6 +168,38 @@ def test_an_instance_shows_its_runs_and_events(client: TestClient) -> None:
     assert f"/jobs/{JOB}/instances/1/logs?run=2" in text
 
 
+@pytest.mark.parametrize("path", [f"/jobs/{JOB}", f"/jobs/{JOB}/versions", f"/jobs/{JOB}/do/stop"])
+def test_unknown_jobs_and_daemons_that_do_not_answer(
+    client: TestClient, found: FakeCluster, path: str
+) -> None:
+    refused = job_pb2.GetResponse()
+    refused.error.notFound.message = "job not found"
+    found.answers["job_svc", "Get"] = refused
+    answer = client.get(path)
+    assert answer.status_code == 404 and "job not found" in answer.text
+    found.answers["job_svc", "Get"] = Unavailable("no leader of jobmgr is known")
+    answer = client.get(path)
+    assert answer.status_code == 503 and "no leader of jobmgr is known" in answer.text
+
+
+def test_the_list_needs_the_job_manager(client: TestClient, found: FakeCluster) -> None:
+    found.answers["job_svc", "Query"] = Unavailable("no leader of jobmgr is known")
+    assert client.get("/jobs").status_code == 503
+
+
+@pytest.mark.parametrize(
+    "query", ["state=SLEEPING", "sort=colour", "page=0", "page=00000000099999999999", "page=x"]
+)
+def test_wrong_parameters_of_the_table_are_refused(client: TestClient, query: str) -> None:
+    answer = client.get(f"/jobs/{JOB}?{query}")
+    assert answer.status_code == 400 and query.partition("=")[0] in answer.text
+
+
+@pytest.mark.parametrize("query", ["from=0", "to=4", "to=x", "from=99999999999999999999"])
+def test_versions_that_there_are_not_are_refused(client: TestClient, query: str) -> None:
+    assert client.get(f"/jobs/{JOB}/versions?{query}").status_code == 400
+
+
 # Actions.
 
 

@@ -172,15 +172,17 @@ def test_an_agent_that_does_not_answer_is_named(client: TestClient, found: FakeC
         assert answer.status_code == 503 and "127.0.0.1:9" in answer.text
 
 
-@pytest.mark.parametrize("page", ["", "/logs", "/files"])
+@pytest.mark.parametrize("page", ["", "/logs", "/files", "/download?path=stdout"])
 def test_what_is_not_there_or_does_not_answer(client: TestClient, found: FakeCluster, page: str) -> None:
-    found.answers["task_svc", "Get"] = NotFound("there is no job nobody")
+    methods = (("task_svc", "Get"), ("task_svc", "BrowseSandbox"))
+    found.answers |= dict.fromkeys(methods, NotFound("there is no job nobody"))
     answer = client.get(f"{BASE}{page}")
     assert answer.status_code == 404 and "there is no job nobody" in answer.text
-    found.answers["task_svc", "Get"] = Unavailable("no leader of jobmgr is known")
+    found.answers |= dict.fromkeys(methods, Unavailable("no leader of jobmgr is known"))
     answer = client.get(f"{BASE}{page}")
     assert answer.status_code == 503 and "no leader of jobmgr" in answer.text
     assert client.get(f"/jobs/{JOB}/instances/x{page}").status_code == 404
+    assert client.get(f"/jobs/{JOB}/instances/{2**32}{page}").status_code == 404
 
 
 # Following.
