@@ -9,7 +9,7 @@ PROTOS := $(shell find proto -name '*.proto')
 # Tests start hundreds of processes: none should compile what another one has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lint test faults demo demo-elastic minicluster bench descriptors settings diagrams dashboards clean
+.PHONY: setup lint test test-clients clients faults demo demo-elastic minicluster bench descriptors settings diagrams dashboards clean
 
 setup: $(READY)
 
@@ -27,6 +27,13 @@ lint: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest $(or $(ARGS),$(WORKERS))
+
+# Needs Go, for the Java client Java 17 and Maven; for the cluster's ZooKeeper the latter two.
+test-clients: clients
+	$(BIN)/python -m pytest tests/clients -o python_files='check_*.py' $(ARGS)
+
+clients: $(READY)
+	$(BIN)/python -m tools.clients go
 
 # Connections are cut on purpose: gRPC's C core would write a line about each.
 faults: $(READY)

@@ -19,7 +19,7 @@ NOT_BEGUN = "peloton-not-begun"
 SERVER_GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 """Codes of calls to a server that ends; CANCELLED where the call was under way."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
-_IDEMPOTENT = re.compile(r"(Get|List|Query|Browse|Lookup|Refresh|Start|Stop|Kill|Delete)(?![a-z])")
+IDEMPOTENT = re.compile(r"(Get|List|Query|Browse|Lookup|Refresh|Start|Stop|Kill|Delete)(?![a-z])")
 """Methods that read, or that change nothing when they are carried out again."""
 
 
@@ -30,7 +30,7 @@ def repeatable(method: str, request: Any) -> bool:
     the entity version.
     """
     name = method.rpartition("/")[2]
-    if _IDEMPOTENT.match(name) or _value(request, "version"):
+    if IDEMPOTENT.match(name) or _value(request, "version"):
         return True
     return name.startswith("Create") and bool(_value(request, "id") or _value(request, "job_id"))
 

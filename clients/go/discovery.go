@@ -1,0 +1,188 @@
+package peloton
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"google.golang.org/grpc/codes"
+)
+
+// Role is a kind of daemon that clients call.
+type Role string
+
+// The daemons that serve the public services.
+const (
+	JobManager      Role = "jobmgr"
+	ResourceManager Role = "resmgr"
+	HostManager     Role = "hostmgr"
+)
+
+var defaultAddresses = map[Role]string{
+	JobManager: "localhost:5392", ResourceManager: "localhost:5394", HostManager: "localhost:5391",
+}
+
+var elections = map[Role]string{
+	JobManager: "jobmanager", ResourceManager: "resourcemanager", HostManager: "hostmanager",
+}
+
+// resolver finds the address of a role's leader. An error of code Unavailable may pass.
+type resolver interface {
+	address(ctx context.Context, role Role, failed string) (string, error)
+	close()
+}
+
+// addressList is the addresses that the caller gave, one after the other as they fail.
+type addressList []string
+
+var scheme = regexp.MustCompile(`(?i)^(grpc|http|https|dns):/+`)
+
+func parseAddresses(role Role, text string) (addressList, error) {
+	var found addressList
+	for part := range strings.SplitSeq(text, ",") {
+		address := strings.TrimRight(scheme.ReplaceAllString(strings.TrimSpace(part), ""), "/")
+		host, port, err := net.SplitHostPort(address)
+		number, _ := strconv.Atoi(port)
+		if err != nil || host == "" || number < 1 || number > 65535 {
+			return nil, invalid("address of "+string(role), part, "host:port, such as "+defaultAddresses[role])
+		}
+		found = append(found, address)
+	}
+	return found, nil
+}
+
+func (a addressList) address(_ context.Context, _ Role, failed string) (string, error) {
+	for i, address := range a {
+		if address == failed {
+			return a[(i+1)%len(a)], nil
+		}
+	}
+	return a[0], nil
+}
+
+func (addressList) close() {}
+
+const zooKeeperTimeout = 5 * time.Second
+
+// zooKeeper finds leaders as their elections announce them. It connects when it is first asked.
+type zooKeeper struct {
+	servers []string
+	text    string
+	below   string
+	cluster string
+
+	mu     sync.Mutex
+	conn   *zk.Conn
+	closed bool
+	reads  sync.WaitGroup
+}
+
+func newZooKeeper(text, root, mesosCluster string) (*zooKeeper, error) {
+	hosts, path, _ := strings.Cut(strings.TrimPrefix(text, "zk://"), "/")
+	if root == "" {
+		root = DefaultZooKeeperRoot
+	}
+	var servers []string
+	for host := range strings.SplitSeq(hosts, ",") {
+		name, port, err := net.SplitHostPort(strings.TrimSpace(host))
+		if err != nil || name == "" || port == "" {
+			return nil, invalid("zooKeeper", text, "host:port,host:port…")
+		}
+		servers = append(servers, strings.TrimSpace(host))
+	}
+	below := "/" + strings.Trim(strings.Trim(path, "/")+"/"+strings.Trim(root, "/"), "/")
+	return &zooKeeper{servers: servers, text: text, below: below, cluster: mesosCluster}, nil
+}
+
+type nolog struct{}
+
+func (nolog) Printf(string, ...any) {}
+
+func (z *zooKeeper) connected() (*zk.Conn, error) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if z.closed {
+		return nil, ErrClosed
+	}
+	if z.conn == nil {
+		conn, _, err := zk.Connect(z.servers, zooKeeperTimeout, zk.WithLogger(nolog{}), zk.WithLogInfo(false))
+		if err != nil {
+			return nil, newError(codes.Unavailable, "", fmt.Sprintf("ZooKeeper (%s): %v", z.text, err), err)
+		}
+		z.conn = conn
+	}
+	z.reads.Add(1)
+	return z.conn, nil
+}
+
+func (z *zooKeeper) address(ctx context.Context, role Role, _ string) (string, error) {
+	node := z.below + "/" + elections[role]
+	if role == HostManager && z.cluster != "" {
+		node += "/clusters/" + z.cluster
+	}
+	node += "/leader"
+	value, err := z.read(ctx, node)
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return "", newError(codes.Unavailable, "", fmt.Sprintf("ZooKeeper (%s) shows no leader of %s at %s", z.text, role, node), err)
+	case errors.Is(err, ErrClosed):
+		return "", err
+	case err != nil:
+		return "", newError(codes.Unavailable, "", fmt.Sprintf("ZooKeeper (%s) cannot be asked: %v", z.text, err), err)
+	}
+	return leaderAddress(node, value)
+}
+
+func leaderAddress(node string, value []byte) (string, error) {
+	var leader struct {
+		IP   string `json:"ip"`
+		GRPC int    `json:"grpc"`
+	}
+	if err := json.Unmarshal(value, &leader); err != nil || leader.IP == "" || leader.GRPC == 0 {
+		return "", invalid(node, string(value), "the address of a leader: a JSON object with ip and grpc")
+	}
+	return net.JoinHostPort(leader.IP, strconv.Itoa(leader.GRPC)), nil
+}
+
+// read ends with ctx: the library's Get waits for a connection as long as it takes.
+func (z *zooKeeper) read(ctx context.Context, node string) ([]byte, error) {
+	conn, err := z.connected()
+	if err != nil {
+		return nil, err
+	}
+	type result struct {
+		value []byte
+		err   error
+	}
+	results := make(chan result, 1)
+	go func() {
+		defer z.reads.Done()
+		value, _, err := conn.Get(node)
+		results <- result{value, err}
+	}()
+	select {
+	case got := <-results:
+		return got.value, got.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (z *zooKeeper) close() {
+	z.mu.Lock()
+	conn := z.conn
+	z.conn, z.closed = nil, true
+	z.mu.Unlock()
+	if conn != nil {
+		conn.Close()
+		z.reads.Wait()
+	}
+}

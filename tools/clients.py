@@ -1,0 +1,137 @@
+"""Generate the stubs of the clients in other languages, and leave each client in build/clients.
+
+    python -m tools.clients go           # the Go module
+    python -m tools.clients table        # write clients/calls.json
+
+Nothing that is generated is committed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+
+import grpc_tools
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from grpc_tools import protoc
+
+from peloton.client.following import IDEMPOTENT
+
+ROOT = Path(__file__).resolve().parents[1]
+PROTO = ROOT / "proto"
+CLIENTS = ROOT / "clients"
+OUTPUT = ROOT / "build" / "clients"
+BIN = ROOT / "build" / "bin"
+CALLS = CLIENTS / "calls.json"
+GO_MODULE = "peloton.internal/client"
+GO_TOOLS = (
+    "google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.11",
+    "google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2",
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Build what the arguments name."""
+    for name in arguments:
+        {"go": build_go, "table": write_table}[name]()
+    return 0
+
+
+def protos() -> list[Path]:
+    """Return the files of the public interface, relative to proto/."""
+    files = sorted(path.relative_to(PROTO) for path in (PROTO / "peloton" / "api").rglob("*.proto"))
+    return [*files, Path("mesos/v1/mesos.proto")]
+
+
+def services() -> Iterator[ServiceDescriptor]:
+    """Yield the public services."""
+    for file in protos():
+        module = import_module(".".join(file.with_suffix("").parts) + "_pb2")
+        yield from module.DESCRIPTOR.services_by_name.values()
+
+
+def rules() -> Mapping[str, str]:
+    """Return for each public method when it may be repeated though it may have been carried out.
+
+    `always`; `never`; else the field that must be set: it makes the second time change nothing.
+    """
+    methods = (method for service in services() for method in service.methods)
+    return {f"{method.containing_service.full_name}/{method.name}": _rule(method) for method in methods}
+
+
+def _rule(method: MethodDescriptor) -> str:
+    fields = method.input_type.fields_by_name
+    if IDEMPOTENT.match(method.name):
+        return "always"
+    if "version" in fields and fields["version"].message_type is not None:
+        return "version"
+    if method.name.startswith("Create"):
+        return next((name for name in ("id", "job_id") if name in fields), "never")
+    return "never"
+
+
+def write_table() -> None:
+    """Write the table that the clients in other languages read."""
+    CALLS.write_text(json.dumps(rules(), indent=2) + "\n")
+
+
+def build_go() -> None:
+    """Generate the stubs beside the sources, and copy the module to build/clients/go."""
+    BIN.mkdir(parents=True, exist_ok=True)
+    for tool in GO_TOOLS:
+        _run("go", "install", tool, cwd=BIN, env={"GOBIN": str(BIN), "GOFLAGS": "-buildvcs=false"})
+    source, target = CLIENTS / "go", OUTPUT / "go"
+    shutil.rmtree(source / "api", ignore_errors=True)
+    options = [f"M{file}={_go_package(file)}" for file in protos()]
+    arguments = [f"--plugin=protoc-gen-{name}={BIN / f'protoc-gen-{name}'}" for name in ("go", "go-grpc")]
+    for name in ("go", "go-grpc"):
+        arguments.append(f"--{name}_out={source}")
+        arguments += [f"--{name}_opt={option}" for option in (f"module={GO_MODULE}", *options)]
+    _protoc(arguments)
+    shutil.copyfile(CALLS, source / "calls.json")
+    _copy(source, target)
+
+
+def _go_package(file: Path) -> str:
+    """Return import path and name of a file's Go package: one for each protobuf package."""
+    package = _package(file)
+    if package[0] == "mesos":
+        return f"{GO_MODULE}/api/mesos;mesos"
+    below = list(package[2:])
+    if below[-1] == "peloton":
+        return f"{GO_MODULE}/api/{below[0]};{'api' + below[0]}"
+    name = "".join(below[-2:]) if below[-1] == "svc" else below[-1]
+    return f"{GO_MODULE}/api/{'/'.join(below)};{name}"
+
+
+def _package(file: Path) -> tuple[str, ...]:
+    lines = (PROTO / file).read_text().splitlines()
+    line = next(line for line in lines if line.startswith("package "))
+    return tuple(line.removeprefix("package ").rstrip("; ").split("."))
+
+
+def _protoc(arguments: Sequence[str]) -> None:
+    well_known = Path(grpc_tools.__file__).parent / "_proto"
+    files = [str(file) for file in protos()]
+    if protoc.main(["protoc", f"-I{PROTO}", f"-I{well_known}", *arguments, *files]) != 0:
+        raise SystemExit("protoc failed: see its message above")
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("target"))
+    print(target.relative_to(ROOT))
+
+
+def _run(*command: str, cwd: Path, env: Mapping[str, str] | None = None) -> None:
+    subprocess.run(command, cwd=cwd, env={**os.environ, **(env or {})}, check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
