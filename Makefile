@@ -9,7 +9,7 @@ PROTOS := $(shell find proto -name '*.proto')
 # Tests start hundreds of processes: none should compile what another one has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lint test test-clients clients faults demo demo-elastic minicluster bench descriptors settings diagrams dashboards clean
+.PHONY: setup lint test web-browser test-web test-clients clients faults demo demo-elastic minicluster bench descriptors settings diagrams dashboards clean
 
 setup: $(READY)
 
@@ -34,6 +34,12 @@ test-clients: clients
 
 clients: $(READY)
 	$(BIN)/python -m tools.clients go
+
+web-browser:
+	@tools/web-browser
+
+test-web: $(READY) web-browser
+	$(BIN)/python -m pytest tests/web $(ARGS)
 
 # Connections are cut on purpose: gRPC's C core would write a line about each.
 faults: $(READY)

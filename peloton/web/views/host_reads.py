@@ -11,7 +11,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.errors import NotFound, PelotonError
+from peloton.errors import NotFound, PelotonError, Refused
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
 from peloton.private.jobmgr.maintenance import maintenance_pb2
@@ -75,6 +75,15 @@ async def _summaries(calls: Calls) -> tuple[Sequence[GetHostCacheResponse.Summar
     except PelotonError as error:
         return (), f"the amounts of hosts are not known: {error}"
     return answer.summaries, ""
+
+
+async def pool_names(calls: Calls) -> list[str]:
+    """Return the names of all host pools, those without hosts too; none where they are off."""
+    try:
+        answer = await calls.read("host_svc", "ListHostPools", host_svc_pb2.ListHostPoolsRequest())
+    except Refused:
+        return []
+    return sorted({pool.name for pool in answer.pools})
 
 
 async def runs_on(calls: Calls, names: Sequence[str]) -> dict[str, list[str]]:

@@ -23,7 +23,13 @@ from peloton.web.pages import Page, Subject
 from peloton.web.requests import calls, done, fields, render
 from peloton.web.views.heatmap import LABELS, LEGEND, HeatMap, heat_map
 from peloton.web.views.host_details import MOST_TASKS, AgentView, agent_views
-from peloton.web.views.host_reads import all_hosts, maintenance_preview, task_counts, tasks_on
+from peloton.web.views.host_reads import (
+    all_hosts,
+    maintenance_preview,
+    pool_names,
+    task_counts,
+    tasks_on,
+)
 from peloton.web.views.host_rows import (
     PAGE_SIZES,
     STATES,
@@ -96,7 +102,7 @@ async def load_host(subject: Subject) -> Mapping[str, Any]:
         "history_trouble": history_trouble,
         "kind_labels": LABELS,
         "resource_kinds": KINDS,
-        "pools": choices(hosts.rows).pools,
+        "pools": await pool_names(subject.calls),
         "start_url": maintenance_url("start", [name]),
         "complete_url": maintenance_url("complete", [name]),
     }

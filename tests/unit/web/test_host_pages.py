@@ -223,6 +223,12 @@ def test_host_pools_are_changed_after_a_preview(cluster: FakeCluster) -> None:
     assert it.get("/hostpools/delete?name=default").status_code == 409
 
 
+def test_a_host_may_be_moved_to_a_pool_without_hosts(cluster: FakeCluster) -> None:
+    assert "<option>default</option>" in client(cluster).get("/hosts/a").text
+    cluster.answers[("host_svc", "ListHostPools")] = Refused("host pools are off")
+    assert "Another host pool" not in client(cluster).get("/hosts/a").text
+
+
 def test_the_page_tells_where_host_pools_are_off(cluster: FakeCluster) -> None:
     cluster.answers[("host_svc", "ListHostPools")] = Refused("host pools are off")
     answer = client(cluster).get("/hostpools")

@@ -64,7 +64,10 @@ async def test_a_watcher_gets_all_blocks_and_then_those_that_change() -> None:
     hub = hub_of(source)
     async with aclosing(hub.watch("/", None)) as events:  # type: ignore[type-var]
         first = await told(events, "first")
-        assert '<div class="scroll">' in next(each for each in first if each["name"] == "daemons")["html"]
+        assert (
+            '<div class="scroll" tabindex="0">'
+            in next(each for each in first if each["name"] == "daemons")["html"]
+        )
         async with asyncio.timeout(SECONDS):
             await source.read_thrice.wait()  # and nothing changed
         source.text = "<second>"

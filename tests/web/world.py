@@ -1,0 +1,131 @@
+"""A cluster with a web UI and something of everything: what the tests and the screenshots look at."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mesos.v1 import mesos_pb2
+from minicluster.cluster import Cluster
+from minicluster.settings import Agent, ClusterSettings, DaemonSettings, Instances
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from tests.cluster.conftest import Harness, wait_for
+from tests.cluster.service_job import ServiceJob
+
+HOSTILE = (
+    '<img src=x onerror="document.body.dataset.hacked=1"><script>document.body.dataset.hacked=1</script>'
+)
+"""What a page must show as text, in names, labels and log lines."""
+HOSTILE_HOST = "<b onclick=alert(1)>host"
+HOSTS = ("rack1-host1", "rack1-host2", "rack2-host1", HOSTILE_HOST)
+FIRST_HOST = "rack1-host1"
+SPARE = "rack1-host2"
+"""A host that tests may take out of service."""
+POOLS = ("shared", "batch_reserved", "stateless")
+ENDED = (task_pb2.FAILED, task_pb2.SUCCEEDED)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The cluster and the ids of its jobs."""
+
+    harness: Harness
+    url: str
+    batch: str
+    """Runs; its name, its labels and its log hold HTML. Its log grows."""
+    failed: str
+    waiting: str
+    """Asks for more than there is."""
+    service: ServiceJob
+
+
+def settings() -> ClusterSettings:
+    """A host of another rack, and one whose name and attribute hold HTML."""
+    agents = [
+        Agent(
+            hostname=name,
+            resources=f"cpus:4;mem:2048;disk:20000;ports:[{first}-{first + 999}]",
+            attributes=f"rack:{name.partition('-')[0]};zone:<i>{number % 2}",
+        )
+        for number, (name, first) in enumerate(zip(HOSTS, range(31000, 35000, 1000), strict=True))
+    ]
+    return ClusterSettings(
+        ports="free",
+        agents=tuple(agents),
+        instances=Instances(web=1),
+        settings=DaemonSettings(hostmgr={"enable_host_pool": True}),
+    )
+
+
+@contextmanager
+def world(folder: Path) -> Iterator[World]:
+    """Bring the cluster up and fill it."""
+    cluster = Cluster(folder / "cluster")
+    try:
+        cluster.up(settings())
+        harness = Harness(cluster)
+        try:
+            yield _filled(harness)
+        finally:
+            harness.client.close()
+    finally:
+        cluster.down()
+
+
+@contextmanager
+def temporary_world() -> Iterator[World]:
+    """Bring it up in a folder of its own."""
+    with tempfile.TemporaryDirectory(prefix="peloton-web-") as folder, world(Path(folder)) as made:
+        yield made
+
+
+def _filled(harness: Harness) -> World:
+    _pools(harness)
+    batch = harness.create(
+        _named(
+            harness.config(
+                "i=0; while true; do echo 'line '$i' <b>bold</b>'; i=$((i+1)); sleep 0.5; done", 3
+            ),
+            HOSTILE,
+        )
+    )
+    failed = harness.create(
+        _named(harness.config("echo about to fail; echo '<script>' >&2; exit 3", 2), "fails", retries=0)
+    )
+    too_much = harness.config("true", 1)
+    too_much.defaultConfig.resource.cpuLimit = 40
+    waiting = harness.create(_named(too_much, "waits"))
+    service = ServiceJob(harness, 3, lambda spec: setattr(spec, "name", "shop"))
+    made = World(harness, f"http://{harness.cluster.web_addresses()[0]}", batch, failed, waiting, service)
+    for instance in range(3):
+        harness.running(batch, instance)
+    wait_for(lambda: all(t.runtime.state in ENDED for t in harness.tasks(failed).values()), 90)
+    return made
+
+
+def _pools(harness: Harness) -> None:
+    """Put a host into each host pool; the one with HTML in its name is shared too."""
+    hosts = harness.client.host_svc
+    for pool in POOLS:
+        hosts.CreateHostPool(host_svc_pb2.CreateHostPoolRequest(name=pool), timeout=30)
+    for name, pool in zip(HOSTS, ("shared", "shared", "stateless", "shared"), strict=True):
+        request = host_svc_pb2.ChangeHostPoolRequest(hostname=name, destinationPool=pool)
+        hosts.ChangeHostPool(request, timeout=30)
+
+
+def _named(config: job_pb2.JobConfig, name: str, retries: int = 3) -> job_pb2.JobConfig:
+    config.name = name
+    config.owner, config.owningTeam = "ada", "infra"
+    config.labels.append(peloton_pb2.Label(key="<u>key", value=HOSTILE))
+    config.defaultConfig.labels.append(peloton_pb2.Label(key="<u>key", value=HOSTILE))
+    config.defaultConfig.restartPolicy.maxFailures = retries
+    config.defaultConfig.command.CopyFrom(
+        mesos_pb2.CommandInfo(shell=True, value=config.defaultConfig.command.value)
+    )
+    return config
