@@ -17,7 +17,7 @@ COPY archiver archiver
 COPY storage storage
 COPY minicluster minicluster
 # Wheels of our own code, with the stubs made from proto/, and of what it needs: nothing else is compiled.
-RUN pip wheel --only-binary=:all: --constraint constraints.txt --wheel-dir /wheels .
+RUN pip wheel --only-binary=:all: --constraint constraints.txt --wheel-dir /wheels '.[tracing]'
 RUN python -m venv --without-pip /opt/peloton \
     && pip --python /opt/peloton/bin/python install --no-index --no-deps /wheels/*.whl
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from peloton.daemon.tracing import TRACES
 from peloton.errors import RemoteFailure
 from peloton.model.shortage import Shortage
 from peloton.model.states import TaskType
@@ -25,6 +26,7 @@ from placement.ports import (
     ReservationAnswer,
     ReservationReport,
 )
+from placement.traces import TracedRuns
 from placement.wire import (
     acquire_request,
     compare_request,
@@ -57,6 +59,7 @@ class ResmgrQueue:
         self._client = client
         self._placing = placing
         self._type = type_
+        self._traced = TracedRuns({"peloton.task_type": type_.name})
 
     async def dequeue(self, limit: int, wait: float) -> Sequence[Gang]:
         """Lease up to `limit` gangs; wait up to `wait` seconds for the first."""
@@ -68,15 +71,21 @@ class ResmgrQueue:
         )
         if answer.error.HasField("failure"):
             raise RemoteFailure(f"resmgr DequeueGangs: {answer.error.failure.message}")
-        return gangs_from(answer.gangs)
+        gangs = gangs_from(answer.gangs)
+        if TRACES.on:
+            self._traced.taken(gangs)
+        return gangs
 
     async def report(
         self, placements: Sequence[HostPlacement], failures: Sequence[Failure]
     ) -> Sequence[Rejection]:
         """Report placements and failures; return the runs whose placement is rejected."""
+        decided = TRACES.now()
         if failures:
             given_back = placing_pb2.GiveBackRequest(gangs=map(failure_to, failures))
             await self._placing.call("GiveBack", given_back, timeout=CALL_SECONDS)
+            if decided:
+                self._traced.reported((), failures, (), decided)
         if failures and not placements:
             return ()
         request = resmgrsvc_pb2.SetPlacementsRequest(
@@ -85,7 +94,10 @@ class ResmgrQueue:
         answer: resmgrsvc_pb2.SetPlacementsResponse = await self._client.call(
             "SetPlacements", request, timeout=CALL_SECONDS
         )
-        return rejections_from(answer.error.failure)
+        rejections = rejections_from(answer.error.failure)
+        if decided:
+            self._traced.reported(placements, (), rejections, decided)
+        return rejections
 
     async def tasks_on(self, hostnames: Sequence[str]) -> TasksOnHosts:
         """Return the labels of the tasks that are placed or running on hosts."""

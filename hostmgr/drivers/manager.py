@@ -30,7 +30,9 @@ from hostmgr.core.reservations import ReservationPolicy, Reservations
 from hostmgr.core.runs import Runs
 from hostmgr.drivers.framework_removal import report_removal
 from hostmgr.drivers.status_updates import Entry, StatusUpdates
+from hostmgr.drivers.traces import TracedRuns
 from peloton.clock import Clock
+from peloton.daemon.tracing import TRACES
 from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
 from peloton.eventstream import EventRing
 from peloton.model.cluster import UNNAMED
@@ -93,6 +95,7 @@ class HostManager:
         self._connected = False
         self._connected_at = 0.0
         self._last_error = ""
+        self._traced = TracedRuns()
         self._killing: OrderedDict[MesosTaskId, None] = OrderedDict()
         backend.attach(self)
 
@@ -137,6 +140,8 @@ class HostManager:
             else:
                 statuses.append(event)
         if statuses:
+            if TRACES.on:
+                self._traced.reported(statuses)
             self.status_updates.take(statuses)
 
     def on_disconnected(self, reason: str) -> None:
@@ -261,6 +266,8 @@ class HostManager:
         self.backend.launch(plan, launched)
         self.hosts.commit_launch(plan)
         self.follow_launched(runs, plan.claim.agent_id)
+        if TRACES.on:
+            self._traced.launched(runs, hostname)
         if plan.claim.ends_by is not None:
             for each in needs:
                 self.runs.learn(each.task_id, _info(each, plan.claim.ends_by))

@@ -13,8 +13,9 @@ from jobmgr.core.state.instructions import Enqueue, Withdraw
 from jobmgr.drivers.retry import until_answered
 from jobmgr.engine.outbox import Queue
 from peloton.api.v0 import peloton_pb2
+from peloton.daemon.tracing import TRACES
 from peloton.errors import PelotonError
-from peloton.model.ids import JobId, PoolId, parse_task_id, task_id
+from peloton.model.ids import JobId, PoolId, Run, parse_task_id, task_id
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.rpc.client import Caller
 from peloton.wire.resmgr import resmgr_task
@@ -65,12 +66,16 @@ class Enqueuer:
         sent = [gang for gang in gangs if self._add(request, *gang)]
         if not sent:
             return
+        begun = TRACES.now()
         try:
             answer = await until_answered(self._resmgr, "EnqueueGangs", request)
         except PelotonError as error:
-            self._post_results(sent, dict.fromkeys(range(len(sent)), str(error)))
-            return
-        self._post_results(sent, _refusals(answer, sent))
+            refused = dict.fromkeys(range(len(sent)), str(error))
+        else:
+            refused = _refusals(answer, sent)
+        if begun:
+            _trace(sent, refused, begun)
+        self._post_results(sent, refused)
 
     def _add(
         self, request: resmgrsvc_pb2.EnqueueGangsRequest, job_id: JobId, gang: tuple[RunOf, ...]
@@ -112,6 +117,13 @@ class Enqueuer:
             gone[job_id].append(run)
         for job_id, withdrawn in gone.items():
             self._post(Withdrawn(job_id, withdrawn))
+
+
+def _trace(gangs: list[Gang], refused: dict[int, str], begun: int) -> None:
+    for at, (job_id, gang) in enumerate(gangs):
+        for run in (Run(job_id, *run) for run in gang):
+            if TRACES.follows(run):
+                TRACES.part(run, "enqueue", begun, TRACES.now(), {}, refused.get(at, ""))
 
 
 def _refusals(answer: resmgrsvc_pb2.EnqueueGangsResponse, gangs: list[Gang]) -> dict[int, str]:

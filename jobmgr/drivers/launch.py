@@ -28,6 +28,7 @@ from jobmgr.engine.lockdown import Gate
 from jobmgr.engine.outbox import Queue
 from jobmgr.engine.transient import TRANSIENT, backoff
 from peloton.api.v0 import peloton_pb2
+from peloton.daemon.tracing import TRACES
 from peloton.errors import InvalidArgument, PelotonError, Refused
 from peloton.model.ids import JobId, Run, mesos_task_id, parse_mesos_task_id, task_id
 from peloton.model.resources import MILLI
@@ -153,8 +154,12 @@ class Launcher:
         while True:
             for launch in await queue.take(1):
                 self._under_way += 1
+                begun = TRACES.now()
                 try:
-                    self._post(await self._launch(launch))
+                    outcome = await self._launch(launch)
+                    if begun:
+                        _trace(launch, outcome, begun)
+                    self._post(outcome)
                 finally:
                     self._under_way -= 1
                     self._ended.set()
@@ -272,6 +277,14 @@ class Settler:
                 log.error(
                     "the states of %d runs are not reported to resmgr: %s", len(request.taskStates), error
                 )
+
+
+def _trace(launch: Launch, outcome: Event, begun: int) -> None:
+    error = outcome.message if isinstance(outcome, LaunchRefused) else ""
+    if isinstance(outcome, LaunchUncertain):
+        error = "hostmgr gives no answer that can be relied on"
+    for run in filter(TRACES.follows, launch.runs):
+        TRACES.part(run, "launch", begun, TRACES.now(), {"peloton.host": launch.hostname}, error)
 
 
 def _placement(wire: resmgr_pb2.Placement) -> Placement:

@@ -25,8 +25,10 @@ from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.lockdown import Lockdown
 from jobmgr.engine.outbox import Outbox, Queue
 from jobmgr.engine.recovery import Recovery, read_job
+from jobmgr.engine.traces import trace_creation
 from jobmgr.engine.workflows import Workflows
 from peloton.clock import Clock, SystemClock
+from peloton.daemon.tracing import TRACES
 from peloton.errors import AlreadyExists, Conflict, NotFound, Refused, Unavailable
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobRuntime, JobSpec, JobSummary
@@ -114,6 +116,7 @@ class Engine:
         workflow: Workflow | None,
         secrets: SecretBytes,
     ) -> None:
+        begun = TRACES.now()
         try:
             await self.store.jobs.create(job_id, spec, runtime, workflow, secrets)
         except AlreadyExists:
@@ -123,6 +126,8 @@ class Engine:
             self.unconfirmed.put([job_id])
             raise
         self.lanes.create(job_id, spec, runtime, workflow)
+        if begun:
+            trace_creation(job_id, spec, begun)
 
     async def update_job(self, job_id: JobId, spec: JobSpec, secrets: SecretBytes = NO_SECRETS) -> None:
         """Take the next version of the config (`spec.version` = the current one + 1), which adds instances.

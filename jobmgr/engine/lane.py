@@ -22,8 +22,10 @@ from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.events import Event, Now, PendingReasons
 from jobmgr.core.state.instructions import Instruction
 from jobmgr.engine.event_weight import weight
+from jobmgr.engine.traces import TracedRuns
 from jobmgr.engine.transient import backoff
 from peloton.clock import Clock
+from peloton.daemon.tracing import TRACES
 from peloton.errors import Fenced, PelotonError, Unavailable
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
@@ -69,6 +71,7 @@ class Lane:
         self._wake = asyncio.Event()
         self._batch: list[tuple[Event, Answer | None]] = []
         self._closed = ""
+        self._runs = TracedRuns()
 
     def job(self, job_id: JobId) -> CachedJob | None:
         """Return an active job that is in memory."""
@@ -128,6 +131,8 @@ class Lane:
         with CYCLE_SECONDS.time():
             cycle = self.core.run_cycle([event for event, _ in batch], now)
             await self._store(cycle)
+        if TRACES.on:
+            self._runs.observe(cycle)
         ended = self.core.commit(cycle)
         for job in ended:
             self.on_end(job)

@@ -196,6 +196,26 @@ class RateLimitSettings(Settings):
     """The bucket of all other methods together."""
 
 
+class TracingSettings(Settings):
+    """Traces of jobs from their creation until their tasks run, for OpenTelemetry."""
+
+    endpoint: str = ""
+    """Where a collector takes traces by OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces. Where empty,
+    nothing is traced."""
+    ratio: float = Field(0.01, ge=0, le=1)
+    """The part of the jobs that is traced. All daemons must have the same one, to choose the same jobs."""
+    instances: int = Field(10, ge=1, le=10_000)
+    """How many instances of a job are traced, the first ones. The same for all daemons."""
+
+    @field_validator("endpoint")
+    @classmethod
+    def _an_address(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if value and not (parts.scheme in ("http", "https") and parts.hostname):
+            raise ValueError("is not the address of a collector, such as http://127.0.0.1:4318/v1/traces")
+        return value
+
+
 class ProcessSettings(SourcedSettings):
     """Settings of every process that serves HTTP and finds the daemons: of these, and of the web UI."""
 
@@ -231,6 +251,8 @@ class DaemonSettings(ProcessSettings):
     """Who may call this daemon."""
     rate_limit: RateLimitSettings = RateLimitSettings()
     """How many calls are served."""
+    tracing: TracingSettings = TracingSettings()
+    """Where traces of jobs go."""
 
     @property
     def exposed(self) -> bool:

@@ -19,6 +19,7 @@ from contextlib import (
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from peloton import __version__
 from peloton.backoff import Backoff
 from peloton.clock import Clock, SystemClock
 from peloton.config.settings import (
@@ -28,9 +29,11 @@ from peloton.config.settings import (
     parse_arguments,
 )
 from peloton.daemon import log as logs
+from peloton.daemon import tracing
 from peloton.daemon.http import HttpServer
 from peloton.daemon.metrics import HEALTHY, HEARTBEAT, LEADER
 from peloton.daemon.supervise import Supervisor
+from peloton.daemon.tracing import TRACES
 from peloton.errors import Fenced, PelotonError, Refused, Unavailable
 from peloton.identity.door import Door, sent_token
 from peloton.membership.addresses import advertised, unreachable
@@ -183,6 +186,17 @@ class Daemon(Generic[S]):
 
     # Lifecycle.
 
+    def trace(self) -> None:
+        """Trace jobs where the settings say so. Raises ConfigError."""
+        settings = self.settings
+        described = {
+            "service.name": self.role.service,
+            "service.instance.id": self.id,
+            "service.version": __version__,
+            "service.namespace": settings.cluster or "peloton",
+        }
+        tracing.start(settings.tracing, described)
+
     async def live(self) -> str:
         """Run until told to stop; return why it ended, empty for an orderly end."""
         settings, stop = self.settings, asyncio.Event()
@@ -254,6 +268,7 @@ class Daemon(Generic[S]):
         await self.rpc.stop()
         await self._channels.close()
         await self.membership.close()
+        await asyncio.to_thread(TRACES.end)
 
     @contextmanager
     def _checked(self, check: Callable[[], str]) -> Iterator[None]:
@@ -410,6 +425,7 @@ def run(
     async def main() -> str:
         daemon = Daemon(settings, role)
         build(daemon)
+        daemon.trace()
         if only_check:
             print("ok")
             return ""

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from peloton.clock import rfc3339
+from peloton.daemon.tracing import TRACES
 from peloton.errors import InvalidArgument, NotFound, Refused
 from peloton.model.ids import mesos_task_id, parse_mesos_task_id, parse_task_id, task_id
 from peloton.model.states import TaskState, TaskType
@@ -24,6 +25,7 @@ from resmgr.core.state.pools import Pool
 from resmgr.drivers.loop import Driver
 from resmgr.drivers.status_stream import apply
 from resmgr.services.delivery import delivered
+from resmgr.services.traces import TracedRuns
 from resmgr.wire.tasks import (
     PLACED_TYPES,
     failed_task,
@@ -52,6 +54,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         """`hostmgr` calls the InternalHostService."""
         self._driver = driver
         self._hostmgr = hostmgr
+        self._traced = TracedRuns(driver)
 
     # jobmgr enqueues gangs.
 
@@ -115,6 +118,8 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         await driver.poll(holder, driver.gangs[kind], lambda: bool(scheduler.ready[kind]), request.timeout)
         holder = self._touch(context)
         gangs = scheduler.dequeue(kind, _limit(request.limit), holder, driver.now())
+        if TRACES.on:
+            self._traced.dequeued(gangs)
         answer = pb.DequeueGangsResponse(gangs=[gang_to(gang, scheduler) for gang in gangs])
         if gangs:
             await delivered(context, lambda: self._take_back_gangs(gangs, holder))
@@ -141,6 +146,8 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
                 failed.append(pb.SetPlacementsFailure.FailedPlacement(placement=wire, message=str(wrong)))
         failures: list[Failure] = [failure_from(wire) for wire in request.failedPlacements]
         rejections = driver.scheduler.propose(holder, proposals, failures, driver.now())
+        if TRACES.on:
+            self._traced.placed(proposals, rejections)
         driver.wake()
         for rejection in rejections:
             given = rejection.proposal
@@ -165,6 +172,8 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         await driver.poll(holder, driver.placements, lambda: bool(scheduler.placements), request.timeout)
         holder = self._touch(context)
         given = scheduler.hand_over(_limit(request.limit), holder, driver.now())
+        if TRACES.on:
+            self._traced.handed_over(given)
         answer = pb.GetPlacementsResponse(placements=[placement_to(handover) for handover in given])
         if given:
             await delivered(context, lambda: self._take_back_placements(given, holder))

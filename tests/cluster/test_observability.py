@@ -7,16 +7,23 @@ import os
 import re
 import subprocess
 import urllib.request
+import uuid
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from google.protobuf.json_format import MessageToJson
 from openapi_spec_validator import OpenAPIV31SpecValidator
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
 from prometheus_client.parser import text_string_to_metric_families
 
 from minicluster.cluster import Cluster
 from minicluster.settings import ClusterSettings, DaemonSettings, Instances
 from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 
 from ..promql import check, queries
@@ -28,10 +35,64 @@ SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
 DOOR = ROOT / "docs" / "json-door.md"
 
 
+class Collector:
+    """Takes traces by OTLP over HTTP."""
+
+    def __init__(self) -> None:
+        self.requests: list[ExportTraceServiceRequest] = []
+        collected = self.requests
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                collected.append(ExportTraceServiceRequest.FromString(body))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *of: object) -> None:
+                """Nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = Thread(target=self._server.serve_forever)
+        self._thread.start()
+        self.endpoint = f"http://127.0.0.1:{self._server.server_port}/v1/traces"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join(60)
+        self._server.server_close()
+
+    def trace(self, job_id: str) -> list[tuple[str, Span]]:
+        """The spans of a job's trace, each with the name of the service that it is of."""
+        wanted = uuid.UUID(job_id).bytes
+        return [
+            (service_of(part), span)
+            for request in list(self.requests)
+            for part in request.resource_spans
+            for scope in part.scope_spans
+            for span in scope.spans
+            if span.trace_id == wanted
+        ]
+
+
+def service_of(part: ResourceSpans) -> str:
+    return next(each.value.string_value for each in part.resource.attributes if each.key == "service.name")
+
+
 @pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+def collector() -> Iterator[Collector]:
+    collector = Collector()
+    yield collector
+    collector.close()
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iterator[Harness]:
     cluster = Cluster(tmp_path_factory.mktemp("observed") / "cluster")
-    settings = DaemonSettings(jobmgr={"shown_jobs": 10})
+    traced = {"tracing": {"endpoint": collector.endpoint, "ratio": 1, "instances": 2}}
+    settings = DaemonSettings(
+        jobmgr={"shown_jobs": 10, **traced}, resmgr=traced, hostmgr=traced, placement=traced
+    )
     cluster.up(ClusterSettings(ports="free", settings=settings, instances=Instances(web=1)))
     try:
         held = Harness(cluster)
@@ -106,3 +167,38 @@ def test_the_examples_of_the_json_door_run(door: str, tmp_path: Path) -> None:
     assert sum(bool(expected) for _, expected in told) >= 4
     assert len(told) == len(outputs) - 1
     OpenAPIV31SpecValidator(json.loads((tmp_path / "openapi.json").read_text())).validate()
+
+
+def test_a_job_is_one_trace_from_create_to_running_through_all_daemons(
+    harness: Harness, door: str, collector: Collector
+) -> None:
+    job_id, caller = str(uuid.uuid4()), f"00-{uuid.uuid4().hex}-{uuid.uuid4().hex[:16]}-01"
+    config = harness.config("sleep 600", 3)
+    request = urllib.request.Request(
+        f"{door}/api/peloton.api.v0.job.JobManager/Create",
+        MessageToJson(job_pb2.CreateRequest(id=peloton_pb2.JobID(value=job_id), config=config)).encode(),
+        {"content-type": "application/json", "traceparent": caller},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        assert json.load(answer) == {"jobId": {"value": job_id}}
+    for instance in range(3):
+        harness.running(job_id, instance)
+    both = ("run", "enqueue", "queue", "place", "hand over", "launch", "start")
+    expected = ["create", *both, *both]
+    wait_for(lambda: len(collector.trace(job_id)) >= len(expected), 60)
+    found = collector.trace(job_id)
+    assert sorted(span.name for _, span in found) == sorted(expected)
+    assert {service for service, _ in found} == {f"peloton-{role}" for role in DAEMONS}
+    [create] = [span for _, span in found if span.name == "create"]
+    runs = [span for _, span in found if span.name == "run"]
+    assert not create.parent_span_id
+    assert [link.trace_id.hex() for link in create.links] == [caller.split("-")[1]]
+    assert {run.parent_span_id for run in runs} == {create.span_id}
+    for run in runs:
+        parts = [span for _, span in found if span.parent_span_id == run.span_id]
+        assert sorted(part.name for part in parts) == sorted(both[1:])
+        assert run.events[-1].name == "RUNNING"
+        assert create.start_time_unix_nano <= run.start_time_unix_nano
+        in_order = sorted(parts, key=lambda part: part.end_time_unix_nano)
+        assert [part.name for part in in_order if part.name in both[2:5]] == list(both[2:5])
+    harness.client.task_svc.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job_id)), timeout=30)

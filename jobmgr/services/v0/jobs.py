@@ -19,6 +19,7 @@ from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.query import query_pb2
 from peloton.clock import Clock
+from peloton.daemon.tracing import note_caller
 from peloton.errors import AlreadyExists, Conflict, InvalidArgument, NotFound, Refused
 from peloton.identity.principal import current
 from peloton.model.ids import JobId, is_uuid
@@ -56,6 +57,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
 
     async def Create(self, request: job_pb2.CreateRequest, context: Any) -> job_pb2.CreateResponse:
         """Create a job."""
+        note_caller(context)
         job_id = request.id.value or self._new_id()
         answer = job_pb2.CreateResponse()
         try:

@@ -19,6 +19,7 @@ from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 from peloton.clock import Clock
+from peloton.daemon.tracing import note_caller
 from peloton.errors import Conflict, InvalidArgument, Refused
 from peloton.identity.principal import current
 from peloton.model.ids import is_uuid
@@ -61,6 +62,7 @@ class JobService(JobReads):
 
     async def CreateJob(self, request: pb.CreateJobRequest, context: Any) -> pb.CreateJobResponse:
         """Create a service. Raises InvalidArgument for an invalid spec, AlreadyExists for an id in use."""
+        note_caller(context)
         job_id = request.job_id.value or self._new_id()
         if not is_uuid(job_id):
             raise InvalidArgument("job_id", job_id, "a UUID of 36 characters")

@@ -19,7 +19,15 @@ from peloton.web.api.failures import HTTP_STATUS, Failure
 from peloton.web.api.listing import services, wants_html
 from peloton.web.api.methods import Method, public_methods
 from peloton.web.api.openapi import document
-from peloton.web.api.request import JSON, check_origin_and_type, in_cluster, read_body, timeout_of, user_of
+from peloton.web.api.request import (
+    JSON,
+    check_origin_and_type,
+    in_cluster,
+    read_body,
+    timeout_of,
+    trace_of,
+    user_of,
+)
 
 T = TypeVar("T")
 ListPage = Callable[[Request, list[dict[str, Any]]], Response]
@@ -80,17 +88,17 @@ class Door:
         method = _method(request.path_params["service"], request.path_params["method"])
         check_origin_and_type(request)
         method = in_cluster(method, request)
-        user, timeout = user_of(request), timeout_of(request)
+        metadata, timeout = user_of(request) + trace_of(request), timeout_of(request)
         body = await read_body(request, self._max_body)
         message = await _in_thread_if_large(len(body), lambda: parse(method, body))
         if method.streams:
             self._streams.take()
             return await _Lines.begun(
-                self._caller.stream(method, message, user, timeout), method, self._streams
+                self._caller.stream(method, message, metadata, timeout), method, self._streams
             )
         self._calls.take()
         try:
-            call = self._caller.call(method, message, user, timeout or TIMEOUT)
+            call = self._caller.call(method, message, metadata, timeout or TIMEOUT)
             answer = await _unless_gone(request.receive, call)
         finally:
             self._calls.give_back()

@@ -10,6 +10,7 @@ from dataclasses import replace
 import grpc
 from starlette.requests import Request
 
+from peloton.daemon.spans import PARENT
 from peloton.model.cluster import is_cluster_name
 from peloton.web.api.caller import Metadata
 from peloton.web.api.failures import Failure
@@ -20,6 +21,7 @@ TIMEOUT = "grpc-timeout"
 MESOS_CLUSTER = "peloton-mesos-cluster"
 LONGEST_TIMEOUT = 600.0
 """Seconds that a call with one answer may ask for."""
+_SPAN = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 
 
@@ -91,6 +93,15 @@ def user_of(request: Request) -> Metadata:
         case "bearer" if re.fullmatch(r"[\x21-\x7e]+", rest.strip()):
             return (("authorization", f"Bearer {rest.strip()}"),)
     raise _no_user("Authorization: give Basic or Bearer")
+
+
+def trace_of(request: Request) -> Metadata:
+    """Return the metadata of the span that the caller is in.
+
+    W3C Trace Context has anything ignored that is no such span.
+    """
+    given = request.headers.get(PARENT, "")
+    return ((PARENT, given),) if _SPAN.fullmatch(given) else ()
 
 
 def _basic(encoded: str) -> Metadata:

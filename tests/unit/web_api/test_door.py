@@ -237,6 +237,20 @@ def test_an_authorization_that_is_wrong_is_refused(given: str) -> None:
     assert not caller.calls
 
 
+@pytest.mark.parametrize("given", ["", "nonsense", f"00-{'0' * 31}-{'0' * 16}-01", "00-\u00e9"])
+def test_a_trace_that_is_none_is_ignored(given: str) -> None:
+    client, caller = door(job_pb2.GetResponse())
+    assert client.post(GET, json={}, headers={"traceparent": given.encode()}).status_code == 200
+    assert caller.calls[0][2] == ()
+
+
+def test_the_trace_of_the_caller_is_passed_on() -> None:
+    client, caller = door(job_pb2.GetResponse())
+    span = f"00-{'1' * 32}-{'2' * 16}-01"
+    client.post(GET, json={}, headers={"traceparent": span})
+    assert caller.calls[0][2] == (("traceparent", span),)
+
+
 def test_cookies_are_not_used() -> None:
     client, caller = door(job_pb2.GetResponse())
     client.cookies.update({"session": "x", "username": "joe"})
