@@ -54,6 +54,7 @@ from hostmgr.services.leases import Leases
 from hostmgr.services.matching import Matching
 from hostmgr.services.offers import find_hosts
 from hostmgr.services.passing import Passing
+from hostmgr.services.pod_events import PodEventStream
 from hostmgr.services.reconcile import ReconcileTasks
 from hostmgr.services.reservations import ReservationService
 from hostmgr.services.watches import Watches
@@ -65,6 +66,7 @@ from peloton.eventstream import EventRing
 from peloton.membership.interface import Role
 from peloton.mesos.detector import MasterDetector, detecting
 from peloton.private.eventstream.eventstream_pb2_grpc import add_EventStreamServiceServicer_to_server
+from peloton.private.eventstream.v1alpha.eventstreamsvc import eventstreamsvc_pb2_grpc
 from peloton.private.hostmgr.claims.claims_pb2_grpc import add_ClaimServiceServicer_to_server
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
 from peloton.private.hostmgr.history.history_pb2_grpc import add_HostHistoryServiceServicer_to_server
@@ -98,6 +100,7 @@ SERVICES = (
     "peloton.private.hostmgr.feasibility.FeasibilityService",
     "peloton.private.hostmgr.matching.MatchingService",
     "peloton.private.eventstream.EventStreamService",
+    "peloton.private.eventstream.v1alpha.eventstreamsvc.EventStreamService",
     "peloton.private.hostmgr.reconcile.ReconcileService",
     "peloton.private.hostmgr.reservations.ReservationService",
     "peloton.private.hostmgr.passing.PassingService",
@@ -277,6 +280,7 @@ async def _serve(daemon: Hostmgr, store: Store, parts: Parts) -> AsyncIterator[N
         ),
         service(add_MatchingServiceServicer_to_server, Matching(manager.hosts.table, cluster, daemon.clock)),
         service(add_EventStreamServiceServicer_to_server, EventStream(manager.status_updates)),
+        service(eventstreamsvc_pb2_grpc.add_EventStreamServiceServicer_to_server, PodEventStream(manager)),
         service(add_PassingServiceServicer_to_server, Passing(manager.status_updates)),
         service(add_HostHistoryServiceServicer_to_server, HistoryService(parts.history, maintenance.records)),
         service(add_ReconcileServiceServicer_to_server, ReconcileTasks(manager)),

@@ -11,6 +11,7 @@ from hostmgr.drivers.agents import Cluster
 from hostmgr.drivers.manager import HostManager
 from hostmgr.drivers.reconciliation import Reconciliation
 from hostmgr.services.kills import kill, kill_and_hold
+from hostmgr.services.pod_events import pod_events
 from hostmgr.services.summary import host_summary
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.resources import KINDS, MILLI, Resources, checked_milli
@@ -19,10 +20,8 @@ from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2 as pb
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2_grpc
 from peloton.rpc.server import caller
 from peloton.wire.constraint import constraint_from
-from peloton.wire.eventstream import decoded
 from peloton.wire.launch import launch_from
 from peloton.wire.v1alpha.constraint import v0_constraint
-from peloton.wire.v1alpha.event import pod_event_of
 from peloton.wire.v1alpha.launch import instance_of, launchable_task
 from peloton.wire.v1alpha.paths import v1alpha_error
 
@@ -145,14 +144,7 @@ class Leases(hostmgr_svc_pb2_grpc.HostManagerServiceServicer):
     async def GetEvents(self, request: pb.GetEventsRequest, context: Any) -> pb.GetEventsResponse:
         """Return the events that the ring holds."""
         ring = self._manager.status_updates.ring
-        held = [each.event.encoded for each in ring.read(ring.first, ring.capacity)]
-        table = self._manager.hosts.table
-        answer = pb.GetEventsResponse()
-        for event in decoded(held):
-            row = table.row(event.mesosTaskStatus.agent_id.value)
-            hostname = "" if row is None else table.hostnames[row]
-            answer.events.append(pod_event_of(event, ring.stream_id, hostname))
-        return answer
+        return pb.GetEventsResponse(events=pod_events(self._manager, ring.read(ring.first, ring.capacity)))
 
     async def GetHostCache(self, request: pb.GetHostCacheRequest, context: Any) -> pb.GetHostCacheResponse:
         """Return the hosts by name: their capacity, and the part of it that is not offered."""
