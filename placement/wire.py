@@ -20,7 +20,7 @@ from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgr.planning import planning_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
-from peloton.wire.constraint import ADDED_DEPTH, constraint_from, constraint_to, labels_to, own_labels
+from peloton.wire.constraint import constraint_from, constraint_to, labels_to, own_labels
 from peloton.wire.feasibility import LAUNCHES, host_filter, shortage_from, shortage_to
 from peloton.wire.hosts import claim_to, labels_from
 from peloton.wire.ids import agent_id, run_id
@@ -100,7 +100,7 @@ def _needs(wire: resmgr_pb2.Task, known: _Known) -> Needs:
         gpu = resources.gpu > 0
         host_class = known.classes.get((constraint, gpu))
         if host_class is None:
-            tree = constraint_from(wire.constraint, depth=-ADDED_DEPTH) if constraint else None
+            tree = constraint_from(wire.constraint, levels=None) if constraint else None
             host_class = known.classes[constraint, gpu] = HostClass(constraint, gpu, tree)
         own = own_labels(wire.constraint, _labels(wire, known)) if constraint else ()
         needs = known.needs[key] = known.alike(

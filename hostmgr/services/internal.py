@@ -23,7 +23,7 @@ from peloton.errors import InvalidArgument, Refused
 from peloton.model.resources import KINDS, MILLI, Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
 from peloton.rpc.server import caller
-from peloton.wire.constraint import ADDED_DEPTH, constraint_from
+from peloton.wire.constraint import constraint_from
 from peloton.wire.hosts import acquired_to, agents_to, offers_to
 from peloton.wire.ids import run_id
 from peloton.wire.launch import launch_from
@@ -287,7 +287,7 @@ def filter_from(wire: pb.HostFilter, path: str = "filter") -> HostFilter:
     minimum = resources_from(need.minimum, f"{path}.resourceConstraint.minimum")
     constraint = None
     if wire.HasField("schedulingConstraint"):
-        constraint = constraint_from(wire.schedulingConstraint, f"{path}.schedulingConstraint", -ADDED_DEPTH)
+        constraint = constraint_from(wire.schedulingConstraint, f"{path}.schedulingConstraint", levels=None)
     return HostFilter(
         minimum=minimum,
         ports=need.numPorts,

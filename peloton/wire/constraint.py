@@ -18,8 +18,8 @@ from peloton.model.constraint import (
 )
 
 MAX_DEPTH = 32
-ADDED_DEPTH = 4
-"""Levels that daemons may add around the constraint of a user."""
+"""Of a constraint that comes from outside. protobuf's own bound, 100 nested messages, leaves room for what
+daemons add around it: fixed ports, the host pool, the hosts that are named."""
 _KINDS = frozenset(map(int, Kind))
 _CONDITIONS = frozenset(map(int, Condition))
 
@@ -34,26 +34,29 @@ def labels_to(labels: Iterable[Label]) -> list[peloton_pb2.Label]:
     return [peloton_pb2.Label(key=key, value=value) for key, value in labels]
 
 
-def constraint_from(wire: task_pb2.Constraint, path: str = "constraint", depth: int = 0) -> Constraint:
-    """Decode a constraint.
+def constraint_from(
+    wire: task_pb2.Constraint, path: str = "constraint", levels: int | None = MAX_DEPTH
+) -> Constraint:
+    """Decode a constraint that is at most so many levels deep; None, between daemons: as deep as it is.
 
-    Raises InvalidArgument with the path of the field where the tree is incomplete or deeper than MAX_DEPTH.
+    Raises InvalidArgument with the path of the field where the tree is incomplete or deeper.
     """
-    if depth > MAX_DEPTH:
-        raise InvalidArgument(path, depth, f"a constraint nested at most {MAX_DEPTH} deep")
+    if levels is not None and levels < 0:
+        raise InvalidArgument(path, MAX_DEPTH + 1, f"a constraint nested at most {MAX_DEPTH} deep")
+    below = None if levels is None else levels - 1
     if wire.type == task_pb2.Constraint.LABEL_CONSTRAINT:
         return _leaf(wire.labelConstraint, f"{path}.labelConstraint")
     if wire.type == task_pb2.Constraint.AND_CONSTRAINT:
         return AndConstraint(
             tuple(
-                constraint_from(part, f"{path}.andConstraint.constraints[{i}]", depth + 1)
+                constraint_from(part, f"{path}.andConstraint.constraints[{i}]", below)
                 for i, part in enumerate(wire.andConstraint.constraints)
             )
         )
     if wire.type == task_pb2.Constraint.OR_CONSTRAINT:
         return OrConstraint(
             tuple(
-                constraint_from(part, f"{path}.orConstraint.constraints[{i}]", depth + 1)
+                constraint_from(part, f"{path}.orConstraint.constraints[{i}]", below)
                 for i, part in enumerate(wire.orConstraint.constraints)
             )
         )
