@@ -61,7 +61,14 @@ def update(session: Session, path: str, config: str, force: bool) -> None:
 
 
 @respool.command()
-@click.option("--format", "form", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["yaml", "json"]),
+    default="yaml",
+    show_default=True,
+    help="As `-o yaml` or `-o json`.",
+)
 @pass_session
 def dump(session: Session, form: str) -> None:
     """Show all pools, parents before their children, with config and usage."""

@@ -1,102 +1,97 @@
-"""Each command and each flag, called wrongly: exit code 2, and a message that names what is wrong."""
+"""Each command and each flag, called wrongly: exit code 2, and a message that names what is wrong.
+
+There is no cluster: what is called wrongly is refused before any call.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import click
 import pytest
 
+from peloton.cli.__main__ import main
 from peloton.cli.params import Amount, Duration, EnumName, InstanceRange, Instances, Labels
-from tests.command_tree import OUTPUT, Path, commands
-
-from .conftest import Run
-from .fakes import FakeDaemons
+from tests.command_tree import Path, commands
 
 COMMANDS = commands()
 PARSED = (Amount, Duration, EnumName, InstanceRange, Instances, Labels, click.Choice, click.IntRange)
 """Types of which not every text is a value."""
 WRONG = "%%%"
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def refused(capfd: pytest.CaptureFixture[str]) -> Refused:
+    """Calls a command that must be refused as called wrongly; returns what it says."""
+
+    def call(*words: str) -> str:
+        assert main(list(words)) == 2, words
+        out, err = capfd.readouterr()
+        assert out == "" and "Error: " in err
+        return err
+
+    return call
 
 
 def arguments(command: click.Command) -> list[click.Argument]:
     return [each for each in command.params if isinstance(each, click.Argument)]
 
 
+def value(argument: click.Argument) -> str:
+    """Return a right value."""
+    if isinstance(argument.type, click.Choice):
+        return str(argument.type.choices[0])
+    return "1" if isinstance(argument.type, click.IntRange) else "1-1-1"
+
+
 def values(command: click.Command) -> list[str]:
-    """A value for each argument that must be given."""
-    found = []
-    for each in arguments(command):
-        kind = each.type
-        number = isinstance(kind, click.IntRange)
-        value = kind.choices[0] if isinstance(kind, click.Choice) else "1" if number else "x"
-        found += [str(value)] * each.required
-    return found
+    """Return a value for each argument that must be given."""
+    return [value(each) for each in arguments(command) if each.required]
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_unknown_flags_and_too_few_or_too_many_words(run: Run, daemons: FakeDaemons, path: Path) -> None:
-    command = COMMANDS[path]
-    outcome = run(*path, "--no-such-flag", *values(command))
-    assert outcome.code == 2 and "No such option" in outcome.err and "--no-such-flag" in outcome.err
-    needed = values(command)
+def test_words_that_are_unknown_missing_wrong_or_too_many(refused: Refused, path: Path) -> None:
+    command, given, needed = COMMANDS[path], arguments(COMMANDS[path]), values(COMMANDS[path])
+    said = refused(*path, "--no-such-flag", *needed)
+    assert "No such option" in said and "--no-such-flag" in said
     if needed:
-        outcome = run(*path, *needed[:-1])
-        assert outcome.code == 2 and "Missing argument" in outcome.err
-    if all(each.nargs == 1 for each in arguments(command)):
-        outcome = run(*path, *["1" for _ in arguments(command)], "x")
-        assert outcome.code == 2 and outcome.out == ""
-    assert not daemons.asked
+        assert "Missing argument" in refused(*path, *needed[:-1])
+    if all(each.nargs == 1 for each in given):
+        assert "unexpected extra argument (x)" in refused(*path, *map(value, given), "x")
+    for at, argument in enumerate(given):
+        if isinstance(argument.type, PARSED):
+            words = [*needed[:at], WRONG, *needed[at + 1 :]]
+            assert WRONG in refused(*path, *words), argument.name
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_each_flag_refuses_what_is_no_value_of_it(run: Run, daemons: FakeDaemons, path: Path) -> None:
+def test_each_flag_refuses_what_is_no_value_of_it(refused: Refused, path: Path) -> None:
     command = COMMANDS[path]
     for option in (each for each in command.params if isinstance(each, click.Option)):
         flag = max(option.opts, key=len)
+        assert option.help, f"{flag} has no help"
         if option.is_flag:
-            outcome = run(*path, f"{flag}={WRONG}", *values(command))
-            assert outcome.code == 2 and "does not take a value" in outcome.err, flag
-        elif isinstance(option.type, PARSED):
-            outcome = run(*path, flag, WRONG, *values(command))
-            assert outcome.code == 2 and flag in outcome.err and WRONG in outcome.err, (flag, outcome)
-        assert run(*path, *values(command), flag).code == 2 or option.is_flag or "exec" in path, flag
-    assert not daemons.asked or any(option.is_flag and option.name not in OUTPUT for option in command.params)
-
-
-@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_each_argument_that_is_parsed_refuses_what_is_none(
-    run: Run, daemons: FakeDaemons, path: Path
-) -> None:
-    command = COMMANDS[path]
-    given = arguments(command)
-    for at, argument in enumerate(given):
-        if isinstance(argument.type, PARSED):
-            words = values(command)
-            words[at : at + 1] = [WRONG]
-            outcome = run(*path, *words)
-            assert outcome.code == 2 and WRONG in outcome.err, argument.name
-    assert not daemons.asked
-
-
-@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_each_command_has_its_help(run: Run, path: Path) -> None:
-    outcome = run(*path, "--help")
-    assert outcome.code == 0 and outcome.out.startswith(f"Usage: peloton {' '.join(path)} ")
-    for option in COMMANDS[path].params:
-        assert not isinstance(option, click.Option) or option.help, option.name
+            assert "does not take a value" in refused(*path, f"{flag}={WRONG}", *values(command))
+            continue
+        if isinstance(option.type, PARSED):
+            said = refused(*path, flag, WRONG, *values(command))
+            assert flag in said and WRONG in said
+        if "exec" not in path:
+            assert "requires an argument" in refused(*path, *values(command), flag)
 
 
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (("jobs", "list"), "job"),
-        (("job", "quary"), "query"),
+        (("jobs", "list"), "'job'"),
+        (("statsu",), "'status'"),
+        (("job", "quary"), "Did you mean 'query'"),
         (("job", "stateless", "list-pod"), "list-pods"),
         (("job", "query", "--lables", "a=b"), "--labels"),
-        (("statsu",), "status"),
         (("task", "log"), "logs"),
-        (("-o", "jsn", "status"), "json"),
+        (("-o", "jsn", "status"), "'json'"),
     ],
 )
-def test_typing_errors_are_told_with_what_was_meant(run: Run, words: Path, hint: str) -> None:
-    outcome = run(*words)
-    assert outcome.code == 2 and hint in outcome.err
+def test_typing_errors_are_told_with_what_was_meant(refused: Refused, words: Path, hint: str) -> None:
+    assert hint in refused(*words)
