@@ -23,7 +23,7 @@ This page is made by `python -m peloton.cli.reference > docs/cli.md`.
 - **Pools** are given by their path, such as `/a/b`. **Jobs** are given by their id, a UUID,
   **pods** by their name, `JOB-INSTANCE`.
 - **Output** (`-o`): `table`, `wide` (a table with more columns), `json`, `yaml`, or `name` (the names alone,
-  one a line, for scripts: `peloton job query --name web -o name`). Without it, lists are tables and one
+  one a line, for scripts: `peloton -o name job query --name web`). Without it, lists are tables and one
   object is YAML. With `json` (`-j`) and `yaml`, standard output holds one value and nothing else. Colours are
   for terminals only, and never where `NO_COLOR` is set. What takes over 2 s says so on a terminal.
 - **Watching**: commands that only look take `-w/--watch`, and `--interval` (2 s where it is left out): what

@@ -11,6 +11,7 @@ import pytest
 
 from peloton.cli.__main__ import main
 
+from .cli_walk import Walk
 from .conftest import Harness, wait_for
 
 SPEC = Path(__file__).resolve().parents[2] / "examples" / "web_service.yaml"
@@ -211,3 +212,248 @@ def test_a_daemon_job_that_no_host_matches_is_warned_of(
     assert len(rows) == 1, "a head and no pods"
     why = peloton("job", "why", job)
     assert why.endswith("none created; no host matches its constraint, or the hosts are not known yet\n")
+
+
+BATCH = """
+name: walked
+type: BATCH
+owningTeam: walkers
+instanceCount: 2
+labels: [{key: team, value: walk}]
+sla: {preemptible: true, maximumRunningInstances: 2}
+defaultConfig:
+  resource: {cpuLimit: 0.1, memLimitMb: 32, diskLimitMb: 8}
+  command: {shell: true, value: 'COMMAND'}
+"""
+POOL = """
+owningTeam: walkers
+policy: PriorityFIFO
+resources:
+  - {kind: cpu, reservation: 0, limit: 4, share: 1}
+  - {kind: memory, reservation: 0, limit: 1024, share: 1}
+  - {kind: disk, reservation: 0, limit: 1024, share: 1}
+  - {kind: gpu, reservation: 0, limit: 0, share: 1}
+"""
+PAGE = "-n 5 -o 0 -a desc"
+QUERY = f"-l team=walk -r /walk -k walked --owner walkers --name walk* -d 1 {PAGE} -p creation_time -q 50"
+UPDATE = (
+    "-o --maxInstanceRetries 1 --maxTolerableInstanceFailures 1 --rollbackOnFailure --start-paused "
+    "--opaque-data x --in-place --start-pods"
+)
+NOBODY = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.fixture
+def walk(peloton: Peloton, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Walk:
+    return Walk(capfd, monkeypatch)
+
+
+class Files:
+    """Specs by name."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __call__(self, name: str, text: str) -> str:
+        file = self._folder / f"{name}.yaml"
+        file.write_text(text)
+        return str(file)
+
+
+def test_every_command_and_flag(walk: Walk, harness: Harness, tmp_path: Path) -> None:
+    """What is new to the cluster is called in an order that needs few waits."""
+    files = Files(tmp_path)
+    walk_pools_and_offline_commands(walk, files)
+    walk_batch_jobs(walk, files)
+    walk_services(walk, files)
+    walk_old_updates(walk, files)
+    walk_hosts(walk, harness)
+    walk_daemons(walk)
+    walk("respool delete /walk", says="deleted")
+    assert walk.missing(BESIDES) == []
+
+
+BESIDES: dict[tuple[str, ...], str] = {
+    ("auth", "whoami"): "tests/cluster/test_secure.py",
+    ("auth", "can-i"): "tests/cluster/test_secure.py",
+    ("auth", "hash"): "tests/cluster/test_secure.py",
+}
+"""Commands that need another cluster, and where they are tested."""
+
+
+def walk_pools_and_offline_commands(walk: Walk, files: Files) -> None:
+    pool, batch = files("pool", POOL), files("batch", BATCH)
+    walk("job validate --kind job", batch, says="a valid job spec")
+    walk("job validate", files("bad", BATCH.replace("owningTeam", "owningTaem")), code=1, says="bad.yaml:4: ")
+    assert json.loads(walk("job schema service"))["title"]
+    walk("completion bash", says="complete")
+    walk("respool create -f /walk", pool, says="Resource pool /walk created")
+    walk("respool create /walk", pool, code=1, says="/walk")
+    walk("respool update -f /walk", files("pool2", POOL.replace("limit: 4", "limit: 6")), says="updated")
+    pools = json.loads(walk("respool dump --format json"))
+    assert [each["path"]["value"] for each in pools].count("/walk") == 1
+
+
+def walk_batch_jobs(walk: Walk, files: Files) -> None:
+    quick = files("quick", BATCH.replace("COMMAND", "echo said; echo wrong >&2"))
+    slow = files("slow", BATCH.replace("COMMAND", "echo begun; sleep 600"))
+    failing = files("failing", BATCH.replace("COMMAND", "exit 3"))
+    secret = ("--secret-path", "/etc/secret", "--secret-data", f"@{quick}")
+    walk("job create /walk", slow, "--dry-run", says="2 would be placed now")
+    walk("job create /nowhere", slow, "--dry-run", code=1, says="no resource pool")
+    walk("job create /walk", slow, *secret, code=1, says="secret")
+    walk("job create /walk", failing, "--follow", code=4, says="FAILED")
+    done, job = (f"00000000-0000-4000-8000-00000000000{number}" for number in (1, 2))
+    walk("job create /walk", quick, "--follow", "-i", done, says="SUCCEEDED")
+    walk("job create /walk", slow, "-i", job, "-o", "name", says=job)
+    walk("job create /walk", slow, "-i", job, code=1, says=job)
+    wait_for(lambda: "RUNNING: 2" in walk(f"job status {job}"), SECONDS)
+    walk_looks(walk, job, done)
+    walk_instances(walk, job)
+    walk(f"job update {job}", files("more", (Path(slow).read_text()).replace("Count: 2", "Count: 3")))
+    walk(f"job update {job}", slow, *secret, code=1)
+    walk("job stop --owner walkers -l team=walk -f -n 5 -q 50 --progress", says=job)
+    walk("job delete --owner walkers -l team=walk -f -n 5 -q 50", says=f"Job {done} deleted")
+
+
+def walk_looks(walk: Walk, job: str, done: str) -> None:
+    assert json.loads(walk(f"job get {job} -j"))["jobInfo"]["config"]["name"] == "walked"
+    walk(f"job why {job}", says="RUNNING")
+    walk(f"job cache {job}", says="RUNNING")
+    walk(f"job refresh {job}", says="refreshed")
+    walk("job active-list", says=job)
+    walk(f"job query {QUERY} -s running -o name".replace("-o name", "--output name"), says=job)
+    walk("job query -s nonsense", code=2, says="RUNNING")
+    walk("status", says="hostmgr")
+    for view in ("pools", "jobs", "hosts"):
+        walk(f"top {view} -n 1 --interval 1ms", says="%" if view == "hosts" else "walk")
+    assert sorted(walk(f"logs {done} -f -r 0:2").split("\n")) == ["", "0 | said", "1 | said"]
+    walk("logs -l team=walk --filename stdout -r 0", says="begun")
+    walk(f"volume list {job}", says="Size (MB)")
+    walk(f"volume delete {NOBODY}", code=1, says=NOBODY)
+    walk(f"task logs {done} 0 1 -f stderr -F", says="wrong")
+    walk(f"pod logs {done}-0 -f stdout -p 1", says="said")
+    walk(f"pod delete-events {done}-0 1", says="deleted")
+
+
+def walk_instances(walk: Walk, job: str) -> None:
+    pod = f"{job}-0"
+    walk(f"task list {job} -r 0:1", says="RUNNING")
+    walk(f"task get {job} 0", says="RUNNING")
+    walk(f"task get {job} 9", code=1)
+    walk(f"task query {job} -s running --names walked-0,x --hosts a,b -n 5 -o 0 -p instance_id -a asc")
+    walk(f"pod query {job} -s running --names {pod} --hosts a,b -n 5 -o 0 -p instance_id -a asc")
+    for command in (f"task events {job} 0 -r 1 -l 5", f"pod events {job} 0 -r 1 -l 5"):
+        walk(command, says="RUNNING")
+    walk(f"pod events-v1alpha {pod} -p 1", says="RUNNING")
+    walk(f"task cache {job} 0", says="RUNNING")
+    walk(f"pod cache {pod}", says="RUNNING")
+    walk(f"task refresh {job} -r 0:1", says="refreshed")
+    walk(f"pod refresh {pod}", says="refreshed")
+    walk(f"task why {job} 0", says="RUNNING")
+    walk(f"task exec {job} 0", "echo $MESOS_TASK_ID; exit 5", code=5, says=f"{job}-0-1")
+    walk(f"task exec -t -i {job} 0 tty", says="/dev/")
+    walk(f"pod get {pod} --statusonly --limit 1", says="POD_STATE_RUNNING")
+    walk(f"task restart {job} -r 0:1", says="restarted")
+    wait_for(
+        lambda: "run 2: RUNNING" in walk(f"task why {job} 0"), SECONDS, lambda: walk(f"task why {job} 0")
+    )
+    walk(f"pod restart --check-sla {pod}", says="restarted")
+    walk(f"task stop {job} -r 1", says="being stopped: 1")
+    walk(f"task start {job} -r 1", says="1")
+    walk(f"pod stop {pod}", says="being stopped")
+    walk(f"pod start {pod}", says="being started")
+
+
+def walk_services(walk: Walk, files: Files) -> None:
+    text = SPEC.read_text().replace("name: web", "name: walked\nlabels: [{key: team, value: walk}]", 1)
+    first, second = files("web1", text), files("web2", text.replace("version 1", "version 2"))
+    job = "00000000-0000-4000-8000-000000000003"
+    create = "--maxInstanceRetries 2 --maxTolerableInstanceFailures 1 --opaque-data y"
+    walk("job stateless create /walk", first, "0", "--dry-run", says="3 would be placed now")
+    walk("job stateless create /walk", first, "0", "--start-paused", "-i", job, *create.split(), says=job)
+
+    def version() -> str:
+        answer = json.loads(walk(f"job stateless get {job} --summaryonly -j"))
+        return str(answer["summary"]["status"]["version"]["value"])
+
+    walk(f"job stateless workflow resume {job} {version()} --opaque-data z")
+    wait_for(lambda: "POD_STATE_RUNNING: 3" in walk(f"job stateless get {job} --summaryonly"), SECONDS)
+    began = version()
+    walk(f"job stateless get {job} --jobversion {began}", says="walked")
+    walk("job stateless list", says=job)
+    walk(f"job stateless list-pods {job} -r 0:2", says=f"{job}-1")
+    walk(f"job stateless list-updates {job} --limit 2", says="SUCCEEDED")
+    walk(f"job stateless query {QUERY} -s running".replace("walkers", "team-hello"), says=job)
+    walk(f"job stateless cache {job}", says="3")
+    walk(f"job stateless refresh {job}", says="refreshed")
+    walk(f"jobmgr instance-availability {job} -i 0,1", says="AVAILABLE")
+    walk(f"job stateless replace-diff {job}", second, "/walk", began, says="updated: 0-2")
+    walk(f"job stateless replace {job}", second, "1", "/walk", began, *UPDATE.split(), says=job)
+    walk(f"job stateless workflow pause {job} {version()} --opaque-data a")
+    walk(f"job stateless rollback {job} 1 {began} {UPDATE}", says=job)
+    walk(f"job stateless workflow abort {job} {version()} --opaque-data b")
+    walk(f"job stateless workflow events {job} 0 -l 5")
+    walk(f"job stateless restart {job} {version()} -r 0:1 --batch-size 1 --in-place --opaque-data c")
+    walk(f"job stateless start {job} 9-9-9", code=1, says="9-9-9 is not its present entity version")
+    first_line = walk.streamed(f"watch job {job} -l team=walk")
+    assert first_line.startswith("watch ")
+    walk(f"watch cancel {first_line.split()[1]}", code=1, says=first_line.split()[1])
+    assert walk.streamed(f"watch pod {job} {job}-0 -l team=walk").startswith("watch ")
+    walk("job stateless stop --owner team-hello -l team=walk -y", says=f"Job {job} is being stopped")
+    walk(f"job stateless start {job} {version()}", says=job)
+    walk("job stateless delete --owner team-hello -l team=walk -f -y", says=f"Job {job}")
+    wait_for(lambda: job not in walk("job stateless list"), SECONDS)
+
+
+def walk_old_updates(walk: Walk, files: Files) -> None:
+    job = "00000000-0000-4000-8000-000000000004"
+    walk("job create /walk", files("old", V0), "-i", job)
+    wait_for(lambda: "RUNNING: 2" in walk(f"job status {job}"), SECONDS)
+    config = files("old2", V0.replace("sleep 600", "sleep 700"))
+    update = walk(f"update create {job}", config, "1", "/walk", *UPDATE.split()).split()[-1]
+    walk(f"update get {update}", says="PAUSED")
+    walk(f"update list {job} --limit 3", says=update)
+    walk(f"update cache {update}", says="instancesUpdated")
+    walk(f"update pause {update} --opaque-data a")
+    walk(f"update resume {update} --opaque-data b")
+    walk(f"update abort {update} --opaque-data c")
+    walk(f"update get {NOBODY}", code=1, says=NOBODY)
+    for command in ("restart", "stop", "start"):
+        walk(f"job rolling-{command} {job} 1 -r 0:1 --resourceVersion 999", code=1)
+    walk(f"job stop {job}")
+    wait_for(lambda: "state: KILLED" in walk(f"job status {job}"), SECONDS)
+    walk(f"job delete {job}", says="deleted")
+
+
+def walk_hosts(walk: Walk, harness: Harness) -> None:
+    host = walk("host query -s up -o name").split()[-1]
+    walk("host query -s sleeping", code=2, says="DRAINING")
+    free = f"hostmgr hosts -c 0.5 -g 0 --mem 1 --disk 1 -r --hosts {host}"
+    wait_for(lambda: host in walk(free), SECONDS, lambda: walk("hostmgr hosts"))
+    walk("hostmgr hosts -c 1000 -l", says=host)
+    walk("hostmgr offers", says=host)
+    walk("hostcache dump", says=host)
+    walk("host maintenance status", says="No host")
+    walk("host maintenance start nosuch", code=1, says="nosuch")
+    walk("host maintenance start nosuch -f", code=1, says="nosuch")
+    walk(f"host maintenance complete {host}", code=1, says=host)
+    for line in ("list", "list-hosts default", "create walk", "delete walk"):
+        walk(f"hostpool {line}", code=1, says="enable_host_pool")
+    walk(f"hostpool change {host} walk -s default", code=1, says="enable_host_pool")
+    walk("hostpool move default 1 walk 1", code=1, says="enable_host_pool")
+
+
+def walk_daemons(walk: Walk) -> None:
+    walk("jobmgr throttled-pods")
+    walk("jobmgr query-job-cache --name walk* -l team=walk")
+    walk(f"resmgr tasks active --job {NOBODY} --respool /walk --states running")
+    walk("resmgr tasks pending /walk --limit 5")
+    walk("resmgr tasks pending /nowhere", code=1, says="/nowhere")
+    walk("resmgr tasks orphan --respool /walk")
+    walk("admin lock Read", says="Read")
+    walk("job active-list", code=1, says="ocked")
+    walk("admin unlock Read Write", says="Read")
+    assert walk.streamed("hostmgr events-mesos-update")
+    assert walk.streamed("hostmgr events-host-summary")
+    walk("hostmgr disable-kill-tasks", says="until the host manager is restarted")

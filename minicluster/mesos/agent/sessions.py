@@ -15,7 +15,7 @@ import signal
 import struct
 import sys
 import termios
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -67,6 +67,68 @@ class Terminal:
     columns: int = 80
 
 
+class PipeInput:
+    """A pipe to a command."""
+
+    def __init__(self, pipe: asyncio.StreamWriter) -> None:
+        self._pipe = pipe
+        self.write, self.drain, self.close = pipe.write, pipe.drain, pipe.close
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that the command has not taken yet."""
+        return self._pipe.transport.get_write_buffer_size()
+
+
+class TerminalInput:
+    """What is typed on a terminal; event loops do not take one for a pipe."""
+
+    def __init__(self, master: int) -> None:
+        self._master = master
+        self._bytes = bytearray()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that the command has not taken yet."""
+        return len(self._bytes)
+
+    def write(self, data: bytes) -> None:
+        """Type."""
+        self._bytes += data
+        self._empty.clear()
+        self._type()
+
+    def _type(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            del self._bytes[: os.write(self._master, self._bytes)]
+        except BlockingIOError:
+            pass
+        except OSError:  # the command has ended
+            self._bytes.clear()
+        if self._bytes:
+            loop.add_writer(self._master, self._type)
+        else:
+            loop.remove_writer(self._master)
+            self._empty.set()
+
+    async def drain(self) -> None:
+        """Wait until all was typed."""
+        await self._empty.wait()
+
+    def close(self) -> None:
+        """Press ^D, which ends the input where a line begins."""
+        self.write(b"\x04")
+
+    def stop(self) -> None:
+        """Type no more."""
+        self._bytes.clear()
+        self._empty.set()
+        asyncio.get_running_loop().remove_writer(self._master)
+
+
 @dataclass(slots=True)
 class Session:
     """One command. ``status`` is its raw wait status when it has ended."""
@@ -78,7 +140,7 @@ class Session:
     status: int | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     process: asyncio.subprocess.Process | None = None
-    input: asyncio.StreamWriter | None = None
+    input: PipeInput | TerminalInput | None = None
     killed: bool = False
     _master: int = -1
     _early: bytearray = field(default_factory=bytearray)
@@ -93,15 +155,13 @@ class Session:
             self._closed_early |= not data
         elif data:
             self.input.write(data)
-        elif self.terminal is not None:
-            self.input.write(b"\x04")
         else:
             self.input.close()
 
     @property
     def crowded(self) -> bool:
         """Whether the command reads slower than its input comes."""
-        return self.input is not None and self.input.transport.get_write_buffer_size() > _UNWRITTEN
+        return self.input is not None and self.input.waiting > _UNWRITTEN
 
     async def drained(self) -> None:
         """Wait until the command has read most of its input, or has ended."""
@@ -127,7 +187,7 @@ class Session:
     async def run(self, run: Run) -> None:
         """Run the command to its end."""
         try:
-            readers = await self._start(run)
+            await self._start(run)
         except OSError as error:
             self.output.begin()
             file = file_and_argv(self.command)[0]
@@ -139,14 +199,19 @@ class Session:
         try:
             if self.killed:
                 self.kill()
-            await self._copy(readers)
+            await self._copy()
         finally:
             self.kill()
-            if self.input is not None:
-                self.input.close()
-            if self._master >= 0:
-                os.close(self._master)
-                self._master = -1
+            self._close()
+
+    def _close(self) -> None:
+        if isinstance(self.input, TerminalInput):
+            self.input.stop()
+        elif self.input is not None:
+            self.input.close()
+        if self._master >= 0:
+            os.close(self._master)
+            self._master = -1
 
     def _pass_early_input(self) -> None:
         if self._early:
@@ -154,10 +219,12 @@ class Session:
         if self._closed_early:
             self.feed(b"")
 
-    async def _copy(self, readers: Iterable[tuple[str, asyncio.StreamReader]]) -> None:
+    async def _copy(self) -> None:
         """Pass on output until the command ends; what it has started may hold the streams open."""
         assert self.process is not None
-        copying = [asyncio.ensure_future(self._read(stream, reader)) for stream, reader in readers]
+        streams = {"STDOUT": self.process.stdout, "STDERR": self.process.stderr}
+        reading = [self._read(name, stream) for name, stream in streams.items() if stream is not None]
+        copying = [asyncio.ensure_future(each) for each in reading or [self._read_terminal()]]
         try:
             await _exited(self.process.pid)
             self.kill()
@@ -168,84 +235,70 @@ class Session:
             for each in copying:
                 each.cancel()
 
-    async def _read(self, stream: str, reader: asyncio.StreamReader) -> None:
-        with contextlib.suppress(OSError):  # the end of a terminal
-            while piece := await reader.read(_PIECE):
-                self.output.write(stream, piece)
-                await self.output.writable()
+    async def _read(self, name: str, stream: asyncio.StreamReader) -> None:
+        while piece := await stream.read(_PIECE):
+            self.output.write(name, piece)
+            await self.output.writable()
 
-    async def _start(self, run: Run) -> list[tuple[str, asyncio.StreamReader]]:
+    async def _read_terminal(self) -> None:
+        while True:
+            await _readable(self._master)
+            try:
+                piece = os.read(self._master, _PIECE)
+            except BlockingIOError:
+                continue
+            except OSError:  # nobody has the terminal any more
+                return
+            self.output.write("STDOUT", piece)
+            await self.output.writable()
+
+    async def _start(self, run: Run) -> None:
         file, argv = file_and_argv(self.command)
-        env = environment(run.task, run.place)
         user = user_of(run.task.command)
-        ids: dict[str, Any] = {"user": user[0], "group": user[1], "extra_groups": []} if user else {}
+        options: dict[str, Any] = {"cwd": run.place.sandbox, "env": environment(run.task, run.place)}
+        if user is not None:
+            options |= {"user": user[0], "group": user[1], "extra_groups": []}
         if self.terminal is None:
-            pipe = asyncio.subprocess.PIPE
+            options |= dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
             self.process = await asyncio.create_subprocess_exec(
-                *argv,
-                executable=file,
-                env=env,
-                cwd=run.place.sandbox,
-                stdin=pipe,
-                stdout=pipe,
-                stderr=pipe,
-                start_new_session=True,
-                **ids,
+                *argv, executable=file, start_new_session=True, **options
             )
-            assert self.process.stdout is not None and self.process.stderr is not None
-            self.input = self.process.stdin
-            return [("STDOUT", self.process.stdout), ("STDERR", self.process.stderr)]
-        return [("STDOUT", await self._start_with_terminal(self.terminal, run, file, argv, env, ids))]
-
-    async def _start_with_terminal(
-        self,
-        terminal: Terminal,
-        run: Run,
-        file: str,
-        argv: list[str],
-        env: dict[str, str],
-        ids: dict[str, Any],
-    ) -> asyncio.StreamReader:
+            assert self.process.stdin is not None
+            self.input = PipeInput(self.process.stdin)
+            return
         self._master, slave = pty.openpty()
-        self.resize(terminal)
+        os.set_blocking(self._master, False)
+        self.resize(self.terminal)
         try:
-            if ids:
-                os.chown(slave, ids["user"], ids["group"])
-            self.process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", "-c", _WITH_TERMINAL, file, *argv),
-                env={"TERM": "xterm", **env},
-                cwd=run.place.sandbox,
-                stdin=slave,
-                stdout=slave,
-                stderr=slave,
-                **ids,
-            )
+            if user is not None:
+                os.chown(slave, *user)
+            options |= {"env": {"TERM": "xterm", **options["env"]}}
+            options |= dict.fromkeys(("stdin", "stdout", "stderr"), slave)
+            words = (sys.executable, "-I", "-S", "-c", _WITH_TERMINAL, file, *argv)
+            self.process = await asyncio.create_subprocess_exec(*words, **options)
         finally:
             os.close(slave)
-        return await self._terminal_streams()
+        self.input = TerminalInput(self._master)
 
-    async def _terminal_streams(self) -> asyncio.StreamReader:
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader()
-        source, target = (os.fdopen(os.dup(self._master), mode, 0) for mode in ("rb", "wb"))
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
-        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, target)
-        self.input = asyncio.StreamWriter(transport, protocol, None, loop)
-        return reader
+
+async def _readable(handle: int) -> None:
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(handle, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(handle)
 
 
 async def _exited(pid: int) -> None:
     """Wait for the end of a process: not also for the streams that its children hold open."""
-    loop, over = asyncio.get_running_loop(), asyncio.Event()
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return
-    loop.add_reader(handle, over.set)
     try:
-        await over.wait()
+        await _readable(handle)
     finally:
-        loop.remove_reader(handle)
         os.close(handle)
 
 

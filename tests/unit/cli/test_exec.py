@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.agent import sessions as agent_sessions
@@ -39,7 +40,9 @@ SECONDS = 60
 class SessionAgent:
     """An agent with one running task, in a thread of its own."""
 
-    def __init__(self, sandbox: Path) -> None:
+    def __init__(
+        self, sandbox: Path, make_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    ) -> None:
         variable = mesos.Environment.Variable(name="COLOUR", value="green")
         command = mesos.CommandInfo(environment=mesos.Environment(variables=[variable]))
         task = mesos.TaskInfo(task_id=mesos.TaskID(value=f"{JOB}-0-1"), command=command)
@@ -47,7 +50,7 @@ class SessionAgent:
         self.sessions = Sessions(lambda container: self.run if container == CONTAINER else None)
         self.in_docker = False
         self.address = ("", 0)
-        self._loop = asyncio.new_event_loop()
+        self._loop = make_loop()
         self._ready, self._over = threading.Event(), asyncio.Event()
         self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._serve()))
         self._thread.start()
@@ -78,6 +81,14 @@ class SessionAgent:
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[SessionAgent]:
     made = SessionAgent(tmp_path)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SessionAgent]:
+    """On either event loop that an agent may run on."""
+    made = SessionAgent(tmp_path, request.param)
     yield made
     made.stop()
 
@@ -138,20 +149,26 @@ def test_standard_input_is_passed_on(run: Run, monkeypatch: pytest.MonkeyPatch) 
     assert (outcome.code, outcome.out.split()) == (0, [str(len(text)), "end"])
 
 
-def test_much_output_comes_whole(agent: SessionAgent) -> None:
-    code, out, _ = executed(agent.session(), "head -c 3000000 /dev/zero")
+def test_much_output_comes_whole(either: SessionAgent) -> None:
+    code, out, _ = executed(either.session(), "head -c 3000000 /dev/zero")
     assert (code, len(out)) == (0, 3_000_000)
 
 
-def test_a_shell_on_a_terminal(agent: SessionAgent) -> None:
+def test_a_shell_on_a_terminal(either: SessionAgent) -> None:
     lines = iter([b"stty size; tty >/dev/null && echo is a tty\n", b"exit 7\n"])
-    code, out, err = executed(agent.session((33, 99)), "sh", "-i", read=lambda: next(lines, b""))
+    code, out, err = executed(either.session((33, 99)), "sh", "-i", read=lambda: next(lines, b""))
     assert (code, err) == (7, b"")
     assert b"33 99" in out and b"is a tty\r\n" in out
 
 
-def test_the_size_of_the_terminal_follows(agent: SessionAgent) -> None:
-    session, seen = agent.session((33, 99)), threading.Event()
+def test_nothing_is_lost_at_the_end_of_a_terminal(either: SessionAgent) -> None:
+    for _ in range(10):
+        code, out, _ = executed(either.session((33, 99)), "printf '%05000d' 1", read=lambda: b"")
+        assert (code, len(out)) == (0, 5000)
+
+
+def test_the_size_of_the_terminal_follows(either: SessionAgent) -> None:
+    session, seen = either.session((33, 99)), threading.Event()
 
     def write(stream: str, data: bytes) -> None:
         if b"begun" in data:
@@ -163,11 +180,11 @@ def test_the_size_of_the_terminal_follows(agent: SessionAgent) -> None:
     assert session.run(command_info([loop]), write) == 0 and seen.is_set()
 
 
-def test_it_ends_with_its_task_and_with_its_caller(agent: SessionAgent, tmp_path: Path) -> None:
+def test_it_ends_with_its_task_and_with_its_caller(either: SessionAgent, tmp_path: Path) -> None:
     def write(stream: str, data: bytes) -> None:
-        agent.call(lambda: agent.sessions.end_of(CONTAINER))
+        either.call(lambda: either.sessions.end_of(CONTAINER))
 
-    assert agent.session().run(command_info(["echo begun; sleep 600"]), write) == 137
+    assert either.session().run(command_info(["echo begun; sleep 600"]), write) == 137
 
     class Gone(Exception):
         pass
@@ -175,12 +192,12 @@ def test_it_ends_with_its_task_and_with_its_caller(agent: SessionAgent, tmp_path
     def leave(stream: str, data: bytes) -> None:
         raise Gone
 
-    second = agent.session()
+    second = either.session()
     with contextlib.suppress(Gone):
         second.run(command_info(["echo begun; sleep 600"]), leave)
-    found = agent.sessions.get(CONTAINER, second.name)
+    found = either.sessions.get(CONTAINER, second.name)
     assert found is not None
-    reached = asyncio.run_coroutine_threadsafe(asyncio.wait_for(found.ended.wait(), SECONDS), agent._loop)
+    reached = asyncio.run_coroutine_threadsafe(asyncio.wait_for(found.ended.wait(), SECONDS), either._loop)
     assert reached.result() and found.killed
 
 

@@ -52,7 +52,7 @@ def values(command: click.Command) -> list[str]:
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_words_that_are_unknown_missing_wrong_or_too_many(refused: Refused, path: Path) -> None:
-    command, given, needed = COMMANDS[path], arguments(COMMANDS[path]), values(COMMANDS[path])
+    given, needed = arguments(COMMANDS[path]), values(COMMANDS[path])
     said = refused(*path, "--no-such-flag", *needed)
     assert "No such option" in said and "--no-such-flag" in said
     if needed:
