@@ -121,9 +121,9 @@ class Enqueuer:
 
 def _trace(gangs: list[Gang], refused: dict[int, str], begun: int) -> None:
     for at, (job_id, gang) in enumerate(gangs):
-        for run in (Run(job_id, *run) for run in gang):
-            if TRACES.follows(run):
-                TRACES.part(run, "enqueue", begun, TRACES.now(), {}, refused.get(at, ""))
+        for run in gang if TRACES.follows_job(job_id) else ():
+            if TRACES.follows(Run(job_id, *run)):
+                TRACES.part(Run(job_id, *run), "enqueue", begun, TRACES.now(), {}, refused.get(at, ""))
 
 
 def _refusals(answer: resmgrsvc_pb2.EnqueueGangsResponse, gangs: list[Gang]) -> dict[int, str]:

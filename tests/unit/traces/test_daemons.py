@@ -14,6 +14,7 @@ from peloton.daemon.tracing import TRACES
 from peloton.model.ids import parse_mesos_task_id
 from peloton.model.states import TaskState, TaskType
 from peloton.model.task import TaskStatus
+from peloton.model.workflow import WorkflowOptions
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 from placement.clients import ResmgrQueue
@@ -22,6 +23,7 @@ from placement.ports import Failure
 from storage.interface import Store
 from tests.unit.hostmgr.test_manager import JOB as HOSTMGR_JOB
 from tests.unit.hostmgr.test_manager import Fixture
+from tests.unit.jobmgr_core.services import service
 from tests.unit.jobmgr_core.specs import JOB, spec
 from tests.unit.jobmgr_core.steps import ended, next_leader, reach
 from tests.unit.jobmgr_core.world import Running, World, runs_on
@@ -48,6 +50,14 @@ async def test_jobmgr_traces_creation_enqueueing_launch_and_run(store: Store, sp
             world.status(alive, mesos_pb2.TASK_FINISHED)
         await ended(running.engine)
     assert len(spans.named("run")) == 2, "the end of a run that was RUNNING is no second one"
+
+
+async def test_a_service_is_traced_as_well(store: Store, spans: Collected) -> None:
+    async with Running(Engine(store), World(runs_on)) as running:
+        await running.engine.workflows.create_job(JOB, service(3), WorkflowOptions())
+        await reach(running.engine, TaskState.RUNNING, 3)
+        assert (spans.one("create").attributes or {})["peloton.job.type"] == "SERVICE"
+        assert sorted(map(instance, spans.named("run"))) == [0, 1]
 
 
 async def test_a_run_that_never_ran_is_a_failed_span(store: Store, spans: Collected) -> None:
