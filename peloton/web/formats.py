@@ -70,16 +70,30 @@ def number(value: float) -> str:
 
 def amount(value: float, kind: str) -> str:
     """Format an amount of a kind with its unit: 12 cores, 1.5 GB, 3 GPUs."""
+    scale, unit = scale_of(value, kind)
+    shown = number(round(value / scale, 2))
+    return f"{shown} {unit}" if unit else shown
+
+
+def part_of(value: float, whole: float, kind: str) -> str:
+    """Format a part of an amount, both in the same unit: 0.25 of 2 GB."""
+    scale, unit = scale_of(max(abs(value), abs(whole)), kind)
+    one, other = (number(round(each / scale, 2)) for each in (value, whole))
+    return f"{one} of {other} {unit}".rstrip()
+
+
+_SIZES = ((1.0, "MB"), (1024.0, "GB"), (1024.0**2, "TB"))
+
+
+def scale_of(value: float, kind: str) -> tuple[float, str]:
+    """Return by what an amount of a kind is divided to be shown, and the unit."""
     if kind in ("memory", "disk"):
-        for unit in ("MB", "GB", "TB"):
-            if abs(value) < 1024 or unit == "TB":
-                return f"{number(round(value, 2))} {unit}"
-            value /= 1024
+        return next((each for each in reversed(_SIZES) if abs(value) >= each[0]), _SIZES[0])
     if kind == "cpu":
-        return f"{number(round(value, 2))} {'core' if value == 1 else 'cores'}"
+        return 1.0, "core" if value == 1 else "cores"
     if kind == "gpu":
-        return f"{number(round(value, 2))} {'GPU' if value == 1 else 'GPUs'}"
-    return number(round(value, 3))
+        return 1.0, "GPU" if value == 1 else "GPUs"
+    return 1.0, ""
 
 
 def percent(value: float, whole: float) -> str:
@@ -146,6 +160,7 @@ def with_query(url: str, **changes: Any) -> str:
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "number": number,
     "amount": amount,
+    "part_of": part_of,
     "percent": percent,
     "count_of": count,
     "duration": duration,

@@ -1,8 +1,10 @@
-"""Takes a sample of all pools and of the cluster each minute."""
+"""Takes a sample of all pools and of the cluster each minute, and counts the runs of the last seconds."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from typing import NamedTuple
 
 from peloton.clock import NANOSECONDS, Clock
 from resmgr.core.monitoring.figures import (
@@ -18,9 +20,20 @@ from resmgr.core.scheduler import Scheduler
 CLUSTER = ""
 """The name of the cluster in its history."""
 KINDS = 4
-PERIOD = 60.0
 FIRST = 5.0
 """Seconds until the first sample of a term: the capacity is known by then."""
+TICK = 1.0
+"""Seconds between two looks at the counts of runs."""
+RECENT = 10
+"""Looks over which the present rates are taken."""
+
+
+class Counts(NamedTuple):
+    """How many runs had started and ended at a time of the monotonic clock, in seconds."""
+
+    time: float
+    started: int
+    ended: int
 
 
 class Sampler:
@@ -31,24 +44,44 @@ class Sampler:
         self.cluster = History(KINDS + len(CLUSTER_SERIES))
         self._scheduler = scheduler
         self._clock = clock
-        self._last = (clock.monotonic(), 0, 0)
-        """When the runs that started and ended were counted last, and how many they were."""
+        self._last = self._counts()
+        self._recent = deque([self._last], RECENT + 1)
 
     async def run(self) -> None:
         """Take samples until cancelled."""
         await asyncio.sleep(FIRST)
+        self.sample()
         while True:
-            self.sample()
-            await asyncio.sleep(PERIOD - self._clock.wall() / NANOSECONDS % PERIOD)
+            minute = self._minute()
+            await asyncio.sleep(TICK)
+            self.count()
+            if self._minute() != minute:
+                self.sample()
 
     def sample(self) -> None:
         """Take the sample of this minute."""
-        scheduler, now = self._scheduler, self._clock.monotonic()
-        registry = scheduler.registry
-        then, started, ended = self._last
-        seconds = max(now - then, 1.0)
-        self._last = (now, registry.started, registry.ended)
-        minute = self._clock.wall() // (60 * NANOSECONDS)
-        self.pools.sample(minute, pool_samples(pool_figures(scheduler)))
-        rates = (registry.started - started) / seconds, (registry.ended - ended) / seconds
-        self.cluster.sample(minute, {CLUSTER: cluster_sample(scheduler, *rates)})
+        then, self._last = self._last, self._counts()
+        minute = self._minute()
+        self.pools.sample(minute, pool_samples(pool_figures(self._scheduler)))
+        sample = cluster_sample(self._scheduler, *_rates(then, self._last))
+        self.cluster.sample(minute, {CLUSTER: sample})
+
+    def count(self) -> None:
+        """Look at the counts of runs, once a second."""
+        self._recent.append(self._counts())
+
+    def rates(self) -> tuple[float, float]:
+        """Return how many runs a second started and ended in the last ten seconds."""
+        return _rates(self._recent[0], self._counts())
+
+    def _counts(self) -> Counts:
+        registry = self._scheduler.registry
+        return Counts(self._clock.monotonic(), registry.started, registry.ended)
+
+    def _minute(self) -> int:
+        return self._clock.wall() // (60 * NANOSECONDS)
+
+
+def _rates(then: Counts, now: Counts) -> tuple[float, float]:
+    seconds = max(now.time - then.time, 1.0)
+    return (now.started - then.started) / seconds, (now.ended - then.ended) / seconds

@@ -21,6 +21,7 @@ from resmgr.core.monitoring.figures import (
     PoolFigures,
     Queue,
     QueuedGang,
+    infeasible_jobs,
     pool_figures,
     queues,
 )
@@ -34,6 +35,7 @@ GANGS, MOST_GANGS = 50, 500
 """Gangs of each queue in an answer: by default, and at most."""
 PREEMPTIONS = 50
 SHOWN_INSTANCES = 100
+SHOWN_JOBS = 20
 
 
 class MonitoringService(monitoring_pb2_grpc.MonitoringServiceServicer):
@@ -47,6 +49,7 @@ class MonitoringService(monitoring_pb2_grpc.MonitoringServiceServicer):
         """Return the capacity, and the tasks by state."""
         scheduler = self._driver.scheduler
         registry, capacity = scheduler.registry, scheduler.tree.capacity
+        started, ended = self._sampler.rates()
         return pb.GetClusterResponse(
             capacity=_amounts(capacity.values()) if capacity is not None else None,
             slack_capacity=_amounts(scheduler.tree.slack_capacity.values()),
@@ -57,7 +60,18 @@ class MonitoringService(monitoring_pb2_grpc.MonitoringServiceServicer):
             ],
             started=registry.started,
             ended=registry.ended,
+            started_per_second=started,
+            ended_per_second=ended,
             infeasible=len(scheduler.infeasible),
+            infeasible_jobs=[
+                pb.InfeasibleJob(
+                    job_id=peloton_pb2.JobID(value=each.job_id),
+                    pool=each.pool.path,
+                    gangs=each.gangs,
+                    why=each.why,
+                )
+                for each in infeasible_jobs(scheduler, SHOWN_JOBS)
+            ],
         )
 
     async def ListPools(self, request: pb.ListPoolsRequest, context: Any) -> pb.ListPoolsResponse:

@@ -84,6 +84,30 @@ def pool_figures(scheduler: Scheduler) -> list[PoolFigures]:
     ]
 
 
+@dataclass(slots=True)
+class InfeasibleJob:
+    """A job with gangs that are set aside: no host could take them, even when empty."""
+
+    job_id: str
+    pool: Pool
+    gangs: int
+    why: str
+    """Of the first gang."""
+
+
+def infeasible_jobs(scheduler: Scheduler, most: int) -> list[InfeasibleJob]:
+    """Return the jobs of the gangs that are set aside, the first `most` of them."""
+    found: dict[str, InfeasibleJob] = {}
+    for gang in islice(scheduler.infeasible, MOST_EXAMINED):
+        first = gang.tasks[0]
+        job = found.get(first.job.id)
+        if job is not None:
+            job.gangs += 1
+        elif len(found) < most:
+            found[first.job.id] = InfeasibleJob(first.job.id, gang.pool, 1, first.reason)
+    return list(found.values())
+
+
 def allocation(pool: Pool) -> Vector:
     """Return what all tasks hold, revocable ones included."""
     cpu, memory, disk, gpu = pool.used

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from peloton.api.v0.task import task_pb2
+from peloton.clock import ManualClock
 from peloton.errors import InvalidArgument, NotFound
 from peloton.model.ids import Run
 from peloton.model.pool import PoolConfig
@@ -15,7 +16,7 @@ from peloton.model.resources import Resources
 from peloton.model.shortage import Lack, Shortage
 from peloton.model.states import TaskState
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
-from resmgr.core.monitoring.figures import pool_figures, queues
+from resmgr.core.monitoring.figures import infeasible_jobs, pool_figures, queues
 from resmgr.core.preemption.policy import Victim
 from resmgr.drivers.loop import Preempted
 from resmgr.drivers.sampling import Sampler
@@ -124,6 +125,8 @@ def test_gangs_that_are_set_aside_are_listed_last_with_what_they_lack() -> None:
     assert (aside.name, aside.length) == ("infeasible", 1)
     assert "no host" in aside.gangs[0].why
     assert pool_figures(world.scheduler)[0].waiting == 1
+    [job] = infeasible_jobs(world.scheduler, 20)
+    assert (job.job_id, job.pool.path, job.gangs) == (JOB, "/a", 1) and "no host" in job.why
 
 
 async def test_the_service_answers_in_the_units_of_the_kinds(shell: Shell) -> None:
@@ -159,6 +162,23 @@ async def test_history_is_empty_until_the_first_sample(shell: Shell) -> None:
     day = await service.GetHistory(pb.GetHistoryRequest(), CLIENT)
     newest = {(each.name, each.kind): each.values[-1] for each in day.series}
     assert day.step == 300 and newest["capacity", "cpu"] == 100 and newest["waiting", ""] == 2
+
+
+async def test_the_rates_are_those_of_the_last_seconds(shell: Shell) -> None:
+    clock = ManualClock()
+    sampler = Sampler(shell.driver.scheduler, clock)
+    service = MonitoringService(shell.driver, sampler)
+    registry = shell.driver.scheduler.registry
+    for _ in range(20):
+        clock.advance(1)
+        registry.started += 5
+        registry.ended += 2
+        sampler.count()
+    found = await service.GetCluster(pb.GetClusterRequest(), CLIENT)
+    assert (found.started_per_second, found.ended_per_second) == (5, 2)
+    clock.advance(40)
+    later = await service.GetCluster(pb.GetClusterRequest(), CLIENT)
+    assert (later.started_per_second, later.ended_per_second) == (1, 0.4)
 
 
 async def test_preemptions_are_listed_for_the_victims_pool_and_for_the_one_that_gains(shell: Shell) -> None:

@@ -8,7 +8,17 @@ import pytest
 
 from peloton.model.states import TaskState
 from peloton.web.charts import Series, chart, nice
-from peloton.web.formats import ago, amount, count, duration, number, seconds_of, state_of, with_query
+from peloton.web.formats import (
+    ago,
+    amount,
+    count,
+    duration,
+    number,
+    part_of,
+    seconds_of,
+    state_of,
+    with_query,
+)
 
 
 @pytest.mark.parametrize(
@@ -25,6 +35,20 @@ from peloton.web.formats import ago, amount, count, duration, number, seconds_of
 )
 def test_an_amount_has_its_unit(value: float, kind: str, text: str) -> None:
     assert amount(value, kind) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "whole", "kind", "text"),
+    [
+        (256, 2048, "memory", "0.25 of 2 GB"),
+        (16, 20000, "disk", "0.02 of 19.5 GB"),
+        (4096, 512, "memory", "4 of 0.5 GB"),
+        (0.5, 1, "cpu", "0.5 of 1 core"),
+        (0, 0, "gpu", "0 of 0 GPUs"),
+    ],
+)
+def test_a_part_and_its_whole_have_the_same_unit(value: float, whole: float, kind: str, text: str) -> None:
+    assert part_of(value, whole, kind) == text
 
 
 def test_numbers_and_times_are_short() -> None:
