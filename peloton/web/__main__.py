@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -93,6 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print("ok")
             return 0
         logs.set_up(settings.debug)
+        logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for each health check otherwise
         why = uvloop.run(serve(settings))
     except PelotonError as error:
         why = str(error)

@@ -52,6 +52,10 @@ class Page:
     `<div data-live="states">{% block states %}…{% endblock %}</div>`. There `now` is None when the block is
     rendered for all who watch it: show times by `ui.when`, which then writes exact times, that the browser
     shows relative to its clock. `csrf` is empty; the browser fills in its own.
+
+    Where `load` returns `pieces` (a template and a hashable item by name), each is kept current too, and is
+    rendered only when its item changes: for tables of a thousand rows. The page's template shows one by
+    `<tbody data-live="{{ name }}">{{ piece(template, item) }}</tbody>`.
     """
 
     path: str
@@ -148,6 +152,8 @@ class Reader:
         for name in found.page.live:
             result[name] = self.templates.block(found.page.template, name, variables)
             await asyncio.sleep(0)  # a large page delays others by one block at most
+        for name, (template, item) in variables.get("pieces", {}).items():
+            result[name] = self.templates.piece(template, item)
         return result
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from peloton import __version__
 from peloton.web import formats
 
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"
+MOST_PIECES = 2000
+"""Pieces of pages whose HTML is kept."""
 
 
 class Templates:
@@ -25,6 +29,7 @@ class Templates:
 
     def __init__(self, cluster_name: str = "") -> None:
         """Name the cluster for people."""
+        self._pieces: OrderedDict[tuple[str, Hashable], Markup] = OrderedDict()
         self.environment = Environment(
             loader=FileSystemLoader(FOLDER / "templates"),
             autoescape=True,
@@ -39,6 +44,7 @@ class Templates:
             static=static_url,
             state_of=formats.state_of,
             kinds=formats.KINDS,
+            piece=self.piece,
         )
         self.environment.globals["ui"] = self.environment.get_template("macros.html").module
         self.environment.globals["jm"] = self.environment.get_template("job_macros.html").module
@@ -52,6 +58,18 @@ class Templates:
         found = self.environment.get_template(template)
         context = found.new_context(dict(variables))
         return "".join(found.blocks[name](context))
+
+    def piece(self, template: str, item: Hashable) -> Markup:
+        """Render a template for an item, which it knows as `item`; equal items are rendered once."""
+        key = (template, item)
+        if key in self._pieces:
+            self._pieces.move_to_end(key)
+            return self._pieces[key]
+        html = Markup(self.page(template, {"item": item}))  # escaped by the template
+        self._pieces[key] = html
+        if len(self._pieces) > MOST_PIECES:
+            self._pieces.popitem(last=False)
+        return html
 
 
 _DIGESTS: dict[str, str] = {}

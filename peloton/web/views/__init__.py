@@ -16,10 +16,12 @@ from peloton.web.views import (
     logs,
     logs_follow,
     overview,
+    pools,
 )
 
 PAGES: tuple[Page, ...] = (
     *overview.PAGES,
+    *pools.PAGES,
     *jobs.PAGES,
     *instances.PAGES,
     *logs.PAGES,

@@ -1,127 +1,44 @@
-"""The overview: daemons, their leaders and their health."""
+"""The overview: what the cluster has and does, its daemons, and what is wrong now."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-import httpx
-
-from peloton.membership.interface import Address, Member, Role
-from peloton.model.cluster import UNNAMED
-from peloton.web.cluster import Cluster
+from peloton.model.ids import ROOT_POOL
 from peloton.web.pages import Page, Subject
-
-HEALTH_SECONDS = 2.0
-"""Time-out of a daemon's /health."""
-HEALTH_AGE = 2.0
-ELECTED = (Role.JOBMGR, Role.RESMGR, Role.HOSTMGR, Role.ARCHIVER)
-"""Roles with leaders."""
-NEEDED = (Role.JOBMGR, Role.RESMGR, Role.HOSTMGR, Role.PLACEMENT)
-"""Roles without which the cluster does not work."""
-
-
-@dataclass(frozen=True, slots=True)
-class DaemonRow:
-    """A process of a daemon."""
-
-    role: str
-    cluster: str
-    """Its Mesos cluster; empty for the unnamed one, and for other daemons."""
-    id: str
-    address: str
-    version: str
-    state: str
-    """LEADER, STANDBY, OK (without election), UNHEALTHY or UNREACHABLE."""
-    remark: str
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something that is wrong now."""
-
-    level: str
-    """bad or warn."""
-    text: str
-    link: str = ""
-
-
-def daemon_row(member: Member, leader: Address | None, health: str | None) -> DaemonRow:
-    """Return the row of a process. `health`: what /health said; empty: all is well; None: no answer."""
-    leads = member.address == leader
-    if health is None:
-        state, remark = "UNREACHABLE", "does not answer /health"
-    elif health:
-        state, remark = "UNHEALTHY", health
-    else:
-        state, remark = ("LEADER" if leads else "STANDBY") if member.role in ELECTED else "OK", ""
-    address = f"{member.address.ip}:{member.address.grpc}"
-    return DaemonRow(
-        member.role.value, member.cluster, member.id, address, member.address.version, state, remark
-    )
-
-
-def daemon_problems(rows: tuple[DaemonRow, ...], leaders: Mapping[str, bool]) -> list[Problem]:
-    """Return what is wrong with the daemons. `leaders` has for each role, or host manager, if one leads."""
-    found = [Problem("bad", f"No {name} leads") for name, leads in leaders.items() if not leads]
-    roles = {row.role for row in rows}
-    if Role.PLACEMENT.value not in roles:
-        found.append(Problem("bad", "No placement engine runs: nothing is placed"))
-    found += [
-        Problem("bad", f"{row.id} ({row.role}, {row.address}): {row.remark}")
-        for row in rows
-        if row.state in ("UNHEALTHY", "UNREACHABLE")
-    ]
-    return found
-
-
-async def daemons(cluster: Cluster) -> tuple[DaemonRow, ...]:
-    """Return the processes of all daemons, by role, with their health now."""
-    return await cluster.shared.get("daemons", HEALTH_AGE, lambda: _daemons(cluster))
-
-
-async def _daemons(cluster: Cluster) -> tuple[DaemonRow, ...]:
-    groups = [(role, UNNAMED) for role in Role]
-    groups += [(Role.HOSTMGR, name) for name in cluster.clusters.names() if name]
-    members = [
-        (member, cluster.leader(role, name))
-        for role, name in groups
-        for _, member in sorted(cluster.members(role, name).items())
-    ]
-    async with httpx.AsyncClient(timeout=HEALTH_SECONDS, trust_env=False) as client:
-        healths = await asyncio.gather(*(_health(client, member.address) for member, _ in members))
-    return tuple(
-        daemon_row(member, leader, health) for (member, leader), health in zip(members, healths, strict=True)
-    )
-
-
-async def _health(client: httpx.AsyncClient, address: Address) -> str | None:
-    """Return what a daemon says is wrong, empty where nothing is; None where it does not answer."""
-    host = f"[{address.ip}]" if ":" in address.ip else address.ip
-    try:
-        answer = await client.get(f"http://{host}:{address.http}/health")
-    except httpx.HTTPError:
-        return None
-    return "" if answer.status_code == 200 else " ".join(answer.text.split())[:500] or "unhealthy"
-
-
-def leaderships(cluster: Cluster) -> dict[str, bool]:
-    """Return for each daemon that is needed whether one leads, by its name for people."""
-    found = {role.value: cluster.leader(role) is not None for role in (Role.JOBMGR, Role.RESMGR)}
-    for name in cluster.clusters.names():
-        found[f"hostmgr of {name}" if name else "hostmgr"] = cluster.leader(Role.HOSTMGR, name) is not None
-    return found
+from peloton.web.views.daemons import daemons, leader_problems
+from peloton.web.views.figures import problems_of, read_figures, read_hosts, read_jobs
+from peloton.web.views.histories import HOUR, SPANS, cluster_charts, read_history, span_of, task_charts
 
 
 async def load(subject: Subject) -> Mapping[str, Any]:
-    """Read the overview."""
-    cluster = subject.cluster
-    trouble = cluster.trouble()
-    rows = await daemons(cluster)
-    problems = [Problem("bad", trouble)] if trouble else []
-    return {"daemons": rows, "problems": problems + daemon_problems(rows, leaderships(cluster))}
+    """Read the overview. What cannot be read is one of the problems."""
+    calls, span = subject.calls, span_of(subject.query, HOUR)
+    rows, figures, jobs, hosts = await asyncio.gather(
+        daemons(subject.cluster), read_figures(calls), read_jobs(calls, subject.now), read_hosts(calls)
+    )
+    root = figures.root.id if figures.root is not None else ROOT_POOL
+    (own, why), (pools, _) = await asyncio.gather(read_history(calls, span), read_history(calls, span, root))
+    return {
+        "daemons": rows,
+        "problems": [*leader_problems(subject.cluster, rows), *problems_of(figures, jobs, hosts, why)],
+        "figures": figures,
+        "jobs": jobs,
+        "charts": cluster_charts(own, pools),
+        "task_charts": task_charts(own),
+        "span": span,
+        "spans": SPANS,
+    }
 
 
-PAGES = (Page("/", "overview.html", load, live=("problems", "daemons"), nav="Overview"),)
+PAGES = (
+    Page(
+        "/",
+        "overview.html",
+        load,
+        live=("problems", "amounts", "states", "charts", "daemons"),
+        nav="Overview",
+    ),
+)

@@ -1,0 +1,113 @@
+"""The overview: figures of the cluster, daemons, and what is wrong now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.query import query_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.errors import Unavailable
+from peloton.membership.interface import Role
+from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
+from peloton.web.views.daemons import daemon_problems, daemon_row
+from peloton.web.views.figures import Figures, Jobs, Maintenance, figures_of, problems_of
+from peloton.web.views.pool_rows import pool_rows
+
+from .fake import FakeCluster, application, browser
+from .test_pools import HOSTILE, JOB, POOLS
+
+COUNTS = {job_pb2.RUNNING: 12, job_pb2.FAILED: 3}
+
+
+def jobs_of(request: Any) -> job_pb2.QueryResponse:
+    [state] = request.spec.jobStates
+    total = 2 if request.spec.completionTimeRange.ByteSize() else COUNTS.get(state, 0)
+    return job_pb2.QueryResponse(pagination=query_pb2.Pagination(total=total))
+
+
+def figures() -> pb.GetClusterResponse:
+    lacking = pb.InfeasibleJob(
+        job_id=peloton_pb2.JobID(value=JOB), pool="/b", gangs=4, why=f"no host has {HOSTILE}"
+    )
+    return pb.GetClusterResponse(
+        capacity=pb.Amounts(cpu=100, memory=102400),
+        tasks=[
+            pb.TaskCount(state=task_pb2.RUNNING, count=1234),
+            pb.TaskCount(state=task_pb2.PENDING, count=5),
+        ],
+        started_per_second=7.5,
+        infeasible=9,
+        infeasible_jobs=[lacking],
+    )
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    down = host_pb2.HostInfo(hostname="h", state=host_pb2.HOST_STATE_DOWN)
+    return FakeCluster(
+        {
+            ("monitoring_svc", "ListPools"): pb.ListPoolsResponse(pools=POOLS),
+            ("monitoring_svc", "GetCluster"): figures(),
+            ("monitoring_svc", "GetHistory"): pb.GetHistoryResponse(),
+            ("job_svc", "Query"): jobs_of,
+            ("host_svc", "QueryHosts"): host_svc_pb2.QueryHostsResponse(host_infos=[down]),
+        }
+    )
+
+
+def test_the_overview_shows_amounts_tasks_and_jobs(cluster: FakeCluster) -> None:
+    with browser(application(cluster)) as client:
+        page = client.get("/").text
+    assert HOSTILE not in page
+    for text in (
+        "30 of 100 cores allocated", "30%", "Entitled 100 GB", "1,239</span> not ended", "7.5</span> started",
+        "15</span> active", "12</b>", "1 host down", 'href="/hosts?state=DOWN"', "2 jobs failed within",
+        "No host can take 4 gangs of a job in /b: no host has &lt;script", "5 gangs of further jobs",
+        "Nothing was recorded yet", f'href="/jobs/{JOB}"',
+    ):  # fmt: skip
+        assert text in page, text
+    assert "GPU" not in page
+
+
+def test_a_daemon_that_does_not_answer_is_a_problem_and_the_rest_is_shown(cluster: FakeCluster) -> None:
+    cluster.answers["monitoring_svc", "GetCluster"] = Unavailable("no leader of resmgr is known")
+    with browser(application(cluster)) as client:
+        answer = client.get("/")
+        assert client.get("/?span=week").status_code == 400
+    assert answer.status_code == 200
+    assert "The figures of the pools and the tasks are not known: no leader of resmgr is known" in answer.text
+    assert "15</span> active" in answer.text
+
+
+def test_problems_tell_what_is_wrong_with_the_cluster() -> None:
+    jobs, hosts = Jobs(), Maintenance({})
+
+    def texts(found: Figures) -> list[str]:
+        return [each.text for each in problems_of(found, jobs, hosts)]
+
+    rows = pool_rows(POOLS)
+    assert texts(figures_of(pb.GetClusterResponse(capacity=pb.Amounts(cpu=4)), rows)) == []
+    [unknown] = texts(figures_of(pb.GetClusterResponse(), rows))
+    assert "does not know the cluster's capacity" in unknown
+    [empty] = texts(figures_of(pb.GetClusterResponse(capacity=pb.Amounts()), rows))
+    assert "no agent is registered" in empty
+    [first] = texts(figures_of(pb.GetClusterResponse(capacity=pb.Amounts(cpu=4)), rows[:1]))
+    assert "no resource pool yet" in first
+
+
+def test_daemons_without_leader_health_or_answer_are_problems(cluster: FakeCluster) -> None:
+    cluster.fake.add(Role.RESMGR, "resmgr0", 10, leads=True)
+    cluster.fake.add(Role.RESMGR, "resmgr1", 20)
+    leader = cluster.leader(Role.RESMGR)
+    first, second = cluster.members(Role.RESMGR).values()
+    rows = (daemon_row(first, leader, ""), daemon_row(second, leader, None), daemon_row(first, leader, "ill"))
+    assert [row.state for row in rows] == ["LEADER", "UNREACHABLE", "UNHEALTHY"]
+    found = [each.text for each in daemon_problems(rows, {"jobmgr": False, "resmgr": True})]
+    assert found[0] == "No jobmgr leads" and "No placement engine runs" in found[1]
+    assert any("ill" in text for text in found) and any("does not answer /health" in text for text in found)
