@@ -136,7 +136,7 @@ async def _lead(daemon: Hostmgr, stores: Stores, access: Access, term: int) -> A
             with _checked(daemon, lambda: "about to lead"):
                 parts = await _build_parts(daemon, store, detector, access)
             with _checked(daemon, lambda: parts.manager.unhealthy or parts.cluster.unhealthy):
-                async with _serve(daemon, store, parts):
+                async with _serve(daemon, store, parts, term):
                     yield
     finally:
         await store.close()
@@ -242,7 +242,7 @@ def _mesos(daemon: Hostmgr, framework_id: str, detector: MasterDetector, access:
 
 
 @asynccontextmanager
-async def _serve(daemon: Hostmgr, store: Store, parts: Parts) -> AsyncIterator[None]:
+async def _serve(daemon: Hostmgr, store: Store, parts: Parts, term: int) -> AsyncIterator[None]:
     manager, cluster, reconciliation = parts.manager, parts.cluster, parts.reconciliation
     maintenance, pools = parts.maintenance, parts.pools
     resmgr = daemon.client(Role.RESMGR, ResourceManagerServiceStub)
@@ -291,6 +291,8 @@ async def _serve(daemon: Hostmgr, store: Store, parts: Parts) -> AsyncIterator[N
             HostServiceV1Alpha(cluster, maintenance, pools),
         ),
     )
+    if term > 1:
+        manager.postpone_claims(daemon.settings.reservations.takeover)
     try:
         async with daemon.serving(*services):
             yield

@@ -176,6 +176,9 @@ class ReservationSettings(Settings):
     """Seconds after which a reservation ends that no placement engine renews."""
     longest: float = Field(1800.0, gt=0)
     """Seconds after which a host is free again that was reserved by ReserveHosts, which is not renewed."""
+    takeover: float = Field(3.0, ge=0)
+    """Seconds after a change of leader in which no hosts are claimed, so that placement engines, which ask
+    each second, renew their reservations before others take the hosts."""
     backfill_margin: float = Field(30.0, ge=0)
     """Seconds before the expected start of a gang by which other tasks on its hosts must have ended."""
 

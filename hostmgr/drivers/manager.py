@@ -92,6 +92,8 @@ class HostManager:
         self._store = store
         self.clock = clock
         self._claim_grace = claim_grace
+        self._claims_from = 0.0
+        """When the first claims are made, in seconds on the monotonic clock."""
         self._connected = False
         self._connected_at = 0.0
         self._last_error = ""
@@ -187,12 +189,24 @@ class HostManager:
         if not (self._connected and self.backend.ready):
             raise Unavailable("not subscribed with the Mesos master at the moment")
 
+    def postpone_claims(self, seconds: float) -> None:
+        """Make no claims for so long.
+
+        A new leader does not know which hosts were reserved until the placement engines have renewed their
+        reservations.
+        """
+        self._claims_from = self.clock.monotonic() + seconds
+
     def acquire(self, want: HostFilter, owner: str, longest: float | None = None) -> Acquired:
         """Claim hosts for `owner`, the calling process; empty where it is no daemon.
 
-        `longest`: seconds that the tasks to be placed run at most, where that is known.
+        `longest`: seconds that the tasks to be placed run at most, where that is known. Raises Unavailable
+        while claims are postponed.
         """
         now = self.clock.monotonic()
+        if now < self._claims_from:
+            left = self._claims_from - now
+            raise Unavailable(f"hosts are claimed in {left:.1f} s: reserved ones are not all known yet")
         ends_by = None if longest is None else now + longest
         return self.hosts.acquire(want, claim_ids(), now, owner, ends_by)
 

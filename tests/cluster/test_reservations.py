@@ -157,10 +157,11 @@ def test_reserved_hosts_are_used_and_freed_and_survive_hostmgr(
     text = "1 of the 2 hosts reserved for its 2 tasks has room; the next one has in about 10 min"
     wait_for(waits, SECONDS, lambda: str(harness.tasks(gang)))
     harness.cluster.kill(["hostmgr0"])
+    # It is waiting for the host of the gang that has room when the new leader begins.
+    unbounded = job(harness, "true", 1, 1, 1)
     harness.cluster.start(["hostmgr0"])
     # The new leader is asked again, and reads from the store when the long task ends.
     wait_for(lambda: metric(harness, "hostmgr", "hostmgr_reserved_hosts") == 2, SECONDS)
-    unbounded = job(harness, "true", 1, 1, 1)
     wait_for(tells(harness, unbounded, *NO_HOST), SECONDS, lambda: str(harness.tasks(unbounded)))
     wait_for(waits, SECONDS, lambda: str(harness.tasks(gang)))
     bounded = job(harness, "true", 1, 1, 1, longest=60)

@@ -18,6 +18,7 @@ from peloton.model.resources import Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.reservations import reservations_pb2 as pb
 from peloton.private.hostmgr.reservations import reservations_pb2_grpc
+from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
 from peloton.rpc.server import service
 from tests.unit.hostmgr.hosts import agent, offer
 from tests.unit.hostmgr.served import Served, refused, serving
@@ -162,6 +163,27 @@ async def test_a_gang_gets_its_hosts_whole_and_once() -> None:
         assert it.statuses() == [ClaimState.PLACING] * 2
         [again] = (await reserve(wishes(2))).progress
         assert again.claims == progress.claims, "an answer that was lost comes again"
+
+
+async def test_a_new_leader_gives_no_host_away_before_reservations_are_renewed() -> None:
+    it = Reserving()
+    it.manager.postpone_claims(3)
+    async with serving(it):
+        it.put(offer(0, 0), offer(1, 1, cpu=1))
+        it.list_agents(agent(0), agent(1))
+        it.run(1, 1)
+        anything = hostsvc_pb2.AcquireHostOffersRequest()
+        with refused(
+            grpc.StatusCode.UNAVAILABLE, "hosts are claimed in 3.0 s: reserved ones are not all known"
+        ):
+            await it.v0.AcquireHostOffers(anything)
+        with refused(grpc.StatusCode.UNAVAILABLE):
+            await it.v1alpha.AcquireHosts(hostmgr_svc_pb2.AcquireHostsRequest())
+        await (await stub(it)).ReserveForGangs(wishes(2))
+        assert it.statuses() == [ClaimState.RESERVED, ClaimState.RESERVED]
+        it.clock.advance(3)
+        assert not (await it.v0.AcquireHostOffers(anything)).hostOffers
+        assert it.statuses() == [ClaimState.RESERVED, ClaimState.RESERVED]
 
 
 async def test_the_younger_gang_waits_for_the_older_one() -> None:
