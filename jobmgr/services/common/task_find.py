@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from jobmgr.services.common.task_query import Row, TaskQuery, cut, matches
 from jobmgr.services.common.view import JobView
@@ -23,14 +23,13 @@ async def find(job: JobView, query: TaskQuery, naming: Naming) -> tuple[Sequence
     named, reasons = bool(query.names) or "name" in keys, "reason" in keys
     found: list[Row] = []
     async for batch in job.batches():
-        name = await naming(batch) if named else _nameless
-        tasks: Iterable[tuple[int, TaskRuntime]] = batch
-        if reasons:
-            tasks = [(instance, job.explained(instance, task)) for instance, task in batch]
-        found += [row for i, task in tasks if matches(query, row := Row(i, name(i, task), task))]
-    rows, total = cut(query, found)
-    return [row._replace(runtime=job.explained(row.instance, row.runtime)) for row in rows], total
+        name = await naming(batch) if named else _unnamed
+        reason = job.reason if reasons else _unnamed
+        rows = (Row(i, name(i, task), task, reason(i, task)) for i, task in batch)
+        found += [row for row in rows if matches(query, row)]
+    page, total = cut(query, found)
+    return [row._replace(runtime=job.explained(row.instance, row.runtime)) for row in page], total
 
 
-def _nameless(instance: int, task: TaskRuntime) -> str:
+def _unnamed(instance: int, task: TaskRuntime) -> str:
     return ""

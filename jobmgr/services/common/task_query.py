@@ -20,6 +20,8 @@ class Row(NamedTuple):
     instance: int
     name: str
     runtime: TaskRuntime
+    reason: str
+    """Why it is in its state; for one that waits, the resource manager's reason."""
 
 
 class TaskQuery(NamedTuple):
@@ -37,7 +39,7 @@ _KEYS: dict[str, Callable[[Row], float | str]] = {
     "instance_id": lambda row: row.instance,
     "message": lambda row: row.runtime.message,
     "name": lambda row: row.name,
-    "reason": lambda row: row.runtime.reason,
+    "reason": lambda row: row.reason,
     "state": lambda row: int(row.runtime.state),
 }
 

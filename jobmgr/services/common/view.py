@@ -130,10 +130,12 @@ class JobView:
 
     def explained(self, instance: int, task: TaskRuntime) -> TaskRuntime:
         """Return a runtime with the reason why it waits."""
-        if self.cached is None:
-            return task
-        reason = self.cached.reason(instance)
+        reason = self.reason(instance, task)
         return task if reason == task.reason else replace(task, reason=reason)
+
+    def reason(self, instance: int, task: TaskRuntime) -> str:
+        """Return why an instance is in its state."""
+        return task.reason if self.cached is None else self.cached.reason(instance)
 
     async def info(self, instance: int, runtime: TaskRuntime | None) -> task_pb2.TaskInfo:
         """Return a task with its merged config."""
