@@ -109,6 +109,11 @@ def count(value: int, one: str, many: str = "") -> str:
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
+def sentence(text: str) -> str:
+    """Begin a text with a capital letter; the others stay as they are."""
+    return text[:1].upper() + text[1:]
+
+
 def duration(seconds: float) -> str:
     """Format a time span by its two largest units: 2 h 5 min."""
     rest = max(round(seconds), 0)
@@ -163,6 +168,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "part_of": part_of,
     "percent": percent,
     "count_of": count,
+    "sentence": sentence,
     "duration": duration,
     "ago": ago,
     "exact": exact,

@@ -62,10 +62,10 @@ async def load_files(subject: Subject) -> Mapping[str, Any]:
     run, path = run_number(subject.query.get("run", "")), inner_path(subject.query.get("path", ""))
     owner = await read_owner(subject.calls, job_id, number)
     entries: Sequence[sandbox.Entry] = ()
-    host = problem = ""
+    problem = ""
     try:
         found = await sandbox.find(subject.calls, job_id, number, run)
-        entries, host = await found.browse(path), found.host
+        entries = await found.browse(path)
     except Refused as error:
         problem = str(error)
     names = path.split("/") if path else []
@@ -76,7 +76,7 @@ async def load_files(subject: Subject) -> Mapping[str, Any]:
         "path": path,
         "crumbs": crumbs,
         "entries": entries,
-        "host": host,
+        "shown": owner.run(run),
         "problem": problem,
         "whole": len(entries) < sandbox.MOST_ENTRIES,
     }

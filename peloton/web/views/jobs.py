@@ -192,7 +192,7 @@ PAGES = (
         "/jobs/{job_id}",
         "job.html",
         load_job,
-        live=("state", "actions", "waiting", "workflow", "timeline", "instances", "events"),
+        live=("state", "actions", "waiting", "workflow", "what", "timeline", "instances", "events"),
         nav="Jobs",
     ),
     Page("/jobs/{job_id}/versions", "job_versions.html", load_versions, nav="Jobs"),

@@ -145,7 +145,9 @@ def _stop(head: JobHead, workflow: Workflow | None, batch_size: int) -> _Told:
     lines = [f"{count(on_hosts, 'instance')} on hosts will be killed, with the kill grace period of each"]
     if waiting:
         lines.append(f"{count(waiting, 'instance')} that wait will not start")
-    lines.append(f"{count(head.count(*_ENDED), 'instance')} have ended and stay as they are")
+    if over := head.count(*_ENDED):
+        stay = "stays as it is" if over == 1 else "stay as they are"
+        lines.append(f"{count(over, 'instance')} ended already and {stay}")
     after = "a batch job that was stopped has ended: it cannot be started again"
     notes = [after] if head.batch else ["its instances stay stopped until the job is started"]
     if workflow is not None and workflow.active:
@@ -193,7 +195,7 @@ def _abort(head: JobHead, workflow: Workflow | None, batch_size: int) -> _Told:
         f"the {workflow.kind} ends: {count(workflow.done, 'instance')} done stay as they are",
         f"{count(workflow.left, 'instance')} left keep the version that they have",
     ]
-    return lines, 0, ["instances then have different versions until the next update"]
+    return lines, 0, ["instances then have different versions until the next update"] if workflow.done else []
 
 
 def _update(head: JobHead, workflow: Workflow | None, batch_size: int) -> _Told:

@@ -156,12 +156,15 @@ def _command(task: task_pb2.TaskConfig) -> str:
 
 def usage_of(usage: Mapping[str, float]) -> list[tuple[str, str]]:
     """Return what was used over time, by kind, without kinds of which nothing was."""
-    units = (("cpu", "core hours", 3600), ("gpu", "GPU hours", 3600), ("memory", "GB hours", 3600 * 1024))
-    return [(kind, f"{_short(usage[kind] / per)} {unit}") for kind, unit, per in units if usage.get(kind)]
+    kinds = (("cpu", "core", 1), ("gpu", "GPU", 1), ("memory", "GB", 1024))
+    return [(kind, _over_time(usage[kind] / per, unit)) for kind, unit, per in kinds if usage.get(kind)]
 
 
-def _short(value: float) -> str:
-    return number(value) if value >= 1 else f"{value:.2g}"
+def _over_time(seconds: float, unit: str) -> str:
+    """Return an amount times seconds as text: in hours where these are not very few."""
+    if seconds >= 360:
+        return f"{number(seconds / 3600)} {unit} hours"
+    return f"{number(seconds)} {unit} seconds" if seconds >= 0.01 else f"less than 0.01 {unit} seconds"
 
 
 @dataclass(frozen=True, slots=True)
