@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from peloton.client.refusals import check as check
 from peloton.errors import PelotonError
+from peloton.model.ids import is_uuid
 
 if TYPE_CHECKING:
     import grpc
@@ -15,6 +16,7 @@ FLAGS = {
     "resmgr": "-v/--resmgr or RESMGR_URL",
     "hostmgr": "-u/--hostmgr or HOSTMGR_URL",
 }
+_BY_ID = "a job is given by its id, a UUID"
 _TRANSIENT = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
 
 
@@ -45,6 +47,13 @@ def call_failed(error: grpc.RpcError, method: str, role: str, address: str, time
         text = details or f"{method} at {role} {address} failed"
         text = f"{text} ({code})"
     return CallFailed(code, " ".join(text.split()))
+
+
+def with_hint(text: str, job_id: str) -> str:
+    """Return the text of a failure, with how a job is found where its name was given for its id."""
+    if not job_id or is_uuid(job_id[:36]) or "not found" not in text.lower() or _BY_ID in text:
+        return text
+    return f"{text}: {_BY_ID}; `peloton job query --name {job_id}` finds it"
 
 
 def _connection_failure(details: str) -> str:

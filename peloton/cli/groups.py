@@ -10,6 +10,7 @@ import click
 
 from peloton.cli.params import Duration
 from peloton.cli.session import OUTPUTS, Session
+from peloton.errors import PelotonError
 
 VIEWS = frozenset(
     (
@@ -52,12 +53,16 @@ class Command(click.Command):
         """Run the command, with --watch again and again."""
         given = ctx.meta.get(_WATCH, {})
         session = ctx.find_object(Session)
-        if not given.get("watch") or session is None:
-            return super().invoke(ctx)
-        from peloton.cli.screen import watch
-
         run = super().invoke
-        return watch(session, ctx.command_path, given["interval"], lambda: run(ctx))
+        try:
+            if not given.get("watch") or session is None:
+                return run(ctx)
+            from peloton.cli.screen import watch
+
+            return watch(session, ctx.command_path, given["interval"], lambda: run(ctx))
+        except PelotonError as failure:
+            _hint_at_ids(failure, ctx)
+            raise
 
 
 def _watch_options() -> list[click.Parameter]:
@@ -79,6 +84,16 @@ def _watch_options() -> list[click.Parameter]:
             help="How often, with --watch.",
         ),
     ]
+
+
+def _hint_at_ids(failure: PelotonError, ctx: click.Context) -> None:
+    """Tell how a job is found, where one is not there because its name was given."""
+    from peloton.cli.failures import with_hint
+
+    for name in (ctx.params.get("job_id"), *ctx.params.get("targets", ())):
+        if isinstance(name, str) and with_hint(str(failure), name) != str(failure):
+            failure.args = (with_hint(str(failure), name),)
+            return
 
 
 class Group(click.Group):

@@ -30,6 +30,19 @@ class WholeNumber(click.IntRange):
             self.fail(f"{shown(value)} is not a whole number from {self.min} to {self.max}", param, ctx)
 
 
+class Offset(WholeNumber):
+    """A number behind `-o`, where most commands take a form of the output."""
+
+    def __init__(self) -> None:
+        super().__init__(0, UINT32_MAX)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Parse a number; tell how to say what was meant otherwise."""
+        if value in ("table", "wide", "json", "yaml", "name"):
+            self.fail(f"-o is --offset here: give --output {value}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 COUNT = WholeNumber(1, UINT32_MAX)
 INDEX = WholeNumber(0, UINT32_MAX)
 

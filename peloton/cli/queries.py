@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from peloton.cli.live_names import live_pools
-from peloton.cli.params import COUNT, INDEX, EnumName, Labels, WholeNumber, Words
+from peloton.cli.params import COUNT, EnumName, Labels, Offset, WholeNumber, Words
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import QueryRequest
@@ -109,7 +109,7 @@ def page_options(sort: str, order: str) -> Callable[..., Any]:
             show_default=True,
             help="Show so many.",
         ),
-        click.option("-o", "--offset", type=INDEX, default=0, help="Leave out the first so many."),
+        click.option("-o", "--offset", type=Offset(), default=0, help="Leave out the first so many."),
         click.option("-p", "--sort", type=Words(), default=sort, show_default=True, help="Sort by these."),
         click.option(
             "-a",

@@ -13,8 +13,8 @@ from google.protobuf.message import Message
 from yaml.nodes import MappingNode, Node, ScalarNode
 
 from peloton.client.matching import normalized
-from peloton.client.spec import Parsed, parse_all
-from peloton.client.yamltree import SpecError, compose, entries
+from peloton.client.spec import Parsed, parse_all, parse_spec
+from peloton.client.yamltree import SpecError, compose, entries, read_text
 from peloton.errors import InvalidArgument
 
 
@@ -45,6 +45,33 @@ def check(text: str, file: str, kind: str = "") -> Checked:
     if not errors:
         errors += _rules(parsed, _RULES[kind])
     return Checked(file, kind, parsed.message, errors)
+
+
+def read(kind: str, file: str) -> Any:
+    """Read the spec of a kind from a YAML file. Raises SpecError, with a hint where it is of another kind."""
+    text = read_text(file)
+    try:
+        return parse_spec(message_type(kind), text, file)
+    except SpecError as error:
+        other = _seems(text, file)
+        if other in ("", kind):
+            raise
+        error.args = (f"{error}; this looks like the spec of a {other}, which `{_CREATED_BY[other]}` takes",)
+        raise
+
+
+def _seems(text: str, file: str) -> str:
+    try:
+        return kind_of(compose(text, file))
+    except SpecError:
+        return ""
+
+
+_CREATED_BY = {
+    "job": "peloton job create",
+    "service": "peloton job stateless create",
+    "respool": "peloton respool create",
+}
 
 
 def kind_of(root: Node) -> str:

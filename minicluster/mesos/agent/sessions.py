@@ -86,6 +86,7 @@ class TerminalInput:
     def __init__(self, master: int) -> None:
         self._master = master
         self._bytes = bytearray()
+        self._stopped = False
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -95,7 +96,9 @@ class TerminalInput:
         return len(self._bytes)
 
     def write(self, data: bytes) -> None:
-        """Type."""
+        """Type; nothing after `stop`."""
+        if self._stopped:
+            return
         self._bytes += data
         self._empty.clear()
         self._type()
@@ -123,7 +126,8 @@ class TerminalInput:
         self.write(b"\x04")
 
     def stop(self) -> None:
-        """Type no more."""
+        """Type no more: the terminal is about to be closed, and its number may soon be another's."""
+        self._stopped = True
         self._bytes.clear()
         self._empty.set()
         asyncio.get_running_loop().remove_writer(self._master)
@@ -234,6 +238,8 @@ class Session:
         finally:
             for each in copying:
                 each.cancel()
+            # They must have let go of what they read before it is closed.
+            await asyncio.gather(*copying, return_exceptions=True)
 
     async def _read(self, name: str, stream: asyncio.StreamReader) -> None:
         while piece := await stream.read(_PIECE):

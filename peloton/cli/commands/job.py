@@ -216,10 +216,10 @@ def _id(value: str) -> JobID:
 
 
 def _read(config: str) -> JobConfig:
-    from peloton.api.v0.job import job_pb2
-    from peloton.client.spec import read_spec
+    from peloton.cli.spec_check import read
 
-    return read_spec(job_pb2.JobConfig, config)
+    spec: JobConfig = read("job", config)
+    return spec
 
 
 def _set_pool(spec: JobConfig, session: Session, path: str) -> None:

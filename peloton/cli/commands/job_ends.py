@@ -40,9 +40,11 @@ TOTAL = click.option("-q", "--total", type=COUNT, default=100, show_default=True
 def stop(session: Session, /, job_id: str | None, progress: bool, force: bool, **wanted: Any) -> int:
     """Stop a job, or the active jobs of an owner or with labels, which are shown before."""
     from peloton.cli.follow import follow_to_end
+    from peloton.cli.waiting import one_by_one
 
     ids = _chosen(session, "Stop", job_id, force, unended(), wanted)
-    stopped = [one for one in (_stop(session, one) for one in ids) if one is not None]
+    each = one_by_one(ids, "stopping jobs", quiet=session.plain)  # people see each of them anyway
+    stopped = [one for one in (_stop(session, one, one == job_id) for one in each) if one is not None]
     infos = [follow_to_end(session, one["jobId"]) for one in stopped] if progress else []
     if not session.plain:
         from peloton.client.plain import as_json
@@ -70,6 +72,7 @@ def delete(session: Session, /, job_id: str | None, force: bool, **wanted: Any) 
     """
     from peloton.api.v0.job import job_pb2
     from peloton.cli.output import say
+    from peloton.cli.waiting import one_by_one
 
     one_or_found(job_id, wanted["owner"], wanted["labels"])
     if job_id:
@@ -78,7 +81,7 @@ def delete(session: Session, /, job_id: str | None, force: bool, **wanted: Any) 
         return DONE
     ids = _chosen(session, "Delete", None, force, _ended(), wanted)
     deleted = []
-    for one in ids:
+    for one in one_by_one(ids, "deleting jobs"):
         try:
             session.call("job_svc", "Delete", job_pb2.DeleteRequest(id=_id(one)))
         except Refused as refusal:
@@ -106,15 +109,20 @@ def _chosen(
     return [one.id.value for one in found]
 
 
-def _stop(session: Session, job_id: str) -> dict[str, Any] | None:
-    """Stop a job; return what was stopped, or None and print why where it was refused."""
+def _stop(session: Session, job_id: str, given: bool) -> dict[str, Any] | None:
+    """Stop a job; return what was stopped, or None and print why where it was refused.
+
+    `given` tells whether the user gave its id.
+    """
     from peloton.api.v0.task import task_pb2
+    from peloton.cli.failures import with_hint
     from peloton.cli.output import say
 
     try:
         response = session.call("task_svc", "Stop", task_pb2.StopRequest(jobId=_id(job_id)))
     except Refused as refusal:
-        say(_named(job_id, refusal))
+        said = _named(job_id, refusal)
+        say(with_hint(said, job_id) if given else said)
         return None
     count = len(response.stoppedInstanceIds)
     if session.plain:

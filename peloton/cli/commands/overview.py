@@ -29,8 +29,10 @@ def status(session: Session) -> int:
     from peloton.cli.colours import has_colours
     from peloton.cli.overview import read
     from peloton.cli.overview_text import overview_plain, overview_text
+    from peloton.cli.waiting import waiting_for_all
 
-    found = read(session)
+    with waiting_for_all("the daemons", quiet=session.quiet or session.write is not None):
+        found = read(session)
     session.show(overview_plain(found), lambda: overview_text(found, colours=has_colours(sys.stdout)))
     return UNREACHABLE if any(daemon.failure for daemon in found.daemons) else DONE
 

@@ -97,13 +97,12 @@ def delete(session: Session, path: str) -> None:
 
 def _read(session: Session, path: str, config: str) -> ResourcePoolConfig:
     """Read a spec; take name and parent from the path. Raises InvalidArgument where the spec differs."""
-    from peloton.api.v0.respool import respool_pb2
-    from peloton.client.spec import read_spec
+    from peloton.cli.spec_check import read
 
     above, _, name = path.rstrip("/").rpartition("/")
     if not path.startswith("/") or not name:
         raise InvalidArgument("path", path, "the path of a pool below the root, such as /a/b")
-    spec = read_spec(respool_pb2.ResourcePoolConfig, config)
+    spec: ResourcePoolConfig = read("respool", config)
     if spec.name not in ("", name):
         raise InvalidArgument(
             "name", spec.name, f"the last part of the path, {name!r}: leave it out of the spec"

@@ -238,11 +238,10 @@ def _id(value: str) -> JobID:
 
 def _read(spec: str) -> JobSpec:
     """Read a spec, and print which of its entrypoints have no effect. Raises SpecError."""
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
     from peloton.cli.output import say
-    from peloton.client.spec import read_spec
+    from peloton.cli.spec_check import read
 
-    content = read_spec(stateless_pb2.JobSpec, spec)
+    content: JobSpec = read("service", spec)
     for path in _overruled(content):
         say(
             f"warning: {spec}: {path}.entrypoint has no effect: it differs from command, which is used; "

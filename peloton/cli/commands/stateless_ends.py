@@ -68,6 +68,8 @@ def _end(
     yes: bool,
     **fields: Any,
 ) -> int:
+    from peloton.cli.waiting import one_by_one
+
     one_or_found(job_id, owner, labels)
     if job_id:
         if not version:
@@ -79,7 +81,8 @@ def _end(
         return DONE
     found = _found(session, JobQuery(owner=owner or "", labels=labels or [], states=states))
     confirm(verb, found, yes)
-    lines = [_one(session, method, job.id.value, fields, done) for job in found]
+    each = one_by_one(found, f"{verb.lower()} services")
+    lines = [_one(session, method, job.id.value, fields, done) for job in each]
     said = [line for line in lines if line]
     ids = [job.id.value for job, line in zip(found, lines, strict=True) if line]
     human = "\n".join(said) if found else "No service found"

@@ -38,11 +38,10 @@ def create(session: Session, /, job_id: str, config: str, respool: str, **given:
     RESPOOL is the path of the pool that the job is in. An update that is under way is replaced with
     --override only.
     """
-    from peloton.api.v0.job import job_pb2
     from peloton.api.v0.update.svc import update_svc_pb2 as pb
-    from peloton.client.spec import read_spec
+    from peloton.cli.spec_check import read
 
-    flags, spec = UpdateFlags(**given), read_spec(job_pb2.JobConfig, config)
+    flags, spec = UpdateFlags(**given), read("job", config)
     take_pool(session, spec.respoolID, "respoolID", respool)
     if not flags.override:
         _check_ended(session, job_id)

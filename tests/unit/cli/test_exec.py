@@ -167,6 +167,19 @@ def test_nothing_is_lost_at_the_end_of_a_terminal(either: SessionAgent) -> None:
         assert (code, len(out)) == (0, 5000)
 
 
+async def test_what_is_typed_late_goes_nowhere() -> None:
+    """The number of a terminal that is closed may be that of another connection by then."""
+    source, target = os.pipe()
+    typed = agent_sessions.TerminalInput(target)
+    typed.write(b"in time")
+    typed.stop()
+    typed.write(b"late")
+    typed.close()
+    os.close(target)
+    with os.fdopen(source, "rb") as file:
+        assert file.read() == b"in time"
+
+
 def test_the_size_of_the_terminal_follows(either: SessionAgent) -> None:
     session, seen = either.session((33, 99)), threading.Event()
 

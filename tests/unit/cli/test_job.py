@@ -161,9 +161,9 @@ def test_a_job_whose_config_is_refused_has_no_id(run: Run, daemons: FakeDaemons,
 
 
 def test_a_job_that_cannot_be_stopped_is_named_once(run: Run, daemons: FakeDaemons) -> None:
-    missing = errors_pb2.JobNotFound(id=peloton_pb2.JobID(value="nope"), message="job not found")
+    missing = errors_pb2.JobNotFound(id=peloton_pb2.JobID(value=JOB), message="job not found")
     daemons.answers["Stop"] = task_pb2.StopResponse(error=task_pb2.StopResponse.Error(notFound=missing))
-    assert run("job", "stop", "nope").err == "peloton: job not found: nope\n"
+    assert run("job", "stop", JOB).err == f"peloton: job not found: {JOB}\n"
 
 
 def test_refused_create_shows_the_servers_message(run: Run, daemons: FakeDaemons, spec: str) -> None:
@@ -184,9 +184,9 @@ def test_refusal_that_names_the_pool_is_unchanged(run: Run, daemons: FakeDaemons
 
 
 def test_refusal_names_the_job(run: Run, daemons: FakeDaemons) -> None:
-    missing = errors_pb2.JobNotFound(id=peloton_pb2.JobID(value="x"), message="job not found")
+    missing = errors_pb2.JobNotFound(id=peloton_pb2.JobID(value=JOB), message="job not found")
     daemons.answers["Get"] = job_pb2.GetResponse(error=job_pb2.GetResponse.Error(notFound=missing))
-    assert run("job", "get", "x") == (1, "", "peloton: job not found: x\n")
+    assert run("job", "get", JOB) == (1, "", f"peloton: job not found: {JOB}\n")
 
 
 def test_unknown_pool(run: Run, daemons: FakeDaemons, spec: str) -> None:
@@ -281,12 +281,12 @@ def test_status_shows_the_runtime(run: Run, daemons: FakeDaemons) -> None:
 
 
 def test_unknown_job(run: Run, daemons: FakeDaemons) -> None:
-    missing = errors_pb2.JobNotFound(id=peloton_pb2.JobID(value="x"))
+    missing = errors_pb2.JobNotFound(id=peloton_pb2.JobID(value=JOB))
     daemons.answers["Get"] = job_pb2.GetResponse(error=job_pb2.GetResponse.Error(notFound=missing))
-    assert run("job", "get", "x") == (1, "", "peloton: job not found: x\n")
-    missing.message = "job 'x' not found"
+    assert run("job", "get", JOB) == (1, "", f"peloton: job not found: {JOB}\n")
+    missing.message = f"job {JOB!r} not found"
     daemons.answers["Get"] = job_pb2.GetResponse(error=job_pb2.GetResponse.Error(notFound=missing))
-    assert run("job", "get", "x").err == "peloton: job 'x' not found\n"
+    assert run("job", "get", JOB).err == f"peloton: job {JOB!r} not found\n"
 
 
 def test_delete_of_a_running_job(run: Run, daemons: FakeDaemons) -> None:
@@ -438,3 +438,22 @@ def test_secrets_on_the_line_are_warned_of(
         "/none cannot be read: No such file or directory\n"
     )
     assert run("job", "create", "/p", spec, "--follow", "--dry-run").code == 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["job get web", "job stop web", "task list web", "task exec web 0 ls", "logs web", "volume list web"],
+)
+def test_a_name_in_place_of_an_id_is_told(run: Run, daemons: FakeDaemons, line: str) -> None:
+    missing = errors_pb2.JobNotFound(message="job not found", id=peloton_pb2.JobID(value="web"))
+    daemons.answers["Get"] = lambda request: (
+        task_pb2.GetResponse(notFound=missing)
+        if isinstance(request, task_pb2.GetRequest)
+        else job_pb2.GetResponse(error=job_pb2.GetResponse.Error(notFound=missing))
+    )
+    daemons.answers["List"] = task_pb2.ListResponse(notFound=missing)
+    daemons.answers["Stop"] = task_pb2.StopResponse(error=task_pb2.StopResponse.Error(notFound=missing))
+    daemons.answers["ListVolumes"] = (grpc.StatusCode.NOT_FOUND, "job not found")
+    outcome = run(*line.split())
+    assert outcome.code == 1
+    assert "a job is given by its id, a UUID; `peloton job query --name web` finds it" in outcome.err

@@ -12,6 +12,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.cli import waiting
 
 from .conftest import Run
 from .fakes import FakeDaemons
@@ -90,6 +91,19 @@ def test_services_with_labels_are_stopped_at_their_present_version(run: Run, dae
     outcome = run("job", "stateless", "delete", "-l", "team=data", "-y", "-f", "-j")
     assert json.loads(outcome.out) == [{"jobId": "job-a"}, {"jobId": "job-c"}]
     assert all(request.force for request in daemons.requests("DeleteJob"))
+
+
+def test_what_takes_long_is_counted(
+    run: Run, daemons: FakeDaemons, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    daemons.answers["Delete"] = job_pb2.DeleteResponse()
+    monkeypatch.setattr(waiting, "PATIENCE", 0)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    outcome = run("job", "delete", "-l", "team=data", "-f")
+    assert outcome.code == 0
+    assert "peloton: deleting jobs: 3 of 3" in outcome.err and outcome.err.endswith("\r\x1b[K")
+    monkeypatch.setattr(waiting, "PATIENCE", 60)
+    assert run("job", "delete", "-l", "team=data", "-f").err == ""
 
 
 @pytest.mark.parametrize("command", [("stop",), ("delete",), ("stateless", "stop"), ("stateless", "delete")])

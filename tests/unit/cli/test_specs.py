@@ -106,6 +106,23 @@ def test_wrong_calls(run: Run) -> None:
     assert run("job", "schema", "cron").code == 2
 
 
+@pytest.mark.parametrize(
+    ("command", "example", "hint"),
+    [
+        (("job", "create", "/p"), "web_service", "a service, which `peloton job stateless create` takes"),
+        (("job", "stateless", "create", "/p"), "gang_job", "a job, which `peloton job create` takes"),
+        (("respool", "create", "/p"), "gang_job", "a job, which `peloton job create` takes"),
+        (("job", "create", "/p"), "default_respool", "a respool, which `peloton respool create` takes"),
+        (("update", "create", JOB), "web_service", "which `peloton job stateless create` takes"),
+    ],
+)
+def test_a_spec_of_another_kind_is_told(run: Run, command: tuple[str, ...], example: str, hint: str) -> None:
+    file = next(each for each in EXAMPLES if each.stem == example)
+    more = {"update": ("1", "/p"), "job": ("1",) if "stateless" in command else ()}.get(command[0], ())
+    outcome = run(*command, str(file), *more)
+    assert outcome.code == 1 and "unknown key" in outcome.err and hint in outcome.err
+
+
 def test_faults_are_bounded() -> None:
     text = "\n".join(f"wrong{number}: 1" for number in range(MOST_ERRORS * 3))
     assert len(check(text, "many.yaml").errors) == MOST_ERRORS

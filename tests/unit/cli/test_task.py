@@ -93,7 +93,7 @@ def test_get_and_its_refusals(run: Run, daemons: FakeDaemons) -> None:
     daemons.answers["Get"] = task_pb2.GetResponse(outOfRange=task_pb2.InstanceIdOutOfRange(instanceCount=3))
     assert run("task", "get", JOB, "9").err == "peloton: no such instance: the job has 3, 0 to 2\n"
     daemons.answers["Get"] = task_pb2.GetResponse(notFound=errors_pb2.JobNotFound(message="job x not found"))
-    assert run("task", "get", "x", "0") == (1, "", "peloton: job x not found\n")
+    assert run("task", "get", JOB, "0") == (1, "", "peloton: job x not found\n")
 
 
 @pytest.mark.parametrize(
@@ -272,10 +272,10 @@ def test_follow_of_an_instance_that_ended_without_a_sandbox(run: Run, daemons: F
 
 
 def test_unknown_job(run: Run, daemons: FakeDaemons) -> None:
-    missing = errors_pb2.JobNotFound(id=peloton_pb2.JobID(value="x"))
+    missing = errors_pb2.JobNotFound(id=peloton_pb2.JobID(value=JOB))
     daemons.answers["BrowseSandbox"] = task_pb2.BrowseSandboxResponse(
         error=task_pb2.BrowseSandboxResponse.Error(notFound=missing)
     )
     daemons.answers["Get"] = task_pb2.GetResponse(notFound=missing)
     for flags in ((), ("-F",)):
-        assert run("task", "logs", "x", "0", *flags) == (1, "", "peloton: job not found: x\n")
+        assert run("task", "logs", JOB, "0", *flags) == (1, "", f"peloton: job not found: {JOB}\n")

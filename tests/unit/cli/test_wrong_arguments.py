@@ -91,6 +91,8 @@ def test_each_flag_refuses_what_is_no_value_of_it(refused: Refused, path: Path) 
         (("job", "query", "--lables", "a=b"), "--labels"),
         (("task", "log"), "logs"),
         (("-o", "jsn", "status"), "'json'"),
+        (("job", "query", "-o", "name"), "-o is --offset here: give --output name"),
+        (("pod", "query", "x", "-o", "json"), "give --output json"),
     ],
 )
 def test_typing_errors_are_told_with_what_was_meant(refused: Refused, words: Path, hint: str) -> None:
