@@ -111,8 +111,10 @@ def _hosts(session: Session, start: str) -> Iterator[tuple[str, str]]:
 
 def _host_pools(session: Session, start: str) -> Iterator[tuple[str, str]]:
     from peloton.api.v0.host.svc import host_svc_pb2
+    from peloton.wire.host_pools import merged_pools
 
-    for pool in session.call("host_svc", "ListHostPools", host_svc_pb2.ListHostPoolsRequest()).pools:
+    found = session.call_clusters("host_svc", "ListHostPools", host_svc_pb2.ListHostPoolsRequest())
+    for pool in merged_pools(found).pools:
         if pool.name.startswith(start):
             yield pool.name, f"{len(pool.hosts)} hosts"
 

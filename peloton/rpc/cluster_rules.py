@@ -16,6 +16,7 @@ from peloton.private.hostmgr.matching import matching_pb2
 from peloton.private.hostmgr.reservations import reservations_pb2
 from peloton.rpc.clusters import FanOut, Rule
 from peloton.wire.feasibility import shortage_from, shortage_to
+from peloton.wire.host_pools import merged_pools
 
 NameOf = Callable[[Any], str]
 
@@ -331,6 +332,12 @@ async def _backfill(fan: FanOut, request: Any) -> Any:
     return whole
 
 
+async def _host_pools(fan: FanOut, request: Any) -> Any:
+    """Return the host pools of all clusters, each name once."""
+    answers = await fan.all(dict.fromkeys(fan.names, request))
+    return merged_pools(answers[name] for name in sorted(answers))
+
+
 def _hostname(item: Any) -> str:
     return str(item.hostname)
 
@@ -355,7 +362,7 @@ RULES: Mapping[str, Rule] = {
     "GetHostsByQuery": _all,
     "GetMesosAgentInfo": _of_host,
     "LaunchTasks": _of_host,
-    "ListHostPools": _all,
+    "ListHostPools": _host_pools,
     "MarkHostDrained": _of_host,
     "MatchHosts": _match_hosts,
     "QueryHosts": _all,

@@ -65,7 +65,8 @@ def create(session: Session, pool: str) -> None:
     """
     from peloton.api.v0.host.svc import host_svc_pb2
 
-    response = session.call("host_svc", "CreateHostPool", host_svc_pb2.CreateHostPoolRequest(name=pool))
+    request = host_svc_pb2.CreateHostPoolRequest(name=pool)
+    response, *_ = session.call_clusters("host_svc", "CreateHostPool", request)
     session.show(response, lambda: f"Host pool {pool} created")
 
 
@@ -76,7 +77,8 @@ def delete(session: Session, pool: str) -> None:
     """Delete the host pool POOL; its hosts go to `default`."""
     from peloton.api.v0.host.svc import host_svc_pb2
 
-    response = session.call("host_svc", "DeleteHostPool", host_svc_pb2.DeleteHostPoolRequest(name=pool))
+    request = host_svc_pb2.DeleteHostPoolRequest(name=pool)
+    response, *_ = session.call_clusters("host_svc", "DeleteHostPool", request)
     session.show(response, lambda: f"Host pool {pool} deleted; its hosts are in default")
 
 
@@ -106,7 +108,8 @@ def move(session: Session, source: str, source_hosts: int, destination: str, des
     """Move hosts from SOURCE to DESTINATION until these have so many hosts.
 
     The hosts that cost least to move are drained, moved and brought up again: hosts without tasks first, and
-    never one with tasks that are not preemptible. `peloton host query` shows them on their way.
+    never one with tasks that are not preemptible. `peloton host query` shows them on their way. Of several
+    Mesos clusters only the hosts of one are counted and moved: that without a name, or `--mesosCluster`.
     """
     from peloton.api.v0.host.svc import host_svc_pb2
 
@@ -128,8 +131,7 @@ def move(session: Session, source: str, source_hosts: int, destination: str, des
 
 def _pools(session: Session) -> ListHostPoolsResponse:
     from peloton.api.v0.host.svc import host_svc_pb2
+    from peloton.wire.host_pools import merged_pools
 
-    response: ListHostPoolsResponse = session.call(
-        "host_svc", "ListHostPools", host_svc_pb2.ListHostPoolsRequest()
-    )
-    return response
+    request = host_svc_pb2.ListHostPoolsRequest()
+    return merged_pools(session.call_clusters("host_svc", "ListHostPools", request))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import grpc
 import pytest
 
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.client import PelotonClient
 
 from .conftest import Run
-from .fakes import FakeDaemons
+from .fakes import FakeDaemons, serving
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +50,46 @@ def test_changes(run: Run, daemons: FakeDaemons) -> None:
     first, second = daemons.requests("ChangeHostPool")
     assert (first.hostname, first.sourcePool, first.destinationPool) == ("host1", "", "shared")
     assert second.sourcePool == "default"
+
+
+@pytest.fixture
+def east(daemons: FakeDaemons, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDaemons]:
+    """A second Mesos cluster, whose pool `shared` has another host."""
+    there = FakeDaemons()
+    pools = [host_pb2.HostPoolInfo(name="shared", hosts=["east/host0"])]
+    there.answers["ListHostPools"] = host_svc_pb2.ListHostPoolsResponse(pools=pools)
+    with serving(there) as address:
+        clients = PelotonClient.in_cluster
+
+        def in_cluster(client: PelotonClient, cluster: str) -> PelotonClient:
+            return PelotonClient("test", hm_url=address) if cluster == "east" else clients(client, cluster)
+
+        monkeypatch.setattr(PelotonClient, "clusters", lambda client: ("", "east"))
+        monkeypatch.setattr(PelotonClient, "in_cluster", in_cluster)
+        yield there
+
+
+def test_several_mesos_clusters_have_the_same_pools(
+    run: Run, daemons: FakeDaemons, east: FakeDaemons
+) -> None:
+    assert run("hostpool", "list").out == "Pool     Hosts\ndefault  2\nshared   2\nempty    0\n"
+    assert run("hostpool", "list-hosts", "shared").out.split()[2:] == [
+        "host0",
+        "shared",
+        "east/host0",
+        "shared",
+    ]
+    for each in (daemons, east):
+        each.answers["CreateHostPool"] = host_svc_pb2.CreateHostPoolResponse()
+        each.answers["DeleteHostPool"] = host_svc_pb2.DeleteHostPoolResponse()
+        each.answers["ChangeHostPool"] = host_svc_pb2.ChangeHostPoolResponse()
+    assert run("hostpool", "create", "gpu").out == "Host pool gpu created\n"
+    assert run("hostpool", "delete", "gpu").code == 0
+    assert run("hostpool", "change", "east/host0", "gpu").code == 0
+    for each in (daemons, east):
+        assert len(each.requests("CreateHostPool")) == len(each.requests("DeleteHostPool")) == 1
+    assert not daemons.requests("ChangeHostPool")
+    assert [each.hostname for each in east.requests("ChangeHostPool")] == ["east/host0"]
 
 
 def test_moves(run: Run, daemons: FakeDaemons) -> None:

@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.errors import InvalidArgument, PelotonError, Unavailable
 from peloton.membership.interface import Address, Member, Membership, Role
 from peloton.model.cluster import cluster_of, in_cluster, is_cluster_name, mesos_hostname
@@ -276,6 +278,22 @@ async def test_hosts_are_found_page_by_page_over_all_clusters() -> None:
         assert answer.counts["match"] == 5
         seen += [each.hostname for each in answer.hosts]
     assert seen == ["a", "b", "c", "east/a", "east/b"]
+
+
+async def test_a_host_pool_of_several_clusters_is_one() -> None:
+    def pools(**hosts: list[str]) -> Hostmgr:
+        found = [host_pb2.HostPoolInfo(name=name, hosts=names) for name, names in hosts.items()]
+        return Hostmgr(lambda method, request: host_svc_pb2.ListHostPoolsResponse(pools=found))
+
+    own, east = pools(default=["a"], gpu=["b"]), pools(default=["east/a"], gpu=[], shared=["east/b"])
+    calls = client(Members("", "east"), {"": own, "east": east})
+    answer = await calls.call("ListHostPools", host_svc_pb2.ListHostPoolsRequest())
+    assert {pool.name: list(pool.hosts) for pool in answer.pools} == {
+        "default": ["a", "east/a"],
+        "gpu": ["b"],
+        "shared": ["east/b"],
+    }
+    assert len(answer.pools) == 3
 
 
 async def test_a_gang_that_is_held_for_goes_to_the_first_cluster_that_is_ready() -> None:
