@@ -15,7 +15,7 @@ import pytest
 
 from minicluster.cluster import Cluster
 from minicluster.components import DAEMONS
-from minicluster.settings import ClusterSettings
+from minicluster.settings import ClusterSettings, Instances
 from peloton.api.v0.job import job_pb2
 from peloton.client import LocalDiscovery, PelotonClient
 from peloton.client.auth import BasicAuth, read_auth
@@ -32,7 +32,7 @@ HEALTH = "/grpc.health.v1.Health/Check"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     found = Cluster(tmp_path_factory.mktemp("secure") / "cluster")
-    found.up(ClusterSettings(ports="free", secure=True))
+    found.up(ClusterSettings(ports="free", secure=True, instances=Instances(web=1)))
     try:
         yield found
     finally:
@@ -99,6 +99,21 @@ def test_a_viewer_reads_and_changes_nothing(cluster: Cluster, harness: Harness) 
             assert caught.value.code() is DENIED, caught.value.details()
         caller = reads.hostmgr_access_svc.GetCaller(access_pb2.GetCallerRequest(), timeout=60)
         assert (caller.name, caller.kind, list(caller.roles)) == ("viewer", "user", ["viewer"])
+
+
+def test_the_json_door_asks_as_the_daemons_do(cluster: Cluster) -> None:
+    [address] = cluster.web_addresses()
+    reads, creates = (
+        f"http://{address}/api/peloton.api.v0.job.JobManager/{name}" for name in ("Query", "Create")
+    )
+    auth = (viewer(cluster).username, viewer(cluster).password)
+    assert httpx.post(reads, json={}, auth=auth, timeout=60).status_code == 200
+    for given in (None, ("viewer", "wrong")):
+        refused = httpx.post(reads, json={}, auth=given, timeout=60)
+        assert (refused.status_code, refused.json()["code"]) == (401, "UNAUTHENTICATED")
+        assert refused.headers["www-authenticate"].startswith("Basic ")
+    denied = httpx.post(creates, json={}, auth=auth, timeout=60)
+    assert (denied.status_code, denied.json()["code"]) == (403, "PERMISSION_DENIED")
 
 
 def test_the_command_line_asks_what_it_may(cluster: Cluster) -> None:
