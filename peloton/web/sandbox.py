@@ -125,6 +125,9 @@ class Sandbox:
                     raise NotFound(
                         f"there is no file {query['path'].removeprefix(self.root)!r} in the sandbox"
                     )
+                if answer.status_code == httpx.codes.BAD_REQUEST and endpoint != "/files/browse":
+                    inner = query["path"].removeprefix(self.root)
+                    raise Refused(f"{inner!r} cannot be read: it is a folder, or no plain file")
                 if answer.status_code != httpx.codes.OK:
                     raise PelotonError(f"{self} answered {answer.status_code} to {endpoint}")
                 yield answer

@@ -12,6 +12,7 @@ from peloton.web import sandbox
 from peloton.web.pages import Page, Subject
 from peloton.web.sandbox import Sandbox
 from peloton.web.views.files import BASE, read_owner
+from peloton.web.views.instances_page import Run
 from peloton.web.views.logs_page import LogSearch, Match, Matcher, Part, part_of
 
 MOST_SEARCHED = 64 * 1024 * 1024
@@ -42,11 +43,17 @@ async def load_logs(subject: Subject) -> Mapping[str, Any]:
         "matches": matches,
         "notes": notes,
         "problem": problem,
-        "live": not search.before
-        and all(part.at_end for part in shown)
-        and (run is None or run.state not in ENDED),
+        "live": _growing(search, run) and all(part.at_end for part in shown),
         "offsets": ",".join(str(part.next) for part in shown) or ",".join("0" for _ in search.names),
     }
+
+
+def _growing(search: LogSearch, run: Run | None) -> bool:
+    """Return whether more may be written to the end of what is shown."""
+    if run is None:
+        # The first run may begin yet; a run with a number that is not known does not.
+        return not search.run and not search.before
+    return run.state not in ENDED and not search.before
 
 
 async def _part(found: Sandbox, search: LogSearch, name: str) -> Part:

@@ -61,8 +61,10 @@ def running() -> Iterator[Agent]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             url = urlsplit(self.path)
-            body = agent.answer(url.path, parse_qs(url.query))
-            self.send_response(200 if body is not None else 404)
+            query = parse_qs(url.query)
+            body = agent.answer(url.path, query)
+            folder = url.path == "/files/read" and agent.browse(query["path"][0].removeprefix(f"{ROOT}/"))
+            self.send_response(200 if body is not None else 400 if folder else 404)
             self.send_header("content-length", str(len(body or b"")))
             self.end_headers()
             self.wfile.write(body or b"")

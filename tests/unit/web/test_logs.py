@@ -160,6 +160,7 @@ def test_a_run_without_a_sandbox_says_why(client: TestClient, found: FakeCluster
     for page in ("logs", "files"):
         answer = client.get(f"{BASE}/{page}?run=9")
         assert answer.status_code == 200 and "run 9 was not launched" in answer.text
+        assert "data-stream" not in answer.text
     assert client.get(f"{BASE}/download?path=stdout").status_code == 409
 
 
@@ -248,6 +249,7 @@ def test_folders_are_browsed_and_files_downloaded(client: TestClient) -> None:
         ("download?path=absent", 404),
         ("files?path=absent", 404),
         ("logs?file=absent", 200),
+        ("logs?file=out", 200),
     ],
 )
 def test_paths_stay_inside_of_the_sandbox(client: TestClient, path: str, status: int) -> None:
@@ -255,6 +257,8 @@ def test_paths_stay_inside_of_the_sandbox(client: TestClient, path: str, status:
     assert answer.status_code == status
     if "absent" in path:
         assert "there is no file" in answer.text
+    if path.endswith("=out"):
+        assert "it is a folder" in answer.text
 
 
 def test_html_in_output_and_names_does_nothing(client: TestClient, agent: Agent) -> None:

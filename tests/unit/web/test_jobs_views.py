@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peloton.api.v0.job import job_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.private.resmgr.explain import explain_pb2
+from peloton.web.formats import sentence
+from peloton.web.views.jobs_actions import actions, preview
+from peloton.web.views.jobs_counts import NOT_CREATED, counts
+from peloton.web.views.jobs_page import job_head, usage_of
+from peloton.web.views.jobs_versions import compare
+from peloton.web.views.jobs_why import share_row
+from peloton.web.views.jobs_workflow import workflow
+from peloton.web.views.timeline import NARROWEST, WIDTH, Lane, Span, timeline
+
+from .jobs_cluster import VERSION, job_info, workflow_info
+
+NOW = 1_700_000_000.0
+STATES = stateless_pb2.WorkflowState
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1e5), st.floats(0, 1e5)).map(lambda pair: (NOW - max(pair), NOW - min(pair))),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_bars_stay_within_the_time_line(spans: list[tuple[float, float]]) -> None:
+    drawn = timeline([Lane("a", "", [Span("RUNNING", *span, "")]) for span in spans], NOW)
+    assert drawn is not None
+    for row in drawn.rows:
+        for bar in row.bars:
+            assert 0 <= bar.x <= WIDTH - NARROWEST + 0.01
+            assert bar.x + bar.width <= WIDTH + 0.02
+    assert all(0 <= tick.x <= WIDTH + 0.01 for tick in drawn.ticks)
+    assert len(drawn.ticks) <= 8
+
+
+def test_short_times_have_ticks_below_a_second() -> None:
+    drawn = timeline([Lane("a", "", [Span("RUNNING", NOW + 0.2, NOW + 1.7, "")])], NOW + 2)
+    assert drawn is not None
+    assert [tick.text for tick in drawn.ticks] == ["22:13:20.5", "22:13:21.0", "22:13:21.5"]
+    assert timeline([Lane("a", "", [])], NOW) is None
+
+
+def test_a_bar_of_a_pool_shows_what_is_held_beside_a_demand_of_many_times_that() -> None:
+    row = share_row(explain_pb2.Share(pool="/a", kind="cpu", allocation=2, entitlement=2, demand=100_000))
+    assert row.held == row.due == pytest.approx(0.8)
+    assert row.held + row.wanted == pytest.approx(1)
+    empty = share_row(explain_pb2.Share(pool="/a", kind="gpu"))
+    assert (empty.held, empty.wanted) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(7200, "2 core hours"), (90, "90 core seconds"), (0.001, "less than 0.01 core seconds")],
+)
+def test_use_is_shown_in_a_unit_that_fits(seconds: float, text: str) -> None:
+    assert usage_of({"cpu": seconds, "gpu": 0}) == [("cpu", text)]
+
+
+def test_instances_that_are_not_created_yet_are_counted() -> None:
+    assert counts({"RUNNING": 2, "FAILED": 0}, 5) == [("RUNNING", 2), (NOT_CREATED, 3)]
+
+
+@pytest.mark.parametrize(
+    ("state", "looks"),
+    [
+        ("ROLLING_FORWARD", "done done now left left"),
+        ("SUCCEEDED", "done done left left left"),
+    ],
+)
+def test_batches_are_drawn_as_they_go(state: str, looks: str) -> None:
+    found = workflow(workflow_info(state=STATES.Value(f"WORKFLOW_STATE_{state}")))
+    assert found is not None
+    assert [cell.look for cell in found.cells] == looks.split()
+
+
+def test_a_workflow_of_more_batches_than_can_be_drawn_is_a_bar_alone() -> None:
+    found = workflow(workflow_info(num_instances_remaining=100_000))
+    assert found is not None
+    assert (found.batches, found.cells) == (100_002, ())
+
+
+def _preview(key: str, **of: object) -> list[str]:
+    job = job_info(**of)  # type: ignore[arg-type]
+    head, flow = job_head(job, VERSION, {}), workflow(workflow_info())
+    action = next(each for each in actions(head, flow) if each.key == key)
+    shown = preview(action, head, flow, None, job.config)
+    return [*shown.effects, *shown.notes]
+
+
+def test_a_preview_says_what_stays_and_what_ends() -> None:
+    lines = _preview("stop", stats={"RUNNING": 1, "PENDING": 2, "SUCCEEDED": 1, "FAILED": 1})
+    assert lines[0].startswith("1 instance on hosts will be killed")
+    assert "2 instances that wait will not start" in lines
+    assert "2 instances ended already and stay as they are" in lines
+    assert "the update that is under way ends" in lines
+    assert not [line for line in _preview("stop", stats={"RUNNING": 5}) if "ended already" in line]
+
+
+def test_a_preview_without_the_pool_tells_amounts_that_are_not_known() -> None:
+    head = job_head(job_info(), VERSION, {})
+    action = actions(head, None)[1]
+    shown = preview(action, head, None, None, job_info().config)
+    assert [(each.change, each.before) for each in shown.pool] == [
+        ("−6 cores", "unknown"),
+        ("−1.5 GB", "unknown"),
+    ]
+
+
+def test_actions_of_a_batch_job_that_has_ended_are_all_refused() -> None:
+    head = job_head(job_info(kind=job_pb2.BATCH, state=job_pb2.SUCCEEDED), VERSION, {})
+    assert all(each.refused for each in actions(head, None))
+
+
+def test_texts_are_compared_line_by_line() -> None:
+    found = compare("a\nb\nc\n", "a\nB\nc\nd\n")
+    assert (found.added, found.removed, found.same) == (2, 1, False)
+    assert [line.kind for line in found.lines if line.kind != "same"] == ["removed", "added", "added"]
+    assert compare("a\n", "a\n").same
+
+
+def test_a_sentence_begins_with_a_capital_letter_and_keeps_the_others() -> None:
+    assert sentence("raise sla.maximumRunningInstances of /A") == "Raise sla.maximumRunningInstances of /A"
+    assert sentence("") == ""
