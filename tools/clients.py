@@ -1,13 +1,15 @@
 """Generate the stubs of the clients in other languages, and leave each client in build/clients.
 
     python -m tools.clients go           # the Go module
-    python -m tools.clients table        # write clients/calls.json
+    python -m tools.clients python       # the wheel of the Python client
+    python -m tools.clients table        # write clients/calls.json, and the table in the docs
 
 Nothing that is generated is committed.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
@@ -29,6 +31,9 @@ CLIENTS = ROOT / "clients"
 OUTPUT = ROOT / "build" / "clients"
 BIN = ROOT / "build" / "bin"
 CALLS = CLIENTS / "calls.json"
+PYTHON_STUBS = ("python", "mypy", "grpc_python")
+PAGE = ROOT / "docs" / "clients.md"
+BEGIN, END = "<!-- calls: begin -->", "<!-- calls: end -->"
 GO_MODULE = "peloton.internal/client"
 GO_TOOLS = (
     "google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.11",
@@ -39,7 +44,7 @@ GO_TOOLS = (
 def main(arguments: Sequence[str]) -> int:
     """Build what the arguments name."""
     for name in arguments:
-        {"go": build_go, "table": write_table}[name]()
+        {"go": build_go, "python": build_python, "table": write_table}[name]()
     return 0
 
 
@@ -77,8 +82,24 @@ def _rule(method: MethodDescriptor) -> str:
 
 
 def write_table() -> None:
-    """Write the table that the clients in other languages read."""
+    """Write the table that the clients in other languages read, and the one in the docs."""
     CALLS.write_text(json.dumps(rules(), indent=2) + "\n")
+    text = PAGE.read_text()
+    PAGE.write_text(text.partition(BEGIN)[0] + section() + text.partition(END)[2])
+
+
+def section() -> str:
+    """Return the table of the docs, with its markers: a row for each service."""
+    rows: dict[str, dict[str, list[str]]] = {}
+    for name, rule in rules().items():
+        service, method = name.removeprefix("peloton.api.").split("/")
+        rows.setdefault(service, {}).setdefault(rule, []).append(method)
+    lines = ["| service | repeated | where an id or a version is given | not repeated |", "|---|---|---|---|"]
+    for service, held in rows.items():
+        given = [f"{name} (`{rule}`)" for rule in ("id", "job_id", "version") for name in held.get(rule, ())]
+        cells = [held.get("always", ()), given, held.get("never", ())]
+        lines.append(f"| {service} | {' | '.join(', '.join(cell) or '–' for cell in cells)} |")
+    return "\n".join((BEGIN, *lines, END))
 
 
 def build_go() -> None:
@@ -96,6 +117,61 @@ def build_go() -> None:
     _protoc(arguments)
     shutil.copyfile(CALLS, source / "calls.json")
     _copy(source, target)
+
+
+CLIENT_ONLY = ("why", "verbs", "remedies", "times", "texts", "sandbox", "agent_session", "plain", "refusals")
+"""Modules of `peloton.client` that the command line and the web UI alone need."""
+
+
+def build_python() -> None:
+    """Make the wheel of the client, its stubs and what they import, without the rest of `peloton`."""
+    source, target = OUTPUT / "python-src", OUTPUT / "python"
+    for folder in (source, target):
+        shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(CLIENTS / "python", source)
+    for file in _client_modules():
+        copy = source / file.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copy)
+    plugin = f"--plugin=protoc-gen-mypy={Path(sys.executable).parent / 'protoc-gen-mypy'}"
+    _protoc(
+        [plugin, *(f"--{kind}_out={'quiet:' if kind == 'mypy' else ''}{source}" for kind in PYTHON_STUBS)]
+    )
+    for folder in [path.parent for path in source.rglob("*_pb2.py")]:
+        for part in (folder, *folder.parents):
+            if source in part.parents:
+                (part / "__init__.py").touch()
+    _run(
+        sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", f"--wheel-dir={target}", ".", cwd=source
+    )
+    print(*(str(file.relative_to(ROOT)) for file in target.glob("*.whl")))
+
+
+def _client_modules() -> set[Path]:
+    """Return the sources of `peloton.client`, of what they import, and of the packages they are in."""
+    package = ROOT / "peloton"
+    waiting = [path for path in (package / "client").glob("*.py") if path.stem not in CLIENT_ONLY]
+    found = {package / "py.typed"}
+    while waiting:
+        file = waiting.pop()
+        if file not in found:
+            found.add(file)
+            waiting += [path for path in _imported(file) if path.exists()]
+    return found
+
+
+def _imported(file: Path) -> Iterator[Path]:
+    """Yield the sources of the modules of `peloton` that a source imports, except for generated ones."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [each.name for each in node.names]
+        for parts in (name.split(".") for name in names):
+            if parts[0] == "peloton" and parts[1:2] not in (["api"], ["private"]):
+                yield ROOT.joinpath(*parts).with_suffix(".py")
+                yield from (ROOT.joinpath(*parts[:end], "__init__.py") for end in range(1, len(parts) + 1))
 
 
 def _go_package(file: Path) -> str:

@@ -114,8 +114,11 @@ func (c *Config) readBasicAuth() error {
 	if file == "" {
 		return nil
 	}
-	auth, err := ReadBasicAuth(file)
+	auth, token, err := readAuth(file)
 	c.Basic = auth
+	if token != "" {
+		c.Token = StaticToken(token)
+	}
 	return err
 }
 
@@ -129,17 +132,20 @@ func (c *Config) readTLS() error {
 	return err
 }
 
-// ReadBasicAuth reads username and password from a YAML file.
-func ReadBasicAuth(file string) (*BasicAuth, error) {
+// readAuth reads username and password, or a token, from a YAML file.
+func readAuth(file string) (*BasicAuth, string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, invalid("basicAuthConfig", file, "a readable file: "+err.Error())
+		return nil, "", invalid("basicAuthConfig", file, "a readable file: "+err.Error())
 	}
-	var auth BasicAuth
-	if yaml.Unmarshal(text, &auth) != nil || auth.Username == "" || auth.Password == "" {
-		return nil, invalid("basicAuthConfig", file, "a YAML mapping with username and password")
+	var auth struct{ Username, Password, Token string }
+	if err = yaml.Unmarshal(text, &auth); err == nil && auth.Token != "" {
+		return nil, auth.Token, nil
 	}
-	return &auth, nil
+	if err != nil || auth.Username == "" || auth.Password == "" {
+		return nil, "", invalid("basicAuthConfig", file, "a YAML mapping with username and password, or token")
+	}
+	return &BasicAuth{auth.Username, auth.Password}, "", nil
 }
 
 // TLSFromFiles returns a configuration that trusts the authorities in ca, or the system's where it is empty, and

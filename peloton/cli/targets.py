@@ -72,7 +72,7 @@ class Targets:
         chosen = self._chosen()
         servers = joined(chosen.zk_servers)
         if chosen.cluster:
-            from peloton.cli.clusters import zookeeper_of
+            from peloton.client.clusters import zookeeper_of
 
             servers = zookeeper_of(chosen.cluster)
         if servers:

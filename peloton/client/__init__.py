@@ -4,11 +4,25 @@ from peloton.client import PelotonClient
 
 with PelotonClient("my-team", jm_url="localhost:5392") as client:
     client.job_svc.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id)))
+    client.jobs.wait(client.jobs.create("/my/pool", "job.yaml"))
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from peloton.client.client import PelotonClient
 from peloton.client.discovery import Discovery, DiscoveryError, LocalDiscovery
 
-__all__ = ["Discovery", "DiscoveryError", "LocalDiscovery", "PelotonClient"]
+if TYPE_CHECKING:
+    from peloton.client.failures import CallError
+
+__all__ = ["CallError", "Discovery", "DiscoveryError", "LocalDiscovery", "PelotonClient"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "CallError":
+        from peloton.client.failures import CallError  # imports gRPC, which is slow
+
+        return CallError
+    raise AttributeError(name)

@@ -68,7 +68,18 @@ class _Defaults(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercep
         )
 
 
-def open_channel(address: str, metadata: Metadata, timeout: float | None) -> grpc.Channel:
-    """Open a channel to `host:port`. `timeout` is in seconds; None waits without end."""
-    channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+def open_channel(
+    address: str,
+    metadata: Metadata,
+    timeout: float | None,
+    credentials: grpc.ChannelCredentials | None = None,
+) -> grpc.Channel:
+    """Open a channel to `host:port`, encrypted where there are credentials.
+
+    `timeout` is in seconds; None waits without end.
+    """
+    if credentials is None:
+        channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+    else:
+        channel = grpc.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
     return grpc.intercept_channel(channel, _Defaults(metadata, timeout))

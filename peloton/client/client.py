@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 from peloton.client.auth import Auth
 from peloton.client.discovery import Discovery, InCluster, UrlDiscovery, ZooKeeperDiscovery
 from peloton.client.services import SERVICES
+from peloton.client.tls import Tls
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     import grpc
+
+    from peloton.client.layer import Jobs
 
 ROLES = ("jobmgr", "resmgr", "hostmgr")
 DEFAULT_TIMEOUT = 20.0
@@ -29,8 +32,11 @@ class PelotonClient:
     Where leaders are looked up (`zk_servers`), calls follow them: a call that reaches no leader waits for the
     next one within its time-out, and is repeated there if that is safe (`peloton.client.following`).
     Threads may share a client, processes may not.
+
+    `jobs` is the small layer for people (`peloton.client.layer`).
     """
 
+    jobs: Jobs
     job_svc: Any
     task_svc: Any
     update_svc: Any
@@ -58,17 +64,31 @@ class PelotonClient:
         timeout: float | None = DEFAULT_TIMEOUT,
         auth: Auth | None = None,
         discovery: Discovery | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self.name = name
         self.timeout = timeout
         self._auth = auth
+        self._tls = tls
         self._discovery = discovery or _discovery(zk_servers, zk_root, jm_url, rm_url, hm_url)
         self._channels: dict[str, grpc.Channel] = {}
         self.jobmgr_metadata = self._metadata("jobmgr")
         self.resmgr_metadata = self._metadata("resmgr")
         self.hostmgr_metadata = self._metadata("hostmgr")
 
+    @classmethod
+    def from_environment(cls, name: str) -> PelotonClient:
+        """Return a client of the cluster that the environment names (`peloton.client.environment`)."""
+        from peloton.client.environment import client_from_environment
+
+        return client_from_environment(name)
+
     def __getattr__(self, name: str) -> Any:
+        if name == "jobs":
+            from peloton.client.layer import Jobs
+
+            self.jobs = Jobs(self)
+            return self.jobs
         service = SERVICES.get(name)
         if service is None:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
@@ -95,7 +115,9 @@ class PelotonClient:
     def in_cluster(self, cluster: str) -> PelotonClient:
         """Return a client whose host manager is that of one Mesos cluster. Close it before this one."""
         discovery = InCluster(self._discovery, cluster)
-        return PelotonClient(self.name, timeout=self.timeout, auth=self._auth, discovery=discovery)
+        return PelotonClient(
+            self.name, timeout=self.timeout, auth=self._auth, discovery=discovery, tls=self._tls
+        )
 
     def close(self) -> None:
         """Close every connection; a service that is used afterwards opens a new one."""
@@ -114,11 +136,12 @@ class PelotonClient:
         from peloton.client.channel import open_channel
 
         metadata = self._metadata(role)
+        credentials = self._tls.credentials() if self._tls else None
         if not self._discovery.follows(role):
-            return open_channel(self.address(role), metadata, self.timeout)
+            return open_channel(self.address(role), metadata, self.timeout, credentials)
         from peloton.client.following import FollowingChannel
 
-        return FollowingChannel(lambda: self.address(role), metadata, self.timeout)
+        return FollowingChannel(lambda: self.address(role), metadata, self.timeout, credentials)
 
     def _metadata(self, role: str) -> list[tuple[str, str]]:
         own = [("rpc-caller", self.name), ("rpc-service", f"peloton-{role}"), ("rpc-encoding", "proto")]

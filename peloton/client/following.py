@@ -47,11 +47,18 @@ class FollowingChannel(grpc.Channel):  # type: ignore[misc]
     opened at the leader at that moment, and ends with its connection.
     """
 
-    def __init__(self, address: Callable[[], str], metadata: Metadata, timeout: float | None) -> None:
+    def __init__(
+        self,
+        address: Callable[[], str],
+        metadata: Metadata,
+        timeout: float | None,
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
         """Use `address` for the leader's `host:port` now; it may raise NoLeader."""
         self._address = address
         self._metadata = metadata
         self._timeout = timeout
+        self._credentials = credentials
         self._lock = threading.Lock()
         self._target = ""
         self._channels: dict[str, grpc.Channel] = {}
@@ -95,7 +102,9 @@ class FollowingChannel(grpc.Channel):  # type: ignore[misc]
             if not self._target:
                 self._target = self._address()
             if self._target not in self._channels:
-                self._channels[self._target] = open_channel(self._target, self._metadata, self._timeout)
+                self._channels[self._target] = open_channel(
+                    self._target, self._metadata, self._timeout, self._credentials
+                )
             return self._target, self._channels[self._target]
 
     def invalidate(self, target: str) -> None:

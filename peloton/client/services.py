@@ -31,6 +31,10 @@ SERVICES: Mapping[str, Service] = {
     "watch_svc": Service("jobmgr", "api.v1alpha.watch.svc.watch_svc", "WatchServiceStub"),
     "admin_svc": Service("jobmgr", "api.v1alpha.admin.svc.admin_svc", "AdminServiceStub"),
     "respool_svc": Service("resmgr", "api.v0.respool.respool", "ResourceManagerStub"),
+    "respool_v1alpha_svc": Service(
+        "resmgr", "api.v1alpha.respool.svc.respool_svc", "ResourcePoolServiceStub"
+    ),
+    "volume_v1alpha_svc": Service("jobmgr", "api.v1alpha.volume.svc.volume_svc", "VolumeServiceStub"),
     "host_svc": Service("hostmgr", "api.v0.host.svc.host_svc", "HostServiceStub"),
     "host_v1alpha_svc": Service("hostmgr", "api.v1alpha.host.svc.host_svc", "HostServiceStub"),
     "jobmgr_private_svc": Service("jobmgr", "private.jobmgrsvc.jobmgrsvc", "JobManagerServiceStub"),

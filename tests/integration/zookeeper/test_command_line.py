@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from peloton.cli import clusters
 from peloton.cli.__main__ import main
-from peloton.client import DiscoveryError, PelotonClient
+from peloton.client import DiscoveryError, PelotonClient, clusters
 from peloton.client.discovery import NoLeader
 from peloton.membership.interface import Role
 from tests.servers.zookeeper import ZooKeeperServer

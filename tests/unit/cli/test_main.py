@@ -14,9 +14,9 @@ import grpc
 import pytest
 
 from peloton.api.v0.job import job_pb2
-from peloton.cli import clusters
 from peloton.cli.__main__ import main
 from peloton.cli.app import GROUPS
+from peloton.client import clusters
 from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
 
 from .conftest import Run

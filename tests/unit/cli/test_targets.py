@@ -18,9 +18,9 @@ from minicluster import discovery
 from minicluster.layout import Layout
 from minicluster.processes import Process, launch, save
 from peloton.api.v0.job import job_pb2
-from peloton.cli import clusters
 from peloton.cli.__main__ import main
 from peloton.cli.targets import joined
+from peloton.client import clusters
 from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
 from peloton.errors import InvalidArgument
 

@@ -2,11 +2,12 @@
 
 import json
 
-from tools.clients import CALLS, rules
+from tools.clients import CALLS, PAGE, rules, section
 
 
 def test_the_table_is_up_to_date() -> None:
     assert json.loads(CALLS.read_text()) == rules(), "write it anew: python -m tools.clients table"
+    assert section() in PAGE.read_text(), "write it anew: python -m tools.clients table"
 
 
 def test_what_creates_is_repeated_by_its_id_only() -> None:

@@ -1,0 +1,100 @@
+"""The Python client against the cluster, and its wheel in an environment of its own."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import pytest
+
+from peloton.api.v0.job import job_pb2
+from peloton.api.v1alpha.pod import pod_pb2
+from peloton.client import CallError, PelotonClient
+from peloton.client.watching import EventKind
+from tools.clients import OUTPUT
+
+from .conftest import POOL, ROOT, Shared, run
+
+SECONDS = 180.0
+
+
+def spec(shared: Shared, command: str, instances: int) -> job_pb2.JobConfig:
+    config = shared.harness.config(command, instances)
+    config.defaultConfig.resource.memLimitMb = 16
+    return config
+
+
+def test_a_job_with_progress_instances_and_logs(shared: Shared, client: PelotonClient) -> None:
+    job = client.jobs.create(POOL, spec(shared, "echo one; sleep 1; echo two", 3))
+    assert b"".join(client.jobs.logs(job, 1, follow=True)) == b"one\ntwo\n"
+    steps: list[int] = []
+    end = client.jobs.wait(job, SECONDS, lambda runtime: steps.append(runtime.state))
+    assert end.state == job_pb2.SUCCEEDED
+    assert steps[-1] == job_pb2.SUCCEEDED
+    assert [task.instanceId for task in client.jobs.instances(job)] == [0, 1, 2]
+    assert b"".join(client.jobs.logs(job, 2)) == b"one\ntwo\n"
+
+
+def test_errors_are_typed(shared: Shared, client: PelotonClient) -> None:
+    with pytest.raises(CallError) as missing:
+        client.jobs.get("00000000-0000-4000-8000-000000000000")
+    assert missing.value.code is grpc.StatusCode.NOT_FOUND
+    with pytest.raises(CallError) as refused:
+        client.jobs.create(POOL, spec(shared, "true", 0))
+    assert (refused.value.code, refused.value.value) == (grpc.StatusCode.INVALID_ARGUMENT, "0")
+    assert refused.value.field.endswith("instanceCount")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("loss", ["kill", "freeze"])
+def test_calls_and_watches_outlive_the_leader(shared: Shared, loss: str) -> None:
+    with PelotonClient("tests", zk_servers=shared.environment["ZK_SERVERS"], timeout=60) as client:
+        watched = client.jobs.create(POOL, spec(shared, "sleep 20", 4))
+        created: list[str] = []
+
+        def watch() -> None:
+            ended = set()
+            for event in client.jobs.watch_pods(watched):
+                state = event.subject.status.state if event.subject is not None else None
+                if event.kind is EventKind.CHANGED and state == pod_pb2.POD_STATE_SUCCEEDED:
+                    ended.add(event.name)
+                if len(ended) == 4:
+                    return
+
+        def call() -> None:
+            for _ in range(20):
+                client.jobs.get(watched)
+                created.append(client.jobs.create(POOL, spec(shared, "true", 1)))
+
+        with ThreadPoolExecutor(8) as threads:
+            running = [threads.submit(body) for body in (watch, watch, watch, call, call, call, call, call)]
+            shared.control(loss, "jobmgr")
+            for each in running:
+                each.result(SECONDS)
+        shared.control("restore", "jobmgr")
+        assert len(set(created)) == 100
+        for job in created:
+            assert client.jobs.wait(job, SECONDS).state == job_pb2.SUCCEEDED
+
+
+def test_the_wheel_brings_no_daemon(tmp_path: Path) -> None:
+    (wheel,) = (OUTPUT / "python").glob("*.whl")
+    run(["python3", "-m", "venv", "own"], tmp_path)
+    python = str(tmp_path / "own" / "bin" / "python")
+    constraints = str(ROOT / "constraints.txt")
+    run([python, "-m", "pip", "install", "--quiet", "-c", constraints, str(wheel)], tmp_path)
+    listed = run([python, "-m", "pip", "list", "--format=freeze"], tmp_path)
+    names = {line.partition("==")[0].lower() for line in listed.splitlines() if "==" in line}
+    assert names - {"pip", "setuptools"} == {"peloton-client", "grpcio", "protobuf", "typing_extensions"}
+    lines = [
+        "import importlib.util",
+        "from peloton.client import PelotonClient",
+        "from peloton.client.services import SERVICES",
+        "for name, service in SERVICES.items():",
+        "    if service.module.startswith('api.'): service.load()",
+        "for name in ('jobmgr', 'peloton.cli', 'peloton.daemon', 'minicluster', 'kazoo', 'yaml'):",
+        "    try: assert importlib.util.find_spec(name) is None, name",
+        "    except ModuleNotFoundError: pass",
+    ]
+    run([python, "-c", "\n".join(lines)], tmp_path)
