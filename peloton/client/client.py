@@ -79,9 +79,9 @@ class PelotonClient:
     @classmethod
     def from_environment(cls, name: str) -> PelotonClient:
         """Return a client of the cluster that the environment names (`peloton.client.environment`)."""
-        from peloton.client.environment import client_from_environment
+        from peloton.client.environment import settings_from_environment
 
-        return client_from_environment(name)
+        return cls(name, **settings_from_environment())
 
     def __getattr__(self, name: str) -> Any:
         if name == "jobs":

@@ -1,42 +1,36 @@
-"""A client by the variables that the command line reads too."""
+"""Settings of a client by the variables that the command line reads too."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any
 
 from peloton.client.auth import Auth, BearerAuth, read_auth
 from peloton.client.clusters import zookeeper_of
 from peloton.client.tls import Tls
 
-if TYPE_CHECKING:
-    from peloton.client.client import PelotonClient
 
-
-def client_from_environment(name: str, variables: Mapping[str, str] = os.environ) -> PelotonClient:
-    """Return a client of the cluster that the environment names.
+def settings_from_environment(variables: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """Return arguments of PelotonClient for the cluster that the environment names.
 
     JOBMGR_URL, RESMGR_URL, HOSTMGR_URL, ZK_SERVERS, ZK_ROOT, CLUSTER_NAME and BASIC_AUTH_CONFIG are those of
     the command line; PELOTON_TOKEN is a bearer token, PELOTON_CA_FILE, PELOTON_CERT_FILE and PELOTON_KEY_FILE
     are for TLS. Raises PelotonError for a value that is wrong.
     """
-    from peloton.client.client import PelotonClient
-
     given = {key: value for key, value in variables.items() if value}
     servers = ",".join(given.get("ZK_SERVERS", "").split())
     if not servers and "CLUSTER_NAME" in given:
         servers = zookeeper_of(given["CLUSTER_NAME"])
-    return PelotonClient(
-        name,
-        servers or None,
-        given.get("JOBMGR_URL"),
-        given.get("RESMGR_URL"),
-        given.get("HOSTMGR_URL"),
-        zk_root=given.get("ZK_ROOT", "/peloton"),
-        auth=_auth(given),
-        tls=_tls(given),
-    )
+    return {
+        "zk_servers": servers or None,
+        "jm_url": given.get("JOBMGR_URL"),
+        "rm_url": given.get("RESMGR_URL"),
+        "hm_url": given.get("HOSTMGR_URL"),
+        "zk_root": given.get("ZK_ROOT", "/peloton"),
+        "auth": _auth(given),
+        "tls": _tls(given),
+    }
 
 
 def _auth(given: Mapping[str, str]) -> Auth | None:

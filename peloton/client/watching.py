@@ -6,16 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import grpc
 
 from peloton.backoff import Backoff
 from peloton.client.discovery import NoLeader
 from peloton.client.failures import CODES, CallError, call_error
-
-if TYPE_CHECKING:
-    from peloton.client.client import PelotonClient
 
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
@@ -42,10 +39,20 @@ class Event(Generic[T]):
     subject: T | None = None
 
 
+class Stubs(Protocol):
+    """The stubs of a client that the small layer calls."""
+
+    job_svc: Any
+    task_svc: Any
+    stateless_svc: Any
+    respool_svc: Any
+    watch_svc: Any
+
+
 class Watches:
     """Watches of a client. A generator that is closed ends its call."""
 
-    def __init__(self, client: PelotonClient) -> None:
+    def __init__(self, client: Stubs) -> None:
         self._client = client
 
     def watch_pods(self, job_id: str) -> Iterator[Event[Any]]:
