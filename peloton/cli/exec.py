@@ -83,7 +83,7 @@ def _raw(session: AgentSession, terminal: bool) -> Iterator[None]:
 
     saved = termios.tcgetattr(sys.stdin)
     before = signal.signal(signal.SIGWINCH, resized)
-    tty.setraw(sys.stdin)
+    tty.setraw(sys.stdin, termios.TCSADRAIN)  # what was typed meanwhile is not lost
     try:
         yield
     finally:

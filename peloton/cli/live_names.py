@@ -132,4 +132,6 @@ def script(root: Any, shell: str) -> str:
 
     found = get_completion_class(shell)
     assert found is not None, shell
-    return found(root, {}, "peloton", "_PELOTON_COMPLETE").source()
+    source = found(root, {}, "peloton", "_PELOTON_COMPLETE").source()
+    # What a word is may be told with commas.
+    return source.replace('(string split "," ', '(string split --max 1 "," ')

@@ -16,6 +16,7 @@ from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2 as pb
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.cli.__main__ import main
 from peloton.model.host_pool import in_pool
 from peloton.wire.constraint import constraint_to
 
@@ -235,3 +236,29 @@ def test_hosts_are_moved_while_hostmgr_dies(harness: Harness) -> None:
     assert (runtime.mesosTaskId.value, runtime.failureCount) == (f"{preemptible}-0-2", 0)
     for job_id in (preemptible, not_preemptible):
         stop(harness, job_id)
+
+
+def test_the_commands(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name, url in harness.cluster.urls().items():
+        monkeypatch.setenv(name, url)
+
+    def run(line: str, code: int = 0) -> str:
+        capfd.readouterr()
+        assert main(["hostpool", *line.split()]) == code, (line, capfd.readouterr())
+        return "".join(capfd.readouterr())
+
+    rows = [row.split()[:2] for row in run("list").splitlines()[1:]]
+    assert sorted(rows) == [[name, "1"] for name in sorted(POOLS)]
+    assert A1 in run("list-hosts shared") and A0 not in run("list-hosts shared")
+    assert "nowhere" in run("list-hosts nowhere", code=1)
+    run("create cli")
+    assert "cli" in run("create cli", code=1)
+    assert "default" in run(f"change {A0} cli -s shared", code=1)
+    run(f"change {A0} cli -s default")
+    assert pools(harness)["cli"] == [A0]
+    assert "cli" in run("move cli 0 nowhere 1", code=1) + run("move nowhere 0 cli 1", code=1)
+    run("delete cli")
+    assert pools(harness) == POOLS
+    assert "default" in run("delete default", code=1)

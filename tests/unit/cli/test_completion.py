@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import grpc
 import pytest
@@ -111,6 +115,22 @@ def test_failures_are_silent_and_soon(
     for name in ("JOBMGR_URL", "RESMGR_URL", "HOSTMGR_URL"):
         monkeypatch.setenv(name, "not an address")
     assert complete(line) == []
+
+
+def test_bash_completes(run: Run) -> None:
+    line = (
+        'eval "$(peloton completion bash)"; COMP_WORDS=(peloton job get we); COMP_CWORD=3; '
+        '_peloton_completion peloton; echo "${COMPREPLY[@]}"; complete -p peloton'
+    )
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environment, timeout=60)
+    names, registered = done.stdout.splitlines()
+    assert (names, done.stderr, done.returncode) == (JOB, "", 0)
+    assert "_peloton_completion" in registered
+
+
+def test_descriptions_for_fish_may_hold_commas(run: Run) -> None:
+    assert 'string split --max 1 "," $completion' in run("completion", "fish").out
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
