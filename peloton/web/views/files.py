@@ -45,12 +45,12 @@ class Owner:
         return next((run for run in self.runs if run.launched), None)
 
 
-async def read_owner(client: Calls, job_id: str, number: int) -> Owner:
-    """Read the instance whose files are shown. Raises PelotonError."""
+async def read_owner(client: Calls, job_id: str, number: int, age: float | None = None) -> Owner:
+    """Read the instance whose files are shown; what is so old in seconds will do. Raises PelotonError."""
     job, number = peloton_pb2.JobID(value=job_id), known_instance(number)
     answer, about = await asyncio.gather(
-        client.read("task_svc", "Get", task_pb2.GetRequest(jobId=job, instanceId=number)),
-        client.read("job_svc", "Get", job_pb2.GetRequest(id=job)),
+        client.read("task_svc", "Get", task_pb2.GetRequest(jobId=job, instanceId=number), age),
+        client.read("job_svc", "Get", job_pb2.GetRequest(id=job), age),
     )
     instance = instance_of(job_id, answer)
     return Owner(job_id, about.jobInfo.config.name or "(no name)", number, instance.url, instance.runs)

@@ -26,6 +26,8 @@ TEXT, OVER = "text", "over"
 """Events of a stream: more text of a file; the run has ended, and all of it was sent."""
 TAIL_SECONDS = 0.7
 """How long what was read at the end of a file is used for others who follow it."""
+OWNER_SECONDS = 3.0
+"""How late it may be seen that a run has ended: its history costs the job manager more than its output."""
 CHECKS = 10
 """Reads without anything new, after which it is looked whether the file was cut."""
 QUIET = 3
@@ -104,7 +106,7 @@ async def _followed(
     while not hub.closing:
         text = ""
         try:
-            owner = await read_owner(client, search.job_id, search.instance)
+            owner = await read_owner(client, search.job_id, search.instance, OWNER_SECONDS)
             run = owner.run(search.run)
             if run is not None:
                 # Offsets are those of one run: the next one's output is another page's.
