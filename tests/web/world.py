@@ -41,7 +41,7 @@ class World:
     """Runs; its name, its labels and its log hold HTML. Its log grows."""
     failed: str
     waiting: str
-    """Asks for more than there is."""
+    """Asks for more than there is. So does another job, `hopeless`, which a test stops."""
     service: ServiceJob
 
 
@@ -101,6 +101,7 @@ def _filled(harness: Harness) -> World:
     too_much = harness.config("true", 1)
     too_much.defaultConfig.resource.cpuLimit = 40
     waiting = harness.create(_named(too_much, "waits"))
+    harness.create(_named(too_much, "hopeless"))
     service = ServiceJob(harness, 3, lambda spec: setattr(spec, "name", "shop"))
     made = World(harness, f"http://{harness.cluster.web_addresses()[0]}", batch, failed, waiting, service)
     for instance in range(3):
