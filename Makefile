@@ -9,7 +9,7 @@ PROTOS := $(shell find proto -name '*.proto')
 # Tests start hundreds of processes: none should compile what another one has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lint test web-browser test-web test-clients clients faults demo demo-elastic minicluster bench descriptors settings diagrams dashboards clean
+.PHONY: setup lint test web-browser test-web screenshots test-clients clients faults demo demo-elastic minicluster bench descriptors settings diagrams dashboards clean
 
 setup: $(READY)
 
@@ -40,6 +40,9 @@ web-browser:
 
 test-web: $(READY) web-browser
 	$(BIN)/python -m pytest tests/web $(ARGS)
+
+screenshots: $(READY) web-browser
+	@$(BIN)/python -m tests.web.screenshots
 
 # Connections are cut on purpose: gRPC's C core would write a line about each.
 faults: $(READY)

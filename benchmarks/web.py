@@ -131,6 +131,8 @@ class Bench:
         tell(f"{instances} instances run after s: {time.monotonic() - begun:.0f}")
         self._places = [
             Place("overview", "/"),
+            Place("pools", "/pools"),
+            Place("pool", f"/pools/{pool}"),
             Place("jobs", "/jobs"),
             Place("job", f"/jobs/{self._job}"),
             Place("job sorted", f"/jobs/{self._job}?sort=-state&page={instances // 100}"),
@@ -142,8 +144,11 @@ class Bench:
         """Print how long each page takes that nobody has read of late."""
         with httpx.Client(base_url=self._base, timeout=60) as http:
             for place in self._places:
+                before = usage(self._cluster)["web0"].cpu
                 times, size = self._openings(http, place)
+                spent = usage(self._cluster)["web0"].cpu - before
                 tell_times(f"{place.name}: last byte", times)
+                print(f"{place.name}: peloton-web's CPU s: {spent / OPENINGS:.3f}")
                 print(f"{place.name}: KB: {size / 1000:.0f}")
         if not CHROMIUM.exists():
             tell(f"{CHROMIUM} is not there: `make web-browser` installs it")

@@ -15,6 +15,10 @@ def places(world: World) -> dict[str, str]:
     run = f"/jobs/{batch}/instances/0"
     return {
         "overview": "/",
+        "overview-day": "/?span=day",
+        "pools": "/pools",
+        "pool": f"/pools/{world.harness.pool}",
+        "pool-root": "/pools/root",
         "jobs": "/jobs",
         "jobs-found": "/jobs?name=f*&state=FAILED&created=1h",
         "job": f"/jobs/{batch}",
