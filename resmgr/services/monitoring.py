@@ -26,7 +26,7 @@ from resmgr.core.monitoring.figures import (
     queues,
 )
 from resmgr.core.monitoring.history import Samples
-from resmgr.core.state.amounts import total
+from resmgr.core.state.amounts import Vector, total
 from resmgr.core.state.pools import Pool
 from resmgr.drivers.loop import Driver, Preempted
 from resmgr.drivers.sampling import CLUSTER, Sampler
@@ -145,6 +145,11 @@ def _amounts(amounts: Sequence[float]) -> pb.Amounts:
     return pb.Amounts(cpu=cpu, memory=memory, disk=disk, gpu=gpu)
 
 
+def _present(amounts: Vector) -> pb.Amounts | None:
+    """Return amounts, none where all are zero, which readers take it for: of a thousand pools most are."""
+    return _amounts(amounts) if any(amounts) else None
+
+
 def _pool(found: PoolFigures) -> pb.Pool:
     pool = found.pool
     shares = [pool.config.kind(kind).share for kind in KINDS]
@@ -155,13 +160,13 @@ def _pool(found: PoolFigures) -> pb.Pool:
         leaf=pool.leaf,
         tasks=found.tasks,
         waiting=found.waiting,
-        reservation=_amounts(pool.reservation),
-        limit=_amounts(pool.limit),
+        reservation=_present(pool.reservation),
+        limit=_present(pool.limit),
         share=pb.Amounts(**dict(zip(KINDS, shares, strict=True))),
-        entitlement=_amounts(pool.entitlement),
-        allocation=_amounts(found.allocation),
-        slack=_amounts(found.slack),
-        demand=_amounts(found.demand),
+        entitlement=_present(pool.entitlement),
+        allocation=_present(found.allocation),
+        slack=_present(found.slack),
+        demand=_present(found.demand),
     )
 
 

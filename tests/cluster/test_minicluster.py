@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from .conftest import Harness, wait_for
 
 COMPONENTS = [
     *("mesos-master", "mesos-agent0", "mesos-agent1", "mesos-agent2"),
-    *("hostmgr0", "resmgr0", "jobmgr0", "placement0", "placement1"),
+    *("hostmgr0", "resmgr0", "jobmgr0", "placement0", "placement1", "web0"),
 ]
 
 
@@ -67,6 +68,19 @@ def test_status_lists_every_component(folder: Path) -> None:
     parts, _, exports = table.partition("\n\n")
     assert [line.split()[0] for line in parts.splitlines()] == COMPONENTS
     assert f"export JOBMGR_URL={found['jobmgr0']['addresses']['grpc']}" in exports.splitlines()
+
+
+def test_the_web_ui_is_started_and_its_address_printed(folder: Path) -> None:
+    address = status(folder)["web0"]["addresses"]["http"]
+    assert f"web UI: http://{address}/" in peloton("status", folder=folder).stdout.splitlines()
+
+    def shows_the_figures() -> bool:
+        with urllib.request.urlopen(f"http://{address}/", timeout=60) as answer:
+            return "of 12 cores allocated" in answer.read().decode()
+
+    wait_for(shows_the_figures, 60)  # the capacity is known after a while
+    with urllib.request.urlopen(f"http://{address}/pools", timeout=60) as answer:
+        assert "1 pool" in answer.read().decode()
 
 
 def test_a_second_up_changes_nothing(folder: Path) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import QueryParams
 
 from peloton.errors import InvalidArgument
 from peloton.model.resources import KINDS
+from peloton.private.resmgr.monitoring import monitoring_pb2
 from peloton.web.formats import KINDS as SHOWN
 from peloton.web.formats import amount, part_of
 
 if TYPE_CHECKING:
-    from peloton.private.resmgr.monitoring.monitoring_pb2 import Amounts, Pool
+    from peloton.private.resmgr.monitoring.monitoring_pb2 import Pool
 
 WIDTH = 200.0
 """Of a bar, in its own unit."""
@@ -98,21 +100,17 @@ class PoolRow:
 def pool_rows(pools: Sequence[Pool]) -> tuple[PoolRow, ...]:
     """Return all pools as a tree: each directly behind the one above it or that one's other children."""
     root = next((pool for pool in pools if not pool.parent), None)
-    capacity = root.limit if root is not None else None
-    rows = (_row(pool, capacity) for pool in pools)
+    capacity = tuple(getattr(root.limit, kind) for kind in KINDS) if root is not None else (0.0,) * len(KINDS)
+    rows = (_row(pool.SerializeToString(deterministic=True), capacity) for pool in pools)
     return tuple(sorted(rows, key=lambda row: row.path.split("/") if row.path != "/" else []))
 
 
-def _row(pool: Pool, capacity: Amounts | None) -> PoolRow:
-    return PoolRow(
-        pool.id,
-        pool.path,
-        pool.parent,
-        pool.leaf,
-        pool.tasks,
-        pool.waiting,
-        tuple(_amounts(kind, pool, getattr(capacity, kind, 0.0)) for kind in KINDS),
-    )
+@lru_cache(maxsize=4096)
+def _row(encoded: bytes, capacity: tuple[float, ...]) -> PoolRow:
+    """Return the row of a pool. Most of a thousand pools are as they were, and need no new row."""
+    pool = monitoring_pb2.Pool.FromString(encoded)
+    amounts = (_amounts(kind, pool, whole) for kind, whole in zip(KINDS, capacity, strict=True))
+    return PoolRow(pool.id, pool.path, pool.parent, pool.leaf, pool.tasks, pool.waiting, tuple(amounts))
 
 
 def _amounts(kind: str, pool: Pool, capacity: float) -> KindAmounts:

@@ -10,7 +10,7 @@ from peloton.model.ids import PoolId
 from peloton.model.states import TaskState
 from resmgr.core.admission.checks import refusal
 from resmgr.core.scheduler import Scheduler
-from resmgr.core.state.amounts import Vector, vector
+from resmgr.core.state.amounts import NOTHING, Vector, plus, vector
 from resmgr.core.state.entities import Gang
 from resmgr.core.state.pools import Pool
 from resmgr.core.state.queues import NAMES, GangQueue
@@ -59,18 +59,19 @@ def pool_figures(scheduler: Scheduler) -> list[PoolFigures]:
     """Return the figures of all pools, parents before their children."""
     pools = list(scheduler.tree)
     tasks = {pool.id: pool.tasks for pool in pools}
-    waiting = {pool.id: len(scheduler.pending.of(pool)) if pool.leaf else 0 for pool in pools}
+    waiting = dict.fromkeys(tasks, 0)
+    for pool, gangs in scheduler.pending.active.items():
+        waiting[pool.id] = len(gangs)
     for gang in scheduler.infeasible:
         waiting[gang.pool.id] += 1
-    demand = {
-        pool.id: [sum(both) for both in zip(pool.demand, pool.slack_demand, strict=True)] for pool in pools
-    }
+    demand = {pool.id: _demand(pool) for pool in pools}
     for pool in reversed(pools):
         if pool.parent is not None:
-            above = pool.parent.id
+            above, own = pool.parent.id, demand[pool.id]
             tasks[above] += tasks[pool.id]
             waiting[above] += waiting[pool.id]
-            demand[above] = [sum(both) for both in zip(demand[above], demand[pool.id], strict=True)]
+            if own is not NOTHING:
+                demand[above] = plus(demand[above], own)
     return [
         PoolFigures(
             pool,
@@ -78,10 +79,17 @@ def pool_figures(scheduler: Scheduler) -> list[PoolFigures]:
             waiting[pool.id],
             allocation(pool),
             vector(pool.slack),
-            vector(demand[pool.id]),
+            demand[pool.id],
         )
         for pool in pools
     ]
+
+
+def _demand(pool: Pool) -> Vector:
+    """Return what the gangs in a leaf's queues ask for."""
+    if not any(pool.demand) and not any(pool.slack_demand):
+        return NOTHING
+    return plus(vector(pool.demand), vector(pool.slack_demand))
 
 
 @dataclass(slots=True)
