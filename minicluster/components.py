@@ -133,8 +133,9 @@ def zookeeper_servers(cluster: ClusterSettings, ports: Ports) -> str:
 def storage_settings(cluster: ClusterSettings, layout: Layout, ports: Ports) -> Tree:
     """Return the setting `storage` of the daemons. Settings of one daemon are merged over it."""
     kind, _, given = cluster.storage.partition("=")
+    keys: Tree = {"secret_keys_file": str(layout.secret_keys)} if cluster.secure else {}
     if kind != CASSANDRA:
-        return {"kind": "sqlite", "path": str(layout.database)}
+        return {"kind": "sqlite", "path": str(layout.database), **keys}
     servers = given.split(",") if given else [f"{LOOPBACK}:{ports(CASSANDRA, CASSANDRA, 0)[0]}"]
     found: Tree = {
         "kind": CASSANDRA,
@@ -142,6 +143,7 @@ def storage_settings(cluster: ClusterSettings, layout: Layout, ports: Ports) -> 
         "port": int(servers[0].rpartition(":")[2]),
         # Three copies at most, and no more than there are servers to hold them.
         "replication": {"class": "NetworkTopologyStrategy", "replication_factor": min(3, len(servers))},
+        **keys,
     }
     return merged(found, cluster.cassandra)
 
@@ -263,7 +265,7 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
     own: dict[str, Tree] = {
         "hostmgr": {**store, "mesos": {"master": master}, **_launch_limit(cluster)},
         "resmgr": store,
-        "jobmgr": store,
+        "jobmgr": {**store, "enable_secrets": True} if cluster.secure else store,
         "archiver": store,
     }
     for kind in ("hostmgr", "resmgr", "jobmgr", "archiver"):
@@ -289,9 +291,11 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
 
 
 def _auth(cluster: ClusterSettings, layout: Layout) -> Tree:
-    """Return the setting `auth` of the daemons."""
+    """Return the settings by which the daemons ask who calls, and write down what is changed."""
+    if not cluster.secure:
+        return {}
     files = {"config_file": str(layout.users), "token_file": str(layout.token)}
-    return {"auth": {"type": "BASIC", **files}} if cluster.secure else {}
+    return {"auth": {"type": "BASIC", **files}, "audit": str(layout.audit)}
 
 
 def _launch_limit(cluster: ClusterSettings) -> Tree:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import secrets
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def make_credentials(layout: Layout) -> None:
 
     layout.auth.mkdir(mode=0o700, parents=True, exist_ok=True)
     _write(layout.token, secrets.token_hex(32) + "\n")
+    _write(layout.secret_keys, base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
     users = []
     for name in (ADMIN, VIEWER):
         password = secrets.token_urlsafe(18)

@@ -60,6 +60,16 @@ class Layout:
         """The token by which the daemons know each other."""
         return self.auth / "token"
 
+    @property
+    def secret_keys(self) -> Path:
+        """The keys that encrypt the secrets of jobs in the store."""
+        return self.auth / "secret-keys"
+
+    @property
+    def audit(self) -> Path:
+        """What users have changed, a JSON line for each call."""
+        return self.root / "audit.jsonl"
+
     def credentials_of(self, user: str) -> Path:
         """Return the file of a user's name and password, as `--basicAuthConfig` takes it."""
         return self.auth / f"{user}.yaml"

@@ -31,6 +31,9 @@ class SqliteSettings(Settings):
     """Connections for reads, each with a thread of its own."""
     max_queued_writes: int = Field(default=1024, ge=1)
     """Most writes that are accepted and not yet committed; further callers wait."""
+    secret_keys_file: Path | None = None
+    """File, mode 0600, with the keys that encrypt the secrets of jobs: on each line 32 bytes in Base64. The
+    first one encrypts, and all decrypt. Without it, secrets are stored as they are."""
 
 
 class CassandraTlsSettings(Settings):
@@ -79,6 +82,9 @@ class CassandraSettings(Settings):
     """A file that contains only the password."""
     tls: CassandraTlsSettings = CassandraTlsSettings()
     """TLS to the servers."""
+    secret_keys_file: Path | None = None
+    """File, mode 0600, with the keys that encrypt the secrets of jobs: on each line 32 bytes in Base64. The
+    first one encrypts, and all decrypt. Without it, secrets are stored as they are."""
     datacenter: str = ""
     """The data center to connect to. Empty: that of the first contact point that answers; required where
     there

@@ -279,6 +279,11 @@ class Engine:
         runtime = await self.store.jobs.runtime(job_id)
         return JobSummary(job_id, await self.store.jobs.config(job_id, runtime.config_version), runtime)
 
+    def pool_of(self, job_id: JobId) -> str:
+        """Return the pool of a job in memory, an empty text of others."""
+        job = self.job(job_id)
+        return "" if job is None else job.spec.pool_id
+
     def active_jobs(self) -> list[JobId]:
         """Return the ids of the jobs that have not ended."""
         return self.lanes.jobs()

@@ -253,6 +253,9 @@ class DaemonSettings(ProcessSettings):
     """How many calls are served."""
     tracing: TracingSettings = TracingSettings()
     """Where traces of jobs go."""
+    audit: str = ""
+    """File to which a JSON line is written for each call of a user that changes something, or is refused;
+    `-` for standard output. Where empty: none is written. Created with mode 0600."""
 
     @property
     def exposed(self) -> bool:

@@ -42,6 +42,7 @@ from peloton.membership.interface import Address, Group, Leadership, Member, Rol
 from peloton.membership.lease import Standing
 from peloton.model.cluster import UNNAMED
 from peloton.rpc.access import access
+from peloton.rpc.audit import audit_log
 from peloton.rpc.caller import EPOCH, INSTANCE, TOKEN
 from peloton.rpc.client import Channels, LeaderClient
 from peloton.rpc.cluster_rules import RULES
@@ -82,8 +83,10 @@ class Daemon(Generic[S]):
         self._token = sent_token(auth)
         self.door = None if auth.type == "NOOP" else Door(auth)
         """What asks callers who they are; None where nobody is asked."""
-        gate = Gate(self.door, RateLimits(limits) if RateLimits.needed(limits) else None)
-        self.rpc = RpcServer(self._who_leads, [gate] if gate.needed else [])
+        self.audit = audit_log(settings.audit, self.clock.wall)
+        """What users have changed; None where it is not written."""
+        gate = Gate(self.door, RateLimits(limits) if RateLimits.needed(limits) else None, self.audit)
+        self.rpc = RpcServer(self._who_leads, [gate] if gate.needed else [], self.audit)
         self.http = HttpServer(self.unhealthy, self._remarks, local_changes=self.door is not None)
         self.checks: list[Callable[[], str]] = []
         """Each returns what is wrong, empty if nothing; /health is OK while all return empty texts."""

@@ -14,8 +14,9 @@ from peloton.errors import PelotonError
 from peloton.identity.authenticators import Credentials
 from peloton.identity.door import Door
 from peloton.identity.methods import REFLECTION
-from peloton.identity.principal import Kind, enter
+from peloton.identity.principal import Kind, current, enter
 from peloton.identity.roles import is_open
+from peloton.rpc.audit import Audit
 from peloton.rpc.errors import status_of
 from peloton.rpc.limits import RateLimits
 from peloton.rpc.metrics import REFUSED
@@ -24,10 +25,14 @@ from peloton.rpc.metrics import REFUSED
 class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     """Lets calls in that are granted."""
 
-    def __init__(self, door: Door | None, limits: RateLimits | None) -> None:
-        """Without a door, nobody is asked; without limits, any number of calls is served."""
+    def __init__(self, door: Door | None, limits: RateLimits | None, audit: Audit | None = None) -> None:
+        """Without a door, nobody is asked; without limits, any number of calls is served.
+
+        Refusals are noted in the audit log.
+        """
         self._door = door
         self._limits = limits
+        self._audit = audit
 
     @property
     def needed(self) -> bool:
@@ -50,8 +55,15 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             if self._limits is not None and not daemon and not is_open(details.method):
                 self._limits.take(details.method)
         except PelotonError as error:
+            self._note(details, error)
             return _refusal(error, details.method)
         return await continuation(details)
+
+    def _note(self, details: grpc.HandlerCallDetails, error: PelotonError) -> None:
+        metadata = details.invocation_metadata or ()
+        if self._audit is not None and self._audit.concerns(details.method, current(), metadata):
+            code = status_of(error).name
+            self._audit.note(details.method, current(), metadata, code, 0.0, why=str(error))
 
 
 def _refusal(error: PelotonError, path: str) -> Any:

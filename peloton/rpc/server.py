@@ -22,6 +22,7 @@ from google.protobuf.message import DecodeError
 
 from peloton.errors import Fenced, InvalidArgument, PelotonError, Unavailable
 from peloton.identity.principal import current
+from peloton.rpc.audit import Audit
 from peloton.rpc.caller import CallerIdentity, Terms, caller_of
 from peloton.rpc.errors import status_of
 from peloton.rpc.metrics import CALL_SECONDS, CALLS
@@ -103,13 +104,17 @@ class RpcServer:
     """The server: handlers by method, with the fence under which they answer."""
 
     def __init__(
-        self, leader: Callable[[], str], interceptors: Sequence[grpc.aio.ServerInterceptor] = ()
+        self,
+        leader: Callable[[], str],
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+        audit: Audit | None = None,
     ) -> None:
         """Use `leader` to describe, for users, which instance answers instead of this one.
 
         All calls pass through the interceptors, also those of services that are not served.
         """
         self._leader = leader
+        self._audit = audit
         self._interceptors = tuple(interceptors)
         self._terms = Terms()
         self._handlers: dict[str, Any] = {}
@@ -152,7 +157,7 @@ class RpcServer:
             for name in each.names:
                 for method, handler in each.methods.items():
                     path = f"/{name}/{method}"
-                    self._handlers[path] = _wrapped(path, handler, self._terms, fenced)
+                    self._handlers[path] = _wrapped(path, handler, self._terms, fenced, self._audit)
 
     def deactivate(self, services: Sequence[Service]) -> None:
         """Stop serving services."""
@@ -200,7 +205,9 @@ class _Router(grpc.GenericRpcHandler):  # type: ignore[misc]
         return self._server.find(details.method)
 
 
-def _wrapped(path: str, handler: Any, terms: Terms, fence: Callable[[], None]) -> Any:
+def _wrapped(
+    path: str, handler: Any, terms: Terms, fence: Callable[[], None], audit: Audit | None = None
+) -> Any:
     """Wrap a handler in parsing, checks of terms, translation of errors, and metrics."""
     if handler.request_streaming:
         raise NotImplementedError(f"{path}: no service of ours takes a stream")
@@ -211,7 +218,7 @@ def _wrapped(path: str, handler: Any, terms: Terms, fence: Callable[[], None]) -
             response_serializer=_serializer(handler.response_serializer),
         )
     return grpc.unary_unary_rpc_method_handler(
-        _unary(path, handler.unary_unary, parse, terms, fence, seconds.observe),
+        _unary(path, handler.unary_unary, parse, terms, fence, seconds.observe, audit),
         response_serializer=_serializer(handler.response_serializer),
     )
 
@@ -248,21 +255,35 @@ def _unary(
     terms: Terms,
     fence: Callable[[], None],
     observe: Callable[[float], None],
+    audit: Audit | None,
 ) -> Callable[[bytes, Any], Awaitable[Any]]:
     succeeded = CALLS.labels(path, "OK")
 
+    def note(context: Any, begun: float, code: str, request: Any, answer: Any, why: str) -> None:
+        metadata = context.invocation_metadata() or ()
+        if audit is not None and audit.concerns(path, current(), metadata):
+            seconds = time.perf_counter() - begun
+            audit.note(path, current(), metadata, code, seconds, request, answer, why)
+
     async def call(raw: bytes, context: Any) -> Any:
         begun = time.perf_counter()
+        request: Any = None
         try:
             _admit(context, terms, fence)
-            answer = await method(parse(raw), context)
+            request = parse(raw)
+            answer = await method(request, context)
             fence()
             succeeded.inc()
+            if audit is not None:
+                note(context, begun, "OK", request, answer, "")
             return answer
         except (asyncio.CancelledError, grpc.aio.BaseError):
             raise
         except Exception as error:  # noqa: BLE001 - the boundary: answered to the caller, and logged
-            await _fail(path, error, context, fence)
+            code, text = _failure(path, error, fence)
+            if audit is not None:
+                note(context, begun, code.name, request, None, text)
+            await context.abort(code, text)
         finally:
             observe(time.perf_counter() - begun)
 
@@ -285,7 +306,7 @@ def _stream(
         except (asyncio.CancelledError, grpc.aio.BaseError):
             raise
         except Exception as error:  # noqa: BLE001 - the boundary: answered to the caller, and logged
-            await _fail(path, error, context, fence)
+            await context.abort(*_failure(path, error, fence))
 
     return call
 
@@ -300,7 +321,8 @@ def _admit(context: Any, terms: Terms, fence: Callable[[], None]) -> None:
     terms.check(caller_of(context.invocation_metadata() or ()))
 
 
-async def _fail(path: str, error: Exception, context: Any, fence: Callable[[], None]) -> None:
+def _failure(path: str, error: Exception, fence: Callable[[], None]) -> tuple[grpc.StatusCode, str]:
+    """Return the status and the text of a failure, and count it. Defects are logged."""
     if isinstance(error, Fenced):
         try:
             fence()
@@ -319,4 +341,4 @@ async def _fail(path: str, error: Exception, context: Any, fence: Callable[[], N
             f"{path}: {type(error).__name__}; see the daemon's log",
         )
     CALLS.labels(path, code.name).inc()
-    await context.abort(code, text)
+    return code, text

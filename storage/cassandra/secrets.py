@@ -8,19 +8,28 @@ from collections.abc import Iterable
 from peloton.errors import NotFound
 from peloton.model.ids import JobId
 from peloton.model.payload import SecretBytes
+from storage.cassandra.connection import Connection
 from storage.cassandra.session import Session
+from storage.secret_keys import PLAIN, SecretKeys
+
+ALL_SECRETS = "SELECT job_id, key, data, WRITETIME(data) FROM secrets"
+REKEY_SECRET = "UPDATE secrets USING TIMESTAMP %s SET data = %s WHERE job_id = %s AND key = %s"
 
 
 class SecretRows:
     """Write rows of secrets, within the gate of their job."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, keys: SecretKeys = PLAIN) -> None:
         self._session = session
+        self._keys = keys
 
     async def put(self, job_id: JobId, secrets: SecretBytes, when: int) -> None:
         """Write secrets."""
         await asyncio.gather(
-            *(self._session.write("put_secret", job_id, key, data, when) for key, data in secrets.items())
+            *(
+                self._session.write("put_secret", job_id, key, self._keys.seal(job_id, key, data), when)
+                for key, data in secrets.items()
+            )
         )
 
     async def drop(self, job_id: JobId, keys: Iterable[str], when: int) -> None:
@@ -35,13 +44,30 @@ class SecretRows:
 class CassandraSecrets:
     """Secrets in the Cassandra store."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, keys: SecretKeys = PLAIN) -> None:
         self._session = session
+        self._keys = keys
 
     async def read(self, job_id: JobId, key: str) -> bytes:
-        """Return the content that is stored under a key of a job. Raises NotFound."""
+        """Return the content that is stored under a key of a job. Raises NotFound, and Refused."""
         async with self._session.use():
             row = await self._session.row("read_secret", job_id, key)
         if row is None:
             raise NotFound(f"job {job_id} has no secret under the key {key}")
-        return bytes(row[0])
+        return self._keys.open(job_id, key, bytes(row[0]))
+
+
+def rekey(connection: Connection, keys: SecretKeys) -> int:
+    """Encrypt all secrets with the newest key; return how many were not. Blocks.
+
+    A row keeps its place in time: what a job wrote or deleted meanwhile wins. Raises Refused where no key
+    fits.
+    """
+    changed = 0
+    for job_id, key, data, written in connection.execute(ALL_SECRETS):
+        if data is None or keys.is_newest(bytes(data)):
+            continue
+        sealed = keys.seal(str(job_id), key, keys.open(str(job_id), key, bytes(data)))
+        connection.execute(REKEY_SECRET, (written + 1, sealed, job_id, key))
+        changed += 1
+    return changed

@@ -43,6 +43,7 @@ from storage.interface import (
     Workflows,
     unfenced,
 )
+from storage.secret_keys import read_keys
 
 
 class CassandraStore:
@@ -56,6 +57,7 @@ class CassandraStore:
         self._connection = connection
         self._shared = shared
         self._session = session = Session(connection, settings)
+        keys = read_keys(settings.secret_keys_file)
         self._terms = terms = Terms(session)
         self._gate = gate = Gate(session, terms)
         self._rows = rows = Rows(session)
@@ -63,14 +65,14 @@ class CassandraStore:
         self._workflow_rows = workflow_rows = WorkflowRows(session)
         self._index = JobIndex(session, configs, terms)
         self._jobs = CassandraJobs(
-            session, gate, terms, rows, workflow_rows, configs, self._index, SecretRows(session)
+            session, gate, terms, rows, workflow_rows, configs, self._index, SecretRows(session, keys)
         )
         self._cleanup = Cleanup(session, self._jobs, configs)
         self.jobs: Jobs = self._jobs
         self.tasks: Tasks = CassandraTasks(session, rows)
         self.pod_events: PodEvents = CassandraPodEvents(session, gate)
         self.workflows: Workflows = CassandraWorkflows(session, gate, rows, workflow_rows)
-        self.secrets: Secrets = CassandraSecrets(session)
+        self.secrets: Secrets = CassandraSecrets(session, keys)
         self.pools: Pools = CassandraPools(session, gate)
         self.hosts: Hosts = CassandraHosts(session, gate)
         self.host_pools: HostPools = CassandraHostPools(session, gate)

@@ -13,6 +13,7 @@ from peloton.errors import Unavailable
 from storage.cassandra.access import access
 from storage.config import CassandraSettings, SqliteSettings
 from storage.interface import Store
+from storage.secret_keys import read_keys
 from storage.sqlite.store import open_sqlite
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class Stores:
     """
 
     def __init__(self, settings: SqliteSettings | CassandraSettings) -> None:
-        """Check files that the settings name. Raises Refused where one is not usable."""
+        """Check files that the settings name. Raises Refused or ConfigError where one is not usable."""
+        read_keys(settings.secret_keys_file)
         if isinstance(settings, CassandraSettings):
             access(settings)
         self._settings = settings

@@ -1,9 +1,11 @@
 """Command `peloton-migrate`: the schema of the store that a daemon's settings name.
 
-    peloton-migrate up|version|check -c FILE…
+    peloton-migrate up|version|check|rekey -c FILE…
 
 `up` creates or updates it, `version` prints its number, `check` exits with 1 where it is not the version of
-this program. All of them may run repeatedly, and on several machines at once.
+this program. `rekey` encrypts the secrets of jobs with the first key of `storage.secret_keys_file`, also
+those that are stored as they are; afterwards older keys are not needed. Daemons may run meanwhile. All of
+them may run repeatedly, and on several machines at once.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from pathlib import Path
 
 from pydantic_settings import SettingsConfigDict
 
+from peloton.config.errors import ConfigError
 from peloton.config.settings import SourcedSettings, environment, load
 from peloton.errors import PelotonError, Refused
 from storage.config import CassandraSettings, SqliteSettings, StorageSettings
+from storage.secret_keys import SecretKeys, read_keys
 
 INTERRUPTED = 130
 
@@ -38,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="peloton-migrate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("action", choices=("up", "version", "check"))
+    parser.add_argument("action", choices=("up", "version", "check", "rekey"))
     parser.add_argument("-c", "--config", action="append", required=True, type=Path, metavar="FILE")
     options = parser.parse_args(argv)
     try:
@@ -66,11 +70,14 @@ def _cassandra(action: str, settings: CassandraSettings) -> str:
     # The driver is large, and not needed for SQLite.
     from storage.cassandra import migrate
     from storage.cassandra.connection import connect
+    from storage.cassandra.secrets import rekey
 
     if action == "up":
         return f"keyspace {settings.keyspace} has schema version {migrate.up(settings)}"
     connection = connect(settings, settings.keyspace)
     try:
+        if action == "rekey":
+            return _rekeyed(rekey(connection, _keys(settings)))
         if action == "check":
             migrate.check(connection, settings)
         return f"keyspace {settings.keyspace} has schema version {migrate.version(connection, settings)}"
@@ -81,6 +88,7 @@ def _cassandra(action: str, settings: CassandraSettings) -> str:
 def _sqlite(action: str, settings: SqliteSettings) -> str:
     from storage.sqlite import migrate
     from storage.sqlite.connection import prepare_directory, writer_connection
+    from storage.sqlite.secrets import rekey
 
     path = settings.path.absolute()
     if action == "up":
@@ -90,11 +98,30 @@ def _sqlite(action: str, settings: SqliteSettings) -> str:
     newest = max(migrate.migrations())
     if not path.exists():
         raise Refused(f"database {path} does not exist: peloton-migrate up creates it")
+    if action == "rekey":
+        keys = _keys(settings)
+        with _named(path), closing(writer_connection(path, settings.busy_timeout)) as db:
+            changed = rekey(db, keys)
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            return _rekeyed(changed)
     version = _sqlite_version(path)
     if action == "check" and version != newest:
         hint = ": peloton-migrate up updates it" if version < newest else ""
         raise Refused(f"database {path} has schema version {version}, this program needs {newest}{hint}")
     return f"database {path} has schema version {version}"
+
+
+def _keys(settings: SqliteSettings | CassandraSettings) -> SecretKeys:
+    """Return the keys. Raises ConfigError, also where there are none."""
+    if settings.secret_keys_file is None:
+        raise ConfigError("storage.secret_keys_file: is needed: its first key is to encrypt the secrets")
+    return read_keys(settings.secret_keys_file)
+
+
+def _rekeyed(changed: int) -> str:
+    return (
+        f"{changed} secret{'' if changed == 1 else 's'} encrypted with the newest key; all others were before"
+    )
 
 
 def _sqlite_version(path: Path) -> int:

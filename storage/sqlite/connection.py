@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 from peloton.errors import Refused, Unavailable
@@ -16,7 +17,7 @@ _LARGEST_LOG = 64 * 1024 * 1024
 def prepare_directory(path: Path) -> None:
     """Create the directory of the file. Raises Unavailable where it cannot be created or written."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise Unavailable(f"database directory {path.parent}: {error.strerror}") from error
     if not os.access(path.parent, os.W_OK | os.X_OK):
@@ -50,8 +51,15 @@ def reader_connection(path: Path, busy_timeout: float) -> sqlite3.Connection:
     return db
 
 
+def _make_private(path: Path) -> None:
+    """Create the file for this user alone. SQLite gives its log and its index the same mode."""
+    with suppress(OSError):  # SQLite says what is wrong with a path
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+
+
 def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
     with translation():
+        _make_private(path)
         return sqlite3.connect(
             path, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=512
         )

@@ -17,6 +17,7 @@ from storage.codec import JOB_RUNTIME, decode_payload, encode_payload
 from storage.jobindex.entries import IndexedTexts, indexed_texts, label_lines
 from storage.jobindex.query import find
 from storage.jobindex.tables import INSERT_CONFIG, REPLACE_INDEX, UPDATE_INDEX
+from storage.secret_keys import PLAIN, SecretKeys
 from storage.sqlite.reader import Readers
 from storage.sqlite.secrets import writing_secrets
 from storage.sqlite.workflows import DELETE_OF_JOB, writing
@@ -58,9 +59,10 @@ def writing_runtime(job_id: JobId, runtime: JobRuntime) -> Write[None]:
 class SqliteJobs:
     """Jobs in the SQLite store."""
 
-    def __init__(self, writer: Writer, readers: Readers) -> None:
+    def __init__(self, writer: Writer, readers: Readers, keys: SecretKeys = PLAIN) -> None:
         self._writer = writer
         self._readers = readers
+        self._keys = keys
 
     async def create(
         self,
@@ -73,7 +75,7 @@ class SqliteJobs:
         """Store config, runtime, index row, membership in the active set, first workflow and secrets."""
         texts = await _texts(spec)
         write_workflow = writing((workflow,) if workflow is not None else (), ())
-        write_secrets = writing_secrets(job_id, secrets)
+        write_secrets = writing_secrets(job_id, secrets, self._keys)
         runtime_text = JOB_RUNTIME.encode(runtime)
 
         def write(db: sqlite3.Connection) -> None:
@@ -92,7 +94,7 @@ class SqliteJobs:
         Raises AlreadyExists for a version that exists.
         """
         texts = await _texts(spec)
-        write_secrets = writing_secrets(job_id, secrets)
+        write_secrets = writing_secrets(job_id, secrets, self._keys)
 
         def write(db: sqlite3.Connection) -> None:
             _insert_config(db, job_id, spec, texts)

@@ -7,16 +7,18 @@ import sqlite3
 from peloton.errors import NotFound
 from peloton.model.ids import JobId
 from peloton.model.payload import SecretBytes
+from storage.secret_keys import PLAIN, SecretKeys
 from storage.sqlite.reader import Readers
 from storage.sqlite.writer import Write
 
 REPLACE_SECRET = "INSERT OR REPLACE INTO secrets (job_id, key, data) VALUES (?, ?, ?)"
+REKEY_SECRET = "UPDATE secrets SET data = ? WHERE job_id = ? AND key = ? AND data = ?"
 SELECT_SECRET = "SELECT data FROM secrets WHERE job_id = ? AND key = ?"
 
 
-def writing_secrets(job_id: JobId, secrets: SecretBytes) -> Write[None]:
+def writing_secrets(job_id: JobId, secrets: SecretBytes, keys: SecretKeys = PLAIN) -> Write[None]:
     """Return the write of secrets."""
-    rows = [(job_id, key, data) for key, data in secrets.items()]
+    rows = [(job_id, key, keys.seal(job_id, key, data)) for key, data in secrets.items()]
 
     def write(db: sqlite3.Connection) -> None:
         db.executemany(REPLACE_SECRET, rows)
@@ -27,12 +29,27 @@ def writing_secrets(job_id: JobId, secrets: SecretBytes) -> Write[None]:
 class SqliteSecrets:
     """Secrets in the SQLite store."""
 
-    def __init__(self, readers: Readers) -> None:
+    def __init__(self, readers: Readers, keys: SecretKeys = PLAIN) -> None:
         self._readers = readers
+        self._keys = keys
 
     async def read(self, job_id: JobId, key: str) -> bytes:
-        """Return the content that is stored under a key of a job. Raises NotFound."""
+        """Return the content that is stored under a key of a job. Raises NotFound, and Refused."""
         row = await self._readers.run(lambda db: db.execute(SELECT_SECRET, (job_id, key)).fetchone())
         if row is None:
             raise NotFound(f"job {job_id} has no secret under the key {key}")
-        return bytes(row[0])
+        return self._keys.open(job_id, key, bytes(row[0]))
+
+
+def rekey(db: sqlite3.Connection, keys: SecretKeys) -> int:
+    """Encrypt all secrets with the newest key; return how many were not. Raises Refused where no key fits."""
+    changed = 0
+    db.execute("PRAGMA secure_delete = ON")  # what is replaced is overwritten in the file too
+    for job_id, key, data in db.execute("SELECT job_id, key, data FROM secrets").fetchall():
+        if keys.is_newest(data):
+            continue
+        sealed = keys.seal(job_id, key, keys.open(job_id, key, bytes(data)))
+        # A job that was changed or deleted meanwhile has no such row any more.
+        done = db.execute(REKEY_SECRET, (sealed, job_id, key, data))
+        changed += done.rowcount
+    return changed

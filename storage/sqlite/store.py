@@ -28,6 +28,7 @@ from storage.interface import (
     Workflows,
     unfenced,
 )
+from storage.secret_keys import PLAIN, SecretKeys, read_keys
 from storage.sqlite import tasks as task_rows
 from storage.sqlite.cluster import SqliteHosts, SqliteLockdowns, SqlitePools
 from storage.sqlite.connection import prepare_directory, reader_connection, writer_connection
@@ -46,14 +47,14 @@ from storage.sqlite.writer import Write, Writer
 class SqliteStore:
     """The port `storage.interface.Store`. Belongs to the event loop that opened it."""
 
-    def __init__(self, writer: Writer, readers: Readers) -> None:
+    def __init__(self, writer: Writer, readers: Readers, keys: SecretKeys = PLAIN) -> None:
         self._writer = writer
         self._readers = readers
-        self.jobs: Jobs = SqliteJobs(writer, readers)
+        self.jobs: Jobs = SqliteJobs(writer, readers, keys)
         self.tasks: Tasks = SqliteTasks(writer, readers)
         self.pod_events: PodEvents = SqlitePodEvents(writer, readers)
         self.workflows: Workflows = SqliteWorkflows(writer, readers)
-        self.secrets: Secrets = SqliteSecrets(readers)
+        self.secrets: Secrets = SqliteSecrets(readers, keys)
         self.pools: Pools = SqlitePools(writer, readers)
         self.hosts: Hosts = SqliteHosts(writer, readers)
         self.host_pools: HostPools = SqliteHostPools(writer, readers)
@@ -98,8 +99,9 @@ class SqliteStore:
 
 async def open_sqlite(settings: SqliteSettings) -> SqliteStore:
     """Open the store. Raises as `storage.selection.factory.open_store` does."""
+    keys = read_keys(settings.secret_keys_file)
     writing, reading = await asyncio.to_thread(_connections, settings)
-    return SqliteStore(Writer(writing, settings.max_queued_writes), Readers(reading))
+    return SqliteStore(Writer(writing, settings.max_queued_writes), Readers(reading), keys)
 
 
 def _connections(settings: SqliteSettings) -> tuple[sqlite3.Connection, list[sqlite3.Connection]]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import json
 import os
 import stat
 import subprocess
@@ -13,6 +16,7 @@ import grpc
 import httpx
 import pytest
 
+from mesos.v1 import mesos_pb2
 from minicluster.cluster import Cluster
 from minicluster.components import DAEMONS
 from minicluster.settings import ClusterSettings, Instances
@@ -142,17 +146,49 @@ def test_files_with_secrets_are_their_owners_only(cluster: Cluster) -> None:
     folder = cluster.layout.auth
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
-    assert modes == dict.fromkeys(("token", "users.yaml", "admin.yaml", "viewer.yaml"), 0o600)
+    assert modes == dict.fromkeys(("token", "secret-keys", "users.yaml", "admin.yaml", "viewer.yaml"), 0o600)
 
 
-def test_no_log_and_no_metric_has_a_secret(cluster: Cluster, harness: Harness) -> None:
-    secrets = [cluster.layout.token.read_text().strip(), viewer(cluster).password]
-    secrets.append(str(harness.client._auth and getattr(harness.client._auth, "password")))  # noqa: B009
-    texts: dict[Path | str, str] = {file: file.read_text() for file in cluster.layout.log.glob("*.log")}
+def test_a_secret_of_a_job_is_in_its_sandbox_only(cluster: Cluster, harness: Harness) -> None:
+    """Nor is any other: not in logs, metrics, answers, the store, or the command lines of processes."""
+    given = "secret-of-a-job-7f3a9c"
+    config = harness.config('test -s "$MESOS_SANDBOX/etc/secrets/key"')
+    config.defaultConfig.container.type = mesos_pb2.ContainerInfo.MESOS
+    request = job_pb2.CreateRequest(config=config)
+    request.secrets.add(path="/etc/secrets/key").value.data = base64.b64encode(given.encode())
+    answer = harness.client.job_svc.Create(request, timeout=60)
+    assert not answer.HasField("error"), answer.error
+    assert harness.ended(answer.jobId.value).state == job_pb2.SUCCEEDED
+    shown = harness.client.job_svc.Get(job_pb2.GetRequest(id=answer.jobId), timeout=60)
+    assert len(shown.secrets) == 1
+
+    auth = harness.client._auth
+    assert isinstance(auth, BasicAuth)
+    secrets = [given, base64.b64encode(given.encode()).decode(), viewer(cluster).password, auth.password]
+    secrets += [cluster.layout.token.read_text().strip(), cluster.layout.secret_keys.read_text().strip()]
+    texts: dict[Path | str, bytes] = {file: file.read_bytes() for file in cluster.layout.log.glob("*.log")}
+    texts |= {file: file.read_bytes() for file in cluster.layout.root.glob("peloton.db*")}
+    texts |= {file: file.read_bytes() for file in cluster.layout.conf.iterdir()}
+    texts[cluster.layout.audit] = cluster.layout.audit.read_bytes()
+    texts["answer"] = shown.SerializeToString()
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended
+            texts[process] = process.read_bytes()
     for part in cluster.components():
         if part.kind in DAEMONS:
             for page in ("metrics", "health"):
                 url = f"http://{part.addresses['http']}/{page}"
-                texts[url] = httpx.get(url, timeout=60).text
-    assert len(texts) > 10
-    assert {where for where, text in texts.items() if any(secret in text for secret in secrets)} == set()
+                texts[url] = httpx.get(url, timeout=60).content
+    assert len(texts) > 20
+    assert {where for where, text in texts.items() if any(each.encode() in text for each in secrets)} == set()
+
+
+def test_what_users_change_is_written_down(cluster: Cluster, harness: Harness) -> None:
+    job = harness.create(harness.config("true"))
+    harness.ended(job)
+    lines = [json.loads(line) for line in cluster.layout.audit.read_text().splitlines()]
+    (line,) = [each for each in lines if each.get("object", {}).get("job") == job]
+    assert (line["principal"], line["code"]) == ("admin", "OK")
+    assert line["method"] == "peloton.api.v0.job.JobManager/Create"
+    assert stat.S_IMODE(cluster.layout.audit.stat().st_mode) == 0o600
+    assert {each["kind"] for each in lines} <= {"user", "nobody"}

@@ -13,6 +13,7 @@ from peloton.model.pool import PoolConfig
 from peloton.model.task import MAX_FAILURES
 from peloton.wire.overrides import merged
 from peloton.wire.validation.task import check_command, check_enum, check_labels, check_task
+from peloton.wire.validation.texts import check_texts
 
 _PREEMPTIBLE = {
     task_pb2.PreemptionPolicy.TYPE_PREEMPTIBLE: True,
@@ -48,6 +49,7 @@ def validated(config: job_pb2.JobConfig) -> job_pb2.JobConfig:
     This takes some 50 µs for each entry of instanceConfig. `check_pool` checks the pool.
     """
     _check_complete(config)
+    check_texts(config)
     check_enum(config, "type", "type")
     check_enum(config, "placementStrategy", "placementStrategy")
     check_labels(config.labels, "labels")

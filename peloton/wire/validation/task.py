@@ -14,6 +14,7 @@ from peloton.errors import InvalidArgument
 from peloton.wire.constraint import constraint_from
 from peloton.wire.task import resources_from
 from peloton.wire.taskconfig import Variable, executor_type, has_custom_executor
+from peloton.wire.validation.texts import ARGUMENT, NAME, check_label_texts, check_length
 
 MAX_AMOUNT = 1e9
 """Bound of an amount of one task, in cores, MB or GPUs."""
@@ -26,6 +27,7 @@ def check_task(config: task_pb2.TaskConfig, path: str, job_type: int) -> None:
     for name in ("command", "container", "executor"):
         if config.HasField(name):
             _check_encoding(getattr(config, name), f"{path}.{name}")
+    check_length(f"{path}.name", config.name, NAME)
     resources_from(config.resource, f"{path}.resource", MAX_AMOUNT)
     check_labels(config.labels, f"{path}.labels")
     _check_executor(config, path, job_type)
@@ -87,7 +89,8 @@ def check_enum(message: Message, name: str, path: str) -> None:
 
 
 def check_labels(labels: Iterable[peloton_pb2.Label], path: str) -> None:
-    """Check that each label has a key."""
+    """Check that each label has a key, and no text is too long."""
+    check_label_texts(labels, path)
     for i, label in enumerate(labels):
         if not label.key:
             raise InvalidArgument(f"{path}[{i}].key", label.key, "a key: a text that is not empty")
@@ -111,6 +114,7 @@ def _check_ports(config: task_pb2.TaskConfig, path: str) -> None:
     for i, port in enumerate(config.ports):
         if not port.name:
             raise InvalidArgument(f"{path}[{i}].name", port.name, "a name; every port has one")
+        check_length(f"{path}[{i}].name", port.name, NAME)
         if port.value > MAX_PORT:
             raise InvalidArgument(f"{path}[{i}].value", port.value, f"0 (dynamic) or a port up to {MAX_PORT}")
         if not port.value and not port.envName and not custom:
@@ -189,6 +193,7 @@ def _check_environment(variables: Iterable[Variable], path: str) -> None:
 
 
 def _check_variable_name(path: str, name: str) -> None:
+    check_length(path, name, NAME)
     if "=" in name or "\0" in name:
         raise InvalidArgument(path, name, "the name of a variable, which holds no `=` and no zero byte")
 
@@ -205,6 +210,7 @@ def _check_encoding(message: Message, path: str) -> None:
 
 
 def _check_text(path: str, text: str) -> None:
-    """Refuse a zero byte, which no argument of exec(2) can have."""
+    """Refuse what no argument of exec(2) can have: a zero byte, and more than Linux takes."""
+    check_length(path, text, ARGUMENT)
     if "\0" in text:
         raise InvalidArgument(path, text, "a text without zero bytes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from peloton.clock import ManualClock
 from peloton.identity.door import Door
 from peloton.identity.methods import interface, scoped
 from peloton.identity.passwords import hashed
+from peloton.rpc.audit import Audit
 from peloton.rpc.gate import Gate
 from peloton.rpc.server import RpcServer
 from storage.config import SqliteSettings
@@ -46,8 +48,8 @@ METHODS = sorted(
 
 
 class Served:
-    def __init__(self, channel: Any, engine: Any) -> None:
-        self.channel, self.engine = channel, engine
+    def __init__(self, channel: Any, engine: Any, lines: list[str]) -> None:
+        self.channel, self.engine, self.lines = channel, engine, lines
         self.jobs = job_pb2_grpc.JobManagerStub(channel)
         self.services = stateless_svc_pb2_grpc.JobServiceStub(channel)
 
@@ -102,14 +104,16 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     users = [f"- {{username: {u}, password: '{hashed(u + '1', CHEAP)}', role: {u}}}" for u in USERS]
     file = private(tmp_path / "users.yaml", "\n".join(["users:", *users, ROLES]))
     engine, hostmgr = FakeEngine(store), FakeHostmgr()
-    gate = Gate(Door(settings(tmp_path, type="BASIC", config_file=file)), None)
-    server = RpcServer(lambda: "nobody leads", [gate])
+    lines: list[str] = []
+    audit = Audit(lines.append, ManualClock(epoch=NOW).wall)
+    gate = Gate(Door(settings(tmp_path, type="BASIC", config_file=file)), None, audit)
+    server = RpcServer(lambda: "nobody leads", [gate], audit)
     server.activate(
         services(engine, ManualClock(epoch=NOW), lambda cluster: hostmgr, hostmgr, hostmgr, hostmgr)
     )
     port = await server.start("127.0.0.1", 0)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        found = Served(channel, engine)
+        found = Served(channel, engine, lines)
         assert not (await found.create("admin", OURS, owner="ann")).HasField("error")
         yield found
     await server.stop(0)
@@ -193,3 +197,55 @@ async def test_who_created_a_job_is_kept(served: Served) -> None:
     request.id.value = EVES
     config = (await served.jobs.Get(request, metadata=as_user("inside"))).jobInfo.config
     assert (config.owner, config.changeLog.updatedBy) == ("owner", "owner")
+
+
+def noted(served: Served) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(served.lines[-1])
+    return found
+
+
+async def test_what_changes_something_is_in_the_audit_log(served: Served) -> None:
+    line = noted(served)
+    assert line.pop("seconds") > 0 and len(line.pop("request")) == 32 and line.pop("time").endswith("Z")
+    assert line == {
+        "principal": "admin",
+        "kind": "user",
+        "roles": ["admin"],
+        "method": "peloton.api.v0.job.JobManager/Create",
+        "object": {"job": OURS, "name": "hello", "pool": POOLS[2].id},
+        "pool": POOLS[2].id,
+        "code": "OK",
+    }
+    before = len(served.lines)
+    await found(served, "admin")
+    assert len(served.lines) == before
+
+
+async def test_refusals_are_in_the_audit_log(served: Served) -> None:
+    again = await served.create("admin", OURS)
+    assert again.HasField("error") and noted(served)["refused"] == "alreadyExists"
+    stop = job_pb2.StopRequest()
+    stop.id.value = OURS
+    for metadata, code, principal in (
+        (as_user("outside"), "PERMISSION_DENIED", "outside"),
+        (as_user("owner"), "PERMISSION_DENIED", "owner"),
+        (as_user("admin", "pw-that-is-wrong"), "UNAUTHENTICATED", ""),
+        ((), "UNAUTHENTICATED", ""),
+    ):
+        request_id = (("x-request-id", "given-by-the-caller"), ("rpc-caller", "a test"))
+        with pytest.raises(grpc.aio.AioRpcError):
+            await served.jobs.Stop(stop, metadata=(*metadata, *request_id), timeout=60)
+        line = noted(served)
+        assert (line["code"], line.get("principal", "")) == (code, principal)
+        assert (line["request"], line["caller"]) == ("given-by-the-caller", "a test")
+    assert "pw-that-is-wrong" not in "".join(served.lines)
+
+
+async def test_no_content_of_a_request_is_in_the_audit_log(served: Served) -> None:
+    request = job_pb2.CreateRequest(config=job())
+    request.config.defaultConfig.command.environment.variables.add(name="TOKEN", value="in-the-environment")
+    request.secrets.add(path="/x").value.data = b"in-the-secret"
+    await served.jobs.Create(request, metadata=as_user("admin"), timeout=60)
+    assert "Create" in served.lines[-1]
+    for text in ("in-the-", "TOKEN", "echo hello"):
+        assert text not in "".join(served.lines)

@@ -1,0 +1,158 @@
+"""The audit log: one JSON line for each call that changes something, or was refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterable
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
+from typing import Any
+
+from peloton.clock import rfc3339
+from peloton.config.errors import ConfigError
+from peloton.identity.methods import PRIVATE, for_daemons_only, split
+from peloton.identity.principal import Kind, Principal
+
+READING = (
+    *("Get", "List", "Lookup", "Query", "Browse", "Watch", "Cancel", "Explain", "Check", "Find", "Plan"),
+    *("ClusterCapacity", "ServerReflection"),
+)
+"""What the names of methods begin with that change nothing. Cancel ends a watch of the caller's own."""
+STDOUT = "-"
+LONGEST = 200
+"""Letters of a value that are kept, and values of a list."""
+REQUEST_ID = "x-request-id"
+_IDS = ("JobID", "PodName", "UpdateID", "VolumeID", "ResourcePoolID", "ResourcePoolPath", "TaskID", "PodID")
+_NAMES = ("name", "hostname", "hostnames", "sourcePool", "destinationPool", "components", "instanceId")
+Metadata = Iterable[tuple[str, str | bytes]]
+
+
+class Audit:
+    """Writes the log. `pool_of` returns the pool of a job, where it is known without waiting."""
+
+    def __init__(self, write: Callable[[str], object], clock: Callable[[], int]) -> None:
+        """`clock` returns nanoseconds since 1970."""
+        self._write = write
+        self._clock = clock
+        self.pool_of: Callable[[str], str] = lambda job_id: ""
+
+    def concerns(self, path: str, principal: Principal, metadata: Metadata) -> bool:
+        """Return whether a call is of the kind that is logged: what daemons do among themselves is not."""
+        service, method = split(path)
+        if method.startswith(READING) or for_daemons_only(service, method):
+            return False
+        daemon = principal.kind is Kind.DAEMON or any(key == "peloton-instance" for key, _ in metadata)
+        return not daemon or not service.startswith(PRIVATE)
+
+    def note(
+        self,
+        path: str,
+        principal: Principal,
+        metadata: Metadata,
+        code: str,
+        seconds: float,
+        request: Any = None,
+        answer: Any = None,
+        why: str = "",
+    ) -> None:
+        """Write a line. Of the request it has ids and names only: no secret, no command, no environment."""
+        given = {key: value for key, value in metadata if isinstance(value, str)}
+        named = {**_named(answer), **_named(request)}
+        job_id = named.get("job") or named.get("pod", "")[:36]
+        line = {
+            "time": rfc3339(self._clock()),
+            "principal": principal.name,
+            "kind": str(principal.kind),
+            "roles": list(principal.roles),
+            "caller": given.get("rpc-caller", "")[:LONGEST],
+            "method": path.lstrip("/"),
+            "object": named,
+            "pool": named.get("pool") or (self.pool_of(str(job_id)) if job_id else ""),
+            "code": code,
+            "refused": _refusal(answer),
+            "seconds": round(seconds, 6),
+            "request": given.get(REQUEST_ID, "")[:LONGEST] or uuid.uuid4().hex,
+            "why": why[:LONGEST],
+        }
+        self._write(json.dumps({key: value for key, value in line.items() if value not in ("", [], {})}))
+
+
+def _named(message: Any) -> dict[str, Any]:
+    """Return the ids and names by which a message says what it is about."""
+    if message is None or not hasattr(message, "DESCRIPTOR"):
+        return {}
+    found: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        kind = field.message_type.name if field.message_type is not None else ""
+        if kind in _IDS and not field.is_repeated:
+            if value := getattr(message, field.name).value:
+                found[_SHORT[kind]] = str(value)[:LONGEST]
+        elif kind in ("JobConfig", "JobSpec") and message.HasField(field.name):
+            spec = getattr(message, field.name)
+            found["name"] = spec.name[:LONGEST]
+            pool = spec.respoolID.value if kind == "JobConfig" else spec.respool_id.value
+            if pool:
+                found["pool"] = pool[:LONGEST]
+        elif kind in ("ResourcePoolConfig", "ResourcePoolSpec") and message.HasField(field.name):
+            found["name"] = getattr(message, field.name).name[:LONGEST]
+        elif field.name in _NAMES and not kind:
+            value = getattr(message, field.name)
+            plain = [str(each)[:LONGEST] for each in value][:LONGEST] if field.is_repeated else value
+            if plain not in ("", []):
+                found[field.name] = plain[:LONGEST] if isinstance(plain, str) else plain
+    return found
+
+
+_SHORT = {
+    "JobID": "job",
+    "PodName": "pod",
+    "UpdateID": "update",
+    "VolumeID": "volume",
+    "ResourcePoolID": "pool",
+    "ResourcePoolPath": "path",
+    "TaskID": "task",
+    "PodID": "run",
+}
+
+
+def _refusal(answer: Any) -> str:
+    """Return the refusal that an answer of the v0 API holds, by its kind; empty where it holds none."""
+    if answer is None or not hasattr(answer, "DESCRIPTOR") or "error" not in answer.DESCRIPTOR.fields_by_name:
+        return ""
+    described = answer.DESCRIPTOR.fields_by_name["error"]
+    if described.message_type is None or described.is_repeated or not answer.HasField("error"):
+        return ""
+    return ", ".join(field.name for field, _ in answer.error.ListFields()) or "error"
+
+
+def audit_log(target: str, clock: Callable[[], int]) -> Audit | None:
+    """Return the log that the setting names; None where there is none. Raises ConfigError.
+
+    A file is opened again where it was renamed, as programs that rotate logs do.
+    """
+    if not target:
+        return None
+    handler: logging.Handler
+    if target == STDOUT:
+        handler = logging.StreamHandler(sys.stdout)
+    else:
+        path = Path(target)
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+            handler = _Private(path)
+        except OSError as error:
+            raise ConfigError(f"audit: {target}: {error.strerror}") from None
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    made = logging.Logger("peloton.audit", logging.INFO)  # of its own: the log's level does not matter
+    made.addHandler(handler)
+    return Audit(lambda line: made.info("%s", line), clock)
+
+
+class _Private(WatchedFileHandler):
+    def _open(self) -> Any:
+        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return os.fdopen(descriptor, "a", encoding="utf-8")

@@ -1,0 +1,95 @@
+"""Encryption of job secrets in the store: AES-256-GCM, bound to the job and the key under which each stands.
+
+Of several keys the first one encrypts, and all decrypt. Rows from before there were keys are read as they
+are.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from peloton.config.errors import ConfigError
+from peloton.errors import Refused
+from peloton.identity.userfile import require_private
+from peloton.model.ids import JobId
+
+MAGIC = b"\0peloton-aes256gcm-1\0"
+"""How an encrypted row begins; the key's id, the nonce, and what AES-GCM returns follow."""
+KEY_BYTES, ID_BYTES, NONCE_BYTES = 32, 8, 12
+SETTING = "storage.secret_keys_file"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretKeys:
+    """The keys of a store, by their ids; none: secrets are stored as they are."""
+
+    newest: bytes = b""
+    """The id of the key that encrypts."""
+    by_id: Mapping[bytes, AESGCM] = field(default_factory=dict, repr=False)
+
+    def seal(self, job_id: JobId, key: str, content: bytes) -> bytes:
+        """Return a secret as it is stored."""
+        if not self.newest:
+            return content
+        nonce = os.urandom(NONCE_BYTES)
+        sealed = self.by_id[self.newest].encrypt(nonce, content, _bound(job_id, key))
+        return MAGIC + self.newest + nonce + sealed
+
+    def open(self, job_id: JobId, key: str, stored: bytes) -> bytes:
+        """Return a secret that is stored. Raises Refused where no key fits."""
+        if not stored.startswith(MAGIC):
+            return stored
+        rest = stored[len(MAGIC) :]
+        cipher = self.by_id.get(rest[:ID_BYTES])
+        if cipher is None:
+            raise Refused(f"the secret {key} of job {job_id} is encrypted with a key that {SETTING} has not")
+        nonce, sealed = rest[ID_BYTES : ID_BYTES + NONCE_BYTES], rest[ID_BYTES + NONCE_BYTES :]
+        try:
+            return cipher.decrypt(nonce, sealed, _bound(job_id, key))
+        except InvalidTag:
+            raise Refused(f"the secret {key} of job {job_id} was changed in the store") from None
+
+    def is_newest(self, stored: bytes) -> bool:
+        """Return whether a row is as it would be written now."""
+        return stored.startswith(MAGIC + self.newest) if self.newest else not stored.startswith(MAGIC)
+
+
+PLAIN = SecretKeys()
+
+
+def read_keys(path: Path | None) -> SecretKeys:
+    """Read the file of keys, one a line. Raises ConfigError; never shows a key."""
+    if path is None:
+        return PLAIN
+    require_private(path, SETTING)
+    try:
+        lines = [line.strip() for line in path.read_text().splitlines() if line.strip()]
+        keys = [base64.b64decode(line, validate=True) for line in lines]
+    except OSError as error:
+        raise ConfigError(f"{SETTING}: {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, binascii.Error):
+        keys = []
+    if not keys or any(len(key) != KEY_BYTES for key in keys):
+        raise ConfigError(
+            f"{SETTING}: {path}: should have a key on each line, {KEY_BYTES} bytes in Base64, such as "
+            "`openssl rand -base64 32` makes"
+        )
+    by_id = {_id_of(key): AESGCM(key) for key in keys}
+    return SecretKeys(_id_of(keys[0]), by_id)
+
+
+def _id_of(key: bytes) -> bytes:
+    return hashlib.blake2b(key, digest_size=ID_BYTES, person=b"peloton-key-id").digest()
+
+
+def _bound(job_id: JobId, key: str) -> bytes:
+    return f"{job_id}\0{key}".encode()
