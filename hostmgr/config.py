@@ -7,10 +7,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from hostmgr.core.columns import CONCURRENT_LAUNCHES
 from hostmgr.core.filter import Ranking
 from hostmgr.core.launches import LaunchPolicy
 from hostmgr.core.reservations import ReservationPolicy
-from hostmgr.core.table import CONCURRENT_LAUNCHES
 from peloton.config.settings import DaemonSettings, Settings
 from peloton.config.sources import Variable
 from peloton.errors import PelotonError

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
-from hostmgr.core.hosts import LaunchPlan, OfferedVolume
+from hostmgr.core.claims import LaunchPlan, OfferedVolume
+from hostmgr.core.columns import Agent
 from hostmgr.core.maintenance import Machine, MasterStatus
 from hostmgr.core.offers import Offer
 from hostmgr.core.operations import HostOperation
-from hostmgr.core.table import Agent
 from peloton.model.ids import MesosTaskId
 from peloton.model.task import Launch, TaskStatus
 

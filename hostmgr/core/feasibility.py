@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hostmgr.core.columns import Mask
 from hostmgr.core.filter import HostFilter, Result
 from hostmgr.core.labels import HOSTNAME
 from hostmgr.core.mismatch import mismatch
-from hostmgr.core.table import HostTable, Mask
+from hostmgr.core.table import HostTable
 from peloton.model.constraint import Label, contradiction
 from peloton.model.fixed_ports import ports_of
 from peloton.model.resources import KINDS, MILLI

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from hostmgr.core.capacity import Capacity, sum_of
+from hostmgr.core.claims import Acquired, Claim, InvalidOffers, LaunchPlan, OfferedVolume
+from hostmgr.core.columns import Agent, Rows
 from hostmgr.core.filter import HostFilter, Ranking, Result
 from hostmgr.core.holds import HELD_SECONDS, Holds
-from hostmgr.core.offers import Entry, InsufficientOffers, Need, Offer, Taken, free, take
+from hostmgr.core.offers import InsufficientOffers, Need, Offer, free, take
 from hostmgr.core.pools import HostPools
 from hostmgr.core.states import ClaimCause, ClaimState
-from hostmgr.core.table import Agent, HostTable, Rows
+from hostmgr.core.table import HostTable
 from peloton.errors import Refused
 from peloton.model.constraint import Label
 from peloton.model.ids import MesosTaskId
-from peloton.model.resources import Resources, total
 from peloton.model.states import HostState
 
 PLACING_SECONDS = 300.0
@@ -32,63 +34,6 @@ uses it may be under way."""
 OFFER_SECONDS = 10 * 86400.0
 MAX_REMEMBERED = 50_000
 """Number of launches whose repetition is recognised."""
-
-
-class InvalidOffers(Refused):
-    """The host-offer id is unknown, expired, or was used for other tasks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A host that is reserved for one placement."""
-
-    id: str
-    agent_id: str
-    hostname: str
-    since: float
-    """When it was acquired, in seconds on the monotonic clock, like `until`."""
-    until: float
-    """When it ends by itself."""
-    owner: str = ""
-    """The process that claimed it, `<role>/<id>`; empty for callers that are no daemon."""
-    ends_by: float | None = None
-    """For backfill of a reserved host: when the tasks that are launched by it end at the latest."""
-
-
-@dataclass(frozen=True, slots=True)
-class Acquired:
-    """The claims of one request, and the number of other hosts by reason."""
-
-    claims: tuple[Claim, ...]
-    counts: Mapping[Result, int]
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchPlan:
-    """One launch: all offers of the host, and what each task takes from them, in the order of the tasks."""
-
-    claim: Claim
-    offers: tuple[Offer, ...]
-    taken: tuple[tuple[Taken, ...], ...]
-    task_ids: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class OfferedVolume:
-    """A persistent volume, and the offer that holds it."""
-
-    offer: Offer
-    entry: Entry
-
-
-@dataclass(frozen=True, slots=True)
-class Capacity:
-    """Sums over all agents."""
-
-    total: Resources
-    slack_cpu: int
-    allocated: Resources
-    allocated_slack_cpu: int
 
 
 class Hosts:
@@ -123,7 +68,7 @@ class Hosts:
         self._launched: OrderedDict[str, int] = OrderedDict()
         """Claims that were used, with the hash of their tasks' ids: all ids would be too many."""
         self._agents: dict[str, Agent] = {}
-        self._capacity = _sum(())
+        self._capacity = sum_of(())
         self._cursor = 0
         self.changed: dict[str, str] | None = None
         """Hostnames, by agent id, of hosts whose offers or labels have changed. None: nobody watches them."""
@@ -180,7 +125,7 @@ class Hosts:
             if not self._of_agent.get(agent_id):
                 self.remove_agent(agent_id)
         self._agents = listed if complete else {**self._agents, **listed}
-        self._capacity = _sum(self._agents.values())
+        self._capacity = sum_of(self._agents.values())
 
     def remove_agent(self, agent_id: str) -> None:
         """Remove a lost agent with its offers and its claim."""
@@ -190,7 +135,7 @@ class Hosts:
         if claim_id is not None:
             del self._claims[claim_id]
         if self._agents.pop(agent_id, None) is not None:
-            self._capacity = _sum(self._agents.values())
+            self._capacity = sum_of(self._agents.values())
         row = self.table.row(agent_id)
         if row is not None:
             self._note(agent_id, self.table.hostnames[row])
@@ -433,7 +378,7 @@ class Hosts:
         agents: dict[str, list[Agent]] = {name: [] for name in pools.names()}
         for agent in self._agents.values():
             agents[pools.pool_of(agent.hostname)].append(agent)
-        return {name: (len(each), _sum(each)) for name, each in agents.items()}
+        return {name: (len(each), sum_of(each)) for name, each in agents.items()}
 
     def _claim(
         self, rows: Rows, ids: Iterator[str], now: float, owner: str, ends_by: float | None = None
@@ -491,12 +436,3 @@ class Hosts:
     def _note(self, agent_id: str, hostname: str) -> None:
         if self.changed is not None:
             self.changed[agent_id] = hostname
-
-
-def _sum(agents: Collection[Agent]) -> Capacity:
-    return Capacity(
-        total(agent.total for agent in agents),
-        sum(agent.slack_cpu for agent in agents),
-        total(agent.allocated for agent in agents),
-        sum(agent.allocated_slack_cpu for agent in agents),
-    )

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from hostmgr.core.columns import Mask
 from hostmgr.core.labels import EXCLUSIVE, HOSTNAME
-from hostmgr.core.table import HostTable, Mask
+from hostmgr.core.table import HostTable
 from peloton.model.constraint import (
     AndConstraint,
     Condition,

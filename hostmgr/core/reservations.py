@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hostmgr.core.claims import Claim
+from hostmgr.core.columns import Mask
 from hostmgr.core.feasibility import GangShape, Members
 from hostmgr.core.filter import HostFilter
-from hostmgr.core.hosts import Claim, Hosts
+from hostmgr.core.hosts import Hosts
 from hostmgr.core.reservation_plan import (
     NOTHING,
     Demand,
@@ -30,7 +32,6 @@ from hostmgr.core.reservation_plan import (
 )
 from hostmgr.core.runs import Runs
 from hostmgr.core.states import ClaimState
-from hostmgr.core.table import Mask
 from peloton.errors import AlreadyExists, NotFound, Refused
 from peloton.model.resources import Resources
 

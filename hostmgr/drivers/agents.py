@@ -11,9 +11,9 @@ from typing import NoReturn
 from prometheus_client import Gauge
 
 from hostmgr.backend.interface import Backend
+from hostmgr.core.columns import Agent
 from hostmgr.core.hosts import Hosts
 from hostmgr.core.reconcile import Reconciler
-from hostmgr.core.table import Agent
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.backoff import exponential
 from peloton.model.resources import KINDS, MILLI, ZERO

@@ -9,7 +9,8 @@ from typing import NoReturn
 
 from prometheus_client import Gauge
 
-from hostmgr.core.hosts import Capacity, Hosts
+from hostmgr.core.capacity import Capacity
+from hostmgr.core.hosts import Hosts
 from hostmgr.core.pools import HostPools
 from hostmgr.drivers.agents import Cluster
 from hostmgr.drivers.history import HostHistory

@@ -12,9 +12,9 @@ from typing import NoReturn
 
 from prometheus_client import Gauge
 
+from hostmgr.core.columns import Agent
 from hostmgr.core.maintenance import Occupancy, Plan, occupied, plan
 from hostmgr.core.states import LIFE, LifeCause
-from hostmgr.core.table import Agent
 from hostmgr.drivers.agents import Cluster
 from hostmgr.drivers.manager import HostManager
 from hostmgr.drivers.records import HostRecords

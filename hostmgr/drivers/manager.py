@@ -20,8 +20,9 @@ from hostmgr.backend.interface import (
     Registration,
     StatusEvent,
 )
+from hostmgr.core.claims import Acquired, InvalidOffers
 from hostmgr.core.filter import HostFilter
-from hostmgr.core.hosts import Acquired, Hosts, InvalidOffers
+from hostmgr.core.hosts import Hosts
 from hostmgr.core.launches import Launches
 from hostmgr.core.offers import Need, Offer, need_of
 from hostmgr.core.reconcile import Reconciler

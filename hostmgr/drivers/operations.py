@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable, Sequence
 
-from hostmgr.core.hosts import InvalidOffers
+from hostmgr.core.claims import InvalidOffers
 from hostmgr.core.offers import InsufficientOffers, need_of
 from hostmgr.core.operations import CreateVolume, HostOperation, LaunchTasks
 from hostmgr.drivers.manager import HostManager, check_distinct

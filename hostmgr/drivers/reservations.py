@@ -12,9 +12,9 @@ from typing import NoReturn
 
 from prometheus_client import Gauge
 
+from hostmgr.core.claims import Acquired
 from hostmgr.core.feasibility import GangShape
 from hostmgr.core.filter import HostFilter
-from hostmgr.core.hosts import Acquired
 from hostmgr.core.reservation_plan import RunInfo, vector
 from hostmgr.core.reservations import Progress
 from hostmgr.drivers.manager import HostManager, claim_ids

@@ -17,7 +17,7 @@ from hostmgr.backend.interface import (
     Registration,
     StatusEvent,
 )
-from hostmgr.core.hosts import LaunchPlan, OfferedVolume
+from hostmgr.core.claims import LaunchPlan, OfferedVolume
 from hostmgr.core.maintenance import Machine, MasterStatus
 from hostmgr.core.offers import Offer, Taken
 from hostmgr.core.operations import HostOperation

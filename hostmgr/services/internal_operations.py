@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hostmgr.core.hosts import InvalidOffers
+from hostmgr.core.claims import InvalidOffers
 from hostmgr.core.operations import Reserve, Unreserve
 from hostmgr.drivers.manager import HostManager
 from hostmgr.drivers.operations import Operations

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from hostmgr.core.claims import Claim
+from hostmgr.core.columns import Agent
 from hostmgr.core.filter import HostFilter, Result
-from hostmgr.core.hosts import Claim
-from hostmgr.core.table import Agent
 from hostmgr.drivers.manager import HostManager
 from peloton.model.host_pool import HOST_POOL
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hostmgr.core.hosts import Claim
+from hostmgr.core.claims import Claim
 from hostmgr.core.reservations import Progress
 from hostmgr.drivers.manager import HostManager
 from hostmgr.drivers.reservations import ReservationPlanner

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hostmgr.core.columns import Agent
 from hostmgr.core.filter import HostFilter
-from hostmgr.core.table import Agent
 from hostmgr.drivers.manager import HostManager, claim_ids
 from hostmgr.services.offers import host_info, host_offer
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound, Refused

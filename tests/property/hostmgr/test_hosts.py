@@ -9,8 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from hostmgr.core.claims import InvalidOffers
 from hostmgr.core.filter import HostFilter
-from hostmgr.core.hosts import Hosts, InvalidOffers
+from hostmgr.core.hosts import Hosts
 from hostmgr.core.offers import Need, free
 from hostmgr.core.states import ClaimState
 from hostmgr.core.table import HostTable

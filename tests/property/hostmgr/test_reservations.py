@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hostmgr.core.claims import Claim
 from hostmgr.core.feasibility import GangShape, Members
 from hostmgr.core.filter import HostFilter
-from hostmgr.core.hosts import Claim, Hosts
+from hostmgr.core.hosts import Hosts
 from hostmgr.core.reservation_plan import RunInfo, vector
 from hostmgr.core.reservations import Progress, ReservationPolicy, Reservations
 from hostmgr.core.runs import Runs

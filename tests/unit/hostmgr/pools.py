@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+from hostmgr.core.columns import Agent
 from hostmgr.core.hosts import Hosts
 from hostmgr.core.pools import HostPools
-from hostmgr.core.table import Agent, HostTable
+from hostmgr.core.table import HostTable
 from hostmgr.drivers.agents import Cluster
 from hostmgr.drivers.host_pools import HostPoolManager
 from hostmgr.drivers.maintenance import Maintenance

@@ -12,8 +12,8 @@ import grpc
 import pytest
 
 from hostmgr.backend.interface import OffersMade
+from hostmgr.core.columns import Agent
 from hostmgr.core.offers import Offer
-from hostmgr.core.table import Agent
 from hostmgr.drivers.agents import Cluster
 from hostmgr.drivers.reconciliation import Reconciliation
 from hostmgr.mesos.stream import Event

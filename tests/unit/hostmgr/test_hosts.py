@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hostmgr.core.claims import InvalidOffers
 from hostmgr.core.filter import HostFilter, Ranking, Result
-from hostmgr.core.hosts import Hosts, InvalidOffers
+from hostmgr.core.hosts import Hosts
 from hostmgr.core.states import ClaimState
 from hostmgr.core.table import HostTable
 from peloton.model.resources import Resources

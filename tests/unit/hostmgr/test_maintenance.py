@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from hostmgr.core.columns import Agent
 from hostmgr.core.filter import HostFilter
 from hostmgr.core.hosts import Hosts
 from hostmgr.core.maintenance import Machine, MasterStatus, Occupancy, Plan, occupied, plan
 from hostmgr.core.runs import Runs
 from hostmgr.core.states import LifeCause
-from hostmgr.core.table import Agent, HostTable
+from hostmgr.core.table import HostTable
 from hostmgr.drivers.host_pools import HostPoolManager
 from hostmgr.drivers.maintenance import RETURN_SECONDS, Maintenance
 from hostmgr.drivers.records import HostRecords

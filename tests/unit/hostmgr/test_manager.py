@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import pytest
 
+from hostmgr.core.claims import InvalidOffers
 from hostmgr.core.filter import HostFilter
-from hostmgr.core.hosts import Hosts, InvalidOffers
+from hostmgr.core.hosts import Hosts
 from hostmgr.core.launches import Launches, LaunchPolicy
 from hostmgr.core.reconcile import Policy, Reconciler
 from hostmgr.core.runs import Runs

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from hostmgr.core.table import Agent
+from hostmgr.core.columns import Agent
 from hostmgr.mesos.stream import Event
 from mesos.v1 import mesos_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hostmgr.core.claims import InvalidOffers
 from hostmgr.core.filter import HostFilter, Result
-from hostmgr.core.hosts import InvalidOffers
 from hostmgr.core.states import CLAIM, LIFE, ClaimCause, ClaimState, LifeCause
 from peloton.errors import IllegalTransition
 from peloton.model.states import HostState

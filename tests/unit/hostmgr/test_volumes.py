@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from hostmgr.core.columns import Agent
 from hostmgr.core.offers import DISK, Entry, InsufficientOffers, Need, Offer, free, take
-from hostmgr.core.table import Agent
 from hostmgr.mesos.stream import Event
 from mesos.v1 import mesos_pb2
 from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
