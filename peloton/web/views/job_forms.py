@@ -177,16 +177,22 @@ async def _update(request: Request, read: Read, options: Options) -> Response:
 async def _update_batch(request: Request, read: Read, text: str, step: str) -> Response:
     """Add instances to a batch job."""
     config = parse_spec(job_pb2.JobConfig, text, SOURCE)
+    held = read.head.instances
+    if config.instanceCount < held:
+        expected = f"at least {held}: instances may be added to a batch job, and none removed"
+        raise InvalidArgument("instanceCount", config.instanceCount, expected)
     if step == "apply":
+        if field(request, "version") != read.head.entity_version:
+            # The call for batch jobs takes no version to compare.
+            raise Conflict(STALE)
         wire = job_pb2.UpdateRequest(id=v0_peloton.JobID(value=read.head.id), config=config)
         try:
             await calls(request).call("job_svc", "Update", wire)
         except Refused as error:
             return await _edit(request, read, text, str(error), 400)
         return done(request, read.head.url)
-    more = config.instanceCount - read.head.instances
-    added = f"{read.head.instances}-{config.instanceCount - 1}" if more > 0 else ""
-    diff = Diff(added, "", "", f"0-{read.head.instances - 1}")
+    added = f"{held}-{config.instanceCount - 1}" if config.instanceCount > held else ""
+    diff = Diff(added, "", "", f"0-{held - 1}")
     return await _show_update(request, read, text, Options(), diff)
 
 

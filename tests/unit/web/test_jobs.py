@@ -300,6 +300,25 @@ def test_a_batch_job_has_actions_of_its_own() -> None:
     assert asked(found, "Restart")[0].resourceVersion == 3
 
 
+def test_instances_are_added_to_a_batch_job() -> None:
+    found = cluster(job_info(kind=job_pb2.BATCH))
+    found.answers["job_svc", "Update"] = job_pb2.UpdateResponse()
+    client = browser(application(found))
+    page = client.get(f"/jobs/{JOB}/do/update").text
+    assert "instanceCount: 5" in page and "changeLog" not in page
+    form = {"csrf": token(client), "spec": "name: mill\ninstanceCount: 8\n", "step": "preview"}
+    path = f"/jobs/{JOB}/do/update"
+    assert "<dd>5-7</dd>" in client.post(path, data=form).text
+    less = client.post(path, data={**form, "spec": "instanceCount: 4\n"})
+    assert less.status_code == 400 and "at least 5" in less.text
+    stale = client.post(path, data={**form, "step": "apply", "version": "1-1-1"})
+    assert stale.status_code == 409 and "changed by others" in stale.text
+    assert not asked(found, "Update")
+    answer = client.post(path, data={**form, "step": "apply", "version": VERSION}, follow_redirects=False)
+    assert answer.status_code == 303
+    assert asked(found, "Update")[0].config.instanceCount == 8
+
+
 # Strings that mean harm.
 
 
