@@ -46,6 +46,9 @@ GROUPS = {
         "peloton.cli.commands.completion:completion", "Completion by the shell, with live names."
     ),
     "auth": LazyEntry("peloton.cli.commands.auth:auth", "Who you are, and what you may do."),
+    "certs": LazyEntry(
+        "peloton.cli.commands.certs:certs", "A small authority, for tests and small clusters."
+    ),
     "minicluster": LazyEntry("minicluster.cli:minicluster", "A whole cluster on this machine."),
 }
 
@@ -123,6 +126,30 @@ GROUPS = {
     help="YAML with username and password, or token, for every call.",
 )
 @click.option(
+    "--tlsCa",
+    "tls_ca",
+    envvar="PELOTON_CA_FILE",
+    show_envvar=True,
+    metavar="FILE",
+    help="Certificates of the authorities that are trusted: calls are encrypted.",
+)
+@click.option(
+    "--tlsCert",
+    "tls_cert",
+    envvar="PELOTON_CERT_FILE",
+    show_envvar=True,
+    metavar="FILE",
+    help="Own certificate, where the daemons ask for one.",
+)
+@click.option(
+    "--tlsKey",
+    "tls_key",
+    envvar="PELOTON_KEY_FILE",
+    show_envvar=True,
+    metavar="FILE",
+    help="Its key.",
+)
+@click.option(
     "-t",
     "--timeout",
     type=Duration(),
@@ -145,7 +172,8 @@ def session_of(ctx: click.Context, flags: Mapping[str, Any]) -> Session:
     timeout = flags["timeout"]
     targets = Targets(*_sources(ctx, flags), flags["zk_root"], timeout)
     output = "json" if flags["json"] else flags["output"] or ""
-    return Session(output, flags["debug"], timeout, targets, flags["basic_auth"], flags["mesos_cluster"])
+    tls = flags["tls_ca"], flags["tls_cert"], flags["tls_key"]
+    return Session(output, flags["debug"], timeout, targets, flags["basic_auth"], flags["mesos_cluster"], tls)
 
 
 def _sources(ctx: click.Context, flags: Mapping[str, Any]) -> tuple[TargetSource, TargetSource]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from peloton.cli.listing import Listing
     from peloton.client import Discovery, PelotonClient
     from peloton.client.auth import Auth
+    from peloton.client.tls import Tls
 
 CALLER = "peloton-cli"
 OUTPUTS = ("table", "wide", "json", "yaml", "name")
@@ -35,6 +36,8 @@ class Session:
     basic_auth: str | None = None
     mesos_cluster: str = ""
     """The Mesos cluster whose host manager is called; empty: by the hosts that a request names."""
+    tls_files: tuple[str | None, str | None, str | None] = (None, None, None)
+    """Of the authorities, of the own certificate and of its key."""
     _client: PelotonClient | None = field(default=None, repr=False)
     _sessions: dict[str, Session] = field(default_factory=dict, repr=False)
     """Of Mesos clusters."""
@@ -214,6 +217,12 @@ class Session:
         file = admin_of(discovery.directory)
         return read_auth(file) if file is not None else None
 
+    def _tls(self) -> Tls | None:
+        """Return what encrypts calls, None where nothing does."""
+        from peloton.client.tls import Tls
+
+        return Tls(*(file or "" for file in self.tls_files)) if any(self.tls_files) else None
+
     def _connect(self) -> PelotonClient:
         from peloton.cli.output import say
         from peloton.client import PelotonClient
@@ -225,6 +234,7 @@ class Session:
             discovery=InCluster(discovery, self.mesos_cluster) if self.mesos_cluster else discovery,
             timeout=self.timeout,
             auth=self._auth(discovery),
+            tls=self._tls(),
         )
 
 

@@ -171,6 +171,29 @@ class AuthSettings(Settings):
         return self
 
 
+class TlsSettings(Settings):
+    """TLS of the gRPC port, of calls to daemons, of the web UI's port. PEM files, read again on changes."""
+
+    ca_file: Path | None = None
+    """Certificates of the authorities that are trusted. Without it there is no TLS."""
+    certificate_file: Path | None = None
+    """The certificate of this process, for the address by which others find it; as a client, too."""
+    key_file: Path | None = None
+    """Its key, mode 0600."""
+    client_certificates: bool = False
+    """Whether callers of the gRPC port need a certificate of the authorities."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if bool(self.certificate_file) != bool(self.key_file):
+            raise ValueError("a certificate_file needs a key_file, and a key_file a certificate_file")
+        if self.certificate_file and not self.ca_file:
+            raise ValueError("a certificate needs a ca_file: whoever calls others must know them")
+        if self.client_certificates and not self.certificate_file:
+            raise ValueError("client_certificates needs ca_file, certificate_file and key_file")
+        return self
+
+
 class Rate(Settings):
     """A token bucket."""
 
@@ -229,6 +252,8 @@ class ProcessSettings(SourcedSettings):
     """Whether messages of level debug are logged too."""
     membership: MembershipSettings = LocalMembershipSettings()
     """How daemons find each other and elect leaders."""
+    tls: TlsSettings = TlsSettings()
+    """Encryption."""
     insecure: bool = False
     """Whether it may listen beyond loopback though nobody is asked who they are (auth.type is NOOP)."""
 
@@ -256,6 +281,12 @@ class DaemonSettings(ProcessSettings):
     audit: str = ""
     """File to which a JSON line is written for each call of a user that changes something, or is refused;
     `-` for standard output. Where empty: none is written. Created with mode 0600."""
+
+    @model_validator(mode="after")
+    def _serves_tls(self) -> Self:
+        if self.tls.ca_file and not self.tls.certificate_file:
+            raise ValueError("a daemon needs tls.certificate_file and tls.key_file too, to serve TLS")
+        return self
 
     @property
     def exposed(self) -> bool:

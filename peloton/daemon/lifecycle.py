@@ -51,6 +51,7 @@ from peloton.rpc.gate import Gate
 from peloton.rpc.limits import RateLimits
 from peloton.rpc.server import RpcServer, Service
 from peloton.rpc.standard import health, reflection
+from peloton.rpc.tls import tls_of
 
 S = TypeVar("S", bound=DaemonSettings)
 Leading = Callable[[int], AbstractAsyncContextManager[None]]
@@ -91,7 +92,9 @@ class Daemon(Generic[S]):
         self.checks: list[Callable[[], str]] = []
         """Each returns what is wrong, empty if nothing; /health is OK while all return empty texts."""
         HEALTHY.set_function(lambda: 0.0 if self.unhealthy() else 1.0)
-        self._channels = Channels()
+        self.tls = tls_of(settings.tls)
+        """What encrypts calls; None where nothing does."""
+        self._channels = Channels(self.tls)
         self._scopes: list[Supervisor] = []
         self._life: Callable[[], Coroutine[Any, Any, None]] | None = None
         self._leadership: Leadership | None = None
@@ -233,13 +236,14 @@ class Daemon(Generic[S]):
         if settings.grpc_health:
             rpc.activate([health(self.unhealthy, rpc.serves)])
         further = reflection(rpc.names) if settings.grpc_reflection else ()
-        return await rpc.start(settings.host, settings.grpc_port, further)
+        credentials = None if self.tls is None else self.tls.server(settings.tls.client_certificates)
+        return await rpc.start(settings.host, settings.grpc_port, further, credentials)
 
     def _warn_of_exposure(self) -> None:
         settings = self.settings
         if settings.exposed:
             log.warning("INSECURE: %s", EXPOSED % settings.host)
-        elif not is_loopback(settings.host):
+        elif self.tls is None and not is_loopback(settings.host):
             log.warning(
                 "%s is beyond loopback, and there is no TLS: passwords, tokens and answers are not encrypted",
                 settings.host,
@@ -369,7 +373,8 @@ class Daemon(Generic[S]):
         """Return what /health adds to its OK."""
         exposed = f"INSECURE: {EXPOSED % self.settings.host}" if self.settings.exposed else ""
         users = self.door.trouble if self.door is not None else ""
-        return "\n".join(filter(None, (self._current_leader(), exposed, users)))
+        certificates = self.tls.trouble if self.tls is not None else ""
+        return "\n".join(filter(None, (self._current_leader(), exposed, users, certificates)))
 
     def _current_leader(self) -> str:
         """Return the leader for /health, empty for a leader and for a daemon without election."""

@@ -15,6 +15,7 @@ from peloton.model.cluster import UNNAMED
 from peloton.rpc.caller import INSTANCE, Metadata
 from peloton.rpc.errors import error_of
 from peloton.rpc.server import OPTIONS
+from peloton.rpc.tls import Tls
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds between two tries of a call."""
@@ -42,18 +43,39 @@ class Caller(Protocol):
         ...
 
 
+def opened(target: str, tls: Tls | None) -> Any:
+    """Open a channel to an address."""
+    if tls is None:
+        return grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+    return grpc.aio.secure_channel(target, tls.channel(), options=CHANNEL_OPTIONS)
+
+
 class Channels:
     """One channel per address, shared by all clients of a daemon."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: Tls | None = None) -> None:
+        """Without credentials, the channels are not encrypted."""
+        self._tls = tls
+        self._generation = 0
         self._channels: dict[str, Any] = {}
+        self._retired: list[Any] = []
 
     def to(self, target: str) -> Any:
-        """Return the channel to an address."""
+        """Return the channel to an address. With new certificates it is a new one."""
+        if self._tls is not None:
+            self._follow_certificates(self._tls)
         channel = self._channels.get(target)
         if channel is None:
-            channel = self._channels[target] = grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+            channel = self._channels[target] = opened(target, self._tls)
         return channel
+
+    def _follow_certificates(self, tls: Tls) -> None:
+        """Put channels aside that were opened with earlier certificates: calls are under way there."""
+        tls.refresh()
+        if tls.generation != self._generation:
+            self._generation = tls.generation
+            self._retired += self._channels.values()
+            self._channels.clear()
 
     def existing(self, target: str) -> Any:
         """Return the channel to an address, if there is one."""
@@ -81,9 +103,10 @@ class Channels:
 
     async def close(self) -> None:
         """Close all channels."""
-        for channel in self._channels.values():
+        for channel in (*self._channels.values(), *self._retired):
             await channel.close()
         self._channels.clear()
+        self._retired.clear()
 
 
 class LeaderClient:

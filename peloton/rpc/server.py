@@ -121,7 +121,13 @@ class RpcServer:
         self._known: set[str] = set()
         self._server: Any = None
 
-    async def start(self, host: str, port: int, further: Iterable[grpc.GenericRpcHandler] = ()) -> int:
+    async def start(
+        self,
+        host: str,
+        port: int,
+        further: Iterable[grpc.GenericRpcHandler] = (),
+        credentials: grpc.ServerCredentials | None = None,
+    ) -> int:
         """Listen and return the port. Raises Unavailable where it is taken.
 
         Port 0 picks a free one. `further` handlers answer, unchanged, what none of the services does.
@@ -131,7 +137,10 @@ class RpcServer:
         server = grpc.aio.server(interceptors=self._interceptors, options=SERVER_OPTIONS)
         server.add_generic_rpc_handlers((_Router(self), *further))
         try:
-            bound = server.add_insecure_port(where)
+            if credentials is None:
+                bound = server.add_insecure_port(where)
+            else:
+                bound = server.add_secure_port(where, credentials)
         except RuntimeError:
             bound = 0
         if not bound:

@@ -17,6 +17,7 @@ from peloton.daemon.http import bound_socket
 from peloton.daemon.supervise import Supervisor
 from peloton.errors import PelotonError
 from peloton.membership.factory import membership
+from peloton.rpc.tls import tls_of
 from peloton.web.api.caller import LeaderCaller
 from peloton.web.app import make_app
 from peloton.web.cluster import Cluster, MembershipDiscovery
@@ -45,27 +46,31 @@ async def serve(settings: WebSettings) -> str:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     listener = bound_socket(settings.host, settings.http_port)
-    cluster = Cluster(membership(settings.membership), settings.call_seconds, settings.cache_seconds)
+    tls = tls_of(settings.tls)
+    cluster = Cluster(membership(settings.membership), settings.call_seconds, settings.cache_seconds, tls)
     templates = Templates(settings.cluster)
     hub = Hub(Reader(PAGES, templates, cluster), settings.poll_seconds, settings.max_watchers)
-    caller = LeaderCaller(MembershipDiscovery(cluster.membership))
+    caller = LeaderCaller(MembershipDiscovery(cluster.membership), tls=tls)
     app = make_app(Parts(settings, cluster, templates, hub, caller))
-    server = _Server(
-        uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            ws="none",
-            server_header=False,
-            timeout_graceful_shutdown=CLOSE_SECONDS,
-        )
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=CLOSE_SECONDS,
     )
+    config.load()
+    encrypted = tls is not None and settings.tls.certificate_file is not None
+    config.ssl = tls.http() if tls is not None and encrypted else None
+    server = _Server(config)
     scope = Supervisor()
     scope.spawn("cluster", cluster.run())
     scope.spawn("http", server.serve(sockets=[listener]))
     host, port = listener.getsockname()[:2]
-    print(f"{PROGRAM}: http://{f'[{host}]' if ':' in host else host}:{port}/", flush=True)
+    scheme = "https" if encrypted else "http"
+    print(f"{PROGRAM}: {scheme}://{f'[{host}]' if ':' in host else host}:{port}/", flush=True)
     try:
         return await _first(stop, scope)
     finally:

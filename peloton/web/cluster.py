@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import grpc
 
+from peloton.client import tls as client_tls
 from peloton.client.auth import BasicAuth
 from peloton.client.client import PelotonClient
 from peloton.client.discovery import NoLeader
@@ -25,6 +26,7 @@ from peloton.rpc.client import Caller, Channels, LeaderClient
 from peloton.rpc.cluster_rules import RULES
 from peloton.rpc.clusters import ClusterClient, Clusters
 from peloton.rpc.errors import error_of
+from peloton.rpc.tls import Tls
 
 CALLER = "peloton-web"
 MOST_CACHED = 2000
@@ -87,13 +89,17 @@ class MembershipDiscovery:
 class Cluster:
     """The cluster that the pages are about."""
 
-    def __init__(self, membership: Membership, call_seconds: float, cache_seconds: float) -> None:
+    def __init__(
+        self, membership: Membership, call_seconds: float, cache_seconds: float, tls: Tls | None = None
+    ) -> None:
+        """Without `tls`, calls are not encrypted."""
         self.membership = membership
         self.clusters = Clusters(membership)
         self.call_seconds = call_seconds
         self.cache_seconds = cache_seconds
         self.shared = Shared()
-        self._channels = Channels()
+        self.tls = tls
+        self._channels = Channels(tls)
         self._joined = False
 
     async def run(self) -> None:
@@ -218,7 +224,13 @@ class Calls:
     def blocking(self) -> PelotonClient:
         """The same calls for code that blocks. Use it in threads, and close it."""
         discovery = MembershipDiscovery(self.cluster.membership)
-        return PelotonClient(CALLER, discovery=discovery, timeout=self.cluster.call_seconds, auth=self.auth)
+        return PelotonClient(
+            CALLER,
+            discovery=discovery,
+            timeout=self.cluster.call_seconds,
+            auth=self.auth,
+            tls=None if self.cluster.tls is None else client_tls.Tls(*self.cluster.tls.paths),
+        )
 
     def _caller(self, service: str) -> Caller:
         if service not in self._callers:

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 import grpc
 
 from peloton.backoff import Backoff
-from peloton.client.channel import CHANNEL_OPTIONS
 from peloton.client.discovery import Discovery, DiscoveryError, NoLeader
 from peloton.client.following import FIRST_PAUSE, LONGEST_PAUSE, SERVER_GONE, never_began, repeatable
+from peloton.rpc.client import Channels
+from peloton.rpc.tls import Tls
 from peloton.web.api.failures import Failure, failure_of
 from peloton.web.api.methods import Method
 
@@ -40,11 +41,11 @@ class LeaderCaller:
     where a second time changes nothing, as `peloton.client.following` does for the blocking client.
     """
 
-    def __init__(self, discovery: Discovery, name: str = "peloton-web") -> None:
+    def __init__(self, discovery: Discovery, name: str = "peloton-web", tls: Tls | None = None) -> None:
         self._discovery = discovery
+        self._channels = Channels(tls)
         self._name = name
         self._targets: dict[str, str] = {}
-        self._channels: dict[str, Any] = {}
 
     async def call(self, method: Method, request: Any, metadata: Metadata, timeout: float) -> bytes:
         """Call a method with one answer. Raises Failure."""
@@ -79,8 +80,7 @@ class LeaderCaller:
 
     async def close(self) -> None:
         """Close all channels."""
-        while self._channels:
-            await self._channels.popitem()[1].close()
+        await self._channels.close()
 
     async def _once(self, method: Method, request: Any, metadata: Metadata, timeout: float) -> bytes:
         target, channel = await self._leader(method.role)
@@ -108,9 +108,7 @@ class LeaderCaller:
             except DiscoveryError as error:
                 raise Failure(grpc.StatusCode.UNAVAILABLE, str(error)) from None
             self._targets[role] = target
-        if target not in self._channels:
-            self._channels[target] = grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
-        return target, self._channels[target]
+        return target, self._channels.to(target)
 
     def _forget(self, role: str, target: str) -> None:
         if self._targets.get(role) == target:
