@@ -100,9 +100,13 @@ class Tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(*self._pair())
-        context.sni_callback = lambda *_: self.refresh() and None  # before each handshake
+        context.sni_callback = lambda *_: self._before_handshake()
         self._contexts.append(context)
         return context
+
+    def _before_handshake(self) -> None:
+        """Look at the files. Anything but None would refuse the connection."""
+        self.refresh()
 
     def _pair(self) -> tuple[Path, Path | None]:
         _, certificate, key = self._files
