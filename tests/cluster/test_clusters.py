@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -162,6 +164,26 @@ def test_maintenance_of_a_host_moves_its_task_and_comes_to_an_end(harness: Harne
     wait_for(lambda: states(client).get(host) == host_pb2.HOST_STATE_UP, SECONDS, lambda: str(states(client)))
     client.close()
     stop(harness, job_id)
+
+
+def test_a_frozen_host_manager_takes_only_its_own_hosts_away(harness: Harness) -> None:
+    """It answers nothing, and no other takes its place. Its tasks are not taken for lost."""
+    there = harness.create(in_east(harness, SLEEP))
+    run = harness.running(there).mesosTaskId.value
+    (pid,) = (each.pid for each in harness.cluster.status() if each.name == "hostmgr-east")
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        runs_elsewhere(harness)
+        waiting = harness.create(in_east(harness, "true"))
+        runs_elsewhere(harness)
+        assert harness.tasks(waiting)[0].runtime.state < task_pb2.LAUNCHED
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert harness.ended(waiting, SECONDS).state == job_pb2.SUCCEEDED
+    task = harness.tasks(there)[0].runtime
+    assert (task.state, task.mesosTaskId.value) == (task_pb2.RUNNING, run)
+    stop(harness, there)
 
 
 def test_a_lost_cluster_takes_only_its_own_hosts_away(harness: Harness) -> None:

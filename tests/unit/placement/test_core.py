@@ -101,6 +101,13 @@ def test_a_host_serves_only_what_it_was_claimed_for() -> None:
     assert loads(plan_of([host(gpu=2)], [gang(needs(gpu=1)) for _ in range(3)])) == [("host-0", 2)]
 
 
+def test_hostmgr_decides_about_gpu_hosts_that_it_gives_to_tasks_without_gpus() -> None:
+    """In a plan over hosts that are not claimed, the plan itself decides."""
+    given = replace(host(), has_gpu=True)
+    assert loads(plan_of([given], [gang()])) == [("host-0", 1)]
+    assert not plan_of([replace(given, host_class=None)], [gang()]).placements
+
+
 def test_thousands_of_tasks_over_thousands_of_hosts_take_one_pass() -> None:
     hosts = [host(i) for i in range(5_000)]
     gangs = [gang(needs(cpu=0.5 + (i % 7) / 10)) for i in range(20_000)]
