@@ -74,15 +74,33 @@ def _buckets(times: Histogram) -> list[tuple[str, float]]:
     return list(zip(ends, accumulate(times.counts), strict=True))
 
 
+class _Measured:
+    """Which pools have gauges. Those are dropped when pools change only: it takes long to make them."""
+
+    def __init__(self) -> None:
+        self._of: tuple[frozenset[tuple[str, bool]], frozenset[str]] = (frozenset(), frozenset())
+
+    def follow(self, pools: frozenset[tuple[str, bool]], aside: frozenset[str]) -> None:
+        """Drop all gauges of pools unless these are the pools, and those with gangs set aside, as before."""
+        if self._of != (pools, aside):
+            self._of = (pools, aside)
+            for gauge in _OF_POOLS:
+                gauge.clear()
+
+
+MEASURED = _Measured()
+
+
 def measure(scheduler: Scheduler) -> None:
     """Set all gauges and drop those of deleted pools."""
-    for gauge in _OF_POOLS:
-        gauge.clear()
-    for pool in scheduler.tree:
+    pools = list(scheduler.tree)
+    aside = Counts(gang.pool.path for gang in scheduler.infeasible)
+    MEASURED.follow(frozenset((pool.path, pool.leaf) for pool in pools), frozenset(aside))
+    for pool in pools:
         _measure_pool(pool, scheduler.pending)
     WAITS.set(list(scheduler.tree.leaves()))
-    for pool, count in Counts(gang.pool for gang in scheduler.infeasible).items():
-        PENDING.labels(pool.path, scheduler.infeasible.name).set(count)
+    for path, count in aside.items():
+        PENDING.labels(path, scheduler.infeasible.name).set(count)
     for kind, ready in scheduler.ready.items():
         READY.labels(kind.name).set(len(ready))
     PLACED.set(len(scheduler.placements))

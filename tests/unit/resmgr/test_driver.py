@@ -9,6 +9,7 @@ from prometheus_client import REGISTRY
 from peloton.clock import SystemClock
 from peloton.config.errors import ConfigError
 from peloton.config.settings import load
+from peloton.model.pool import PoolConfig
 from peloton.model.states import TaskState, TaskType
 from resmgr.__main__ import build_driver
 from resmgr.config import ResmgrSettings
@@ -17,9 +18,9 @@ from resmgr.core.state.cooperative import Steps
 from resmgr.core.state.needs import NewTask
 from resmgr.core.state.policy import Policy
 from resmgr.drivers.loop import Signal
-from resmgr.drivers.metrics import measure
+from resmgr.drivers.metrics import LIMIT, measure
 from tests.unit.resmgr.shell import Shell, settings, until, wire_gang
-from tests.unit.resmgr.world import JOB, World, needs
+from tests.unit.resmgr.world import JOB, World, kinds, needs
 
 
 async def test_admission_wakes_when_something_changes(shell: Shell) -> None:
@@ -76,6 +77,23 @@ def test_gauges_show_pools_and_queues() -> None:
     assert value("resmgr_pool_pending", pool="/a", queue="pending") == 1
     assert value("resmgr_ready_gangs", type="BATCH") == 1
     assert value("resmgr_tasks") == 2
+
+
+def test_gauges_of_pools_are_kept_while_the_pools_are_the_same() -> None:
+    two = (
+        PoolConfig("a", "a", "root", kinds(limit=80)),
+        PoolConfig("b", "b", "root", kinds(limit=70)),
+    )
+
+    def limit(path: str) -> float | None:
+        return REGISTRY.get_sample_value("resmgr_pool_limit", {"pool": path, "kind": "cpu"})
+
+    measure(World(*two).scheduler)
+    kept = LIMIT.labels("/a", "cpu")
+    measure(World(*two).scheduler)
+    assert LIMIT.labels("/a", "cpu") is kept and (limit("/a"), limit("/b")) == (80, 70)
+    measure(World(two[0]).scheduler)
+    assert (limit("/a"), limit("/b")) == (80, None)
 
 
 def test_histograms_show_how_long_gangs_and_runs_waited() -> None:
