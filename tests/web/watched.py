@@ -71,7 +71,7 @@ class Watched:
         self.wait_live()
 
     def wait_live(self) -> None:
-        """Wait until the page's event stream is open; pages without one are complete."""
+        """Wait until the page has been brought up to date once; pages without live parts are complete."""
         if self.page.locator("body[data-page]").count():
             expect(self.page.locator("#liveness")).to_have_text("Live")
 
@@ -83,6 +83,8 @@ class Watched:
         """Fail where something went wrong since the last check, or something runs over the page's edge."""
         found, self.problems = self.problems, []
         found += [f"policy: {report}" for report in self.page.evaluate("window.reports")]
+        if text := self.page.locator("#trouble:visible").all_inner_texts():
+            found.append(f"trouble: {text[0]}")
         wide, view = self.page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
         if wide > view:
             found.append(f"the page is {wide} px wide in a window of {view} px: {self._widest(view)}")

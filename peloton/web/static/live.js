@@ -86,9 +86,13 @@
   const open = () => {
     if (source) return;
     source = new EventSource(`/live?page=${encodeURIComponent(page)}`);
-    source.addEventListener("open", () => { note(""); state("Live"); });
-    source.addEventListener("fragment", (event) => show(JSON.parse(event.data)));
-    source.addEventListener("trouble", (event) => note(JSON.parse(event.data).text));
+    source.addEventListener("open", () => note(""));
+    source.addEventListener("fragment", (event) => { show(JSON.parse(event.data)); state("Live"); });
+    source.addEventListener("trouble", (event) => {
+      const { text } = JSON.parse(event.data);
+      note(text);
+      state(text ? "Not current" : "Live");
+    });
     source.addEventListener("error", () => {
       state("Not connected");
       note("the connection to peloton-web is lost; it is tried again");
