@@ -12,6 +12,9 @@ from peloton.api.v0.query import query_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 from peloton.errors import Conflict, InvalidArgument, Unavailable
+from peloton.web.pages import Reader
+from peloton.web.templating import Templates
+from peloton.web.views import PAGES
 from peloton.web.views.jobs_search import JobSearch
 
 from .fake import FakeCluster, application, browser, token
@@ -159,6 +162,14 @@ def test_versions_are_compared(client: TestClient) -> None:
     assert "+1" in text and "−1" in text
     assert "revision" not in text
     assert client.get(f"/jobs/{JOB}/versions?from=9").status_code == 400
+
+
+@pytest.mark.parametrize("path", [path for path in PATHS if "/do/" not in path])
+async def test_live_blocks_are_rendered_without_the_time(path: str, found: FakeCluster) -> None:
+    reader = Reader(PAGES, Templates(), found, lambda: NOW)
+    found_page = reader.find(path)
+    fragments = await reader.fragments(found_page, None)
+    assert set(found_page.page.live) <= set(fragments)
 
 
 def test_an_instance_shows_its_runs_and_events(client: TestClient) -> None:
