@@ -33,7 +33,7 @@ test-clients: clients
 	$(BIN)/python -m pytest tests/clients -o python_files='check_*.py' $(ARGS)
 
 clients: $(READY)
-	$(BIN)/python -m tools.clients go python
+	$(BIN)/python -m tools.clients go python java
 
 web-browser:
 	@tools/web-browser

@@ -2,6 +2,7 @@
 
     python -m tools.clients go           # the Go module
     python -m tools.clients python       # the wheel of the Python client
+    python -m tools.clients java         # the jar of the Java client, with its sources and its POM
     python -m tools.clients table        # write clients/calls.json, and the table in the docs
 
 Nothing that is generated is committed.
@@ -44,7 +45,7 @@ GO_TOOLS = (
 def main(arguments: Sequence[str]) -> int:
     """Build what the arguments name."""
     for name in arguments:
-        {"go": build_go, "python": build_python, "table": write_table}[name]()
+        {"go": build_go, "python": build_python, "java": build_java, "table": write_table}[name]()
     return 0
 
 
@@ -117,6 +118,33 @@ def build_go() -> None:
     _protoc(arguments)
     shutil.copyfile(CALLS, source / "calls.json")
     _copy(source, target)
+
+
+def prepare_java() -> Path:
+    """Put what the Java build needs into its target folder; return the project's folder.
+
+    Each message is to be a class of its own, which is an option of the .proto files for Java alone.
+    """
+    project = CLIENTS / "java"
+    for file in protos():
+        copy = project / "target" / "protos" / file
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text((PROTO / file).read_text() + "\noption java_multiple_files = true;\n")
+    resources = project / "target" / "client-resources" / "peloton" / "client"
+    resources.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(CALLS, resources / CALLS.name)
+    return project
+
+
+def build_java() -> None:
+    """Make the jar of the Java client."""
+    project, target = prepare_java(), OUTPUT / "java"
+    _run("mvn", "-q", "-B", "package", "-DskipTests", cwd=project)
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for file in (*(project / "target").glob("peloton-client-*.jar"), project / "pom.xml"):
+        shutil.copy(file, target)
+    print(target.relative_to(ROOT))
 
 
 CLIENT_ONLY = ("why", "verbs", "remedies", "times", "texts", "sandbox", "agent_session", "plain", "refusals")
