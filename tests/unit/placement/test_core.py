@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from peloton.model.hostcounts import counted
+from peloton.model.resources import Resources
 from peloton.model.states import PlacementStrategy
 from placement.core.batch import Batch
+from placement.core.filters import NO_PORTS, RESOURCES
 from placement.core.host_estimates import FIRST_GUESS, HostEstimates, hosts_to_request
-from placement.core.model import Gang, Host
+from placement.core.model import Gang, Host, Needs
 from placement.core.plan import Plan, plan
 from placement.core.policy import Policy, Scorer
 from placement.core.reasons import busy, no_host_fits, with_refusals
@@ -202,3 +204,23 @@ def test_hosts_that_were_claimed_and_refused_are_counted_once() -> None:
         "mismatch_constraints": 4,
         "mismatch_task_constraints": 2,
     }
+
+
+@pytest.mark.parametrize(
+    ("fits", "too_large", "reason"),
+    [
+        (Needs(Resources.of(4)), Needs(Resources.of(4.001)), RESOURCES),
+        (Needs(Resources.of(1, 1000)), Needs(Resources.of(1, 1000.001)), RESOURCES),
+        (Needs(Resources.of(1, 0, 1000)), Needs(Resources.of(1, 0, 1000.001)), RESOURCES),
+        (Needs(Resources.of(2), revocable=True), Needs(Resources.of(2.001), revocable=True), RESOURCES),
+        (Needs(Resources.of(1), ports=10), Needs(Resources.of(1), ports=11), NO_PORTS),
+    ],
+    ids=["cpu", "memory", "disk", "slack", "ports"],
+)
+def test_each_amount_bounds_what_a_host_takes(fits: Needs, too_large: Needs, reason: str) -> None:
+    hosts = [host(slack_cpu=2000)]
+    assert loads(plan_of(hosts, [gang(fits)])) == [("host-0", 1)]
+    refused = gang(too_large)
+    planned = plan_of(hosts, [refused])
+    assert not planned.placements
+    assert planned.failure(refused).refusal.counts == {reason: 1, "match": 0}
