@@ -95,9 +95,10 @@ def _filled(harness: Harness) -> World:
             HOSTILE,
         )
     )
-    failed = harness.create(
-        _named(harness.config("echo about to fail; echo '<script>' >&2; exit 3", 2), "fails", retries=0)
-    )
+    fails = harness.config("echo about to fail; echo '<script>' >&2; exit 3", 2)
+    # The files of its runs are read after an agent was started again: they would be gone with that agent.
+    fails.defaultConfig.constraint.CopyFrom(_away_from(SPARE))
+    failed = harness.create(_named(fails, "fails", retries=0))
     too_much = harness.config("true", 1)
     too_much.defaultConfig.resource.cpuLimit = 40
     waiting = harness.create(_named(too_much, "waits"))
@@ -118,6 +119,18 @@ def _pools(harness: Harness) -> None:
     for name, pool in zip(HOSTS, ("shared", "shared", "stateless", "shared"), strict=True):
         request = host_svc_pb2.ChangeHostPoolRequest(hostname=name, destinationPool=pool)
         hosts.ChangeHostPool(request, timeout=30)
+
+
+def _away_from(hostname: str) -> task_pb2.Constraint:
+    return task_pb2.Constraint(
+        type=task_pb2.Constraint.LABEL_CONSTRAINT,
+        labelConstraint=task_pb2.LabelConstraint(
+            kind=task_pb2.LabelConstraint.HOST,
+            condition=task_pb2.LabelConstraint.CONDITION_EQUAL,
+            label=peloton_pb2.Label(key="hostname", value=hostname),
+            requirement=0,
+        ),
+    )
 
 
 def _named(config: job_pb2.JobConfig, name: str, retries: int = 3) -> job_pb2.JobConfig:
