@@ -9,7 +9,7 @@ PROTOS := $(shell find proto -name '*.proto')
 # Tests start hundreds of processes: none should compile what another one has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lint test web-browser test-web screenshots test-clients clients faults demo demo-elastic minicluster bench descriptors settings diagrams dashboards clean
+.PHONY: setup lint test web-browser test-web screenshots test-clients clients faults demo demo-elastic minicluster bench descriptors settings diagrams dashboards sbom clean
 
 setup: $(READY)
 
@@ -66,6 +66,9 @@ descriptors: $(READY)
 	  -I$$($(BIN)/python -c 'import grpc_tools, pathlib; print(pathlib.Path(grpc_tools.__file__).parent / "_proto")') \
 	  --include_imports --descriptor_set_out=build/descriptors.fds $(patsubst proto/%,%,$(PROTOS))
 	@echo build/descriptors.fds
+
+sbom: $(READY)
+	$(BIN)/python -m tools.sbom > sbom.json
 
 settings: $(READY)
 	$(BIN)/python -m peloton.config.reference jobmgr.config:JobmgrSettings resmgr.config:ResmgrSettings \

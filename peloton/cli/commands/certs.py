@@ -30,7 +30,13 @@ def ca(folder: Path, name: str) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("name")
 @click.option("--host", "hosts", multiple=True, help="Name or address by which it is called; also repeated.")
-@click.option("--days", default=365, show_default=True, help="How long it is valid.")
+@click.option(
+    "--days",
+    type=click.IntRange(1, 825),
+    default=365,
+    show_default=True,
+    help="How long it is valid.",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write to.  [default: FOLDER]")
 def issue(folder: Path, name: str, hosts: tuple[str, ...], days: int, out: Path | None) -> None:
     """Issue a certificate of the authority in FOLDER: NAME.crt and NAME.key, for servers and clients.
