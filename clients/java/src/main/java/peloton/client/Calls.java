@@ -1,39 +1,45 @@
 package peloton.client;
 
+import com.google.gson.Gson;
+import com.google.gson.reflect.TypeToken;
 import com.google.protobuf.Descriptors.FieldDescriptor;
 import com.google.protobuf.Message;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.InputStreamReader;
 import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.ThreadLocalRandom;
-import org.yaml.snakeyaml.LoaderOptions;
-import org.yaml.snakeyaml.Yaml;
-import org.yaml.snakeyaml.constructor.SafeConstructor;
 
-/** Which calls may be made again though they may have been carried out, by the table calls.json. */
-public final class Calls {
+/** Which calls are made again, and after which pauses. */
+final class Calls {
   private static final Map<String, String> RULES = read();
-  private static final long FIRST_PAUSE_MILLIS = 100;
-  private static final long LONGEST_PAUSE_MILLIS = 1000;
+  private static final long FIRST_PAUSE = Duration.ofMillis(100).toNanos();
+  private static final long LONGEST_PAUSE = Duration.ofSeconds(1).toNanos();
 
   private Calls() {}
 
   private static Map<String, String> read() {
-    try (InputStream text = Calls.class.getResourceAsStream("calls.json")) {
-      return new Yaml(new SafeConstructor(new LoaderOptions())).load(text);
-    } catch (IOException error) {
-      throw new UncheckedIOException(error);
+    try (InputStream file = Calls.class.getResourceAsStream("calls.json");
+        InputStreamReader text = new InputStreamReader(file, StandardCharsets.UTF_8)) {
+      return new Gson().fromJson(text, new TypeToken<Map<String, String>>() {}.getType());
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
     }
   }
 
-  /** Returns whether the second time changes nothing. */
-  public static boolean repeatable(String method, Object request) {
+  /**
+   * Returns whether a call that may have been carried out may be made again: the second time
+   * changes nothing, since it reads, requests an end state, or names the job or the entity version.
+   */
+  static boolean repeatable(String method, Object request) {
     String rule = RULES.getOrDefault(method, "never");
     if (rule.equals("always")) {
       return true;
     }
-    if (!(request instanceof Message message)) {
+    if (rule.equals("never") || !(request instanceof Message message)) {
       return false;
     }
     FieldDescriptor field = message.getDescriptorForType().findFieldByName(rule);
@@ -42,12 +48,16 @@ public final class Calls {
     }
     Message inner = (Message) message.getField(field);
     FieldDescriptor value = inner.getDescriptorForType().findFieldByName("value");
-    return value != null && !inner.getField(value).toString().isEmpty();
+    return value != null && !String.valueOf(inner.getField(value)).isEmpty();
   }
 
-  /** Returns the pause before a try, counted from 1: they double, each drawn from the upper half. */
-  static long pauseMillis(int tries) {
-    long longest = Math.min(FIRST_PAUSE_MILLIS << Math.min(tries - 1, 10), LONGEST_PAUSE_MILLIS);
-    return longest / 2 + ThreadLocalRandom.current().nextLong(longest / 2);
+  /** Returns the pause after one (0: none): it doubles, and is drawn from the upper half. */
+  static final class Pauses {
+    private long last;
+
+    long next() {
+      last = Math.min(Math.max(2 * last, FIRST_PAUSE), LONGEST_PAUSE);
+      return last / 2 + ThreadLocalRandom.current().nextLong(last / 2);
+    }
   }
 }

@@ -3,297 +3,166 @@ package peloton.client;
 import io.grpc.CallOptions;
 import io.grpc.Channel;
 import io.grpc.ClientCall;
-import io.grpc.ClientStreamTracer;
-import io.grpc.Deadline;
 import io.grpc.ManagedChannel;
 import io.grpc.Metadata;
 import io.grpc.MethodDescriptor;
-import io.grpc.MethodDescriptor.MethodType;
 import io.grpc.Status;
-import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.Executor;
-import java.util.concurrent.Future;
-import java.util.concurrent.ScheduledExecutorService;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.Consumer;
 import java.util.function.Function;
-import java.util.function.Supplier;
 
-/** A channel to the leader of a role, and to the next one when it changes. */
-final class LeaderChannel extends Channel {
-  private static final Metadata.Key<String> NOT_BEGUN =
-      Metadata.Key.of("peloton-not-begun", Metadata.ASCII_STRING_MARSHALLER);
+/** Calls the leader of a role, and the next one when it changes. */
+final class LeaderChannel extends Channel implements AutoCloseable {
+  /** A leader, or who was taken for it. */
+  record Target(String address, ManagedChannel channel) {}
+
+  private static final long CLOSING_SECONDS = 5;
 
   private final Role role;
-  private final Resolver resolver;
-  private final Function<String, ManagedChannel> open;
-  private final Supplier<Metadata> identity;
-  private final long timeoutMillis;
-  private final ScheduledExecutorService threads;
-  private final Map<String, ManagedChannel> channels = new ConcurrentHashMap<>();
-  private String current = "";
+  private final Leaders leaders;
+  private final Engine engine;
+  private final Duration timeout;
+  private final Function<String, ManagedChannel> dial;
+  private final Consumer<Metadata> identify;
+
+  // Guarded by this.
+  private CompletableFuture<Target> leader;
+  private Target former; // calls to it may be under way
   private String failed = "";
+  private boolean closed;
 
   LeaderChannel(
-      Role role, Resolver resolver, Function<String, ManagedChannel> open, Supplier<Metadata> identity,
-      long timeoutMillis, ScheduledExecutorService threads) {
+      Role role,
+      Leaders leaders,
+      Engine engine,
+      Duration timeout,
+      Function<String, ManagedChannel> dial,
+      Consumer<Metadata> identify) {
     this.role = role;
-    this.resolver = resolver;
-    this.open = open;
-    this.identity = identity;
-    this.timeoutMillis = timeoutMillis;
-    this.threads = threads;
+    this.leaders = leaders;
+    this.engine = engine;
+    this.timeout = timeout;
+    this.dial = dial;
+    this.identify = identify;
   }
 
   @Override
   public <Q, A> ClientCall<Q, A> newCall(MethodDescriptor<Q, A> method, CallOptions options) {
-    boolean unary = method.getType() == MethodType.UNARY;
-    boolean bounded = options.getDeadline() != null || timeoutMillis <= 0 || !unary;
-    CallOptions all = bounded ? options : options.withDeadlineAfter(timeoutMillis, TimeUnit.MILLISECONDS);
-    return new Repeated<>(method, all, unary);
+    return new LeaderCall<>(this, method, options);
   }
 
   @Override
   public String authority() {
-    return role.id;
+    return role.daemon();
   }
 
-  /** Returns the leader's address. It may wait for ZooKeeper. */
-  private synchronized String leader() {
-    if (current.isEmpty()) {
-      current = resolver.address(role, failed);
-    }
-    return current;
+  Engine engine() {
+    return engine;
   }
 
-  private synchronized void invalidate(String address) {
-    if (current.equals(address)) {
-      failed = address;
-      current = "";
-    }
+  Duration timeout() {
+    return timeout;
   }
 
-  void close() {
-    channels.values().forEach(ManagedChannel::shutdownNow);
-  }
-
-  void awaitClosed() throws InterruptedException {
-    for (ManagedChannel channel : channels.values()) {
-      channel.awaitTermination(5, TimeUnit.SECONDS);
-    }
-  }
-
-  /** A call of one request, made until it is answered or may not be repeated. Streams are made once. */
-  private final class Repeated<Q, A> extends ClientCall<Q, A> {
-    private final MethodDescriptor<Q, A> method;
-    private final CallOptions options;
-    private final boolean unary;
-    private final AtomicBoolean done = new AtomicBoolean();
-    private Listener<A> listener;
-    private Metadata headers;
-    private Q request;
-    private int tries;
-    private int wanted;
-    private ClientCall<Q, A> call;
-    private Future<?> timer;
-    private Future<?> next;
-
-    Repeated(MethodDescriptor<Q, A> method, CallOptions options, boolean unary) {
-      this.method = method;
-      this.options = options;
-      this.unary = unary;
-    }
-
-    @Override
-    public void start(Listener<A> listener, Metadata headers) {
-      this.listener = listener;
-      this.headers = headers;
-    }
-
-    @Override
-    public void sendMessage(Q message) {
-      request = message;
-    }
-
-    @Override
-    public synchronized void request(int count) {
-      if (call != null) {
-        call.request(count);
-      } else {
-        wanted += count;
+  /** Adds the metadata that a call lacks. */
+  void identify(Metadata headers) {
+    Metadata own = new Metadata();
+    own.put(ClientBuilder.SERVICE, "peloton-" + role.daemon());
+    identify.accept(own);
+    for (String name : own.keys()) {
+      Metadata.Key<String> key = Metadata.Key.of(name, Metadata.ASCII_STRING_MARSHALLER);
+      if (!headers.containsKey(key)) {
+        headers.put(key, own.get(key));
       }
     }
+  }
 
-    @Override
-    public synchronized void halfClose() {
-      Deadline deadline = options.getDeadline();
-      if (deadline != null) {
-        Status late = Status.DEADLINE_EXCEEDED.withDescription("no answer before the deadline");
-        timer = threads.schedule(() -> finish(late), Math.max(deadline.timeRemaining(TimeUnit.MILLISECONDS), 0) + 50, TimeUnit.MILLISECONDS);
+  /** Returns the leader; calls that wait for it share one look-up. */
+  synchronized CompletableFuture<Target> leader() {
+    if (closed) {
+      return CompletableFuture.failedFuture(PelotonException.closed());
+    }
+    if (leader == null) {
+      CompletableFuture<Target> looking = new CompletableFuture<>();
+      leader = looking;
+      String before = failed;
+      engine.run(() -> look(looking, before));
+    }
+    return leader;
+  }
+
+  private void look(CompletableFuture<Target> looking, String before) {
+    try {
+      Target found = move(looking, leaders.address(role, before));
+      if (!looking.complete(found)) { // outside of the lock: calls go on from here
+        found.channel.shutdownNow(); // closed meanwhile
       }
-      next = threads.submit(this::attempt);
-    }
-
-    @Override
-    public void cancel(String message, Throwable cause) {
-      finish(Status.CANCELLED.withDescription(message).withCause(cause));
-    }
-
-    private void finish(Status status) {
-      deliver(() -> {}, status, new Metadata());
-      ClientCall<Q, A> under;
+    } catch (RuntimeException e) {
       synchronized (this) {
-        under = call;
-        if (next != null) {
-          next.cancel(false);
-        }
+        leader = leader == looking ? null : leader;
       }
-      if (under != null) {
-        under.cancel(status.getDescription(), status.getCause());
-      }
-    }
-
-    private void deliver(Runnable before, Status status, Metadata trailers) {
-      if (!done.compareAndSet(false, true)) {
-        return;
-      }
-      synchronized (this) {
-        if (timer != null) {
-          timer.cancel(false);
-        }
-      }
-      onCaller(() -> {
-        before.run();
-        listener.onClose(status, trailers);
-      });
-    }
-
-    /** Blocking stubs wait for what their executor is given. */
-    private void onCaller(Runnable task) {
-      Executor executor = options.getExecutor();
-      (executor == null ? threads : executor).execute(task);
-    }
-
-    private void attempt() {
-      if (done.get()) {
-        return;
-      }
-      String address = "";
-      AtomicBoolean sent = new AtomicBoolean();
-      try {
-        address = leader();
-        Metadata all = new Metadata();
-        all.merge(headers);
-        all.merge(identity.get());
-        ManagedChannel channel = channels.computeIfAbsent(address, open);
-        ClientCall<Q, A> made = channel.newCall(method, options.withExecutor(threads).withStreamTracerFactory(noting(sent)));
-        synchronized (this) {
-          call = made;
-          tries++;
-        }
-        made.start(new Attempt(address, sent), all);
-        synchronized (this) {
-          made.request(unary ? 2 : Math.max(wanted, 1));
-        }
-        made.sendMessage(request);
-        made.halfClose();
-        if (done.get()) {
-          made.cancel("the call has ended", null);
-        }
-      } catch (PelotonException error) {
-        Status status = Status.fromCode(error.code()).withDescription(error.getMessage());
-        again(error.code() == Status.Code.UNAVAILABLE, status, new Metadata());
-      } catch (RuntimeException error) {
-        deliver(() -> {}, Status.fromThrowable(error), new Metadata());
-      }
-    }
-
-    private void again(boolean may, Status status, Metadata trailers) {
-      long pause = Calls.pauseMillis(Math.max(tries, 1));
-      Deadline deadline = options.getDeadline();
-      boolean late = deadline != null && deadline.timeRemaining(TimeUnit.MILLISECONDS) <= pause;
-      if (!may || late || done.get()) {
-        deliver(() -> {}, status, trailers);
-        return;
-      }
-      synchronized (this) {
-        next = threads.schedule(this::attempt, pause, TimeUnit.MILLISECONDS);
-      }
-    }
-
-    private final class Attempt extends Listener<A> {
-      private final String address;
-      private final AtomicBoolean sent;
-      private A answer;
-
-      Attempt(String address, AtomicBoolean sent) {
-        this.address = address;
-        this.sent = sent;
-      }
-
-      @Override
-      public void onMessage(A message) {
-        if (unary) {
-          answer = message;
-        } else {
-          onCaller(() -> listener.onMessage(message));
-        }
-      }
-
-      @Override
-      public void onClose(Status status, Metadata trailers) {
-        Status.Code code = status.getCode();
-        boolean gone = (code == Status.Code.UNAVAILABLE || code == Status.Code.CANCELLED) && !refusedTls(status);
-        if (gone || code == Status.Code.DEADLINE_EXCEEDED) {
-          invalidate(address);
-        }
-        boolean safe = !sent.get() || trailers.containsKey(NOT_BEGUN)
-            || Calls.repeatable(method.getFullMethodName(), request);
-        if (unary && gone && safe) {
-          again(true, status, trailers);
-          return;
-        }
-        Status shown = refusedTls(status) ? Status.UNAUTHENTICATED.withDescription(reason(status)).withCause(status.getCause()) : status;
-        deliver(() -> {
-          if (answer != null) {
-            listener.onHeaders(new Metadata());
-            listener.onMessage(answer);
-          }
-        }, shown, trailers);
-      }
+      looking.completeExceptionally(
+          e instanceof PelotonException
+              ? e
+              : PelotonException.failure(Status.Code.INTERNAL, "look-up of " + role + ": " + e, e));
     }
   }
 
-  private static ClientStreamTracer.Factory noting(AtomicBoolean sent) {
-    return new ClientStreamTracer.Factory() {
-      @Override
-      public ClientStreamTracer newClientStreamTracer(ClientStreamTracer.StreamInfo info, Metadata headers) {
-        return new ClientStreamTracer() {
-          @Override
-          public void outboundHeaders() {
-            sent.set(true);
-          }
-        };
-      }
-    };
+  /** Returns the target at an address, the former one where it is there. */
+  private synchronized Target move(CompletableFuture<Target> looking, String address) {
+    if (closed || leader != looking) {
+      throw PelotonException.closed();
+    }
+    if (former != null && former.address.equals(address)) {
+      Target again = former;
+      former = null;
+      again.channel.resetConnectBackoff(); // gRPC's own pauses grow to two minutes
+      return again;
+    }
+    return new Target(address, dial.apply(address));
   }
 
-  /** Returns whether one side did not take the other's certificate: another try would not help. */
-  private static boolean refusedTls(Status status) {
-    for (Throwable cause = status.getCause(); cause != null; cause = cause.getCause()) {
-      if (cause instanceof javax.net.ssl.SSLException) {
-        return true;
-      }
+  /** Forgets a leader, so that the next call looks it up again. */
+  synchronized void invalidate(Target target) {
+    if (closed || leader == null || !leader.isDone() || leader.getNow(null) != target) {
+      return;
     }
-    return false;
+    if (former != null) {
+      former.channel.shutdownNow();
+    }
+    leader = null;
+    former = target;
+    failed = target.address;
   }
 
-  private static String reason(Status status) {
-    Throwable cause = status.getCause();
-    while (cause.getCause() != null) {
-      cause = cause.getCause();
+  @Override
+  public void close() {
+    List<Target> open = new ArrayList<>();
+    CompletableFuture<Target> last;
+    synchronized (this) {
+      closed = true;
+      last = leader;
+      leader = null;
+      if (former != null) {
+        open.add(former);
+      }
     }
-    return "TLS: " + cause.getMessage();
+    if (last != null && !last.completeExceptionally(PelotonException.closed())) {
+      if (!last.isCompletedExceptionally()) {
+        open.add(last.join());
+      }
+    }
+    open.forEach(target -> target.channel.shutdownNow());
+    try {
+      for (Target target : open) {
+        target.channel.awaitTermination(CLOSING_SECONDS, TimeUnit.SECONDS);
+      }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
   }
 }

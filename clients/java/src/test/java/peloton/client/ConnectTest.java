@@ -1,0 +1,190 @@
+package peloton.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.grpc.Grpc;
+import io.grpc.Server;
+import io.grpc.ServerCredentials;
+import io.grpc.TlsServerCredentials;
+import io.grpc.stub.StreamObserver;
+import java.io.File;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.URISyntaxException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import peloton.api.v0.job.GetRequest;
+import peloton.api.v0.job.GetResponse;
+import peloton.api.v0.job.JobManagerGrpc;
+
+/** How daemons are found, and connections over TCP and TLS. */
+@Timeout(60)
+class ConnectTest {
+  @TempDir Path folder;
+
+  private static final class Jobs extends JobManagerGrpc.JobManagerImplBase {
+    @Override
+    public void get(GetRequest request, StreamObserver<GetResponse> to) {
+      to.onNext(GetResponse.getDefaultInstance());
+      to.onCompleted();
+    }
+  }
+
+  private static Server serve(ServerCredentials credentials) throws IOException {
+    return Grpc.newServerBuilderForPort(0, credentials).addService(new Jobs()).build().start();
+  }
+
+  /** Makes a certificate for localhost, signed by itself. */
+  private File[] certificate(String name) throws IOException, InterruptedException {
+    File[] files = {folder.resolve(name + ".pem").toFile(), folder.resolve(name + ".key").toFile()};
+    Process made =
+        new ProcessBuilder(
+                ("openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=" + name)
+                    .concat(" -addext subjectAltName=DNS:localhost -keyout ")
+                    .concat(files[1] + " -out " + files[0])
+                    .split(" "))
+            .redirectErrorStream(true)
+            .start();
+    String output = new String(made.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+    assertEquals(0, made.waitFor(), output);
+    return files;
+  }
+
+  private static ClientBuilder to(int port) {
+    return PelotonClient.builder("tests")
+        .timeout(Duration.ofSeconds(20))
+        .address(Role.JOB_MANAGER, "localhost:" + port);
+  }
+
+  private static void call(ClientBuilder config) {
+    try (PelotonClient client = config.build()) {
+      client.jobs().get("1");
+    }
+  }
+
+  @Test
+  void certificatesOfBothSidesAreChecked() throws Exception {
+    File[] own = certificate("server");
+    File[] other = certificate("other");
+    ServerCredentials mutual =
+        TlsServerCredentials.newBuilder()
+            .keyManager(own[0], own[1])
+            .trustManager(other[0])
+            .clientAuth(TlsServerCredentials.ClientAuth.REQUIRE)
+            .build();
+    Server server = serve(mutual);
+    try {
+      call(to(server.getPort()).tls(own[0], other[0], other[1]));
+      for (ClientBuilder wrong :
+          List.of(
+              to(server.getPort()).tls(other[0], other[0], other[1]),
+              to(server.getPort()).tls(own[0], own[0], own[1]))) {
+        assertThrows(PelotonException.Unauthenticated.class, () -> call(wrong));
+      }
+    } finally {
+      server.shutdownNow();
+    }
+  }
+
+  @Test
+  void aCertificateIsGivenWithItsKey() throws Exception {
+    File[] own = certificate("own");
+    ClientBuilder config = PelotonClient.builder("tests");
+    assertThrows(PelotonException.InvalidArgument.class, () -> config.tls(null, own[0], null));
+    assertThrows(PelotonException.InvalidArgument.class, () -> config.tls(own[1], null, null));
+    assertThrows(
+        PelotonException.InvalidArgument.class, () -> config.tls(null, own[0], own[0]));
+  }
+
+  @Test
+  void anAddressWithoutADaemonIsUnavailable() throws IOException {
+    int port;
+    try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+      port = socket.getLocalPort();
+    }
+    ClientBuilder config = to(port).timeout(Duration.ofSeconds(5));
+    assertThrows(PelotonException.Unavailable.class, () -> call(config));
+  }
+
+  @Test
+  void aPortThatIsSilentExceedsTheDeadline() throws IOException {
+    try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+      ClientBuilder config = to(socket.getLocalPort()).timeout(Duration.ofSeconds(1));
+      assertThrows(PelotonException.DeadlineExceeded.class, () -> call(config));
+    }
+  }
+
+  @Test
+  void addressesAreChecked() {
+    for (String wrong : List.of("host", "host:", "host:0", "host:65536", ":1", "a:1,,b:1")) {
+      ClientBuilder config = PelotonClient.builder("tests").address(Role.HOST_MANAGER, wrong);
+      assertThrows(PelotonException.InvalidArgument.class, config::build, wrong);
+      ClientBuilder elected = PelotonClient.builder("tests").zooKeeper(wrong);
+      assertThrows(PelotonException.InvalidArgument.class, elected::build, wrong);
+    }
+    assertEquals(
+        List.of("a:1", "[::1]:2"),
+        Leaders.Given.parse(Role.JOB_MANAGER, "grpc://a:1/, [::1]:2").addresses());
+  }
+
+  @Test
+  void leadersAreWhereTheirElectionsSay() {
+    var elected = new Leaders.Elected("zk://a:1,b:2/deep", "/peloton/", "");
+    assertEquals("/deep/peloton/jobmanager/leader", elected.node(Role.JOB_MANAGER));
+    var named = new Leaders.Elected("a:1", "/peloton", "m1");
+    assertEquals("/peloton/hostmanager/clusters/m1/leader", named.node(Role.HOST_MANAGER));
+    byte[] leader = "{\"ip\": \"10.0.0.1\", \"grpc\": 5392}".getBytes(StandardCharsets.UTF_8);
+    assertEquals("10.0.0.1:5392", Leaders.Elected.parse("node", leader));
+    byte[] wrong = "nobody".getBytes(StandardCharsets.UTF_8);
+    assertThrows(
+        PelotonException.InvalidArgument.class, () -> Leaders.Elected.parse("node", wrong));
+  }
+
+  @Test
+  void aClusterIsFoundByItsName() throws IOException {
+    Path file = folder.resolve("clusters.json");
+    Files.writeString(file, "{\"clusters\": [{\"clusterName\": \"one\", \"zkURL\": \"a:1\"}]}");
+    List<Path> files = List.of(folder.resolve("missing.json"), file);
+    ClientBuilder config = PelotonClient.builder("tests").clusterFiles(files);
+    var found = config.cluster("one").leaders().get(Role.JOB_MANAGER);
+    assertTrue(found instanceof Leaders.Elected);
+    var failure =
+        assertThrows(PelotonException.InvalidArgument.class, config.cluster("two")::build);
+    assertTrue(failure.getMessage().contains("[one]"), failure.getMessage());
+    Files.writeString(file, "{");
+    assertThrows(PelotonException.InvalidArgument.class, config.cluster("one")::build);
+  }
+
+  @Test
+  void theVariablesOfTheCommandLineAreRead() throws IOException {
+    Path auth = Files.writeString(folder.resolve("auth.yaml"), "{username: me, password: word}");
+    ClientBuilder config =
+        PelotonClient.builder("tests").environment(
+            Map.of(
+                "JOBMGR_URL", "a:1",
+                "ZK_SERVERS", "z:1 z:2",
+                "TIMEOUT", "1.5s",
+                "BASIC_AUTH_CONFIG", auth.toString(),
+                "PELOTON_TOKEN", "secret"));
+    assertEquals(new Leaders.Given(List.of("a:1")), config.leaders().get(Role.JOB_MANAGER));
+    assertTrue(config.leaders().get(Role.HOST_MANAGER) instanceof Leaders.Elected);
+    assertEquals(Duration.ofMillis(1500), config.timeout());
+    var headers = new io.grpc.Metadata();
+    config.identify(headers);
+    assertEquals("me", headers.get(ClientBuilder.USERNAME));
+    assertEquals("Bearer secret", headers.get(ClientBuilder.AUTHORIZATION));
+    assertThrows(
+        PelotonException.InvalidArgument.class,
+        () -> PelotonClient.builder("tests").environment(Map.of("TIMEOUT", "soon")));
+  }
+}
