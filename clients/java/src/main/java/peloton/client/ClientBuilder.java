@@ -136,7 +136,7 @@ public final class ClientBuilder {
         tls.keyManager(certificate, key);
       }
       ChannelCredentials made = tls.build();
-      NettyChannelBuilder.forTarget("localhost:1", made); // reads the files' content
+      var unused = NettyChannelBuilder.forTarget("localhost:1", made); // reads the content
       return credentials(made);
     } catch (IOException | IllegalArgumentException e) {
       throw PelotonException.invalid(

@@ -169,7 +169,7 @@ public final class Jobs {
     }
 
     void poll() {
-      getAsync(id).whenComplete(this::polled);
+      var unused = getAsync(id).whenComplete(this::polled);
     }
 
     private void polled(JobInfo info, Throwable thrown) {

@@ -112,22 +112,23 @@ final class LeaderCall<Q, A> extends ClientCall<Q, A> {
                 .after(
                     deadline.timeRemaining(TimeUnit.NANOSECONDS),
                     () -> finish(expired("the look-up of the leader takes longer")));
-    leader.whenComplete(
-        (target, thrown) -> {
-          if (alarm != null) {
-            alarm.cancel();
-          }
-          if (thrown == null) {
-            attempt(target);
-            return;
-          }
-          PelotonException failure = PelotonException.of(thrown);
-          if (failure.code() == Status.Code.UNAVAILABLE) {
-            retry(failure);
-          } else {
-            finish(failure);
-          }
-        });
+    var unused =
+        leader.whenComplete(
+            (target, thrown) -> {
+              if (alarm != null) {
+                alarm.cancel();
+              }
+              if (thrown == null) {
+                attempt(target);
+                return;
+              }
+              PelotonException failure = PelotonException.of(thrown);
+              if (failure.code() == Status.Code.UNAVAILABLE) {
+                retry(failure);
+              } else {
+                finish(failure);
+              }
+            });
   }
 
   private void attempt(LeaderChannel.Target target) {
@@ -162,7 +163,8 @@ final class LeaderCall<Q, A> extends ClientCall<Q, A> {
   private void retry(PelotonException failure) {
     long pause = pauses.next();
     synchronized (this) {
-      if (!cancelled && (deadline == null || deadline.timeRemaining(TimeUnit.NANOSECONDS) > pause)) {
+      if (!cancelled
+          && (deadline == null || deadline.timeRemaining(TimeUnit.NANOSECONDS) > pause)) {
         last = failure;
         inner = null;
         leaders.engine().after(pause, this::begin);
@@ -174,7 +176,8 @@ final class LeaderCall<Q, A> extends ClientCall<Q, A> {
 
   private PelotonException expired(String reason) {
     synchronized (this) {
-      String text = last == null ? reason : "tries: " + tries + "; the one before: " + last.reason();
+      String text =
+          last == null ? reason : "tries: " + tries + "; the one before: " + last.reason();
       return PelotonException.expired(
           method.getFullMethodName(), "no answer before the deadline: " + text, last);
     }
@@ -295,7 +298,9 @@ final class LeaderCall<Q, A> extends ClientCall<Q, A> {
     }
   }
 
-  /** Returns UNAVAILABLE where gRPC says UNKNOWN of a connection that broke as it was written to. */
+  /**
+   * Returns UNAVAILABLE where gRPC says UNKNOWN of a connection that broke as it was written to.
+   */
   private static Status lost(Status status) {
     return status.getCode() == Status.Code.UNKNOWN && status.getCause() instanceof IOException
         ? Status.UNAVAILABLE.withDescription(status.getDescription()).withCause(status.getCause())

@@ -126,7 +126,10 @@ final class LeaderChannel extends Channel implements AutoCloseable {
     return new Target(address, dial.apply(address));
   }
 
-  /** Forgets a leader, so that the next call looks it up again. */
+  /**
+   * Forgets a leader, unless another one is known already, so that the next call looks it up again.
+   */
+  @SuppressWarnings("ReferenceEquality") // the same connection, not one like it
   synchronized void invalidate(Target target) {
     if (closed || leader == null || !leader.isDone() || leader.getNow(null) != target) {
       return;

@@ -47,8 +47,7 @@ public final class PelotonClient implements AutoCloseable {
         (role, found) ->
             channels.put(
                 role,
-                new LeaderChannel(
-                    role, found, engine, config.timeout(), dial, config::identify)));
+                new LeaderChannel(role, found, engine, config.timeout(), dial, config::identify)));
   }
 
   /** Returns a builder; the daemons show the caller's name in logs and metrics. */
@@ -86,12 +85,13 @@ public final class PelotonClient implements AutoCloseable {
     ClientCall<Q, A> call = channel.newCall(method, CallOptions.DEFAULT);
     CompletableFuture<A> future = new CompletableFuture<>();
     ClientCalls.asyncUnaryCall(call, request, new Completion<>(future));
-    future.whenComplete(
-        (answer, thrown) -> {
-          if (future.isCancelled()) {
-            call.cancel("cancelled by the caller", thrown);
-          }
-        });
+    var unused =
+        future.whenComplete(
+            (answer, thrown) -> {
+              if (future.isCancelled()) {
+                call.cancel("cancelled by the caller", thrown);
+              }
+            });
     return future;
   }
 

@@ -109,7 +109,8 @@ public final class Watch<T> implements Iterator<Watch.Event<T>>, AutoCloseable {
             job -> job.getStatus().getRevision().getVersion(),
             found -> listServices(client, filter, found),
             WatchResponse::getStatelessJobsList,
-            answer -> answer.getStatelessJobsNotFoundList().stream().map(JobID::getValue).toList()));
+            answer ->
+                answer.getStatelessJobsNotFoundList().stream().map(JobID::getValue).toList()));
   }
 
   /** Reads the services one by one where the filter names them, else all, and applies it. */
@@ -132,7 +133,7 @@ public final class Watch<T> implements Iterator<Watch.Event<T>>, AutoCloseable {
       try {
         matching.accept(client.call(JobServiceGrpc.getGetJobMethod(), request).getSummary());
       } catch (PelotonException.NotFound e) {
-        continue; // so it is gone
+        // so it is gone
       }
     }
   }
@@ -248,7 +249,9 @@ public final class Watch<T> implements Iterator<Watch.Event<T>>, AutoCloseable {
         throw missing;
       }
     }
-    List.copyOf(known.keySet()).stream().filter(name -> !there.contains(name)).forEach(this::forget);
+    List.copyOf(known.keySet()).stream()
+        .filter(name -> !there.contains(name))
+        .forEach(this::forget);
     if (missing != null) {
       throw missing; // the job itself is gone
     }

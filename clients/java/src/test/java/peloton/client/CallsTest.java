@@ -38,7 +38,8 @@ import peloton.api.v0.job.UpdateResponse;
 @Timeout(60)
 class CallsTest {
   private static final Status GONE = Status.UNAVAILABLE.withDescription("gone");
-  private static final UpdateRequest UPDATE = UpdateRequest.newBuilder().setId(Jobs.id("1")).build();
+  private static final UpdateRequest UPDATE =
+      UpdateRequest.newBuilder().setId(Jobs.id("1")).build();
 
   private final FakeServer server = new FakeServer();
 
@@ -101,9 +102,7 @@ class CallsTest {
   void aCallThatNeverBeganIsRepeated() {
     server.update =
         FakeServer.after(
-            1,
-            FakeServer.notLeading(),
-            FakeServer.answering(UpdateResponse.getDefaultInstance()));
+            1, FakeServer.notLeading(), FakeServer.answering(UpdateResponse.getDefaultInstance()));
     try (PelotonClient client = FakeServer.clients(server).build()) {
       client.call(JobManagerGrpc.getUpdateMethod(), UPDATE);
     }
@@ -113,12 +112,11 @@ class CallsTest {
   @Test
   void aCallThatMayHaveBeenCarriedOutIsRepeatedWhereThatChangesNothing() {
     server.update = FakeServer.failing(GONE);
-    server.get = FakeServer.after(2, FakeServer.failing(GONE), FakeServer.answered(JobState.FAILED));
+    server.get =
+        FakeServer.after(2, FakeServer.failing(GONE), FakeServer.answered(JobState.FAILED));
     server.create =
         FakeServer.after(
-            1,
-            FakeServer.failing(GONE),
-            FakeServer.answering(CreateResponse.getDefaultInstance()));
+            1, FakeServer.failing(GONE), FakeServer.answering(CreateResponse.getDefaultInstance()));
     try (PelotonClient client = FakeServer.clients(server).build()) {
       assertEquals(JobState.FAILED, state(client));
       assertEquals(3, server.calls.getAndSet(0));
@@ -132,8 +130,7 @@ class CallsTest {
       server.create = FakeServer.failing(GONE);
       assertThrows(
           PelotonException.Unavailable.class,
-          () ->
-              client.call(JobManagerGrpc.getCreateMethod(), CreateRequest.getDefaultInstance()));
+          () -> client.call(JobManagerGrpc.getCreateMethod(), CreateRequest.getDefaultInstance()));
       assertEquals(1, server.calls.get());
     }
   }
@@ -174,8 +171,7 @@ class CallsTest {
   void aConnectionThatBreaksUnderACallIsUnavailable() {
     ClientBuilder config = FakeServer.clients(server);
     Breaking breaking = new Breaking();
-    config.channels(
-        address -> InProcessChannelBuilder.forName(address).intercept(breaking));
+    config.channels(address -> InProcessChannelBuilder.forName(address).intercept(breaking));
     try (PelotonClient client = config.build()) {
       assertEquals(JobState.RUNNING, state(client));
     }
@@ -186,8 +182,7 @@ class CallsTest {
   void allTriesAreWithinOneDeadline() {
     server.get = FakeServer.failing(GONE);
     long start = System.nanoTime();
-    try (PelotonClient client =
-        FakeServer.clients(server).timeout(Duration.ofSeconds(1)).build()) {
+    try (PelotonClient client = FakeServer.clients(server).timeout(Duration.ofSeconds(1)).build()) {
       var failure = assertThrows(PelotonException.Unavailable.class, () -> state(client));
       assertEquals("gone", failure.reason());
       assertEquals("peloton.api.v0.job.JobManager/Get", failure.method());
@@ -203,10 +198,9 @@ class CallsTest {
         FakeServer.clients(server).timeout(Duration.ofMillis(200)).build()) {
       assertThrows(PelotonException.DeadlineExceeded.class, () -> state(client));
       var stub =
-          client
-              .stub(JobManagerGrpc::newBlockingStub)
-              .withDeadlineAfter(50, TimeUnit.MILLISECONDS);
-      var thrown = assertThrows(RuntimeException.class, () -> stub.get(GetRequest.getDefaultInstance()));
+          client.stub(JobManagerGrpc::newBlockingStub).withDeadlineAfter(50, TimeUnit.MILLISECONDS);
+      var thrown =
+          assertThrows(RuntimeException.class, () -> stub.get(GetRequest.getDefaultInstance()));
       assertEquals(Status.Code.DEADLINE_EXCEEDED, Status.fromThrowable(thrown).getCode());
       assertTrue(PelotonException.of(thrown) instanceof PelotonException.DeadlineExceeded);
     }
@@ -215,9 +209,7 @@ class CallsTest {
   @Test
   void aLeaderThatIsLookedForTooLongExceedsTheDeadline() {
     ClientBuilder config =
-        PelotonClient.builder("tests")
-            .zooKeeper("127.0.0.1:1")
-            .timeout(Duration.ofMillis(300));
+        PelotonClient.builder("tests").zooKeeper("127.0.0.1:1").timeout(Duration.ofMillis(300));
     try (PelotonClient client = config.build()) {
       assertThrows(PelotonException.DeadlineExceeded.class, () -> state(client));
     }
@@ -282,7 +274,8 @@ class CallsTest {
   @Test
   void anArgumentThatIsRefusedIsNamed() {
     Status status =
-        Status.INVALID_ARGUMENT.withDescription("a bad job: config.instanceCount: '0' is not 1 or more");
+        Status.INVALID_ARGUMENT.withDescription(
+            "a bad job: config.instanceCount: '0' is not 1 or more");
     server.get = FakeServer.failing(status);
     try (PelotonClient client = FakeServer.clients(server).build()) {
       var failure = assertThrows(PelotonException.InvalidArgument.class, () -> state(client));
@@ -299,8 +292,7 @@ class CallsTest {
     try (PelotonClient client = FakeServer.clients(server).build()) {
       Context.CancellableContext context =
           Context.current().withDeadlineAfter(100, TimeUnit.MILLISECONDS, clock);
-      context.run(
-          () -> assertThrows(PelotonException.DeadlineExceeded.class, () -> state(client)));
+      context.run(() -> assertThrows(PelotonException.DeadlineExceeded.class, () -> state(client)));
       context.cancel(null);
     } finally {
       clock.shutdownNow();

@@ -13,7 +13,6 @@ import java.io.File;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
-import java.net.URISyntaxException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -102,8 +101,7 @@ class ConnectTest {
     ClientBuilder config = PelotonClient.builder("tests");
     assertThrows(PelotonException.InvalidArgument.class, () -> config.tls(null, own[0], null));
     assertThrows(PelotonException.InvalidArgument.class, () -> config.tls(own[1], null, null));
-    assertThrows(
-        PelotonException.InvalidArgument.class, () -> config.tls(null, own[0], own[0]));
+    assertThrows(PelotonException.InvalidArgument.class, () -> config.tls(null, own[0], own[0]));
   }
 
   @Test
@@ -169,13 +167,14 @@ class ConnectTest {
   void theVariablesOfTheCommandLineAreRead() throws IOException {
     Path auth = Files.writeString(folder.resolve("auth.yaml"), "{username: me, password: word}");
     ClientBuilder config =
-        PelotonClient.builder("tests").environment(
-            Map.of(
-                "JOBMGR_URL", "a:1",
-                "ZK_SERVERS", "z:1 z:2",
-                "TIMEOUT", "1.5s",
-                "BASIC_AUTH_CONFIG", auth.toString(),
-                "PELOTON_TOKEN", "secret"));
+        PelotonClient.builder("tests")
+            .environment(
+                Map.of(
+                    "JOBMGR_URL", "a:1",
+                    "ZK_SERVERS", "z:1 z:2",
+                    "TIMEOUT", "1.5s",
+                    "BASIC_AUTH_CONFIG", auth.toString(),
+                    "PELOTON_TOKEN", "secret"));
     assertEquals(new Leaders.Given(List.of("a:1")), config.leaders().get(Role.JOB_MANAGER));
     assertTrue(config.leaders().get(Role.HOST_MANAGER) instanceof Leaders.Elected);
     assertEquals(Duration.ofMillis(1500), config.timeout());

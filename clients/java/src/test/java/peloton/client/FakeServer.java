@@ -90,8 +90,7 @@ final class FakeServer extends JobManagerGrpc.JobManagerImplBase implements Auto
   static <Q, A> BiConsumer<Q, StreamObserver<A>> after(
       int times, BiConsumer<Q, StreamObserver<A>> first, BiConsumer<Q, StreamObserver<A>> then) {
     AtomicInteger count = new AtomicInteger();
-    return (request, to) ->
-        (count.incrementAndGet() <= times ? first : then).accept(request, to);
+    return (request, to) -> (count.incrementAndGet() <= times ? first : then).accept(request, to);
   }
 
   @Override

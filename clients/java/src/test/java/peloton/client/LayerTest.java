@@ -61,8 +61,7 @@ class LayerTest {
   @Test
   void waitingTellsProgressAndOutlivesALeader() {
     try (FakeServer server = new FakeServer();
-        PelotonClient client =
-            FakeServer.clients(server).timeout(Duration.ofMillis(200)).build()) {
+        PelotonClient client = FakeServer.clients(server).timeout(Duration.ofMillis(200)).build()) {
       server.get =
           FakeServer.after(
               2,
@@ -105,8 +104,7 @@ class LayerTest {
                   now -> {
                     throw new IllegalStateException("enough");
                   });
-      assertTrue(
-          assertThrows(RuntimeException.class, wait::join).getMessage().contains("enough"));
+      assertTrue(assertThrows(RuntimeException.class, wait::join).getMessage().contains("enough"));
     }
   }
 
@@ -118,7 +116,9 @@ class LayerTest {
     @Override
     public void list(ListRequest request, StreamObserver<ListResponse> to) {
       var answer = ListResponse.newBuilder();
-      for (int i = request.getRange().getFrom(); i < Math.min(request.getRange().getTo(), 1500); i++) {
+      for (int i = request.getRange().getFrom();
+          i < Math.min(request.getRange().getTo(), 1500);
+          i++) {
         answer.getResultBuilder().putValue(i, TaskInfo.newBuilder().setInstanceId(i).build());
       }
       to.onNext(answer.build());
@@ -128,7 +128,12 @@ class LayerTest {
     @Override
     public void get(GetRequest request, StreamObserver<peloton.api.v0.task.GetResponse> to) {
       var answer = peloton.api.v0.task.GetResponse.newBuilder();
-      answer.getResultBuilder().getRuntimeBuilder().setState(state).getMesosTaskIdBuilder().setValue("run");
+      answer
+          .getResultBuilder()
+          .getRuntimeBuilder()
+          .setState(state)
+          .getMesosTaskIdBuilder()
+          .setValue("run");
       to.onNext(answer.build());
       to.onCompleted();
     }
@@ -177,8 +182,7 @@ class LayerTest {
           if (number == pieces.length - 2) {
             tasks.state = TaskState.SUCCEEDED;
           }
-          byte[] body =
-              ("{\"data\": \"" + pieces[number] + "\"}").getBytes(StandardCharsets.UTF_8);
+          byte[] body = ("{\"data\": \"" + pieces[number] + "\"}").getBytes(StandardCharsets.UTF_8);
           exchange.sendResponseHeaders(200, body.length);
           exchange.getResponseBody().write(body);
           exchange.close();
@@ -189,8 +193,7 @@ class LayerTest {
         PelotonClient client = FakeServer.clients(server).build();
         InputStream log = client.jobs().follow("1", 0)) {
       assertEquals("one\ntwo\n", new String(log.readAllBytes(), StandardCharsets.UTF_8));
-      var failure =
-          assertThrows(PelotonException.NotFound.class, () -> client.jobs().logs("1", 0));
+      var failure = assertThrows(PelotonException.NotFound.class, () -> client.jobs().logs("1", 0));
       assertTrue(failure.reason().contains("answered 404"), failure.reason());
     } finally {
       agent.stop(0);
@@ -199,11 +202,15 @@ class LayerTest {
 
   @Test
   void outputIsReadByteForByte() {
-    byte[] raw = {'{', '"', 'd', 'a', 't', 'a', '"', ':', '"', (byte) 0xff, (byte) 0xc3, (byte) 0xa4};
+    byte[] raw = {
+      '{', '"', 'd', 'a', 't', 'a', '"', ':', '"', (byte) 0xff, (byte) 0xc3, (byte) 0xa4
+    };
     byte[] answer = new byte[raw.length + 8];
     System.arraycopy(raw, 0, answer, 0, raw.length);
     System.arraycopy("\\u20ac\"}".getBytes(StandardCharsets.US_ASCII), 0, answer, raw.length, 8);
-    byte[] expected = {(byte) 0xff, (byte) 0xc3, (byte) 0xa4, (byte) 0xe2, (byte) 0x82, (byte) 0xac};
+    byte[] expected = {
+      (byte) 0xff, (byte) 0xc3, (byte) 0xa4, (byte) 0xe2, (byte) 0x82, (byte) 0xac
+    };
     assertArrayEquals(expected, SandboxLog.data(answer));
   }
 
@@ -270,8 +277,15 @@ class LayerTest {
     }
     assertEquals(
         List.of(
-            "CHANGEDa2", "CHANGEDb1", "SYNCED0", "CHANGEDa3", "CHANGEDa4", "CHANGEDc1", "GONEb0",
-            "SYNCED0", "CHANGEDc2"),
+            "CHANGEDa2",
+            "CHANGEDb1",
+            "SYNCED0",
+            "CHANGEDa3",
+            "CHANGEDa4",
+            "CHANGEDc1",
+            "GONEb0",
+            "SYNCED0",
+            "CHANGEDc2"),
         seen);
   }
 
