@@ -144,7 +144,7 @@ def _stop(head: JobHead, workflow: Workflow | None, batch_size: int) -> _Told:
     waiting = head.instances - on_hosts - head.count(*_ENDED)
     lines = [f"{count(on_hosts, 'instance')} on hosts will be killed, with the kill grace period of each"]
     if waiting:
-        lines.append(f"{count(waiting, 'instance')} that wait will not start")
+        lines.append(f"{count(waiting, 'waiting instance')} will not start")
     if over := head.count(*_ENDED):
         stay = "stays as it is" if over == 1 else "stay as they are"
         lines.append(f"{count(over, 'instance')} ended already and {stay}")

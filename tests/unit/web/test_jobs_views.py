@@ -97,7 +97,7 @@ def _preview(key: str, **of: object) -> list[str]:
 def test_a_preview_says_what_stays_and_what_ends() -> None:
     lines = _preview("stop", stats={"RUNNING": 1, "PENDING": 2, "SUCCEEDED": 1, "FAILED": 1})
     assert lines[0].startswith("1 instance on hosts will be killed")
-    assert "2 instances that wait will not start" in lines
+    assert "2 waiting instances will not start" in lines
     assert "2 instances ended already and stay as they are" in lines
     assert "the update that is under way ends" in lines
     assert not [line for line in _preview("stop", stats={"RUNNING": 5}) if "ended already" in line]
