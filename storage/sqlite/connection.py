@@ -52,9 +52,13 @@ def reader_connection(path: Path, busy_timeout: float) -> sqlite3.Connection:
 
 
 def _make_private(path: Path) -> None:
-    """Create the file for this user alone. SQLite gives its log and its index the same mode."""
+    """Create the file for this user alone, if it is not there. SQLite gives its log and index the same mode.
+
+    A file that is there must not be opened: closing it would end the locks that SQLite holds in this process
+    (https://sqlite.org/howtocorrupt.html, 2.2), and other processes would take its log for left over.
+    """
     with suppress(OSError):  # SQLite says what is wrong with a path
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:

@@ -121,6 +121,22 @@ async def test_a_write_while_another_process_holds_the_lock_is_unavailable(tmp_p
     await store.close()
 
 
+async def test_another_process_that_ends_leaves_the_log_of_this_one(tmp_path: Path) -> None:
+    """It would remove the log where this process had lost its locks: what is written later was lost then."""
+    path = tmp_path / "peloton.db"
+    store = await open_store(settings(path))
+    count = f"import sqlite3; print(sqlite3.connect({str(path)!r}).execute('SELECT count(*) FROM pools').fetchone())"
+
+    async def counted() -> bytes:
+        return await asyncio.to_thread(subprocess.check_output, [sys.executable, "-c", count])
+
+    assert await counted() == b"(0,)\n"
+    await store.pools.write(pool())
+    assert await counted() == b"(1,)\n"
+    await store.close()
+    assert await counted() == b"(1,)\n"
+
+
 async def test_a_write_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
     """The fault comes from the driver, after the write's first statement went through."""
     db = writer_connection(tmp_path / "peloton.db", 1)
