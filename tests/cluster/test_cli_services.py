@@ -277,6 +277,8 @@ BESIDES: dict[tuple[str, ...], str] = {
     ("auth", "whoami"): "tests/cluster/test_secure.py",
     ("auth", "can-i"): "tests/cluster/test_secure.py",
     ("auth", "hash"): "tests/cluster/test_secure.py",
+    ("certs", "ca"): "tests/unit/identity/test_tls.py",
+    ("certs", "issue"): "tests/unit/identity/test_tls.py",
 }
 """Commands that need another cluster, and where they are tested."""
 
@@ -299,7 +301,7 @@ def walk_batch_jobs(walk: Walk, files: Files) -> None:
     slow = files("slow", BATCH.replace("COMMAND", "echo begun; sleep 600"))
     failing = files("failing", BATCH.replace("COMMAND", "exit 3"))
     secret = ("--secret-path", "/etc/secret", "--secret-data", f"@{quick}")
-    walk("job create /walk", slow, "--dry-run", says="2 would be placed now")
+    wait_for(lambda: "2 would be placed now" in walk("job create /walk", slow, "--dry-run"), SECONDS)
     walk("job create /nowhere", slow, "--dry-run", code=1, says="no resource pool")
     walk("job create /walk", slow, *secret, code=1, says="secret")
     walk("job create /walk", failing, "--follow", code=4, says="FAILED")
@@ -370,7 +372,10 @@ def walk_services(walk: Walk, files: Files) -> None:
     first, second = files("web1", text), files("web2", text.replace("version 1", "version 2"))
     job = "00000000-0000-4000-8000-000000000003"
     create = "--maxInstanceRetries 2 --maxTolerableInstanceFailures 1 --opaque-data y"
-    walk("job stateless create /walk", first, "0", "--dry-run", says="3 would be placed now")
+    wait_for(
+        lambda: "3 would be placed now" in walk("job stateless create /walk", first, "0", "--dry-run"),
+        SECONDS,
+    )
     walk("job stateless create /walk", first, "0", "--start-paused", "-i", job, *create.split(), says=job)
 
     def version() -> str:
@@ -412,7 +417,7 @@ def walk_old_updates(walk: Walk, files: Files) -> None:
     wait_for(lambda: "RUNNING: 2" in walk(f"job status {job}"), SECONDS)
     config = files("old2", V0.replace("sleep 600", "sleep 700"))
     update = walk(f"update create {job}", config, "1", "/walk", *UPDATE.split()).split()[-1]
-    walk(f"update get {update}", says="PAUSED")
+    wait_for(lambda: "state: PAUSED" in walk(f"update get {update}"), SECONDS)
     walk(f"update list {job} --limit 3", says=update)
     walk(f"update cache {update}", says="instancesUpdated")
     walk(f"update pause {update} --opaque-data a")

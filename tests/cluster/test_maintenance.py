@@ -42,6 +42,12 @@ def await_state(harness: Harness, hostname: str, state: int) -> None:
     )
 
 
+def await_all_up(harness: Harness) -> list[str]:
+    """Wait until all three hosts are up, also that whose agent was started last; return their names."""
+    wait_for(lambda: list(states(harness).values()) == [UP] * 3, SECONDS, lambda: str(states(harness)))
+    return sorted(states(harness))
+
+
 def complete(harness: Harness, hostname: str) -> None:
     """End the maintenance of a host, and start its agent again."""
     request = host_svc_pb2.CompleteMaintenanceRequest(hostname=hostname)
@@ -206,7 +212,7 @@ def test_the_last_host_of_a_service_dies_while_it_drains(harness: Harness) -> No
 
 
 def test_several_hosts_at_once_and_what_is_refused(harness: Harness) -> None:
-    first, second, third = sorted(states(harness))
+    first, second, third = await_all_up(harness)
     unknown = peloton(harness, "start", f"{second},nosuch", code=1)
     assert "host nosuch is unknown: no agent of this name is registered; 3 hosts are" in unknown.stderr
     refused = peloton(harness, "complete", third, code=1)
@@ -217,6 +223,4 @@ def test_several_hosts_at_once_and_what_is_refused(harness: Harness) -> None:
         await_state(harness, host, DOWN)
     for host in (first, second):
         complete(harness, host)
-    for host in (first, second):
-        await_state(harness, host, UP)
-    assert set(states(harness).values()) == {UP}
+    await_all_up(harness)

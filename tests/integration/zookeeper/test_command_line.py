@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from peloton.cli import exit_codes
 from peloton.cli.__main__ import main
 from peloton.client import DiscoveryError, PelotonClient, clusters
 from peloton.client.discovery import NoLeader
@@ -57,6 +58,6 @@ async def test_flags_and_clusters_by_name(
     leadership = await membership.campaign(member("a", Role.HOSTMGR))
     for flags in (("-z", zookeeper.address), ("-e", "here")):
         arguments = [*flags, "--zkroot", root, "-t", "1s", "host", "query"]
-        assert await asyncio.to_thread(main, arguments) == 1
+        assert await asyncio.to_thread(main, arguments) == exit_codes.UNREACHABLE
         assert "cannot reach hostmgr at 127.0.0.1:2" in capfd.readouterr().err
     await leadership.resign()

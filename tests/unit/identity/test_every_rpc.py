@@ -195,8 +195,8 @@ async def test_oidc_lets_nobody_else_in(tmp_path: Path, case: str) -> None:
         await refused(served, make(), code)
 
 
-@pytest.mark.parametrize("metadata", [token(), token(CURVE, "ES256", "two")], ids=["RSA", "EC"])
-async def test_oidc_lets_a_member_of_a_bound_group_in(tmp_path: Path, metadata: Metadata) -> None:
+@pytest.mark.parametrize("signed_by", [(), (CURVE, "ES256", "two")], ids=["RSA", "EC"])
+async def test_oidc_lets_a_member_of_a_bound_group_in(tmp_path: Path, signed_by: tuple[Any, ...]) -> None:
     async with serving(oidc(tmp_path)) as served:
-        await let_in(served, metadata, lambda path: not for_daemons_only(*split(path)))
+        await let_in(served, token(*signed_by), lambda path: not for_daemons_only(*split(path)))
         assert served.callers == {Principal("ann", Kind.USER, ("admin",))}

@@ -125,7 +125,8 @@ async def test_another_process_that_ends_leaves_the_log_of_this_one(tmp_path: Pa
     """It would remove the log where this process had lost its locks: what is written later was lost then."""
     path = tmp_path / "peloton.db"
     store = await open_store(settings(path))
-    count = f"import sqlite3; print(sqlite3.connect({str(path)!r}).execute('SELECT count(*) FROM pools').fetchone())"
+    query = "SELECT count(*) FROM pools"
+    count = f"import sqlite3; print(sqlite3.connect({str(path)!r}).execute({query!r}).fetchone())"
 
     async def counted() -> bytes:
         return await asyncio.to_thread(subprocess.check_output, [sys.executable, "-c", count])
